@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one program in a world with no driver, a recording fake driver or NVIDIA's real one.
+
+The program runs under bubblewrap with a /dev of its own (as root NVIDIA's driver would create
+/dev/nvidiactl on the machine) and under strace, whose log says what the whole process tree opened.
+The guard is preloaded into the program only, never into bubblewrap or strace.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.environ.get("CG_BUILD", "")
+SOURCE = os.environ.get(
+    "CG_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+LIB = os.environ.get("CG_LIB", os.path.join(BUILD, "lib"))
+DEPS = os.environ.get("CG_DEPS", os.path.join(BUILD, "_deps"))
+GUARD = os.path.join(LIB, "libcudaguard.so")
+STANDIN_DIR = os.path.join(LIB, "cudaguard")
+STANDIN_CUDA = os.path.join(STANDIN_DIR, "libcuda.so.1")
+STANDIN_NVML = os.path.join(STANDIN_DIR, "libnvidia-ml.so.1")
+FAKE_DRIVER = os.path.join(BUILD, "tests", "fakes", "driver")
+PROGRAMS = os.path.join(BUILD, "tests", "programs")
+TRACED = "open,openat,openat2,execve,execveat,mknod,mknodat"
+
+# Debian keeps the driver's files in one folder that the system's links lead to, so an empty file
+# system over that folder is a machine without a driver.
+REAL_DRIVER_DIRS = [
+    "/usr/lib/x86_64-linux-gnu/nvidia/current",
+    "/usr/lib/aarch64-linux-gnu/nvidia/current",
+]
+DRIVER_FILE = re.compile(r"^lib(cuda|nvidia-[a-z0-9-]+|nvcuvid)\.so(\.[0-9.]+)?$")
+INIT_CALL = re.compile(r"^(cuInit|nvmlInit\w*|opencl)$")
+# What a test must not inherit from the shell it is started from.
+SCRUBBED = re.compile(r"^(LD_(PRELOAD|LIBRARY_PATH|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|"
+                      r"NVIDIA_.*|OCL_ICD_.*|PYTORCH_.*|PYTHONPATH|CG_FAKE_LOG)$")
+
+
+def must_run():
+    return os.environ.get("CUDAGUARD_MUST_RUN", "") not in ("", "0")
+
+
+def skip(case, reason):
+    """Skips the test `case`; where every test has to run, fails it instead."""
+    if must_run():
+        case.fail("may not be skipped (CUDAGUARD_MUST_RUN): " + reason)
+    case.skipTest(reason)
+
+
+def real_driver_dir():
+    for folder in REAL_DRIVER_DIRS:
+        if os.path.exists(os.path.join(folder, "libcuda.so.1")):
+            return folder
+    return None
+
+
+def real_driver_file(name="libcuda.so.1"):
+    """The path under which programs find the real driver, for example /usr/lib/<arch>/libcuda.so.1."""
+    folder = real_driver_dir()
+    return os.path.join(folder[:-len("/nvidia/current")], name) if folder else None
+
+
+def have_real_driver():
+    return real_driver_dir() is not None
+
+
+def have_fake_driver():
+    return os.path.exists(os.path.join(FAKE_DRIVER, "libcuda.so.1"))
+
+
+def program(name):
+    return os.path.join(PROGRAMS, name)
+
+
+class Result:
+    """What one run did."""
+
+    def __init__(self):
+        self.rc = None  # exit code; 128+n: killed by signal n
+        self.out = ""
+        self.err = ""
+        self.timed_out = False
+        self.command = ""
+        self.fake_calls = []  # names logged by the recording fakes, in order
+        self.device_opens = []  # paths below /dev/nvidia* that somebody tried to open
+        self.device_nodes = []  # such paths that somebody tried to create
+        self.driver_files = []  # driver libraries that were opened, the stand-ins left out
+        self.execs = []  # programs executed
+        self.exec_attempts = []  # the same with the attempts that failed
+
+    @property
+    def answers(self):
+        """The words key=value the program printed; a later one replaces an earlier one."""
+        return dict(re.findall(r"([\w.\-]+)=(\S*)", self.out))
+
+    def init_calls(self):
+        return [name for name in self.fake_calls if INIT_CALL.match(name)]
+
+    def reached_driver(self):
+        return bool(self.init_calls() or self.device_opens)
+
+    def broken(self, linked=False):
+        """The parts of the claim that this run breaks, as text; an empty list if none.
+
+        linked: the program is linked to the driver and no stand-in is preloaded; ld.so has then
+        mapped the driver before anyone can act, and it must stay uninitialised.
+        """
+        found = []
+        if self.init_calls():
+            found.append("fake driver initialised: " + " ".join(self.init_calls()))
+        if self.device_opens:
+            found.append("opened " + " ".join(sorted(set(self.device_opens))))
+        if self.device_nodes:
+            found.append("created " + " ".join(sorted(set(self.device_nodes))))
+        if any(os.path.basename(path) == "nvidia-modprobe" for path in self.exec_attempts):
+            found.append("ran nvidia-modprobe")
+        if not linked:
+            if self.driver_files:
+                found.append("mapped " + " ".join(sorted(set(self.driver_files))))
+            if self.fake_calls and not self.init_calls():
+                found.append("called the fake driver: " + " ".join(self.fake_calls[:8]))
+        return found
+
+    def assert_untouched(self, case, linked=False):
+        found = self.broken(linked)
+        if found:
+            case.fail("the guard let the program through:\n  %s\n%s" % ("\n  ".join(found), self))
+
+    def assert_reached(self, case):
+        if not self.reached_driver():
+            case.fail("control: the bare program does not reach the driver\n%s" % self)
+
+    def __str__(self):
+        def tail(text):
+            return "\n".join("    | " + line for line in text.splitlines()[-30:])
+
+        return ("  command: %s\n  exit code: %s%s\n  stdout:\n%s\n  stderr:\n%s\n"
+                "  fake calls: %s\n  device opens: %s\n  driver files: %s" %
+                (self.command, self.rc, " (timed out)" if self.timed_out else "", tail(self.out),
+                 tail(self.err), " ".join(self.fake_calls[:20]), self.device_opens[:6],
+                 sorted(set(self.driver_files))))
+
+
+def child_environment(world, guard, env, preload, fake_log):
+    """The environment of the program itself."""
+    result = {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
+    result["LC_ALL"] = "C.UTF-8"
+    result["CG_FAKE_LOG"] = fake_log
+    env = dict(env or {})
+    libraries = ([GUARD] if guard else []) + [str(path) for path in preload]
+    given = env.pop("LD_PRELOAD", None)
+    if given:
+        libraries.append(given)
+    if libraries:
+        result["LD_PRELOAD"] = ":".join(libraries)
+    if world == "fake":
+        given = env.pop("LD_LIBRARY_PATH", None)
+        result["LD_LIBRARY_PATH"] = FAKE_DRIVER + (":" + given if given else "")
+    for key, value in env.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = str(value)
+    return result
+
+
+def sandbox(world, extra=()):
+    """bubblewrap's command line for a world."""
+    argv = ["bwrap", "--dev-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/dev/shm",
+            "--die-with-parent"]
+    if world != "real":
+        for folder in REAL_DRIVER_DIRS:
+            if os.path.isdir(folder):
+                argv += ["--tmpfs", folder]
+    return argv + list(extra) + ["--"]
+
+
+def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=None, trace=True,
+        timeout=120, bwrap=()):
+    """Runs argv and returns a Result.
+
+    world: "none", "fake" or "real". guard: put libcudaguard.so into the program's LD_PRELOAD.
+    env: variables on top of the test's own (None deletes one). preload: libraries behind the guard
+    in LD_PRELOAD (guard=False and harness.GUARD among them gives another order). stdin: text.
+    bwrap: more arguments for the sandbox.
+    """
+    if world not in ("none", "fake", "real"):
+        raise ValueError("world: " + world)
+    if world == "fake" and not have_fake_driver():
+        raise RuntimeError("no recording fake driver in " + FAKE_DRIVER)
+    if world == "real" and not have_real_driver():
+        raise RuntimeError("no real driver on this machine")
+    with tempfile.TemporaryDirectory(prefix="cg-") as scratch:
+        os.chmod(scratch, 0o777)
+        fake_log = os.path.join(scratch, "fake.log")
+        trace_log = os.path.join(scratch, "strace.log")
+        environment = child_environment(world, guard, env, preload, fake_log)
+        # Whatever is removed here must not come back through env's inheritance: start from empty.
+        launch = ["env", "-i"] + ["%s=%s" % item for item in sorted(environment.items())]
+        launch += shlex.split(os.environ.get("CG_RUNNER", "")) + [str(word) for word in argv]
+        if trace:
+            launch = ["strace", "-f", "-qq", "-s", "256", "-o", trace_log,
+                      "-e", "trace=" + TRACED, "-e", "signal=none", "--"] + launch
+        command = sandbox(world, bwrap) + launch
+        result = Result()
+        hidden = {"%s=%s" % item for item in environment.items()
+                  if item[0] not in (env or {}) and not item[0].startswith("LD_")}
+        result.command = shlex.join([word for word in command if word not in hidden])
+        outer = {k: v for k, v in os.environ.items() if not k.startswith("LD_")}
+        process = subprocess.Popen(
+            command, cwd=cwd, env=outer, stdin=subprocess.DEVNULL if stdin is None else
+            subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            out, err = process.communicate(
+                None if stdin is None else stdin.encode(), timeout=timeout)
+        except subprocess.TimeoutExpired:
+            result.timed_out = True
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+        result.rc = process.returncode
+        result.out = out.decode("utf-8", "replace")
+        result.err = err.decode("utf-8", "replace")
+        if os.path.exists(fake_log):
+            with open(fake_log, encoding="utf-8") as stream:
+                result.fake_calls = stream.read().split("\n")[:-1]
+        if trace:
+            if not os.path.exists(trace_log):
+                raise RuntimeError("strace wrote no log:\n%s" % result)
+            with open(trace_log, encoding="utf-8", errors="replace") as stream:
+                parse_trace(stream, result, cwd)
+        return result
+
+
+CALL = re.compile(r"^(?P<pid>\d+)\s+(?P<name>\w+)\((?P<rest>.*)$")
+RESUMED = re.compile(r"^(?P<pid>\d+)\s+<\.\.\. (?P<name>\w+) resumed>(?P<rest>.*)$")
+QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+ANSWER = re.compile(r"\)\s+= (-?\d+|\?)")
+
+
+def parse_trace(lines, result, cwd=None):
+    """Fills result's lists from strace's log."""
+    pending = {}
+    for line in lines:
+        match = CALL.match(line)
+        if match:
+            path = QUOTED.search(match["rest"])
+            if not path:
+                continue
+            path = os.path.join(cwd or "", path[1])
+            note_attempt(match["name"], path, result)
+            if line.rstrip().endswith("<unfinished ...>"):
+                pending[match["pid"]] = (match["name"], path)
+                continue
+            note_answer(match["name"], path, ANSWER.search(line), result)
+            continue
+        match = RESUMED.match(line)
+        if match and match["pid"] in pending:
+            name, path = pending.pop(match["pid"])
+            note_answer(name, path, ANSWER.search(line), result)
+
+
+def note_attempt(name, path, result):
+    if name.startswith("exec"):
+        result.exec_attempts.append(path)
+    elif re.match(r"^/+dev/+nvidia", path):
+        (result.device_nodes if name.startswith("mknod") else result.device_opens).append(path)
+
+
+def note_answer(name, path, answer, result):
+    # A successful execve of a vanishing thread is "?": the program did start.
+    worked = answer is not None and (answer[1] == "?" or int(answer[1]) >= 0)
+    if not worked:
+        return
+    if name.startswith("exec"):
+        result.execs.append(path)
+    elif name.startswith("open") and DRIVER_FILE.match(os.path.basename(path)):
+        folder = os.path.realpath(os.path.dirname(path))
+        if folder != os.path.realpath(STANDIN_DIR):
+            result.driver_files.append(path)
+
+
+def check_tools():
+    """The tools that are missing, as text."""
+    return [tool for tool in ("bwrap", "strace") if not shutil.which(tool)]
+
+
+class Case(unittest.TestCase):
+    """A test case that needs the sandbox and says so where it cannot be had."""
+
+    maxDiff = None
+
+    def setUp(self):
+        missing = check_tools()
+        if missing:
+            skip(self, "not installed: " + ", ".join(missing))
+
+    def need_real_driver(self):
+        if not have_real_driver():
+            skip(self, "NVIDIA's driver libraries (libcuda1, libnvidia-ml1) are not installed")
+
+
+def main():
+    """unittest.main(), but with exit code 77 (CTest: skipped) where every test was skipped."""
+    program_run = unittest.main(module="__main__", verbosity=2, exit=False)
+    outcome = program_run.result
+    if not outcome.wasSuccessful():
+        sys.exit(1)
+    if outcome.testsRun == 0:
+        print("no test was found", file=sys.stderr)
+        sys.exit(1)
+    sys.exit(77 if len(outcome.skipped) >= outcome.testsRun else 0)
