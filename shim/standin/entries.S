@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One body per name, for every entry that has nothing of its own to do: it returns 3, which is
+// CUDA_ERROR_NOT_INITIALIZED and NVML_ERROR_NOT_SUPPORTED, and touches no output. Tools such as UCX
+// patch the entries of a driver in place, so each name has room of its own and begins with plain
+// code (no endbr64, no bti): see tests/artefacts/test_standins.py.
+//
+// The build defines CG_DRIVER or CG_NVML.
+
+#if defined(__x86_64__)
+#define CG_ROOM 16
+.macro cg_answer
+  movl $3, %eax
+  ret
+.endm
+#elif defined(__aarch64__)
+#define CG_ROOM 32
+.macro cg_answer
+  mov w0, #3
+  ret
+.endm
+#else
+#error "no stand-in for this processor"
+#endif
+
+.macro cg_entry name
+  .globl \name
+  .type \name, %function
+  .balign CG_ROOM
+\name:
+.Lcg_\name:
+  cg_answer
+  .balign CG_ROOM  // the room is part of the function, also for tools that read st_size
+  .size \name, . - \name
+.endm
+
+.macro cg_data name, size
+  .globl \name
+  .type \name, %object
+  .size \name, \size
+  .balign 8
+\name:
+  .skip \size
+.endm
+
+#define CG_ENTRY(name) cg_entry name
+#define CG_DATA(name, size)
+  .text
+#if defined(CG_DRIVER)
+#include "driver_entries.inc"
+#elif defined(CG_NVML)
+#include "nvml_entries.inc"
+#else
+#error "which library?"
+#endif
+#undef CG_ENTRY
+#undef CG_DATA
+
+#if defined(CG_DRIVER)
+// Variables that the debugger looks for; the real driver exports them too.
+#define CG_ENTRY(name)
+#define CG_DATA(name, size) cg_data name, size
+  .bss
+#include "driver_entries.inc"
+#undef CG_ENTRY
+#undef CG_DATA
+
+// cuGetProcAddress's table. Offsets of 32 bits instead of pointers: nothing to relocate at load.
+// Each row is {name, entry, version, 1 for a per-thread default stream}, see proc_address.cc. The
+// entries of this file are reached by local labels, the C++ ones by their hidden aliases.
+  .section .rodata
+#define CG_BASE(name) .Lname_##name: .asciz #name
+#define CG_ROW(base, name, version, per_thread)
+#include "driver_lookup.inc"
+#undef CG_BASE
+#undef CG_ROW
+
+  .balign 16
+  .globl cg_lookup_rows
+  .hidden cg_lookup_rows
+  .type cg_lookup_rows, %object
+cg_lookup_rows:
+.macro cg_row base, name, version, per_thread
+  .long .Lname_\base - cg_lookup_rows
+  .ifdef .Lcg_\name
+  .long .Lcg_\name - .
+  .else
+  .hidden cg_own_\name
+  .long cg_own_\name - .
+  .endif
+  .long \version
+  .long \per_thread
+.endm
+#define CG_BASE(name)
+#define CG_ROW(base, name, version, per_thread) cg_row base, name, version, per_thread
+#include "driver_lookup.inc"
+  .size cg_lookup_rows, . - cg_lookup_rows
+  .globl cg_lookup_end
+  .hidden cg_lookup_end
+cg_lookup_end:
+#endif
+
+  .section .note.GNU-stack, "", %progbits

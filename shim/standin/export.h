@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CUDAGUARD_SHIM_STANDIN_EXPORT_H_
+#define CUDAGUARD_SHIM_STANDIN_EXPORT_H_
+
+namespace cudaguard {
+
+// Every export has room for the patches that tools write over a driver's entries (see entries.S);
+// a body as short as `return 0` gets it here. The answer passes through, so that the filling cannot
+// move to the front: an entry must begin with plain code.
+template <typename T>
+[[gnu::always_inline]] inline T roomy(T answer) {
+#if defined(__x86_64__)
+  asm volatile(".rept 16; nop; .endr" : "+r"(answer));
+#else
+  asm volatile(".rept 8; nop; .endr" : "+r"(answer));
+#endif
+  return answer;
+}
+
+}  // namespace cudaguard
+
+// In front of a definition whose name a CUDA header declares: a signature that differs from the
+// header's does not compile.
+#define CG_EXPORT extern "C" [[gnu::visibility("default")]]
+
+// The hidden second name by which cuGetProcAddress's table reaches a body written in C++.
+#define CG_OWN_NAME(name) \
+  extern "C" [[gnu::alias(#name), gnu::visibility("hidden")]] decltype(::name) cg_own_##name
+
+// The claim, exported by each stand-in: ld.so remembers every name by which a file was asked for,
+// so asking for the dev name once makes it ours for the rest of the process. The request must come
+// from this object's code: its DT_RPATH ($ORIGIN) then leads to the link beside it.
+#define CG_CLAIM(dev_name)                                                             \
+  CG_EXPORT void* cudaguard_standin_claim_v1(void* (*libc_dlopen)(const char*, int)) { \
+    constexpr int kLazy = 1; /* RTLD_LAZY */                                           \
+    void* handle = libc_dlopen(dev_name, kLazy);                                       \
+    asm volatile("" : "+r"(handle)); /* no tail call: the return address is ours */    \
+    return handle;                                                                     \
+  }
+
+#endif  // CUDAGUARD_SHIM_STANDIN_EXPORT_H_

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CUDAGUARD_SHIM_STANDIN_PROC_ADDRESS_H_
+#define CUDAGUARD_SHIM_STANDIN_PROC_ADDRESS_H_
+
+#include <cstdint>
+
+namespace cudaguard {
+
+enum class Lookup { kFound, kUnknownName, kVersionTooLow };
+
+struct LookupAnswer {
+  Lookup status;
+  void* entry;  // null unless found
+};
+
+// The entry that a program written for CUDA `version` means by `name`: the newest variant of that
+// age. With `per_thread`, names that have a per-thread-default-stream variant mean that one.
+LookupAnswer find_entry(const char* name, uint32_t version, bool per_thread);
+
+}  // namespace cudaguard
+
+#endif  // CUDAGUARD_SHIM_STANDIN_PROC_ADDRESS_H_

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CUDAGUARD_SHIM_STANDIN_TOUCH_H_
+#define CUDAGUARD_SHIM_STANDIN_TOUCH_H_
+
+namespace cudaguard {
+
+// Tells the guard, if there is one in this process, that `caller` called `api`. Lock-free, no
+// allocation; without a guard it does nothing.
+void touch(const char* api, const void* caller);
+
+}  // namespace cudaguard
+
+#endif  // CUDAGUARD_SHIM_STANDIN_TOUCH_H_
