@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which library a dlopen request names. Judged by the exact basename: a suffix or prefix match
+// would take libraries that are nobody's business (libcuda.so-like.so, libGLdlfakerut.so in
+// VirtualGL). Pure, async-signal-safe, allocation-free.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace cudaguard {
+
+enum class Library : uint8_t {
+  kOther,    ///< not ours
+  kDriver,   ///< libcuda.so, libcuda.so.<digits and dots>
+  kNvml,     ///< libnvidia-ml.so, libnvidia-ml.so.<digits and dots>
+  kRefused,  ///< a row of kRefusedLibraries
+};
+
+/// A library that must not be loaded under FORCE_CPU.
+struct RefusedLibrary {
+  std::string_view name;  ///< basename; a version (".1", ".535.2") may follow
+  std::string_view
+      never;  ///< the name to ask ld.so for instead; cannot exist, so the error is its own
+  std::string_view reason;
+};
+
+/// /proc/self is made by the kernel: nobody can put a file there.
+#define CG_NEVER "/proc/self/cudaguard-refused/"
+inline constexpr RefusedLibrary kRefusedLibraries[] = {
+    {"libnvidia-opencl.so", CG_NEVER "libnvidia-opencl.so.1",
+     "opens the device without libcuda; the OpenCL loader then skips NVIDIA"},
+    {"libonnxruntime_providers_cuda.so", CG_NEVER "libonnxruntime_providers_cuda.so",
+     "ONNX Runtime raises where a driver says 'no device', and falls back where this is missing"},
+    {"libonnxruntime_providers_tensorrt.so", CG_NEVER "libonnxruntime_providers_tensorrt.so",
+     "as libonnxruntime_providers_cuda.so"},
+};
+/// What is asked for in the driver's place when a stand-in cannot be loaded.
+inline constexpr std::string_view kNoDriver = CG_NEVER "libcuda.so.1";
+inline constexpr std::string_view kNoNvml = CG_NEVER "libnvidia-ml.so.1";
+#undef CG_NEVER
+
+struct LibraryRequest {
+  Library library = Library::kOther;
+  const RefusedLibrary* refused = nullptr;  ///< for kRefused
+};
+
+/// `request` is what was given to dlopen: a name or any path.
+LibraryRequest classify(std::string_view request);
+
+}  // namespace cudaguard

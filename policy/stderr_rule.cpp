@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/stderr_rule.h"
+
+namespace cudaguard {
+
+namespace {
+
+using Kind = Descriptor::Kind;
+
+/// What shells, supervisors and test runners leave at 0 and 1, and programs do not open there.
+bool looks_inherited(const Descriptor& d) {
+  return !d.close_on_exec && (d.kind == Kind::kTerminalOrNull || d.kind == Kind::kPipe);
+}
+
+}  // namespace
+
+bool may_write_line(const Descriptor& in, const Descriptor& out, const Descriptor& err) {
+  if (!err.writable || err.close_on_exec) return false;
+  switch (err.kind) {
+    case Kind::kTerminalOrNull:
+    case Kind::kPipe:
+      return true;
+    case Kind::kSocket:
+    case Kind::kRegular:
+      // `2>file` opens for writing only; a program's data file is often open for both.
+      if (err.kind == Kind::kRegular && err.readable) return false;
+      // `>file 2>&1`, systemd's journal socket: one file twice.
+      if (out.kind == err.kind && out.same_file(err) && !out.close_on_exec) return true;
+      return (looks_inherited(in) && in.readable) || (looks_inherited(out) && out.writable);
+    default:
+      return false;
+  }
+}
+
+}  // namespace cudaguard

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/text.h"
+
+namespace cudaguard {
+
+namespace {
+
+/// Length of the UTF-8 sequence at the start of `text`, 0 if there is none (RFC 3629).
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  size_t length = 0;
+  unsigned char low = 0x80;
+  unsigned char high = 0xbf;
+  if (first >= 0xc2 && first <= 0xdf) {
+    length = 2;
+  } else if (first >= 0xe0 && first <= 0xef) {
+    length = 3;
+    if (first == 0xe0) low = 0xa0;   // overlong
+    if (first == 0xed) high = 0x9f;  // surrogates
+  } else if (first >= 0xf0 && first <= 0xf4) {
+    length = 4;
+    if (first == 0xf0) low = 0x90;
+    if (first == 0xf4) high = 0x8f;
+  } else {
+    return 0;
+  }
+  if (text.size() < length || byte(1) < low || byte(1) > high) return 0;
+  for (size_t i = 2; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  return length;
+}
+
+}  // namespace
+
+Text& Text::put(std::string_view text) {
+  for (const char c : text) {
+    if (size_ == capacity_) {
+      cut_ = true;
+      break;
+    }
+    begin_[size_++] = c;
+  }
+  return *this;
+}
+
+Text& Text::put_decimal(uint64_t value) {
+  char digits[20];
+  size_t at = sizeof digits;
+  do {
+    digits[--at] = static_cast<char>('0' + value % 10);
+    value /= 10;
+  } while (value != 0);
+  return put({digits + at, sizeof digits - at});
+}
+
+Text& Text::put_hex(uint64_t value) {
+  char digits[16];
+  size_t at = sizeof digits;
+  do {
+    digits[--at] = "0123456789abcdef"[value % 16];
+    value /= 16;
+  } while (value != 0);
+  return put("0x").put({digits + at, sizeof digits - at});
+}
+
+Text& Text::put_printable(std::string_view text, size_t limit) {
+  const bool too_long = text.size() > limit;
+  if (too_long) text = head(text, limit);
+  for (const char c : text) {
+    const bool plain = c >= ' ' && c <= '~' && c != '"';
+    put({plain ? &c : "?", 1});
+  }
+  if (too_long) put("...");
+  return *this;
+}
+
+bool Text::put_json(std::string_view text, size_t limit) {
+  if (limit > room()) limit = room();
+  size_t used = 0;
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    char escape[6] = {'\\', 'u', '0', '0', 0, 0};
+    std::string_view out = head(text, length);
+    const auto first = static_cast<unsigned char>(text[0]);
+    if (length == 0) {
+      out = "\\ufffd";
+    } else if (first == '"' || first == '\\') {
+      escape[1] = text[0];
+      out = {escape, 2};
+    } else if (first < 0x20 || first == 0x7f) {
+      escape[4] = static_cast<char>('0' + first / 16);
+      escape[5] = "0123456789abcdef"[first % 16];
+      out = {escape, 6};
+    }
+    if (used + out.size() > limit) return false;
+    used += out.size();
+    put(out);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return true;
+}
+
+}  // namespace cudaguard

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text: a writer into a buffer that its caller owns. It never allocates, never writes past the
+// end, and remembers whether something did not fit. Not thread-safe; async-signal-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace cudaguard {
+
+/// The first `count` bytes, or all. (std::string_view::substr may throw, which needs libstdc++.)
+constexpr std::string_view head(std::string_view text, size_t count) {
+  return {text.data(), count < text.size() ? count : text.size()};
+}
+/// What follows the first `count` bytes, or nothing.
+constexpr std::string_view tail(std::string_view text, size_t count) {
+  if (count > text.size()) count = text.size();
+  return {text.data() + count, text.size() - count};
+}
+/// A path without its folders, and the folder without the last '/'.
+constexpr std::string_view base_name(std::string_view path) {
+  return tail(path, path.rfind('/') + 1);  // npos + 1 == 0
+}
+constexpr std::string_view folder_of(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? std::string_view{} : head(path, slash);
+}
+
+class Text {
+ public:
+  constexpr Text(char* buffer, size_t capacity) : begin_(buffer), capacity_(capacity) {}
+
+  Text& put(std::string_view text);
+  Text& put_decimal(uint64_t value);
+  Text& put_hex(uint64_t value);  ///< "0x1f"
+
+  /// For a line on a terminal: control characters, quotes and bytes above 126 become '?'; more than
+  /// `limit` bytes are cut and marked with "...".
+  Text& put_printable(std::string_view text, size_t limit);
+
+  /// The inside of a JSON string (RFC 8259): escapes what must be escaped, replaces what is not
+  /// UTF-8 by U+FFFD. Stops before the character that would exceed `limit` bytes of output.
+  /// Returns false if it stopped early.
+  bool put_json(std::string_view text, size_t limit);
+
+  std::string_view view() const { return {begin_, size_}; }
+  size_t room() const { return capacity_ - size_; }
+  bool cut() const { return cut_; }
+
+ private:
+  char* begin_;
+  size_t capacity_;
+  size_t size_ = 0;
+  bool cut_ = false;
+};
+
+}  // namespace cudaguard

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cudaguard.h: what a program may ask the guard that was preloaded into it.
+ *
+ * Nothing needs to be linked. Declare the function weak, or look it up:
+ *
+ *     int (*touches)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_touches");
+ *     if (touches && touches() != 0) { ... something in this process asked for CUDA ... }
+ */
+#ifndef CUDAGUARD_H
+#define CUDAGUARD_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How many times this process has asked for a GPU under FORCE_CPU: calls of cuInit(0), nvmlInit*,
+ * of the runtime's cudaGetDeviceCount, cudaSetDevice, cudaDeviceSynchronize, and loads of a refused
+ * library. Loading the driver library alone is no touch. 0 under OFF. A forked child starts at 0.
+ * Cannot fail. Thread-safe and async-signal-safe; does not change errno. */
+int cudaguard_touches(void) __attribute__((weak));
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CUDAGUARD_H */

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/guard/loader.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <cstring>
+#include <string_view>
+
+#include "shim/elf/symbol_lookup.h"
+
+namespace cudaguard {
+
+namespace {
+
+constinit Loader found;
+constinit std::atomic<bool> complete{false};
+
+template <typename Function>
+void take(Function& slot, const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name) {
+  if (slot == nullptr) {
+    slot = reinterpret_cast<Function>(const_cast<void*>(elf_symbol(dynamic, base, name)));
+  }
+}
+
+/// glibc >= 2.34 has the dl* functions in libc.so.6, older ones in libdl.so.2.
+int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
+  auto& into = *static_cast<Loader*>(result);
+  for (int i = 0; i < object->dlpi_phnum; ++i) {
+    if (object->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+    const ElfW(Addr) base = object->dlpi_addr;
+    const auto* dynamic = reinterpret_cast<const ElfW(Dyn)*>(base + object->dlpi_phdr[i].p_vaddr);
+    const char* name = elf_soname(dynamic, base);
+    if (name == nullptr) return 0;
+    const std::string_view soname = name;
+    if (soname != "libc.so.6" && soname != "libdl.so.2") return 0;
+    take(into.dlopen, dynamic, base, "dlopen");
+    take(into.dlclose, dynamic, base, "dlclose");
+    take(into.dlerror, dynamic, base, "dlerror");
+    take(into.dlsym, dynamic, base, "dlsym");
+    return 0;
+  }
+  return 0;
+}
+
+/// dlsym(RTLD_NEXT) looks at its return address to know who asks: this must be a real call, never a
+/// tail call, and from this library.
+[[gnu::noinline]] void* ask_next(void* (*dlsym)(void*, const char*), const char* name) {
+  void* volatile result = dlsym(RTLD_NEXT, name);
+  return result;
+}
+
+}  // namespace
+
+const Loader& loader() {
+  if (complete.load(std::memory_order_acquire)) [[likely]] {
+    return found;
+  }
+  Loader fresh;
+  dl_iterate_phdr(visit, &fresh);
+  if (fresh.dlsym != nullptr) {
+    fresh.next_dlopen = reinterpret_cast<Loader::Open>(ask_next(fresh.dlsym, "dlopen"));
+    fresh.next_dlmopen = reinterpret_cast<Loader::OpenIn>(ask_next(fresh.dlsym, "dlmopen"));
+  }
+  const bool whole = fresh.next_dlopen != nullptr && fresh.dlopen != nullptr &&
+                     fresh.dlclose != nullptr && fresh.dlerror != nullptr;
+  // Racing threads write the same values.
+  found = fresh;
+  if (whole) complete.store(true, std::memory_order_release);
+  return found;
+}
+
+void* next_symbol(const char* name) {
+  const Loader& the = loader();
+  return the.dlsym == nullptr ? nullptr : ask_next(the.dlsym, name);
+}
+
+}  // namespace cudaguard

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dynamic loader's functions, found without one versioned reference to any of them: linked on a
+// new glibc such a reference kills every program on glibc < 2.30 (spikes.md 1). Found once;
+// lock-free; takes the loader's lock (dl_iterate_phdr) on the first call only.
+#pragma once
+
+namespace cudaguard {
+
+struct Loader {
+  using Open = void* (*)(const char*, int);
+  using OpenIn = void* (*)(long, const char*, int);
+
+  /// The definitions behind ours in the search order: another interposer's or libc's. May be null
+  /// (glibc < 2.34, a weak caller, libdl.so.2 not loaded).
+  Open next_dlopen = nullptr;
+  OpenIn next_dlmopen = nullptr;
+  /// libc's own.
+  Open dlopen = nullptr;
+  int (*dlclose)(void*) = nullptr;
+  char* (*dlerror)() = nullptr;
+  void* (*dlsym)(void*, const char*) = nullptr;
+};
+
+const Loader& loader();
+
+/// The next definition of `name` after ours, for a caller in the program's own scope; else null.
+void* next_symbol(const char* name);
+
+}  // namespace cudaguard

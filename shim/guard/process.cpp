@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/guard/process.h"
+
+#include <sys/auxv.h>
+
+#include <new>
+
+#include "shim/guard/system.h"
+
+// Data, not getenv(): bash and others export a getenv of their own.
+extern "C" char** environ;  // NOLINT(readability-redundant-declaration)
+
+namespace cudaguard {
+
+namespace {
+
+constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
+
+/// The strictest policy that was in force so far, in this process or the one it was forked from.
+constinit std::atomic<Policy> strictest{Policy::kOff};
+
+/// For a process that cannot map a page: guarded, silent.
+constinit Process without_memory{Process::Silent{}};
+
+const char* variable(const char* name) {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const char* text = *entry;
+    const char* wanted = name;
+    while (*wanted != '\0' && *text == *wanted) {
+      ++text;
+      ++wanted;
+    }
+    if (*wanted == '\0' && *text == '=') return text + 1;
+  }
+  return nullptr;
+}
+
+/// Copies as much as fits, ends with a zero byte, returns the copy.
+std::string_view keep(std::string_view text, char* to, size_t size) {
+  const size_t length = text.size() < size ? text.size() : size - 1;
+  for (size_t i = 0; i < length; ++i) to[i] = text[i];
+  to[length] = '\0';
+  return {to, length};
+}
+
+void configure(Process& process) {
+  Environment environment;
+  environment.privileged = privileged();
+  if (!environment.privileged) {
+    environment.policy = variable("CUDAGUARD_POLICY");
+    environment.log = variable("CUDAGUARD_LOG");
+    environment.report = variable("CUDAGUARD_REPORT");
+  }
+  Config config = parse_config(environment);
+  config.report = keep(config.report, process.report, sizeof process.report);
+  for (size_t i = 0; i < config.complaint_count; ++i) {
+    config.complaints[i].value =
+        keep(config.complaints[i].value, process.values[i], sizeof process.values[i]);
+  }
+  config.policy = narrower(config.policy, strictest.load(std::memory_order_relaxed));
+  strictest.store(config.policy, std::memory_order_relaxed);
+  process.config = config;
+}
+
+}  // namespace
+
+bool privileged() {
+  // getauxval sets errno for an entry that is not there; the kernel always gives AT_SECURE.
+  return getauxval(AT_SECURE) != 0;
+}
+
+namespace detail {
+
+constinit std::atomic<Process*> current_process{nullptr};
+
+bool valid_here(const Process& process) {
+  return process.ready && (process.only_pid == 0 || process.only_pid == sys::getpid());
+}
+
+Process& make_process(Process* stale) {
+  void* memory = sys::map(kMapped);
+  if (memory == nullptr) return without_memory;
+  auto* made = new (memory) Process;
+  configure(*made);
+  if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();
+  made->ready = true;
+  // Another thread may have been faster; it read the same environment. A stale object is not
+  // unmapped: another thread may be looking at it.
+  if (current_process.compare_exchange_strong(stale, made, std::memory_order_acq_rel)) return *made;
+  sys::unmap(memory, kMapped);
+  return *stale;
+}
+
+}  // namespace detail
+}  // namespace cudaguard

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the guard knows about this process: the configuration, read once at the first hook call and
+// again in a forked child, and what has been recorded so far. It lives in pages that the kernel
+// wipes in a forked child (MADV_WIPEONFORK), so that a child's first touch is its own without any
+// atfork handler. No lock, no malloc; thread-safe, async-signal-safe, callable before constructors.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "policy/config.h"
+
+namespace cudaguard {
+
+struct Process {
+  struct Silent {};
+  constexpr Process() = default;
+  /// Ready at once: FORCE_CPU, no lines.
+  constexpr explicit Process(Silent /*tag*/) : ready(true) { config.log = Log::kOff; }
+
+  bool ready = false;     ///< false in a forked child
+  uint32_t only_pid = 0;  ///< kernels without MADV_WIPEONFORK: valid in this process only
+  Config config;          ///< its strings point into this object
+
+  std::atomic<uint32_t> touches{0};
+  /// Names whose touch was recorded (or is being recorded), in order of arrival. Compared by
+  /// address first: the callers pass constants.
+  std::atomic<const char*> seen[24] = {};
+  /// Lines that are said once per process.
+  enum Said : uint32_t {
+    kDenied = 1,
+    kComplaints = 2,
+    kReportFailed = 4,
+    kNoDriver = 8,
+    kNoNvml = 16
+  };
+  std::atomic<uint32_t> said{0};
+
+  /// True for the first caller with this bit.
+  bool say_once(Said bit) { return (said.fetch_or(bit, std::memory_order_relaxed) & bit) == 0; }
+
+  char report[kMaxReportPath + 1] = {};
+  char values[3][128] = {};  ///< the complaints' values, perhaps cut
+};
+
+namespace detail {
+extern std::atomic<Process*> current_process;
+Process& make_process(Process* stale);
+bool valid_here(const Process& process);
+}  // namespace detail
+
+/// This process's state; reads the environment when it is the first call here.
+inline Process& process() {
+  Process* known = detail::current_process.load(std::memory_order_acquire);
+  if (known != nullptr && detail::valid_here(*known)) [[likely]] {
+    return *known;
+  }
+  return detail::make_process(known);
+}
+
+/// AT_SECURE: setuid, setgid, file capabilities.
+bool privileged();
+
+}  // namespace cudaguard

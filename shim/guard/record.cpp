@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/guard/record.h"
+
+#include <sys/sysmacros.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "policy/message.h"
+#include "policy/stderr_rule.h"
+#include "shim/guard/own_maps.h"
+#include "shim/guard/system.h"
+
+namespace cudaguard {
+
+namespace {
+
+constexpr int kStderr = 2;
+
+/// Work space for the rare path, not on the stack: a signal handler may have 2 KiB.
+struct Scratch {
+  char path[4352];
+  char executable[4096];
+  char arguments[32768];
+  char record[kMaxRecord];
+  char line[kMaxLine];
+};
+
+class ScratchPages {
+ public:
+  ScratchPages() : at_(static_cast<Scratch*>(sys::map(sizeof(Scratch)))) {}
+  ~ScratchPages() {
+    if (at_ != nullptr) sys::unmap(at_, sizeof(Scratch));
+  }
+  ScratchPages(const ScratchPages&) = delete;
+  ScratchPages& operator=(const ScratchPages&) = delete;
+  explicit operator bool() const { return at_ != nullptr; }
+  Scratch* operator->() const { return at_; }
+
+ private:
+  Scratch* at_;
+};
+
+Descriptor describe(int fd) {
+  Descriptor result;
+  struct stat status;
+  if (sys::fstat(fd, &status) != 0) return result;
+  result.device = status.st_dev;
+  result.inode = status.st_ino;
+  const int access = sys::fcntl(fd, F_GETFL);
+  result.readable = access >= 0 && (access & O_ACCMODE) != O_WRONLY;
+  result.writable = access >= 0 && (access & O_ACCMODE) != O_RDONLY;
+  result.close_on_exec = (sys::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
+  using Kind = Descriptor::Kind;
+  result.kind = Kind::kOther;
+  if (S_ISREG(status.st_mode)) result.kind = Kind::kRegular;
+  if (S_ISFIFO(status.st_mode)) result.kind = Kind::kPipe;
+  if (S_ISSOCK(status.st_mode)) result.kind = Kind::kSocket;
+  if (S_ISCHR(status.st_mode)) {
+    // Linux devices.txt: 1:3 null; 4 and 5 consoles and ttys; 136-143 pts; 188, 204, 229 serial,
+    // hvc.
+    const unsigned family = major(status.st_rdev);
+    const bool terminal = family == 4 || family == 5 || (family >= 136 && family <= 143) ||
+                          family == 188 || family == 204 || family == 229;
+    if (terminal || (family == 1 && minor(status.st_rdev) == 3)) {
+      result.kind = Kind::kTerminalOrNull;
+    }
+  }
+  return result;
+}
+
+bool stderr_is_ours_to_use() {
+  const Descriptor err = describe(kStderr);
+  const bool plain =
+      err.kind == Descriptor::Kind::kPipe || err.kind == Descriptor::Kind::kTerminalOrNull;
+  return plain ? may_write_line({}, {}, err) : may_write_line(describe(0), describe(1), err);
+}
+
+void write_line(const Text& line) {
+  if (stderr_is_ours_to_use()) sys::write(kStderr, line.view().data(), line.view().size());
+}
+
+/// Appends to the report. Returns 0 or an errno value.
+int append(const char* path, std::string_view record) {
+  // O_NONBLOCK: a pipe without a reader must not stop the program. O_NOFOLLOW: a link in a shared
+  // folder must not choose where this user writes.
+  const sys::File file(
+      path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);
+  if (!file.ok()) return file.error();
+  struct stat status;
+  if (sys::fstat(file.fd(), &status) != 0 || S_ISDIR(status.st_mode)) return EISDIR;
+  const long written = sys::write(file.fd(), record.data(), record.size());
+  return written < 0 ? static_cast<int>(-written) : 0;
+}
+
+/// The path with every "%p" replaced by the process id.
+bool expand(std::string_view path, uint32_t pid, char* to, size_t size) {
+  Text out(to, size - 1);
+  while (!path.empty()) {
+    const size_t mark = path.find("%p");
+    out.put(head(path, mark));
+    if (mark == std::string_view::npos) break;
+    out.put_decimal(pid);
+    path.remove_prefix(mark + 2);
+  }
+  to[out.view().size()] = '\0';
+  return !out.cut();
+}
+
+std::string_view read_all(const char* path, char* to, size_t size) {
+  const sys::File file(path, O_RDONLY | O_CLOEXEC);
+  size_t used = 0;
+  while (file.ok() && used < size) {
+    const long got = sys::read(file.fd(), to + used, size - used);
+    if (got <= 0) break;
+    used += static_cast<size_t>(got);
+  }
+  return {to, used};
+}
+
+void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
+  ProcessFacts facts;
+  facts.pid = pid;
+  facts.parent_pid = sys::getppid();
+  facts.thread_id = sys::gettid();
+  const timespec time = sys::now();
+  facts.seconds = static_cast<uint64_t>(time.tv_sec);
+  facts.microseconds = static_cast<uint32_t>(time.tv_nsec / 1000);
+  const long length =
+      sys::readlink("/proc/self/exe", scratch->executable, sizeof scratch->executable);
+  if (length > 0) facts.executable = {scratch->executable, static_cast<size_t>(length)};
+  facts.arguments = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
+
+  int error = 0;
+  if (process.config.report == "/dev/stderr") {
+    // A link on most systems; what it leads to is descriptor 2, with its own rule.
+    Text record(scratch->record, kMaxLine);
+    write_record(record, facts, touch, "deny", kMaxLine);
+    write_line(record);
+  } else {
+    Text record(scratch->record, kMaxRecord);
+    write_record(record, facts, touch, "deny", kMaxRecord);
+    // touch.caller's path is in the record now, so its buffer can serve again.
+    error = expand(process.config.report, pid, scratch->path, sizeof scratch->path)
+                ? append(scratch->path, record.view())
+                : ENAMETOOLONG;
+  }
+  if (error != 0 && process.config.log != Log::kOff && process.say_once(Process::kReportFailed)) {
+    Text line(scratch->line, sizeof scratch->line);
+    write_report_failed(line, pid, process.config.report, error);
+    write_line(line);
+  }
+}
+
+void say_complaints(Process& process, const ScratchPages& scratch, uint32_t pid) {
+  if (process.config.complaint_count == 0 || process.config.log == Log::kOff) return;
+  if (!process.say_once(Process::kComplaints)) return;
+  for (size_t i = 0; i < process.config.complaint_count; ++i) {
+    Text line(scratch->line, sizeof scratch->line);
+    write_complaint(line, pid, process.config.complaints[i]);
+    write_line(line);
+  }
+}
+
+[[gnu::cold, gnu::noinline]] void write_down(Process& process, const char* api, const char* object,
+                                             const void* caller) {
+  const Config& config = process.config;
+  const bool first = process.say_once(Process::kDenied);
+  const bool line_wanted = config.log == Log::kAll || (config.log == Log::kDeny && first);
+  if (!line_wanted && config.report.empty()) return;
+  const ScratchPages scratch;
+  if (!scratch) return;
+  const uint32_t pid = sys::getpid();
+  say_complaints(process, scratch, pid);
+  Touch touch;
+  touch.api = api;
+  if (object != nullptr) touch.object = object;
+  touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
+  if (line_wanted) {
+    Text line(scratch->line, sizeof scratch->line);
+    write_denied(line, pid, config.policy, touch);
+    write_line(line);
+  }
+  if (!config.report.empty()) write_report(process, scratch, pid, touch);
+}
+
+/// Takes a place in the list of what was seen. False: it, or an equal name at another address (a
+/// stand-in in another namespace), is there already.
+bool is_new(Process& process, const char* name) {
+  bool is_known = false;
+  for (auto& slot : process.seen) {
+    const char* here = slot.load(std::memory_order_relaxed);
+    if (here == nullptr && slot.compare_exchange_strong(here, name, std::memory_order_relaxed)) {
+      return !is_known;
+    }
+    if (here == name) return false;
+    if (strcmp(here, name) == 0) is_known = true;
+  }
+  return false;  // more kinds than there are: impossible with our own constants
+}
+
+}  // namespace
+
+void record_touch(Process& process, const char* api, const char* object, const void* caller) {
+  if (process.config.policy == Policy::kOff) return;
+  process.touches.fetch_add(1, std::memory_order_relaxed);
+  const char* key = object != nullptr ? object : api;
+  for (const auto& slot : process.seen) {
+    const char* here = slot.load(std::memory_order_relaxed);
+    if (here == key) return;
+    if (here == nullptr) break;
+  }
+  if (is_new(process, key)) write_down(process, api, object, caller);
+}
+
+void say_missing_standin(Process::Said bit, const char* file, const char* why) {
+  Process& here = process();
+  if (here.config.log == Log::kOff || !here.say_once(bit)) return;
+  const ScratchPages scratch;
+  if (!scratch) return;
+  Text line(scratch->line, sizeof scratch->line);
+  write_missing_standin(line, sys::getpid(), file, why);
+  write_line(line);
+}
+
+}  // namespace cudaguard
+
+extern "C" {
+
+/// Called by the stand-ins: see cudaguard.h's neighbour, shim/standin. `abi` is 1.
+[[gnu::visibility("default")]] void cudaguard_touch_v1(unsigned abi, const char* api,
+                                                       const void* caller) {
+  if (abi == 1) cudaguard::record_touch(cudaguard::process(), api, nullptr, caller);
+}
+
+[[gnu::visibility("default")]] int cudaguard_touches(void) {
+  return static_cast<int>(cudaguard::process().touches.load(std::memory_order_relaxed));
+}
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Touches: counted, and the first of each kind in a process written down as its configuration says.
+// Writing is one write(2) per line or record; nothing is allocated, errno is unchanged.
+// Thread-safe, async-signal-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/guard/process.h"
+
+namespace cudaguard {
+
+/// A denied request. `api` and `object` must be constants (they are compared by address, and kept);
+/// `caller` is the return address. Does nothing under OFF.
+void record_touch(Process& process, const char* api, const char* object, const void* caller);
+
+/// Says which stand-in cannot be used, once per process and `bit`.
+void say_missing_standin(Process::Said bit, const char* file, const char* why);
+
+}  // namespace cudaguard

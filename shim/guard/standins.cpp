@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/guard/standins.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "shim/elf/symbol_lookup.h"
+#include "shim/guard/loader.h"
+#include "shim/guard/own_maps.h"
+#include "shim/guard/process.h"
+#include "shim/guard/record.h"
+#include "shim/guard/system.h"
+
+namespace cudaguard {
+
+namespace {
+
+struct Names {
+  const char* file;      // below our own folder
+  const char* dev_name;  // beside the file
+};
+constexpr Names kNames[] = {{"/cudaguard/libcuda.so.1", "/cudaguard/libcuda.so"},
+                            {"/cudaguard/libnvidia-ml.so.1", "/cudaguard/libnvidia-ml.so"}};
+
+struct Loaded {
+  std::atomic<const char*> path{nullptr};
+  std::atomic<const void*> link_map{nullptr};
+  std::atomic<const char*> why{nullptr};  // why not: a clause
+};
+constinit Loaded loaded[2];
+constinit std::atomic<bool> tried{false};
+
+using Path = char[4096 + 64];
+
+/// folder + name, or false if it does not fit.
+bool join(Path& to, std::string_view folder, std::string_view name) {
+  if (folder.size() + name.size() >= sizeof to) return false;
+  for (const char c : folder) to[&c - folder.data()] = c;
+  for (const char c : name) to[folder.size() + static_cast<size_t>(&c - name.data())] = c;
+  to[folder.size() + name.size()] = '\0';
+  return true;
+}
+
+struct Wanted {
+  const void* address;
+  const char* name;
+};
+
+int find_own_name(dl_phdr_info* object, size_t /*size*/, void* data) {
+  auto& wanted = *static_cast<Wanted*>(data);
+  const auto address = reinterpret_cast<ElfW(Addr)>(wanted.address);
+  for (int i = 0; i < object->dlpi_phnum; ++i) {
+    const auto& segment = object->dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD &&
+        address - object->dlpi_addr - segment.p_vaddr < segment.p_memsz) {
+      wanted.name = object->dlpi_name;
+      return 1;
+    }
+  }
+  return 0;
+}
+
+/// An ELF library for this machine with all its bytes? ld.so would die of SIGBUS in a file that is
+/// cut short, inside a program that never asked for it. Returns null, or why not.
+const char* unusable(const char* path) {
+  const sys::File file(path, O_RDONLY | O_CLOEXEC);
+  if (!file.ok()) return file.error() == ENOENT ? "is missing" : "cannot be read";
+  struct stat status;
+  union {
+    ElfW(Ehdr) header;
+    unsigned char bytes[1024];
+  } start;
+  if (sys::fstat(file.fd(), &status) != 0) return "cannot be read";
+  const long got = sys::read(file.fd(), start.bytes, sizeof start.bytes);
+  const ElfW(Ehdr)& header = start.header;
+  if (got < static_cast<long>(sizeof header)) return "is cut short";
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "is not a library";
+#if defined(__x86_64__)
+  constexpr unsigned kMachine = EM_X86_64;
+#else
+  constexpr unsigned kMachine = EM_AARCH64;
+#endif
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != kMachine) {
+    return "is for another machine";
+  }
+  const auto size = static_cast<uint64_t>(status.st_size);
+  const uint64_t table_end = header.e_phoff + uint64_t{header.e_phnum} * sizeof(ElfW(Phdr));
+  if (table_end > static_cast<uint64_t>(got)) return "is cut short";
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) segment;
+    memcpy(&segment, start.bytes + header.e_phoff + i * sizeof segment, sizeof segment);
+    if (segment.p_type == PT_LOAD && segment.p_offset + segment.p_filesz > size) {
+      return "is cut short";
+    }
+  }
+  return nullptr;
+}
+
+/// Our own folder: by the name ld.so has for us, or, where that is relative or a link to another
+/// place, by the file that is mapped.
+bool own_folder(Path& folder) {
+  Wanted wanted = {reinterpret_cast<const void*>(&own_folder), nullptr};
+  dl_iterate_phdr(find_own_name, &wanted);
+  Path candidate;
+  if (wanted.name != nullptr && wanted.name[0] == '/') {
+    const std::string_view name = wanted.name;
+    if (!join(folder, folder_of(name), "")) return false;
+    if (join(candidate, folder, kNames[0].file) && sys::exists(candidate)) return true;
+  }
+  Path real;
+  const CodePlace place = place_of(wanted.address, real, sizeof real - 1);
+  if (place.module.empty()) return wanted.name != nullptr && wanted.name[0] == '/';
+  return join(folder, folder_of(place.module), "");
+}
+
+using Claim = void* (*)(void* (*)(const char*, int));
+
+/// Loads one stand-in. Returns null, or why it cannot be used.
+const char* load(const Loader& the, const char* path, const char* dev_name, Loaded& result) {
+  if (const char* why = unusable(path)) return why;
+  void* handle = the.dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+  if (handle == nullptr) return "cannot be loaded";
+  const auto* map = static_cast<const link_map*>(handle);
+  const auto claim = reinterpret_cast<Claim>(
+      const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_standin_claim_v1")));
+  if (claim == nullptr) {
+    the.dlclose(handle);
+    return "is of another version";
+  }
+  // By the dev name too: ld.so remembers every name by which a file was asked for. Not where it
+  // would look elsewhere: ld.so ignores $ORIGIN in a privileged process.
+  if (!privileged() && sys::exists(dev_name)) {
+    void* same = claim(the.dlopen);
+    if (same != nullptr && same != handle) the.dlclose(same);
+  }
+  result.link_map.store(map, std::memory_order_relaxed);
+  result.path.store(map->l_name, std::memory_order_release);
+  return nullptr;
+}
+
+void load_both() {
+  const Loader& the = loader();
+  if (the.dlopen == nullptr || the.dlclose == nullptr || the.dlerror == nullptr) return;
+  const int saved_errno = errno;
+  Path folder;
+  Path file;
+  Path dev_name;
+  bool failed = false;
+  const bool known = own_folder(folder);
+  for (int i = 0; i < 2; ++i) {
+    const char* why = "is missing";
+    if (known && join(file, folder, kNames[i].file) && join(dev_name, folder, kNames[i].dev_name)) {
+      why = load(the, file, dev_name, loaded[i]);
+    }
+    if (why != nullptr) {
+      loaded[i].why.store(why, std::memory_order_release);
+      failed = true;
+    }
+  }
+  if (failed) the.dlerror();  // ours, not the program's
+  tried.store(true, std::memory_order_release);
+  errno = saved_errno;
+}
+
+}  // namespace
+
+const void* Standin::symbol(const char* name) const {
+  const auto* map = static_cast<const struct link_map*>(link_map);
+  return map == nullptr ? nullptr : elf_symbol(map->l_ld, map->l_addr, name);
+}
+
+Standin standin(StandinKind kind) {
+  if (!tried.load(std::memory_order_acquire)) [[unlikely]] {
+    load_both();
+  }
+  const Loaded& the = loaded[static_cast<int>(kind)];
+  return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_acquire)};
+}
+
+void say_missing(StandinKind kind) {
+  const int index = static_cast<int>(kind);
+  const char* why = loaded[index].why.load(std::memory_order_acquire);
+  Path folder;
+  Path file;
+  if (!own_folder(folder) || !join(file, folder, kNames[index].file)) {
+    join(file, "(unknown folder)", kNames[index].file);
+  }
+  say_missing_standin(kind == StandinKind::kDriver ? Process::kNoDriver : Process::kNoNvml, file,
+                      why != nullptr ? why : "is missing");
+}
+
+}  // namespace cudaguard

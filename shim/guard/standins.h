@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stand-ins: complete drivers that report "no device", loaded once per process, before the
+// first dlopen of anything goes on. From then on ld.so itself answers whoever asks for the driver
+// by SONAME or dev name, whichever way. No lock: two threads that race load the same files twice,
+// which ld.so counts. errno is the caller's afterwards, and no dlerror is left.
+#pragma once
+
+#include <string_view>
+
+namespace cudaguard {
+
+struct Standin {
+  const char* path = nullptr;  ///< as ld.so knows it, absolute; null: could not be loaded
+  const void* link_map = nullptr;
+
+  /// An exported function of the stand-in; null if it has none of that name or is not loaded.
+  const void* symbol(const char* name) const;
+};
+
+enum class StandinKind { kDriver, kNvml };
+
+/// Loads both on the first call.
+Standin standin(StandinKind kind);
+
+/// Says, once per process, which file is missing and why. For a request that could not be served.
+void say_missing(StandinKind kind);
+
+}  // namespace cudaguard

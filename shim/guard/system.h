@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few system calls the guard makes, made directly: libc's wrappers would change errno, and its
+// fstat is versioned GLIBC_2.33. Each returns what the kernel returns: negative errno on failure.
+// Thread-safe, async-signal-safe, callable before constructors.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cudaguard::sys {
+
+inline long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
+                 long f = 0) {
+#if defined(__x86_64__)
+  long result;
+  register long r10 asm("r10") = d;
+  register long r8 asm("r8") = e;
+  register long r9 asm("r9") = f;
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  return result;
+#elif defined(__aarch64__)
+  register long x8 asm("x8") = number;
+  register long x0 asm("x0") = a;
+  register long x1 asm("x1") = b;
+  register long x2 asm("x2") = c;
+  register long x3 asm("x3") = d;
+  register long x4 asm("x4") = e;
+  register long x5 asm("x5") = f;
+  asm volatile("svc 0"
+               : "+r"(x0)
+               : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+               : "memory");
+  return x0;
+#else
+#error "cudaguard knows x86-64 and AArch64"
+#endif
+}
+
+inline long word(const void* pointer) { return reinterpret_cast<long>(pointer); }
+
+inline int open(const char* path, int flags, int mode = 0) {
+  return static_cast<int>(call(SYS_openat, AT_FDCWD, word(path), flags, mode));
+}
+inline int close(int fd) { return static_cast<int>(call(SYS_close, fd)); }
+inline long read(int fd, void* to, size_t size) {
+  return call(SYS_read, fd, word(to), static_cast<long>(size));
+}
+inline long write(int fd, const void* from, size_t size) {
+  return call(SYS_write, fd, word(from), static_cast<long>(size));
+}
+inline int fstat(int fd, struct stat* to) {
+  return static_cast<int>(call(SYS_fstat, fd, word(to)));
+}
+inline int fcntl(int fd, int command) { return static_cast<int>(call(SYS_fcntl, fd, command)); }
+inline bool exists(const char* path) {
+  return call(SYS_faccessat, AT_FDCWD, word(path), 0 /* F_OK */) == 0;
+}
+inline long readlink(const char* path, char* to, size_t size) {
+  return call(SYS_readlinkat, AT_FDCWD, word(path), word(to), static_cast<long>(size));
+}
+inline uint32_t getpid() { return static_cast<uint32_t>(call(SYS_getpid)); }
+inline uint32_t getppid() { return static_cast<uint32_t>(call(SYS_getppid)); }
+inline uint32_t gettid() { return static_cast<uint32_t>(call(SYS_gettid)); }
+inline timespec now() {
+  timespec time = {};
+  call(SYS_clock_gettime, CLOCK_REALTIME, word(&time));
+  return time;
+}
+
+/// Zeroed private memory, or null.
+inline void* map(size_t size) {
+  const long at = call(SYS_mmap, 0, static_cast<long>(size), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return at < 0 && at > -4096 ? nullptr : reinterpret_cast<void*>(at);
+}
+inline void unmap(void* at, size_t size) { call(SYS_munmap, word(at), static_cast<long>(size)); }
+
+/// A forked child finds these pages zeroed (Linux 4.14). False: not possible here.
+inline bool wipe_on_fork(void* at, size_t size) {
+  return call(SYS_madvise, word(at), static_cast<long>(size), 18 /* MADV_WIPEONFORK */) == 0;
+}
+
+/// An open file that closes itself.
+class File {
+ public:
+  explicit File(const char* path, int flags, int mode = 0) : fd_(open(path, flags, mode)) {}
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  bool ok() const { return fd_ >= 0; }
+  int error() const { return -fd_; }  ///< errno value, if !ok()
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace cudaguard::sys
