@@ -11,14 +11,15 @@ namespace {
 bool is_version_of(std::string_view file, std::string_view name) {
   if (!file.starts_with(name)) return false;
   file.remove_prefix(name.size());
-  bool digit_before = true;
-  for (const char c : file) {
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit && (c != '.' || !digit_before)) return false;
-    if (digit && digit_before && &c == file.data()) return false;  // "libcuda.so1"
-    digit_before = digit;
+  // "" or ".digits", repeated
+  while (!file.empty()) {
+    if (file[0] != '.') return false;
+    size_t digits = 0;
+    while (1 + digits < file.size() && file[1 + digits] >= '0' && file[1 + digits] <= '9') ++digits;
+    if (digits == 0) return false;
+    file.remove_prefix(1 + digits);
   }
-  return digit_before;
+  return true;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "policy/text.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/guard/loader.h"
 #include "shim/guard/own_maps.h"
@@ -38,11 +39,10 @@ using Path = char[4096 + 64];
 
 /// folder + name, or false if it does not fit.
 bool join(Path& to, std::string_view folder, std::string_view name) {
-  if (folder.size() + name.size() >= sizeof to) return false;
-  for (const char c : folder) to[&c - folder.data()] = c;
-  for (const char c : name) to[folder.size() + static_cast<size_t>(&c - name.data())] = c;
-  to[folder.size() + name.size()] = '\0';
-  return true;
+  Text out(to, sizeof to - 1);
+  out.put(folder).put(name);
+  to[out.view().size()] = '\0';
+  return !out.cut();
 }
 
 struct Wanted {
