@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// A library that is nobody's business although its name looks like a driver's. It says which file
+// it was built as, and has functions and a variable that look like CUDA's.
+#include "probe.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT int cudnnCreate(void** handle);
+EXPORT int cuFunny(void);
+EXPORT int cudaFunny(void);
+EXPORT void plugin_probe(int out);
+EXPORT int cuInitialised = 5;
+
+int cudnnCreate(void** handle) {
+  *handle = NULL;
+  return 4711;
+}
+int cuFunny(void) { return 4712; }
+int cudaFunny(void) { return 4713; }
+void plugin_probe(int out) {
+  void* handle = NULL;
+  probe_say(out, "decoy=%s cudnnCreate=%d cuFunny=%d cudaFunny=%d variable=%d\n", DECOY_NAME,
+            cudnnCreate(&handle), cuFunny(), cudaFunny(), cuInitialised);
+}

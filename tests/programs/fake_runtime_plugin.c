@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plug-in linked to one of the recording runtimes.
+#include "probe.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+int cudaGetDeviceCount(int* count);
+int cudaSetDevice(int device);
+int cudaDeviceSynchronize(void);
+int cudaRuntimeGetVersion(int* version);
+
+EXPORT void plugin_probe(int out);
+EXPORT int plugin_tail(int* count);
+
+void plugin_probe(int out) {
+  int version = -7;
+  cudaRuntimeGetVersion(&version);
+  int count = -7;
+  const int count_answer = cudaGetDeviceCount(&count);
+  const int set_answer = cudaSetDevice(3);
+  const int wait_answer = cudaDeviceSynchronize();
+  probe_say(out, "runtime=%d count=%d:%d set=%d wait=%d\n", version, count_answer, count,
+            set_answer, wait_answer);
+}
+
+// A call in tail position: its return address lies in the caller of this plug-in.
+__attribute__((optimize("O2"))) int plugin_tail(int* count) { return cudaGetDeviceCount(count); }

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plug-in that is linked to libnvidia-ml.so.1.
+#include "linked.h"
+
+__attribute__((visibility("default"))) void plugin_probe(int out);
+void plugin_probe(int out) {
+  struct linked_entry entries[] = {LINKED(nvmlInit),
+                                   LINKED(nvmlInit_v2),
+                                   LINKED(nvmlInitWithFlags),
+                                   LINKED(nvmlShutdown),
+                                   LINKED(nvmlDeviceGetCount),
+                                   LINKED(nvmlDeviceGetCount_v2),
+                                   LINKED(nvmlDeviceGetHandleByIndex_v2),
+                                   LINKED(nvmlDeviceGetHandleByUUID),
+                                   LINKED(nvmlErrorString),
+                                   {NULL, NULL}};
+  probe_nvml(out, find_linked, entries);
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plug-in that opens the driver by itself, by each name in $CG_NAMES (colons between them).
+// Loaded with RTLD_DEEPBIND its dlopen is libc's own.
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "probe.h"
+
+static void* find(void* context, const char* name) { return dlsym(context, name); }
+
+__attribute__((visibility("default"))) void plugin_probe(int out);
+void plugin_probe(int out) {
+  const char* given = getenv("CG_NAMES");
+  char names[1024];
+  snprintf(names, sizeof names, "%s", given != NULL ? given : "libcuda.so.1:libcuda.so");
+  char* rest = names;
+  for (char* name; (name = strsep(&rest, ":")) != NULL;) {
+    void* handle = dlopen(name, RTLD_NOW);
+    if (handle == NULL) {
+      probe_say(out, "open=null error=%s\n", probe_word(dlerror()));
+      continue;
+    }
+    if (strstr(name, "nvidia-ml") != NULL) {
+      probe_nvml(out, find, handle);
+    } else {
+      probe_cuda(out, find, handle);
+    }
+  }
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plug-in linked to one of NVIDIA's shared runtimes; it says which one answers its calls.
+#include <cuda_runtime_api.h>
+
+#include "probe.h"
+
+extern "C" __attribute__((visibility("default"))) void plugin_probe(int out) {
+  int version = -7;
+  cudaRuntimeGetVersion(&version);
+  int count = -7;
+  const cudaError_t count_answer = cudaGetDeviceCount(&count);
+  const cudaError_t set_answer = cudaSetDevice(0);
+  const cudaError_t wait_answer = cudaDeviceSynchronize();
+  probe_say(out, "runtime=%d count=%d:%d set=%d wait=%d built=%d\n", version, count_answer, count,
+            set_answer, wait_answer, CUDART_VERSION);
+}
+
+// A call in tail position: its return address lies in the caller of this plug-in.
+extern "C" __attribute__((visibility("default"), optimize("O2"))) int plugin_tail(int* count) {
+  return cudaGetDeviceCount(count);
+}
