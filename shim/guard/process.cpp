@@ -19,8 +19,9 @@ constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 /// The strictest policy that was in force so far, in this process or the one it was forked from.
 constinit std::atomic<Policy> strictest{Policy::kOff};
 
-/// For a process that cannot map a page: guarded, silent.
-constinit Process without_memory{Process::Silent{}};
+/// For a process that cannot map a page: guarded, silent. Filled when it is needed, which keeps it out
+/// of the file.
+constinit Process without_memory;
 
 const char* variable(const char* name) {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -79,7 +80,11 @@ bool valid_here(const Process& process) {
 
 Process& make_process(Process* stale) {
   void* memory = sys::map(kMapped);
-  if (memory == nullptr) return without_memory;
+  if (memory == nullptr) {
+    without_memory.config.log = Log::kOff;
+    without_memory.ready = true;
+    return without_memory;
+  }
   auto* made = new (memory) Process;
   configure(*made);
   if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();

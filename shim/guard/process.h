@@ -13,11 +13,6 @@
 namespace cudaguard {
 
 struct Process {
-  struct Silent {};
-  constexpr Process() = default;
-  /// Ready at once: FORCE_CPU, no lines.
-  constexpr explicit Process(Silent /*tag*/) : ready(true) { config.log = Log::kOff; }
-
   bool ready = false;     ///< false in a forked child
   uint32_t only_pid = 0;  ///< kernels without MADV_WIPEONFORK: valid in this process only
   Config config;          ///< its strings point into this object

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/library.h"
+
+#include <gtest/gtest.h>
+
+namespace cudaguard {
+namespace {
+
+TEST(Library, Driver_EveryNameItIsKnownBy) {
+  for (const char* name :
+       {"libcuda.so", "libcuda.so.1", "libcuda.so.535.261.03", "libcuda.so.1.1",
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/../lib/libcuda.so", "./libcuda.so.1",
+        "/usr/local/cuda/compat/libcuda.so.575.57.08", "a/libcuda.so"}) {
+    EXPECT_EQ(classify(name).library, Library::kDriver) << name;
+  }
+}
+
+TEST(Library, Nvml) {
+  for (const char* name : {"libnvidia-ml.so", "libnvidia-ml.so.1", "/x/libnvidia-ml.so.535.54"}) {
+    EXPECT_EQ(classify(name).library, Library::kNvml) << name;
+  }
+}
+
+TEST(Library, Decoys_AreNobodysBusiness) {
+  for (const char* name : {"",
+                           "/",
+                           "lib",
+                           "libcuda",
+                           "libcuda.so-like.so",
+                           "libcuda.so.",
+                           "libcuda.so..1",
+                           "libcuda.so1",
+                           "libcuda.so.1.bak",
+                           "libcuda.so.x",
+                           "libcuda.so.1.",
+                           "xlibcuda.so.1",
+                           "libcudart.so",
+                           "libcudart.so.12",
+                           "libcudadebugger.so.1",
+                           "libcudnn.so.9",
+                           "LIBCUDA.SO.1",
+                           "libcuda.so.1/",
+                           "libcuda.so.1/x.so",
+                           "libnvidia-ml.so.1x",
+                           "libnvidia-mlx.so.1",
+                           "libc.so.6",
+                           "libonnxruntime_providers_shared.so",
+                           "libnvidia-opencl.so.old"}) {
+    EXPECT_EQ(classify(name).library, Library::kOther) << name;
+  }
+}
+
+TEST(Library, Refused_EachRowHasAReasonAndANameThatCannotExist) {
+  for (const auto& row : kRefusedLibraries) {
+    const LibraryRequest request = classify(row.name);
+    ASSERT_EQ(request.library, Library::kRefused) << row.name;
+    EXPECT_EQ(request.refused, &row);
+    EXPECT_FALSE(row.reason.empty());
+    EXPECT_TRUE(row.never.starts_with("/proc/self/cudaguard-refused/lib")) << row.never;
+    // dlopen takes a C string.
+    EXPECT_EQ(row.never.data()[row.never.size()], '\0');
+    EXPECT_EQ(row.name.data()[row.name.size()], '\0');
+  }
+  EXPECT_EQ(classify("libnvidia-opencl.so.1").library, Library::kRefused);
+  EXPECT_EQ(classify("/a/libonnxruntime_providers_cuda.so").library, Library::kRefused);
+}
+
+}  // namespace
+}  // namespace cudaguard

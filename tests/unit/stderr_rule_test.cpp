@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/stderr_rule.h"
+
+#include <gtest/gtest.h>
+
+namespace cudaguard {
+namespace {
+
+using Kind = Descriptor::Kind;
+
+Descriptor make(Kind kind, bool readable, bool writable, uint64_t inode = 1) {
+  Descriptor d;
+  d.kind = kind;
+  d.readable = readable;
+  d.writable = writable;
+  d.inode = inode;
+  return d;
+}
+
+const Descriptor kClosed;
+const Descriptor kTerminal = make(Kind::kTerminalOrNull, true, true);
+
+TEST(StderrRule, TerminalAndPipe_Yes) {
+  EXPECT_TRUE(may_write_line(kClosed, kClosed, kTerminal));
+  EXPECT_TRUE(may_write_line(kClosed, kClosed, make(Kind::kPipe, false, true)));
+}
+
+TEST(StderrRule, ClosedReadOnlyOrCloseOnExec_No) {
+  EXPECT_FALSE(may_write_line(kTerminal, kTerminal, kClosed));
+  EXPECT_FALSE(may_write_line(kTerminal, kTerminal, make(Kind::kPipe, true, false)));
+  Descriptor own = make(Kind::kRegular, false, true);
+  own.close_on_exec = true;  // opened by the program: exec would have closed it
+  EXPECT_FALSE(may_write_line(kTerminal, kTerminal, own));
+}
+
+TEST(StderrRule, RegularFile_ByTheShell_Yes) {
+  const Descriptor err = make(Kind::kRegular, false, true, 9);
+  EXPECT_TRUE(may_write_line(kTerminal, kTerminal, err));                           // 2>file
+  EXPECT_TRUE(may_write_line(kClosed, make(Kind::kRegular, false, true, 9), err));  // >file 2>&1
+}
+
+TEST(StderrRule, RegularFile_AfterAllWereClosed_No) {
+  const Descriptor own = make(Kind::kRegular, false, true, 3);
+  EXPECT_FALSE(may_write_line(make(Kind::kRegular, false, true, 1),
+                              make(Kind::kRegular, false, true, 2), own));
+  EXPECT_FALSE(may_write_line(kClosed, kClosed, own));
+  EXPECT_FALSE(
+      may_write_line(make(Kind::kSocket, true, true, 1), make(Kind::kOther, true, true, 2), own));
+}
+
+TEST(StderrRule, RegularFileOpenForBoth_IsData) {
+  EXPECT_FALSE(may_write_line(kTerminal, kTerminal, make(Kind::kRegular, true, true)));
+}
+
+TEST(StderrRule, Socket_OnlyWithEvidence) {
+  const Descriptor err = make(Kind::kSocket, true, true, 5);
+  EXPECT_TRUE(may_write_line(kTerminal, make(Kind::kSocket, true, true, 5), err));  // systemd
+  EXPECT_FALSE(
+      may_write_line(make(Kind::kSocket, true, true, 3), make(Kind::kOther, true, true, 4), err));
+}
+
+TEST(StderrRule, OtherDevices_No) {
+  EXPECT_FALSE(may_write_line(kTerminal, kTerminal, make(Kind::kOther, false, true)));
+}
+
+}  // namespace
+}  // namespace cudaguard

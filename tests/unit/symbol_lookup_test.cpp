@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The symbol table reader against the loader's own answers, for every library of this process.
+#include "shim/elf/symbol_lookup.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <link.h>
+
+#include <cstring>
+
+namespace cudaguard {
+namespace {
+
+const link_map* find(const char* part) {
+  const link_map* map = nullptr;
+  for (map = _r_debug.r_map; map != nullptr; map = map->l_next) {
+    if (strstr(map->l_name, part) != nullptr) break;
+  }
+  return map;
+}
+
+TEST(SymbolLookup, LibcsFunctions_AsDlsymSays) {
+  const link_map* libc = find("libc.so");
+  ASSERT_NE(libc, nullptr);
+  void* handle = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  ASSERT_NE(handle, nullptr);
+  for (const char* name : {"dl_iterate_phdr", "printf", "getpid", "environ", "qsort", "fork"}) {
+    EXPECT_EQ(elf_symbol(libc->l_ld, libc->l_addr, name), dlsym(handle, name)) << name;
+  }
+  EXPECT_EQ(elf_symbol(libc->l_ld, libc->l_addr, "no_such_function_anywhere"), nullptr);
+  EXPECT_EQ(elf_symbol(libc->l_ld, libc->l_addr, ""), nullptr);
+  dlclose(handle);
+}
+
+TEST(SymbolLookup, Soname) {
+  const link_map* libc = find("libc.so");
+  ASSERT_NE(libc, nullptr);
+  EXPECT_STREQ(elf_soname(libc->l_ld, libc->l_addr), "libc.so.6");
+}
+
+TEST(SymbolLookup, EveryObject_TheVdsoToo_ReadsWithoutFault) {
+  int objects = 0;
+  for (const link_map* map = _r_debug.r_map; map != nullptr; map = map->l_next) {
+    EXPECT_EQ(elf_symbol(map->l_ld, map->l_addr, "no_such_function_anywhere"), nullptr);
+    elf_soname(map->l_ld, map->l_addr);
+    ++objects;
+  }
+  EXPECT_GT(objects, 3);
+}
+
+TEST(SymbolLookup, AnImportIsNotADefinition) {
+  const link_map* self = _r_debug.r_map;  // this program imports dlopen
+  EXPECT_EQ(elf_symbol(self->l_ld, self->l_addr, "dlopen"), nullptr);
+}
+
+TEST(SymbolLookup, NothingToRead) {
+  EXPECT_EQ(elf_symbol(nullptr, 0, "x"), nullptr);
+  EXPECT_EQ(elf_soname(nullptr, 0), nullptr);
+}
+
+}  // namespace
+}  // namespace cudaguard

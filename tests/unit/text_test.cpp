@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/text.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace cudaguard {
+namespace {
+
+std::string json(std::string_view text, size_t limit = 1000) {
+  char buffer[1000];
+  Text out(buffer, sizeof buffer);
+  out.put_json(text, limit);
+  return std::string(out.view());
+}
+
+TEST(Text, Numbers) {
+  char buffer[64];
+  Text out(buffer, sizeof buffer);
+  out.put_decimal(0)
+      .put(" ")
+      .put_decimal(18446744073709551615ULL)
+      .put(" ")
+      .put_hex(0)
+      .put_hex(0xdeadbeef);
+  EXPECT_EQ(out.view(), "0 18446744073709551615 0x00xdeadbeef");
+}
+
+TEST(Text, NeverWritesPastTheEnd) {
+  char buffer[8] = "abcdefg";
+  Text out(buffer, 3);
+  out.put("xyzzy");
+  EXPECT_EQ(out.view(), "xyz");
+  EXPECT_TRUE(out.cut());
+  EXPECT_EQ(buffer[3], 'd');
+}
+
+TEST(Text, Printable) {
+  char buffer[64];
+  Text out(buffer, sizeof buffer);
+  out.put_printable("a\x1b[31m\n\"\xff", 100);
+  EXPECT_EQ(out.view(), "a?[31m???");
+  Text cut(buffer, sizeof buffer);
+  cut.put_printable("abcdef", 3);
+  EXPECT_EQ(cut.view(), "abc...");
+}
+
+TEST(Text, Json_Escapes) {
+  EXPECT_EQ(json("a\"b\\c\n\x7f"), R"(a\"b\\c\u000a\u007f)");
+  EXPECT_EQ(json("grün €𝄞"), "grün €𝄞");
+}
+
+TEST(Text, Json_ReplacesWhatIsNotUtf8) {
+  EXPECT_EQ(json("\xff"), "\\ufffd");
+  EXPECT_EQ(json("\xc0\xaf"), "\\ufffd\\ufffd");             // overlong '/'
+  EXPECT_EQ(json("\xed\xa0\x80"), "\\ufffd\\ufffd\\ufffd");  // surrogate
+  EXPECT_EQ(json("\xf4\x90\x80\x80"), "\\ufffd\\ufffd\\ufffd\\ufffd");
+  EXPECT_EQ(json("a\xe2\x82"), "a\\ufffd\\ufffd");  // cut sequence
+}
+
+TEST(Text, Json_StopsBeforeACharacterThatDoesNotFit) {
+  EXPECT_EQ(json("ab€", 4), "ab");
+  EXPECT_EQ(json("ab€", 5), "ab€");
+  EXPECT_EQ(json("a\n", 6), "a");
+}
+
+TEST(Text, Paths) {
+  EXPECT_EQ(base_name("/a/b"), "b");
+  EXPECT_EQ(base_name("b"), "b");
+  EXPECT_EQ(base_name("/a/"), "");
+  EXPECT_EQ(folder_of("/a/b"), "/a");
+  EXPECT_EQ(folder_of("/a"), "");
+  EXPECT_EQ(folder_of("a"), "");
+}
+
+}  // namespace
+}  // namespace cudaguard
