@@ -16,8 +16,8 @@ enum class Policy : uint8_t {
 };
 
 enum class Log : uint8_t {
-  kOff,   ///< no line
   kDeny,  ///< one line per process, at its first denied touch
+  kOff,   ///< no line
   kAll,   ///< one line per distinct touch
 };
 
