@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stand-ins beside NVIDIA's driver 535 on a machine without a GPU: the same questions, the same
+answers. Only names and codes that are newer than that driver are left out."""
+
+import collections
+import csv
+import json
+import os
+import re
+import sys
+import unittest
+
+import harness
+
+API = os.path.join(harness.SOURCE, "shim", "api")
+HERE = os.path.dirname(os.path.abspath(__file__))
+REFERENCE = 12020  # driver 535 is CUDA 12.2
+
+
+def rows(name):
+    with open(os.path.join(API, name), encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def questions():
+    """Every name that driver 535 has or could be asked for, at the versions where answers change."""
+    with open(os.path.join(API, "driver-535-cuda.txt"), encoding="utf-8") as stream:
+        exports = [line.strip() for line in stream if " " not in line]
+    versions = collections.defaultdict(set)
+    newest = {}
+    for row in rows("driver.csv"):
+        base = re.sub(r"(_v\d+)?(_ptds|_ptsz)?$", "", row["name"])
+        first = int(row["first_version"])
+        versions[base] |= {first - 1, first, first + 1}
+        newest[base] = min(first, newest.get(base, first))
+    names = set(versions) | {row["name"] for row in rows("driver.csv")}
+    names -= {base for base, first in newest.items() if first > REFERENCE}
+    names |= {"", "x", "cu", "cuI", "cuInit ", "cuInitt", "cuinit", "CUINIT", "zzz", "cuMemAlloc_v9"}
+    general = {0, 2000, 11030, 12000, REFERENCE}
+    return {
+        "exports": exports,
+        "names": sorted(names),
+        "thorough": ["", "x", "cuInit", "cuMemcpy", "cuMemAlloc", "cuGetProcAddress",
+                     "cuStreamBeginCapture", "cuMemAlloc_v2"],
+        "versions": {name: sorted(v for v in asked | general if 0 <= v <= REFERENCE)
+                     for name, asked in {**versions, "": set()}.items()},
+        "codes": known_codes("errors.csv") + [-1, 5555, 1 << 30],
+        "nvml_codes": known_codes("nvml_errors.csv") + [-1, 31, 500, 998, 1000],
+    }
+
+
+def known_codes(name):
+    return [int(row["code"]) for row in rows(name) if row["source"] == "driver-535"]
+
+
+class NativeAnswers(harness.Case):
+
+    def ask(self, world, folder, asked):
+        script = os.path.join(HERE, "ask_driver.py")
+        result = harness.run(
+            [sys.executable, script, os.path.join(folder, "libcuda.so.1"),
+             os.path.join(folder, "libnvidia-ml.so.1")],
+            world=world, guard=False, stdin=json.dumps(asked))
+        self.assertEqual(result.rc, 0, str(result))
+        return json.loads(result.out), result
+
+    def test_same_answers(self):
+        self.need_real_driver()
+        asked = questions()
+        real, real_run = self.ask("real", harness.real_driver_dir(), asked)
+        ours, our_run = self.ask("none", harness.STANDIN_DIR, asked)
+        self.assertTrue(real_run.device_opens, "the reference was not NVIDIA's driver")
+        self.assertFalse(our_run.device_opens)
+        self.assertGreater(len(real), 20000)
+        different = ["%s: the driver says %s, the stand-in %s" % (key, real[key], ours.get(key))
+                     for key in real if real[key] != ours.get(key)]
+        self.assertEqual(different[:20], [], "%d of %d differ" % (len(different), len(real)))
+        self.assertEqual(set(ours), set(real))
+
+    def test_newer_names(self):
+        # What driver 535 does not have yet follows the same rules.
+        asked = questions()
+        asked["exports"] = sorted(row["name"] for row in rows("driver.csv"))
+        asked["names"] = ["cuGreenCtxCreate", "cuCtxCreate", "cuDeviceGetUuid"]
+        asked["versions"] = {"": [12020, 12030, 12040, 13000, 99990]}
+        asked["codes"] = [int(row["code"]) for row in rows("errors.csv")]
+        ours, _ = self.ask("none", harness.STANDIN_DIR, asked)
+        self.assertEqual(ours["cuGreenCtxCreate 12030 0 v2"], [0, None, 2])
+        self.assertEqual(ours["cuGreenCtxCreate 12040 0 v2"], [0, "cuGreenCtxCreate", 0])
+        self.assertEqual(ours["cuCtxCreate 13000 0 v2"], [0, "cuCtxCreate_v4", 0])
+        self.assertEqual(ours["cuDeviceGetUuid 13000 0 v2"], [0, "cuDeviceGetUuid_v2", 0])
+        for row in rows("errors.csv"):
+            self.assertEqual(ours["cuGetErrorName " + row["code"]], [0, row["name"]])
+            self.assertEqual(ours["cuGetErrorString " + row["code"]], [0, row["text"]])
+
+
+if __name__ == "__main__":
+    harness.main()

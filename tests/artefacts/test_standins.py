@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stand-ins as files: what they export, need and promise to tools that patch a driver."""
+
+import csv
+import os
+import sys
+import unittest
+
+import harness
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import elf_facts  # noqa: E402
+
+API = os.path.join(harness.SOURCE, "shim", "api")
+CLAIM = "cudaguard_standin_claim_v1"
+LARGEST = 128 * 1024
+GLIBC_FLOOR = (2, 17)
+
+
+def table(name):
+    with open(os.path.join(API, name), encoding="utf-8", newline="") as stream:
+        return {row["name"] for row in csv.DictReader(stream)}
+
+
+def driver_exports(name):
+    """The exports of driver 535: {name: size of a variable, 0 for a function}."""
+    result = {}
+    with open(os.path.join(API, name), encoding="utf-8") as stream:
+        for line in stream:
+            fields = line.split()
+            result[fields[0]] = int(fields[2]) if len(fields) == 3 else 0
+    return result
+
+
+class Standin:
+    """The tests of one stand-in; the classes below say which."""
+
+    path = csv_file = list_file = soname = dev_name = ""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.library = elf_facts.Library(cls.path)
+        cls.exports = cls.library.exports()
+        cls.functions = [s for s in cls.exports if s.type == "FUNC"]
+        cls.names = table(cls.csv_file)
+        cls.driver = driver_exports(cls.list_file)
+
+    # A1
+    def test_needs_libc_alone(self):
+        self.assertEqual(self.library.dynamic_values("NEEDED"), ["libc.so.6"])
+        self.assertEqual(self.library.dynamic_values("SONAME"), [self.soname])
+
+    def test_imports(self):
+        imports = {s.name: s for s in self.library.imports()}
+        touch = imports.pop("cudaguard_touch_v1")
+        self.assertEqual(touch.binding, "WEAK", "without a guard it must be null")
+        self.assertEqual(set(imports), {"getauxval"})
+        self.assertFalse([name for name in imports if name.startswith(("dl", "_dl"))])
+
+    def test_glibc_floor(self):
+        needed = self.library.needed_versions()
+        self.assertEqual(set(needed), {"libc.so.6"})
+        for version in needed["libc.so.6"]:
+            self.assertIsNotNone(elf_facts.glibc_version(version), version)
+            self.assertLessEqual(elf_facts.glibc_version(version), GLIBC_FLOOR, version)
+
+    # A2
+    def test_exports_are_the_table(self):
+        data = {name for name, size in self.driver.items() if size}
+        expected = self.names | data | {CLAIM}
+        exported = [s.name for s in self.exports]
+        self.assertEqual(sorted(set(expected) - set(exported)), [], "in the table, not exported")
+        self.assertEqual(sorted(set(exported) - set(expected)), [], "exported, not in the table")
+        self.assertEqual(len(exported), len(set(exported)))
+
+    def test_exports_are_plain(self):
+        for symbol in self.exports:
+            self.assertEqual(symbol.binding, "GLOBAL", symbol.name)  # so not UNIQUE
+            kind = "OBJECT" if self.driver.get(symbol.name) else "FUNC"
+            self.assertEqual(symbol.type, kind, symbol.name)  # so not IFUNC, not TLS
+            self.assertEqual(symbol.version, "", symbol.name)
+        for name, size in self.driver.items():
+            if size:
+                found = [s.size for s in self.exports if s.name == name]
+                self.assertEqual(found, [size], name)
+
+    def test_segments(self):
+        types = self.library.segment_types()
+        self.assertNotIn("TLS", types)
+        self.assertIn("GNU_RELRO", types)
+        stack = [s.flags for s in self.library.segments() if s.type == "GNU_STACK"]
+        self.assertEqual(stack, ["RW"], "an executable stack")
+        for segment in self.library.segments():
+            if segment.type == "LOAD":
+                self.assertFalse({"W", "E"} <= set(segment.flags), "writable code")
+
+    def test_dynamic_section(self):
+        tags = {tag for tag, _ in self.library.dynamic()}
+        self.assertNotIn("TEXTREL", tags)
+        for tag in ("INIT", "FINI", "INIT_ARRAY", "FINI_ARRAY"):
+            self.assertNotIn(tag, tags, "code that runs at load")
+        flags = " ".join(self.library.dynamic_values("FLAGS") +
+                         self.library.dynamic_values("FLAGS_1"))
+        self.assertIn("NOW", flags)
+        self.assertIn("NODELETE", flags)
+        self.assertNotIn("TEXTREL", flags)
+        self.assertNotIn("SYMBOLIC", flags)
+
+    def test_run_path(self):
+        # The claim finds the link beside this file by DT_RPATH, before LD_LIBRARY_PATH.
+        self.assertEqual(self.library.dynamic_values("RPATH"), ["$ORIGIN"])
+        self.assertEqual(self.library.dynamic_values("RUNPATH"), [])
+        link = os.path.join(os.path.dirname(self.path), self.dev_name)
+        self.assertTrue(os.path.samefile(link, self.path))
+        self.assertTrue(os.path.islink(link))
+        self.assertEqual(os.path.dirname(os.readlink(link)), "", "the folder can be moved")
+
+    def test_nothing_to_relocate_per_name(self):
+        self.assertEqual(set(self.library.relocations()) - {"GLOB_DAT", "JUMP_SLOT", "JUMP_SLO", "JUMP_SL"},
+                         set())
+        self.assertLessEqual(len(self.library.relocations()), 4)
+
+    # A3
+    def test_one_body_per_name(self):
+        room = 16 if self.library.is_x86 else 32
+        ordered = sorted(self.functions, key=lambda s: s.value)
+        self.assertGreater(len(ordered), 400)
+        for symbol in ordered:
+            self.assertGreaterEqual(symbol.size, room, symbol.name)
+            self.assertEqual(symbol.value % 16, 0, symbol.name)
+        for symbol, following in zip(ordered, ordered[1:]):
+            self.assertGreaterEqual(following.value, symbol.value + symbol.size,
+                                    "%s and %s share a body" % (symbol.name, following.name))
+
+    def test_bodies_begin_with_plain_code(self):
+        codes = self.library.codes(self.functions)
+        self.assertEqual(len(codes), len(self.functions))
+        for name, code in codes.items():
+            if self.library.is_x86:
+                self.assertNotEqual(code[:4], b"\xf3\x0f\x1e\xfa", name + ": endbr64")
+                self.assertFalse(code.startswith((b"\x90", b"\x66\x90", b"\x0f\x1f",
+                                                  b"\x66\x0f\x1f")), name + ": nop")
+                self.assertNotIn(code[0], (0xe9, 0xeb), name + ": jump")
+            else:
+                word = int.from_bytes(code[:4], "little")
+                self.assertFalse(0xd503201f <= word <= 0xd50325ff and word & 0x1f == 0x1f,
+                                 name + ": bti, nop or another hint")
+                self.assertNotEqual(word >> 26, 0b000101, name + ": jump")
+
+    def test_every_name_of_driver_535(self):
+        exported = {s.name for s in self.exports}
+        self.assertEqual(sorted(set(self.driver) - exported), [])
+
+    def test_every_name_of_the_installed_driver(self):
+        if not harness.have_real_driver():
+            harness.skip(self, "NVIDIA's driver libraries are not installed")
+        real = elf_facts.Library(os.path.join(harness.real_driver_dir(), self.soname))
+        prefix = "cu" if self.dev_name == "libcuda.so" else "nvml"
+        names = {s.name for s in real.exports() if s.name.startswith(prefix)}
+        self.assertGreater(len(names), 300)
+        self.assertEqual(sorted(names - {s.name for s in self.exports}), [])
+
+    # A4
+    def test_size(self):
+        self.assertLessEqual(self.library.stripped_size(), LARGEST)
+
+
+class CudaStandin(Standin, unittest.TestCase):
+    path = harness.STANDIN_CUDA
+    csv_file, list_file = "driver.csv", "driver-535-cuda.txt"
+    soname, dev_name = "libcuda.so.1", "libcuda.so"
+
+
+class NvmlStandin(Standin, unittest.TestCase):
+    path = harness.STANDIN_NVML
+    csv_file, list_file = "nvml.csv", "driver-535-nvml.txt"
+    soname, dev_name = "libnvidia-ml.so.1", "libnvidia-ml.so"
+
+
+if __name__ == "__main__":
+    harness.main()
