@@ -4,9 +4,9 @@
 //   plugin=PATH    instead of lib: a plug-in, whose plugin_probe() is called
 //   api=cuda|nvml
 //   flags=a,b      now|lazy, global|local, deepbind, nodelete, noload
-//   via=call|libc|libc-next|next|default   where dlopen itself comes from
+//   via=call|libc|next|default   where dlopen itself comes from
 //   space=base|new dlopen, or dlmopen into a new namespace
-//   get=dlsym|dlvsym|default|next|self|proc|proc1|chain   how the entries are found
+//   get=dlsym|default|next|self|proc|proc1|chain   how the entries are found
 //   when=main|thread|signal|fork|atexit|daemon|vfork|spawn|system
 #include <dlfcn.h>
 #include <pthread.h>
@@ -86,11 +86,6 @@ static void* find_by_proc1(void* context, const char* name) {
 
 static void* find_by_dlsym(void* context, const char* name) { return dlsym(context, name); }
 
-static void* find_by_dlvsym(void* context, const char* name) {
-  // The driver's names have no version; any version matches them then.
-  return dlvsym(context, name, "GLIBC_2.2.5");
-}
-
 // What cuGetProcAddress answers to unusual questions.
 static void probe_proc(proc_function proc) {
   void* function = (void*)1;
@@ -121,9 +116,7 @@ static void probe_proc(proc_function proc) {
 static void probe(void* handle) {
   void (*ask)(int, probe_finder, void*) = is("api", "nvml", "cuda") ? probe_nvml : probe_cuda;
   const char* get = option("get", "dlsym");
-  if (strcmp(get, "dlvsym") == 0) {
-    ask(g_out, find_by_dlvsym, handle);
-  } else if (strcmp(get, "default") == 0) {
+  if (strcmp(get, "default") == 0) {
     ask(g_out, find_by_dlsym, RTLD_DEFAULT);
   } else if (strcmp(get, "next") == 0) {
     ask(g_out, find_by_dlsym, RTLD_NEXT);

@@ -4,11 +4,20 @@
 
 void timed_library(void);
 
+// Before libc has set `environ`: CG_WHEN=preinit sets it first, preinit-raw leaves it unset.
 static void before_all_constructors(int argc, char** argv, char** environment) {
   (void)argc;
   (void)argv;
-  (void)environment;
-  timed_probe("preinit");
+  const char* when = "";
+  for (char** entry = environment; *entry != NULL; ++entry) {
+    if (strncmp(*entry, "CG_WHEN=", 8) == 0) when = *entry + 8;
+  }
+  if (strcmp(when, "preinit") == 0) {
+    environ = environment;
+    timed_probe("preinit");
+  } else if (strcmp(when, "preinit-raw") == 0) {
+    timed_open("libcuda.so.1");
+  }
 }
 
 __attribute__((section(".preinit_array"),

@@ -10,12 +10,7 @@
 
 static inline void* timed_find(void* context, const char* name) { return dlsym(context, name); }
 
-// Goes through the door if $CG_WHEN names this moment; $CG_TIMED_LIB says which library.
-static inline void timed_probe(const char* moment) {
-  const char* when = getenv("CG_WHEN");
-  if (when == NULL || strcmp(when, moment) != 0) return;
-  const char* name = getenv("CG_TIMED_LIB");
-  if (name == NULL) name = "libcuda.so.1";
+static inline void timed_open(const char* name) {
   void* handle = dlopen(name, RTLD_NOW);
   if (handle == NULL) {
     probe_say(1, "open=null error=%s\n", dlerror());
@@ -24,6 +19,14 @@ static inline void timed_probe(const char* moment) {
   } else {
     probe_cuda(1, timed_find, handle);
   }
+}
+
+// Goes through the door if $CG_WHEN names this moment; $CG_TIMED_LIB says which library.
+static inline void timed_probe(const char* moment) {
+  const char* when = getenv("CG_WHEN");
+  if (when == NULL || strcmp(when, moment) != 0) return;
+  const char* name = getenv("CG_TIMED_LIB");
+  timed_open(name == NULL ? "libcuda.so.1" : name);
 }
 
 #endif

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The door matrix: each door bare reaches the driver, guarded does not. Prints one table.
+
+doors.py [--build DIR] [--lib DIR] [--door ID]... [--json FILE] [--verbose]
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.dirname(os.path.dirname(HERE))
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--build", default=os.environ.get("CG_BUILD", os.path.join(SOURCE, "build")),
+                        help="the build folder (default: $CG_BUILD, else <source>/build)")
+    parser.add_argument("--lib", default=os.environ.get("CG_LIB"),
+                        help="the lib folder under test (default: $CG_LIB, else <build>/lib)")
+    parser.add_argument("--door", action="append", metavar="ID",
+                        help="only this door (D4.soname) or group (D4); may be repeated")
+    parser.add_argument("--json", metavar="FILE", help="write every outcome there")
+    parser.add_argument("--verbose", action="store_true", help="show the commands of every run")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    return parser.parse_args()
+
+
+def answers(outcome):
+    """The guarded program's first answers, in short."""
+    for world in ("real", "fake", "none"):
+        result = outcome.guarded.get(world)
+        if result:
+            words = [pair for pair in result.out.split() if "=" in pair]
+            return " ".join(words[:2]) if words else " ".join(result.out.split())[:34]
+    return "-"
+
+
+def table_row(outcome):
+    bare_fake = outcome.bare.get("fake")
+    bare_real = outcome.bare.get("real")
+    runs = outcome.guarded.values()
+    return [
+        outcome.row.id,
+        " ".join(sorted(set(bare_fake.init_calls()))) or "-" if bare_fake else "",
+        str(len(bare_real.device_opens)) if bare_real else "",
+        answers(outcome),
+        str(sum(len(r.device_opens) + len(r.device_nodes) for r in runs)) if runs else "",
+        str(sum(len(r.fake_calls) for r in runs)) if runs else "",
+        str(len({path for r in runs for path in r.driver_files})) if runs else "",
+        outcome.verdict,
+    ]
+
+
+HEAD = ["door", "bare, fake: calls", "bare, real: opens", "guarded: answer", "opens", "fake calls",
+        "driver files", "verdict"]
+
+
+def print_table(outcomes):
+    rows = [HEAD] + [table_row(outcome) for outcome in outcomes]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    for number, row in enumerate(rows):
+        print(" | ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+        if number == 0:
+            print("-+-".join("-" * width for width in widths))
+
+
+def as_data(result):
+    return {key: getattr(result, key) for key in (
+        "rc", "out", "err", "command", "fake_calls", "device_opens", "device_nodes", "driver_files",
+        "execs")}
+
+
+def main():
+    given = options()
+    os.environ["CG_BUILD"] = os.path.abspath(given.build)
+    os.environ["CG_LIB"] = os.path.abspath(given.lib or os.path.join(given.build, "lib"))
+    os.environ.setdefault("CG_SOURCE", SOURCE)
+    sys.path[:0] = [HERE, os.path.join(SOURCE, "tests", "harness")]
+    import harness
+    import matrix
+
+    missing = harness.check_tools() + [
+        path for path in (harness.GUARD, harness.program("door")) if not os.path.exists(path)]
+    if missing:
+        sys.exit("missing: " + ", ".join(missing))
+    rows = matrix.load_rows()
+    if given.door:
+        rows = [row for row in rows if row.id in given.door or row.group in given.door]
+    if not rows:
+        sys.exit("no such door; known: " + " ".join(row.id for row in matrix.load_rows()))
+    with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+        outcomes = list(pool.map(matrix.perform, rows))
+
+    print_table(outcomes)
+    for outcome in outcomes:
+        for reason in outcome.skipped:
+            print("\n%s skipped: %s" % (outcome.row.id, reason))
+        for where, found, result in outcome.complaints:
+            print("\n%s (%s) FAILED, %s:\n  %s\n%s" %
+                  (outcome.row.id, outcome.row.about, where, "\n  ".join(found), result))
+        if given.verbose:
+            for world, result in list(outcome.bare.items()) + list(outcome.guarded.items()):
+                print("\n%s, %s\n%s" % (outcome.row.id, world, result))
+    if given.json:
+        with open(given.json, "w", encoding="utf-8") as stream:
+            json.dump([{
+                "door": outcome.row.id, "about": outcome.row.about, "verdict": outcome.verdict,
+                "bare": {world: as_data(r) for world, r in outcome.bare.items()},
+                "guarded": {world: as_data(r) for world, r in outcome.guarded.items()},
+                "complaints": [[where, found] for where, found, _ in outcome.complaints],
+                "skipped": outcome.skipped} for outcome in outcomes], stream, indent=1)
+    verdicts = [outcome.verdict for outcome in outcomes]
+    skipped = sum(bool(outcome.skipped) for outcome in outcomes)
+    failed = verdicts.count("FAIL")
+    if harness.must_run():
+        failed = sum(o.verdict == "FAIL" or bool(o.skipped) for o in outcomes)
+    print("\n%d passed, %d failed%s" % (
+        verdicts.count("pass"), failed, "".join(
+            ", %d %s" % (count, what) for count, what in (
+                (verdicts.count("limit"), "documented limits shown"),
+                (skipped, "skipped in whole or in part")) if count)))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""D1, D4-D10: the driver API, linked to, opened by each name, from each side."""
+
+from harness import GUARD
+from matrix import CUDA, DRIVEN, Row
+
+DOOR = "{programs}/door"
+COPY = ("{copy}",)
+STANDIN = ("{standin}/libcuda.so.1",)
+# Of the driver that ld.so has mapped only these entries are ours; the rest stays uninitialised.
+LINKED = {"cuInit": "100", "cuInit1": "1"}
+PROC = dict(CUDA, unknownRc="0", unknownPtr="null", unknownStatus="1", emptyRc="0", emptyPtr="null",
+            emptyStatus="1", nostatusRc="0", nostatusPtr="null", lowRc="0", lowPtr="null",
+            lowStatus="2", knownRc="0", knownPtr="set", knownStatus="0")
+PLT = {key: CUDA[key] for key in ("cuInit", "cuInit1", "versionRc", "version", "countRc", "count")}
+
+ROWS = []
+
+# D1: linked to libcuda. With the stand-in preloaded nothing of NVIDIA's is even mapped.
+for name, binding in (("linked_cuda", "lazy"), ("linked_cuda_now", "now")):
+    program = "{programs}/" + name
+    for way, about in (("plt", "a direct call"), ("proc", "cuGetProcAddress_v2"),
+                       ("proc1", "cuGetProcAddress"), ("dlopen", "dlopen of the soname"),
+                       ("devname", "dlopen of the dev name"), ("default", "RTLD_DEFAULT"),
+                       ("next", "RTLD_NEXT"), ("self", "dlopen(NULL)")):
+        ROWS.append(Row("D1.%s-%s-standin" % (binding, way),
+                        "linked, %s binding, %s; guard and stand-in preloaded" % (binding, about),
+                        [program, way], PLT if way == "plt" else CUDA, preload=STANDIN))
+        # ld.so has mapped the real one; what is found by name in the whole program is ours only
+        # for the names that the guard exports, what is opened or asked of cuGetProcAddress always.
+        ROWS.append(Row("D1.%s-%s-guard" % (binding, way),
+                        "linked, %s binding, %s; the guard alone" % (binding, about),
+                        [program, way],
+                        LINKED if way in ("plt", "default", "next", "self") else CUDA,
+                        worlds=DRIVEN, linked=True))
+ROWS.append(Row("D1.standin-first", "linked; the stand-in before the guard in LD_PRELOAD",
+                ["{programs}/linked_cuda", "plt"], PLT, guard=False, preload=STANDIN + (GUARD,)))
+ROWS.append(Row("D1.standin-alone", "linked; no guard, the stand-in on LD_LIBRARY_PATH, no driver",
+                ["{programs}/linked_cuda", "plt"], PLT, worlds=("none",), guard=False,
+                env={"LD_LIBRARY_PATH": "{standin}"}, says=False))
+
+# D4: dlopen by every name.
+for key, about, library in (
+        ("soname", "dlopen of libcuda.so.1", "libcuda.so.1"),
+        ("devname", "dlopen of libcuda.so", "libcuda.so"),
+        ("absolute", "an absolute path", "{driver}/libcuda.so.1"),
+        ("absolute-dev", "an absolute path of the dev name", "{driver}/libcuda.so"),
+        ("dotdot", "/usr/lib/../lib/ in the path", "{driver}/../{parent}/libcuda.so.1"),
+        ("slashes", "doubled slashes", "/{driver}//libcuda.so.1"),
+        ("versioned", "the file with its full version", "{versioned}")):
+    for flags in ("now", "lazy,global"):
+        ROWS.append(Row("D4.%s-%s" % (key, flags.split(",")[0]), about,
+                        [DOOR, "lib=" + library, "flags=" + flags], CUDA))
+ROWS += [
+    Row("D4.relative", "./libcuda.so.1 in the current folder", [DOOR, "lib=./libcuda.so.1"], CUDA,
+        cwd="{copy}", mounts=COPY),
+    Row("D4.compat", "a compat folder by its path", [DOOR, "lib={copy}/libcuda.so.1"], CUDA,
+        mounts=COPY),
+    Row("D4.compat-path", "a compat folder on LD_LIBRARY_PATH", [DOOR, "lib=libcuda.so.1"], CUDA,
+        mounts=COPY, env={"LD_LIBRARY_PATH": "{copy}"}),
+    Row("D4.rpath", "a copy behind DT_RPATH", ["{programs}/door_rpath", "lib=libcuda.so.1"], CUDA,
+        mounts=COPY),
+    Row("D4.rpath-dev", "a copy behind DT_RPATH, dev name",
+        ["{programs}/door_rpath", "lib=libcuda.so"], CUDA, mounts=COPY),
+    Row("D4.runpath", "a copy behind DT_RUNPATH", ["{programs}/door_runpath", "lib=libcuda.so.1"],
+        CUDA, mounts=COPY),
+    Row("D4.runpath-dev", "a copy behind DT_RUNPATH, dev name",
+        ["{programs}/door_runpath", "lib=libcuda.so"], CUDA, mounts=COPY),
+    Row("D4.all-names", "every name, one after the other",
+        [DOOR, "lib=libcuda.so,libcuda.so.1,{driver}/libcuda.so.1,{versioned}"], CUDA, lines=4),
+]
+
+# D5: RTLD_DEEPBIND, in C (other languages are in rows of their own).
+for name in ("libcuda.so.1", "libcuda.so", "{driver}/libcuda.so.1"):
+    key = {"libcuda.so.1": "soname", "libcuda.so": "devname"}.get(name, "absolute")
+    ROWS.append(Row("D5.deepbind-" + key, "dlopen with RTLD_DEEPBIND",
+                    [DOOR, "lib=" + name, "flags=now,deepbind"], CUDA))
+ROWS += [
+    Row("D5.plugin", "an RTLD_DEEPBIND plug-in that dlopens both names",
+        [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], CUDA, lines=2),
+    Row("D5.plugin-dev-first", "the same, dev name first",
+        [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], CUDA, lines=2,
+        env={"CG_NAMES": "libcuda.so:libcuda.so.1"}),
+    Row("D5.plain-plugin", "a plain plug-in that dlopens three names",
+        [DOOR, "plugin={programs}/plugin_open.so", "flags=now"], CUDA, lines=3,
+        env={"CG_NAMES": "libcuda.so:libcuda.so.1:{driver}/libcuda.so.1"}),
+]
+
+# D6: dlopen itself taken by pointer.
+for via, about in (("libc", "from libc's handle"), ("next", "by RTLD_NEXT"),
+                   ("default", "by RTLD_DEFAULT")):
+    for name in ("libcuda.so.1", "libcuda.so"):
+        ROWS.append(Row("D6.%s-%s" % (via, "soname" if name[-1] == "1" else "devname"),
+                        "dlopen taken %s" % about, [DOOR, "lib=" + name, "via=" + via], CUDA))
+for via in ("next", "default"):
+    ROWS.append(Row("D6.%s-absolute" % via, "dlopen taken by RTLD_%s, absolute path" % via.upper(),
+                    [DOOR, "lib={driver}/libcuda.so.1", "via=" + via], CUDA))
+
+# D7: a new namespace.
+for key, name in (("soname", "libcuda.so.1"), ("devname", "libcuda.so"),
+                  ("absolute", "{driver}/libcuda.so.1")):
+    ROWS.append(Row("D7." + key, "dlmopen into a new namespace",
+                    [DOOR, "lib=" + name, "space=new"], CUDA))
+
+# D8: plug-ins linked to the driver.
+for name in ("plugin_linked_cuda", "plugin_linked_cuda_now"):
+    for flags in ("now", "lazy,global", "now,deepbind"):
+        ROWS.append(Row("D8.%s-%s" % (name[7:].replace("_", "-"), flags.split(",")[-1]),
+                        "a plug-in linked to libcuda",
+                        [DOOR, "plugin={programs}/%s.so" % name, "flags=" + flags], CUDA))
+
+# D9: cuGetProcAddress.
+ROWS += [
+    Row("D9.proc", "cuGetProcAddress_v2 and its odd questions",
+        [DOOR, "lib=libcuda.so.1", "get=proc"], PROC),
+    Row("D9.chain", "cuGetProcAddress_v2 through itself",
+        [DOOR, "lib=libcuda.so.1", "get=chain"], dict(PROC, chainStatus="0")),
+    Row("D9.proc1", "cuGetProcAddress with four arguments",
+        [DOOR, "lib=libcuda.so.1", "get=proc1"], CUDA),
+]
+
+# D10: found by name in the whole process.
+for get, about in (("default", "RTLD_DEFAULT"), ("next", "RTLD_NEXT"), ("self", "dlopen(NULL)")):
+    for name in ("libcuda.so.1", "libcuda.so", "{driver}/libcuda.so.1"):
+        key = {"libcuda.so.1": "soname", "libcuda.so": "devname"}.get(name, "absolute")
+        ROWS.append(Row("D10.%s-%s" % (get, key), about + " after dlopen with RTLD_GLOBAL",
+                        [DOOR, "lib=" + name, "flags=now,global", "get=" + get], CUDA))

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""D12-D14 and the documented limits: when and by whom, OpenCL, decoys."""
+
+from matrix import CUDA, DRIVEN, NVML, Row
+
+DOOR = "{programs}/door"
+LIBRARY = "{programs}/timed_library.so"
+
+
+def only_the_others(result, world):
+    del world
+    return ["lists NVIDIA's platform"] if "NVIDIA" in result.out else []
+
+
+ROWS = [
+    Row("D12.clinfo", "clinfo -l", ["clinfo", "-l"], lines=0, check=only_the_others,
+        same_as_bare="none", needs=("/usr/bin/clinfo", "/etc/OpenCL/vendors/nvidia.icd"),
+        why="Debian's packages clinfo, pocl-opencl-icd, nvidia-opencl-icd"),
+    Row("D12.clinfo-all", "clinfo", ["clinfo", "--raw"], lines=0, check=only_the_others,
+        needs=("/usr/bin/clinfo", "/etc/OpenCL/vendors/nvidia.icd"),
+        why="Debian's packages clinfo, pocl-opencl-icd, nvidia-opencl-icd"),
+]
+
+# D13: at unusual times and by other processes.
+for when, about in (("thread", "from a thread"), ("signal", "from a signal handler"),
+                    ("fork", "from a forked child"), ("atexit", "from an atexit function"),
+                    ("vfork", "from a program started by vfork and exec"),
+                    ("spawn", "from a program started by posix_spawn"),
+                    ("system", "from a program started by system()"),
+                    ("daemon", "from a daemon")):
+    # A daemon has no stderr to say anything on.
+    ROWS.append(Row("D13." + when, about, [DOOR, "lib=libcuda.so.1", "when=" + when], CUDA,
+                    says=when != "daemon"))
+    ROWS.append(Row("D13.%s-absolute" % when, about + ", by path",
+                    [DOOR, "lib={driver}/libcuda.so.1", "when=" + when], CUDA,
+                    says=when != "daemon"))
+for when in ("preinit", "library-constructor", "constructor", "destructor", "library-destructor"):
+    for key, library in (("soname", "libcuda.so.1"), ("absolute", "{driver}/libcuda.so.1")):
+        ROWS.append(Row("D13.%s-%s" % (when, key), when.replace("-", "'s ").replace("preinit",
+                                                                                   "pre-init"),
+                        ["{programs}/timed"], CUDA, env={"CG_WHEN": when,
+                                                         "CG_TIMED_LIB": library}))
+ROWS += [
+    # The recording fake needs the environment to say that it was called; the real driver does not.
+    Row("D13.preinit-raw", "pre-init, before libc knows the environment", ["{programs}/timed"], CUDA,
+        env={"CG_WHEN": "preinit-raw"}, bare=("real",)),
+    Row("D13.nvml-constructor", "NVML from a library's constructor", ["{programs}/timed"], NVML,
+        env={"CG_WHEN": "library-constructor", "CG_TIMED_LIB": "libnvidia-ml.so.1"}),
+    Row("D13.preload-behind", "the constructor of a library preloaded behind the guard",
+        ["true"], CUDA, env={"CG_WHEN": "library-constructor"}, own_preload=(LIBRARY,)),
+    Row("D13.preload-before", "the constructor of a library preloaded before the guard", ["true"],
+        CUDA, env={"CG_WHEN": "library-constructor"}, own_preload=(LIBRARY,), guard_last=True),
+    Row("D13.shell", "from a program that a shell starts",
+        ["sh", "-c", "{programs}/door lib=libcuda.so.1"], CUDA),
+    Row("D13.command-substitution", "its output is taken by a shell",
+        ["sh", "-c", "echo $({programs}/door lib=libcuda.so.1)"], CUDA),
+]
+
+# D14: names that only look like a driver's. A real door in the same table is the control.
+for number, name in enumerate((
+        "libcuda.so-like.so", "libcudart.so", "libcudart.so.12", "libcudnn.so.9",
+        "libcuda.so.1.bak", "libcuda.so.1x", "libcuda.so.", "mylibcuda.so.1",
+        "libcudadebugger.so.1", "libnvidia-ml.so.1.old", "libnvidia-ml-like.so.1",
+        "libnvidia-opencl-like.so", "libcuda.so.2/libother.so")):
+    for way, argument, env in (
+            ("path", "{programs}/decoys/" + name, {}),
+            ("name", name, {"LD_LIBRARY_PATH": "{programs}/decoys"})):
+        if way == "name" and "/" in name:
+            continue
+        ROWS.append(Row("D14.%s-%d" % (way, number + 1), "decoy " + name,
+                        [DOOR, "plugin=" + argument], {"cudnnCreate": "4711", "cuFunny": "4712"},
+                        bare=(), same_as_bare="none", worlds=("none", "fake"), env=env,
+                        says=False))
+ROWS.append(Row("D14.own-names", "the program's own cuFunny, cudaFunny, nvmlFunny",
+                ["{programs}/own_names"], {"cuFunny": "4712", "byName": "4712", "variable": "4713"},
+                bare=(), same_as_bare="none", says=False))
+
+# What the design says we do not stop; if one of these changes, the README has to change too.
+ROWS += [
+    Row("limit.static", "a static program that dlopens the driver", ["{programs}/static_door",
+                                                                     "{driver}/libcuda.so.1"],
+        worlds=DRIVEN, limit=True),
+    Row("limit.env-i", "an environment wiped by env -i",
+        ["sh", "-c", "exec env -i CG_FAKE_LOG=$CG_FAKE_LOG " + DOOR + " lib={driver}/libcuda.so.1"],
+        worlds=DRIVEN, limit=True),
+    Row("limit.libc-absolute", "an absolute path given to libc's own dlopen",
+        [DOOR, "lib={driver}/libcuda.so.1", "via=libc"], worlds=DRIVEN, limit=True),
+    Row("limit.deepbind-absolute", "an absolute path from inside an RTLD_DEEPBIND plug-in",
+        [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], worlds=DRIVEN, limit=True,
+        env={"CG_NAMES": "{driver}/libcuda.so.1"}),
+    Row("limit.dlmopen-plugin", "a plug-in linked to libcuda in a new namespace",
+        [DOOR, "plugin={programs}/plugin_linked_cuda.so", "space=new"], worlds=DRIVEN, limit=True),
+    Row("limit.behind", "libc's dlopen, by a library preloaded behind the guard, before any other",
+        ["true"], worlds=DRIVEN, limit=True, env={"CG_WHEN": "own-next"}, own_preload=(LIBRARY,)),
+    Row("limit.setgid", "a privileged program (AT_SECURE)",
+        ["{source}/tests/doors/privileged", DOOR, "lib={driver}/libcuda.so.1"],
+        bare=("fake",), worlds=("fake",), limit=True, sandboxed=False, root=True),
+]
