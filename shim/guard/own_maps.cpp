@@ -45,7 +45,7 @@ class MapsReader {
   bool ended_ = false;
   size_t at_ = 0;
   size_t filled_ = 0;
-  char buffer_[1024];
+  char buffer_[1024] = {};  // the analyzer does not know that read(2) fills it
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ struct Process {
 };
 
 namespace detail {
-extern std::atomic<Process*> current_process;
+extern constinit std::atomic<Process*> current_process;
 Process& make_process(Process* stale);
 bool valid_here(const Process& process);
 }  // namespace detail

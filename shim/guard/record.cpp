@@ -43,7 +43,7 @@ class ScratchPages {
 
 Descriptor describe(int fd) {
   Descriptor result;
-  struct stat status;
+  struct stat status = {};
   if (sys::fstat(fd, &status) != 0) return result;
   result.device = status.st_dev;
   result.inode = status.st_ino;
@@ -87,7 +87,7 @@ int append(const char* path, std::string_view record) {
   const sys::File file(
       path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);
   if (!file.ok()) return file.error();
-  struct stat status;
+  struct stat status = {};
   if (sys::fstat(file.fd(), &status) != 0 || S_ISDIR(status.st_mode)) return EISDIR;
   const long written = sys::write(file.fd(), record.data(), record.size());
   return written < 0 ? static_cast<int>(-written) : 0;

@@ -69,11 +69,11 @@ int find_own_name(dl_phdr_info* object, size_t /*size*/, void* data) {
 const char* unusable(const char* path) {
   const sys::File file(path, O_RDONLY | O_CLOEXEC);
   if (!file.ok()) return file.error() == ENOENT ? "is missing" : "cannot be read";
-  struct stat status;
+  struct stat status = {};
   union {
     ElfW(Ehdr) header;
     unsigned char bytes[1024];
-  } start;
+  } start = {};
   if (sys::fstat(file.fd(), &status) != 0) return "cannot be read";
   const long got = sys::read(file.fd(), start.bytes, sizeof start.bytes);
   const ElfW(Ehdr)& header = start.header;
