@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of API names that is committed is the one that its generator makes."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import harness
+
+HEADER_SETS = ("cuda-11", "cuda-12.2", "cuda-12", "cuda-13")
+
+
+class Table(harness.Case):
+
+    def setUp(self):
+        super().setUp()
+        for name in HEADER_SETS:
+            if not os.path.exists(os.path.join(harness.DEPS, name, "include", "cuda.h")):
+                harness.skip(self, "no headers: run scripts/fetch-cuda %s all" % harness.DEPS)
+
+    def command(self, root=harness.SOURCE):
+        return [sys.executable, os.path.join(root, "scripts", "generate-api"), "--verify", "--deps",
+                harness.DEPS]
+
+    def test_is_up_to_date(self):
+        worlds = ["none"] + (["real"] if harness.have_real_driver() else [])
+        for world in worlds:  # without the driver, by what is committed of it
+            result = harness.run(self.command(), world=world, guard=False, trace=False)
+            self.assertEqual((result.rc, result.out, result.err), (0, "", ""), str(result))
+
+    def test_says_what_differs(self):
+        # Control: each kind of file, changed, is noticed.
+        with tempfile.TemporaryDirectory(prefix="cg-") as root:
+            api = os.path.join(root, "shim", "api")
+            shutil.copytree(os.path.join(harness.SOURCE, "shim", "api"), api)
+            os.mkdir(os.path.join(root, "scripts"))
+            shutil.copy(os.path.join(harness.SOURCE, "scripts", "generate-api"),
+                        os.path.join(root, "scripts"))
+            for name in ("driver.csv", "nvml.csv", "errors.csv", "generated/driver.map",
+                         "generated/driver_lookup.inc", "generated/nvml_entries.inc"):
+                path = os.path.join(api, name)
+                with open(path, encoding="utf-8") as stream:
+                    lines = stream.readlines()
+                with open(path, "w", encoding="utf-8") as stream:
+                    stream.writelines(lines[:5] + lines[6:])
+                done = subprocess.run(self.command(root), capture_output=True, text=True)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("+" + lines[5], done.stdout)
+                with open(path, "w", encoding="utf-8") as stream:
+                    stream.writelines(lines)
+            with open(os.path.join(api, "generated", "left_over.inc"), "w", encoding="utf-8"):
+                pass
+            done = subprocess.run(self.command(root), capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("left_over.inc", done.stdout)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stand-ins in a process without the guard: they are of use alone; whom they tell of a touch;
+how they take over the dev names."""
+
+import os
+import sys
+import unittest
+
+import harness
+
+WITNESS = os.path.join(harness.BUILD, "tests", "artefacts", "libcudaguard.so")
+TOUCH_PROGRAM = os.path.join(harness.BUILD, "tests", "artefacts", "touch_program")
+
+CLAIM = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.dlopen.restype = ctypes.c_void_p
+libc.dlopen.argtypes = [ctypes.c_char_p, ctypes.c_int]
+path, dev_name, claims = sys.argv[1].encode(), sys.argv[2].encode(), sys.argv[3] == "claim"
+handle = libc.dlopen(path, 1)
+if claims:
+    function = ctypes.CDLL(sys.argv[1]).cudaguard_standin_claim_v1
+    function.restype = ctypes.c_void_p
+    print("claim", "same" if function(libc.dlopen) == handle else "other")
+found = libc.dlopen(dev_name, 1)
+print(sys.argv[2], "same" if found == handle else "other" if found else "none")
+"""
+
+
+class Alone(harness.Case):
+
+    def run_linked(self, program, **options):
+        return harness.run([harness.program(program), "plt"], world="none", guard=False, **options)
+
+    def check(self, program, expected):
+        # Control: a program linked to the driver does not start on a machine without one.
+        bare = self.run_linked(program)
+        self.assertEqual(bare.rc, 127, str(bare))
+        self.assertIn("cannot open shared object file", bare.err)
+        alone = self.run_linked(program, env={"LD_LIBRARY_PATH": harness.STANDIN_DIR})
+        self.assertEqual(alone.rc, 0, str(alone))
+        self.assertEqual(alone.err, "")
+        for word in expected:
+            self.assertIn(word, alone.out.split(), str(alone))
+        alone.assert_untouched(self)
+
+    def test_cuda(self):
+        for program in ("linked_cuda", "linked_cuda_now"):
+            self.check(program, ["cuInit=100", "version=99990", "countRc=3"])
+
+    def test_nvml(self):
+        for program in ("linked_nvml", "linked_nvml_now"):
+            self.check(program, ["nvmlInit=0", "countRc=0", "count=0", "shutdown=0"])
+
+
+class Touch(harness.Case):
+    ANSWERS = ["cuDeviceGetCount 3 0", "cuInit(1) 1", "cuInit(0) 100", "cuInit(0) 100",
+               "nvmlInit 0", "nvmlInit_v2 0", "nvmlInitWithFlags 0", "nvmlShutdown 0"]
+    TOUCHES = ["touch 1 cuInit program", "touch 1 cuInit program", "touch 1 nvmlInit program",
+               "touch 1 nvmlInit_v2 program", "touch 1 nvmlInitWithFlags program"]
+
+    def lines(self, way, loader=(), **options):
+        result = harness.run(
+            [*loader, TOUCH_PROGRAM, way, harness.STANDIN_CUDA, harness.STANDIN_NVML],
+            world="none", guard=False, **options)
+        self.assertEqual(result.rc, 0, str(result))
+        self.assertEqual(result.err, "")
+        said = result.out.splitlines()
+        self.assertEqual([line for line in said if not line.startswith("touch")], self.ANSWERS)
+        return [line for line in said if line.startswith("touch")]
+
+    def test_without_a_guard(self):
+        for way in ("dlopen", "dlmopen"):
+            self.assertEqual(self.lines(way), [])
+
+    def test_each_touch_is_told(self):
+        self.assertEqual(self.lines("dlopen", preload=[WITNESS]), self.TOUCHES)
+
+    def test_from_another_namespace(self):
+        # There the weak name is unbound; the stand-in finds the guard in the base namespace.
+        self.assertEqual(self.lines("dlmopen", preload=[WITNESS]), self.TOUCHES)
+
+    def test_program_started_through_the_loader(self):
+        # The kernel's auxiliary vector then describes ld.so, until ld.so corrects it.
+        interpreter = "/lib64/ld-linux-x86-64.so.2"
+        if not os.path.exists(interpreter):
+            interpreter = "/lib/ld-linux-aarch64.so.1"
+        self.assertEqual(self.lines("dlmopen", loader=[interpreter], preload=[WITNESS]),
+                         self.TOUCHES)
+
+
+class Claim(harness.Case):
+
+    def lines(self, standin, dev_name, word, **options):
+        result = harness.run([sys.executable, "-c", CLAIM, standin, dev_name, word], guard=False,
+                             **options)
+        self.assertEqual(result.rc, 0, str(result))
+        return result.out.splitlines(), result
+
+    def test_dev_name(self):
+        for standin, dev_name in ((harness.STANDIN_CUDA, "libcuda.so"),
+                                  (harness.STANDIN_NVML, "libnvidia-ml.so")):
+            # Control: unclaimed, the name leads to nothing, or to the driver that is installed.
+            said, _ = self.lines(standin, dev_name, "leave", world="none")
+            self.assertEqual(said, [dev_name + " none"])
+            said, _ = self.lines(standin, dev_name, "leave", world="fake")
+            self.assertEqual(said, [dev_name + " other"])
+            for world in ("none", "fake"):
+                said, result = self.lines(standin, dev_name, "claim", world=world)
+                self.assertEqual(said, ["claim same", dev_name + " same"])
+                self.assertEqual(result.driver_files, [])
+
+    def test_dev_name_with_the_real_driver(self):
+        self.need_real_driver()
+        # Debian has no dev name for NVML.
+        said, result = self.lines(harness.STANDIN_CUDA, "libcuda.so", "leave", world="real")
+        self.assertEqual(said, ["libcuda.so other"])
+        self.assertTrue(result.driver_files)
+        said, result = self.lines(harness.STANDIN_CUDA, "libcuda.so", "claim", world="real")
+        self.assertEqual(said, ["claim same", "libcuda.so same"])
+        self.assertEqual(result.driver_files, [])
+
+
+if __name__ == "__main__":
+    harness.main()
