@@ -39,7 +39,8 @@ struct Process {
 };
 
 namespace detail {
-extern constinit std::atomic<Process*> current_process;
+extern constinit std::atomic<Process*>
+    current_process;  // NOLINT(bugprone-dynamic-static-initializers): constinit
 Process& make_process(Process* stale);
 bool valid_here(const Process& process);
 }  // namespace detail
