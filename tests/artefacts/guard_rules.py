@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for libcudaguard.so as a file. Each takes an Elf and returns complaints.
+"""The rules for libcudaguard.so as a file. Each takes a GuardFile and returns complaints.
 
 They are apart from the tests so that the AArch64 build is held to the same ones.
 """
 
+import functools
 import os
 import re
+
+import elf_facts
 
 # design.md, "What we ship". As few names as can be: a library that has a variable called like an
 # export of the guard crashes.
@@ -21,12 +24,55 @@ EXPORTS = {
 # The mem* functions are what compilers make of plain loops and copies.
 IMPORTS = {
     "__errno_location", "__environ", "environ", "dl_iterate_phdr", "getauxval",
-    "memchr", "memcmp", "memcpy", "memmove", "memset", "strcmp", "strlen",
+    "bcmp", "memchr", "memcmp", "memcpy", "memmove", "memset", "strcmp", "strlen",
 }  # fmt: skip
 # The names that changed their home: libdl.so.2 until glibc 2.33, libc.so.6 since.
-LIBDL = re.compile(r"^_?_?(dlopen|dlmopen|dlclose|dlsym|dlvsym|dlerror|dladdr1?|dlinfo|dl_find_object)$")
+LIBDL = re.compile(
+    r"^_?_?(dlopen|dlmopen|dlclose|dlsym|dlvsym|dlerror|dladdr1?|dlinfo|dl_find_object)$")
 FLOOR = (2, 17)
 MOST_BYTES = 48 * 1024
+
+
+
+
+class GuardFile(elf_facts.Library):
+    @functools.cached_property
+    def facts(self):
+        """What several rules ask for: (dynamic table, symbols, segments)."""
+        return self.dynamic(), self.symbols(), self.segments()
+
+    def tags(self, name):
+        return [value for tag, value in self.facts[0] if tag == name]
+
+    def flag(self, name):
+        """In DT_FLAGS or DT_FLAGS_1."""
+        values = self.tags("FLAGS") + self.tags("FLAGS_1")
+        return any(name in value.split() for value in values)
+
+    def kind(self, name):
+        return [segment for segment in self.facts[2] if segment.type == name]
+
+    @property
+    def defined(self):
+        return [s for s in self.facts[1] if s.section != "UND"]
+
+    @property
+    def undefined(self):
+        return [s for s in self.facts[1] if s.section == "UND"]
+
+    @functools.cached_property
+    def sections(self):
+        """name -> (address, size)"""
+        listed = elf_facts.tool_output("readelf", "-SW", self.path)
+        return {m[1]: (int(m[2], 16), int(m[3], 16)) for m in re.finditer(
+            r"\] (\.\S+)\s+\S+\s+([0-9a-f]{16}) [0-9a-f]+ ([0-9a-f]+)", listed)}
+
+    @property
+    def properties(self):
+        """What the property note promises, for example {"IBT", "SHSTK"}."""
+        notes = elf_facts.tool_output("readelf", "-nW", self.path)
+        found = re.search(r"Properties: \w+ feature: (.*)", notes)
+        return {word.strip() for word in found[1].split(",")} if found else set()
 
 
 def needed(elf):
@@ -35,31 +81,32 @@ def needed(elf):
 
 
 def imports(elf):
-    return ["imports " + s.name for s in elf.imports if s.name not in IMPORTS]
+    return ["imports " + s.name for s in elf.undefined if s.name not in IMPORTS]
 
 
 def no_libdl_import(elf):
-    return ["imports %s@%s" % (s.name, s.version) for s in elf.imports if LIBDL.match(s.name)]
+    return ["imports %s@%s" % (s.name, s.version) for s in elf.undefined if LIBDL.match(s.name)]
 
 
 def glibc_floor(elf):
-    found = ["needs a version of " + file for file in elf.version_needs if file != "libc.so.6"]
-    for version in elf.version_needs.get("libc.so.6", []):
-        number = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(?:\.\d+)?", version)
-        if not number or (int(number[1]), int(number[2])) > FLOOR:
+    versions = elf.needed_versions()
+    found = ["needs a version of " + file for file in versions if file != "libc.so.6"]
+    for version in versions["libc.so.6"]:
+        number = elf_facts.glibc_version(version)
+        if number is None or number > FLOOR:
             found.append("needs " + version)
     return found
 
 
 def exports(elf):
-    names = {symbol.name for symbol in elf.exports}
+    names = {symbol.name for symbol in elf.defined}
     found = ["exports " + name for name in sorted(names - EXPORTS)]
     found += ["does not export " + name for name in sorted(EXPORTS - names)]
-    for symbol in elf.exports:
+    for symbol in elf.defined:
         # A data object would be copied into programs; an unversioned function satisfies
         # dlopen@GLIBC_2.34 and dlopen@GLIBC_2.2.5 alike.
-        if symbol.type != "FUNC" or symbol.bind not in ("GLOBAL", "WEAK"):
-            found.append("exports %s as %s %s" % (symbol.name, symbol.bind, symbol.type))
+        if symbol.type != "FUNC" or symbol.binding not in ("GLOBAL", "WEAK"):
+            found.append("exports %s as %s %s" % (symbol.name, symbol.binding, symbol.type))
     return found + (["defines symbol versions"] if elf.tags("VERDEF") else [])
 
 
@@ -75,53 +122,54 @@ def no_run_path(elf):
 
 def no_tls(elf):
     return (["has a TLS segment"] if elf.kind("TLS") else []) + [
-        "TLS symbol " + s.name for s in elf.symbols if s.type == "TLS"]
+        "TLS symbol " + s.name for s in elf.facts[1] if s.type == "TLS"]
 
 
 def no_text_relocation(elf):
-    return ["has TEXTREL"] if elf.tags("TEXTREL") or elf.flag("FLAGS", 4) else []
+    return ["has TEXTREL"] if elf.tags("TEXTREL") or elf.flag("TEXTREL") else []
 
 
 def no_unique(elf):
-    return ["unique symbol " + s.name for s in elf.symbols if s.bind == "UNIQUE"]
+    # Of a stripped file readelf says "<OS specific>: 10" instead of UNIQUE.
+    return ["%s symbol %s" % (s.binding, s.name) for s in elf.facts[1]
+            if s.binding not in ("LOCAL", "GLOBAL", "WEAK")]
 
 
 def stack(elf):
-    found = elf.kind("STACK")
+    found = elf.kind("GNU_STACK")
     if not found:
         return ["has no GNU_STACK: the stack would be executable"]
-    return ["asks for an executable stack"] if "x" in found[0].flags else []
+    return ["asks for an executable stack"] if "E" in found[0].flags else []
 
 
 def no_writable_code(elf):
     return ["a segment is writable and executable"] if any(
-        "w" in s.flags and "x" in s.flags for s in elf.kind("LOAD")) else []
+        "W" in s.flags and "E" in s.flags for s in elf.kind("LOAD")) else []
 
 
 def no_constructors(elf):
     tags = [t for t in ("INIT", "FINI", "INIT_ARRAY", "FINI_ARRAY", "PREINIT_ARRAY") if elf.tags(t)]
-    named = [s.name for s in elf.sections
-             if re.match(r"\.(init|fini|preinit|ctors|dtors)", s.name) and s.size]
+    named = [name for name in elf.sections if re.match(r"\.(init|fini|preinit|ctors|dtors)", name)]
     return ["has " + name for name in tags + named]
 
 
 def bind_now(elf):
     # A lazily bound call would run ld.so's resolver, which saves vector registers, inside a hook.
-    return [] if elf.flag("FLAGS", 8) and elf.flag("FLAGS_1", 1) else ["is not BIND_NOW"]
+    return [] if elf.flag("BIND_NOW") and elf.flag("NOW") else ["is not BIND_NOW"]
 
 
 def nodelete(elf):
-    return [] if elf.flag("FLAGS_1", 8) else ["is not NODELETE"]
+    return [] if elf.flag("NODELETE") else ["is not NODELETE"]
 
 
 def relro(elf):
-    segments = elf.kind("RELRO")
+    segments = elf.kind("GNU_RELRO")
     if not segments:
         return ["has no RELRO"]
-    got = elf.section(".got")
-    covered = got is None or (segments[0].address <= got.address and
-                              got.address + got.size <= segments[0].address + segments[0].memsize)
-    return [] if covered and not elf.section(".got.plt") else ["its GOT stays writable"]
+    start, end = segments[0].address, segments[0].address + segments[0].memory_size
+    address, length = elf.sections.get(".got", (start, 0))
+    covered = start <= address and address + length <= end
+    return [] if covered and ".got.plt" not in elf.sections else ["its GOT stays writable"]
 
 
 def size(elf):
@@ -130,19 +178,19 @@ def size(elf):
 
 
 def stripped(elf):
-    return ["has " + s.name for s in elf.sections if re.match(r"\.(symtab|debug|zdebug)", s.name)]
+    return ["has " + name for name in elf.sections if re.match(r"\.(symtab|debug|zdebug)", name)]
 
 
 def branch_protection(elf):
     # One object without the note and the linker drops it for the whole library; a process that
     # loads such a library loses IBT and the shadow stack (BTI on AArch64).
-    found = [] if elf.features() & 3 == 3 else ["property note is %#x, not 3" % elf.features()]
-    for symbol in elf.exports:
-        start = elf.code(symbol, 4)
-        if elf.machine == "x86-64" and start != b"\xf3\x0f\x1e\xfa":
-            found.append(symbol.name + " does not begin with endbr64")
-        if elf.machine == "AArch64" and start not in (b"\x5f\x24\x03\xd5", b"\x3f\x23\x03\xd5"):
-            found.append(symbol.name + " does not begin with bti c or paciasp")
+    wanted = {"IBT", "SHSTK"} if elf.is_x86 else {"BTI"}
+    found = ["lost from its property note: " + name for name in sorted(wanted - elf.properties)]
+    starts = {b"\xf3\x0f\x1e\xfa": "endbr64"} if elf.is_x86 else {
+        b"\x5f\x24\x03\xd5": "bti c", b"\x3f\x23\x03\xd5": "paciasp"}
+    for name, code in elf.codes([s for s in elf.defined if s.type == "FUNC"]).items():
+        if code[:4] not in starts:
+            found.append("%s does not begin with %s" % (name, " or ".join(starts.values())))
     return found
 
 

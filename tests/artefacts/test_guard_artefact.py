@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libcudaguard.so as a file (release build): what it needs, exports and must not carry.
+
+Each rule is seen to fail too, on a small library that breaks just that rule.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import harness
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import guard_rules  # noqa: E402
+
+# Obeys every rule; what follows breaks one each.
+GOOD_FLAGS = [
+    "-O2", "-fPIC", "-shared", "-nostartfiles", "-nostdlib", "-fno-stack-protector", "-s",
+    "-Wl,-z,now,-z,relro,-z,noexecstack", "-Wl,-z,nodelete", "-Wl,-soname,libcudaguard.so",
+    "-Wl,--hash-style=gnu", "-Wl,--no-as-needed",
+    "-fcf-protection=full" if os.uname().machine == "x86_64" else "-mbranch-protection=standard",
+]  # fmt: skip
+NO_PROTECTION = ("-fcf-protection=none" if os.uname().machine == "x86_64" else
+                 "-mbranch-protection=none")
+GOOD_SOURCE = "".join("void %s(void) {}\n" % name for name in sorted(guard_rules.EXPORTS))
+EARLY = "volatile int ran; __attribute__((constructor)) void early(void) { ran = 1; }"
+LATE = "volatile int ran; __attribute__((destructor)) void late(void) { ran = 1; }"
+
+# (rule, source added, flags added, flags taken away)
+MUTANTS = [
+    (guard_rules.needed, "", ["-lm"], []),
+    (guard_rules.needed, "", [], ["-lc"]),
+    (guard_rules.imports, "int puts(const char*); void* volatile p = puts;", [], []),
+    (guard_rules.no_libdl_import,
+     "void* dlvsym(void*, const char*, const char*); void* volatile p = dlvsym;", [], []),
+    (guard_rules.no_libdl_import, "int dladdr(void*, void*); void* volatile p = dladdr;", [], []),
+    (guard_rules.glibc_floor,
+     "void late(void) __asm__(\"dlclose\"); __asm__(\".symver dlclose,dlclose@GLIBC_2.34\");"
+     "void* volatile p = late;", [], []),
+    (guard_rules.exports, "void cuLaunch(void) {}", [], []),
+    (guard_rules.exports, "int cudaguard_state = 1;", [], []),
+    (guard_rules.exports, "", ["-DnvmlShutdown=nvmlEnd"], []),
+    (guard_rules.exports, "", ["-Wl,--default-symver"], []),
+    (guard_rules.soname, "", ["-Wl,-soname,libcuda.so.1"], []),
+    (guard_rules.no_run_path, "", ["-Wl,-rpath,$ORIGIN"], []),
+    (guard_rules.no_run_path, "", ["-Wl,-rpath,$ORIGIN", "-Wl,--disable-new-dtags"], []),
+    (guard_rules.no_tls, "_Thread_local int own = 3; int* f(void) { return &own; }", [], []),
+    (guard_rules.no_text_relocation,
+     "__asm__(\".text\\n.balign 8\\n.quad dlopen\\n\");", ["-Wl,-z,notext"], []),
+    (guard_rules.no_unique, "__asm__(\".globl odd\\n.type odd,%gnu_unique_object\\n.data\\n"
+                            "odd: .long 1\\n.size odd,4\\n.text\\n\");", [], []),
+    (guard_rules.stack, "", ["-Wl,-z,execstack"], []),
+    (guard_rules.no_writable_code, "", ["-Wl,--omagic"], []),
+    (guard_rules.no_constructors, EARLY, [], []),
+    (guard_rules.no_constructors, LATE, [], []),
+    (guard_rules.no_constructors, "", ["-Wl,-init,dlopen"], []),
+    (guard_rules.bind_now, "", ["-Wl,-z,lazy"], []),
+    (guard_rules.nodelete, "", [], ["-Wl,-z,nodelete"]),
+    (guard_rules.relro, "", ["-Wl,-z,norelro"], []),
+    (guard_rules.relro, "void other(void); void f(void) { other(); }", ["-Wl,-z,lazy"], []),
+    (guard_rules.size, "__asm__(\".section .rodata\\n.skip 50000\\n.text\\n\");", [], []),
+    (guard_rules.stripped, "", [], ["-s"]),
+    (guard_rules.stripped, "", ["-g"], ["-s"]),
+    (guard_rules.branch_protection, "", [NO_PROTECTION], []),
+]  # fmt: skip
+
+
+class Guard(unittest.TestCase):
+    def test_rules(self):
+        elf = guard_rules.GuardFile(harness.GUARD)
+        for rule in guard_rules.RULES:
+            with self.subTest(rule=rule.__name__):
+                self.assertEqual(rule(elf), [])
+
+    def test_export_map_says_the_same(self):
+        with open(os.path.join(harness.SOURCE, "shim", "guard", "exports.map"),
+                  encoding="utf-8") as stream:
+            text = re.sub(r"/\*.*?\*/", "", stream.read(), flags=re.DOTALL)
+        listed = re.search(r"global:(.*?)local:\s*\*;", text, re.DOTALL)
+        self.assertIsNotNone(listed, "no 'local: *' in exports.map")
+        self.assertEqual({name.strip() for name in listed[1].split(";") if name.strip()},
+                         guard_rules.EXPORTS)
+
+
+class Rules(unittest.TestCase):
+    """The rules themselves: quiet on a good library, red on a bad one."""
+
+    def build(self, name, source="", more=(), less=()):
+        compiler = shutil.which(os.environ.get("CC", "cc"))
+        if not compiler:
+            harness.skip(self, "no C compiler")
+        path = os.path.join(self.folder, name + ".c")
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(GOOD_SOURCE + source + "\n")
+        library = os.path.join(self.folder, name + ".so")
+        flags = [flag for flag in GOOD_FLAGS + ["-lc"] if flag not in less]
+        command = [compiler, *flags[:-1], *more, path, "-o", library, flags[-1]]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, "%s\n%s" % (" ".join(command), done.stderr))
+        return guard_rules.GuardFile(library)
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="cg-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def test_good_library_passes(self):
+        elf = self.build("good")
+        self.assertEqual([c for rule in guard_rules.RULES for c in rule(elf)], [])
+
+    def test_each_rule_can_fail(self):
+        tried = {mutant[0] for mutant in MUTANTS}
+        self.assertEqual([r.__name__ for r in guard_rules.RULES if r not in tried], [])
+        for number, (rule, source, more, less) in enumerate(MUTANTS):
+            with self.subTest(rule=rule.__name__, source=source, more=more, less=less):
+                self.assertNotEqual(rule(self.build("mutant%d" % number, source, more, less)), [])
+
+
+if __name__ == "__main__":
+    harness.main()
