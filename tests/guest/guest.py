@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the guest tests share."""
+
+import os
+import re
+import shutil
+import tempfile
+
+import harness
+
+BIN = os.path.join(harness.BUILD, "tests", "guest")
+STEPS = os.path.join(BIN, "steps")
+EMPTY = os.path.join(BIN, "empty.so")
+# python3 on PATH may be a shell script (pyenv).
+PYTHON = "/usr/bin/python3"
+
+LINE = re.compile(r"^cudaguard\[(\d+)\]: (.*)$")
+
+
+def binary(name):
+    return os.path.join(BIN, name)
+
+
+def lines_of(text):
+    """The guard's lines, without the process id."""
+    return [m[2] for m in (LINE.match(line) for line in text.splitlines()) if m]
+
+
+DENIED = "no CUDA here (policy FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF lifts it"
+NO_GPU = "no GPU to see (policy FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF lifts it"
+
+
+class Case(harness.Case):
+    """A test case with a folder of its own, which bubblewrap and other users can see."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(prefix="cg-guest-")
+        os.chmod(self.folder, 0o755)
+        self.addCleanup(shutil.rmtree, self.folder, True)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def steps(self, *steps, **options):
+        return harness.run([STEPS, *steps], **options)
+
+    def need(self, *tools):
+        missing = [tool for tool in tools if not shutil.which(tool)]
+        if missing:
+            harness.skip(self, "not installed: " + ", ".join(missing))
+
+    def copy_install(self, target):
+        """The lib folder under test, copied with its links; returns the guard in it."""
+        shutil.copytree(harness.LIB, target, symlinks=True,
+                        ignore=lambda folder, names: [n for n in names if not re.match(
+                            r"^(libcudaguard\.so|cudaguard|libcuda\.so.*|libnvidia-ml\.so.*)$", n)])
+        return os.path.join(target, "libcudaguard.so")

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Does what its arguments say, one after the other, and prints key=value for what it found.
+//
+//   touch, nvml        load the driver (NVML) and call cuInit(0) (nvmlInit_v2)
+//   touch:NAME         the same with the library NAME
+//   load:NAME          dlopen(NAME) alone
+//   touches            what cudaguard_touches() says
+//   fork, end          what lies between is done in a child that is waited for
+//   setenv:NAME=VALUE  chdir:FOLDER  close:N  print:TEXT
+//   open:PATH:FLAGS    open(2), FLAGS of the letters r w a(ppend) + (both ways) e(CLOEXEC)
+//   put:N:TEXT         write TEXT to descriptor N
+//   results:PATH       print there from now on, by a descriptor of at least 100
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int g_results = 1;
+
+__attribute__((format(printf, 1, 2))) static void say(const char* format, ...) {
+  char text[4096];
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (length > 0 && write(g_results, text, (size_t)length) != length) _exit(90);
+}
+
+static void touch(const char* key, const char* library, const char* function) {
+  void* handle = dlopen(library, RTLD_NOW);
+  if (handle == NULL) {
+    say("%s=unavailable\n", key);
+    return;
+  }
+  int (*call)(unsigned) = (int (*)(unsigned))dlsym(handle, function);
+  if (call == NULL) {
+    say("%s=no-symbol\n", key);
+    return;
+  }
+  say("%s=%d\n", key, call(0));
+}
+
+static int flags_of(const char* letters) {
+  int flags = strchr(letters, '+') ? O_RDWR : strchr(letters, 'r') ? O_RDONLY : O_WRONLY;
+  if (strchr(letters, 'r') == NULL) flags |= O_CREAT;
+  if (strchr(letters, 'a')) flags |= O_APPEND;
+  if (strchr(letters, 'e')) flags |= O_CLOEXEC;
+  return flags;
+}
+
+static const char* after(const char* step, const char* prefix) {
+  const size_t length = strlen(prefix);
+  return strncmp(step, prefix, length) == 0 ? step + length : NULL;
+}
+
+static void one(char* step) {
+  const char* rest;
+  if (strcmp(step, "touch") == 0) {
+    touch("cuInit", "libcuda.so.1", "cuInit");
+  } else if (strcmp(step, "nvml") == 0) {
+    touch("nvmlInit_v2", "libnvidia-ml.so.1", "nvmlInit_v2");
+  } else if ((rest = after(step, "touch:"))) {
+    touch("cuInit", rest, "cuInit");
+  } else if ((rest = after(step, "load:"))) {
+    say("load=%s\n", dlopen(rest, RTLD_LAZY) ? "ok" : "failed");
+  } else if (strcmp(step, "touches") == 0) {
+    int (*touches)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_touches");
+    say("touches=%d\n", touches ? touches() : -1);
+  } else if ((rest = after(step, "setenv:"))) {
+    if (putenv((char*)rest) != 0) exit(91);
+  } else if ((rest = after(step, "chdir:"))) {
+    if (chdir(rest) != 0) exit(92);
+  } else if ((rest = after(step, "close:"))) {
+    close(atoi(rest));
+  } else if ((rest = after(step, "print:"))) {
+    say("%s\n", rest);
+  } else if ((rest = after(step, "open:"))) {
+    char* letters = strrchr(step, ':');
+    *letters++ = '\0';
+    say("fd=%d\n", open(rest, flags_of(letters), 0666));
+  } else if ((rest = after(step, "put:"))) {
+    const char* text = strchr(rest, ':') + 1;
+    if (write(atoi(rest), text, strlen(text)) < 0) exit(94);
+  } else if ((rest = after(step, "results:"))) {
+    const int file = open(rest, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    g_results = fcntl(file, F_DUPFD_CLOEXEC, 100);
+    if (g_results < 0) exit(95);
+    close(file);
+  } else {
+    say("unknown step: %s\n", step);
+    exit(96);
+  }
+}
+
+static char** run(char** step) {
+  for (; *step != NULL && strcmp(*step, "end") != 0; ++step) {
+    if (strcmp(*step, "fork") != 0) {
+      one(*step);
+      continue;
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+      run(step + 1);
+      exit(0);
+    }
+    int status = 0;
+    if (waitpid(child, &status, 0) != child || status != 0) say("child-status=%d\n", status);
+    say("child=%d\n", (int)child);
+    for (int depth = 0; step[1] != NULL; ++step) {
+      if (strcmp(step[1], "fork") == 0) ++depth;
+      if (strcmp(step[1], "end") == 0 && depth-- == 0) {
+        ++step;
+        break;
+      }
+    }
+  }
+  return step;
+}
+
+int main(int argc, char** argv) {
+  (void)argc;
+  run(argv + 1);
+  return 0;
+}

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""G1: programs that ask for no CUDA cannot tell that the guard is there: same output, same exit
+code, and no system call beyond the mapping that any preloaded library costs."""
+
+import collections
+import difflib
+import os
+import re
+import shutil
+import subprocess
+import unittest
+
+import guest
+import harness
+import syscalls
+
+HELLO = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 3; }\n"
+# The test's own variables; nothing of the machine's.
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/nonexistent",
+               "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_DATE": "1700000000 +0000",
+               "GIT_COMMITTER_DATE": "1700000000 +0000", "PERL_HASH_SEED": "0",
+               "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+
+# What each shell line must print, as a check that it did something.
+PROGRAMS = {
+    "bash": ("for i in 1 2 3; do echo line $i; done; x=$(echo captured | tr a-z A-Z); echo $x; "
+             "echo to-stderr >&2; (exit 5); echo $?; read -r y < Makefile; echo $y; exit 7", 7,
+             "CAPTURED"),
+    "git": ("git init -q r && cd r && git config user.email a@b && git config user.name n && "
+            "cp ../hello.c . && git add hello.c && git commit -q -m first && "
+            "git log --stat --format=%H && git status --short && git rev-parse HEAD", 0, "hello.c"),
+    "gcc": ("gcc -O1 -Wall -o hello hello.c && ./hello", 3, "hello"),
+    "perl": ("perl -e 'print join(q(,), sort map { $_ * 2 } 1..5), qq(\\n); exit 4'", 4, "10,2,4"),
+    "python3": ("/usr/bin/python3 -I -S -c 'import sys; print(sum(range(10))); sys.exit(6)'", 6,
+                "45"),
+    "make": ("make -j 4 all && cat out.*", 0, "8 made"),
+}
+MAKEFILE = """all: out.1 out.2 out.3 out.4 out.5 out.6 out.7 out.8
+out.%:
+\t@echo $* made > $@
+"""
+
+
+def shell(line):
+    return ["/bin/bash", "-c", line]
+
+
+class Silent(guest.Case):
+    def work_folder(self, name):
+        folder = self.path(name)
+        os.mkdir(folder)
+        with open(os.path.join(folder, "hello.c"), "w", encoding="utf-8") as stream:
+            stream.write(HELLO)
+        with open(os.path.join(folder, "Makefile"), "w", encoding="utf-8") as stream:
+            stream.write(MAKEFILE)
+        return folder
+
+    def plain_run(self, line, preload):
+        """In a folder of always the same name, so that outputs can be equal."""
+        folder = self.work_folder("work")
+        environment = dict(ENVIRONMENT)
+        if preload:
+            environment["LD_PRELOAD"] = preload
+        done = subprocess.run(shell(line), cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=300, check=False)
+        shutil.rmtree(folder)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_same_output(self):
+        for name, (line, code, text) in PROGRAMS.items():
+            with self.subTest(name):
+                bare = self.plain_run(line, None)
+                guarded = self.plain_run(line, harness.GUARD)
+                self.assertEqual(bare[0], code, bare)
+                self.assertIn(text.encode(), bare[1])
+                self.assertEqual(guarded, bare)
+
+    def traced(self, argv, preload):
+        folder = self.work_folder("work")
+        # gcc names its temporary files at random, which reaches argv and every path.
+        os.mkdir(os.path.join(folder, "tmp"))
+        log = self.path("log")
+        done, processes = syscalls.trace(argv, preload, log, ENVIRONMENT, cwd=folder)
+        shutil.rmtree(folder)
+        return done, processes
+
+    def both(self, argv):
+        empty_run, empty = self.traced(argv, guest.EMPTY)
+        guard_run, guarded = self.traced(argv, harness.GUARD)
+        self.assertEqual((guard_run.returncode, guard_run.stdout, guard_run.stderr),
+                         (empty_run.returncode, empty_run.stdout, empty_run.stderr))
+        return empty, guarded
+
+    def assert_mapping_only(self, process):
+        """The calls between the guard's openat and its close: what ld.so does for any library."""
+        allowed = {"openat", "read", "pread64", "newfstatat", "fstat", "mmap", "mprotect", "close"}
+        self.assertLessEqual(set(process.mapping), allowed, process.key)
+
+    def test_no_system_call(self):
+        for name in ("bash", "git", "gcc", "perl", "python3"):
+            with self.subTest(name):
+                empty, guarded = self.both(shell(PROGRAMS[name][0]))
+                for process in guarded.values():
+                    self.assert_mapping_only(process)
+                self.assertGreater(sum(len(p.mapping) for p in guarded.values()), 5)
+                self.assertEqual(len(guarded), len(empty))
+                loaders = 0
+                for mine, other in zip(in_order(guarded), in_order(empty)):
+                    self.assertGreater(len(other.calls), 0)
+                    if '"/usr/bin/ld"' in mine.key:  # loads its plug-in for link-time optimisation
+                        self.assert_standins_added(other, mine, "liblto_plugin.so")
+                        loaders += 1
+                    else:
+                        self.assertEqual(difference(other, mine), [], mine.key)
+                self.assertEqual(loaders, 1 if name == "gcc" else 0)
+
+    def assert_standins_added(self, before, after, first_request):
+        """`after` is `before` with one piece put in: the stand-ins' loading, and nothing else; the
+        library that the program asked for comes next."""
+        old, new = comparable(before), comparable(after)
+        start = 0
+        while start < len(old) and old[start] == new[start]:
+            start += 1
+        end = start + len(new) - len(old)
+        self.assertEqual(new[:start] + new[end:], old, difference(before, after))
+        added = [c for c in after.calls if "%s %s %s" % c in new[start:end] and c.strings != ("",)]
+        allowed = {"openat", "read", "fstat", "newfstatat", "mprotect", "close", "faccessat",
+                   "madvise", "mmap", "munmap", "brk"}
+        self.assertLessEqual({call.split()[0] for call in new[start:end]}, allowed)
+        opened = set()
+        for call in added:
+            for path in call.strings:
+                if call.name in ("openat", "newfstatat", "faccessat") and path:
+                    self.assertTrue(path.startswith(harness.STANDIN_DIR), path)
+                    if call.name == "openat" and call.error is None:
+                        opened.add(os.path.realpath(path))
+        self.assertEqual(opened, {os.path.realpath(harness.STANDIN_CUDA),
+                                  os.path.realpath(harness.STANDIN_NVML)})
+        following = [line for line in new[end:] if line.startswith("openat")]
+        self.assertIn(first_request, following[0])
+        self.assertGreater(end - start, 12)
+
+    def test_first_dlopen(self):
+        """A program that loads libraries pays once, before its first request, and no more."""
+        for argv, request in (
+                (["/usr/bin/python3", "-I", "-S", "-c", "import ctypes; import _json"], "_ctypes"),
+                (["/usr/bin/perl", "-MPOSIX", "-MList::Util", "-e", "print POSIX::floor(2.5)"],
+                 "Fcntl.so")):  # the first that POSIX needs
+            with self.subTest(argv[0]):
+                empty, guarded = self.both(argv)
+                before = [p for p in empty.values() if argv[0] in p.key]
+                after = [p for p in guarded.values() if argv[0] in p.key]
+                self.assertEqual((len(before), len(after)), (1, 1))
+                self.assert_standins_added(before[0], after[0], request)
+
+    def test_no_system_call_make(self):
+        # Which child of make runs when is chance: compare each with its like, and of make itself
+        # which calls it makes.
+        empty, guarded = self.both(["make", "-j", "4", "all"])
+
+        def children(processes):
+            return {p.key: p for p in processes.values() if p.key.startswith('"/bin/sh"')}
+
+        mine, others = children(guarded), children(empty)
+        self.assertEqual(len(others), 8)
+        self.assertEqual(set(mine), set(others))
+        for key, process in mine.items():
+            self.assert_mapping_only(process)
+            self.assertGreater(len(after_exec(process)), 10)
+            self.assertEqual(after_exec(process), after_exec(others[key]))
+
+        def of_make(processes):
+            chance = {"rt_sigreturn", "wait4", "pselect6", "read", "restart_syscall"}
+            return {c.name for p in processes.values() if not p.key.startswith('"/bin/sh"')
+                    for c in p.calls} - chance
+
+        self.assertEqual(of_make(guarded), of_make(empty))
+
+
+def in_order(processes):
+    return [processes[pid] for pid in sorted(processes, key=int)]
+
+
+# Their order depends on addresses (malloc's and ld.so's alignment), their number does not.
+MEMORY = {"mmap", "munmap", "brk"}
+# What they deliver is random or depends on time.
+CONTENT = {"read", "pread64", "write", "recvmsg"}
+# A second one where the random number is of no use (mkstemp).
+CHANCE = {"getrandom"}
+
+
+# Names of temporary files of gcc and git.
+RANDOM_NAME = re.compile(r"/(cc|t|tmp_obj_)\w{6}\b")
+
+
+def comparable(process):
+    return ["%s %s %s" % (c.name, () if c.name in CONTENT else
+                          tuple(RANDOM_NAME.sub("/XXXXXX", text) for text in c.strings), c.error)
+            for c in process.calls
+            if c.name not in MEMORY | CHANCE and not (c.name == "execve" and "-i" in c.strings[:3])]
+
+
+def after_exec(process):
+    """What make's child does before exec depends on whether another one has make's stdin."""
+    calls = comparable(process)
+    last = max(i for i, call in enumerate(calls) if call.startswith("execve"))
+    return calls[last:]
+
+
+def difference(before, after):
+    """The calls that were added (+) or are missing (-), as text; empty if none."""
+    found = [line for line in difflib.ndiff(comparable(before), comparable(after))
+             if line[0] in "+-"]
+
+    def memory(process):
+        return collections.Counter(c.name for c in process.calls if c.name in MEMORY)
+
+    return found + ["more or fewer: %s" % name for name in MEMORY
+                    if memory(before)[name] != memory(after)[name]]
+
+
+if __name__ == "__main__":
+    harness.main()
