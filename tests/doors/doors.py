@@ -39,6 +39,11 @@ def answers(outcome):
     return "-"
 
 
+def mapped(outcome):
+    files = {path for result in outcome.guarded.values() for path in result.driver_files}
+    return str(len(files)) + (" (ld.so)" if files and outcome.row.linked else "")
+
+
 def table_row(outcome):
     bare_fake = outcome.bare.get("fake")
     bare_real = outcome.bare.get("real")
@@ -49,13 +54,13 @@ def table_row(outcome):
         str(len(bare_real.device_opens)) if bare_real else "",
         answers(outcome),
         str(sum(len(r.device_opens) + len(r.device_nodes) for r in runs)) if runs else "",
-        str(sum(len(r.fake_calls) for r in runs)) if runs else "",
-        str(len({path for r in runs for path in r.driver_files})) if runs else "",
+        str(sum(len(r.init_calls()) for r in runs)) if runs else "",
+        mapped(outcome) if runs else "",
         outcome.verdict,
     ]
 
 
-HEAD = ["door", "bare, fake: calls", "bare, real: opens", "guarded: answer", "opens", "fake calls",
+HEAD = ["door", "bare, fake: calls", "bare, real: opens", "guarded: answer", "opens", "fake inits",
         "driver files", "verdict"]
 
 

@@ -37,7 +37,13 @@ ROWS.append(Row("D1.standin-first", "linked; the stand-in before the guard in LD
                 ["{programs}/linked_cuda", "plt"], PLT, guard=False, preload=STANDIN + (GUARD,)))
 ROWS.append(Row("D1.standin-alone", "linked; no guard, the stand-in on LD_LIBRARY_PATH, no driver",
                 ["{programs}/linked_cuda", "plt"], PLT, worlds=("none",), guard=False,
-                env={"LD_LIBRARY_PATH": "{standin}"}, says=False))
+                guarded_env={"LD_LIBRARY_PATH": "{standin}"}, says=False))
+ROWS.append(Row("D1.no-driver", "linked; the guard alone, no driver: ld.so's own message",
+                ["{programs}/linked_cuda", "plt"], worlds=("none",), lines=0, rc=127, says=False,
+                err="error while loading shared libraries: libcuda.so.1: cannot open shared object"))
+ROWS.append(Row("D1.bind-now", "linked; LD_BIND_NOW, the guard alone",
+                ["{programs}/linked_cuda", "plt"], LINKED, worlds=DRIVEN, linked=True,
+                env={"LD_BIND_NOW": "1"}))
 
 # D4: dlopen by every name.
 for key, about, library in (
@@ -68,6 +74,16 @@ ROWS += [
         ["{programs}/door_runpath", "lib=libcuda.so"], CUDA, mounts=COPY),
     Row("D4.all-names", "every name, one after the other",
         [DOOR, "lib=libcuda.so,libcuda.so.1,{driver}/libcuda.so.1,{versioned}"], CUDA, lines=4),
+]
+
+ROWS += [
+    Row("D4.closed", "opened and closed more often than opened, then once more",
+        [DOOR, "lib=libcuda.so.1,libcuda.so,{driver}/libcuda.so.1", "close=1"], CUDA, lines=3),
+    Row("D4.closed-libc", "opened and closed, then by libc's own dlopen",
+        [DOOR, "lib=libcuda.so.1,libcuda.so", "via=libc", "close=1"], CUDA, lines=2),
+    Row("D4.threads", "eight threads open it by different names at once",
+        [DOOR, "lib=libcuda.so.1,libcuda.so,{driver}/libcuda.so.1,{versioned}", "when=threads"],
+        CUDA, lines=32),
 ]
 
 # D5: RTLD_DEEPBIND, in C (other languages are in rows of their own).
@@ -108,6 +124,18 @@ for name in ("plugin_linked_cuda", "plugin_linked_cuda_now"):
         ROWS.append(Row("D8.%s-%s" % (name[7:].replace("_", "-"), flags.split(",")[-1]),
                         "a plug-in linked to libcuda",
                         [DOOR, "plugin={programs}/%s.so" % name, "flags=" + flags], CUDA))
+
+ROWS += [
+    Row("D8.rpath", "a plug-in linked to libcuda with a copy behind its DT_RPATH",
+        [DOOR, "plugin={programs}/plugin_linked_cuda_rpath.so"], CUDA, mounts=COPY),
+    Row("D8.rpath-deepbind", "the same with RTLD_DEEPBIND",
+        [DOOR, "plugin={programs}/plugin_linked_cuda_rpath.so", "flags=now,deepbind"], CUDA,
+        mounts=COPY),
+    # ld.so maps the real one for such a plug-in; the guard's cuInit is in front.
+    Row("D8.needed-path", "a plug-in whose DT_NEEDED is an absolute path",
+        [DOOR, "plugin={programs}/plugin_linked_cuda_path.so"], {"cuInit": "100", "cuInit1": "1"},
+        mounts=("{programs}/stub",), worlds=DRIVEN, linked=True),
+]
 
 # D9: cuGetProcAddress.
 ROWS += [

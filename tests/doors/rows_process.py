@@ -21,6 +21,19 @@ ROWS = [
         why="Debian's packages clinfo, pocl-opencl-icd, nvidia-opencl-icd"),
 ]
 
+ROWS += [
+    Row("D12.path", "the OpenCL loader is given NVIDIA's library by its path", ["clinfo", "-l"],
+        lines=0, check=only_the_others, needs=("/usr/bin/clinfo",),
+        why="Debian's packages clinfo, ocl-icd-libopencl1",
+        env={"OCL_ICD_VENDORS": "{driver}/libnvidia-opencl.so.1"}, rc=0),
+    Row("D12.deepbind", "an RTLD_DEEPBIND plug-in that is linked to the OpenCL loader",
+        [DOOR, "plugin={programs}/plugin_opencl.so", "flags=now,deepbind"], {"nvidia": "0"},
+        needs=("{programs}/plugin_opencl.so",), why="Debian's package ocl-icd-libopencl1"),
+    Row("D12.plugin", "a plug-in that is linked to the OpenCL loader",
+        [DOOR, "plugin={programs}/plugin_opencl.so"], {"nvidia": "0"},
+        needs=("{programs}/plugin_opencl.so",), why="Debian's package ocl-icd-libopencl1"),
+]
+
 # D13: at unusual times and by other processes.
 for when, about in (("thread", "from a thread"), ("signal", "from a signal handler"),
                     ("fork", "from a forked child"), ("atexit", "from an atexit function"),
@@ -50,6 +63,7 @@ ROWS += [
         ["true"], CUDA, env={"CG_WHEN": "library-constructor"}, own_preload=(LIBRARY,)),
     Row("D13.preload-before", "the constructor of a library preloaded before the guard", ["true"],
         CUDA, env={"CG_WHEN": "library-constructor"}, own_preload=(LIBRARY,), guard_last=True),
+    Row("D13.ld-so", "started by ld.so", ["{loader}", DOOR, "lib=libcuda.so.1"], CUDA),
     Row("D13.shell", "from a program that a shell starts",
         ["sh", "-c", "{programs}/door lib=libcuda.so.1"], CUDA),
     Row("D13.command-substitution", "its output is taken by a shell",
@@ -90,9 +104,11 @@ ROWS += [
         env={"CG_NAMES": "{driver}/libcuda.so.1"}),
     Row("limit.dlmopen-plugin", "a plug-in linked to libcuda in a new namespace",
         [DOOR, "plugin={programs}/plugin_linked_cuda.so", "space=new"], worlds=DRIVEN, limit=True),
+    Row("limit.renamed", "the driver's file under a name of its own",
+        [DOOR, "lib={programs}/renamed/vendor.so"], worlds=("fake",), bare=("fake",), limit=True),
     Row("limit.behind", "libc's dlopen, by a library preloaded behind the guard, before any other",
         ["true"], worlds=DRIVEN, limit=True, env={"CG_WHEN": "own-next"}, own_preload=(LIBRARY,)),
-    Row("limit.setgid", "a privileged program (AT_SECURE)",
+    Row("limit.setuid", "a privileged program (AT_SECURE)",
         ["{source}/tests/doors/privileged", DOOR, "lib={driver}/libcuda.so.1"],
         bare=("fake",), worlds=("fake",), limit=True, sandboxed=False, root=True),
 ]

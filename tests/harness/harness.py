@@ -35,7 +35,9 @@ REAL_DRIVER_DIRS = [
     "/usr/lib/x86_64-linux-gnu/nvidia/current",
     "/usr/lib/aarch64-linux-gnu/nvidia/current",
 ]
-DRIVER_FILE = re.compile(r"^lib(cuda|nvidia-[a-z0-9-]+|nvcuvid)\.so(\.[0-9.]+)?$")
+# What belongs to CUDA, NVML and OpenCL; NVIDIA's OpenGL and Vulkan are nobody's business here.
+DRIVER_FILE = re.compile(r"^lib(cuda|nvcuvid|nvidia-(ml|opencl|nvvm\w*|encode|"
+                         r"ptxjitcompiler|opticalflow|gpucomp|compiler))\.so(\.[0-9.]+)?$")
 INIT_CALL = re.compile(r"^(cuInit|nvmlInit\w*|opencl)$")
 # What a test must not inherit from the shell it is started from.
 SCRUBBED = re.compile(r"^(LD_(PRELOAD|LIBRARY_PATH|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|"
@@ -76,6 +78,16 @@ def have_fake_driver():
 
 def program(name):
     return os.path.join(PROGRAMS, name)
+
+
+def loader_of(path):
+    """The program interpreter that an executable names, for example /lib64/ld-linux-x86-64.so.2."""
+    try:
+        with open(path, "rb") as stream:
+            match = re.search(rb"/lib[\w/.-]*/ld-linux[\w.-]*\.so\.\d", stream.read(1 << 16))
+    except OSError:
+        return ""
+    return match[0].decode() if match else ""
 
 
 class Result:

@@ -7,7 +7,8 @@
 //   via=call|libc|next|default   where dlopen itself comes from
 //   space=base|new dlopen, or dlmopen into a new namespace
 //   get=dlsym|default|next|self|proc|proc1|chain   how the entries are found
-//   when=main|thread|signal|fork|atexit|daemon|vfork|spawn|system
+//   close=1        close what was opened, twice
+//   when=main|thread|threads|signal|fork|atexit|daemon|vfork|spawn|system
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -157,6 +158,10 @@ static void go(void) {
       void (*call)(int) = (void (*)(int))dlsym(handle, "plugin_probe");
       call(g_out);
     }
+    if (is("close", "1", "0")) {
+      dlclose(handle);
+      dlclose(handle);
+    }
   }
 }
 
@@ -215,6 +220,14 @@ int main(int argc, char** argv) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, go_in_thread, NULL) != 0) return 1;
     return pthread_join(thread, NULL);
+  }
+  if (strcmp(when, "threads") == 0) {
+    pthread_t threads[8];
+    for (int i = 0; i < 8; ++i) {
+      if (pthread_create(&threads[i], NULL, go_in_thread, NULL) != 0) return 1;
+    }
+    for (int i = 0; i < 8; ++i) pthread_join(threads[i], NULL);
+    return 0;
   }
   if (strcmp(when, "signal") == 0) {
     signal(SIGUSR1, go_in_handler);
