@@ -71,7 +71,7 @@ class Row:
     guard_last: bool = False  # the guard behind the program's own preloads
     cwd: str = None
     mounts: tuple = ()  # folders on which this world's driver folder is mounted
-    says: bool = True  # the guard prints its line (once per process that touched)
+    says: bool = True  # the guard prints its line, once per process that touched; None: it may
     same_as_bare: str = None  # the guarded output equals the bare one in this world
     check: object = None  # check(result, world) -> list of complaints
     limit: bool = False  # a documented limit: the guarded program does reach the driver
@@ -184,7 +184,7 @@ def judge_words(row, result):
         found.append("more than one line of ours from one process")
     if row.says and row.guard and not pids:
         found.append("the guard said nothing")
-    if not row.says and pids:
+    if row.says is False and pids:
         found.append("the guard spoke")
     return found
 

@@ -28,6 +28,7 @@ ROWS += [
         env={"OCL_ICD_VENDORS": "{driver}/libnvidia-opencl.so.1"}, rc=0),
     Row("D12.deepbind", "an RTLD_DEEPBIND plug-in that is linked to the OpenCL loader",
         [DOOR, "plugin={programs}/plugin_opencl.so", "flags=now,deepbind"], {"nvidia": "0"},
+        says=None,
         needs=("{programs}/plugin_opencl.so",), why="Debian's package ocl-icd-libopencl1"),
     Row("D12.plugin", "a plug-in that is linked to the OpenCL loader",
         [DOOR, "plugin={programs}/plugin_opencl.so"], {"nvidia": "0"},

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""R1: every call of a sample gives 100 under cudart 11, 12.2, 12 and 13, shared and static."""
+
+import glob
+import os
+import re
+
+import harness
+
+CALLS = ["cudaGetDeviceCount", "cudaSetDevice", "cudaGetDevice", "cudaGetDeviceProperties",
+         "cudaDeviceGetAttribute", "cudaMalloc", "cudaMallocHost", "cudaMemGetInfo",
+         "cudaStreamCreate", "cudaEventCreate", "cudaLaunchKernel", "cudaDeviceSynchronize",
+         "cudaFree", "cudaDeviceReset"]
+TEXT = "no_CUDA-capable_device_is_detected"
+
+
+def answers(result):
+    """[(call, answer, cudaGetLastError after it, text)]"""
+    return re.findall(r"^(\w+)=(\d+) \1\.last=(\d+) text=(\S+)", result.out, re.M)
+
+
+class RuntimeAnswers(harness.Case):
+    """Filled below: one set of tests for each runtime."""
+
+    def check(self, result, calls, text=TEXT):
+        self.assertEqual(result.rc, 0, result)
+        self.assertEqual(answers(result), [(call, "100", "100", text) for call in calls], result)
+        result.assert_untouched(self)
+        lines = result.err.splitlines()
+        self.assertEqual(len(lines), 1, "one line of ours and nothing else\n%s" % result)
+        self.assertRegex(lines[0], r"^cudaguard\[\d+\]: no CUDA here")
+
+    def run_sample(self, version, kind):
+        program = harness.program("runtime_%s_%s" % (version, kind))
+        if not os.path.exists(program):
+            harness.skip(self, "scripts/fetch-cuda brought no %s runtime %s" % (kind, version))
+        # The list above is the program's own, so that no call is forgotten in either place.
+        listed = harness.run([program, "list"], world="none", guard=False, trace=False)
+        self.assertEqual(listed.out.split(), CALLS)
+        bare = harness.run([program, "sample"], world="fake", guard=False)
+        bare.assert_reached(self)
+        worlds = ["none", "fake"]
+        if harness.have_real_driver():
+            worlds.append("real")
+            real = harness.run([program, "sample"], world="real", guard=False)
+            if version == "13":
+                # Driver 535 is too old for it: it stops before it touches anything.
+                self.assertEqual({row[1] for row in answers(real)}, {"35"}, real)
+            else:
+                real.assert_reached(self)
+                # The very answers that NVIDIA's driver gives on a machine without a device.
+                self.assertEqual(answers(real), [(call, "100", "100", TEXT) for call in CALLS])
+        for world in worlds:
+            with self.subTest(world=world):
+                self.check(harness.run([program, "sample"], world=world), CALLS)
+        for call in CALLS:
+            with self.subTest(first=call):
+                self.check(harness.run([program, "only", call], world="fake"), [call])
+
+    def test_real_driver_was_there(self):
+        """Without the real driver half of the controls are missing: say so."""
+        self.need_real_driver()
+
+
+def make_test(version, kind):
+    def test(self):
+        self.run_sample(version, kind)
+
+    test.__doc__ = "%s cudart %s" % (kind, version)
+    return test
+
+
+for version in ("11", "12.2", "12", "13"):
+    for kind in ("shared", "static"):
+        # NVIDIA's wheel of 12.2 has no static runtime at all; that of 12 stands for it.
+        static = os.path.join(harness.DEPS, "cuda-" + version, "lib", "libcudart_static.a")
+        if (version, kind) == ("12.2", "static") and not glob.glob(static):
+            continue
+        setattr(RuntimeAnswers, "test_%s_%s" % (kind, version.replace(".", "_")),
+                make_test(version, kind))
+
+if __name__ == "__main__":
+    harness.main()

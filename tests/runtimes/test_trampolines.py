@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""R4: programs that export cu* trampolines of their own, as TensorFlow does: no recursion."""
+
+import harness
+
+PROGRAMS = ("trampolines", "trampolines_linked")
+OFF = {"CUDAGUARD_POLICY": "OFF"}
+
+
+class Trampolines(harness.Case):
+    """In the program itself, and in a library that it is linked to."""
+
+    def worlds(self):
+        return ("fake", "real") if harness.have_real_driver() else ("fake",)
+
+    def test_force_cpu(self):
+        for name in PROGRAMS:
+            bare = harness.run([harness.program(name)], guard=False)
+            bare.assert_reached(self)
+            self.assertEqual(bare.answers["cuInit"], "0", bare)
+            for world in self.worlds() + ("none",):
+                with self.subTest(program=name, world=world):
+                    result = harness.run([harness.program(name)], world=world)
+                    self.assertEqual(result.rc, 0, result)
+                    self.assertEqual(result.answers["cuInit"], "100", result)
+                    self.assertEqual(result.answers["countRc"], "3", result)
+                    self.assertEqual(result.answers["version"], "99990", result)
+                    self.assertEqual(result.answers["procRc"], "0", result)
+                    self.assertEqual(result.answers["procInit"], "100", result)
+                    result.assert_untouched(self)
+
+    def test_off(self):
+        """Each call goes once through the trampoline and once to the driver, as without us."""
+        for name in PROGRAMS:
+            for world in self.worlds():
+                with self.subTest(program=name, world=world):
+                    bare = harness.run([harness.program(name)], world=world, guard=False)
+                    bare.assert_reached(self)
+                    guarded = harness.run([harness.program(name)], world=world, env=OFF)
+                    self.assertEqual(guarded.rc, 0, guarded)
+                    self.assertEqual(guarded.out, bare.out, guarded)
+                    self.assertEqual(guarded.err, bare.err, guarded)
+                    self.assertEqual(guarded.fake_calls, bare.fake_calls, guarded)
+                    self.assertEqual(guarded.device_opens, bare.device_opens, guarded)
+
+    def test_linked_program_under_off(self):
+        """A program linked to the driver: OFF hands the guard's own entries on to the driver."""
+        for program, ways in (("linked_cuda", ("plt", "proc", "proc1", "dlopen", "devname",
+                                               "default", "next", "self")),
+                              ("linked_nvml", ("plt", "dlopen", "default", "next", "self"))):
+            for way in ways:
+                for world in self.worlds():
+                    with self.subTest(program=program, way=way, world=world):
+                        argv = [harness.program(program), way]
+                        bare = harness.run(argv, world=world, guard=False)
+                        bare.assert_reached(self)
+                        guarded = harness.run(argv, world=world, env=OFF)
+                        self.assertEqual((guarded.rc, guarded.out, guarded.err),
+                                         (bare.rc, bare.out, bare.err), guarded)
+                        self.assertEqual(guarded.fake_calls, bare.fake_calls, guarded)
+                        self.assertEqual(guarded.device_opens, bare.device_opens, guarded)
+
+
+if __name__ == "__main__":
+    harness.main()

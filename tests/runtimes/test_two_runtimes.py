@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""R3: plug-ins linked to runtimes of two majors; under OFF each call reaches its own runtime."""
+
+import os
+
+import harness
+
+FAKE = [harness.program("fake_runtime_plugin_%d.so" % major) for major in (12, 13)]
+REAL = [harness.program("runtime_plugin_%d.so" % major) for major in (12, 13)]
+OFF = {"CUDAGUARD_POLICY": "OFF"}
+
+
+def expected(major):
+    return "runtime=%d000 count=%d:%d set=%d wait=%d000" % (major, major, major, major * 100 + 3,
+                                                             major)
+
+
+class FakeRuntimes(harness.Case):
+    """Recording runtimes, which say in each answer who was called."""
+
+    def run_pair(self, mode, plugins=None, **more):
+        return harness.run([harness.program("two_runtimes"), mode] + (plugins or FAKE), **more)
+
+    def off(self, mode, plugins=None):
+        """The output under OFF, which has to be that of the bare program."""
+        bare = self.run_pair(mode, plugins, guard=False)
+        guarded = self.run_pair(mode, plugins, env=OFF)
+        self.assertEqual(bare.rc, 0, bare)
+        self.assertEqual(guarded.rc, 0, guarded)
+        self.assertEqual(sorted(guarded.out.splitlines()), sorted(bare.out.splitlines()), guarded)
+        self.assertEqual([line for line in guarded.err.splitlines() if "cudaguard" in line], [])
+        self.assertEqual(sorted(guarded.fake_calls), sorted(bare.fake_calls))
+        return guarded
+
+    def test_together(self):
+        result = self.off("together")
+        self.assertEqual(result.out.splitlines(), [expected(12), expected(13)] * 2)
+
+    def test_together_other_order(self):
+        result = self.off("together", FAKE[::-1])
+        self.assertEqual(result.out.splitlines(), [expected(13), expected(12)] * 2)
+
+    def test_one_replaces_the_other(self):
+        result = self.off("replace")
+        self.assertEqual(result.out.splitlines(), [expected(12), expected(13)] * 3)
+        # If ld.so never gave the second the first one's address, this proves less than it says.
+        self.assertIn("sameAddress=1", result.err, result)
+
+    def test_tail_call(self):
+        """The return address of a call in tail position lies in the plug-in's caller, which needs
+        no runtime itself (libffi, for a library that ctypes has loaded)."""
+        for index, major in enumerate((12, 13)):
+            with self.subTest(major=major):
+                result = self.off("tail", [FAKE[index]] * 2)
+                self.assertEqual(result.out.splitlines(), ["tail=%d:%d" % (major, major)] * 4)
+
+    def test_tail_calls_of_two_majors(self):
+        """Nobody can tell whose such a call is then; it must reach a runtime all the same."""
+        result = self.run_pair("tail", env=OFF)
+        for line in result.out.splitlines():
+            self.assertIn(line, ("tail=12:12", "tail=13:13"), result)
+
+    def test_threads(self):
+        result = self.off("threads")
+        lines = sorted(result.out.splitlines())
+        self.assertEqual(lines, [expected(12)] * 400 + [expected(13)] * 400)
+
+    def test_force_cpu(self):
+        """The same programs under FORCE_CPU: the guarded calls get the guard's answers."""
+        result = self.run_pair("together")
+        self.assertEqual(result.rc, 0, result)
+        for line in result.out.splitlines():
+            self.assertRegex(line, r"count=100:0 set=100 wait=100$", result)
+
+
+class RealRuntimes(FakeRuntimes):
+    """NVIDIA's own runtimes 12 and 13 in one process."""
+
+    def run_pair(self, mode, plugins=None, **more):
+        plugins = [REAL[FAKE.index(plugin)] for plugin in plugins or FAKE]
+        missing = [path for path in REAL if not os.path.exists(path)]
+        if missing:
+            harness.skip(self, "scripts/fetch-cuda brought no runtimes for %s" % missing[0])
+        return super().run_pair(mode, plugins, **more)
+
+    def check_majors(self, result, order):
+        majors = [line.split("=")[1][:2] for line in result.out.splitlines()]
+        self.assertEqual(majors, order, result)
+        # The recording driver was really asked, by each of them.
+        self.assertIn("cuInit", result.fake_calls)
+
+    def test_together(self):
+        self.check_majors(self.off("together"), ["12", "13"] * 2)
+
+    def test_together_other_order(self):
+        self.check_majors(self.off("together", FAKE[::-1]), ["13", "12"] * 2)
+
+    def test_one_replaces_the_other(self):
+        self.check_majors(self.off("replace"), ["12", "13"] * 3)
+
+    def test_tail_call(self):
+        for plugin in FAKE:
+            with self.subTest(plugin=plugin):
+                self.off("tail", [plugin] * 2)
+
+    def test_tail_calls_of_two_majors(self):
+        result = self.run_pair("tail", env=OFF)
+        self.assertNotIn("tail=100", result.out, result)
+        self.assertIn("cuInit", result.fake_calls)
+
+    def test_threads(self):
+        result = self.off("threads")
+        self.assertEqual(len(result.out.splitlines()), 800)
+
+    def test_force_cpu(self):
+        for world in ("none", "fake") + (("real",) if harness.have_real_driver() else ()):
+            for mode in ("together", "replace", "tail"):
+                with self.subTest(world=world, mode=mode):
+                    result = self.run_pair(mode, world=world)
+                    self.assertEqual(result.rc, 0, result)
+                    self.assertRegex(result.out, r"(count|tail)=100:")
+                    self.assertNotRegex(result.out, r"(count|tail|set|wait)=(?!100)\d", result)
+                    result.assert_untouched(self)
+
+
+if __name__ == "__main__":
+    harness.main()
