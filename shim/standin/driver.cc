@@ -13,8 +13,14 @@
 #define CG_ERROR_LIST "driver_errors.inc"
 #include "error_table.h"
 
-#if CUDA_VERSION < 12000
-#error "the stand-ins are built with the headers of CUDA 12 or newer"
+#if CUDA_VERSION < 12000  // the headers of CUDA 11 know the four-argument form only
+enum CUdriverProcAddressQueryResult {
+  CU_GET_PROC_ADDRESS_SUCCESS = 0,
+  CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
+  CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2
+};
+extern "C" CUresult CUDAAPI cuGetProcAddress_v2(const char*, void**, int, cuuint64_t,
+                                                CUdriverProcAddressQueryResult*);
 #endif
 
 namespace {

@@ -100,4 +100,13 @@ cg_lookup_rows:
 cg_lookup_end:
 #endif
 
+#if defined(__x86_64__)
+// Fit for a shadow stack (bit 1), and not for indirect branch tracking (bit 0: endbr64).
+  .section .note.gnu.property, "a"
+  .balign 8
+  .long 4, 16, 5  // sizes of name and content, NT_GNU_PROPERTY_TYPE_0
+  .asciz "GNU"
+  .long 0xc0000002, 4, 2, 0  // GNU_PROPERTY_X86_FEATURE_1_AND
+#endif
+
   .section .note.GNU-stack, "", %progbits

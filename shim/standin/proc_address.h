@@ -15,7 +15,8 @@ struct LookupAnswer {
 
 // The entry that a program written for CUDA `version` means by `name`: the newest variant of that
 // age. With `per_thread`, names that have a per-thread-default-stream variant mean that one.
-LookupAnswer find_entry(const char* name, uint32_t version, bool per_thread);
+[[gnu::visibility("hidden")]] LookupAnswer find_entry(const char* name, uint32_t version,
+                                                      bool per_thread);
 
 }  // namespace cudaguard
 

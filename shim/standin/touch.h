@@ -6,7 +6,7 @@ namespace cudaguard {
 
 // Tells the guard, if there is one in this process, that `caller` called `api`. Lock-free, no
 // allocation; without a guard it does nothing.
-void touch(const char* api, const void* caller);
+[[gnu::visibility("hidden")]] void touch(const char* api, const void* caller);
 
 }  // namespace cudaguard
 
