@@ -24,7 +24,10 @@ function(cg_runtime id folder)
     list(APPEND targets runtime_${id}_static runtime_${id}_linked)
   endif()
   foreach(target ${targets})
-    target_include_directories(${target} SYSTEM PRIVATE "${root}/include")
+    # The wheels of the older majors lack crt/host_defines.h; the newest one's serves them too.
+    target_include_directories(
+      ${target} SYSTEM PRIVATE "${root}/include"
+                               $<TARGET_PROPERTY:cuda_headers,INTERFACE_INCLUDE_DIRECTORIES>)
   endforeach()
 endfunction()
 

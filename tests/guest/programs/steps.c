@@ -82,7 +82,7 @@ static void one(char* step) {
   } else if ((rest = after(step, "open:"))) {
     char* letters = strrchr(step, ':');
     *letters++ = '\0';
-    say("fd=%d\n", open(rest, flags_of(letters), 0666));
+    if (open(rest, flags_of(letters), 0666) < 0) exit(93);
   } else if ((rest = after(step, "put:"))) {
     const char* text = strchr(rest, ':') + 1;
     if (write(atoi(rest), text, strlen(text)) < 0) exit(94);
