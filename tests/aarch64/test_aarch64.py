@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same sources cross-compiled for AArch64: the files, the thunks, the door matrix.
+
+The C programs of the matrix run under qemu-user against the recording fake driver, each bare and
+guarded. There is no NVIDIA driver for AArch64 here, so no row has the real world.
+"""
+
+import concurrent.futures
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(HERE)
+HOST_BUILD = os.environ["CG_BUILD"]
+DEPS = os.path.join(os.environ.get("CG_DEPS", os.path.join(HOST_BUILD, "_deps")), "aarch64")
+BUILD = os.path.join(HOST_BUILD, "aarch64")
+TOOLS = ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-objdump", "qemu-aarch64", "cmake")
+# What the harness reads when it is imported: the programs, the fakes and the guard of this build.
+os.environ["CG_BUILD"] = BUILD
+os.environ["CG_LIB"] = os.path.join(BUILD, "lib")
+os.environ["CG_RUNNER"] = os.path.join(HOST_BUILD, "tests", "aarch64", "run_under_qemu")
+sys.path[:0] = [os.path.join(TESTS, area) for area in ("doors", "artefacts", "harness")]
+
+import harness  # noqa: E402
+import elf_facts  # noqa: E402
+import guard_rules  # noqa: E402
+import matrix  # noqa: E402
+
+# Rows that need more than one emulated program: qemu-user does not follow an exec.
+EXECS = re.compile(r"^D13\.(vfork|spawn|system)")
+RUNTIMES = ("11", "12", "13")
+# What does not exist for AArch64: OpenCL's loader in the cross tree, these wheels of NVIDIA's.
+NOT_HERE = re.compile(r"plugin_opencl|runtime_(12\.2_|11_static|11_linked)")
+
+
+def configure():
+    """Builds what the tests need; returns None, or what went wrong."""
+    commands = [
+        # Headers and runtimes for this machine: NVIDIA's own wheels.
+        [sys.executable, os.path.join(harness.SOURCE, "scripts", "fetch-cuda"), "--machine",
+         "aarch64", DEPS, *RUNTIMES],
+        ["cmake", "-S", harness.SOURCE, "-B", BUILD, "--toolchain",
+         os.path.join(harness.SOURCE, "scripts", "aarch64-linux-gnu.cmake"),
+         "-DCMAKE_BUILD_TYPE=Release", "-DCUDAGUARD_WERROR=ON", "-DBUILD_TESTING=ON",
+         "-DCG_TEST_AREAS=fakes;programs", "-DCUDAGUARD_DEPS=" + DEPS,
+         "-DCUDAGUARD_CUDA_INCLUDE=" + os.path.join(DEPS, "cuda-13", "include")],
+        ["cmake", "--build", BUILD, "-j2"],
+    ]  # fmt: skip
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            return " ".join(command) + "\n" + done.stdout[-3000:] + done.stderr[-3000:]
+    return None
+
+
+def setUpModule():
+    missing = [tool for tool in TOOLS if not shutil.which(tool)]
+    if missing:
+        reason = "not installed: %s (qemu-user, g++-aarch64-linux-gnu)" % ", ".join(missing)
+        if harness.must_run():
+            raise RuntimeError("may not be skipped (CUDAGUARD_MUST_RUN): " + reason)
+        raise unittest.SkipTest(reason)
+    problem = configure()
+    if problem:
+        raise RuntimeError(problem)
+
+
+def rows():
+    """The matrix's rows that are one C or C++ program, for the worlds there are."""
+    for row in matrix.load_rows():
+        if not row.argv[0].startswith("{programs}/") or EXECS.match(row.id):
+            continue
+        if NOT_HERE.search(" ".join(row.argv)):
+            continue
+        bare = tuple(world for world in row.bare if world != "real")
+        worlds = tuple(world for world in row.worlds if world != "real")
+        if row.bare and not bare:
+            continue  # its control needs the real driver
+        if "fake" in worlds or "none" in worlds:
+            yield dataclasses.replace(row, bare=bare, worlds=worlds, timeout=300)
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        self.guard = guard_rules.GuardFile(harness.GUARD)
+
+    def test_rules(self):
+        for rule in guard_rules.RULES:
+            with self.subTest(rule=rule.__name__):
+                self.assertEqual(rule(self.guard), [])
+
+    def test_libraries_are_for_this_machine(self):
+        for path in (harness.GUARD, harness.STANDIN_CUDA, harness.STANDIN_NVML):
+            self.assertIn("AArch64", elf_facts.Library(path).machine)
+
+    def test_thunks(self):
+        """save, call, restore, jump; the caller's return address is back when the jump comes."""
+        for symbol in self.guard.defined:
+            if symbol.name not in ("dlopen", "dlmopen"):
+                continue
+            listing = elf_facts.tool_output(
+                "aarch64-linux-gnu-objdump", "-d", "--no-show-raw-insn",
+                "--start-address=%d" % symbol.value,
+                "--stop-address=%d" % (symbol.value + symbol.size), harness.GUARD)
+            code = [" ".join(line.split("//")[0].split()[1:]) for line in listing.splitlines()
+                    if re.match(r"\s+[0-9a-f]+:", line)]
+            shape = [re.sub(r"\b(bl|cbz x16,) .*", r"\1", line) for line in code]
+            slot = "[sp]" if symbol.name == "dlopen" else "[sp, #8]"
+            self.assertEqual(shape, [
+                "bti c",
+                "stp x0, x1, [sp, #-32]!", "stp x2, x30, [sp, #16]",
+                "ldr x0, " + slot, "mov x1, x30",
+                "bl",
+                "mov x16, x1", "str x0, " + slot,
+                "ldp x2, x30, [sp, #16]", "ldp x0, x1, [sp], #32",
+                "cbz x16,", "br x16", "mov x0, xzr", "ret",
+            ])  # fmt: skip
+
+    def test_unwinding(self):
+        """After the first store the frame is 32 bytes, at the jump nothing is left of it."""
+        frames = elf_facts.tool_output("readelf", "--debug-dump=frames-interp", harness.GUARD)
+        for symbol in self.guard.defined:
+            if symbol.name not in ("dlopen", "dlmopen"):
+                continue
+            entry = re.search(r"pc=%016x\.\.%016x\n(.*?)\n\n" %
+                              (symbol.value, symbol.value + symbol.size), frames, re.DOTALL)
+            self.assertIsNotNone(entry, "no unwind entry for " + symbol.name)
+            steps = [(int(line.split()[0], 16) - symbol.value, *line.split()[1:3])
+                     for line in entry[1].splitlines()[1:]]
+            self.assertEqual(steps, [(0, "sp+0", "u"), (8, "sp+32", "u"), (12, "sp+32", "c-8"),
+                                     (36, "sp+32", "u"), (40, "sp+0", "u")])
+
+
+class Doors(harness.Case):
+    def test_doors(self):
+        selected = list(rows())
+        groups = {row.group for row in selected}
+        wanted = {"D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8", "D9", "D10", "D11", "D13", "D14"}
+        self.assertEqual(wanted - groups, set(), "the matrix has no C row for these doors")
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            outcomes = list(pool.map(matrix.perform, selected))
+        for outcome in outcomes:
+            with self.subTest(door=outcome.row.id):
+                for where, found, result in outcome.complaints:
+                    self.fail("%s, %s:\n  %s\n%s" % (outcome.row.about, where, "\n  ".join(found),
+                                                     result))
+        verdicts = [outcome.verdict for outcome in outcomes]
+        print("AArch64 doors: " + ", ".join(
+            "%d %s" % (verdicts.count(name), name) for name in sorted(set(verdicts))))
+        skipped = [r for outcome in outcomes for r in outcome.skipped]
+        if skipped:
+            harness.skip(self, "; ".join(sorted(set(skipped))))
+
+
+if __name__ == "__main__":
+    harness.main()
