@@ -51,7 +51,7 @@ def table_row(outcome):
     return [
         outcome.row.id,
         " ".join(sorted(set(bare_fake.init_calls()))) or "-" if bare_fake else "",
-        str(len(bare_real.device_opens)) if bare_real else "",
+        str(len(bare_real.device_opens) or "%d made" % len(bare_real.device_nodes)) if bare_real else "",
         answers(outcome),
         str(sum(len(r.device_opens) + len(r.device_nodes) for r in runs)) if runs else "",
         str(sum(len(r.init_calls()) for r in runs)) if runs else "",

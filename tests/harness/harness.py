@@ -115,7 +115,8 @@ class Result:
         return [name for name in self.fake_calls if INIT_CALL.match(name)]
 
     def reached_driver(self):
-        return bool(self.init_calls() or self.device_opens)
+        # Where there is no device an ordinary user's driver goes no further than to try to make it.
+        return bool(self.init_calls() or self.device_opens or self.device_nodes)
 
     def broken(self, linked=False):
         """The parts of the claim that this run breaks, as text; an empty list if none.
