@@ -40,8 +40,6 @@ def questions():
     return {
         "exports": exports,
         "names": sorted(names),
-        "thorough": ["", "x", "cuInit", "cuMemcpy", "cuMemAlloc", "cuGetProcAddress",
-                     "cuStreamBeginCapture", "cuMemAlloc_v2"],
         "versions": {name: sorted(v for v in asked | general if 0 <= v <= REFERENCE)
                      for name, asked in {**versions, "": set()}.items()},
         "codes": known_codes("errors.csv") + [-1, 5555, 1 << 30],
