@@ -21,11 +21,14 @@ namespace cudaguard {
 namespace {
 
 struct Names {
-  const char* file;      // below our own folder
-  const char* dev_name;  // beside the file
+  const char* file;       // below our own folder
+  const char* claims[2];  // names that it answers to as well: links beside the file
 };
-constexpr Names kNames[] = {{"/cudaguard/libcuda.so.1", "/cudaguard/libcuda.so"},
-                            {"/cudaguard/libnvidia-ml.so.1", "/cudaguard/libnvidia-ml.so"}};
+// NVIDIA's OpenCL is refused by the hook; where the hook is not asked (RTLD_DEEPBIND), its name
+// leads to a library without OpenCL's entry, and the OpenCL loader skips that too.
+constexpr std::string_view kFolder = "/cudaguard/";
+constexpr Names kNames[] = {{"libcuda.so.1", {"libcuda.so", nullptr}},
+                            {"libnvidia-ml.so.1", {"libnvidia-ml.so", "libnvidia-opencl.so.1"}}};
 
 struct Loaded {
   std::atomic<const char*> path{nullptr};
@@ -100,27 +103,43 @@ const char* unusable(const char* path) {
   return nullptr;
 }
 
-/// Our own folder: by the name ld.so has for us, or, where that is relative or a link to another
-/// place, by the file that is mapped.
-bool own_folder(Path& folder) {
-  Wanted wanted = {reinterpret_cast<const void*>(&own_folder), nullptr};
+/// The folder of the stand-ins, with its last '/': beside us by the name ld.so has for us, or,
+/// where that is relative or a link to another place, beside the file that is mapped.
+bool standin_folder(Path& folder) {
+  Wanted wanted = {reinterpret_cast<const void*>(&standin_folder), nullptr};
   dl_iterate_phdr(find_own_name, &wanted);
+  const bool absolute = wanted.name != nullptr && wanted.name[0] == '/';
   Path candidate;
-  if (wanted.name != nullptr && wanted.name[0] == '/') {
-    const std::string_view name = wanted.name;
-    if (!join(folder, folder_of(name), "")) return false;
-    if (join(candidate, folder, kNames[0].file) && sys::exists(candidate)) return true;
+  if (absolute && join(folder, folder_of(wanted.name), kFolder) &&
+      join(candidate, folder, kNames[0].file) && sys::exists(candidate)) {
+    return true;
   }
   Path real;
   const CodePlace place = place_of(wanted.address, real, sizeof real - 1);
-  if (place.module.empty()) return wanted.name != nullptr && wanted.name[0] == '/';
-  return join(folder, folder_of(place.module), "");
+  if (!place.module.empty()) return join(folder, folder_of(place.module), kFolder);
+  return absolute && join(folder, folder_of(wanted.name), kFolder);
 }
 
-using Claim = void* (*)(void* (*)(const char*, int));
+using Claim = void* (*)(void* (*)(const char*, int), const char*);
+
+/// ld.so remembers every name by which a file was asked for. Asked by the stand-in itself, whose
+/// run path leads to the link beside it; not where ld.so would look elsewhere (no link; a
+/// privileged process, in which it ignores $ORIGIN).
+void claim_names(const Loader& the, const Names& names, std::string_view folder, void* handle,
+                 Claim claim) {
+  if (privileged()) return;
+  for (const char* name : names.claims) {
+    Path link;
+    if (name == nullptr || !join(link, folder, name) || !sys::exists(link)) continue;
+    void* same = claim(the.dlopen, name);
+    if (same != nullptr && same != handle) the.dlclose(same);
+  }
+}
 
 /// Loads one stand-in. Returns null, or why it cannot be used.
-const char* load(const Loader& the, const char* path, const char* dev_name, Loaded& result) {
+const char* load(const Loader& the, const Names& names, std::string_view folder, Loaded& result) {
+  Path path;
+  if (!join(path, folder, names.file)) return "is missing";
   if (const char* why = unusable(path)) return why;
   void* handle = the.dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) return "cannot be loaded";
@@ -131,12 +150,7 @@ const char* load(const Loader& the, const char* path, const char* dev_name, Load
     the.dlclose(handle);
     return "is of another version";
   }
-  // By the dev name too: ld.so remembers every name by which a file was asked for. Not where it
-  // would look elsewhere: ld.so ignores $ORIGIN in a privileged process.
-  if (!privileged() && sys::exists(dev_name)) {
-    void* same = claim(the.dlopen);
-    if (same != nullptr && same != handle) the.dlclose(same);
-  }
+  claim_names(the, names, folder, handle, claim);
   result.link_map.store(map, std::memory_order_relaxed);
   result.path.store(map->l_name, std::memory_order_release);
   return nullptr;
@@ -147,16 +161,10 @@ void load_both() {
   if (the.dlopen == nullptr || the.dlclose == nullptr || the.dlerror == nullptr) return;
   const int saved_errno = errno;
   Path folder;
-  Path file;
-  Path dev_name;
+  const bool known = standin_folder(folder);
   bool failed = false;
-  const bool known = own_folder(folder);
   for (int i = 0; i < 2; ++i) {
-    const char* why = "is missing";
-    if (known && join(file, folder, kNames[i].file) && join(dev_name, folder, kNames[i].dev_name)) {
-      why = load(the, file, dev_name, loaded[i]);
-    }
-    if (why != nullptr) {
+    if (const char* why = known ? load(the, kNames[i], folder, loaded[i]) : "is missing") {
       loaded[i].why.store(why, std::memory_order_release);
       failed = true;
     }
@@ -186,8 +194,8 @@ void say_missing(StandinKind kind) {
   const char* why = loaded[index].why.load(std::memory_order_acquire);
   Path folder;
   Path file;
-  if (!own_folder(folder) || !join(file, folder, kNames[index].file)) {
-    join(file, "(unknown folder)", kNames[index].file);
+  if (!standin_folder(folder) || !join(file, folder, kNames[index].file)) {
+    join(file, "(unknown folder)/", kNames[index].file);
   }
   say_missing_standin(kind == StandinKind::kDriver ? Process::kNoDriver : Process::kNoNvml, file,
                       why != nullptr ? why : "is missing");

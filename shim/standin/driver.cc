@@ -109,7 +109,7 @@ CG_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** entry,
   return CUDA_SUCCESS;
 }
 
-CG_CLAIM("libcuda.so")
+CG_CLAIM()
 
 CG_OWN_NAME(cuInit);
 CG_OWN_NAME(cuDriverGetVersion);

@@ -28,14 +28,15 @@ template <typename T>
   extern "C" [[gnu::alias(#name), gnu::visibility("hidden")]] decltype(::name) cg_own_##name
 
 // The claim, exported by each stand-in: ld.so remembers every name by which a file was asked for,
-// so asking for the dev name once makes it ours for the rest of the process. The request must come
-// from this object's code: its DT_RPATH ($ORIGIN) then leads to the link beside it.
-#define CG_CLAIM(dev_name)                                                             \
-  CG_EXPORT void* cudaguard_standin_claim_v1(void* (*libc_dlopen)(const char*, int)) { \
-    constexpr int kLazy = 1; /* RTLD_LAZY */                                           \
-    void* handle = libc_dlopen(dev_name, kLazy);                                       \
-    asm volatile("" : "+r"(handle)); /* no tail call: the return address is ours */    \
-    return handle;                                                                     \
+// so asking for `name` once makes it ours for the rest of the process. The request must come from
+// this object's code: its DT_RPATH ($ORIGIN) then leads to the link beside it.
+#define CG_CLAIM()                                                                   \
+  CG_EXPORT void* cudaguard_standin_claim_v1(void* (*libc_dlopen)(const char*, int), \
+                                             const char* name) {                     \
+    constexpr int kLazy = 1; /* RTLD_LAZY */                                         \
+    void* handle = libc_dlopen(name, kLazy);                                         \
+    asm volatile("" : "+r"(handle)); /* no tail call: the return address is ours */  \
+    return handle;                                                                   \
   }
 
 #endif  // CUDAGUARD_SHIM_STANDIN_EXPORT_H_

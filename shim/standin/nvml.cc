@@ -109,4 +109,4 @@ CG_EXPORT nvmlReturn_t nvmlInternalGetExportTable(const void** table, const void
   return cudaguard::roomy(NVML_SUCCESS);
 }
 
-CG_CLAIM("libnvidia-ml.so")
+CG_CLAIM()

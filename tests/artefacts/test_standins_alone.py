@@ -4,7 +4,6 @@ how they take over the dev names."""
 
 import os
 import sys
-import unittest
 
 import harness
 
@@ -21,7 +20,8 @@ handle = libc.dlopen(path, 1)
 if claims:
     function = ctypes.CDLL(sys.argv[1]).cudaguard_standin_claim_v1
     function.restype = ctypes.c_void_p
-    print("claim", "same" if function(libc.dlopen) == handle else "other")
+    function.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    print("claim", "same" if function(ctypes.cast(libc.dlopen, ctypes.c_void_p), dev_name) == handle else "other")
 found = libc.dlopen(dev_name, 1)
 print(sys.argv[2], "same" if found == handle else "other" if found else "none")
 """
