@@ -66,7 +66,7 @@
 #undef CG_DATA
 
 // cuGetProcAddress's table. Offsets of 32 bits instead of pointers: nothing to relocate at load.
-// Each row is {name, entry, version, 1 for a per-thread default stream}, see proc_address.cc. The
+// Each row is {name, entry, version, 1 for a per-thread default stream}, see proc_address.cpp. The
 // entries of this file are reached by local labels, the C++ ones by their hidden aliases.
   .section .rodata
 #define CG_BASE(name) .Lname_##name: .asciz #name
