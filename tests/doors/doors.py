@@ -17,7 +17,8 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--build", default=os.environ.get("CG_BUILD", os.path.join(SOURCE, "build")),
+    parser.add_argument("--build",
+                        default=os.environ.get("CG_BUILD", os.path.join(SOURCE, "build")),
                         help="the build folder (default: $CG_BUILD, else <source>/build)")
     parser.add_argument("--lib", default=os.environ.get("CG_LIB"),
                         help="the lib folder under test (default: $CG_LIB, else <build>/lib)")
@@ -44,6 +45,10 @@ def mapped(outcome):
     return str(len(files)) + (" (ld.so)" if files and outcome.row.linked else "")
 
 
+def opens(result):
+    return str(len(result.device_opens) or "%d made" % len(result.device_nodes))
+
+
 def table_row(outcome):
     bare_fake = outcome.bare.get("fake")
     bare_real = outcome.bare.get("real")
@@ -51,7 +56,7 @@ def table_row(outcome):
     return [
         outcome.row.id,
         " ".join(sorted(set(bare_fake.init_calls()))) or "-" if bare_fake else "",
-        str(len(bare_real.device_opens) or "%d made" % len(bare_real.device_nodes)) if bare_real else "",
+        opens(bare_real) if bare_real else "",
         answers(outcome),
         str(sum(len(r.device_opens) + len(r.device_nodes) for r in runs)) if runs else "",
         str(sum(len(r.init_calls()) for r in runs)) if runs else "",

@@ -37,6 +37,9 @@ def main():
         # "other" stands for the groups that nobody names, so that no row is left out.
         if row.group in groups or ("other" in groups and row.group not in NAMED):
             setattr(Doors, "test_" + row.id.replace(".", "_").replace("-", "_"), make_test(row))
+    if groups == ["other"] and not any(name.startswith("test_") for name in vars(Doors)):
+        print("every group of rows has an entry of its own")
+        return
     harness.main()
 
 

@@ -63,7 +63,7 @@ def real_driver_dir():
 
 
 def real_driver_file(name="libcuda.so.1"):
-    """The path under which programs find the real driver, for example /usr/lib/<arch>/libcuda.so.1."""
+    """The path by which programs find the real driver: /usr/lib/<arch>/libcuda.so.1."""
     folder = real_driver_dir()
     return os.path.join(folder[:-len("/nvidia/current")], name) if folder else None
 

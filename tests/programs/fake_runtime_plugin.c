@@ -24,4 +24,4 @@ void plugin_probe(int out) {
 }
 
 // A call in tail position: its return address lies in the caller of this plug-in.
-__attribute__((optimize("O2"))) int plugin_tail(int* count) { return cudaGetDeviceCount(count); }
+int plugin_tail(int* count) { return cudaGetDeviceCount(count); }

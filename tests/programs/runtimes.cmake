@@ -14,6 +14,7 @@ function(cg_runtime id folder)
     list(GET shared 0 shared)
     cg_program(runtime_${id}_shared runtime.cpp LINK "${shared}" RPATH "${root}/lib")
     cg_plugin(runtime_plugin_${id} runtime_plugin.cpp LINK "${shared}" RPATH "${root}/lib")
+    target_compile_options(runtime_plugin_${id} PRIVATE -O2) # as the recording ones below
     set(targets runtime_${id}_shared runtime_plugin_${id})
   endif()
   if(EXISTS "${root}/lib/libcudart_static.a")
@@ -51,6 +52,8 @@ foreach(major 12 13)
   cg_plugin(fake_runtime_plugin_${major} fake_runtime_plugin.c LINK
             "-L${PROGRAMS_DIR}/fake-runtime" -l:libcudart.so.${major} RPATH "$ORIGIN/fake-runtime")
   add_dependencies(fake_runtime_plugin_${major} fake_cudart_${major})
+  # In every preset: only an optimised call in tail position is a jump.
+  target_compile_options(fake_runtime_plugin_${major} PRIVATE -O2)
 endforeach()
 cg_program(two_runtimes two_runtimes.c)
 
