@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cuda-python from PyPI, with the CUDA 12 runtime and with the newest."""
+
+import framework
+import harness
+
+# Driver and runtime answer as on a machine whose driver finds no device.
+ANSWERS = """\
+cuInit=100
+cuDeviceGetCount=3,None
+cuDriverGetVersion=0,99990
+text=no CUDA-capable device is detected
+cudaGetDeviceCount=100,None
+cudaMalloc=100,None
+cudaGetLastError=100
+"""
+
+
+class CudaPython12(framework.Case):
+    environment = "cuda-python-12"
+
+    def test_finds_no_gpu(self):
+        self.compare(self.argv("cuda_python.py", "count"), expect="driver=0 runtime=0\n")
+
+    def test_answers(self):
+        self.control(self.argv("cuda_python.py", "answers"))
+        for world in ("none", "fake", "real"):
+            result = self.guarded(self.argv("cuda_python.py", "answers"), world)
+            self.assertEqual((result.rc, result.out, result.err), (0, ANSWERS, ""), str(result))
+
+
+class CudaPython13(CudaPython12):
+    environment = "cuda-python-13"
+
+    def test_nvml(self):
+        self.control(self.argv("cuda_python.py", "nvml"))
+        for world in ("none", "fake", "real"):
+            result = self.guarded(self.argv("cuda_python.py", "nvml"), world)
+            self.assertEqual((result.rc, result.out, result.err), (0, "nvml=0\n", ""), str(result))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nvidia-ml-py from PyPI."""
+
+import framework
+import harness
+
+ANSWERS = """\
+nvmlInit=None
+nvmlInitWithFlags=None
+count=0
+byIndex=NVMLError_InvalidArgument
+byUuid=NVMLError_NotFound
+bySerial=NVMLError_NotFound
+byPciBusId=NVMLError_NotFound
+nvmlShutdown=None
+"""
+
+
+class NvidiaMl(framework.Case):
+    environment = "nvml"
+
+    def test_finds_no_gpu(self):
+        self.compare(self.argv("nvml_devices.py", "count"), expect="gpus=0\n")
+
+    def test_answers(self):
+        self.control(self.argv("nvml_devices.py", "answers"))
+        for world in ("none", "fake", "real"):
+            result = self.guarded(self.argv("nvml_devices.py", "answers"), world)
+            self.assertEqual((result.rc, result.out, result.err), (0, ANSWERS, ""), str(result))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch 2.3.0 from PyPI (CUDA 12.1): no GPU, in no process, and not a word."""
+
+import os
+
+import framework
+import harness
+
+
+class Torch(framework.Case):
+    environment = "torch"
+    timeout = 600
+
+    def need_environment(self, name):
+        """The one download that may be missing, and only where the package index is out of reach."""
+        mark = os.path.join(framework.ENVIRONMENTS, name + ".unreachable")
+        if os.path.exists(mark):
+            with open(mark, encoding="utf-8") as stream:
+                self.skipTest(stream.read().strip())
+        super().need_environment(name)
+
+    def query(self, **env):
+        return self.compare(self.argv("torch_query.py"), env=env, worlds=("real",),
+                            expect="is_available=False device_count=0\nsum=45\n")
+
+    def test_finds_no_gpu(self):
+        bare, _ = self.query()
+        # What the driver makes PyTorch say bare; the guard's quiet is not that of a deaf test.
+        self.assertIn("Can't initialize NVML", bare.err, str(bare))
+
+    def test_finds_no_gpu_by_nvml(self):
+        self.query(PYTORCH_NVML_BASED_CUDA_CHECK="1")
+
+    def test_workers(self):
+        bare, guarded = self.compare(
+            self.argv("torch_workers.py"), env={"OMP_NUM_THREADS": "1"}, worlds=("real",), expect=(
+                "DataLoader fork: [[0, 0, 0], [0, 0, 0]] in 2 processes\n"
+                "DataLoader spawn: [[0, 0, 0], [0, 0, 0]] in 2 processes\n"
+                "mp.spawn: [[0, 0, 0, 0], [1, 0, 0, 0]]\n"
+                "parent: [0, 0, 0]\n"))
+        self.assertEqual(len(guarded.touched), 7, "not every process has asked\n%s" % guarded)
+        # One process opens the device 11 times for CUDA and twice for NVML.
+        self.assertGreaterEqual(len(bare.device_opens), 7 * 13, str(bare))
+
+    def test_cleanrl_without_cuda(self):
+        self.compare(self.argv("torch_cleanrl.py", "--no-cuda"), worlds=("real",),
+                     expect="device=cpu sum=4.0\n")
+
+
+if __name__ == "__main__":
+    harness.main()

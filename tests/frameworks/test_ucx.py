@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""UCX from PyPI patches the entries of 15 driver functions; on a stand-in it must be able to.
+
+Where a patch fails, UCX runs on without its registration cache and says so only at level "diag".
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+import framework
+import harness
+
+PATCHED = re.compile(r"installed bistro hook for '(cu\w+)'")
+SUMMARY = re.compile(r"cuda memory hooks mode bistro: installed (\d+) on driver API")
+BROKEN = re.compile(r"failed to patch|rcache failed|could not create UCP registration cache")
+
+
+class Ucx(framework.Case):
+    environment = "ucx"
+
+    def info(self, *arguments):
+        return [os.path.join(self.packages(), "libucx", "bin", "ucx_info")] + list(arguments)
+
+    def env(self, level="debug", folder=None):
+        path = os.path.join(self.packages(), "libucx", "lib")
+        return {"UCX_LOG_LEVEL": level, "UCX_MEM_LOG_LEVEL": level,
+                "LD_LIBRARY_PATH": (folder + ":" if folder else "") + path}
+
+    def patches(self, result):
+        text = result.out + result.err
+        counted = SUMMARY.findall(text)
+        self.assertEqual(len(counted), 1, "UCX did not load its CUDA hooks\n%s" % result)
+        return PATCHED.findall(text), int(counted[0]), BROKEN.findall(text)
+
+    def test_patches_as_on_the_real_driver(self):
+        argv = self.info("-e", "-u", "t")
+        bare = self.control(argv, self.env())
+        names, count, broken = self.patches(bare)
+        self.assertEqual((len(names), len(set(names)), count, broken), (15, 15, 15, []), str(bare))
+        for world in ("none", "fake", "real"):
+            guarded = self.guarded(argv, world, self.env())
+            self.assertEqual(self.patches(guarded), (names, 15, []), str(guarded))
+        print("\n  patches: bare %d, guarded %d; opens of /dev/nvidia*: bare %d, guarded 0" %
+              (count, 15, len(bare.device_opens)))
+
+    def test_says_nothing_without_cause(self):
+        self.control(self.info("-e", "-u", "t"), self.env("warn"))
+        reference = self.run_program(self.info("-e", "-u", "t"), "none", False, self.env("warn"))
+        guarded = self.guarded(self.info("-e", "-u", "t"), "real", self.env("warn"))
+        self.same_words(reference, guarded, framework.same, "real")
+
+    def test_names_that_share_a_body_would_fail(self):
+        """The control of the test above: it can tell a stand-in that cannot be patched."""
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if not compiler:
+            harness.skip(self, "no C compiler")
+        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+            os.chmod(folder, 0o755)
+            subprocess.run([compiler, "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-o",
+                            folder + "/libcuda.so.1", framework.HERE + "/aliased_driver.c"],
+                           check=True)
+            result = self.run_program(self.info("-e", "-u", "t"), "none", False,
+                                      self.env("debug", folder))
+            text = result.out + result.err
+            self.assertLess(len(set(PATCHED.findall(text))), 15, str(result))
+            self.assertTrue(BROKEN.search(text), str(result))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's libraries on top of the runtime: guarded they answer as on a driver without a device."""
+
+import glob
+import os
+import re
+import sys
+
+import harness
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FOLDERS = os.path.join(harness.DEPS, "frameworks/libraries/lib/python3*/site-packages/nvidia")
+OUR_LINE = re.compile(r"^cudaguard\[\d+\]: no CUDA here .*\n", re.MULTILINE)
+# Name -> (what the real driver makes it answer without a device, does bare it open the device?)
+NATIVE = {
+    "cublasCreate": (1, True),
+    "cublasLtCreate": (1, True),
+    "cufftPlan1d": (11, True),
+    "curandCreateGenerator": (203, True),
+    "cusparseCreate": (1, True),
+    "cusolverDnCreate": (1, True),
+    "cudnnCreate": (1001, True),
+    "cuptiSubscribe": (15, True),
+    "ncclCommInitAll": (1, True),
+    "ncclGetUniqueId": (0, False),  # needs no GPU, and works
+}
+
+
+class Libraries(harness.Case):
+    """Filled below: one test method for each call."""
+
+    def call(self, name, world, guard):
+        folder = glob.glob(FOLDERS)[0]
+        return harness.run([sys.executable, HERE + "/programs/library_call.py", folder, name],
+                           world=world, guard=guard)
+
+    def check(self, name):
+        if not glob.glob(FOLDERS):
+            harness.skip(self, "run scripts/fetch-frameworks %s libraries" % harness.DEPS)
+        self.need_real_driver()
+        answer, opens = NATIVE[name]
+        bare = self.call(name, "real", False)
+        self.assertEqual((bare.rc, bare.out), (0, "%s=%d\n" % (name, answer)), str(bare))
+        self.assertEqual(bool(bare.device_opens), opens, "control\n%s" % bare)
+        for world in ("none", "fake", "real"):
+            guarded = self.call(name, world, True)
+            guarded.assert_untouched(self)
+            self.assertEqual((guarded.rc, guarded.out, OUR_LINE.sub("", guarded.err)),
+                             (bare.rc, bare.out, bare.err), str(guarded))
+
+
+for call_name in NATIVE:
+    setattr(Libraries, "test_" + call_name, lambda self, name=call_name: self.check(name))
+
+
+if __name__ == "__main__":
+    harness.main()
