@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The matrix can fail: with a library in the guard's place that does nothing, its rows do."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import harness
+
+DOORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "doors.py")
+# One row of each group that the guard closes.
+ROWS = ["D1.lazy-plt-guard", "D2.12-count", "D3.12-malloc", "D4.soname-now", "D4.absolute-now",
+        "D5.plugin", "D6.libc-devname", "D7.soname", "D8.linked-cuda-now", "D9.proc",
+        "D10.default-soname", "D11.soname", "D13.fork"]
+
+
+class MatrixFails(harness.Case):
+
+    def test_without_a_guard(self):
+        idle = os.path.join(harness.PROGRAMS, "idle-guard")
+        with tempfile.TemporaryDirectory() as folder:
+            report = os.path.join(folder, "report.json")
+            argv = [sys.executable, DOORS, "--build", harness.BUILD, "--lib", idle, "--json", report]
+            for row in ROWS:
+                argv += ["--door", row]
+            done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  check=False)
+            with open(report, encoding="utf-8") as stream:
+                outcomes = {outcome["door"]: outcome for outcome in json.load(stream)}
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertEqual(sorted(outcomes), sorted(ROWS))
+        for door, outcome in outcomes.items():
+            if outcome["skipped"] and not outcome["guarded"]:
+                continue
+            with self.subTest(door=door):
+                self.assertEqual(outcome["verdict"], "FAIL", done.stdout)
+                guarded = [where for where, _ in outcome["complaints"] if "guarded" in where]
+                self.assertTrue(guarded, "only its control failed")
+
+
+if __name__ == "__main__":
+    harness.main()
