@@ -19,8 +19,8 @@ constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 /// The strictest policy that was in force so far, in this process or the one it was forked from.
 constinit std::atomic<Policy> strictest{Policy::kOff};
 
-/// For a process that cannot map a page: guarded, silent. Filled when it is needed, which keeps it out
-/// of the file.
+/// For a process that cannot map a page: guarded, silent. Filled when it is needed, which keeps it
+/// out of the file.
 constinit Process without_memory;
 
 const char* variable(const char* name) {

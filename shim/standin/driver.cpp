@@ -11,7 +11,7 @@
 #include "proc_address.h"
 #include "touch.h"
 #define CG_ERROR_LIST "driver_errors.inc"
-#include "error_table.h"
+#include "error_table.inc"
 
 #if CUDA_VERSION < 12000  // the headers of CUDA 11 know the four-argument form only
 enum CUdriverProcAddressQueryResult {

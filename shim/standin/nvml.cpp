@@ -8,7 +8,7 @@
 #include "export.h"
 #include "touch.h"
 #define CG_ERROR_LIST "nvml_errors.inc"
-#include "error_table.h"
+#include "error_table.inc"
 
 // Exported by the real library and older than its header, or in no header at all.
 extern "C" {

@@ -9,12 +9,13 @@ int main() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
-    std::printf("hello_cuda: %s (error %d); working on the CPU\n", cudaGetErrorString(error), error);
+    std::printf("hello_cuda: %s (error %d); working on the CPU\n", cudaGetErrorString(error),
+                error);
     return 0;
   }
   float in[4] = {1, 2, 3, 4};
   float out[4] = {};
-  void *memory = nullptr;
+  void* memory = nullptr;
   if (cudaMalloc(&memory, sizeof in) != cudaSuccess ||
       cudaMemcpy(memory, in, sizeof in, cudaMemcpyHostToDevice) != cudaSuccess ||
       cudaMemcpy(out, memory, sizeof out, cudaMemcpyDeviceToHost) != cudaSuccess) {

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = Descriptor::Kind;
 
-Descriptor make(Kind kind, bool readable, bool writable, uint64_t inode = 1) {
+constexpr Descriptor make(Kind kind, bool readable, bool writable, uint64_t inode = 1) {
   Descriptor d;
   d.kind = kind;
   d.readable = readable;
@@ -17,8 +17,8 @@ Descriptor make(Kind kind, bool readable, bool writable, uint64_t inode = 1) {
   return d;
 }
 
-const Descriptor kClosed;
-const Descriptor kTerminal = make(Kind::kTerminalOrNull, true, true);
+constexpr Descriptor kClosed;
+constexpr Descriptor kTerminal = make(Kind::kTerminalOrNull, true, true);
 
 TEST(StderrRule, TerminalAndPipe_Yes) {
   EXPECT_TRUE(may_write_line(kClosed, kClosed, kTerminal));
