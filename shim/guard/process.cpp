@@ -74,11 +74,8 @@ namespace detail {
 
 constinit std::atomic<Process*> current_process{nullptr};
 
-bool valid_here(const Process& process) {
-  return process.ready && (process.only_pid == 0 || process.only_pid == sys::getpid());
-}
-
 Process& make_process(Process* stale) {
+  if (stale != nullptr && stale->ready && stale->only_pid == sys::getpid()) return *stale;
   void* memory = sys::map(kMapped);
   if (memory == nullptr) {
     without_memory.config.log = Log::kOff;

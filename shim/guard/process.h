@@ -42,13 +42,12 @@ namespace detail {
 extern constinit std::atomic<Process*>
     current_process;  // NOLINT(bugprone-dynamic-static-initializers): constinit
 Process& make_process(Process* stale);
-bool valid_here(const Process& process);
 }  // namespace detail
 
 /// This process's state; reads the environment when it is the first call here.
 inline Process& process() {
   Process* known = detail::current_process.load(std::memory_order_acquire);
-  if (known != nullptr && detail::valid_here(*known)) [[likely]] {
+  if (known != nullptr && known->ready && known->only_pid == 0) [[likely]] {
     return *known;
   }
   return detail::make_process(known);

@@ -17,7 +17,6 @@ namespace {
 
 constexpr int kStderr = 2;
 
-/// Work space for the rare path, not on the stack: a signal handler may have 2 KiB.
 struct Scratch {
   char path[4352];
   char executable[4096];
@@ -26,20 +25,7 @@ struct Scratch {
   char line[kMaxLine];
 };
 
-class ScratchPages {
- public:
-  ScratchPages() : at_(static_cast<Scratch*>(sys::map(sizeof(Scratch)))) {}
-  ~ScratchPages() {
-    if (at_ != nullptr) sys::unmap(at_, sizeof(Scratch));
-  }
-  ScratchPages(const ScratchPages&) = delete;
-  ScratchPages& operator=(const ScratchPages&) = delete;
-  explicit operator bool() const { return at_ != nullptr; }
-  Scratch* operator->() const { return at_; }
-
- private:
-  Scratch* at_;
-};
+using ScratchPages = sys::Mapped<Scratch>;
 
 Descriptor describe(int fd) {
   Descriptor result;

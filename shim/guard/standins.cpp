@@ -48,6 +48,15 @@ bool join(Path& to, std::string_view folder, std::string_view name) {
   return !out.cut();
 }
 
+struct Work {
+  Path folder;
+  Path path;
+  union {
+    ElfW(Ehdr) header;
+    unsigned char bytes[1024];
+  } start;
+};
+
 struct Wanted {
   const void* address;
   const char* name;
@@ -69,14 +78,11 @@ int find_own_name(dl_phdr_info* object, size_t /*size*/, void* data) {
 
 /// An ELF library for this machine with all its bytes? ld.so would die of SIGBUS in a file that is
 /// cut short, inside a program that never asked for it. Returns null, or why not.
-const char* unusable(const char* path) {
+const char* unusable(const char* path, Work& work) {
   const sys::File file(path, O_RDONLY | O_CLOEXEC);
   if (!file.ok()) return file.error() == ENOENT ? "is missing" : "cannot be read";
   struct stat status = {};
-  union {
-    ElfW(Ehdr) header;
-    unsigned char bytes[1024];
-  } start = {};
+  auto& start = work.start;
   if (sys::fstat(file.fd(), &status) != 0) return "cannot be read";
   const long got = sys::read(file.fd(), start.bytes, sizeof start.bytes);
   const ElfW(Ehdr)& header = start.header;
@@ -103,21 +109,19 @@ const char* unusable(const char* path) {
   return nullptr;
 }
 
-/// The folder of the stand-ins, with its last '/': beside us by the name ld.so has for us, or,
-/// where that is relative or a link to another place, beside the file that is mapped.
-bool standin_folder(Path& folder) {
-  Wanted wanted = {reinterpret_cast<const void*>(&standin_folder), nullptr};
+/// Finds the folder of the stand-ins, with its last '/': beside us by the name ld.so has for us,
+/// or, where that is relative or a link to another place, beside the file that is mapped.
+bool find_folder(Work& work) {
+  Wanted wanted = {reinterpret_cast<const void*>(&find_folder), nullptr};
   dl_iterate_phdr(find_own_name, &wanted);
   const bool absolute = wanted.name != nullptr && wanted.name[0] == '/';
-  Path candidate;
-  if (absolute && join(folder, folder_of(wanted.name), kFolder) &&
-      join(candidate, folder, kNames[0].file) && sys::exists(candidate)) {
+  if (absolute && join(work.folder, folder_of(wanted.name), kFolder) &&
+      join(work.path, work.folder, kNames[0].file) && sys::exists(work.path)) {
     return true;
   }
-  Path real;
-  const CodePlace place = place_of(wanted.address, real, sizeof real - 1);
-  if (!place.module.empty()) return join(folder, folder_of(place.module), kFolder);
-  return absolute && join(folder, folder_of(wanted.name), kFolder);
+  const CodePlace place = place_of(wanted.address, work.path, sizeof work.path - 1);
+  if (!place.module.empty()) return join(work.folder, folder_of(place.module), kFolder);
+  return absolute && join(work.folder, folder_of(wanted.name), kFolder);
 }
 
 using Claim = void* (*)(void* (*)(const char*, int), const char*);
@@ -125,23 +129,20 @@ using Claim = void* (*)(void* (*)(const char*, int), const char*);
 /// ld.so remembers every name by which a file was asked for. Asked by the stand-in itself, whose
 /// run path leads to the link beside it; not where ld.so would look elsewhere (no link; a
 /// privileged process, in which it ignores $ORIGIN).
-void claim_names(const Loader& the, const Names& names, std::string_view folder, void* handle,
-                 Claim claim) {
+void claim_names(const Loader& the, const Names& names, Work& work, void* handle, Claim claim) {
   if (privileged()) return;
   for (const char* name : names.claims) {
-    Path link;
-    if (name == nullptr || !join(link, folder, name) || !sys::exists(link)) continue;
+    if (name == nullptr || !join(work.path, work.folder, name) || !sys::exists(work.path)) continue;
     void* same = claim(the.dlopen, name);
     if (same != nullptr && same != handle) the.dlclose(same);
   }
 }
 
 /// Loads one stand-in. Returns null, or why it cannot be used.
-const char* load(const Loader& the, const Names& names, std::string_view folder, Loaded& result) {
-  Path path;
-  if (!join(path, folder, names.file)) return "is missing";
-  if (const char* why = unusable(path)) return why;
-  void* handle = the.dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+const char* load(const Loader& the, const Names& names, Work& work, Loaded& result) {
+  if (!join(work.path, work.folder, names.file)) return "is missing";
+  if (const char* why = unusable(work.path, work)) return why;
+  void* handle = the.dlopen(work.path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) return "cannot be loaded";
   const auto* map = static_cast<const link_map*>(handle);
   const auto claim = reinterpret_cast<Claim>(
@@ -150,7 +151,7 @@ const char* load(const Loader& the, const Names& names, std::string_view folder,
     the.dlclose(handle);
     return "is of another version";
   }
-  claim_names(the, names, folder, handle, claim);
+  claim_names(the, names, work, handle, claim);
   result.link_map.store(map, std::memory_order_relaxed);
   result.path.store(map->l_name, std::memory_order_release);
   return nullptr;
@@ -160,11 +161,11 @@ void load_both() {
   const Loader& the = loader();
   if (the.dlopen == nullptr || the.dlclose == nullptr || the.dlerror == nullptr) return;
   const int saved_errno = errno;
-  Path folder;
-  const bool known = standin_folder(folder);
+  const sys::Mapped<Work> work;
+  const bool known = work && find_folder(*work);
   bool failed = false;
   for (int i = 0; i < 2; ++i) {
-    if (const char* why = known ? load(the, kNames[i], folder, loaded[i]) : "is missing") {
+    if (const char* why = known ? load(the, kNames[i], *work, loaded[i]) : "is missing") {
       loaded[i].why.store(why, std::memory_order_release);
       failed = true;
     }
@@ -192,13 +193,13 @@ Standin standin(StandinKind kind) {
 void say_missing(StandinKind kind) {
   const int index = static_cast<int>(kind);
   const char* why = loaded[index].why.load(std::memory_order_acquire);
-  Path folder;
-  Path file;
-  if (!standin_folder(folder) || !join(file, folder, kNames[index].file)) {
-    join(file, "(unknown folder)/", kNames[index].file);
+  const sys::Mapped<Work> work;
+  if (!work) return;
+  if (!find_folder(*work) || !join(work->path, work->folder, kNames[index].file)) {
+    join(work->path, "(unknown folder)/", kNames[index].file);
   }
-  say_missing_standin(kind == StandinKind::kDriver ? Process::kNoDriver : Process::kNoNvml, file,
-                      why != nullptr ? why : "is missing");
+  say_missing_standin(kind == StandinKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
+                      work->path, why != nullptr ? why : "is missing");
 }
 
 }  // namespace cudaguard

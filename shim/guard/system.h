@@ -89,6 +89,25 @@ inline bool wipe_on_fork(void* at, size_t size) {
   return call(SYS_madvise, word(at), static_cast<long>(size), 18 /* MADV_WIPEONFORK */) == 0;
 }
 
+/// Work space of its own pages, zeroed, gone at the end of the scope. For rare ways that need more
+/// than a thread with the smallest stack (16 KiB) or a signal handler has.
+template <typename T>
+class Mapped {
+ public:
+  Mapped() : at_(static_cast<T*>(map(sizeof(T)))) {}
+  ~Mapped() {
+    if (at_ != nullptr) unmap(at_, sizeof(T));
+  }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+  explicit operator bool() const { return at_ != nullptr; }
+  T* operator->() const { return at_; }
+  T& operator*() const { return *at_; }
+
+ private:
+  T* at_;
+};
+
 /// An open file that closes itself.
 class File {
  public:
