@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""D5, the languages: each opens the driver with its own loader, by soname and by dev name."""
+"""D5, the languages: each opens the driver with its own loader, by soname and by dev name.
 
+D8, pycuda: a Python extension that is linked to the driver.
+"""
+
+import glob
 import os
 
 import harness
@@ -45,4 +49,17 @@ def rows_of(key, about, command, needs, packages):
     ]
 
 
-ROWS = [row for language in LANGUAGES for row in rows_of(*language)]
+ENVIRONMENT = os.path.join(harness.DEPS, "frameworks", "pycuda")
+PYCUDA = Row(
+    "D8.pycuda", "Debian's python3-pycuda, an extension linked to libcuda",
+    [ENVIRONMENT + "/bin/python", HERE + "/pycuda_door.py"], {"cuInit": "100"},
+    env={
+        "PYTHONPATH": ENVIRONMENT + "/debian/usr/lib/python3/dist-packages",
+        "LD_LIBRARY_PATH": ":".join(
+            glob.glob(ENVIRONMENT + "/debian/usr/lib/*-linux-gnu") +
+            glob.glob(ENVIRONMENT + "/lib/python3*/site-packages/nvidia/curand/lib")),
+    },
+    needs=(ENVIRONMENT + "/.fetched",),
+    why="scripts/fetch-frameworks %s pycuda, on Debian 12" % harness.DEPS)
+
+ROWS = [row for language in LANGUAGES for row in rows_of(*language)] + [PYCUDA]
