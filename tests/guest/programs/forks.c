@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forks COUNT times while four threads load, look up and unload libraries. Each child asks the driver
+// and NVML, and is killed if it is still there after kChildSeconds. argv: COUNT, the answer that the
+// driver must give, and how the child comes to the driver: "ready" (loaded before the fork) or
+// "load". With "load" some children stop or hang in ld.so, bare as guarded: glibc does not keep its
+// list of libraries whole across a fork in the midst of another thread's dlopen.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { kChildSeconds = 15 };
+
+static atomic_int g_stop;
+static atomic_long g_loads;
+
+typedef int (*init_function)(unsigned);
+
+static init_function find(const char* library, const char* name) {
+  void* handle = dlopen(library, RTLD_NOW);
+  return handle ? (init_function)dlsym(handle, name) : NULL;
+}
+
+static int ask(init_function driver, init_function nvml) {
+  return driver != NULL && nvml != NULL && nvml(0) == 0 ? driver(0) : -1;
+}
+
+static void* load(void* unused) {
+  static const char* const kNames[] = {"libm.so.6", "libcuda.so.1", "libcg-none.so",
+                                       "libnvidia-ml.so.1", "libnvidia-opencl.so.1"};
+  for (unsigned i = 0; !atomic_load(&g_stop); ++i) {
+    void* handle = dlopen(kNames[i % 5], RTLD_NOW);
+    if (handle != NULL) {
+      dlsym(handle, "cuInit");
+      dlsym(handle, "cg_no_such_symbol");
+      dlclose(handle);
+    }
+    dlerror();
+    atomic_fetch_add(&g_loads, 1);
+  }
+  return unused;
+}
+
+int main(int argc, char** argv) {
+  const int count = argc > 1 ? atoi(argv[1]) : 300;
+  const int expected = argc > 2 ? atoi(argv[2]) : 100;
+  const int ready = argc > 3 && strcmp(argv[3], "ready") == 0;
+  init_function driver = NULL;
+  init_function nvml = NULL;
+  if (ready) {
+    driver = find("libcuda.so.1", "cuInit");
+    nvml = find("libnvidia-ml.so.1", "nvmlInit_v2");
+    printf("parent=%d\n", ask(driver, nvml));
+    fflush(stdout);
+  }
+  pthread_t threads[4];
+  for (int i = 0; i < 4; ++i) pthread_create(&threads[i], NULL, load, NULL);
+  int right = 0;
+  int wrong = 0;
+  int hung = 0;
+  int died = 0;
+  for (int i = 0; i < count; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(kChildSeconds);
+      if (!ready) {
+        driver = find("libcuda.so.1", "cuInit");
+        nvml = find("libnvidia-ml.so.1", "nvmlInit_v2");
+      }
+      const int answer = ask(driver, nvml);
+      _exit(answer == expected ? 7 : answer < 0 ? 9 : 8);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 7) {
+      ++right;
+    } else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) {
+      ++hung;
+    } else if (WIFEXITED(status) && WEXITSTATUS(status) == 8) {
+      ++wrong;
+    } else {
+      ++died;
+    }
+    if (hung > 2) break;
+  }
+  atomic_store(&g_stop, 1);
+  for (int i = 0; i < 4; ++i) pthread_join(threads[i], NULL);
+  printf("right=%d\nwrong=%d\ndied=%d\nhung=%d\nloads=%ld\nown=%d\n", right, wrong, died, hung,
+         atomic_load(&g_loads), (int)getpid());
+  return 0;
+}
