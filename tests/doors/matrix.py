@@ -66,7 +66,7 @@ class Row:
     err: str = r"(?!)"  # what else may stand on stderr, as a regular expression
     linked: bool = False  # ld.so maps the driver before anyone can act
     guard: bool = True
-    preload: tuple = ()  # what goes with the guard into LD_PRELOAD; behind it, unless GUARD is in it
+    preload: tuple = ()  # what goes behind the guard into LD_PRELOAD; GUARD among it: in that order
     own_preload: tuple = ()  # libraries that the bare program has in its LD_PRELOAD too
     guard_last: bool = False  # the guard behind the program's own preloads
     cwd: str = None
@@ -227,8 +227,9 @@ def perform(row):
         if world in controls:
             outcome.bare[world] = run_row(row, world, False)
             if world in row.bare and not outcome.bare[world].reached_driver():
-                outcome.complaints.append(("control, " + world, ["bare, it does not reach the driver"],
-                                           outcome.bare[world]))
+                outcome.complaints.append(
+                    ("control, " + world, ["bare, it does not reach the driver"],
+                     outcome.bare[world]))
         if world in row.worlds:
             outcome.guarded[world] = run_row(row, world, True)
     for world, guarded in outcome.guarded.items():

@@ -40,7 +40,7 @@ ROWS.append(Row("D1.standin-alone", "linked; no guard, the stand-in on LD_LIBRAR
                 guarded_env={"LD_LIBRARY_PATH": "{standin}"}, says=False))
 ROWS.append(Row("D1.no-driver", "linked; the guard alone, no driver: ld.so's own message",
                 ["{programs}/linked_cuda", "plt"], worlds=("none",), lines=0, rc=127, says=False,
-                err="error while loading shared libraries: libcuda.so.1: cannot open shared object"))
+                err="error while loading shared libraries: libcuda.so.1: cannot open shared"))
 ROWS.append(Row("D1.bind-now", "linked; LD_BIND_NOW, the guard alone",
                 ["{programs}/linked_cuda", "plt"], LINKED, worlds=DRIVEN, linked=True,
                 env={"LD_BIND_NOW": "1"}))

@@ -56,8 +56,8 @@ for when in ("preinit", "library-constructor", "constructor", "destructor", "lib
                                                          "CG_TIMED_LIB": library}))
 ROWS += [
     # The recording fake needs the environment to say that it was called; the real driver does not.
-    Row("D13.preinit-raw", "pre-init, before libc knows the environment", ["{programs}/timed"], CUDA,
-        env={"CG_WHEN": "preinit-raw"}, bare=("real",)),
+    Row("D13.preinit-raw", "pre-init, before libc knows the environment", ["{programs}/timed"],
+        CUDA, env={"CG_WHEN": "preinit-raw"}, bare=("real",)),
     Row("D13.nvml-constructor", "NVML from a library's constructor", ["{programs}/timed"], NVML,
         env={"CG_WHEN": "library-constructor", "CG_TIMED_LIB": "libnvidia-ml.so.1"}),
     Row("D13.preload-behind", "the constructor of a library preloaded behind the guard",

@@ -22,7 +22,8 @@ class MatrixFails(harness.Case):
         idle = os.path.join(harness.PROGRAMS, "idle-guard")
         with tempfile.TemporaryDirectory() as folder:
             report = os.path.join(folder, "report.json")
-            argv = [sys.executable, DOORS, "--build", harness.BUILD, "--lib", idle, "--json", report]
+            argv = [sys.executable, DOORS, "--build", harness.BUILD, "--lib", idle]
+            argv += ["--json", report]
             for row in ROWS:
                 argv += ["--door", row]
             done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

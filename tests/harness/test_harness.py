@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The harness itself: what it reads from strace's log, and what its sandbox keeps from the machine."""
+"""The harness itself: what it reads from strace's log, what its sandbox keeps from the machine."""
 
 import os
 import unittest
@@ -10,7 +10,7 @@ LOG = '''\
 100 execve("/usr/bin/env", ["env", "x"], 0x7ffe /* 3 vars */) = 0
 100 execve("/nowhere/x", ["x"], 0x7ffe /* 3 vars */) = -1 ENOENT (No such file or directory)
 100 execve("/bin/x", ["x"], 0x7ffe /* 3 vars */) = 0
-100 openat(AT_FDCWD, "/lib/libcuda.so.1", O_RDONLY|O_CLOEXEC) = -1 ENOENT (No such file or directory)
+100 openat(AT_FDCWD, "/lib/libcuda.so.1", O_RDONLY|O_CLOEXEC) = -1 ENOENT (No such file)
 101 openat(AT_FDCWD, "/lib/libcuda.so.1", O_RDONLY|O_CLOEXEC <unfinished ...>
 102 openat(AT_FDCWD, "/dev/nvidiactl", O_RDWR <unfinished ...>
 101 <... openat resumed>) = 3
