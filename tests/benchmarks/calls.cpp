@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one call costs in a process as scripts/bench sets it up (nothing, an empty library, the
+// guard preloaded). CG_BENCH_STANDINS=DIR loads the two stand-ins by hand as the guard would.
+#include <benchmark/benchmark.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+namespace {
+
+using Init = int (*)(unsigned);
+
+void load_standins() {
+  const char* folder = std::getenv("CG_BENCH_STANDINS");
+  if (folder == nullptr) return;
+  using Open = void* (*)(const char*, int);
+  using Claim = void* (*)(Open, const char*);
+  const std::pair<const char*, const char*> names[] = {
+      {"libcuda.so.1", "libcuda.so"},
+      {"libnvidia-ml.so.1", "libnvidia-ml.so"},
+      {"libnvidia-ml.so.1", "libnvidia-opencl.so.1"},
+  };
+  for (const auto& [file, name] : names) {
+    void* handle = dlopen((std::string(folder) + "/" + file).c_str(), RTLD_LAZY);
+    const auto claim = reinterpret_cast<Claim>(dlsym(handle, "cudaguard_standin_claim_v1"));
+    if (claim(dlopen, name) != handle) std::abort();
+  }
+}
+
+void call_init(benchmark::State& state, Init init) {
+  if (init == nullptr) {
+    state.SkipWithError("no cuInit");
+    return;
+  }
+  benchmark::DoNotOptimize(init(0));
+  for (auto _ : state) benchmark::DoNotOptimize(init(0));
+}
+
+/// As a linked program calls it: the guard's own export.
+void cu_init_linked(benchmark::State& state) {
+  call_init(state, reinterpret_cast<Init>(dlsym(RTLD_DEFAULT, "cuInit")));
+}
+BENCHMARK(cu_init_linked);
+
+/// As everyone else does: by the driver's handle.
+void cu_init_opened(benchmark::State& state) {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY);
+  call_init(state, driver ? reinterpret_cast<Init>(dlsym(driver, "cuInit")) : nullptr);
+}
+BENCHMARK(cu_init_opened);
+
+void open_and_close(benchmark::State& state, const char* name) {
+  void* held = dlopen(name, RTLD_LAZY);
+  if (held == nullptr) {
+    state.SkipWithError(dlerror());
+    return;
+  }
+  for (auto _ : state) dlclose(dlopen(name, RTLD_LAZY));
+}
+
+/// A library that was there before the stand-ins.
+void dlopen_early(benchmark::State& state) { open_and_close(state, "libm.so.6"); }
+BENCHMARK(dlopen_early);
+
+/// One that came after them: ld.so passes them on its list.
+void dlopen_late(benchmark::State& state) { open_and_close(state, std::getenv("CG_BENCH_PLUGIN")); }
+BENCHMARK(dlopen_late);
+
+void dlsym_handle(benchmark::State& state) {
+  void* libm = dlopen("libm.so.6", RTLD_LAZY);
+  for (auto _ : state) benchmark::DoNotOptimize(dlsym(libm, "cos"));
+}
+BENCHMARK(dlsym_handle);
+
+void dlsym_default(benchmark::State& state) {
+  for (auto _ : state) benchmark::DoNotOptimize(dlsym(RTLD_DEFAULT, "cos"));
+}
+BENCHMARK(dlsym_default);
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  load_standins();
+  dlopen(nullptr, RTLD_LAZY);  // the guard's first one
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}
