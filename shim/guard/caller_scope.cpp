@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "shim/elf/object.h"
+#include "shim/elf/symbol_lookup.h"
 #include "shim/guard/loader.h"
 
 namespace cudaguard {
@@ -43,22 +45,17 @@ uint64_t loader_generation() {
   return sum;
 }
 
-struct Search {
-  ElfW(Addr) address;
+struct Definition {
   const char* name;
+  const void* found;
 };
 
-int find_caller(dl_phdr_info* object, size_t /*size*/, void* data) {
-  auto& search = *static_cast<Search*>(data);
-  for (int i = 0; i < object->dlpi_phnum; ++i) {
-    const auto& segment = object->dlpi_phdr[i];
-    if (segment.p_type == PT_LOAD &&
-        search.address - object->dlpi_addr - segment.p_vaddr < segment.p_memsz) {
-      search.name = object->dlpi_name;
-      return 1;
-    }
-  }
-  return 0;
+/// The first object that defines the name, ours left out.
+int find_definition(dl_phdr_info* object, size_t /*size*/, void* data) {
+  auto& wanted = *static_cast<Definition*>(data);
+  if (holds(*object, reinterpret_cast<const void*>(&find_definition))) return 0;
+  wanted.found = elf_symbol(dynamic_section(*object), object->dlpi_addr, wanted.name);
+  return wanted.found != nullptr ? 1 : 0;
 }
 
 void* look_up(const char* name, const void* caller) {
@@ -66,15 +63,21 @@ void* look_up(const char* name, const void* caller) {
   if (void* next = next_symbol(name)) return next;
   if (the.dlsym == nullptr || the.dlopen == nullptr) return nullptr;
   void* result = nullptr;
-  Search search = {reinterpret_cast<ElfW(Addr)>(caller), nullptr};
-  dl_iterate_phdr(find_caller, &search);
-  if (search.name != nullptr && search.name[0] != '\0') {
-    if (void* handle = the.dlopen(search.name, RTLD_LAZY | RTLD_NOLOAD)) {
+  const char* object = object_name(caller);
+  if (object != nullptr && object[0] != '\0') {
+    if (void* handle = the.dlopen(object, RTLD_LAZY | RTLD_NOLOAD)) {
       result = the.dlsym(handle, name);
       the.dlclose(handle);
     }
   }
   the.dlerror();  // drop our own failures
+  if (result == nullptr) {
+    // A call in tail position: the return address is that of the caller's caller, whose scope need
+    // not have the name. Somebody's has, or nobody could have called it.
+    Definition anywhere = {name, nullptr};
+    dl_iterate_phdr(find_definition, &anywhere);
+    result = const_cast<void*>(anywhere.found);
+  }
   return result;
 }
 

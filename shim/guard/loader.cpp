@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "shim/elf/object.h"
 #include "shim/elf/symbol_lookup.h"
 
 namespace cudaguard {
@@ -27,20 +28,16 @@ void take(Function& slot, const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char
 /// glibc >= 2.34 has the dl* functions in libc.so.6, older ones in libdl.so.2.
 int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
   auto& into = *static_cast<Loader*>(result);
-  for (int i = 0; i < object->dlpi_phnum; ++i) {
-    if (object->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
-    const ElfW(Addr) base = object->dlpi_addr;
-    const auto* dynamic = reinterpret_cast<const ElfW(Dyn)*>(base + object->dlpi_phdr[i].p_vaddr);
-    const char* name = elf_soname(dynamic, base);
-    if (name == nullptr) return 0;
-    const std::string_view soname = name;
-    if (soname != "libc.so.6" && soname != "libdl.so.2") return 0;
-    take(into.dlopen, dynamic, base, "dlopen");
-    take(into.dlclose, dynamic, base, "dlclose");
-    take(into.dlerror, dynamic, base, "dlerror");
-    take(into.dlsym, dynamic, base, "dlsym");
-    return 0;
-  }
+  const ElfW(Addr) base = object->dlpi_addr;
+  const ElfW(Dyn)* dynamic = dynamic_section(*object);
+  const char* name = elf_soname(dynamic, base);
+  if (name == nullptr) return 0;
+  const std::string_view soname = name;
+  if (soname != "libc.so.6" && soname != "libdl.so.2") return 0;
+  take(into.dlopen, dynamic, base, "dlopen");
+  take(into.dlclose, dynamic, base, "dlclose");
+  take(into.dlerror, dynamic, base, "dlerror");
+  take(into.dlsym, dynamic, base, "dlsym");
   return 0;
 }
 

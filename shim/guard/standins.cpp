@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "policy/text.h"
+#include "shim/elf/object.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/guard/loader.h"
 #include "shim/guard/own_maps.h"
@@ -57,25 +58,6 @@ struct Work {
   } start;
 };
 
-struct Wanted {
-  const void* address;
-  const char* name;
-};
-
-int find_own_name(dl_phdr_info* object, size_t /*size*/, void* data) {
-  auto& wanted = *static_cast<Wanted*>(data);
-  const auto address = reinterpret_cast<ElfW(Addr)>(wanted.address);
-  for (int i = 0; i < object->dlpi_phnum; ++i) {
-    const auto& segment = object->dlpi_phdr[i];
-    if (segment.p_type == PT_LOAD &&
-        address - object->dlpi_addr - segment.p_vaddr < segment.p_memsz) {
-      wanted.name = object->dlpi_name;
-      return 1;
-    }
-  }
-  return 0;
-}
-
 /// An ELF library for this machine with all its bytes? ld.so would die of SIGBUS in a file that is
 /// cut short, inside a program that never asked for it. Returns null, or why not.
 const char* unusable(const char* path, Work& work) {
@@ -112,16 +94,16 @@ const char* unusable(const char* path, Work& work) {
 /// Finds the folder of the stand-ins, with its last '/': beside us by the name ld.so has for us,
 /// or, where that is relative or a link to another place, beside the file that is mapped.
 bool find_folder(Work& work) {
-  Wanted wanted = {reinterpret_cast<const void*>(&find_folder), nullptr};
-  dl_iterate_phdr(find_own_name, &wanted);
-  const bool absolute = wanted.name != nullptr && wanted.name[0] == '/';
-  if (absolute && join(work.folder, folder_of(wanted.name), kFolder) &&
+  const auto* self = reinterpret_cast<const void*>(&find_folder);
+  const char* name = object_name(self);
+  const bool absolute = name != nullptr && name[0] == '/';
+  if (absolute && join(work.folder, folder_of(name), kFolder) &&
       join(work.path, work.folder, kNames[0].file) && sys::exists(work.path)) {
     return true;
   }
-  const CodePlace place = place_of(wanted.address, work.path, sizeof work.path - 1);
+  const CodePlace place = place_of(self, work.path, sizeof work.path - 1);
   if (!place.module.empty()) return join(work.folder, folder_of(place.module), kFolder);
-  return absolute && join(work.folder, folder_of(wanted.name), kFolder);
+  return absolute && join(work.folder, folder_of(name), kFolder);
 }
 
 using Claim = void* (*)(void* (*)(const char*, int), const char*);

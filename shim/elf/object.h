@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What dl_iterate_phdr says of a loaded object. Pure reading; thread-safe inside its callback.
+#ifndef CUDAGUARD_SHIM_ELF_OBJECT_H_
+#define CUDAGUARD_SHIM_ELF_OBJECT_H_
+
+#include <link.h>
+
+namespace cudaguard {
+
+// Does one of the object's segments hold the address?
+inline bool holds(const dl_phdr_info& object, const void* address) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    const ElfW(Addr) offset =
+        reinterpret_cast<ElfW(Addr)>(address) - object.dlpi_addr - segment.p_vaddr;
+    if (segment.p_type == PT_LOAD && offset < segment.p_memsz) return true;
+  }
+  return false;
+}
+
+// The object's dynamic section, or null.
+inline const ElfW(Dyn) * dynamic_section(const dl_phdr_info& object) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    if (object.dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+    return reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
+  }
+  return nullptr;
+}
+
+// The name ld.so has for the object that holds the address: "" for the program itself, null if no
+// object holds it. Takes the loader's lock.
+inline const char* object_name(const void* address) {
+  struct Search {
+    const void* address;
+    const char* name;
+  } search = {address, nullptr};
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* data) {
+        auto& wanted = *static_cast<Search*>(data);
+        if (!holds(*object, wanted.address)) return 0;
+        wanted.name = object->dlpi_name;
+        return 1;
+      },
+      &search);
+  return search.name;
+}
+
+}  // namespace cudaguard
+
+#endif  // CUDAGUARD_SHIM_ELF_OBJECT_H_
