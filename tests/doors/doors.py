@@ -18,8 +18,8 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--build",
-                        default=os.environ.get("CG_BUILD", os.path.join(SOURCE, "build")),
-                        help="the build folder (default: $CG_BUILD, else <source>/build)")
+                        default=os.environ.get("CG_BUILD", os.path.join(SOURCE, "build", "ci")),
+                        help="the build folder (default: $CG_BUILD, else <source>/build/ci)")
     parser.add_argument("--lib", default=os.environ.get("CG_LIB"),
                         help="the lib folder under test (default: $CG_LIB, else <build>/lib)")
     parser.add_argument("--door", action="append", metavar="ID",
