@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""G7: beside other preloaded libraries that hook dlopen, before and after the guard: theirs are still
+called, and the guard still answers."""
+
+import unittest
+
+import guest
+import harness
+
+FIRST = guest.binary("hook_first.so")
+SECOND = guest.binary("hook_second.so")
+
+
+class Preloads(guest.Case):
+    def order(self, *libraries):
+        result = harness.run([guest.STEPS, "load:libm.so.6", "touch", "nvml", "touch:libcuda.so",
+                              "load:libcg-none.so"], guard=False, preload=libraries,
+                             env={"CG_HOOK_LOG": "1"})
+        lines = result.out.splitlines()
+        return result, [line for line in lines if "(" in line], \
+            [line for line in lines if "=" in line]
+
+    def test_orders(self):
+        bare, bare_calls, _ = self.order(FIRST, SECOND)
+        bare.assert_reached(self)
+        self.assertIn("first dlopen(libm.so.6)", bare_calls)
+        self.assertIn("second dlopen(libcuda.so.1)", bare_calls)
+        wanted = ["load=ok", "cuInit=100", "nvmlInit_v2=0", "cuInit=100", "load=failed"]
+        for libraries in ((FIRST, harness.GUARD), (harness.GUARD, FIRST),
+                          (FIRST, harness.GUARD, SECOND), (harness.GUARD, FIRST, SECOND),
+                          (FIRST, SECOND, harness.GUARD)):
+            with self.subTest(libraries):
+                result, calls, answers = self.order(*libraries)
+                self.assertEqual(result.rc, 0, result)
+                self.assertEqual(answers, wanted, result)
+                result.assert_untouched(self)
+                self.assertIn(guest.DENIED % "steps", guest.lines_of(result.err))
+                # Every request of the program went through every hook, in order.
+                tags = [tag for library, tag in ((FIRST, "first"), (SECOND, "second"))
+                        if library in libraries]
+                self.assertEqual(len(calls), len(tags) * 5, result)
+                for tag in tags:
+                    mine = [call for call in calls if call.startswith(tag)]
+                    self.assertEqual(mine[0], tag + " dlopen(libm.so.6)")
+                    self.assertEqual(mine[-1], tag + " dlopen(libcg-none.so)")
+                    behind = libraries.index(harness.GUARD) < libraries.index(
+                        FIRST if tag == "first" else SECOND)
+                    name = harness.STANDIN_CUDA if behind else "libcuda.so.1"
+                    self.assertEqual(mine[1], "%s dlopen(%s)" % (tag, name))
+
+    def test_twice(self):
+        """The same guard twice, as nested launchers do, and two copies of it."""
+        other = self.copy_install(self.path("lib"))
+        for libraries in ((harness.GUARD, harness.GUARD), (harness.GUARD, other)):
+            with self.subTest(libraries):
+                result, _, answers = self.order(*libraries)
+                self.assertEqual(answers[1:4], ["cuInit=100", "nvmlInit_v2=0", "cuInit=100"], result)
+                self.untouched(result)
+                self.assertEqual(len(guest.lines_of(result.err)), 1, result)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""G6: a program that locked itself in with seccomp. The filter allows what the bare program needs to
+load and ask the same libraries, and the few calls that the guard adds: no kill. Where those fail
+with EPERM: no crash, and guarded."""
+
+import os
+import re
+import subprocess
+import unittest
+
+import guest
+import harness
+
+STRICT = guest.binary("strict")
+# What the guard adds to the system calls of a program that dlopens and asks the driver; README.
+# Always: madvise (its page), faccessat (where the stand-ins are), read and fstat (are they whole).
+# For a line or a report: getpid, fcntl (may descriptor 2 be written to), write; for a report file
+# also getppid, gettid, clock_gettime, readlinkat.
+ADDED = {"madvise", "faccessat", "fstat", "read", "close", "openat", "mmap", "munmap", "getpid",
+         "fcntl", "write"}
+ADDED_FOR_REPORT = {"getppid", "gettid", "readlinkat", "clock_gettime"}
+CALL = re.compile(r"^(?:\d+\s+)?(\w+)\(")
+
+
+class Seccomp(guest.Case):
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(STRICT):
+            harness.skip(self, "built without libseccomp (libseccomp-dev)")
+
+    def calls_after_lock(self, guard, env=None):
+        """The names of the calls between the program's "locked" and its exit, by strace, with the
+        stand-ins in the driver's place when bare: same libraries, same calls, no guard."""
+        log = self.path("log")
+        environment = {"LD_LIBRARY_PATH": harness.STANDIN_DIR, **(env or {})}
+        if guard:
+            environment["LD_PRELOAD"] = harness.GUARD
+        words = ["env", "-i"] + ["%s=%s" % item for item in environment.items()]
+        done = subprocess.run(["strace", "-qq", "-e", "signal=none", "-o", log, "--", *words, STRICT,
+                               "none-loaded"], capture_output=True, text=True, check=True,
+                              env={"PATH": os.environ["PATH"]})
+        self.assertIn("cuInit=100 nvml=0", done.stdout)
+        with open(log, encoding="utf-8") as stream:
+            text = stream.read()
+        after = text[text.index('write(1, "locked'):]
+        return {m[1] for m in map(CALL.match, after.splitlines()) if m}
+
+    def run_strict(self, action, names, guard=True, env=None):
+        """In a world without driver, so that only the stand-ins can answer."""
+        return harness.run([STRICT, action, *sorted(names)], world="none", guard=guard, trace=False,
+                           env={"LD_LIBRARY_PATH": harness.STANDIN_DIR, **(env or {})})
+
+    def needed(self):
+        return self.calls_after_lock(False) | {"exit_group", "rt_sigreturn"}
+
+    def test_what_the_guard_adds(self):
+        """The README's list, measured."""
+        bare = self.calls_after_lock(False)
+        self.assertLessEqual({"openat", "mmap", "write", "exit_group"}, bare)
+        guarded = self.calls_after_lock(True)
+        self.assertLessEqual(guarded - bare, ADDED)
+        self.assertIn("getpid", guarded)  # the line is there
+        report = self.calls_after_lock(True, {"CUDAGUARD_REPORT": self.path("report")})
+        self.assertLessEqual(report - bare, ADDED | ADDED_FOR_REPORT)
+        self.assertLessEqual(ADDED_FOR_REPORT, report)
+        off = self.calls_after_lock(True, {"CUDAGUARD_POLICY": "OFF"})
+        self.assertLessEqual(off - bare, {"madvise"})
+        if harness.must_run() or os.environ.get("CG_SHOW"):
+            print("\nadded by the guard:", sorted(guarded - bare), "for a report:",
+                  sorted(report - guarded), "under OFF:", sorted(off - bare))
+
+    def test_the_filter_is_strict(self):
+        names = self.needed() - {"mmap"}
+        result = self.run_strict("kill-loaded", names, guard=False)
+        self.assertEqual(result.rc, 128 + 31, result)  # SIGSYS
+
+    def test_no_kill(self):
+        names = self.needed()
+        bare = self.run_strict("kill-loaded", names, guard=False)
+        self.assertEqual((bare.rc, bare.out), (0, "locked\ncuInit=100 nvml=0\n"), bare)
+        for action in ("kill-loaded", "kill-early"):
+            for log in ("off", "deny", "all"):
+                with self.subTest(action=action, log=log):
+                    result = self.run_strict(action, names | ADDED, env={"CUDAGUARD_LOG": log})
+                    self.assertEqual((result.rc, result.out),
+                                     (0, "locked\ncuInit=100 nvml=0\n"), result)
+                    count = {"off": 0, "deny": 1, "all": 2}[log]
+                    self.assertEqual(len(guest.lines_of(result.err)), count, result)
+
+    def test_off_adds_one_call(self):
+        result = self.run_strict("kill-early", self.needed() | {"madvise"},
+                                 env={"CUDAGUARD_POLICY": "OFF"})
+        self.assertEqual((result.rc, result.out), (0, "locked\ncuInit=100 nvml=0\n"), result)
+        self.assertEqual(result.err, "")
+
+    def test_eperm_for_all_that_is_added(self):
+        """No crash and guarded, also where the guard cannot even load its stand-ins."""
+        for action, names in (("eperm-loaded", self.needed()), ("eperm-early", self.needed()),
+                              ("eperm-loaded", {"write", "exit_group"}),
+                              ("eperm-early", {"write", "exit_group"})):
+            with self.subTest(action=action, names=len(names)):
+                result = harness.run([STRICT, action, *sorted(names)], trace=False)
+                self.assertEqual(result.rc, 0, result)
+                self.assertTrue(result.out.startswith("locked\ncuInit="), result)
+                self.assertNotIn("cuInit=0", result.out)
+                result.assert_untouched(self)
+
+    def test_control_reaches_the_fake(self):
+        names = self.needed() | {"lseek", "fcntl"}
+        harness.run([STRICT, "none", *sorted(names)], guard=False,
+                    trace=False).assert_reached(self)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   if (argc < 2) return 2;
   if (strstr(argv[1], "-loaded") != NULL && dlopen("libm.so.6", RTLD_NOW) == NULL) return 3;
   const int kill = strncmp(argv[1], "kill", 4) == 0;
-  if (strcmp(argv[1], "none") != 0) {
+  if (strncmp(argv[1], "none", 4) != 0) {
     scmp_filter_ctx filter = seccomp_init(kill ? SCMP_ACT_KILL_PROCESS : SCMP_ACT_ERRNO(EPERM));
     if (filter == NULL) return 4;
     for (int i = 2; i < argc; ++i) {
