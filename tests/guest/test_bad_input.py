@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input: one clear line, the program runs, and it is guarded."""
+
+import os
+import shutil
+import struct
+import unittest
+
+import guest
+import harness
+
+POLICY = 'CUDAGUARD_POLICY="%s" is not accepted (accepted: FORCE_CPU, OFF); FORCE_CPU applies'
+LOG = 'CUDAGUARD_LOG="%s" is not accepted (accepted: off, deny, all); deny applies'
+
+
+class BadInput(guest.Case):
+    def worlds(self):
+        return ("fake", "real") if harness.have_real_driver() else ("fake",)
+
+    def guarded(self, env, *said, world="fake", steps=("touch", "nvml"), denied=1):
+        """One run: guarded, and these lines before the denied ones."""
+        result = self.steps(*steps, world=world, env=env)
+        self.assertEqual((result.rc, result.answers["cuInit"]), (0, "100"), result)
+        self.untouched(result)
+        lines = guest.lines_of(result.err)
+        self.assertEqual(len(lines), result.err.count("\n"), result)
+        self.assertEqual(len(lines), len(said) + denied, result)
+        for text in said:
+            self.assertEqual(lines.count(text), 1, (text, lines))
+        if denied:
+            self.assertIn(guest.DENIED % "steps", lines)
+        return result
+
+    def off(self, env, *steps):
+        result = self.steps(*(steps or ("touch",)), env=env)
+        result.assert_reached(self)
+        self.assertEqual(result.err, "", result)
+        return result
+
+    def test_control(self):
+        self.steps("touch", guard=False).assert_reached(self)
+
+    def test_unknown_policy(self):
+        for world in self.worlds():
+            for value in ("foo", "0", "force", "OFF ", " off", "none", "VALIDATE", "CLAMP",
+                          "FORCE_CPU,OFF"):
+                with self.subTest(value=value, world=world):
+                    self.guarded({"CUDAGUARD_POLICY": value}, POLICY % value, world=world)
+
+    def test_values_are_made_printable(self):
+        self.guarded({"CUDAGUARD_POLICY": 'a"b\n\x1b[31mé'}, POLICY % "a?b??[31m??")
+
+    def test_unknown_log(self):
+        self.guarded({"CUDAGUARD_LOG": "loud"}, LOG % "loud")
+        self.guarded({"CUDAGUARD_LOG": "loud", "CUDAGUARD_POLICY": "x"}, LOG % "loud", POLICY % "x")
+
+    def test_silent_if_asked(self):
+        self.guarded({"CUDAGUARD_LOG": "off", "CUDAGUARD_POLICY": "x"}, denied=0)
+
+    def test_accepted(self):
+        for value in ("", "force-cpu", "Force_Cpu", "FORCE_CPU", "force_CPU"):
+            with self.subTest(value):
+                self.guarded({"CUDAGUARD_POLICY": value})
+        for value in ("off", "OFF", "Off"):
+            with self.subTest(value):
+                self.off({"CUDAGUARD_POLICY": value})
+        self.guarded({"CUDAGUARD_LOG": "", "CUDAGUARD_REPORT": ""})
+        self.guarded({"CUDAGUARD_LOG": "All"}, denied=2)
+
+    def test_over_long(self):
+        for length in (5000, 100000):  # the kernel takes no more than 131,072 bytes in one string
+            with self.subTest(length):
+                long = "x" * length
+                self.guarded({"CUDAGUARD_POLICY": long}, POLICY % (long[:80] + "..."))
+                self.guarded({"CUDAGUARD_LOG": long}, LOG % (long[:80] + "..."))
+                self.guarded({"CUDAGUARD_REPORT": "/" + long},
+                             'CUDAGUARD_REPORT="/%s..." is not accepted (accepted: a path of at '
+                             'most 4095 bytes); no report' % long[:79])
+
+    def test_set_by_the_program(self):
+        """200,000 bytes, by putenv: the guard reads what is there at the first hook call."""
+        script = ("import ctypes, os\nlibc = ctypes.PyDLL(None)\nos.environ['X'] = 'y' * 200000\n"
+                  "print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))\n")
+        result = harness.run([guest.PYTHON, "-I", "-S", "-c", script])
+        self.assertEqual(result.answers["cuInit"], "100", result)
+        result = self.steps("setenv:CUDAGUARD_POLICY=" + "z" * 100000, "touch")
+        self.assertEqual(guest.lines_of(result.err)[0], POLICY % ("z" * 80 + "..."), result)
+        result.assert_untouched(self)
+
+    def test_report_paths(self):
+        os.mkdir(self.path("folder"))
+        os.symlink(self.path("target"), self.path("link"))
+        os.symlink(self.path("nowhere", "x"), self.path("dangling"))
+        os.mkfifo(self.path("fifo"))
+        with open(self.path("file"), "w", encoding="utf-8") as stream:
+            stream.write("")
+        accepted = " (accepted: a file that can be appended to, or /dev/stderr); no report"
+        for path, why in (("folder", "it is a folder"), ("link", "it is a symbolic link"),
+                          ("dangling", "it is a symbolic link"), ("fifo", "nobody reads that pipe"),
+                          ("none/x", "no such folder"), ("file/x",
+                                                         "a part of the path is not a folder")):
+            with self.subTest(path):
+                self.guarded({"CUDAGUARD_REPORT": self.path(path)},
+                             'CUDAGUARD_REPORT="%s": %s%s' % (self.path(path), why, accepted))
+        self.assertFalse(os.path.exists(self.path("target")))
+        self.guarded({"CUDAGUARD_REPORT": "/proc/cudaguard"},
+                     'CUDAGUARD_REPORT="/proc/cudaguard": no such folder' + accepted)
+        self.guarded({"CUDAGUARD_REPORT": "/dev/full"},
+                     'CUDAGUARD_REPORT="/dev/full": no space left' + accepted)
+
+    def test_later_values_only_narrow(self):
+        off = {"CUDAGUARD_POLICY": "OFF"}
+        result = self.steps("touch", "setenv:CUDAGUARD_POLICY=FORCE_CPU", "touch", "fork", "touch",
+                            "end", "touch", env=off)
+        values = [line for line in result.out.splitlines() if line.startswith("cuInit")]
+        self.assertEqual(values[:2] + values[3:], ["cuInit=0"] * 3, result)
+        self.assertEqual(len(result.init_calls()), 3 + (values[2] == "cuInit=0"), result)
+        result = self.steps("load:libm.so.6", "fork", "setenv:CUDAGUARD_POLICY=FORCE_CPU", "touch",
+                            "end", env=off)
+        self.assertEqual(result.answers["cuInit"], "100", result)
+        result.assert_untouched(self)
+
+    def test_forced_stays_forced(self):
+        result = self.steps("touch", "setenv:CUDAGUARD_POLICY=OFF", "touch", "fork", "touch", "fork",
+                            "touch", "end", "end", env={"CUDAGUARD_POLICY": "FORCE_CPU"})
+        self.assertEqual(result.out.count("cuInit=100"), 4, result)
+        result.assert_untouched(self)
+
+    # --- a stand-in that cannot be used ---------------------------------------------------------
+
+    def broken(self, name, make, why):
+        """Both worlds, with the stand-in `name` replaced by what make(bytes) returns."""
+        lib = self.path("lib")
+        for world in self.worlds():
+            shutil.rmtree(lib, True)
+            guard = self.copy_install(lib)
+            file = os.path.join(lib, "cudaguard", name)
+            with open(file, "rb") as stream:
+                data = stream.read()
+            target = os.path.realpath(file)
+            os.unlink(target)
+            with open(target, "wb") as stream:
+                stream.write(make(data))
+            result = self.steps("load:libm.so.6", "touch", "touch:libcuda.so", "nvml", guard=False,
+                                world=world, env={"LD_PRELOAD": guard})
+            self.assertEqual(result.rc, 0, result)
+            self.untouched(result)
+            said = "%s %s; answering as on a machine without a driver" % (file, why)
+            self.assertEqual(guest.lines_of(result.err).count(said), 1, result)
+            key = "cuInit" if name.startswith("libcuda") else "nvmlInit_v2"
+            self.assertEqual(result.answers[key], "unavailable", result)
+
+    def test_cut_short(self):
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            size = os.path.getsize(os.path.join(harness.STANDIN_DIR, name))
+            with open(os.path.join(harness.STANDIN_DIR, name), "rb") as stream:
+                header = stream.read(64)
+            sections = struct.unpack_from("<Q", header, 40)[0]
+            end = sections - 1024  # before the section headers; within the last loaded bytes
+            for length in (0, 1, 63, 64, 200, 1024, 4096, size // 4, size // 2, end * 3 // 4):
+                with self.subTest(name=name, length=length):
+                    self.broken(name, lambda data, n=length: data[:n], "is cut short")
+
+    def test_not_elf(self):
+        self.broken("libcuda.so.1", lambda data: b"#!/bin/sh\n" * 1000, "is not a library")
+
+    def test_other_machine(self):
+        for field in (0xF3, 3):  # RISC-V; a 32-bit one
+            self.broken("libcuda.so.1", lambda data, f=field: data[:18] + struct.pack("<H", f) +
+                        data[20:], "is for another machine")
+        self.broken("libcuda.so.1", lambda data: data[:4] + b"\x01" + data[5:],
+                    "is for another machine")
+
+    def test_other_version(self):
+        """Another program's libcuda.so.1 in our folder, or a later stand-in of ours."""
+        with open(guest.EMPTY, "rb") as stream:
+            other = stream.read()
+        self.broken("libcuda.so.1", lambda data: other, "is of another version")
+        self.broken("libnvidia-ml.so.1", lambda data: data.replace(
+            b"cudaguard_standin_claim_v1", b"cudaguard_standin_claim_v9"), "is of another version")
+
+    def test_a_driver_in_our_folder(self):
+        """Somebody's driver copied over the stand-in: it is not used."""
+        with open(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), "rb") as stream:
+            other = stream.read()
+        self.broken("libcuda.so.1", lambda data: other, "is of another version")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""G9 and G10: the install tree, and every way of naming the guard in it."""
+
+import os
+import shutil
+import subprocess
+import unittest
+
+import guest
+import harness
+
+NOT_FOUND = "ERROR: ld.so: object '%s' from LD_PRELOAD cannot be preloaded"
+DRIVER_NAMES = ("libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1")
+
+
+class Install(guest.Case):
+    def setUp(self):
+        super().setUp()
+        self.lib = self.path("prefix", "lib")
+        os.mkdir(self.path("prefix"))
+        self.guard = self.copy_install(self.lib)
+
+    def guarded(self, preload, *steps, count=1, **options):
+        """Runs the steps (by default a touch of each) with LD_PRELOAD=preload: guarded."""
+        env = {"LD_PRELOAD": preload, **options.pop("env", {})}
+        result = self.steps(*(steps or ("load:libm.so.6", "touch", "nvml", "touch:libcuda.so")),
+                            guard=False, env=env, **options)
+        self.assertEqual(result.rc, 0, result)
+        self.assertEqual(result.answers.get("cuInit"), "100", result)
+        self.untouched(result)
+        self.assertEqual(result.err.count("\n"), count, result)
+        self.assertEqual(guest.lines_of(result.err)[0], guest.DENIED % "steps")
+        return result
+
+    def test_control(self):
+        self.steps("touch", guard=False).assert_reached(self)
+
+    def test_ldconfig_makes_no_driver_link(self):
+        done = subprocess.run(["cmake", "--install", harness.BUILD, "--prefix", self.path("i")],
+                              capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            lib = self.path("i", "lib")
+        else:  # CTest's build has targets that were not built; the copied tree has the same shape
+            lib = self.lib
+        self.assertTrue(os.path.exists(os.path.join(lib, "libcudaguard.so")), os.listdir(lib))
+        inner = os.path.join(lib, "cudaguard")
+        before = {folder: set(os.listdir(folder)) for folder in (lib, inner)}
+        subprocess.run(["/sbin/ldconfig", "-n", lib, inner], check=True, timeout=60)
+        for name in DRIVER_NAMES:
+            self.assertNotIn(name, os.listdir(lib))
+        self.assertEqual(set(os.listdir(lib)), before[lib])
+        # Below cudaguard/ they are there already; ldconfig only looks there if it is told to.
+        self.assertEqual(set(os.listdir(inner)), before[inner])
+
+    def test_ldconfig_would_make_one(self):
+        """Control: a library with the driver's SONAME does get a link."""
+        shutil.copy(harness.STANDIN_CUDA, os.path.join(self.lib, "other.so"))
+        os.rename(os.path.join(self.lib, "other.so"), os.path.join(self.lib, "libother.so.1.2"))
+        subprocess.run(["/sbin/ldconfig", "-n", self.lib], check=True, timeout=60)
+        self.assertIn("libcuda.so.1", os.listdir(self.lib))
+
+    def test_relative(self):
+        for preload, cwd in (("./libcudaguard.so", self.lib), ("prefix/lib/libcudaguard.so",
+                                                               self.folder),
+                             ("../lib/libcudaguard.so", self.lib)):
+            with self.subTest(preload):
+                self.guarded(preload, cwd=cwd)
+
+    def test_chdir_before_the_first_touch(self):
+        self.guarded("prefix/lib/libcudaguard.so", "chdir:/", "load:libm.so.6", "touch", "nvml",
+                     cwd=self.folder)
+        self.guarded(self.guard, "chdir:/", "touch")
+        # To a place where the same relative path names a driver.
+        trap = self.path("trap", "prefix", "lib", "cudaguard")
+        os.makedirs(trap)
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            shutil.copy(os.path.join(harness.FAKE_DRIVER, name), trap)
+        self.guarded("prefix/lib/libcudaguard.so", "chdir:" + self.path("trap"), "touch", "nvml",
+                     cwd=self.folder)
+
+    def test_links(self):
+        os.symlink(self.guard, self.path("link.so"))
+        os.mkdir(self.path("elsewhere"))
+        os.symlink("../prefix/lib/libcudaguard.so", self.path("elsewhere", "libcudaguard.so"))
+        os.symlink(self.lib, self.path("folder"))
+        for preload in (self.path("link.so"), self.path("elsewhere", "libcudaguard.so"),
+                        self.path("folder", "libcudaguard.so")):
+            with self.subTest(preload):
+                self.guarded(preload)
+
+    def test_moved(self):
+        os.rename(self.path("prefix"), self.path("another place"))
+        # ld.so splits LD_PRELOAD at spaces: by a link.
+        os.symlink(self.path("another place"), self.path("place"))
+        self.guarded(self.path("place", "lib", "libcudaguard.so"))
+
+    def test_missing_standin(self):
+        for gone in (["libcuda.so.1"], ["libnvidia-ml.so.1"], ["libcuda.so.1", "libnvidia-ml.so.1"]):
+            for real in ("fake", "none") + (("real",) if harness.have_real_driver() else ()):
+                with self.subTest(gone=gone, world=real):
+                    shutil.rmtree(self.lib)
+                    self.copy_install(self.lib)
+                    for name in gone:
+                        os.unlink(os.path.join(self.lib, "cudaguard", name))
+                    result = self.steps("load:libm.so.6", "touch", "touch:libcuda.so", "nvml",
+                                        guard=False, world=real, env={"LD_PRELOAD": self.guard})
+                    self.assertEqual(result.rc, 0, result)
+                    self.untouched(result)
+                    lines = guest.lines_of(result.err)
+                    for name in gone:
+                        said = "%s is missing; answering as on a machine without a driver" % \
+                            os.path.join(self.lib, "cudaguard", name)
+                        self.assertEqual(lines.count(said), 1, result)
+                    wanted = "unavailable" if "libcuda.so.1" in gone else "100"
+                    self.assertEqual(result.answers["cuInit"], wanted, result)
+                    wanted = "unavailable" if "libnvidia-ml.so.1" in gone else "0"
+                    self.assertEqual(result.answers["nvmlInit_v2"], wanted, result)
+
+    def test_bare_name_by_library_path(self):
+        self.guarded("libcudaguard.so",
+                     env={"LD_LIBRARY_PATH": harness.FAKE_DRIVER + ":" + self.lib})
+
+    def test_bare_name_by_cache(self):
+        """The default install: the guard's folder in ld.so.cache. The cache is made in a copy."""
+        cache = self.path("ld.so.cache")
+        config = self.path("ld.so.conf")
+        with open("/etc/ld.so.conf", encoding="utf-8") as old, \
+                open(config, "w", encoding="utf-8") as new:
+            new.write(old.read() + "\n" + self.lib + "\n")
+        subprocess.run(["/sbin/ldconfig", "-X", "-C", cache, "-f", config], check=True, timeout=60,
+                       stderr=subprocess.DEVNULL)
+        bind = ("--ro-bind", cache, "/etc/ld.so.cache")
+        self.guarded("libcudaguard.so", bwrap=bind)
+        # And the cache has not made a driver of it.
+        listing = subprocess.run(["/sbin/ldconfig", "-C", cache, "-p"], capture_output=True,
+                                 text=True, check=True).stdout
+        self.assertIn(self.guard, listing)
+        self.assertNotIn(os.path.join(self.lib, "cudaguard"), listing)
+
+    def test_bare_name_that_is_not_found(self):
+        """The first trap: unguarded, exit code 0, one line of ld.so's. README's troubleshooting."""
+        result = self.steps("touch", guard=False, env={"LD_PRELOAD": "libcudaguard-none.so"})
+        self.assertEqual(result.rc, 0, result)
+        result.assert_reached(self)
+        self.assertIn(NOT_FOUND % "libcudaguard-none.so", result.err)
+
+
+if __name__ == "__main__":
+    harness.main()
