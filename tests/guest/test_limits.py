@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the guard does not stop, pinned: the README says so, and so do these. (setuid without
+/etc/ld.so.preload: test_privileged.py. A bare name that is not found: test_install.py.)"""
+
+import os
+import unittest
+
+import guest
+import harness
+
+
+class Limits(guest.Case):
+    def test_scrubbed_environment(self):
+        keep = ["LD_LIBRARY_PATH=" + harness.FAKE_DRIVER]
+        for words in (["env", "-i"], ["env", "-u", "LD_PRELOAD"]):
+            with self.subTest(words):
+                result = harness.run(["sh", "-c", " ".join(
+                    [*words, *keep, 'CG_FAKE_LOG="$CG_FAKE_LOG"', guest.STEPS, "touch"])])
+                result.assert_reached(self)
+                self.assertEqual(result.err, "", result)
+        # The same without the scrubbing is guarded.
+        result = harness.run(["sh", "-c", "env X=1 " + guest.STEPS + " touch"])
+        self.assertEqual(result.answers["cuInit"], "100")
+        result.assert_untouched(self)
+
+    def test_static_executable(self):
+        program = guest.binary("steps_static")
+        # glibc's static dlopen reads LD_LIBRARY_PATH, not LD_PRELOAD.
+        result = harness.run([program, "touch"])
+        self.assertEqual(result.answers.get("cuInit"), "0", result)
+        result.assert_reached(self)
+        self.assertEqual(result.err, "", result)
+
+    def test_system_calls(self):
+        """A program that opens the device itself is not stopped, nor should it be noticed."""
+        script = "import os\ntry: os.open('/dev/nvidiactl', os.O_RDWR)\nexcept OSError: print('none')\n"
+        result = harness.run([guest.PYTHON, "-I", "-S", "-c", script])
+        self.assertEqual(result.device_opens, ["/dev/nvidiactl"])
+        self.assertEqual((result.out, result.err), ("none\n", ""))
+
+    def test_off_is_off(self):
+        result = self.steps("touch", "nvml", "touches", env={"CUDAGUARD_POLICY": "OFF"})
+        result.assert_reached(self)
+        self.assertEqual(result.answers, {"cuInit": "0", "nvmlInit_v2": "0", "touches": "0"})
+        self.assertEqual(result.err, "")
+        self.assertTrue(all(os.path.dirname(p) == harness.FAKE_DRIVER
+                            for p in result.driver_files))
+
+
+if __name__ == "__main__":
+    harness.main()

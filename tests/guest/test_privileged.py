@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""G11: a setuid program, run by an ordinary user, with the guard in /etc/ld.so.preload. All in a
+mount namespace with a copy of /etc: the machine's own is never written to. (bubblewrap cannot be
+used: it forbids setuid.)"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import unittest
+
+import guest
+import harness
+
+NOBODY = 65534
+IN_NAMESPACE = """set -eu
+etc=$1 preload=$2 driver=$3; shift 3
+for folder in {masks}; do if [ -d "$folder" ]; then mount -t tmpfs none "$folder"; fi; done
+mount --bind "$etc" /etc
+{{ echo "$driver"; cat /etc/ld.so.conf; }} > /etc/fake.conf
+/sbin/ldconfig -X -f /etc/fake.conf 2>/dev/null
+if [ -n "$preload" ]; then echo "$preload" > /etc/ld.so.preload; fi
+exec setpriv --reuid={nobody} --regid={nobody} --clear-groups -- "$@"
+""".format(masks=" ".join(map(shlex.quote, harness.REAL_DRIVER_DIRS)), nobody=NOBODY)
+
+
+class Privileged(guest.Case):
+    def setUp(self):
+        super().setUp()
+        self.need("unshare", "setpriv")
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root for a mount namespace and a setuid file")
+        self.guard = self.copy_install(self.path("lib"))
+        self.setuid = self.path("steps-setuid")
+        self.plain = self.path("steps-plain")
+        for name, mode in ((self.setuid, 0o4755), (self.plain, 0o755)):
+            shutil.copy(guest.STEPS, name)
+            os.chown(name, 0, 0)
+            os.chmod(name, mode)
+        driver = self.path("driver")
+        shutil.copytree(harness.FAKE_DRIVER, driver, symlinks=True)
+        self.driver = driver
+        shutil.copytree("/etc", self.path("etc"), symlinks=True, ignore_dangling_symlinks=True)
+        # Where an ordinary user may write, so that an absent file means something.
+        os.mkdir(self.path("open"))
+        os.chmod(self.path("open"), 0o777)
+        self.report = self.path("open", "report")
+        self.fake_log = self.path("open", "fake.log")
+
+    def run_as_nobody(self, program, *steps, preload=True, **env):
+        environment = {"PATH": "/usr/bin:/bin", "CG_FAKE_LOG": self.fake_log, **env}
+        command = ["unshare", "-m", "--propagation", "private", "sh", "-c", IN_NAMESPACE, "sh",
+                   self.path("etc"), self.guard if preload else "", self.driver,
+                   "env", "-i", *("%s=%s" % item for item in environment.items()), program, *steps]
+        before = os.path.exists("/etc/ld.so.preload")
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=120, check=False)
+        self.assertEqual(os.path.exists("/etc/ld.so.preload"), before, "the machine was changed")
+        self.assertEqual(done.returncode, 0, done)
+        return done
+
+    def fake_calls(self):
+        if not os.path.exists(self.fake_log):
+            return []
+        with open(self.fake_log, encoding="utf-8") as stream:
+            calls = stream.read().split()
+        os.unlink(self.fake_log)
+        return calls
+
+    def test_control(self):
+        """Without the file the setuid program reaches the fake; it does get its privilege; and for an
+        ordinary program OFF is obeyed under the same file."""
+        done = self.run_as_nobody(self.setuid, "touch", "results:" + self.path("made-by-root"),
+                                  preload=False)
+        self.assertEqual(done.stdout, "cuInit=0\n", done)
+        self.assertIn("cuInit", self.fake_calls())
+        self.assertEqual(os.stat(self.path("made-by-root")).st_uid, 0)
+        done = self.run_as_nobody(self.plain, "touch", CUDAGUARD_POLICY="OFF")
+        self.assertEqual(done.stdout, "cuInit=0\n", done)
+        self.assertIn("cuInit", self.fake_calls())
+
+    def test_ordinary_program(self):
+        done = self.run_as_nobody(self.plain, "touch", CUDAGUARD_REPORT=self.report)
+        self.assertEqual(done.stdout, "cuInit=100\n", done)
+        self.assertEqual(self.fake_calls(), [])
+        self.assertTrue(os.path.exists(self.report))
+
+    def test_environment_is_not_read(self):
+        for env in ({"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_LOG": "off"}, {"CUDAGUARD_LOG": "all"},
+                    {"CUDAGUARD_POLICY": "nonsense"}, {"CUDAGUARD_REPORT": self.report},
+                    {"CUDAGUARD_REPORT": self.report + ".%p", "CUDAGUARD_POLICY": "OFF"}):
+            with self.subTest(env):
+                done = self.run_as_nobody(self.setuid, "load:libm.so.6", "touch", "nvml",
+                                          "touch:libcuda.so",
+                                          "touch:" + os.path.join(self.driver, "libcuda.so.1"), **env)
+                self.assertEqual(done.stdout, "load=ok\ncuInit=100\nnvmlInit_v2=0\ncuInit=100\n"
+                                 "cuInit=100\n", done)
+                self.assertEqual(self.fake_calls(), [])
+                # FORCE_CPU with the default log: one line, no complaint.
+                self.assertEqual(guest.lines_of(done.stderr), [guest.DENIED % "steps-setuid"])
+                self.assertEqual(done.stderr.count("\n"), 1, done)
+                self.assertEqual(sorted(os.listdir(self.path("open"))), [])
+
+    def test_forked_child(self):
+        done = self.run_as_nobody(self.setuid, "touch", "fork", "setenv:CUDAGUARD_POLICY=OFF",
+                                  "setenv:CUDAGUARD_REPORT=" + self.report, "touch", "end")
+        self.assertEqual(done.stdout.count("cuInit=100"), 2, done)
+        self.assertEqual(self.fake_calls(), [])
+        self.assertFalse(os.path.exists(self.report))
+
+    def test_limit_setuid_without_the_file(self):
+        """Documented: LD_PRELOAD is not for privileged programs; ld.so drops it without a word."""
+        done = self.run_as_nobody(self.setuid, "touch", preload=False, LD_PRELOAD=self.guard)
+        self.assertEqual((done.stdout, done.stderr), ("cuInit=0\n", ""), done)
+        self.assertIn("cuInit", self.fake_calls())
+        done = self.run_as_nobody(self.plain, "touch", preload=False, LD_PRELOAD=self.guard)
+        self.assertEqual(done.stdout, "cuInit=100\n", done)
+
+
+if __name__ == "__main__":
+    harness.main()

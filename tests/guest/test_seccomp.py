@@ -28,7 +28,7 @@ class Seccomp(guest.Case):
         if not os.path.exists(STRICT):
             harness.skip(self, "built without libseccomp (libseccomp-dev)")
 
-    def calls_after_lock(self, guard, env=None):
+    def calls_after_lock(self, guard, env=None, action="none-loaded"):
         """The names of the calls between the program's "locked" and its exit, by strace, with the
         stand-ins in the driver's place when bare: same libraries, same calls, no guard."""
         log = self.path("log")
@@ -37,7 +37,7 @@ class Seccomp(guest.Case):
             environment["LD_PRELOAD"] = harness.GUARD
         words = ["env", "-i"] + ["%s=%s" % item for item in environment.items()]
         done = subprocess.run(["strace", "-qq", "-e", "signal=none", "-o", log, "--", *words, STRICT,
-                               "none-loaded"], capture_output=True, text=True, check=True,
+                               action], capture_output=True, text=True, check=True,
                               env={"PATH": os.environ["PATH"]})
         self.assertIn("cuInit=100 nvml=0", done.stdout)
         with open(log, encoding="utf-8") as stream:
@@ -57,17 +57,20 @@ class Seccomp(guest.Case):
         """The README's list, measured."""
         bare = self.calls_after_lock(False)
         self.assertLessEqual({"openat", "mmap", "write", "exit_group"}, bare)
-        guarded = self.calls_after_lock(True)
-        self.assertLessEqual(guarded - bare, ADDED)
-        self.assertIn("getpid", guarded)  # the line is there
-        report = self.calls_after_lock(True, {"CUDAGUARD_REPORT": self.path("report")})
-        self.assertLessEqual(report - bare, ADDED | ADDED_FOR_REPORT)
-        self.assertLessEqual(ADDED_FOR_REPORT, report)
-        off = self.calls_after_lock(True, {"CUDAGUARD_POLICY": "OFF"})
-        self.assertLessEqual(off - bare, {"madvise"})
-        if harness.must_run() or os.environ.get("CG_SHOW"):
-            print("\nadded by the guard:", sorted(guarded - bare), "for a report:",
-                  sorted(report - guarded), "under OFF:", sorted(off - bare))
+        bare_early = self.calls_after_lock(False, action="none-early")
+        # A program that had loaded a library before, and one that had not.
+        late = self.calls_after_lock(True) - bare
+        early = self.calls_after_lock(True, action="none-early") - bare_early
+        self.assertLessEqual(late | early, ADDED)
+        self.assertLessEqual({"getpid", "fcntl"}, late)  # the line is there
+        self.assertLessEqual({"madvise", "faccessat"}, early)
+        report = self.calls_after_lock(True, {"CUDAGUARD_REPORT": self.path("report")}) - bare - late
+        self.assertLessEqual(report, ADDED_FOR_REPORT)
+        self.assertLessEqual(ADDED_FOR_REPORT - bare, report)
+        off = self.calls_after_lock(True, {"CUDAGUARD_POLICY": "OFF"}, "none-early") - bare_early
+        self.assertLessEqual(off, {"madvise"})
+        print("\nadded by the guard: early %s, late %s, for a report %s, under OFF %s" %
+              (sorted(early), sorted(late), sorted(report), sorted(off)))
 
     def test_the_filter_is_strict(self):
         names = self.needed() - {"mmap"}
