@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A static-cudart program whose first cudaGetDeviceCount is timed: prints nanoseconds and the error.
+// A static-cudart program whose first cudaGetDeviceCount is timed: prints nanoseconds, the error.
 // With an argument it then waits until its standard input ends, so that its memory can be read.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
