@@ -163,6 +163,11 @@ class BadInput(guest.Case):
                 with self.subTest(name=name, length=length):
                     self.broken(name, lambda data, n=length: data[:n], "is cut short")
 
+    def test_cannot_be_loaded(self):
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            self.broken(name, lambda data: data.replace(b"\0libc.so.6\0", b"\0libX.so.6\0"),
+                        "cannot be loaded")
+
     def test_not_elf(self):
         self.broken("libcuda.so.1", lambda data: b"#!/bin/sh\n" * 1000, "is not a library")
 

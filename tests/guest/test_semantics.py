@@ -69,6 +69,18 @@ class Semantics(guest.Case):
         shutil.copy(harness.GUARD, guard)
         self.compare(guard)
 
+    def test_standins_that_cannot_be_loaded(self):
+        # ld.so itself complains of them; the program must not find that in dlerror().
+        guard = self.copy_install(self.path("lib"))
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            file = os.path.join(self.path("lib", "cudaguard"), name)
+            with open(file, "rb") as stream:
+                data = stream.read()
+            os.unlink(os.path.realpath(file))
+            with open(os.path.realpath(file), "wb") as stream:
+                stream.write(data.replace(b"\0libc.so.6\0", b"\0libX.so.6\0"))
+        self.compare(guard)
+
     def test_off(self):
         self.compare(harness.GUARD, CUDAGUARD_POLICY="OFF")
 
