@@ -12,10 +12,10 @@ int main(int argc, char**) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   const auto spent = std::chrono::steady_clock::now() - start;
-  std::printf("%lld %d\n",
-              static_cast<long long>(
-                  std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()),
-              static_cast<int>(error));
+  std::printf(
+      "%lld %d\n",
+      static_cast<long long>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()),
+      static_cast<int>(error));
   std::fflush(stdout);
   char byte;
   if (argc > 1) return read(0, &byte, 1) == 0 ? 0 : 1;
