@@ -8,9 +8,9 @@
 namespace cudaguard {
 
 /// `name` must be a constant. Null if there is no other definition. Remembers the answer until a
-/// library is loaded or unloaded. A call in tail position shows its caller's caller: where that one's
-/// scope has no definition, the first loaded one is taken. Thread-safe; takes the loader's lock; may clear a pending
-/// dlerror.
+/// library is loaded or unloaded. A call in tail position shows its caller's caller: where that
+/// one's scope has no definition, the first loaded one is taken. Thread-safe; takes the loader's
+/// lock; may clear a pending dlerror.
 void* definition_for(const char* name, const void* caller);
 
 }  // namespace cudaguard

@@ -55,15 +55,34 @@ Descriptor describe(int fd) {
   return result;
 }
 
-bool stderr_is_ours_to_use() {
-  const Descriptor err = describe(kStderr);
-  const bool plain =
-      err.kind == Descriptor::Kind::kPipe || err.kind == Descriptor::Kind::kTerminalOrNull;
-  return plain ? may_write_line({}, {}, err) : may_write_line(describe(0), describe(1), err);
+/// To a pipe or terminal: through a description of our own, so that the program neither waits for a
+/// reader that sleeps (O_NONBLOCK), nor dies of SIGPIPE when the reader went away (O_RDWR: we are a
+/// reader too). The system calls are those that loading a library needs anyway: a seccomp filter
+/// knows them.
+void write_without_waiting(std::string_view line) {
+  const sys::File own("/proc/self/fd/2", O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (own.ok()) {
+    sys::write(own.fd(), line.data(), line.size());
+  } else {
+    // No /proc, or another user's pipe: as any program would.
+    sys::write(kStderr, line.data(), line.size());
+  }
 }
 
-void write_line(const Text& line) {
-  if (stderr_is_ours_to_use()) sys::write(kStderr, line.view().data(), line.view().size());
+/// Nothing where descriptor 2 is not ours to use.
+void write_line(const Text& text) {
+  using Kind = Descriptor::Kind;
+  const std::string_view line = text.view();
+  const Descriptor err = describe(kStderr);
+  if (err.kind == Kind::kPipe || err.kind == Kind::kTerminalOrNull) {
+    if (may_write_line({}, {}, err)) write_without_waiting(line);
+  } else if (may_write_line(describe(0), describe(1), err)) {
+    if (err.kind == Kind::kSocket) {
+      sys::send_now(kStderr, line.data(), line.size());
+    } else {
+      sys::write(kStderr, line.data(), line.size());
+    }
+  }
 }
 
 /// Appends to the report. Returns 0 or an errno value.
@@ -75,7 +94,7 @@ int append(const char* path, std::string_view record) {
   if (!file.ok()) return file.error();
   struct stat status = {};
   if (sys::fstat(file.fd(), &status) != 0 || S_ISDIR(status.st_mode)) return EISDIR;
-  const long written = sys::write(file.fd(), record.data(), record.size());
+  const long written = sys::quiet_write(file.fd(), record.data(), record.size());
   return written < 0 ? static_cast<int>(-written) : 0;
 }
 

@@ -67,6 +67,30 @@ inline bool exists(const char* path) {
 inline long readlink(const char* path, char* to, size_t size) {
   return call(SYS_readlinkat, AT_FDCWD, word(path), word(to), static_cast<long>(size));
 }
+/// For a socket: neither waits nor raises SIGPIPE.
+inline long send_now(int fd, const void* from, size_t size) {
+  constexpr long kFlags = 0x4040;  // MSG_DONTWAIT | MSG_NOSIGNAL
+  return call(SYS_sendto, fd, word(from), static_cast<long>(size), kFlags);
+}
+
+/// write(2) that cannot kill the program: SIGPIPE and SIGXFSZ (a reader that went away, a limit on
+/// file sizes) are held back while it writes, and taken away if it raised them.
+inline long quiet_write(int fd, const void* from, size_t size) {
+  constexpr uint64_t kHeld = 1ULL << (13 - 1) | 1ULL << (25 - 1);
+  uint64_t before = 0;
+  const long held =
+      call(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, word(&kHeld), word(&before), sizeof before);
+  const long written = write(fd, from, size);
+  if (held != 0) return written;
+  // What the program itself has blocked may be its own: leave it pending.
+  const uint64_t ours = kHeld & ~before;
+  if (written < 0 && ours != 0) {
+    timespec none = {};
+    call(SYS_rt_sigtimedwait, word(&ours), 0, word(&none), sizeof ours);
+  }
+  call(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, word(&before), 0, sizeof before);
+  return written;
+}
 inline uint32_t getpid() { return static_cast<uint32_t>(call(SYS_getpid)); }
 inline uint32_t getppid() { return static_cast<uint32_t>(call(SYS_getppid)); }
 inline uint32_t gettid() { return static_cast<uint32_t>(call(SYS_gettid)); }

@@ -15,10 +15,10 @@ STRICT = guest.binary("strict")
 # What the guard adds to the system calls of a program that dlopens and asks the driver; README.
 # Always: madvise (its page), faccessat (where the stand-ins are), read and fstat (are they whole).
 # For a line or a report: getpid, fcntl (may descriptor 2 be written to), write; for a report file
-# also getppid, gettid, clock_gettime, readlinkat.
+# also getppid, gettid, clock_gettime, readlinkat, rt_sigprocmask.
 ADDED = {"madvise", "faccessat", "fstat", "read", "close", "openat", "mmap", "munmap", "getpid",
          "fcntl", "write"}
-ADDED_FOR_REPORT = {"getppid", "gettid", "readlinkat", "clock_gettime"}
+ADDED_FOR_REPORT = {"getppid", "gettid", "readlinkat", "clock_gettime", "rt_sigprocmask"}
 CALL = re.compile(r"^(?:\d+\s+)?(\w+)\(")
 
 
