@@ -17,7 +17,7 @@ STRICT = guest.binary("strict")
 # For a line or a report: getpid, fcntl (may descriptor 2 be written to), write; for a report file
 # also getppid, gettid, clock_gettime, readlinkat, rt_sigprocmask.
 ADDED = {"madvise", "faccessat", "fstat", "read", "close", "openat", "mmap", "munmap", "getpid",
-         "fcntl", "write"}
+         "fcntl", "write", "rt_sigprocmask"}
 ADDED_FOR_REPORT = {"getppid", "gettid", "readlinkat", "clock_gettime", "rt_sigprocmask"}
 CALL = re.compile(r"^(?:\d+\s+)?(\w+)\(")
 
@@ -66,7 +66,7 @@ class Seccomp(guest.Case):
         self.assertLessEqual({"madvise", "faccessat"}, early)
         report = self.calls_after_lock(True, {"CUDAGUARD_REPORT": self.path("report")}) - bare - late
         self.assertLessEqual(report, ADDED_FOR_REPORT)
-        self.assertLessEqual(ADDED_FOR_REPORT - bare, report)
+        self.assertLessEqual(ADDED_FOR_REPORT - bare - late - {"rt_sigprocmask"}, report)
         off = self.calls_after_lock(True, {"CUDAGUARD_POLICY": "OFF"}, "none-early") - bare_early
         self.assertLessEqual(off, {"madvise"})
         print("\nadded by the guard: early %s, late %s, for a report %s, under OFF %s" %

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program sees of dlopen and friends, printed. argv[1]: the folder of the plug-ins (absolute),
-// argv[2]: "catch" and "leave" load, last of all, a library whose constructor lets an exception out.
+// What a program sees of dlopen and friends, printed. argv[1]: the folder of the plug-ins
+// (absolute), argv[2]: "catch" and "leave" load, last of all, a library whose constructor lets an
+// exception out.
 #include <dlfcn.h>
 #include <link.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another preloaded library that hooks dlopen, dlmopen and cuInit's neighbours as tools do: it counts
-// and goes on to the next definition. HOOK_TAG tells two of them apart.
+// Another preloaded library that hooks dlopen, dlmopen and cuInit's neighbours as tools do: it
+// counts and goes on to the next definition. HOOK_TAG tells two of them apart.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 static void note(const char* what, const char* name) {
   if (getenv("CG_HOOK_LOG") == NULL) return;
   char text[512];
-  const int length = snprintf(text, sizeof text, "%s %s(%s)\n", HOOK_TAG, what, name ? name : "NULL");
+  const int length =
+      snprintf(text, sizeof text, "%s %s(%s)\n", HOOK_TAG, what, name ? name : "NULL");
   if (write(1, text, (size_t)length) != length) _exit(99);
 }
 

@@ -14,7 +14,9 @@ extern "C" int open_inner() {
   auto* value = reinterpret_cast<int (*)()>(dlsym(handle, "value"));
   return value ? value() : -3;
 }
-extern "C" int inner_is_here() { return dlopen("libcginner.so", RTLD_NOW | RTLD_NOLOAD) != nullptr; }
+extern "C" int inner_is_here() {
+  return dlopen("libcginner.so", RTLD_NOW | RTLD_NOLOAD) != nullptr;
+}
 // The program's function asks: its folder counts, not ours.
 extern "C" int call_back(void* (*open)(const char*)) { return open("libcgrunpath.so") != nullptr; }
 #elif defined(PLUGIN_CHAIN)

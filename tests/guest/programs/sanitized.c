@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled by test_sanitizers.py with one sanitizer each: loads the driver in four threads, asks it,
-// loads something that is not there, and prints the answers. "bug" ends with an error of the kind
-// the sanitizer must find, to prove that it is awake.
+// Compiled by test_sanitizers.py with one sanitizer each: loads the driver in four threads, asks
+// it, loads something that is not there, and prints the answers. "bug" ends with an error of the
+// kind the sanitizer must find, to prove that it is awake.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -39,12 +39,12 @@ int main(int argc, char** argv) {
          init ? init() : -1);
   fflush(stdout);
   if (argc > 1 && strcmp(argv[1], "bug") == 0) {
-    in_threads(race);                                                  // TSan
-    volatile int big = 2147483647;                                     // UBSan
+    in_threads(race);               // TSan
+    volatile int big = 2147483647;  // UBSan
     volatile int sum = big + argc;
-    char* volatile block = malloc(8);                                  // ASan
+    char* volatile block = malloc(8);  // ASan
     printf("%d %d %d\n", sum, g_shared, block[argc + 6]);
-    char* volatile leak = malloc(123);                                 // LSan
+    char* volatile leak = malloc(123);  // LSan
     leak = NULL;
     (void)leak;
   }

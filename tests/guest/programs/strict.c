@@ -33,7 +33,8 @@ int main(int argc, char** argv) {
   void* nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
   int (*start)(void) = nvml ? (int (*)(void))dlsym(nvml, "nvmlInit_v2") : NULL;
   char text[64];
-  const int length = snprintf(text, sizeof text, "cuInit=%d nvml=%d\n", answer, start ? start() : -1);
+  const int length =
+      snprintf(text, sizeof text, "cuInit=%d nvml=%d\n", answer, start ? start() : -1);
   if (write(1, text, (size_t)length) != length) return 8;
   _exit(0);
 }
