@@ -25,8 +25,8 @@ bool is_version_of(std::string_view file, std::string_view name) {
 }  // namespace
 
 LibraryRequest classify(std::string_view request) {
+  if (!may_be_ours(request)) return {};
   const std::string_view file = base_name(request);
-  // Most requests end here, after one comparison.
   if (!file.starts_with("lib")) return {};
   if (is_version_of(file, "libcuda.so")) return {Library::kDriver, nullptr};
   if (is_version_of(file, "libnvidia-ml.so")) return {Library::kNvml, nullptr};

@@ -15,9 +15,6 @@ namespace cudaguard {
 
 namespace {
 
-constinit Loader found;
-constinit std::atomic<bool> complete{false};
-
 template <typename Function>
 void take(Function& slot, const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name) {
   if (slot == nullptr) {
@@ -50,10 +47,10 @@ int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
 
 }  // namespace
 
-const Loader& loader() {
-  if (complete.load(std::memory_order_acquire)) [[likely]] {
-    return found;
-  }
+constinit Loader detail::found_loader;
+constinit std::atomic<bool> detail::loader_is_whole{false};
+
+const Loader& detail::find_loader() {
   Loader fresh;
   dl_iterate_phdr(visit, &fresh);
   if (fresh.dlsym != nullptr) {
@@ -63,9 +60,9 @@ const Loader& loader() {
   const bool whole = fresh.next_dlopen != nullptr && fresh.dlopen != nullptr &&
                      fresh.dlclose != nullptr && fresh.dlerror != nullptr;
   // Racing threads write the same values.
-  found = fresh;
-  if (whole) complete.store(true, std::memory_order_release);
-  return found;
+  found_loader = fresh;
+  if (whole) loader_is_whole.store(true, std::memory_order_release);
+  return found_loader;
 }
 
 void* next_symbol(const char* name) {

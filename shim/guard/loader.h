@@ -4,6 +4,8 @@
 // lock-free; takes the loader's lock (dl_iterate_phdr) on the first call only.
 #pragma once
 
+#include <atomic>
+
 namespace cudaguard {
 
 struct Loader {
@@ -21,7 +23,18 @@ struct Loader {
   void* (*dlsym)(void*, const char*) = nullptr;
 };
 
-const Loader& loader();
+namespace detail {
+extern constinit Loader found_loader;                // NOLINT(bugprone-dynamic-static-initializers)
+extern constinit std::atomic<bool> loader_is_whole;  // NOLINT(bugprone-dynamic-static-initializers)
+const Loader& find_loader();
+}  // namespace detail
+
+inline const Loader& loader() {
+  if (detail::loader_is_whole.load(std::memory_order_acquire)) [[likely]] {
+    return detail::found_loader;
+  }
+  return detail::find_loader();
+}
 
 /// The next definition of `name` after ours, for a caller in the program's own scope; else null.
 void* next_symbol(const char* name);

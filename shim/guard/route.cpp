@@ -23,8 +23,10 @@ const char* choose_name(const char* name, const void* caller) {
   Process& here = process();
   if (here.config.policy == Policy::kOff) return name;
   // Before the first request of any kind goes on: what it loads may be linked to the driver.
-  standin(StandinKind::kDriver);
-  if (name == nullptr) return name;
+  if (!standins_tried()) [[unlikely]] {
+    standin(StandinKind::kDriver);
+  }
+  if (name == nullptr || !may_be_ours(name)) return name;
   const LibraryRequest request = classify(name);
   switch (request.library) {
     case Library::kDriver:

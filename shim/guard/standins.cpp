@@ -37,7 +37,6 @@ struct Loaded {
   std::atomic<const char*> why{nullptr};  // why not: a clause
 };
 constinit Loaded loaded[2];
-constinit std::atomic<bool> tried{false};
 
 using Path = char[4096 + 64];
 
@@ -109,13 +108,14 @@ bool find_folder(Work& work) {
 using Claim = void* (*)(void* (*)(const char*, int), const char*);
 
 /// ld.so remembers every name by which a file was asked for. Asked by the stand-in itself, whose
-/// run path leads to the link beside it; not where ld.so would look elsewhere (no link; a
-/// privileged process, in which it ignores $ORIGIN).
-void claim_names(const Loader& the, const Names& names, Work& work, void* handle, Claim claim) {
+/// run path leads to the link beside it, and for a loaded file only: where there is no link, ld.so
+/// looks elsewhere and maps nothing. Not in a privileged process, in which it ignores $ORIGIN.
+void claim_names(const Loader& the, const Names& names, void* handle, Claim claim) {
   if (privileged()) return;
   for (const char* name : names.claims) {
-    if (name == nullptr || !join(work.path, work.folder, name) || !sys::exists(work.path)) continue;
+    if (name == nullptr) continue;
     void* same = claim(the.dlopen, name);
+    if (same == nullptr) the.dlerror();  // ours, not the program's
     if (same != nullptr && same != handle) the.dlclose(same);
   }
 }
@@ -133,7 +133,7 @@ const char* load(const Loader& the, const Names& names, Work& work, Loaded& resu
     the.dlclose(handle);
     return "is of another version";
   }
-  claim_names(the, names, work, handle, claim);
+  claim_names(the, names, handle, claim);
   result.link_map.store(map, std::memory_order_relaxed);
   result.path.store(map->l_name, std::memory_order_release);
   return nullptr;
@@ -153,11 +153,13 @@ void load_both() {
     }
   }
   if (failed) the.dlerror();  // ours, not the program's
-  tried.store(true, std::memory_order_release);
+  detail::standins_tried.store(true, std::memory_order_release);
   errno = saved_errno;
 }
 
 }  // namespace
+
+constinit std::atomic<bool> detail::standins_tried{false};
 
 const void* Standin::symbol(const char* name) const {
   const auto* map = static_cast<const struct link_map*>(link_map);
@@ -165,7 +167,7 @@ const void* Standin::symbol(const char* name) const {
 }
 
 Standin standin(StandinKind kind) {
-  if (!tried.load(std::memory_order_acquire)) [[unlikely]] {
+  if (!standins_tried()) [[unlikely]] {
     load_both();
   }
   const Loaded& the = loaded[static_cast<int>(kind)];

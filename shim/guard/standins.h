@@ -5,7 +5,7 @@
 // which ld.so counts. errno is the caller's afterwards, and no dlerror is left.
 #pragma once
 
-#include <string_view>
+#include <atomic>
 
 namespace cudaguard {
 
@@ -18,6 +18,13 @@ struct Standin {
 };
 
 enum class StandinKind { kDriver, kNvml };
+
+namespace detail {
+extern constinit std::atomic<bool> standins_tried;  // NOLINT(bugprone-dynamic-static-initializers)
+}
+
+/// Have both been loaded, or found unusable?
+inline bool standins_tried() { return detail::standins_tried.load(std::memory_order_acquire); }
 
 /// Loads both on the first call.
 Standin standin(StandinKind kind);

@@ -95,9 +95,6 @@ cg_lookup_rows:
 #define CG_ROW(base, name, version, per_thread) cg_row base, name, version, per_thread
 #include "driver_lookup.inc"
   .size cg_lookup_rows, . - cg_lookup_rows
-  .globl cg_lookup_end
-  .hidden cg_lookup_end
-cg_lookup_end:
 #endif
 
 #if defined(__x86_64__)

@@ -33,8 +33,8 @@ template <typename T>
 #define CG_CLAIM()                                                                   \
   CG_EXPORT void* cudaguard_standin_claim_v1(void* (*libc_dlopen)(const char*, int), \
                                              const char* name) {                     \
-    constexpr int kLazy = 1; /* RTLD_LAZY */                                         \
-    void* handle = libc_dlopen(name, kLazy);                                         \
+    constexpr int kLazyNoload = 1 | 4; /* RTLD_LAZY, RTLD_NOLOAD: a name, no file */ \
+    void* handle = libc_dlopen(name, kLazyNoload);                                   \
     asm volatile("" : "+r"(handle)); /* no tail call: the return address is ours */  \
     return handle;                                                                   \
   }

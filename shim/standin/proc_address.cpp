@@ -16,19 +16,68 @@ struct Row {
 
 // Made in entries.S from the table of names: ordered by name, per_thread, version.
 extern "C" [[gnu::visibility("hidden")]] const Row cg_lookup_rows[];
-extern "C" [[gnu::visibility("hidden")]] const Row cg_lookup_end[];
 
 namespace cudaguard {
 namespace {
 
-// Below zero, zero or above it, as the name of the row sorts before, at or after `name`.
-int compare(const Row& row, const char* name) {
-  const char* own = reinterpret_cast<const char*>(cg_lookup_rows) + row.name;
-  while (*own != '\0' && *own == *name) {
-    ++own;
-    ++name;
+// One row of the list: the name it is asked by.
+constexpr const char* kRowNames[] = {
+#define CG_BASE(name)
+#define CG_ROW(base, name, version, per_thread) #base,
+#include "driver_lookup.inc"
+#undef CG_BASE
+#undef CG_ROW
+};
+constexpr size_t kRows = sizeof kRowNames / sizeof kRowNames[0];
+
+constexpr bool same(const char* a, const char* b) {
+  while (*a != '\0' && *a == *b) {
+    ++a;
+    ++b;
   }
-  return static_cast<unsigned char>(*own) - static_cast<unsigned char>(*name);
+  return *a == *b;
+}
+
+constexpr uint32_t hash_of(const char* name) {
+  uint32_t hash = 2166136261U;  // FNV-1a
+  for (; *name != '\0'; ++name) hash = (hash ^ static_cast<unsigned char>(*name)) * 16777619U;
+  return hash ^ (hash >> 15);
+}
+
+// A runtime asks for 700 names when it starts: an index by hash, made by the compiler. Each name's
+// first row, or kNone; a name whose place is taken is in the next free one.
+constexpr size_t kPlaces = 2048;
+constexpr uint16_t kNone = 0xffff;
+static_assert(kRows < kPlaces / 2);
+
+struct Index {
+  uint16_t first[kPlaces];
+};
+
+constexpr Index make_index() {
+  Index index = {};
+  for (auto& place : index.first) place = kNone;
+  for (size_t row = 0; row < kRows; ++row) {
+    if (row > 0 && same(kRowNames[row], kRowNames[row - 1])) continue;
+    size_t place = hash_of(kRowNames[row]) % kPlaces;
+    while (index.first[place] != kNone) place = (place + 1) % kPlaces;
+    index.first[place] = static_cast<uint16_t>(row);
+  }
+  return index;
+}
+constexpr Index kIndex = make_index();
+
+const char* name_of(const Row& row) {
+  return reinterpret_cast<const char*>(cg_lookup_rows) + row.name;
+}
+
+// The first row of the name; kRows if there is none.
+size_t first_row(const char* name) {
+  for (size_t place = hash_of(name) % kPlaces;; place = (place + 1) % kPlaces) {
+    const size_t row = kIndex.first[place];
+    if (row == kNone) return kRows;
+    if (same(name_of(cg_lookup_rows[row]), name)) return row;
+  }
 }
 
 void* entry_of(const Row& row) {
@@ -38,23 +87,13 @@ void* entry_of(const Row& row) {
 }  // namespace
 
 LookupAnswer find_entry(const char* name, uint32_t version, bool per_thread) {
-  size_t first = 0;
-  size_t end = static_cast<size_t>(cg_lookup_end - cg_lookup_rows);
-  const size_t count = end;
-  while (first < end) {
-    const size_t middle = first + (end - first) / 2;
-    if (compare(cg_lookup_rows[middle], name) < 0) {
-      first = middle + 1;
-    } else {
-      end = middle;
-    }
-  }
-
   bool known = false;
   const Row* plain = nullptr;
   const Row* threaded = nullptr;
   bool has_threaded = false;
-  for (size_t i = first; i < count && compare(cg_lookup_rows[i], name) == 0; ++i) {
+  const size_t first = first_row(name);
+  // Rows of one name follow each other and share its text.
+  for (size_t i = first; i < kRows && cg_lookup_rows[i].name == cg_lookup_rows[first].name; ++i) {
     const Row& row = cg_lookup_rows[i];
     known = true;
     has_threaded = has_threaded || row.per_thread != 0;
