@@ -24,6 +24,8 @@ bool may_write_line(const Descriptor& in, const Descriptor& out, const Descripto
     case Kind::kRegular:
       // `2>file` opens for writing only; a program's data file is often open for both.
       if (err.kind == Kind::kRegular && err.readable) return false;
+      // Nobody inherits a standard input that cannot be read: 0 was closed, and 2 likely as well.
+      if (in.kind == Kind::kRegular && !in.readable) return false;
       // `>file 2>&1`, systemd's journal socket: one file twice.
       if (out.kind == err.kind && out.same_file(err) && !out.close_on_exec) return true;
       return (looks_inherited(in) && in.readable) || (looks_inherited(out) && out.writable);

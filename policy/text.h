@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace cudaguard {
+namespace cudaguard [[gnu::visibility("hidden")]] {
 
 /// The first `count` bytes, or all. (std::string_view::substr may throw, which needs libstdc++.)
 constexpr std::string_view head(std::string_view text, size_t count) {
@@ -55,4 +55,4 @@ class Text {
   bool cut_ = false;
 };
 
-}  // namespace cudaguard
+}  // namespace gnu::visibility("hidden")]]

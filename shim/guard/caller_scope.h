@@ -5,7 +5,7 @@
 // "the next one" alone is wrong (design.md; frameworks.md 1.1).
 #pragma once
 
-namespace cudaguard {
+namespace cudaguard [[gnu::visibility("hidden")]] {
 
 /// `name` must be a constant. Null if there is no other definition. Remembers the answer until a
 /// library is loaded or unloaded. A call in tail position shows its caller's caller: where that
@@ -13,4 +13,4 @@ namespace cudaguard {
 /// lock; may clear a pending dlerror.
 void* definition_for(const char* name, const void* caller);
 
-}  // namespace cudaguard
+}  // namespace gnu::visibility("hidden")]]

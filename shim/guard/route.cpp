@@ -19,14 +19,23 @@ const char* standin_name(StandinKind kind, const char* never) {
   return never;
 }
 
-const char* choose_name(const char* name, const void* caller) {
+[[gnu::cold, gnu::noinline]] const char* choose_ours(Process& here, const char* name,
+                                                     const void* caller);
+
+[[gnu::always_inline]] inline const char* choose_name(const char* name, const void* caller) {
   Process& here = process();
   if (here.config.policy == Policy::kOff) return name;
   // Before the first request of any kind goes on: what it loads may be linked to the driver.
   if (!standins_tried()) [[unlikely]] {
     standin(StandinKind::kDriver);
   }
-  if (name == nullptr || !may_be_ours(name)) return name;
+  if (name == nullptr || !may_be_ours(name)) [[likely]] {
+    return name;
+  }
+  return choose_ours(here, name, caller);
+}
+
+const char* choose_ours(Process& here, const char* name, const void* caller) {
   const LibraryRequest request = classify(name);
   switch (request.library) {
     case Library::kDriver:

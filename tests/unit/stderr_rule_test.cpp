@@ -48,6 +48,13 @@ TEST(StderrRule, RegularFile_AfterAllWereClosed_No) {
       may_write_line(make(Kind::kSocket, true, true, 1), make(Kind::kOther, true, true, 2), own));
 }
 
+TEST(StderrRule, RegularFile_BesideAnUnreadableStandardInput_No) {
+  EXPECT_FALSE(may_write_line(make(Kind::kRegular, false, true, 1), kTerminal,
+                              make(Kind::kRegular, false, true, 3)));
+  EXPECT_TRUE(may_write_line(make(Kind::kRegular, true, false, 1), kTerminal,  // <in 2>err
+                             make(Kind::kRegular, false, true, 3)));
+}
+
 TEST(StderrRule, RegularFileOpenForBoth_IsData) {
   EXPECT_FALSE(may_write_line(kTerminal, kTerminal, make(Kind::kRegular, true, true)));
 }
