@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 # install_packages NAME...: installs the Debian packages that are not there yet. Never changes the
 # machine's package sources. `apt-get update` runs only if something is missing.
+# install_known_packages NAME...: the same for those that this release has; names the others.
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then
@@ -14,15 +15,34 @@ as_root() {
   fi
 }
 
+missing_packages() {
+  local name
+  for name in "$@"; do
+    dpkg-query -W -f='${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || echo "$name"
+  done
+}
+
+install_known_packages() {
+  local known=() name
+  [ -n "$(missing_packages "$@")" ] || return 0
+  as_root apt-get update -q
+  for name in "$@"; do
+    if [ -n "$(apt-cache show --no-all-versions "$name" 2>/dev/null)" ]; then
+      known+=("$name")
+    else
+      echo "cudaguard: no package $name in this release; the tests that need it skip" >&2
+    fi
+  done
+  install_packages "${known[@]}"
+}
+
 install_packages() {
   command -v apt-get >/dev/null || {
     echo "cudaguard: no apt-get here; please install: $*" >&2
     return 1
   }
-  local missing=() name
-  for name in "$@"; do
-    dpkg-query -W -f='${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
-  done
+  local missing
+  mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} -gt 0 ] || return 0
   as_root apt-get update -q
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
