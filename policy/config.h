@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace cudaguard [[gnu::visibility("hidden")]] {
+namespace [[gnu::visibility("hidden")]] cudaguard {
 
 enum class Policy : uint8_t {
   kForceCpu,  ///< there is no CUDA device; the driver is never entered
@@ -55,4 +55,4 @@ Policy narrower(Policy a, Policy b);
 
 std::string_view name_of(Policy policy);
 
-}  // namespace gnu::visibility("hidden")]]
+}  // namespace cudaguard

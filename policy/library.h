@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace cudaguard [[gnu::visibility("hidden")]] {
+namespace [[gnu::visibility("hidden")]] cudaguard {
 
 enum class Library : uint8_t {
   kOther,    ///< not ours
@@ -62,4 +62,4 @@ constexpr bool may_be_ours(std::string_view request) {
 /// `request` is what was given to dlopen: a name or any path.
 LibraryRequest classify(std::string_view request);
 
-}  // namespace gnu::visibility("hidden")]]
+}  // namespace cudaguard

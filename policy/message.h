@@ -9,7 +9,7 @@
 #include "policy/config.h"
 #include "policy/text.h"
 
-namespace cudaguard [[gnu::visibility("hidden")]] {
+namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// One line is one write; longer ones would interleave on a pipe (POSIX PIPE_BUF on Linux).
 inline constexpr size_t kMaxLine = 4096;
@@ -56,4 +56,4 @@ void write_report_failed(Text& out, uint32_t pid, std::string_view path, int err
 void write_record(Text& out, const ProcessFacts& process, const Touch& touch,
                   std::string_view decision, size_t limit);
 
-}  // namespace gnu::visibility("hidden")]]
+}  // namespace cudaguard

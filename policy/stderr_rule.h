@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace cudaguard [[gnu::visibility("hidden")]] {
+namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Descriptor {
   enum class Kind : uint8_t { kClosed, kTerminalOrNull, kPipe, kSocket, kRegular, kOther };
@@ -28,4 +28,4 @@ struct Descriptor {
 /// file.
 bool may_write_line(const Descriptor& in, const Descriptor& out, const Descriptor& err);
 
-}  // namespace gnu::visibility("hidden")]]
+}  // namespace cudaguard

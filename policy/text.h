@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace cudaguard [[gnu::visibility("hidden")]] {
+namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// The first `count` bytes, or all. (std::string_view::substr may throw, which needs libstdc++.)
 constexpr std::string_view head(std::string_view text, size_t count) {
@@ -55,4 +55,4 @@ class Text {
   bool cut_ = false;
 };
 
-}  // namespace gnu::visibility("hidden")]]
+}  // namespace cudaguard

@@ -5,7 +5,7 @@
 // "the next one" alone is wrong (design.md; frameworks.md 1.1).
 #pragma once
 
-namespace cudaguard [[gnu::visibility("hidden")]] {
+namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// `name` must be a constant. Null if there is no other definition. Remembers the answer until a
 /// library is loaded or unloaded. A call in tail position shows its caller's caller: where that
@@ -13,4 +13,4 @@ namespace cudaguard [[gnu::visibility("hidden")]] {
 /// lock; may clear a pending dlerror.
 void* definition_for(const char* name, const void* caller);
 
-}  // namespace gnu::visibility("hidden")]]
+}  // namespace cudaguard

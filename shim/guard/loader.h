@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-namespace cudaguard [[gnu::visibility("hidden")]] {
+namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Loader {
   using Open = void* (*)(const char*, int);
@@ -39,4 +39,4 @@ inline const Loader& loader() {
 /// The next definition of `name` after ours, for a caller in the program's own scope; else null.
 void* next_symbol(const char* name);
 
-}  // namespace gnu::visibility("hidden")]]
+}  // namespace cudaguard

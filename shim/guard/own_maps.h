@@ -7,11 +7,11 @@
 
 #include "policy/message.h"
 
-namespace cudaguard [[gnu::visibility("hidden")]] {
+namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// The file mapped at `address` and the offset in it. The path is copied into `path`; an empty
 /// module if nothing is mapped there, the mapping has no file, or /proc cannot be read. The path is
 /// the real one, links resolved.
 CodePlace place_of(const void* address, char* path, size_t size);
 
-}  // namespace gnu::visibility("hidden")]]
+}  // namespace cudaguard

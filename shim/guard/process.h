@@ -10,7 +10,7 @@
 
 #include "policy/config.h"
 
-namespace cudaguard [[gnu::visibility("hidden")]] {
+namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Process {
   bool ready = false;     ///< false in a forked child
@@ -56,4 +56,4 @@ inline Process& process() {
 /// AT_SECURE: setuid, setgid, file capabilities.
 bool privileged();
 
-}  // namespace gnu::visibility("hidden")]]
+}  // namespace cudaguard

@@ -8,7 +8,7 @@
 
 #include "shim/guard/process.h"
 
-namespace cudaguard [[gnu::visibility("hidden")]] {
+namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// A denied request. `api` and `object` must be constants (they are compared by address, and kept);
 /// `caller` is the return address. Does nothing under OFF.
@@ -17,4 +17,4 @@ void record_touch(Process& process, const char* api, const char* object, const v
 /// Says which stand-in cannot be used, once per process and `bit`.
 void say_missing_standin(Process::Said bit, const char* file, const char* why);
 
-}  // namespace gnu::visibility("hidden")]]
+}  // namespace cudaguard

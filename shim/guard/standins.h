@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-namespace cudaguard [[gnu::visibility("hidden")]] {
+namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Standin {
   const char* path = nullptr;  ///< as ld.so knows it, absolute; null: could not be loaded
@@ -32,4 +32,4 @@ Standin standin(StandinKind kind);
 /// Says, once per process, which file is missing and why. For a request that could not be served.
 void say_missing(StandinKind kind);
 
-}  // namespace gnu::visibility("hidden")]]
+}  // namespace cudaguard

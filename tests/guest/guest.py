@@ -60,5 +60,5 @@ class Case(harness.Case):
         """The lib folder under test, copied with its links; returns the guard in it."""
         shutil.copytree(harness.LIB, target, symlinks=True,
                         ignore=lambda folder, names: [n for n in names if not re.match(
-                            r"^(libcudaguard\.so|cudaguard|libcuda\.so.*|libnvidia-ml\.so.*)$", n)])
+                            r"^(libcudaguard\.so|cudaguard|libcuda\.so.*|libnvidia-ml\.so.*|libnvidia-opencl\.so\.1)$", n)])
         return os.path.join(target, "libcudaguard.so")
