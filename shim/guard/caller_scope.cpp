@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/guard/caller_scope.h"
 
-#include <dlfcn.h>
 #include <link.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
+#include <initializer_list>
 
 #include "shim/elf/object.h"
 #include "shim/elf/symbol_lookup.h"
-#include "shim/guard/loader.h"
+#include "shim/elf/version_need.h"
 
 namespace cudaguard {
 
@@ -45,40 +44,84 @@ uint64_t loader_generation() {
   return sum;
 }
 
-struct Definition {
+/// One walk over the loaded objects, in the order in which they were loaded. dl_iterate_phdr alone,
+/// no dlsym or dlopen: a constructor may hold ld.so's other lock and wait for the thread that calls
+/// us.
+struct Walk {
   const char* name;
-  const void* found;
+  const void* caller;
+  const char* file = nullptr;          // what the caller imports the name from, if it says
+  const ElfW(Dyn) * own = nullptr;     // the caller's dynamic section
+  const void* from_file = nullptr;     // the definition in that file
+  const void* from_caller = nullptr;   // the caller's own: TensorFlow's trampolines
+  const void* from_needed = nullptr;   // the first in a library that the caller names as needed
+  const void* from_program = nullptr;  // the first among the objects of the program's start
+  const void* from_any = nullptr;      // the first
+  bool started = true;                 // until ld.so's own object: what came with the program
 };
 
-/// The first object that defines the name, ours left out.
-int find_definition(dl_phdr_info* object, size_t /*size*/, void* data) {
-  auto& wanted = *static_cast<Definition*>(data);
-  if (holds(*object, reinterpret_cast<const void*>(&find_definition))) return 0;
-  wanted.found = elf_symbol(dynamic_section(*object), object->dlpi_addr, wanted.name);
-  return wanted.found != nullptr ? 1 : 0;
+bool same(const char* a, const char* b) { return elf_detail::same(a, b); }
+
+int find_caller(dl_phdr_info* object, size_t /*size*/, void* data) {
+  auto& walk = *static_cast<Walk*>(data);
+  if (!holds(*object, walk.caller)) return 0;
+  walk.own = dynamic_section(*object);
+  walk.file = imported_from(walk.own, object->dlpi_addr, walk.name);
+  return 1;
 }
 
-void* look_up(const char* name, const void* caller) {
-  const Loader& the = loader();
-  if (void* next = next_symbol(name)) return next;
-  if (the.dlsym == nullptr || the.dlopen == nullptr) return nullptr;
-  void* result = nullptr;
-  const char* object = object_name(caller);
-  if (object != nullptr && object[0] != '\0') {
-    if (void* handle = the.dlopen(object, RTLD_LAZY | RTLD_NOLOAD)) {
-      result = the.dlsym(handle, name);
-      the.dlclose(handle);
+/// Is the file among the DT_NEEDED of `dynamic`? The string table is the caller's, relocated in
+/// place.
+bool needs(const ElfW(Dyn) * dynamic, const char* soname) {
+  const char* strings = nullptr;
+  for (const ElfW(Dyn)* entry = dynamic; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_STRTAB) strings = reinterpret_cast<const char*>(entry->d_un.d_ptr);
+  }
+  if (strings == nullptr || soname == nullptr) return false;
+  for (const ElfW(Dyn)* entry = dynamic; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_NEEDED && same(strings + entry->d_un.d_val, soname)) return true;
+  }
+  return false;
+}
+
+void keep_first(const void*& slot, const void* found) {
+  if (slot == nullptr) slot = found;
+}
+
+int find_definition(dl_phdr_info* object, size_t /*size*/, void* data) {
+  auto& walk = *static_cast<Walk*>(data);
+  if (holds(*object, reinterpret_cast<const void*>(&find_definition))) return 0;
+  const ElfW(Dyn)* dynamic = dynamic_section(*object);
+  const char* soname = elf_soname(dynamic, object->dlpi_addr);
+  const void* found = elf_symbol(dynamic, object->dlpi_addr, walk.name);
+  if (found != nullptr) {
+    if (walk.file != nullptr && soname != nullptr && same(soname, walk.file)) {
+      keep_first(walk.from_file, found);
     }
+    if (dynamic == walk.own) walk.from_caller = found;
+    if (needs(walk.own, soname)) keep_first(walk.from_needed, found);
+    if (walk.started) keep_first(walk.from_program, found);
+    keep_first(walk.from_any, found);
   }
-  the.dlerror();  // drop our own failures
-  if (result == nullptr) {
-    // A call in tail position: the return address is that of the caller's caller, whose scope need
-    // not have the name. Somebody's has, or nobody could have called it.
-    Definition anywhere = {name, nullptr};
-    dl_iterate_phdr(find_definition, &anywhere);
-    result = const_cast<void*>(anywhere.found);
+  // ld.so is the last of libc's dependencies, loaded with the program.
+  if (soname != nullptr && soname[0] == 'l' && soname[1] == 'd' && soname[2] == '-') {
+    walk.started = false;
   }
-  return result;
+  return 0;
+}
+
+/// As ld.so would bind it: the version's file; else the program's scope; else the caller's own. The
+/// last resort is a call in tail position: the return address is that of the caller's caller, whose
+/// scope need not have the name. Somebody's has, or nobody could have called it.
+void* look_up(const char* name, const void* caller) {
+  Walk walk = {.name = name, .caller = caller};
+  dl_iterate_phdr(find_caller, &walk);
+  dl_iterate_phdr(find_definition, &walk);
+  for (const void* found :
+       {walk.from_file, walk.from_program, walk.from_caller, walk.from_needed, walk.from_any}) {
+    if (found != nullptr) return const_cast<void*>(found);
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -94,9 +137,7 @@ void* definition_for(const char* name, const void* caller) {
     std::atomic_thread_fence(std::memory_order_acquire);
     if (it.version.load(std::memory_order_relaxed) == version) return target;
   }
-  const int saved_errno = errno;
   void* target = look_up(name, caller);
-  errno = saved_errno;
   uint32_t even = version & ~1U;
   if (it.version.compare_exchange_strong(even, even + 1, std::memory_order_acquire)) {
     std::atomic_thread_fence(std::memory_order_release);

@@ -65,9 +65,4 @@ const Loader& detail::find_loader() {
   return found_loader;
 }
 
-void* next_symbol(const char* name) {
-  const Loader& the = loader();
-  return the.dlsym == nullptr ? nullptr : ask_next(the.dlsym, name);
-}
-
 }  // namespace cudaguard

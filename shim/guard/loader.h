@@ -36,7 +36,4 @@ inline const Loader& loader() {
   return detail::find_loader();
 }
 
-/// The next definition of `name` after ours, for a caller in the program's own scope; else null.
-void* next_symbol(const char* name);
-
 }  // namespace cudaguard
