@@ -31,7 +31,7 @@ bool same_word(std::string_view text, std::string_view upper) {
 template <typename Value, size_t N>
 void parse_choice(Config& config, const char* text, std::string_view variable,
                   const Choice<Value> (&choices)[N], std::string_view accepted,
-                  std::string_view instead, Value& value) {
+                  std::string_view instead, Value fallback, Value& value) {
   if (text == nullptr || *text == '\0') return;
   for (const auto& choice : choices) {
     if (same_word(text, choice.name)) {
@@ -39,6 +39,7 @@ void parse_choice(Config& config, const char* text, std::string_view variable,
       return;
     }
   }
+  value = fallback;
   config.complaints[config.complaint_count++] = {variable, text, accepted, instead};
 }
 
@@ -46,11 +47,17 @@ void parse_choice(Config& config, const char* text, std::string_view variable,
 
 Config parse_config(const Environment& environment) {
   Config config;
+  config.privileged = environment.privileged;
   if (environment.privileged) return config;
+  // A forked child keeps its parent's policy; a value of its own can only narrow that.
+  const bool narrow =
+      environment.inherited != nullptr && *environment.inherited == Policy::kForceCpu;
+  if (environment.inherited != nullptr) config.policy = *environment.inherited;
   parse_choice(config, environment.policy, "CUDAGUARD_POLICY", kPolicies, "FORCE_CPU, OFF",
-               "FORCE_CPU applies", config.policy);
+               "FORCE_CPU applies", Policy::kForceCpu, config.policy);
+  if (narrow) config.policy = Policy::kForceCpu;
   parse_choice(config, environment.log, "CUDAGUARD_LOG", kLogs, "off, deny, all", "deny applies",
-               config.log);
+               Log::kDeny, config.log);
   if (environment.report != nullptr) {
     const std::string_view path = environment.report;
     if (path.size() > kMaxReportPath) {
@@ -63,7 +70,7 @@ Config parse_config(const Environment& environment) {
   return config;
 }
 
-Policy narrower(Policy a, Policy b) { return a == Policy::kForceCpu ? a : b; }
+bool wants_line(Log log, bool first) { return log == Log::kAll || (log == Log::kDeny && first); }
 
 std::string_view name_of(Policy policy) {
   return policy == Policy::kForceCpu ? "FORCE_CPU" : "OFF";

@@ -23,10 +23,11 @@ enum class Log : uint8_t {
 
 /// The environment as the process has it. A null pointer is an unset variable.
 struct Environment {
-  const char* policy = nullptr;  ///< CUDAGUARD_POLICY
-  const char* log = nullptr;     ///< CUDAGUARD_LOG
-  const char* report = nullptr;  ///< CUDAGUARD_REPORT
-  bool privileged = false;       ///< AT_SECURE: the environment is somebody else's, ignore it
+  const char* policy = nullptr;       ///< CUDAGUARD_POLICY
+  const char* log = nullptr;          ///< CUDAGUARD_LOG
+  const char* report = nullptr;       ///< CUDAGUARD_REPORT
+  bool privileged = false;            ///< AT_SECURE: the environment is somebody else's, ignore it
+  const Policy* inherited = nullptr;  ///< of the process that this one was forked from
 };
 
 /// A value that was not understood: everything that one line about it needs.
@@ -43,6 +44,7 @@ inline constexpr size_t kMaxReportPath = 4095;
 struct Config {
   Policy policy = Policy::kForceCpu;
   Log log = Log::kDeny;
+  bool privileged = false;
   std::string_view report;  ///< points into the environment; empty: no report
   Complaint complaints[3];
   size_t complaint_count = 0;
@@ -50,8 +52,8 @@ struct Config {
 
 Config parse_config(const Environment& environment);
 
-/// The stricter of two policies: a later value can only narrow.
-Policy narrower(Policy a, Policy b);
+/// Is there a line for a touch of a new kind? `first`: the first of the process.
+bool wants_line(Log log, bool first);
 
 std::string_view name_of(Policy policy);
 

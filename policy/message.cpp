@@ -31,6 +31,8 @@ std::string_view meaning(int error) {
     case ENOSPC:
     case EDQUOT:
       return "no space left";
+    case EAGAIN:
+      return "the pipe is full";
     case EINVAL:
       return "it is not a regular file";
     default:
@@ -40,19 +42,21 @@ std::string_view meaning(int error) {
 
 }  // namespace
 
-void write_denied(Text& out, uint32_t pid, Policy policy, const Touch& touch) {
+void write_denied(Text& out, uint32_t pid, const Config& config, const Touch& touch) {
   const bool nvml = touch.api.starts_with("nvml");
   start(out, pid)
       .put(nvml ? "no GPU to see" : "no CUDA here")
       .put(" (policy ")
-      .put(name_of(policy))
-      .put("; asked by ");
+      .put(name_of(config.policy))
+      .put("; ");
+  if (config.log == Log::kAll) out.put(touch.api).put(" ");
+  out.put("asked by ");
   if (touch.caller.module.empty()) {
     out.put("code outside any file");
   } else {
     out.put_printable(base_name(touch.caller.module), kShownValue);
   }
-  out.put("); CUDAGUARD_POLICY=OFF lifts it\n");
+  out.put(config.privileged ? ")\n" : "); CUDAGUARD_POLICY=OFF lifts it\n");
 }
 
 void write_complaint(Text& out, uint32_t pid, const Complaint& complaint) {

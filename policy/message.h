@@ -25,7 +25,7 @@ struct CodePlace {
 /// Somebody asked for the driver.
 struct Touch {
   std::string_view api;     ///< "cuInit", "nvmlInit_v2", "dlopen"
-  std::string_view object;  ///< for dlopen: the file that was asked for
+  std::string_view object;  ///< for dlopen: the name or path that was asked for
   CodePlace caller;
 };
 
@@ -40,8 +40,9 @@ struct ProcessFacts {
 };
 
 /// "cudaguard[7]: no CUDA here (policy FORCE_CPU; asked by libfoo.so); CUDAGUARD_POLICY=OFF lifts
-/// it"
-void write_denied(Text& out, uint32_t pid, Policy policy, const Touch& touch);
+/// it". Under CUDAGUARD_LOG=all it names the call; in a privileged process there is no variable to
+/// advise.
+void write_denied(Text& out, uint32_t pid, const Config& config, const Touch& touch);
 
 void write_complaint(Text& out, uint32_t pid, const Complaint& complaint);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What dl_iterate_phdr says of a loaded object. Pure reading; thread-safe inside its callback.
-#ifndef CUDAGUARD_SHIM_ELF_OBJECT_H_
-#define CUDAGUARD_SHIM_ELF_OBJECT_H_
+#pragma once
 
 #include <link.h>
 
@@ -46,5 +45,3 @@ inline const char* object_name(const void* address) {
 }
 
 }  // namespace cudaguard
-
-#endif  // CUDAGUARD_SHIM_ELF_OBJECT_H_

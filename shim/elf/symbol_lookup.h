@@ -3,8 +3,7 @@
 // Reading the symbol table of an object that is already mapped, without the loader's help: no call
 // leaves this header, nothing is locked, allocated or written. The guard finds libc's own `dlsym`
 // with it, the stand-ins find the guard from inside a dlmopen namespace.
-#ifndef CUDAGUARD_SHIM_ELF_SYMBOL_LOOKUP_H_
-#define CUDAGUARD_SHIM_ELF_SYMBOL_LOOKUP_H_
+#pragma once
 
 #include <elf.h>
 #include <link.h>
@@ -155,5 +154,3 @@ inline const char* elf_soname(const ElfW(Dyn) * dynamic, ElfW(Addr) base) {
 }
 
 }  // namespace cudaguard
-
-#endif  // CUDAGUARD_SHIM_ELF_SYMBOL_LOOKUP_H_

@@ -16,8 +16,10 @@ namespace {
 
 constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 
-/// The strictest policy that was in force so far, in this process or the one it was forked from.
-constinit std::atomic<Policy> strictest{Policy::kOff};
+/// The policy of this process, or of the one it was forked from until it has read its own. Not
+/// among the wiped pages. kNone: not read yet.
+constexpr int kNone = -1;
+constinit std::atomic<int> last_policy{kNone};
 
 /// For a process that cannot map a page: guarded, silent. Filled when it is needed, which keeps it
 /// out of the file.
@@ -46,20 +48,20 @@ std::string_view keep(std::string_view text, char* to, size_t size) {
 
 void configure(Process& process) {
   Environment environment;
+  environment.policy = variable("CUDAGUARD_POLICY");
+  environment.log = variable("CUDAGUARD_LOG");
+  environment.report = variable("CUDAGUARD_REPORT");
   environment.privileged = privileged();
-  if (!environment.privileged) {
-    environment.policy = variable("CUDAGUARD_POLICY");
-    environment.log = variable("CUDAGUARD_LOG");
-    environment.report = variable("CUDAGUARD_REPORT");
-  }
+  const int last = last_policy.load(std::memory_order_relaxed);
+  const auto inherited = static_cast<Policy>(last);
+  if (last != kNone) environment.inherited = &inherited;
   Config config = parse_config(environment);
   config.report = keep(config.report, process.report, sizeof process.report);
   for (size_t i = 0; i < config.complaint_count; ++i) {
     config.complaints[i].value =
         keep(config.complaints[i].value, process.values[i], sizeof process.values[i]);
   }
-  config.policy = narrower(config.policy, strictest.load(std::memory_order_relaxed));
-  strictest.store(config.policy, std::memory_order_relaxed);
+  last_policy.store(static_cast<int>(config.policy), std::memory_order_relaxed);
   process.config = config;
 }
 

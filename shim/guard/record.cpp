@@ -19,6 +19,7 @@ constexpr int kStderr = 2;
 
 struct Scratch {
   char path[4352];
+  char report[4352];
   char executable[4096];
   char arguments[32768];
   char record[kMaxRecord];
@@ -63,30 +64,31 @@ void write_without_waiting(std::string_view line) {
   const sys::File own("/proc/self/fd/2", O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (own.ok()) {
     sys::write(own.fd(), line.data(), line.size());
-  } else {
-    // No /proc, or another user's pipe: as any program would.
-    sys::write(kStderr, line.data(), line.size());
+  } else if (sys::takes_now(kStderr)) {
+    // No /proc, no free descriptor, or another user's pipe.
+    sys::quiet_write(kStderr, line.data(), line.size());
   }
 }
 
 /// Nothing where descriptor 2 is not ours to use.
 void write_line(const Text& text) {
-  using Kind = Descriptor::Kind;
   const std::string_view line = text.view();
   const Descriptor err = describe(kStderr);
-  if (err.kind == Kind::kPipe || err.kind == Kind::kTerminalOrNull) {
-    if (may_write_line({}, {}, err)) write_without_waiting(line);
-  } else if (may_write_line(describe(0), describe(1), err)) {
-    if (err.kind == Kind::kSocket) {
+  if (!may_write_line(describe(0), describe(1), err)) return;
+  switch (err.kind) {
+    case Descriptor::Kind::kRegular:
+      sys::quiet_write(kStderr, line.data(), line.size());
+      break;
+    case Descriptor::Kind::kSocket:
       sys::send_now(kStderr, line.data(), line.size());
-    } else {
-      sys::write(kStderr, line.data(), line.size());
-    }
+      break;
+    default:
+      write_without_waiting(line);
   }
 }
 
-/// Appends to the report. Returns 0 or an errno value.
-int append(const char* path, std::string_view record) {
+/// Appends one record to the report. Returns 0 or an errno value.
+int append(const char* path, const ProcessFacts& facts, const Touch& touch, char* buffer) {
   // O_NONBLOCK: a pipe without a reader must not stop the program. O_NOFOLLOW: a link in a shared
   // folder must not choose where this user writes.
   const sys::File file(
@@ -94,8 +96,13 @@ int append(const char* path, std::string_view record) {
   if (!file.ok()) return file.error();
   struct stat status = {};
   if (sys::fstat(file.fd(), &status) != 0 || S_ISDIR(status.st_mode)) return EISDIR;
-  const long written = sys::quiet_write(file.fd(), record.data(), record.size());
-  return written < 0 ? static_cast<int>(-written) : 0;
+  // On a pipe more than PIPE_BUF would mix with other processes' records.
+  const size_t limit = S_ISFIFO(status.st_mode) ? kMaxLine : kMaxRecord;
+  Text record(buffer, limit);
+  write_record(record, facts, touch, "deny", limit);
+  const long written = sys::quiet_write(file.fd(), record.view().data(), record.view().size());
+  if (written < 0) return static_cast<int>(-written);
+  return static_cast<size_t>(written) == record.view().size() ? 0 : ENOSPC;
 }
 
 /// The path with every "%p" replaced by the process id.
@@ -143,11 +150,8 @@ void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, c
     write_record(record, facts, touch, "deny", kMaxLine);
     write_line(record);
   } else {
-    Text record(scratch->record, kMaxRecord);
-    write_record(record, facts, touch, "deny", kMaxRecord);
-    // touch.caller's path is in the record now, so its buffer can serve again.
-    error = expand(process.config.report, pid, scratch->path, sizeof scratch->path)
-                ? append(scratch->path, record.view())
+    error = expand(process.config.report, pid, scratch->report, sizeof scratch->report)
+                ? append(scratch->report, facts, touch, scratch->record)
                 : ENAMETOOLONG;
   }
   if (error != 0 && process.config.log != Log::kOff && process.say_once(Process::kReportFailed)) {
@@ -167,23 +171,23 @@ void say_complaints(Process& process, const ScratchPages& scratch, uint32_t pid)
   }
 }
 
-[[gnu::cold, gnu::noinline]] void write_down(Process& process, const char* api, const char* object,
+[[gnu::cold, gnu::noinline]] void write_down(Process& process, const char* key, const char* object,
                                              const void* caller) {
   const Config& config = process.config;
   const bool first = process.say_once(Process::kDenied);
-  const bool line_wanted = config.log == Log::kAll || (config.log == Log::kDeny && first);
+  const bool line_wanted = wants_line(config.log, first);
   if (!line_wanted && config.report.empty()) return;
   const ScratchPages scratch;
   if (!scratch) return;
   const uint32_t pid = sys::getpid();
   say_complaints(process, scratch, pid);
   Touch touch;
-  touch.api = api;
+  touch.api = object != nullptr ? "dlopen" : key;
   if (object != nullptr) touch.object = object;
   touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
   if (line_wanted) {
     Text line(scratch->line, sizeof scratch->line);
-    write_denied(line, pid, config.policy, touch);
+    write_denied(line, pid, config, touch);
     write_line(line);
   }
   if (!config.report.empty()) write_report(process, scratch, pid, touch);
@@ -206,16 +210,15 @@ bool is_new(Process& process, const char* name) {
 
 }  // namespace
 
-void record_touch(Process& process, const char* api, const char* object, const void* caller) {
+void record_touch(Process& process, const char* key, const char* object, const void* caller) {
   if (process.config.policy == Policy::kOff) return;
   process.touches.fetch_add(1, std::memory_order_relaxed);
-  const char* key = object != nullptr ? object : api;
   for (const auto& slot : process.seen) {
     const char* here = slot.load(std::memory_order_relaxed);
     if (here == key) return;
     if (here == nullptr) break;
   }
-  if (is_new(process, key)) write_down(process, api, object, caller);
+  if (is_new(process, key)) write_down(process, key, object, caller);
 }
 
 void say_missing_standin(Process::Said bit, const char* file, const char* why) {
@@ -232,7 +235,7 @@ void say_missing_standin(Process::Said bit, const char* file, const char* why) {
 
 extern "C" {
 
-/// Called by the stand-ins: see cudaguard.h's neighbour, shim/standin. `abi` is 1.
+/// Called by the stand-ins (shim/standin/touch.cpp); `abi` is 1.
 [[gnu::visibility("default")]] void cudaguard_touch_v1(unsigned abi, const char* api,
                                                        const void* caller) {
   if (abi == 1) cudaguard::record_touch(cudaguard::process(), api, nullptr, caller);

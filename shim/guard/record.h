@@ -10,9 +10,9 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// A denied request. `api` and `object` must be constants (they are compared by address, and kept);
-/// `caller` is the return address. Does nothing under OFF.
-void record_touch(Process& process, const char* api, const char* object, const void* caller);
+/// A denied request. `key` names its kind: a constant, compared by address and kept. `object` is
+/// what dlopen was asked for, or null; `caller` the return address. Does nothing under OFF.
+void record_touch(Process& process, const char* key, const char* object, const void* caller);
 
 /// Says which stand-in cannot be used, once per process and `bit`.
 void say_missing_standin(Process::Said bit, const char* file, const char* why);

@@ -43,7 +43,7 @@ const char* choose_ours(Process& here, const char* name, const void* caller) {
     case Library::kNvml:
       return standin_name(StandinKind::kNvml, kNoNvml.data());
     case Library::kRefused:
-      record_touch(here, "dlopen", request.refused->name.data(), caller);
+      record_touch(here, request.refused->name.data(), name, caller);
       return request.refused->never.data();
     default:
       return name;

@@ -31,6 +31,9 @@ constexpr std::string_view kFolder = "/cudaguard/";
 constexpr Names kNames[] = {{"libcuda.so.1", {"libcuda.so", nullptr}},
                             {"libnvidia-ml.so.1", {"libnvidia-ml.so", "libnvidia-opencl.so.1"}}};
 
+/// A shortage that may be over at the next dlopen: try again then.
+constexpr char kPassing[] = "cannot be opened now";
+
 struct Loaded {
   std::atomic<const char*> path{nullptr};
   std::atomic<const void*> link_map{nullptr};
@@ -61,7 +64,11 @@ struct Work {
 /// cut short, inside a program that never asked for it. Returns null, or why not.
 const char* unusable(const char* path, Work& work) {
   const sys::File file(path, O_RDONLY | O_CLOEXEC);
-  if (!file.ok()) return file.error() == ENOENT ? "is missing" : "cannot be read";
+  if (!file.ok()) {
+    if (file.error() == ENOENT) return "is missing";
+    const bool passing = file.error() == EMFILE || file.error() == ENFILE || file.error() == ENOMEM;
+    return passing ? kPassing : "cannot be read";
+  }
   struct stat status = {};
   auto& start = work.start;
   if (sys::fstat(file.fd(), &status) != 0) return "cannot be read";
@@ -78,14 +85,15 @@ const char* unusable(const char* path, Work& work) {
     return "is for another machine";
   }
   const auto size = static_cast<uint64_t>(status.st_size);
-  const uint64_t table_end = header.e_phoff + uint64_t{header.e_phnum} * sizeof(ElfW(Phdr));
-  if (table_end > static_cast<uint64_t>(got)) return "is cut short";
+  const uint64_t table = uint64_t{header.e_phnum} * sizeof(ElfW(Phdr));
+  const auto have = static_cast<uint64_t>(got);
+  if (table > have || header.e_phoff > have - table) return "is cut short";
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     ElfW(Phdr) segment;
     memcpy(&segment, start.bytes + header.e_phoff + i * sizeof segment, sizeof segment);
-    if (segment.p_type == PT_LOAD && segment.p_offset + segment.p_filesz > size) {
+    if (segment.p_type != PT_LOAD) continue;
+    if (segment.p_filesz > size || segment.p_offset > size - segment.p_filesz)
       return "is cut short";
-    }
   }
   return nullptr;
 }
@@ -146,14 +154,21 @@ void load_both() {
   const sys::Mapped<Work> work;
   const bool known = work && find_folder(*work);
   bool failed = false;
+  bool passing = !known;
   for (int i = 0; i < 2; ++i) {
-    if (const char* why = known ? load(the, kNames[i], *work, loaded[i]) : "is missing") {
-      loaded[i].why.store(why, std::memory_order_release);
-      failed = true;
-    }
+    if (loaded[i].path.load(std::memory_order_relaxed) != nullptr) continue;
+    const char* why = known ? load(the, kNames[i], *work, loaded[i]) : "is missing";
+    loaded[i].why.store(why, std::memory_order_release);
+    failed = failed || why != nullptr;
+    passing = passing || why == kPassing;
   }
   if (failed) the.dlerror();  // ours, not the program's
-  detail::standins_tried.store(true, std::memory_order_release);
+  if (!passing) {
+    detail::standins_tried.store(true, std::memory_order_release);
+    // At once: the program may be linked to the driver, or load what is.
+    if (loaded[0].why.load(std::memory_order_relaxed) != nullptr) say_missing(StandinKind::kDriver);
+    if (loaded[1].why.load(std::memory_order_relaxed) != nullptr) say_missing(StandinKind::kNvml);
+  }
   errno = saved_errno;
 }
 

@@ -10,7 +10,7 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Standin {
-  const char* path = nullptr;  ///< as ld.so knows it, absolute; null: could not be loaded
+  const char* path = nullptr;  ///< as ld.so knows it; null: could not be loaded
   const void* link_map = nullptr;
 
   /// An exported function of the stand-in; null if it has none of that name or is not loaded.
@@ -29,7 +29,7 @@ inline bool standins_tried() { return detail::standins_tried.load(std::memory_or
 /// Loads both on the first call.
 Standin standin(StandinKind kind);
 
-/// Says, once per process, which file is missing and why. For a request that could not be served.
+/// Says, once per process, which file cannot be used and why.
 void say_missing(StandinKind kind);
 
 }  // namespace cudaguard

@@ -67,6 +67,18 @@ inline bool exists(const char* path) {
 inline long readlink(const char* path, char* to, size_t size) {
   return call(SYS_readlinkat, AT_FDCWD, word(path), word(to), static_cast<long>(size));
 }
+/// Can a line be written to the descriptor at once? Not to a pipe that is full or that nobody
+/// reads.
+inline bool takes_now(int fd) {
+  struct {
+    int fd;
+    short events;
+    short revents;
+  } wanted = {fd, 4 /* POLLOUT */, 0};
+  timespec none = {};
+  return call(SYS_ppoll, word(&wanted), 1, word(&none), 0, 8) == 1 && wanted.revents == 4;
+}
+
 /// For a socket: neither waits nor raises SIGPIPE.
 inline long send_now(int fd, const void* from, size_t size) {
   constexpr long kFlags = 0x4040;  // MSG_DONTWAIT | MSG_NOSIGNAL

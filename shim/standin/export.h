@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CUDAGUARD_SHIM_STANDIN_EXPORT_H_
-#define CUDAGUARD_SHIM_STANDIN_EXPORT_H_
+#pragma once
 
 namespace cudaguard {
 
@@ -38,5 +37,3 @@ template <typename T>
     asm volatile("" : "+r"(handle)); /* no tail call: the return address is ours */  \
     return handle;                                                                   \
   }
-
-#endif  // CUDAGUARD_SHIM_STANDIN_EXPORT_H_

@@ -5,10 +5,10 @@
 #define NVML_NO_UNVERSIONED_FUNC_DEFS  // nvmlInit means nvmlInit, not nvmlInit_v2
 #include <nvml.h>
 
-#include "export.h"
-#include "touch.h"
+#include "shim/standin/export.h"
+#include "shim/standin/touch.h"
 #define CG_ERROR_LIST "nvml_errors.inc"
-#include "error_table.inc"
+#include "shim/standin/error_table.inc"
 
 // Exported by the real library and older than its header, or in no header at all.
 extern "C" {

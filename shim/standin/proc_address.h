@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CUDAGUARD_SHIM_STANDIN_PROC_ADDRESS_H_
-#define CUDAGUARD_SHIM_STANDIN_PROC_ADDRESS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -19,5 +18,3 @@ struct LookupAnswer {
                                                       bool per_thread);
 
 }  // namespace cudaguard
-
-#endif  // CUDAGUARD_SHIM_STANDIN_PROC_ADDRESS_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "touch.h"
+#include "shim/standin/touch.h"
 
 #include <elf.h>
 #include <link.h>
@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "../elf/symbol_lookup.h"
+#include "shim/elf/symbol_lookup.h"
 
 // Bound by ld.so to the preloaded guard; null without one, and in a namespace of dlmopen.
 extern "C" [[gnu::weak, gnu::visibility("default")]] void cudaguard_touch_v1(

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef CUDAGUARD_SHIM_STANDIN_TOUCH_H_
-#define CUDAGUARD_SHIM_STANDIN_TOUCH_H_
+#pragma once
 
 namespace cudaguard {
 
@@ -9,5 +8,3 @@ namespace cudaguard {
 [[gnu::visibility("hidden")]] void touch(const char* api, const void* caller);
 
 }  // namespace cudaguard
-
-#endif  // CUDAGUARD_SHIM_STANDIN_TOUCH_H_

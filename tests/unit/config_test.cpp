@@ -80,10 +80,27 @@ TEST(Config, Privileged_IgnoresTheEnvironment) {
   EXPECT_EQ(config.complaint_count, 0U);
 }
 
-TEST(Config, Narrower_NeverWidens) {
-  EXPECT_EQ(narrower(Policy::kForceCpu, Policy::kOff), Policy::kForceCpu);
-  EXPECT_EQ(narrower(Policy::kOff, Policy::kForceCpu), Policy::kForceCpu);
-  EXPECT_EQ(narrower(Policy::kOff, Policy::kOff), Policy::kOff);
+TEST(Config, ForkedChild_KeepsItsParentsPolicyAndCanOnlyNarrowIt) {
+  const Policy off = Policy::kOff;
+  const Policy cpu = Policy::kForceCpu;
+  const auto child = [](const Policy& parent, const char* value) {
+    return parse_config({.policy = value, .inherited = &parent}).policy;
+  };
+  EXPECT_EQ(child(off, nullptr), off);
+  EXPECT_EQ(child(off, ""), off);
+  EXPECT_EQ(child(off, "OFF"), off);
+  EXPECT_EQ(child(off, "FORCE_CPU"), cpu);
+  EXPECT_EQ(child(off, "nonsense"), cpu);
+  EXPECT_EQ(child(cpu, nullptr), cpu);
+  EXPECT_EQ(child(cpu, "OFF"), cpu);
+  EXPECT_EQ(child(cpu, "nonsense"), cpu);
+}
+
+TEST(Config, WantsLine) {
+  EXPECT_TRUE(wants_line(Log::kDeny, true));
+  EXPECT_FALSE(wants_line(Log::kDeny, false));
+  EXPECT_TRUE(wants_line(Log::kAll, false));
+  EXPECT_FALSE(wants_line(Log::kOff, true));
 }
 
 }  // namespace

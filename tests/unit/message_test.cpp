@@ -24,16 +24,25 @@ class Message : public testing::Test {
 
 TEST_F(Message, Denied_NamesPolicyCallerAndRemedy) {
   Touch touch{.api = "cuInit", .object = {}, .caller = {"/opt/torch/lib/libc10_cuda.so", 16}};
-  write_denied(out_, 4711, Policy::kForceCpu, touch);
+  write_denied(out_, 4711, {}, touch);
   EXPECT_EQ(take(),
             "cudaguard[4711]: no CUDA here (policy FORCE_CPU; asked by libc10_cuda.so); "
             "CUDAGUARD_POLICY=OFF lifts it\n");
   touch.api = "nvmlInit_v2";
   touch.caller = {};
-  write_denied(out_, 1, Policy::kForceCpu, touch);
+  write_denied(out_, 1, {}, touch);
   EXPECT_EQ(take(),
             "cudaguard[1]: no GPU to see (policy FORCE_CPU; asked by code outside any file); "
             "CUDAGUARD_POLICY=OFF lifts it\n");
+}
+
+TEST_F(Message, Denied_NamesTheCallUnderAllAndAdvisesNothingWhenPrivileged) {
+  const Touch touch{.api = "cuInit", .object = {}, .caller = {"/lib/libfoo.so", 16}};
+  Config config;
+  config.log = Log::kAll;
+  config.privileged = true;
+  write_denied(out_, 1, config, touch);
+  EXPECT_EQ(take(), "cudaguard[1]: no CUDA here (policy FORCE_CPU; cuInit asked by libfoo.so)\n");
 }
 
 TEST_F(Message, Complaint_NamesVariableValueAndWhatIsAccepted) {
