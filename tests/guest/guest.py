@@ -27,6 +27,9 @@ def lines_of(text):
 
 
 DENIED = "no CUDA here (policy FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF lifts it"
+# With CUDAGUARD_LOG=all: the call, then who made it. In a privileged process OFF would lift nothing.
+CALLED = "no CUDA here (policy FORCE_CPU; %s asked by %s); CUDAGUARD_POLICY=OFF lifts it"
+PRIVILEGED = "no CUDA here (policy FORCE_CPU; asked by %s)"
 NO_GPU = "no GPU to see (policy FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF lifts it"
 
 

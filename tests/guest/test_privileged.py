@@ -84,6 +84,8 @@ class Privileged(guest.Case):
         self.assertEqual(done.stdout, "cuInit=100\n", done)
         self.assertEqual(self.fake_calls(), [])
         self.assertTrue(os.path.exists(self.report))
+        # Here OFF is obeyed (test_control), so the line may say so.
+        self.assertEqual(guest.lines_of(done.stderr), [guest.DENIED % "steps-plain"])
 
     def test_environment_is_not_read(self):
         for env in ({"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_LOG": "off"}, {"CUDAGUARD_LOG": "all"},
@@ -97,7 +99,7 @@ class Privileged(guest.Case):
                                  "cuInit=100\n", done)
                 self.assertEqual(self.fake_calls(), [])
                 # FORCE_CPU with the default log: one line, no complaint.
-                self.assertEqual(guest.lines_of(done.stderr), [guest.DENIED % "steps-setuid"])
+                self.assertEqual(guest.lines_of(done.stderr), [guest.PRIVILEGED % "steps-setuid"])
                 self.assertEqual(done.stderr.count("\n"), 1, done)
                 self.assertEqual(sorted(os.listdir(self.path("open"))), [])
 

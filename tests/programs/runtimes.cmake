@@ -54,8 +54,23 @@ foreach(major 12 13)
   add_dependencies(fake_runtime_plugin_${major} fake_cudart_${major})
   # In every preset: only an optimised call in tail position is a jump.
   target_compile_options(fake_runtime_plugin_${major} PRIVATE -O2)
+  foreach(kind user on_load)
+    set(target runtime_${kind}_${major})
+    cg_plugin(${target} runtime_user.c DEFINE MAJOR=${major} LINK "-L${PROGRAMS_DIR}/fake-runtime"
+              -l:libcudart.so.${major} RPATH "$ORIGIN/fake-runtime")
+    add_dependencies(${target} fake_cudart_${major})
+  endforeach()
+  target_compile_definitions(runtime_on_load_${major} PRIVATE ON_LOAD)
 endforeach()
 cg_program(two_runtimes two_runtimes.c)
+cg_program(global_runtimes global_runtimes.c DEFINE BOTH LINK runtime_user_12 runtime_user_13 RPATH
+           "$ORIGIN")
+cg_program(global_runtimes_reversed global_runtimes.c DEFINE BOTH LINK runtime_user_13
+           runtime_user_12 RPATH "$ORIGIN")
+cg_program(linked_runtime global_runtimes.c LINK "-L${PROGRAMS_DIR}/fake-runtime"
+           -l:libcudart.so.12 RPATH "$ORIGIN/fake-runtime")
+add_dependencies(linked_runtime fake_cudart_12)
+cg_program(weak_runtime weak_runtime.c)
 
 # Programs that export trampolines called like the driver's functions, as TensorFlow does: in the
 # program, in a library it is linked to.

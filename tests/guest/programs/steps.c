@@ -4,9 +4,10 @@
 //   touch, nvml        load the driver (NVML) and call cuInit(0) (nvmlInit_v2)
 //   touch:NAME         the same with the library NAME
 //   load:NAME          dlopen(NAME) alone
+//   grab, libc:NAME    get hold of libc's own dlopen; touch:NAME by it
 //   touches            what cudaguard_touches() says
 //   fork, end          what lies between is done in a child that is waited for
-//   setenv:NAME=VALUE  chdir:FOLDER  close:N  print:TEXT
+//   setenv:NAME=VALUE  unsetenv:NAME  nofile:N ("max": as many as allowed)  chdir:FOLDER  close:N  print:TEXT
 //   open:PATH:FLAGS    open(2), FLAGS of the letters r w a(ppend) + (both ways) e(CLOEXEC)
 //   put:N:TEXT         write TEXT to descriptor N
 //   results:PATH       print there from now on, by a descriptor of at least 100
@@ -17,10 +18,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+typedef void* (*open_function)(const char*, int);
+
 static int g_results = 1;
+static open_function g_libc_dlopen;
 
 __attribute__((format(printf, 1, 2))) static void say(const char* format, ...) {
   char text[4096];
@@ -31,8 +36,9 @@ __attribute__((format(printf, 1, 2))) static void say(const char* format, ...) {
   if (length > 0 && write(g_results, text, (size_t)length) != length) _exit(90);
 }
 
-static void touch(const char* key, const char* library, const char* function) {
-  void* handle = dlopen(library, RTLD_NOW);
+static void touch_by(open_function open_it, const char* key, const char* library,
+                     const char* function) {
+  void* handle = open_it(library, RTLD_NOW);
   if (handle == NULL) {
     say("%s=unavailable\n", key);
     return;
@@ -43,6 +49,23 @@ static void touch(const char* key, const char* library, const char* function) {
     return;
   }
   say("%s=%d\n", key, call(0));
+}
+
+static void touch(const char* key, const char* library, const char* function) {
+  touch_by(dlopen, key, library, function);
+}
+
+static void grab(void) {
+  void* libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+  g_libc_dlopen = libc == NULL ? NULL : (open_function)dlsym(libc, "dlopen");
+  if (g_libc_dlopen == NULL) exit(97);
+}
+
+static void limit_files(const char* count) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) exit(98);
+  limit.rlim_cur = strcmp(count, "max") == 0 ? limit.rlim_max : (rlim_t)atoi(count);
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) exit(98);
 }
 
 static int flags_of(const char* letters) {
@@ -68,11 +91,19 @@ static void one(char* step) {
     touch("cuInit", rest, "cuInit");
   } else if ((rest = after(step, "load:"))) {
     say("load=%s\n", dlopen(rest, RTLD_LAZY) ? "ok" : "failed");
+  } else if (strcmp(step, "grab") == 0) {
+    grab();
+  } else if ((rest = after(step, "libc:"))) {
+    touch_by(g_libc_dlopen, "cuInit", rest, "cuInit");
   } else if (strcmp(step, "touches") == 0) {
     int (*touches)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_touches");
     say("touches=%d\n", touches ? touches() : -1);
   } else if ((rest = after(step, "setenv:"))) {
     if (putenv((char*)rest) != 0) exit(91);
+  } else if ((rest = after(step, "unsetenv:"))) {
+    if (unsetenv(rest) != 0) exit(91);
+  } else if ((rest = after(step, "nofile:"))) {
+    limit_files(rest);
   } else if ((rest = after(step, "chdir:"))) {
     if (chdir(rest) != 0) exit(92);
   } else if ((rest = after(step, "close:"))) {

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A failure that passes (no free descriptor) refuses the driver while it lasts, and does not disarm
+the guard for the rest of the process."""
+
+import unittest
+
+import guest
+import harness
+
+LINKED = guest.binary("steps_linked")
+# The only free descriptors are gone at the first dlopen of all.
+SHORT = ("nofile:3", "load:libm.so.6")
+
+
+class Shortage(guest.Case):
+    def values(self, result, key="cuInit"):
+        self.assertEqual(result.rc, 0, result)
+        return [line.split("=", 1)[1] for line in result.out.splitlines()
+                if line.startswith(key + "=")]
+
+    def test_control(self):
+        result = self.steps(*SHORT, "grab", "nofile:max", "load:libm.so.6", "libc:libcuda.so.1",
+                            guard=False)
+        # There is a shortage, and it ends.
+        self.assertEqual(self.values(result, "load"), ["failed", "ok"], result)
+        self.assertEqual(self.values(result), ["0"], result)
+        result.assert_reached(self)
+
+    def test_the_next_dlopen_loads_the_stand_ins(self):
+        """Whatever that one asks for: afterwards libc's own dlopen finds a stand-in."""
+        for library in ("libm.so.6", "libcg-does-not-exist.so", "libcuda.so.1"):
+            for request in ("libcuda.so.1", "libcuda.so"):
+                with self.subTest(library=library, request=request):
+                    result = self.steps(*SHORT, "grab", "nofile:max", "load:" + library,
+                                        "libc:" + request)
+                    self.assertEqual(self.values(result), ["100"], result)
+                    result.assert_untouched(self)
+                    self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"])
+
+    def test_in_the_same_way_for_nvml(self):
+        result = self.steps(*SHORT, "nofile:max", "nvml")
+        self.assertEqual(self.values(result, "nvmlInit_v2"), ["0"], result)
+        result.assert_untouched(self)
+
+    def test_many_failures_before(self):
+        result = self.steps("nofile:3", *["load:libm.so.6", "touch"] * 20, "grab", "nofile:max",
+                            "load:libm.so.6", "libc:libcuda.so.1")
+        self.assertEqual(self.values(result), ["unavailable"] * 20 + ["100"], result)
+        result.assert_untouched(self)
+
+    def test_refused_meanwhile(self):
+        result = self.steps(*SHORT, "touch", "touch:libcuda.so", "nofile:max", "touch")
+        self.assertEqual(self.values(result), ["unavailable", "unavailable", "100"], result)
+        result.assert_untouched(self)
+
+    def test_refused_meanwhile_although_it_is_mapped(self):
+        """In a program that is linked to the driver, ld.so needs no descriptor to answer."""
+        steps = [LINKED, *SHORT, "touch"]
+        bare = harness.run(steps, guard=False)
+        self.assertEqual(self.values(bare), ["0"], bare)
+        result = harness.run(steps + ["nofile:max", "touch"])
+        self.assertEqual(self.values(result), ["unavailable", "100"], result)
+        result.assert_untouched(self, linked=True)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program linked to the driver through another library (middle.c). The argument says how it asks:
+//   handle PATH    dlsym on the handle of that library, at PATH
+//   next           that library asks dlsym(RTLD_NEXT)
+//   deepbind PATH  the RTLD_DEEPBIND plug-in at PATH opens the driver itself
+#include <dlfcn.h>
+
+#include "probe.h"
+
+int middle_count(void);
+int (*middle_next(void))(unsigned);
+
+static void say(int (*init)(unsigned)) {
+  if (init == NULL) {
+    probe_say(1, "cuInit=null\n");
+  } else {
+    probe_say(1, "cuInit=%d\n", init(0));
+  }
+}
+
+int main(int argc, char** argv) {
+  if (argc < 2) return middle_count();  // keeps the library linked
+  if (strcmp(argv[1], "next") == 0) {
+    say(middle_next());
+    return 0;
+  }
+  if (argc < 3) return 2;
+  const int deepbind = strcmp(argv[1], "deepbind") == 0;
+  void* handle = dlopen(argv[2], RTLD_NOW | (deepbind ? RTLD_DEEPBIND : 0));
+  if (handle == NULL) {
+    probe_say(1, "open=null error=%s\n", dlerror());
+    return 1;
+  }
+  if (deepbind) {
+    ((void (*)(int))dlsym(handle, "plugin_probe"))(1);
+  } else {
+    say((int (*)(unsigned))dlsym(handle, "cuInit"));
+  }
+  return 0;
+}

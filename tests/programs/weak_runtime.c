@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that takes the runtime if it is there, and is not linked to one.
+#include "probe.h"
+
+__attribute__((weak)) int cudaSetDevice(int device);
+__attribute__((weak)) int cudaMalloc(void** memory, size_t size);
+
+int main(void) {
+  probe_say(1, "cudaSetDevice=%s cudaMalloc=%s ", cudaSetDevice != NULL ? "set" : "null",
+            cudaMalloc != NULL ? "set" : "null");
+  probe_say(1, "answer=%d\n", cudaSetDevice != NULL ? cudaSetDevice(0) : -1);
+  return 0;
+}

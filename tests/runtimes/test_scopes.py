@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a program's runtime lies: two majors in the global scope, one of them there, asked by a
+constructor's thread while ld.so is at work, not there at all."""
+
+import unittest
+
+import harness
+
+OFF = {"CUDAGUARD_POLICY": "OFF"}
+MAJORS = (12, 13)
+SECONDS = 20  # these programs take none
+
+
+def answers(major):
+    return "%d:%d:%d:%d000" % (major, major, major * 100 + 3, major)
+
+
+DENIED = "100:0:100:100"
+
+
+class Scopes(harness.Case):
+    def three(self, *argv):
+        """The program bare, under OFF (which has to be the same) and under FORCE_CPU."""
+        argv = [harness.program(argv[0]), *argv[1:]]
+        bare = harness.run(argv, guard=False, timeout=SECONDS)
+        self.assertEqual(bare.rc, 0, bare)
+        off = harness.run(argv, env=OFF, timeout=SECONDS)
+        self.assertFalse(off.timed_out, off)
+        self.assertEqual((off.rc, off.out, off.err), (0, bare.out, bare.err), off)
+        self.assertEqual(off.fake_calls, bare.fake_calls)
+        forced = harness.run(argv, timeout=SECONDS)
+        self.assertFalse(forced.timed_out, forced)
+        self.assertEqual(forced.rc, 0, forced)
+        self.assertEqual([c for c in forced.fake_calls if "RuntimeGetVersion" not in c], [], forced)
+        return bare.out.splitlines(), forced.out.splitlines()
+
+    def test_both_in_the_global_scope(self):
+        for program in ("global_runtimes", "global_runtimes_reversed"):
+            with self.subTest(program):
+                bare, forced = self.three(program)
+                self.assertEqual(bare, ["user%d=%s" % (m, answers(m)) for m in MAJORS] * 2)
+                self.assertEqual(forced, ["user%d=%s" % (m, DENIED) for m in MAJORS] * 2)
+
+    def test_a_plug_in_of_another_major(self):
+        for scope in ("local", "global"):
+            for major in MAJORS:
+                with self.subTest(major=major, scope=scope):
+                    bare, forced = self.three(
+                        "linked_runtime", harness.program("fake_runtime_plugin_%d.so" % major), scope)
+                    plugin = "runtime=%d000 count=%d:%d set=%d wait=%d000" % (
+                        major, major, major, major * 100 + 3, major)
+                    self.assertEqual(bare, ["program=" + answers(12), plugin] * 2)
+                    plugin = "runtime=%d000 count=100:0 set=100 wait=100" % major
+                    self.assertEqual(forced, ["program=" + DENIED, plugin] * 2)
+
+    def test_a_thread_of_a_constructor(self):
+        for major in MAJORS:
+            plugin = harness.program("runtime_on_load_%d.so" % major)
+            with self.subTest(major=major, by="program without a runtime"):
+                bare, forced = self.three("door", "plugin=" + plugin)
+                self.assertEqual(bare, ["onLoad=" + answers(major)])
+                self.assertEqual(forced, ["onLoad=" + DENIED])
+            with self.subTest(major=major, by="program with the runtime 12"):
+                bare, forced = self.three("linked_runtime", plugin)
+                self.assertEqual(bare, ["program=" + answers(12), "onLoad=" + answers(major)] * 2)
+                self.assertEqual(forced, ["program=" + DENIED, "onLoad=" + DENIED] * 2)
+
+    def test_weak_references(self):
+        """Pinned, README: a name that the guard exports is there for a program without a runtime."""
+        program = [harness.program("weak_runtime")]
+        bare = harness.run(program, guard=False)
+        self.assertEqual((bare.rc, bare.answers), (0, {
+            "cudaSetDevice": "null", "cudaMalloc": "null", "answer": "-1"}), bare)
+        for env in ({}, OFF):
+            with self.subTest(env):
+                guarded = harness.run(program, env=env)
+                self.assertEqual((guarded.rc, guarded.answers), (0, {
+                    "cudaSetDevice": "set", "cudaMalloc": "null", "answer": "100"}), guarded)
+                guarded.assert_untouched(self)
+
+
+if __name__ == "__main__":
+    harness.main()
