@@ -45,6 +45,24 @@ ROWS.append(Row("D1.bind-now", "linked; LD_BIND_NOW, the guard alone",
                 ["{programs}/linked_cuda", "plt"], LINKED, worlds=DRIVEN, linked=True,
                 env={"LD_BIND_NOW": "1"}))
 
+# Linked to the driver through a library of its own: what asks ld.so for "the next" or for that very
+# library's scope gets the mapped driver, unless a stand-in is there in its place.
+MIDDLE = "{programs}/linked_middle"
+for key, about, arguments, expect in (
+        ("handle", "dlsym on that library's handle", ["handle", "{programs}/middle.so"],
+         {"cuInit": "100"}),
+        # The stand-in comes before that library, so there may be nothing behind it.
+        ("next", "dlsym(RTLD_NEXT) from that library", ["next"], {"cuInit": ("100", "null")}),
+        ("deepbind", "an RTLD_DEEPBIND plug-in that dlopens the soname",
+         ["deepbind", "{programs}/plugin_open.so"], CUDA)):
+    about = "linked through a library, " + about
+    env = {"CG_NAMES": "libcuda.so.1"}
+    ROWS.append(Row("D1.middle-%s-standin" % key, about + "; guard and stand-in preloaded",
+                    [MIDDLE] + arguments, expect, preload=STANDIN, env=env,
+                    says=None if key == "next" else True))
+    ROWS.append(Row("limit.middle-" + key, about + "; the guard alone", [MIDDLE] + arguments,
+                    worlds=DRIVEN, limit=True, env=env))
+
 # D4: dlopen by every name.
 for key, about, library in (
         ("soname", "dlopen of libcuda.so.1", "libcuda.so.1"),

@@ -64,6 +64,48 @@ class Forks(guest.Case):
             pids = [json.loads(line)["pid"] for line in stream]
         self.assertEqual(len(set(pids)), 3, pids)
 
+    def in_child(self, before, changes, guard=True):
+        """What a forked child gets, whose parent has read its policy and then changed the variable."""
+        env = {"CUDAGUARD_POLICY": before} if before else {}
+        result = self.steps("load:libm.so.6", *changes, "fork", "touch", "fork", "touch", "end", "end",
+                            "touch", env=env, guard=guard)
+        self.assertEqual((result.rc, "child-status" in result.out), (0, False), result)
+        return result, [line for line in result.out.splitlines() if line.startswith("cuInit=")]
+
+    def test_off_is_inherited(self):
+        """A parent that was started with OFF and takes the variable away, as launchers do."""
+        gone = ["unsetenv:CUDAGUARD_POLICY"]
+        bare, values = self.in_child("OFF", gone, guard=False)
+        self.assertEqual(values, ["cuInit=0"] * 3, bare)
+        for changes in (gone, ["setenv:CUDAGUARD_POLICY="], []):
+            with self.subTest(changes):
+                result, values = self.in_child("OFF", changes)
+                self.assertEqual(values, ["cuInit=0"] * 3, result)
+                self.assertEqual(result.fake_calls, bare.fake_calls)
+                self.assertEqual(result.err, "", result)
+
+    def test_off_can_be_narrowed(self):
+        for value in ("FORCE_CPU", "nonsense"):
+            with self.subTest(value):
+                result, values = self.in_child("OFF", ["setenv:CUDAGUARD_POLICY=" + value])
+                # Two children; then the parent, which stays as it was.
+                self.assertEqual(values, ["cuInit=100", "cuInit=100", "cuInit=0"], result)
+                self.assertEqual(len(result.init_calls()), 1, result)
+        # A grandchild whose parent has narrowed it is not freed by taking the variable away.
+        result = self.steps("load:libm.so.6", "setenv:CUDAGUARD_POLICY=FORCE_CPU", "fork", "touch",
+                            "unsetenv:CUDAGUARD_POLICY", "fork", "touch", "end", "end",
+                            env={"CUDAGUARD_POLICY": "OFF"})
+        self.assertEqual(result.out.count("cuInit=100"), 2, result)
+        result.assert_untouched(self)
+
+    def test_forced_is_inherited(self):
+        for before in ("FORCE_CPU", None):
+            for changes in (["unsetenv:CUDAGUARD_POLICY"], ["setenv:CUDAGUARD_POLICY=OFF"]):
+                with self.subTest(before=before, changes=changes):
+                    result, values = self.in_child(before, changes)
+                    self.assertEqual(values, ["cuInit=100"] * 3, result)
+                    result.assert_untouched(self)
+
 
 if __name__ == "__main__":
     harness.main()
