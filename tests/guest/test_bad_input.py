@@ -17,7 +17,8 @@ class BadInput(guest.Case):
     def worlds(self):
         return ("fake", "real") if harness.have_real_driver() else ("fake",)
 
-    def guarded(self, env, *said, world="fake", steps=("touch", "nvml"), denied=1):
+    def guarded(self, env, *said, world="fake", steps=("touch", "nvml"), denied=1,
+                line=guest.DENIED % "steps"):
         """One run: guarded, and these lines before the denied ones."""
         result = self.steps(*steps, world=world, env=env)
         self.assertEqual((result.rc, result.answers["cuInit"]), (0, "100"), result)
@@ -28,7 +29,7 @@ class BadInput(guest.Case):
         for text in said:
             self.assertEqual(lines.count(text), 1, (text, lines))
         if denied:
-            self.assertIn(guest.DENIED % "steps", lines)
+            self.assertIn(line, lines)
         return result
 
     def off(self, env, *steps):
@@ -65,7 +66,7 @@ class BadInput(guest.Case):
             with self.subTest(value):
                 self.off({"CUDAGUARD_POLICY": value})
         self.guarded({"CUDAGUARD_LOG": "", "CUDAGUARD_REPORT": ""})
-        self.guarded({"CUDAGUARD_LOG": "All"}, denied=2)
+        self.guarded({"CUDAGUARD_LOG": "All"}, denied=2, line=guest.CALLED % ("cuInit", "steps"))
 
     def test_over_long(self):
         for length in (5000, 100000):  # the kernel takes no more than 131,072 bytes in one string
@@ -131,7 +132,8 @@ class BadInput(guest.Case):
     # --- a stand-in that cannot be used ---------------------------------------------------------
 
     def broken(self, name, make, why):
-        """Both worlds, with the stand-in `name` replaced by what make(bytes) returns."""
+        """Both worlds, with the stand-in `name` replaced by what make(bytes) returns. `why` is said
+        at the first dlopen of anything, once."""
         lib = self.path("lib")
         for world in self.worlds():
             shutil.rmtree(lib, True)
@@ -143,11 +145,20 @@ class BadInput(guest.Case):
             os.unlink(target)
             with open(target, "wb") as stream:
                 stream.write(make(data))
+            env = {"LD_PRELOAD": guard}
+            said = "%s %s; answering as on a machine without a driver" % (file, why)
+            for first in ("load:libm.so.6", "load:libcg-does-not-exist.so"):
+                result = self.steps(first, "load:libm.so.6", guard=False, world=world, env=env)
+                self.assertEqual((result.rc, guest.lines_of(result.err)), (0, [said]), result)
+            silent = self.steps("load:libm.so.6", "touch", "nvml", guard=False, world=world,
+                                env={"CUDAGUARD_LOG": "off", **env})
+            self.assertEqual((silent.rc, silent.err), (0, ""), silent)
+            self.untouched(silent)
             result = self.steps("load:libm.so.6", "touch", "touch:libcuda.so", "nvml", guard=False,
-                                world=world, env={"LD_PRELOAD": guard})
+                                world=world, env=env)
             self.assertEqual(result.rc, 0, result)
             self.untouched(result)
-            said = "%s %s; answering as on a machine without a driver" % (file, why)
+            self.assertEqual(guest.lines_of(result.err)[0], said, result)
             self.assertEqual(guest.lines_of(result.err).count(said), 1, result)
             key = "cuInit" if name.startswith("libcuda") else "nvmlInit_v2"
             self.assertEqual(result.answers[key], "unavailable", result)
@@ -177,6 +188,39 @@ class BadInput(guest.Case):
                         data[20:], "is for another machine")
         self.broken("libcuda.so.1", lambda data: data[:4] + b"\x01" + data[5:],
                     "is for another machine")
+
+    @staticmethod
+    def patched(data, *fields):
+        """data with these fields: (offset, struct format, value)."""
+        changed = bytearray(data)
+        for offset, form, value in fields:
+            struct.pack_into(form, changed, offset, value)
+        return bytes(changed)
+
+    def test_headers_that_wrap(self):
+        """Offsets and sizes whose sum is small again beyond 2^64: nothing is read out of bounds."""
+        top = 1 << 64
+        table, count = 32, 56  # e_phoff, e_phnum
+        for offset, number in ((top - 56, 2), (top - 56 * 65535, 65535), (top - 1, 1), (top - 1, 0),
+                               (top - 112, 4), (1 << 63, 65535)):
+            with self.subTest(offset=hex(offset), number=number):
+                self.broken("libcuda.so.1", lambda data, o=offset, n=number: self.patched(
+                    data, (table, "<Q", o), (count, "<H", n)), "is cut short")
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            for at, size in ((top - 4096, 8192), (8192, top - 4096), (top - 1, 1), (top - 1, 2),
+                             (0, top - 1), (1 << 63, 1 << 63)):
+                with self.subTest(name=name, at=hex(at), size=hex(size)):
+                    # Elf64_Phdr: p_offset is at 8, p_filesz at 32; the first loaded segment.
+                    self.broken(name, lambda data, a=at, s=size: self.patched(
+                        data, (self.first_load(data) + 8, "<Q", a),
+                        (self.first_load(data) + 32, "<Q", s)), "is cut short")
+
+    @staticmethod
+    def first_load(data):
+        table, = struct.unpack_from("<Q", data, 32)
+        count, = struct.unpack_from("<H", data, 56)
+        return next(at for at in range(table, table + 56 * count, 56)
+                    if struct.unpack_from("<I", data, at)[0] == 1)
 
     def test_other_version(self):
         """Another program's libcuda.so.1 in our folder, or a later stand-in of ours."""

@@ -2,10 +2,13 @@
 """G4: a program that was started with descriptors 0-2 closed has its own files there, and the
 guard's line must not land in them. Where descriptor 2 is what the user gave, the line is there."""
 
+import contextlib
 import itertools
 import os
 import pty
 import shlex
+import shutil
+import signal
 import socket
 import subprocess
 import unittest
@@ -215,6 +218,136 @@ class Descriptors(guest.Case):
             os.close(write_end)
             os.close(read_end)
         self.assertEqual(self.read("results"), "cuInit=100\n")
+
+
+NOBODY = 65534
+OUR_LINE = r"(?m)^cudaguard\[\d+\]: no CUDA here \(policy FORCE_CPU; asked by [^)]+\); CUDA"
+
+
+class NeverKills(guest.Case):
+    """The line is lost rather than that the program dies or waits."""
+
+    def setUp(self):
+        super().setUp()
+        # Where every user may look.
+        self.guard = self.copy_install(self.path("lib"))
+        self.program = self.path("steps")
+        shutil.copy(guest.STEPS, self.program)
+        self.driver = self.path("driver")
+        shutil.copytree(harness.FAKE_DRIVER, self.driver, symlinks=True)
+
+    def ask(self, *steps, guard=True, wrap=(), **options):
+        """Runs the steps; the exit code and what it printed."""
+        words = [*wrap, "env", "-i", "LD_LIBRARY_PATH=" + self.driver]
+        if guard:
+            words.append("LD_PRELOAD=" + self.guard)
+        words += ["%s=%s" % item for item in options.pop("env", {}).items()]
+        try:
+            done = subprocess.run(words + [self.program, *steps], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, timeout=20, check=False, **options)
+        except subprocess.TimeoutExpired:
+            self.fail("waits: " + shlex.join(words))
+        return done.returncode, done.stdout.decode()
+
+    def same_as_bare(self, *steps, make_stderr, **options):
+        """Guarded it ends as bare, and with its own answers. make_stderr gives a descriptor."""
+        outcomes = []
+        for guard in (False, True):
+            with make_stderr() as stderr:
+                outcomes.append(self.ask(*steps, guard=guard, stderr=stderr, **options))
+        bare, guarded = outcomes
+        self.assertIn("cuInit=0\n", bare[1])
+        self.assertEqual(guarded, (bare[0], bare[1].replace("cuInit=0", "cuInit=100")))
+        return bare[0]
+
+    @contextlib.contextmanager
+    def no_reader(self):
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        yield write_end
+        os.close(write_end)
+
+    @contextlib.contextmanager
+    def full(self):
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        try:
+            while True:
+                os.write(write_end, b"x" * 4096)
+        except BlockingIOError:
+            pass
+        os.set_blocking(write_end, True)
+        yield write_end
+        os.close(write_end)
+        os.close(read_end)
+
+    def with_room(self, *steps, **options):
+        """What arrives in a pipe."""
+        read_end, write_end = os.pipe()
+        code, out = self.ask(*steps, stderr=write_end, **options)
+        os.close(write_end)
+        with os.fdopen(read_end, encoding="utf-8") as stream:
+            text = stream.read()
+        self.assertEqual(code, 0, text)
+        self.assertIn("cuInit=100\n", out)
+        return text
+
+    @contextlib.contextmanager
+    def file(self):
+        with open(self.path("err"), "wb") as stream:
+            yield stream
+
+    def test_no_file_may_grow(self):
+        self.need("prlimit")
+        wrap = ("prlimit", "--fsize=0")
+        for env in ({}, {"CUDAGUARD_LOG": "all"}, {"CUDAGUARD_REPORT": "/dev/stderr"},
+                    {"CUDAGUARD_REPORT": self.path("report")}):
+            with self.subTest(env):
+                code = self.same_as_bare("touch", "nvml", make_stderr=self.file, wrap=wrap, env=env)
+                self.assertEqual((code, os.path.getsize(self.path("err"))), (0, 0))
+        # The limit is one, and the program's own signals are still its own.
+        code = self.same_as_bare("touch", "put:2:x", make_stderr=self.file, wrap=wrap)
+        self.assertEqual(code, -signal.SIGXFSZ)
+        # Without the limit the line does land there.
+        with self.file() as stderr:
+            self.ask("touch", stderr=stderr)
+        with open(self.path("err"), encoding="utf-8") as stream:
+            self.assertRegex(stream.read(), OUR_LINE)
+
+    def check_pipes(self, *before, wrap=()):
+        """No reader, no room, and both as they should be."""
+        for env in ({}, {"CUDAGUARD_REPORT": "/dev/stderr"}):
+            with self.subTest(env):
+                options = {"wrap": wrap, "env": env}
+                code = self.same_as_bare(*before, "touch", make_stderr=self.no_reader, **options)
+                self.assertEqual(code, 0)
+                code = self.same_as_bare(*before, "touch", make_stderr=self.full, **options)
+                self.assertEqual(code, 0)
+                self.assertRegex(self.with_room(*before, "touch", **options), OUR_LINE)
+        # SIGPIPE is what the program itself would get.
+        code = self.same_as_bare(*before, "touch", "put:2:x", make_stderr=self.no_reader, wrap=wrap)
+        self.assertEqual(code, -signal.SIGPIPE)
+
+    def test_pipe(self):
+        self.check_pipes()
+
+    def test_pipe_of_another_user(self):
+        """A service manager's: /proc/self/fd/2 cannot be opened."""
+        self.need("setpriv")
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root to be another user")
+        wrap = ("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups")
+        read_end, write_end = os.pipe()
+        done = subprocess.run([*wrap, "sh", "-c", ": <>/proc/self/fd/2"], stderr=write_end,
+                              check=False)
+        os.close(write_end)
+        with os.fdopen(read_end, encoding="utf-8") as stream:
+            self.assertIn("Permission denied", stream.read())
+        self.assertNotEqual(done.returncode, 0)
+        self.check_pipes(wrap=wrap)
+
+    def test_no_free_descriptor(self):
+        self.check_pipes("load:libcuda.so.1", "nofile:3")
 
 
 if __name__ == "__main__":

@@ -107,6 +107,9 @@ class Install(guest.Case):
                     self.assertEqual(result.rc, 0, result)
                     self.untouched(result)
                     lines = guest.lines_of(result.err)
+                    # At the first dlopen, whatever it asks for: before all else.
+                    self.assertEqual(sum("is missing" in line for line in lines[:len(gone)]),
+                                     len(gone), result)
                     for name in gone:
                         said = "%s is missing; answering as on a machine without a driver" % \
                             os.path.join(self.lib, "cudaguard", name)

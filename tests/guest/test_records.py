@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """G8: many threads and processes that write at once: no torn line, every record whole JSON."""
 
+import fcntl
 import json
 import os
+import re
 import subprocess
 import unittest
 
@@ -14,6 +16,10 @@ FIELDS = {"v", "ts", "pid", "ppid", "tid", "exe", "argv", "api", "decision", "ca
 THREADS = 12
 PROCESSES = 100
 KINDS = 7  # what programs/records.c touches
+# CUDAGUARD_LOG=all names the call.
+CALL_LINE = re.compile(r"^cudaguard\[\d+\]: no (CUDA here|GPU to see) \(policy FORCE_CPU; (\w+) asked "
+                       r"by records\); CUDAGUARD_POLICY=OFF lifts it$")
+PIPE_BUF = 4096
 
 
 class Records(guest.Case):
@@ -59,8 +65,9 @@ class Records(guest.Case):
         self.assertFalse(os.path.exists(self.path("fake.log")))
         for pid, number in pids.items():
             mine = [r for r in records if r["pid"] == pid]
+            # The object is the name as it was asked for.
             self.assertEqual(sorted((r["api"], r.get("object", "")) for r in mine), [
-                ("cuInit", ""), ("dlopen", "libnvidia-opencl.so"),
+                ("cuInit", ""), ("dlopen", "libnvidia-opencl.so.1"),
                 ("dlopen", "libonnxruntime_providers_cuda.so"),
                 ("dlopen", "libonnxruntime_providers_tensorrt.so"), ("nvmlInit", ""),
                 ("nvmlInitWithFlags", ""), ("nvmlInit_v2", "")])
@@ -94,12 +101,82 @@ class Records(guest.Case):
             text = stream.read()
         lines = [line for line in text.splitlines() if not line.startswith("{")]
         for line in lines:
-            self.assertRegex(line, r"^cudaguard\[\d+\]: no (CUDA here|GPU to see) \(policy FORCE_CPU; "
-                                   r"asked by records\); CUDAGUARD_POLICY=OFF lifts it$")
+            self.assertRegex(line, CALL_LINE)
         self.assertEqual(len(lines), PROCESSES * KINDS)
+        calls = [CALL_LINE.match(line).groups() for line in lines]
+        for call, count in ((("CUDA here", "cuInit"), 1), (("CUDA here", "dlopen"), 3),
+                            (("GPU to see", "nvmlInit"), 1), (("GPU to see", "nvmlInit_v2"), 1),
+                            (("GPU to see", "nvmlInitWithFlags"), 1)):
+            self.assertEqual(calls.count(call), PROCESSES * count, call)
         records = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
         self.assertEqual(len(records), PROCESSES * KINDS)
         self.assertEqual({r["pid"] for r in records}, set(pids))
+
+    def to_a_fifo(self, count, room=None):
+        """`count` programs with long arguments whose report is a FIFO with a reader that reads when
+        all are done. Returns what it reads and what they said."""
+        path = self.path("fifo")
+        os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        if room is not None:
+            fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, room)
+        processes = [subprocess.Popen(
+            [RECORDS, "2", "number-%d" % i, "x" * 14000], stdin=subprocess.DEVNULL,
+            env=self.environment(CUDAGUARD_REPORT=path), stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE) for i in range(count)]
+        said = [p.communicate(timeout=60) for p in processes]
+        self.assertEqual({p.returncode for p in processes}, {0})
+        self.assertEqual({out for out, _ in said}, {b"touches=%d\n" % (2 * KINDS)})
+        data = b""
+        while chunk := os.read(reader, 1 << 20):  # to its end: nobody has it open for writing
+            data += chunk
+        os.close(reader)
+        os.unlink(path)
+        return data, [guest.lines_of(err.decode()) for _, err in said]
+
+    def parse_fifo(self, data):
+        """Whole lines of JSON, each short enough to stay in one piece among other writers."""
+        self.assertTrue(data == b"" or data.endswith(b"\n"))
+        records = []
+        for line in data.split(b"\n")[:-1]:
+            self.assertLessEqual(len(line) + 1, PIPE_BUF)
+            record = json.loads(line.decode("utf-8"))
+            self.assertEqual(record["argv"][:2], [RECORDS, "2"])
+            self.assertEqual(record["cut"], ["argv"])
+            records.append(record)
+        return records
+
+    def test_a_fifo(self):
+        data, said = self.to_a_fifo(8, room=1 << 20)
+        records = self.parse_fifo(data)
+        self.assertEqual(len(records), 8 * KINDS)
+        self.assertEqual(len({r["pid"] for r in records}), 8)
+        for lines in said:
+            self.assertEqual(lines, [guest.DENIED % "records"])
+
+    def test_a_fifo_that_is_full(self):
+        data, said = self.to_a_fifo(8, room=PIPE_BUF)
+        self.assertLess(len(self.parse_fifo(data)), 8 * KINDS)
+        for lines in said:
+            self.assertEqual(lines.count(guest.DENIED % "records"), 1, lines)
+            full = [line for line in lines if "the pipe is full" in line]
+            self.assertLessEqual(len(full), 1, lines)
+            self.assertEqual(len(lines), 1 + len(full), lines)
+        self.assertTrue(any("the pipe is full" in line for lines in said for line in lines), said)
+
+    def test_a_file_keeps_long_records(self):
+        """Control: the same arguments, in a file, are not cut."""
+        for record in self.one(["records", "1", "x" * 14000]):
+            self.assertEqual(record["argv"], ["records", "1", "x" * 14000])
+            self.assertNotIn("cut", record)
+
+    def test_the_object_is_what_was_asked_for(self):
+        report = self.path("report")
+        names = ["/opt/vendor/libnvidia-opencl.so.535.1", "./libonnxruntime_providers_cuda.so",
+                 "/opt//ort/libonnxruntime_providers_tensorrt.so.1"]
+        self.steps(*("load:" + name for name in names), env={"CUDAGUARD_REPORT": report})
+        records = self.parse(report)
+        self.assertEqual([(r["api"], r["object"]) for r in records], [("dlopen", n) for n in names])
 
     def one(self, argv, **environment):
         report = self.path("report")
