@@ -61,8 +61,8 @@ inline int fstat(int fd, struct stat* to) {
   return static_cast<int>(call(SYS_fstat, fd, word(to)));
 }
 inline int fcntl(int fd, int command) { return static_cast<int>(call(SYS_fcntl, fd, command)); }
-inline bool exists(const char* path) {
-  return call(SYS_faccessat, AT_FDCWD, word(path), 0 /* F_OK */) == 0;
+inline int stat(const char* path, struct stat* to) {
+  return static_cast<int>(call(SYS_newfstatat, AT_FDCWD, word(path), word(to), 0));
 }
 inline long readlink(const char* path, char* to, size_t size) {
   return call(SYS_readlinkat, AT_FDCWD, word(path), word(to), static_cast<long>(size));

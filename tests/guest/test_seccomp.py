@@ -13,10 +13,10 @@ import harness
 
 STRICT = guest.binary("strict")
 # What the guard adds to the system calls of a program that dlopens and asks the driver; README.
-# Always: madvise (its page), faccessat (where the stand-ins are), read and fstat (are they whole).
+# Always: madvise (its page), newfstatat (are the stand-ins there and whole).
 # For a line or a report: getpid, fcntl (may descriptor 2 be written to), write; for a report file
 # also getppid, gettid, clock_gettime, readlinkat, rt_sigprocmask.
-ADDED = {"madvise", "faccessat", "fstat", "read", "close", "openat", "mmap", "munmap", "getpid",
+ADDED = {"madvise", "newfstatat", "fstat", "read", "close", "openat", "mmap", "munmap", "getpid",
          "fcntl", "write", "rt_sigprocmask"}
 ADDED_FOR_REPORT = {"getppid", "gettid", "readlinkat", "clock_gettime", "rt_sigprocmask"}
 CALL = re.compile(r"^(?:\d+\s+)?(\w+)\(")
@@ -63,7 +63,7 @@ class Seccomp(guest.Case):
         early = self.calls_after_lock(True, action="none-early") - bare_early
         self.assertLessEqual(late | early, ADDED)
         self.assertLessEqual({"getpid", "fcntl"}, late)  # the line is there
-        self.assertLessEqual({"madvise", "faccessat"}, early)
+        self.assertLessEqual({"madvise"}, early)
         report = self.calls_after_lock(True, {"CUDAGUARD_REPORT": self.path("report")}) - bare - late
         self.assertLessEqual(report, ADDED_FOR_REPORT)
         self.assertLessEqual(ADDED_FOR_REPORT - bare - late - {"rt_sigprocmask"}, report)
