@@ -7,7 +7,8 @@
 //   grab, libc:NAME    get hold of libc's own dlopen; touch:NAME by it
 //   touches            what cudaguard_touches() says
 //   fork, end          what lies between is done in a child that is waited for
-//   setenv:NAME=VALUE  unsetenv:NAME  nofile:N ("max": as many as allowed)  chdir:FOLDER  close:N  print:TEXT
+//   nofile:N           as many descriptors from now on; "max": as many as allowed
+//   setenv:NAME=VALUE  unsetenv:NAME  chdir:FOLDER  close:N  print:TEXT
 //   open:PATH:FLAGS    open(2), FLAGS of the letters r w a(ppend) + (both ways) e(CLOEXEC)
 //   put:N:TEXT         write TEXT to descriptor N
 //   results:PATH       print there from now on, by a descriptor of at least 100
