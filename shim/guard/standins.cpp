@@ -147,14 +147,22 @@ void claim_names(const Loader& the, const Names& names, void* handle, Claim clai
   }
 }
 
+/// Would ld.so find room for a stand-in (RLIMIT_AS)?
+bool short_of_memory() {
+  constexpr size_t kRoom = 512 * 1024;
+  void* trial = sys::map(kRoom);
+  if (trial != nullptr) sys::unmap(trial, kRoom);
+  return trial == nullptr;
+}
+
 /// Loads one stand-in. Returns null, or why it cannot be used.
 const char* load(const Loader& the, const Names& names, StandinPath& folder, Loaded& result) {
   const char* path = folder.file(names.file);
   if (const char* why = unusable(path, names.size)) return why;
   void* handle = the.dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
-    const char* why = look_inside(path);
-    return why != nullptr ? why : "cannot be loaded";
+    if (const char* why = look_inside(path)) return why;
+    return short_of_memory() ? kPassing : "cannot be loaded";
   }
   const auto* map = static_cast<const link_map*>(handle);
   const auto claim = reinterpret_cast<Claim>(

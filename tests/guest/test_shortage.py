@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A failure that passes (no free descriptor) refuses the driver while it lasts, and does not disarm
+"""A failure that passes (no free descriptor, no memory) refuses the driver while it lasts, and does not disarm
 the guard for the rest of the process."""
 
 import unittest
@@ -61,6 +61,24 @@ class Shortage(guest.Case):
         result = harness.run(steps + ["nofile:max", "touch"])
         self.assertEqual(self.values(result), ["unavailable", "100"], result)
         result.assert_untouched(self, linked=True)
+
+    def test_no_memory(self):
+        """From too little for a page of the guard's to almost enough for both stand-ins."""
+        bare = self.steps("memory:0", "load:libm.so.6", "memory:max", "load:libm.so.6", "grab",
+                          "libc:libcuda.so.1", guard=False)
+        self.assertEqual(self.values(bare, "load"), ["failed", "ok"], bare)
+        bare.assert_reached(self)
+        for kib in (0, 8, 20, 40, 60, 100, 140, 180, 220, 260):
+            with self.subTest(kib=kib):
+                result = self.steps("memory:%d" % kib, "load:libm.so.6", "memory:max",
+                                    "load:libm.so.6", "grab", "libc:libcuda.so.1", "nvml")
+                self.assertEqual(self.values(result, "load"), ["failed", "ok"], result)
+                self.assertEqual(self.values(result), ["100"], result)
+                self.assertEqual(self.values(result, "nvmlInit_v2"), ["0"], result)
+                result.assert_untouched(self)
+                result = self.steps("memory:%d" % kib, "touch", "memory:max", "touch")
+                self.assertEqual(self.values(result)[-1], "100", result)
+                result.assert_untouched(self)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 //   touches            what cudaguard_touches() says
 //   fork, end          what lies between is done in a child that is waited for
 //   nofile:N           as many descriptors from now on; "max": as many as allowed
+//   memory:KIB         that much more address space from now on; "max": as much as allowed
 //   setenv:NAME=VALUE  unsetenv:NAME  chdir:FOLDER  close:N  print:TEXT
 //   open:PATH:FLAGS    open(2), FLAGS of the letters r w a(ppend) + (both ways) e(CLOEXEC)
 //   put:N:TEXT         write TEXT to descriptor N
@@ -69,6 +70,19 @@ static void limit_files(const char* count) {
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) exit(98);
 }
 
+static void limit_memory(const char* kib) {
+  struct rlimit limit;
+  long pages = 0;
+  FILE* sizes = fopen("/proc/self/statm", "r");
+  if (sizes == NULL || fscanf(sizes, "%ld", &pages) != 1) exit(98);
+  fclose(sizes);
+  if (getrlimit(RLIMIT_AS, &limit) != 0) exit(98);
+  limit.rlim_cur = strcmp(kib, "max") == 0
+                       ? limit.rlim_max
+                       : (rlim_t)(pages * sysconf(_SC_PAGESIZE) + atol(kib) * 1024);
+  if (setrlimit(RLIMIT_AS, &limit) != 0) exit(98);
+}
+
 static int flags_of(const char* letters) {
   int flags = strchr(letters, '+') ? O_RDWR : strchr(letters, 'r') ? O_RDONLY : O_WRONLY;
   if (strchr(letters, 'r') == NULL) flags |= O_CREAT;
@@ -105,6 +119,8 @@ static void one(char* step) {
     if (unsetenv(rest) != 0) exit(91);
   } else if ((rest = after(step, "nofile:"))) {
     limit_files(rest);
+  } else if ((rest = after(step, "memory:"))) {
+    limit_memory(rest);
   } else if ((rest = after(step, "chdir:"))) {
     if (chdir(rest) != 0) exit(92);
   } else if ((rest = after(step, "close:"))) {
