@@ -11,6 +11,8 @@
 
 namespace {
 
+// NOLINTBEGIN(clang-analyzer-deadcode.DeadStores): Google Benchmark's loop variable
+
 using Init = int (*)(unsigned);
 
 void load_standins() {
@@ -83,6 +85,8 @@ void dlsym_default(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(dlsym(RTLD_DEFAULT, "cos"));
 }
 BENCHMARK(dlsym_default);
+
+// NOLINTEND(clang-analyzer-deadcode.DeadStores)
 
 }  // namespace
 

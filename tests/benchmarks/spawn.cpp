@@ -82,6 +82,7 @@ void fleet(Setup& setup, char** argv, int size) {
   posix_spawn_file_actions_adddup2(&actions, release[0], 0);
   posix_spawn_file_actions_adddup2(&actions, ready[1], 1);
   std::vector<pid_t> children;
+  children.reserve(static_cast<size_t>(size));
   const auto begin = Clock::now();
   for (int i = 0; i < size; ++i) children.push_back(start(setup, argv, &actions));
   close(ready[1]);
@@ -108,6 +109,8 @@ void fleet(Setup& setup, char** argv, int size) {
 
 }  // namespace
 
+int number(const char* text) { return static_cast<int>(std::strtol(text, nullptr, 10)); }
+
 int main(int argc, char** argv) {
   const bool each = argc > 1 && std::strcmp(argv[1], "each") == 0;
   int at = each ? 3 : 4;
@@ -129,14 +132,14 @@ int main(int argc, char** argv) {
     if (!setup.preload.empty()) setup.environment.push_back(setup.preload.data());
     setup.environment.push_back(nullptr);
   }
-  for (int round = std::atoi(argv[2]); round > 0; --round) {
+  for (int round = number(argv[2]); round > 0; --round) {
     for (size_t i = 0; i < setups.size(); ++i) {
       // Nobody is always behind the same neighbour.
       Setup& setup = setups[(i + static_cast<size_t>(round)) % setups.size()];
       if (each) {
         one(setup, argv + at);
       } else {
-        fleet(setup, argv + at, std::atoi(argv[3]));
+        fleet(setup, argv + at, number(argv[3]));
       }
     }
   }

@@ -11,6 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+// C programs include this too.
+// NOLINTBEGIN(modernize-use-nullptr,cert-dcl50-cpp)
+
 typedef void* (*probe_finder)(void* context, const char* name);
 
 __attribute__((unused, format(printf, 2, 3))) static void probe_say(int file, const char* format,
@@ -93,5 +96,7 @@ __attribute__((unused)) static void probe_nvml(int file, probe_finder find, void
             answer, answer_old, answer_flags, count_answer, count, count_old, index_answer,
             uuid_answer, shutdown_nvml(), known ? "found" : "null", probe_word(text));
 }
+
+// NOLINTEND(modernize-use-nullptr,cert-dcl50-cpp)
 
 #endif

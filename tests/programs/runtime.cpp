@@ -25,7 +25,7 @@ struct Call {
 
 int g_count = -7;
 
-const Call kSample[] = {
+const Call sample_calls[] = {
     {"cudaGetDeviceCount", [] { return cudaGetDeviceCount(&g_count); }},
     {"cudaSetDevice", [] { return cudaSetDevice(0); }},
     {"cudaGetDevice",
@@ -124,10 +124,10 @@ int main(int argc, char** argv) {
     }
     return 0;
   }
-  for (const Call& call : kSample) {
+  for (const Call& call : sample_calls) {
     if (what == "list") {
       std::printf("%s\n", call.name);
-    } else if (what == "sample" || (what == "count" && &call == kSample) ||
+    } else if (what == "sample" || (what == "count" && &call == sample_calls) ||
                (what == "only" && argc > 2 && std::strcmp(argv[2], call.name) == 0)) {
       run(call);
     }

@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
   void* again = dlopen((folder + "/libcgorigin.so").c_str(), RTLD_NOW);
   std::printf("pending: handle=%s\n", again ? "ok" : "null");
   error_text("pending");
-  dlsym(runpath, "cg_no_such_symbol");
+  (void)dlsym(runpath, "cg_no_such_symbol");
   error_text("no-symbol");
   // Namespaces: the library inside asks for another one; it must land in the same namespace.
   void* inside = dlmopen(LM_ID_NEWLM, (folder + "/libcgnested.so").c_str(), RTLD_NOW);
