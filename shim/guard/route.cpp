@@ -19,22 +19,6 @@ const char* standin_name(StandinKind kind, const char* never) {
   return never;
 }
 
-[[gnu::cold, gnu::noinline]] const char* choose_ours(Process& here, const char* name,
-                                                     const void* caller);
-
-[[gnu::always_inline]] inline const char* choose_name(const char* name, const void* caller) {
-  Process& here = process();
-  if (here.config.policy == Policy::kOff) return name;
-  // Before the first request of any kind goes on: what it loads may be linked to the driver.
-  if (!standins_tried()) [[unlikely]] {
-    standin(StandinKind::kDriver);
-  }
-  if (name == nullptr || !may_be_ours(name)) [[likely]] {
-    return name;
-  }
-  return choose_ours(here, name, caller);
-}
-
 const char* choose_ours(Process& here, const char* name, const void* caller) {
   const LibraryRequest request = classify(name);
   switch (request.library) {
@@ -50,6 +34,26 @@ const char* choose_ours(Process& here, const char* name, const void* caller) {
   }
 }
 
+[[gnu::noinline]] const char* choose_name(const char* name, const void* caller) {
+  Process& here = process();
+  if (here.config.policy == Policy::kOff) return name;
+  // Before the first request of any kind goes on: what it loads may be linked to the driver.
+  standin(StandinKind::kDriver);
+  if (standins_tried() && detail::loader_is_whole.load(std::memory_order_acquire) &&
+      here.only_pid == 0) {
+    here.steady.store(true, std::memory_order_release);
+  }
+  if (name == nullptr || !may_be_ours(name)) return name;
+  return choose_ours(here, name, caller);
+}
+
+/// Almost every request under FORCE_CPU, decided without a call but strlen.
+[[gnu::always_inline]] inline bool is_nobodys_business(const char* name) {
+  const Process* here = detail::current_process.load(std::memory_order_acquire);
+  return here != nullptr && here->steady.load(std::memory_order_acquire) &&
+         (name == nullptr || !may_be_ours(name));
+}
+
 }  // namespace
 }  // namespace cudaguard
 
@@ -62,12 +66,18 @@ struct Route {
 };
 
 Route cudaguard_route_dlopen(const char* name, const void* caller) {
-  const auto next = reinterpret_cast<const void*>(cudaguard::loader().next_dlopen);
-  return {cudaguard::choose_name(name, caller), next};
+  using namespace cudaguard;  // NOLINT(google-build-using-namespace)
+  if (!is_nobodys_business(name)) [[unlikely]] {
+    name = choose_name(name, caller);
+  }
+  return {name, reinterpret_cast<const void*>(loader().next_dlopen)};
 }
 
 Route cudaguard_route_dlmopen(const char* name, const void* caller) {
-  const auto next = reinterpret_cast<const void*>(cudaguard::loader().next_dlmopen);
-  return {cudaguard::choose_name(name, caller), next};
+  using namespace cudaguard;  // NOLINT(google-build-using-namespace)
+  if (!is_nobodys_business(name)) [[unlikely]] {
+    name = choose_name(name, caller);
+  }
+  return {name, reinterpret_cast<const void*>(loader().next_dlmopen)};
 }
 }
