@@ -149,7 +149,7 @@ void claim_names(const Loader& the, const Names& names, void* handle, Claim clai
 
 /// Would ld.so find room for a stand-in (RLIMIT_AS)?
 bool short_of_memory() {
-  constexpr size_t kRoom = 512 * 1024;
+  constexpr size_t kRoom = size_t{512} * 1024;
   void* trial = sys::map(kRoom);
   if (trial != nullptr) sys::unmap(trial, kRoom);
   return trial == nullptr;
