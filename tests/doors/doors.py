@@ -87,6 +87,9 @@ def as_data(result):
 def main():
     given = options()
     os.environ["CG_BUILD"] = os.path.abspath(given.build)
+    # Where scripts/test has put the runtimes and frameworks.
+    if os.path.isdir(os.path.join(SOURCE, "build", "_deps")):
+        os.environ.setdefault("CG_DEPS", os.path.join(SOURCE, "build", "_deps"))
     os.environ["CG_LIB"] = os.path.abspath(given.lib or os.path.join(given.build, "lib"))
     os.environ.setdefault("CG_SOURCE", SOURCE)
     sys.path[:0] = [HERE, os.path.join(SOURCE, "tests", "harness")]
