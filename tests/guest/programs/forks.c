@@ -6,6 +6,7 @@
 // keep its list of libraries whole across a fork in the midst of another thread's dlopen.
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { kChildSeconds = 15 };
+enum { kChildSeconds = 15, kLoadsPerFork = 8 };
 
 static atomic_int g_stop;
 static atomic_long g_loads;
@@ -65,6 +66,8 @@ int main(int argc, char** argv) {
   int hung = 0;
   int died = 0;
   for (int i = 0; i < count; ++i) {
+    // However busy the machine is: the threads are at work between any two forks.
+    while (atomic_load(&g_loads) < (long)kLoadsPerFork * (i + 1)) sched_yield();
     const pid_t child = fork();
     if (child == 0) {
       alarm(kChildSeconds);
