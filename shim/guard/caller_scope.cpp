@@ -52,6 +52,7 @@ struct Walk {
   const void* caller;
   const char* file = nullptr;          // what the caller imports the name from, if it says
   const ElfW(Dyn) * own = nullptr;     // the caller's dynamic section
+  const char* own_strings = nullptr;   // its string table
   const void* from_file = nullptr;     // the definition in that file
   const void* from_caller = nullptr;   // the caller's own: TensorFlow's trampolines
   const void* from_needed = nullptr;   // the first in a library that the caller names as needed
@@ -66,20 +67,17 @@ int find_caller(dl_phdr_info* object, size_t /*size*/, void* data) {
   auto& walk = *static_cast<Walk*>(data);
   if (!holds(*object, walk.caller)) return 0;
   walk.own = dynamic_section(*object);
+  walk.own_strings = elf_detail::read_tables(walk.own, object->dlpi_addr).strings;
   walk.file = imported_from(walk.own, object->dlpi_addr, walk.name);
   return 1;
 }
 
-/// Is the file among the DT_NEEDED of `dynamic`? The string table is the caller's, relocated in
-/// place.
-bool needs(const ElfW(Dyn) * dynamic, const char* soname) {
-  const char* strings = nullptr;
-  for (const ElfW(Dyn)* entry = dynamic; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
-    if (entry->d_tag == DT_STRTAB) strings = reinterpret_cast<const char*>(entry->d_un.d_ptr);
-  }
-  if (strings == nullptr || soname == nullptr) return false;
-  for (const ElfW(Dyn)* entry = dynamic; entry->d_tag != DT_NULL; ++entry) {
-    if (entry->d_tag == DT_NEEDED && same(strings + entry->d_un.d_val, soname)) return true;
+/// Is the file among the caller's DT_NEEDED?
+bool needs(const Walk& walk, const char* soname) {
+  if (walk.own_strings == nullptr || soname == nullptr) return false;
+  for (const ElfW(Dyn)* entry = walk.own; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_NEEDED && same(walk.own_strings + entry->d_un.d_val, soname))
+      return true;
   }
   return false;
 }
@@ -99,7 +97,7 @@ int find_definition(dl_phdr_info* object, size_t /*size*/, void* data) {
       keep_first(walk.from_file, found);
     }
     if (dynamic == walk.own) walk.from_caller = found;
-    if (needs(walk.own, soname)) keep_first(walk.from_needed, found);
+    if (needs(walk, soname)) keep_first(walk.from_needed, found);
     if (walk.started) keep_first(walk.from_program, found);
     keep_first(walk.from_any, found);
   }

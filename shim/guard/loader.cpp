@@ -5,7 +5,6 @@
 #include <link.h>
 
 #include <atomic>
-#include <cstring>
 #include <string_view>
 
 #include "shim/elf/object.h"
@@ -45,6 +44,10 @@ int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
   return result;
 }
 
+/// glibc < 2.34 without libdl.so.2: what there is so far. A place of its own, so that a thread that
+/// saw less cannot overwrite what another has found meanwhile.
+constinit Loader partial_loader;
+
 }  // namespace
 
 constinit Loader detail::found_loader;
@@ -59,9 +62,9 @@ const Loader& detail::find_loader() {
   }
   const bool whole = fresh.next_dlopen != nullptr && fresh.dlopen != nullptr &&
                      fresh.dlclose != nullptr && fresh.dlerror != nullptr;
-  // Racing threads write the same values.
-  found_loader = fresh;
-  if (whole) loader_is_whole.store(true, std::memory_order_release);
+  if (!whole) return partial_loader = fresh;
+  found_loader = fresh;  // racing threads write the same values
+  loader_is_whole.store(true, std::memory_order_release);
   return found_loader;
 }
 

@@ -27,9 +27,9 @@ struct Names {
   const char* claims[2];  // names that it answers to as well: links beside the file
   int64_t size;           // of the file that was built with this guard, in bytes
 };
+constexpr std::string_view kFolder = "/cudaguard/";
 // NVIDIA's OpenCL is refused by the hook; where the hook is not asked (RTLD_DEEPBIND), its name
 // leads to a library without OpenCL's entry, and the OpenCL loader skips that too.
-constexpr std::string_view kFolder = "/cudaguard/";
 constexpr Names kNames[] = {
     {"libcuda.so.1", {"libcuda.so", nullptr}, CG_DRIVER_SIZE},
     {"libnvidia-ml.so.1", {"libnvidia-ml.so", "libnvidia-opencl.so.1"}, CG_NVML_SIZE}};
