@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which GPUs a program may see: the allow-list (CUDAGUARD_VISIBLE_DEVICES), and what the program's
+// own CUDA_VISIBLE_DEVICES selects inside it. The allow-list is strict: a mistake is an error with
+// its reason, never a shorter list. The program's value is read as CUDA reads it, mistakes
+// included. Pure; thread-safe, async-signal-safe, allocation-free.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "policy/text.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+inline constexpr size_t kMostGpus = 64;
+/// Bytes with the final zero (NVML_DEVICE_UUID_V2_BUFFER_SIZE).
+inline constexpr size_t kMostUuid = 96;
+/// Largest number that an allow-list may hold: larger ones are no GPU of any machine.
+inline constexpr uint32_t kMostIndex = 1'000'000;
+
+/// What is wrong with an allow-list.
+struct ListError {
+  enum class Why : uint8_t {
+    kNone,
+    kEmptyEntry,
+    kNotUnderstood,
+    kNegative,
+    kTooMany,
+    kDuplicate,
+    kNoSuchIndex,
+    kUnknownUuid,
+    kAmbiguousUuid,
+    kNeedsNvml,
+  };
+  Why why = Why::kNone;
+  size_t position = 0;     ///< 1-based
+  std::string_view entry;  ///< as written, without blanks around it (points into the text given)
+};
+
+struct AllowEntry {
+  enum class Kind : uint8_t { kIndex, kGpu, kMig };
+  Kind kind = Kind::kIndex;
+  uint32_t index = 0;     ///< for kIndex
+  std::string_view text;  ///< points into the text given; shorter than kMostUuid for UUIDs
+};
+
+struct AllowList {
+  AllowEntry entries[kMostGpus];
+  size_t count = 0;
+  bool none = false;  ///< empty, blanks, or "-1": no GPU at all, and no mistake
+  ListError error;    ///< the first one; the entries in front of it are counted
+};
+
+/// Syntax only: what the entries name is resolve's business.
+AllowList parse_allow_list(std::string_view text);
+
+/// The machine's devices as NVML lists them: GPUs in PCI order, then MIG devices.
+struct Machine {
+  static constexpr uint16_t kUnknownGpu = 0xffff;
+  struct Device {
+    char uuid[kMostUuid];  ///< ends in a zero byte; empty: not known
+    uint16_t gpu;          ///< NVML index of the GPU, or of the MIG device's parent
+    bool mig;
+  };
+  Device devices[4 * kMostGpus];
+  size_t count = 0;
+  /// False: built from the list alone (no NVML). An index entry then has an empty UUID; a UUID
+  /// entry has the text of the list, perhaps only a prefix, and kUnknownGpu.
+  bool known = true;
+};
+
+/// Without NVML: one device per entry. A list that mixes indices and UUIDs, or GPU- and MIG-,
+/// cannot be checked: kNeedsNvml. An index that comes twice, or a UUID that starts another:
+/// kDuplicate. `machine` is overwritten; after an error it has no devices.
+ListError machine_from_list(const AllowList& list, Machine& machine);
+
+/// The allowed devices, in the list's order.
+struct View {
+  uint16_t devices[kMostGpus];  ///< positions in Machine::devices
+  size_t count = 0;             ///< 0 after an error
+  ListError error;
+};
+
+/// A UUID entry is the case-sensitive start of exactly one UUID of its kind. The same device twice
+/// (an index and its UUID, too), or a GPU and one of its MIG devices: kDuplicate.
+View resolve(const AllowList& list, const Machine& machine);
+
+/// What CUDA_VISIBLE_DEVICES selects: view indices, in the program's order.
+struct Selection {
+  uint16_t view[kMostGpus];
+  size_t count = 0;
+};
+
+/// By CUDA's own rules (facts.md 8), read inside the view; null: unset, which is all of it. The
+/// first invalid entry ends the list; a repeated device empties it; numbers are read as strtol
+/// does (" +1gpu2" is 1); the first entry decides whether the list is of numbers, GPU- or MIG-.
+Selection select(const char* visible_devices, const View& view, const Machine& machine);
+
+/// What the driver is told: full UUIDs (indices where those are not known), comma separated; "-1"
+/// for none. False: it does not fit, or cannot be said; what was written must not be used.
+bool write_driver_list(Text& out, const Selection& selection, const View& view,
+                       const Machine& machine);
+
+/// The program asked for device `asked` and there is none. The index that it should have asked for
+/// (a position in the selection), if `asked` is the physical index of a visible GPU, or the view
+/// index of a selected one. -1: no such GPU, or several.
+int did_you_mean(int asked, const Selection& selection, const View& view, const Machine& machine);
+
+}  // namespace cudaguard
