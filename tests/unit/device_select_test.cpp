@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program's CUDA_VISIBLE_DEVICES selects inside a view, and what the driver is told.
+#include <gtest/gtest.h>
+
+#include "device_list_fixtures.h"
+
+namespace cudaguard {
+namespace {
+
+using testing::driver_list;
+using testing::eight_gpus;
+using testing::indices_of;
+using testing::kGpuUuids;
+using testing::kMigUuids;
+using Indices = std::vector<int>;
+using Why = ListError::Why;
+
+/// A machine and the view that an allow-list gives on it.
+struct Viewed {
+  std::unique_ptr<Machine> machine = eight_gpus();
+  std::string list;
+  View view;
+
+  explicit Viewed(std::string text) : list(std::move(text)) {
+    view = resolve(parse_allow_list(list), *machine);
+    EXPECT_EQ(view.error.why, Why::kNone) << list;
+  }
+  Indices select(const char* value) const {
+    return indices_of(cudaguard::select(value, view, *machine));
+  }
+  std::string told(const char* value) const {
+    return driver_list(cudaguard::select(value, view, *machine), view, *machine);
+  }
+  int meant(int asked, const char* value = nullptr) const {
+    return did_you_mean(asked, cudaguard::select(value, view, *machine), view, *machine);
+  }
+};
+
+/// The same without NVML.
+Viewed unknown(std::string text) {
+  Viewed viewed("-1");
+  viewed.list = std::move(text);
+  const AllowList list = parse_allow_list(viewed.list);
+  EXPECT_EQ(machine_from_list(list, *viewed.machine).why, Why::kNone) << viewed.list;
+  viewed.view = resolve(list, *viewed.machine);
+  EXPECT_EQ(viewed.view.error.why, Why::kNone) << viewed.list;
+  return viewed;
+}
+
+const char* const kAll = "0,1,2,3,4,5,6,7";
+const Indices kNothing;
+
+TEST(Select, Unset_IsTheWholeView) {
+  EXPECT_EQ(Viewed("5,3,1").select(nullptr), (Indices{0, 1, 2}));
+  EXPECT_EQ(Viewed("").select(nullptr), kNothing);
+}
+
+TEST(Select, NumbersAreViewIndices_InTheProgramsOrder) {
+  const Viewed viewed("5,3,1");
+  EXPECT_EQ(viewed.select("2,0"), (Indices{2, 0}));
+  EXPECT_EQ(viewed.select("0,1,2"), (Indices{0, 1, 2}));
+  EXPECT_EQ(viewed.select("5"), kNothing);  // physical 5 is view index 0
+  EXPECT_EQ(viewed.told("2,0"), std::string(kGpuUuids[1]) + "," + kGpuUuids[5]);
+}
+
+TEST(Select, EmptyOrNotANumber_IsNothing) {
+  const Viewed viewed(kAll);
+  for (const char* value : {"", " ", ",", ",0", "-1", "none", "all", "void", "NoDevFiles", "abc",
+                            "+", "-", "- 0", "+ 1", "--0", "gpu-00a1", "GPU0", "8", "-1,0"}) {
+    EXPECT_EQ(viewed.select(value), kNothing) << value;
+  }
+}
+
+TEST(Select, NumbersAreReadAsStrtolDoes) {
+  const Viewed viewed(kAll);
+  EXPECT_EQ(viewed.select("1gpu2,2ampere"), (Indices{1, 2}));
+  EXPECT_EQ(viewed.select("+1, +2,\t3 ,4x"), (Indices{1, 2, 3, 4}));
+  EXPECT_EQ(viewed.select("007"), (Indices{7}));
+  EXPECT_EQ(viewed.select("010"), kNothing);  // ten, not octal eight
+  EXPECT_EQ(viewed.select("0x1"), (Indices{0}));
+  EXPECT_EQ(viewed.select("-0"), (Indices{0}));
+  EXPECT_EQ(viewed.select("1;2"), (Indices{1}));
+}
+
+TEST(Select, NumbersTooLarge_AreNotSmallOnes) {
+  const Viewed viewed(kAll);
+  for (const char* value : {"65536", "4294967296", "4294967297", "18446744073709551616",
+                            "99999999999999999999999999", "-4294967296"}) {
+    EXPECT_EQ(viewed.select(value), kNothing) << value;
+  }
+}
+
+TEST(Select, FirstInvalidEntry_EndsTheList) {
+  const Viewed viewed(kAll);
+  EXPECT_EQ(viewed.select("0,2,-1,1"), (Indices{0, 2}));
+  EXPECT_EQ(viewed.select("0,8,1"), (Indices{0}));
+  EXPECT_EQ(viewed.select("0,,1"), (Indices{0}));
+  EXPECT_EQ(viewed.select("0,1,"), (Indices{0, 1}));
+  EXPECT_EQ(viewed.select("0,x,1"), (Indices{0}));
+  EXPECT_EQ(Viewed("4,5").select("0,1,2,3"), (Indices{0, 1}));
+}
+
+TEST(Select, RepeatedDevice_EmptiesTheList) {
+  const Viewed viewed(kAll);
+  EXPECT_EQ(viewed.select("0,1,2,3,0"), kNothing);
+  EXPECT_EQ(viewed.select("1,01"), kNothing);
+  EXPECT_EQ(viewed.select("0,0,-1"), kNothing);
+  EXPECT_EQ(viewed.select("GPU-00,GPU-00a1"), kNothing);
+}
+
+TEST(Select, RepetitionAfterTheEnd_DoesNotMatter) {
+  const Viewed viewed(kAll);
+  EXPECT_EQ(viewed.select("0,1,2,3,-1,0,6,7"), (Indices{0, 1, 2, 3}));
+  EXPECT_EQ(viewed.select("0,9,0"), (Indices{0}));
+  EXPECT_EQ(viewed.select("GPU-00,GPU-zz,GPU-00"), (Indices{0}));
+}
+
+TEST(Select, UuidStarts_AreLookedUpInTheViewOnly) {
+  const Viewed viewed("3,5,0");
+  EXPECT_EQ(viewed.select(kGpuUuids[0]), (Indices{2}));
+  EXPECT_EQ(viewed.select("GPU-55,GPU-aabb"), (Indices{1, 0}));  // GPU 2 is not in the view
+  EXPECT_EQ(viewed.select("GPU-11"), kNothing);                  // on the machine, not in the view
+  EXPECT_EQ(viewed.select("GPU-55,GPU-11,GPU-00"), (Indices{1}));
+  EXPECT_EQ(viewed.select("GPU-00A1"), kNothing);
+  EXPECT_EQ(viewed.select((std::string(kGpuUuids[0]) + "0").c_str()), kNothing);
+}
+
+TEST(Select, AmbiguousUuidStart_EndsTheList) {
+  const Viewed viewed(kAll);
+  EXPECT_EQ(viewed.select("GPU-aabb000"), kNothing);
+  EXPECT_EQ(viewed.select("GPU-"), kNothing);
+  EXPECT_EQ(viewed.select("GPU-00,GPU-aabb,GPU-11"), (Indices{0}));
+  EXPECT_EQ(Viewed("4").select("GPU-"), (Indices{0}));  // of one only
+}
+
+TEST(Select, FirstEntryDecidesTheKind) {
+  const Viewed viewed("0,1,MIG-dd,MIG-cc000001");
+  EXPECT_EQ(viewed.select("GPU-00,1"), (Indices{0}));
+  EXPECT_EQ(viewed.select("0,GPU-11"), (Indices{0}));
+  EXPECT_EQ(viewed.select("GPU-00,MIG-dd"), (Indices{0}));
+  EXPECT_EQ(viewed.select("MIG-dd,GPU-00"), (Indices{2}));
+  EXPECT_EQ(viewed.select("MIG-cc,MIG-dd"), (Indices{3, 2}));
+  EXPECT_EQ(viewed.select("3,2"), (Indices{3, 2}));
+  EXPECT_EQ(viewed.select("GPU-cc000001"), kNothing);
+  EXPECT_EQ(viewed.select("GPU-00, GPU-11"), (Indices{0}));  // as PyTorch reads it
+  EXPECT_EQ(viewed.select(" GPU-00"), kNothing);
+}
+
+TEST(Select, TenThousandEntries) {
+  const Viewed viewed(kAll);
+  std::string value = "0";
+  for (int i = 1; i < 10'000; ++i) value += "," + std::to_string(i);
+  EXPECT_EQ(viewed.select(value.c_str()), (Indices{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(SelectWithoutNvml, NumbersAndEitherPrefix) {
+  EXPECT_EQ(unknown("5,3").select("1,0"), (Indices{1, 0}));
+  EXPECT_EQ(unknown("5,3").select("GPU-00"), kNothing);
+  const Viewed viewed = unknown("GPU-aabb0001,GPU-00,GPU-11b2");
+  EXPECT_EQ(viewed.select("GPU-00a1c2d3,GPU-a"), (Indices{1, 0}));
+  EXPECT_EQ(viewed.select("GPU-11b3"), kNothing);
+  EXPECT_EQ(viewed.select("GPU-"), kNothing);
+  EXPECT_EQ(viewed.select("GPU-00a1,GPU-00a2"), kNothing);  // one entry twice
+  EXPECT_EQ(unknown("MIG-aa").select("MIG-aabb"), (Indices{0}));
+  EXPECT_EQ(unknown("MIG-aa").select("GPU-aa"), kNothing);
+}
+
+// --- write_driver_list ---------------------------------------------------------------------------
+
+TEST(DriverList, FullUuidsOfTheSelection) {
+  const Viewed viewed("5,GPU-00,MIG-dd");
+  EXPECT_EQ(viewed.told("1"), kGpuUuids[0]);
+  EXPECT_EQ(viewed.told("GPU-00,GPU-55"), std::string(kGpuUuids[0]) + "," + kGpuUuids[5]);
+  EXPECT_EQ(viewed.told("2"), kMigUuids[2]);
+}
+
+TEST(DriverList, None_IsMinusOne) {
+  EXPECT_EQ(Viewed("0").told(""), "-1");
+  EXPECT_EQ(Viewed("-1").told(nullptr), "-1");
+  EXPECT_EQ(Viewed("0").told("0,0"), "-1");
+}
+
+TEST(DriverList, WithoutNvml_WhatTheListHas) {
+  EXPECT_EQ(unknown("5, 03,0").told(nullptr), "5,3,0");
+  EXPECT_EQ(unknown("5,3,0").told("2,0"), "0,5");
+  EXPECT_EQ(unknown("GPU-bb,GPU-aa").told("1,0"), "GPU-aa,GPU-bb");
+  EXPECT_EQ(unknown("GPU-aa").told("GPU-aabb"), "GPU-aa");
+}
+
+TEST(DriverList, OneUuidMissing_IndicesForAll) {
+  Viewed viewed("5,3,MIG-cc000001");
+  viewed.machine->devices[3].uuid[0] = '\0';
+  EXPECT_EQ(viewed.told("0"), kGpuUuids[5]);
+  EXPECT_EQ(viewed.told("0,1"), "5,3");
+  EXPECT_EQ(viewed.told(nullptr), "(false)");  // a MIG device has no index
+}
+
+TEST(DriverList, DoesNotFit_IsFalse) {
+  const Viewed viewed("0,1");
+  const Selection selection = select(nullptr, viewed.view, *viewed.machine);
+  const std::string whole = viewed.told(nullptr);
+  for (size_t size = 0; size <= whole.size(); ++size) {
+    std::vector<char> buffer(size);
+    Text out(buffer.data(), size);
+    EXPECT_EQ(write_driver_list(out, selection, viewed.view, *viewed.machine),
+              size == whole.size());
+  }
+}
+
+// --- did_you_mean --------------------------------------------------------------------------------
+
+TEST(DidYouMean, PhysicalIndexOfAVisibleGpu) {
+  const Viewed viewed("5,3");
+  EXPECT_EQ(viewed.meant(5), 0);
+  EXPECT_EQ(viewed.meant(3), 1);
+  EXPECT_EQ(viewed.meant(5, "1,0"), 1);  // where the program finds it now
+  EXPECT_EQ(viewed.meant(5, "1"), -1);
+  EXPECT_EQ(viewed.meant(4), -1);
+  EXPECT_EQ(unknown("5,3").meant(3), 1);
+}
+
+TEST(DidYouMean, ViewIndexThatTheProgramChoseItself) {
+  const Viewed viewed("4,5,6,7");
+  EXPECT_EQ(viewed.meant(2, "2"), 0);
+  EXPECT_EQ(viewed.meant(3, "2,3"), 1);
+  EXPECT_EQ(viewed.meant(1, "2"), -1);
+}
+
+TEST(DidYouMean, TwoMeaningsOrNone_IsNoHint) {
+  EXPECT_EQ(Viewed("1,0,3,2").meant(2, "2,3"), -1);  // GPU 2, or view index 2, which is GPU 3
+  EXPECT_EQ(Viewed("0,1,2").meant(2, "2"), 0);       // both are the same device
+  EXPECT_EQ(Viewed("MIG-dd").meant(7), 0);
+  EXPECT_EQ(Viewed("MIG-cc000000,MIG-cc000001").meant(6), -1);
+  EXPECT_EQ(unknown("GPU-aa,GPU-bb").meant(65535), -1);
+  for (const int asked : {-1, -2147483647 - 1, 2147483647, 65536, 65541}) {
+    EXPECT_EQ(Viewed("5").meant(asked), -1) << asked;
+  }
+}
+
+}  // namespace
+}  // namespace cudaguard
