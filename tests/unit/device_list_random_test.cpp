@@ -44,9 +44,9 @@ std::string joined(const Strings& entries) {
 }
 
 std::string random_entry(Dice& dice, bool with_nonsense) {
-  static const char* const kNonsense[] = {"-1",      "",       "1gpu2",   "all",  "9",
-                                          "0x1",     "GPU-zz", "GPU-",    "GPU0", "+1",
-                                          "MIG-cc0", "-0",     "GPU-aabb"};
+  static constexpr const char* kNonsense[] = {"-1",      "",       "1gpu2",   "all",  "9",
+                                              "0x1",     "GPU-zz", "GPU-",    "GPU0", "+1",
+                                              "MIG-cc0", "-0",     "GPU-aabb"};
   if (with_nonsense && dice.one_in(8)) return dice.one_of(kNonsense);
   std::string text;
   switch (dice.below(4)) {
@@ -117,7 +117,9 @@ std::optional<Indices> model_of_list(const std::string& text) {
     const bool digits =
         !entry.empty() && entry.find_first_not_of("0123456789") == std::string::npos;
     int device = -1;
-    if (digits && std::atoi(entry.c_str()) < 8) device = std::atoi(entry.c_str());
+    if (digits && std::strtol(entry.c_str(), nullptr, 10) < 8) {
+      device = static_cast<int>(std::strtol(entry.c_str(), nullptr, 10));
+    }
     if (entry.size() > 4 && !digits) {
       const Indices found = beginning_with(all_uuids(), entry);
       if (found.size() == 1) device = found[0];
@@ -170,7 +172,7 @@ TEST(DeviceListRandom, AnyListAnyProgramValue_AsTheModelSays) {
   for (int round = 0; round < 50'000; ++round) {
     const std::string list = random_list(dice, dice.one_in(4));
     const std::string value = random_list(dice, dice.one_in(2));
-    SCOPED_TRACE("allow-list '" + list + "', program '" + value + "'");
+    SCOPED_TRACE(::testing::Message() << "allow-list '" << list << "', program '" << value << "'");
     const View view = resolve(parse_allow_list(list), *machine);
     const std::optional<Indices> allowed = model_of_list(list);
     ASSERT_EQ(view.error.why == ListError::Why::kNone, allowed.has_value());
@@ -225,8 +227,8 @@ TEST(DeviceListRandom, DriverReadsTheListAsItWasMeant) {
 }
 
 std::string random_bytes(Dice& dice) {
-  static const char* const kPieces[] = {"GPU-", "MIG-", ",",  ",,", "-1", " ", "0",
-                                        "7",    "-",    "\t", "a",  "+",  "b", "GPU-aabb"};
+  static constexpr const char* kPieces[] = {"GPU-", "MIG-", ",",  ",,", "-1", " ", "0",
+                                            "7",    "-",    "\t", "a",  "+",  "b", "GPU-aabb"};
   std::string text;
   const size_t pieces = dice.below(40);
   for (size_t i = 0; i < pieces; ++i) {

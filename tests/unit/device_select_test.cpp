@@ -47,19 +47,19 @@ Viewed unknown(std::string text) {
   return viewed;
 }
 
-const char* const kAll = "0,1,2,3,4,5,6,7";
-const Indices kNothing;
+constexpr const char* kAll = "0,1,2,3,4,5,6,7";
+const Indices nothing;
 
 TEST(Select, Unset_IsTheWholeView) {
   EXPECT_EQ(Viewed("5,3,1").select(nullptr), (Indices{0, 1, 2}));
-  EXPECT_EQ(Viewed("").select(nullptr), kNothing);
+  EXPECT_EQ(Viewed("").select(nullptr), nothing);
 }
 
 TEST(Select, NumbersAreViewIndices_InTheProgramsOrder) {
   const Viewed viewed("5,3,1");
   EXPECT_EQ(viewed.select("2,0"), (Indices{2, 0}));
   EXPECT_EQ(viewed.select("0,1,2"), (Indices{0, 1, 2}));
-  EXPECT_EQ(viewed.select("5"), kNothing);  // physical 5 is view index 0
+  EXPECT_EQ(viewed.select("5"), nothing);  // physical 5 is view index 0
   EXPECT_EQ(viewed.told("2,0"), std::string(kGpuUuids[1]) + "," + kGpuUuids[5]);
 }
 
@@ -67,7 +67,7 @@ TEST(Select, EmptyOrNotANumber_IsNothing) {
   const Viewed viewed(kAll);
   for (const char* value : {"", " ", ",", ",0", "-1", "none", "all", "void", "NoDevFiles", "abc",
                             "+", "-", "- 0", "+ 1", "--0", "gpu-00a1", "GPU0", "8", "-1,0"}) {
-    EXPECT_EQ(viewed.select(value), kNothing) << value;
+    EXPECT_EQ(viewed.select(value), nothing) << value;
   }
 }
 
@@ -76,7 +76,7 @@ TEST(Select, NumbersAreReadAsStrtolDoes) {
   EXPECT_EQ(viewed.select("1gpu2,2ampere"), (Indices{1, 2}));
   EXPECT_EQ(viewed.select("+1, +2,\t3 ,4x"), (Indices{1, 2, 3, 4}));
   EXPECT_EQ(viewed.select("007"), (Indices{7}));
-  EXPECT_EQ(viewed.select("010"), kNothing);  // ten, not octal eight
+  EXPECT_EQ(viewed.select("010"), nothing);  // ten, not octal eight
   EXPECT_EQ(viewed.select("0x1"), (Indices{0}));
   EXPECT_EQ(viewed.select("-0"), (Indices{0}));
   EXPECT_EQ(viewed.select("1;2"), (Indices{1}));
@@ -86,7 +86,7 @@ TEST(Select, NumbersTooLarge_AreNotSmallOnes) {
   const Viewed viewed(kAll);
   for (const char* value : {"65536", "4294967296", "4294967297", "18446744073709551616",
                             "99999999999999999999999999", "-4294967296"}) {
-    EXPECT_EQ(viewed.select(value), kNothing) << value;
+    EXPECT_EQ(viewed.select(value), nothing) << value;
   }
 }
 
@@ -102,10 +102,10 @@ TEST(Select, FirstInvalidEntry_EndsTheList) {
 
 TEST(Select, RepeatedDevice_EmptiesTheList) {
   const Viewed viewed(kAll);
-  EXPECT_EQ(viewed.select("0,1,2,3,0"), kNothing);
-  EXPECT_EQ(viewed.select("1,01"), kNothing);
-  EXPECT_EQ(viewed.select("0,0,-1"), kNothing);
-  EXPECT_EQ(viewed.select("GPU-00,GPU-00a1"), kNothing);
+  EXPECT_EQ(viewed.select("0,1,2,3,0"), nothing);
+  EXPECT_EQ(viewed.select("1,01"), nothing);
+  EXPECT_EQ(viewed.select("0,0,-1"), nothing);
+  EXPECT_EQ(viewed.select("GPU-00,GPU-00a1"), nothing);
 }
 
 TEST(Select, RepetitionAfterTheEnd_DoesNotMatter) {
@@ -119,16 +119,16 @@ TEST(Select, UuidStarts_AreLookedUpInTheViewOnly) {
   const Viewed viewed("3,5,0");
   EXPECT_EQ(viewed.select(kGpuUuids[0]), (Indices{2}));
   EXPECT_EQ(viewed.select("GPU-55,GPU-aabb"), (Indices{1, 0}));  // GPU 2 is not in the view
-  EXPECT_EQ(viewed.select("GPU-11"), kNothing);                  // on the machine, not in the view
+  EXPECT_EQ(viewed.select("GPU-11"), nothing);                   // on the machine, not in the view
   EXPECT_EQ(viewed.select("GPU-55,GPU-11,GPU-00"), (Indices{1}));
-  EXPECT_EQ(viewed.select("GPU-00A1"), kNothing);
-  EXPECT_EQ(viewed.select((std::string(kGpuUuids[0]) + "0").c_str()), kNothing);
+  EXPECT_EQ(viewed.select("GPU-00A1"), nothing);
+  EXPECT_EQ(viewed.select((std::string(kGpuUuids[0]) + "0").c_str()), nothing);
 }
 
 TEST(Select, AmbiguousUuidStart_EndsTheList) {
   const Viewed viewed(kAll);
-  EXPECT_EQ(viewed.select("GPU-aabb000"), kNothing);
-  EXPECT_EQ(viewed.select("GPU-"), kNothing);
+  EXPECT_EQ(viewed.select("GPU-aabb000"), nothing);
+  EXPECT_EQ(viewed.select("GPU-"), nothing);
   EXPECT_EQ(viewed.select("GPU-00,GPU-aabb,GPU-11"), (Indices{0}));
   EXPECT_EQ(Viewed("4").select("GPU-"), (Indices{0}));  // of one only
 }
@@ -141,9 +141,9 @@ TEST(Select, FirstEntryDecidesTheKind) {
   EXPECT_EQ(viewed.select("MIG-dd,GPU-00"), (Indices{2}));
   EXPECT_EQ(viewed.select("MIG-cc,MIG-dd"), (Indices{3, 2}));
   EXPECT_EQ(viewed.select("3,2"), (Indices{3, 2}));
-  EXPECT_EQ(viewed.select("GPU-cc000001"), kNothing);
+  EXPECT_EQ(viewed.select("GPU-cc000001"), nothing);
   EXPECT_EQ(viewed.select("GPU-00, GPU-11"), (Indices{0}));  // as PyTorch reads it
-  EXPECT_EQ(viewed.select(" GPU-00"), kNothing);
+  EXPECT_EQ(viewed.select(" GPU-00"), nothing);
 }
 
 TEST(Select, TenThousandEntries) {
@@ -155,14 +155,14 @@ TEST(Select, TenThousandEntries) {
 
 TEST(SelectWithoutNvml, NumbersAndEitherPrefix) {
   EXPECT_EQ(unknown("5,3").select("1,0"), (Indices{1, 0}));
-  EXPECT_EQ(unknown("5,3").select("GPU-00"), kNothing);
+  EXPECT_EQ(unknown("5,3").select("GPU-00"), nothing);
   const Viewed viewed = unknown("GPU-aabb0001,GPU-00,GPU-11b2");
   EXPECT_EQ(viewed.select("GPU-00a1c2d3,GPU-a"), (Indices{1, 0}));
-  EXPECT_EQ(viewed.select("GPU-11b3"), kNothing);
-  EXPECT_EQ(viewed.select("GPU-"), kNothing);
-  EXPECT_EQ(viewed.select("GPU-00a1,GPU-00a2"), kNothing);  // one entry twice
+  EXPECT_EQ(viewed.select("GPU-11b3"), nothing);
+  EXPECT_EQ(viewed.select("GPU-"), nothing);
+  EXPECT_EQ(viewed.select("GPU-00a1,GPU-00a2"), nothing);  // one entry twice
   EXPECT_EQ(unknown("MIG-aa").select("MIG-aabb"), (Indices{0}));
-  EXPECT_EQ(unknown("MIG-aa").select("GPU-aa"), kNothing);
+  EXPECT_EQ(unknown("MIG-aa").select("GPU-aa"), nothing);
 }
 
 // --- write_driver_list ---------------------------------------------------------------------------
