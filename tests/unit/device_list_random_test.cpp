@@ -57,10 +57,10 @@ std::string random_entry(Dice& dice, bool with_nonsense) {
       text = dice.one_of(kMigUuids);
       break;
     default:
-      text = (dice.one_in(8) ? "0" : "") + std::to_string(dice.below(8));
+      text.append(dice.one_in(8) ? "0" : "").append(std::to_string(dice.below(8)));
   }
   if (text.size() > 12 && dice.one_in(2)) text.resize(6 + dice.below(8));
-  if (dice.one_in(10)) text = " " + text + " ";
+  if (dice.one_in(10)) text.insert(0, 1, ' ').append(" ");
   return text;
 }
 

@@ -149,7 +149,7 @@ TEST(Select, FirstEntryDecidesTheKind) {
 TEST(Select, TenThousandEntries) {
   const Viewed viewed(kAll);
   std::string value = "0";
-  for (int i = 1; i < 10'000; ++i) value += "," + std::to_string(i);
+  for (int i = 1; i < 10'000; ++i) value.append(",").append(std::to_string(i));
   EXPECT_EQ(viewed.select(value.c_str()), (Indices{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
