@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fake driver's contexts, code and memory: enough to see who makes them, and where.
+#include "driver.h"
+
+struct context {
+  int device;
+};
+
+static struct context g_primary[kMaxVisible];
+static int g_retained[kMaxVisible];
+static struct context g_created[256];
+static unsigned g_next;
+static __thread struct context* g_current;
+
+static int create(struct context** out, int device) {
+  const int state = device_state(device);
+  if (state != kSuccess) return state;
+  if (out == NULL) return kInvalidValue;
+  const unsigned slot = __atomic_fetch_add(&g_next, 1, __ATOMIC_RELAXED) % 256;
+  g_created[slot].device = device;
+  g_current = *out = &g_created[slot];
+  return kSuccess;
+}
+
+int cuCtxCreate(struct context** out, unsigned flags, int device) {
+  (void)flags;
+  fake_log("", "cuCtxCreate");
+  return create(out, device);
+}
+
+int cuCtxCreate_v2(struct context** out, unsigned flags, int device) {
+  (void)flags;
+  fake_log("", "cuCtxCreate_v2");
+  return create(out, device);
+}
+
+int cuCtxCreate_v3(struct context** out, void* parameters, int count, unsigned flags, int device) {
+  (void)parameters;
+  (void)count;
+  (void)flags;
+  fake_log("", "cuCtxCreate_v3");
+  return create(out, device);
+}
+
+int cuCtxCreate_v4(struct context** out, void* parameters, unsigned flags, int device) {
+  (void)parameters;
+  (void)flags;
+  fake_log("", "cuCtxCreate_v4");
+  return create(out, device);
+}
+
+static int destroy(struct context* context) {
+  const int state = driver_state();
+  if (state != kSuccess) return state;
+  if (context == NULL) return kInvalidContext;
+  if (g_current == context) g_current = NULL;
+  return kSuccess;
+}
+
+int cuCtxDestroy(struct context* context) {
+  fake_log("", "cuCtxDestroy");
+  return destroy(context);
+}
+
+int cuCtxDestroy_v2(struct context* context) {
+  fake_log("", "cuCtxDestroy_v2");
+  return destroy(context);
+}
+
+int cuCtxGetCurrent(struct context** out) {
+  fake_log("", "cuCtxGetCurrent");
+  const int state = driver_state();
+  if (state != kSuccess) return state;
+  if (out == NULL) return kInvalidValue;
+  *out = g_current;
+  return kSuccess;
+}
+
+int cuCtxSetCurrent(struct context* context) {
+  fake_log("", "cuCtxSetCurrent");
+  const int state = driver_state();
+  if (state == kSuccess) g_current = context;
+  return state;
+}
+
+int cuCtxGetDevice(int* device) {
+  fake_log("", "cuCtxGetDevice");
+  const int state = driver_state();
+  if (state != kSuccess) return state;
+  if (g_current == NULL) return kInvalidContext;
+  *device = g_current->device;
+  return kSuccess;
+}
+
+int cuDevicePrimaryCtxRetain(struct context** out, int device) {
+  fake_log("", "cuDevicePrimaryCtxRetain");
+  const int state = device_state(device);
+  if (state != kSuccess) return state;
+  if (out == NULL) return kInvalidValue;
+  __atomic_fetch_add(&g_retained[device], 1, __ATOMIC_RELAXED);
+  g_primary[device].device = device;
+  *out = &g_primary[device];
+  return kSuccess;
+}
+
+static int release(int device) {
+  const int state = device_state(device);
+  if (state != kSuccess) return state;
+  return __atomic_fetch_sub(&g_retained[device], 1, __ATOMIC_RELAXED) > 0 ? kSuccess
+                                                                          : kInvalidContext;
+}
+
+int cuDevicePrimaryCtxRelease(int device) {
+  fake_log("", "cuDevicePrimaryCtxRelease");
+  return release(device);
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device) {
+  fake_log("", "cuDevicePrimaryCtxRelease_v2");
+  return release(device);
+}
+
+int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
+  fake_log("", "cuDevicePrimaryCtxGetState");
+  const int state = device_state(device);
+  if (state != kSuccess) return state;
+  *flags = 0;
+  *active = g_retained[device] > 0;
+  return kSuccess;
+}
+
+static int g_code;
+
+// A module is loaded into the current context, a library into none.
+static int load(void** out, const void* image, int needs_context) {
+  const int state = driver_state();
+  if (state != kSuccess) return state;
+  if (out == NULL || image == NULL) return kInvalidValue;
+  if (needs_context && g_current == NULL) return kInvalidContext;
+  *out = &g_code;
+  return kSuccess;
+}
+
+int cuModuleLoad(void** out, const char* path) {
+  fake_log("", "cuModuleLoad");
+  return load(out, path, 1);
+}
+
+int cuModuleLoadData(void** out, const void* image) {
+  fake_log("", "cuModuleLoadData");
+  return load(out, image, 1);
+}
+
+int cuModuleLoadDataEx(void** out, const void* image, unsigned count, void* options,
+                       void** values) {
+  (void)count;
+  (void)options;
+  (void)values;
+  fake_log("", "cuModuleLoadDataEx");
+  return load(out, image, 1);
+}
+
+int cuModuleLoadFatBinary(void** out, const void* image) {
+  fake_log("", "cuModuleLoadFatBinary");
+  return load(out, image, 1);
+}
+
+// The last arguments of the next two travel on the stack: a wrapper that loses them is seen here.
+static int options_are_whole(const void* options, unsigned count) {
+  return count == 0 || (options != NULL && *(const unsigned*)options == count);
+}
+
+int cuLibraryLoadData(void** out, const void* image, void* options, void** values, unsigned count,
+                      void* library_options, void** library_values, unsigned library_count) {
+  (void)options;
+  (void)values;
+  (void)count;
+  (void)library_values;
+  fake_log("", "cuLibraryLoadData");
+  if (!options_are_whole(library_options, library_count)) return kInvalidValue;
+  return load(out, image, 0);
+}
+
+int cuLibraryLoadFromFile(void** out, const char* path, void* options, void** values,
+                          unsigned count, void* library_options, void** library_values,
+                          unsigned library_count) {
+  (void)options;
+  (void)values;
+  (void)count;
+  (void)library_values;
+  fake_log("", "cuLibraryLoadFromFile");
+  if (!options_are_whole(library_options, library_count)) return kInvalidValue;
+  return load(out, path, 0);
+}
+
+static int allocate(uint64_t* address, size_t size) {
+  static uint64_t next = 0x700000000000;
+  const int state = driver_state();
+  if (state != kSuccess) return state;
+  if (g_current == NULL) return kInvalidContext;
+  if (address == NULL || size == 0) return kInvalidValue;
+  *address = __atomic_fetch_add(&next, (size + 255) & ~(size_t)255, __ATOMIC_RELAXED);
+  return kSuccess;
+}
+
+int cuMemAlloc_v2(uint64_t* address, size_t size) {
+  fake_log("", "cuMemAlloc_v2");
+  return allocate(address, size);
+}
+
+int cuMemFree_v2(uint64_t address) {
+  (void)address;
+  fake_log("", "cuMemFree_v2");
+  return driver_state();
+}

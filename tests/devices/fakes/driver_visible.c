@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA_VISIBLE_DEVICES by CUDA's own rules: the first entry that is none ends the list, a GPU that
+// is there twice empties it.
+#include "driver.h"
+
+#ifdef CG_NO_GETENV
+extern char** environ;
+
+HIDDEN char* box_getenv(const char* name) {
+  const size_t size = strlen(name);
+  for (char** entry = environ; entry != NULL && *entry != NULL; ++entry) {
+    if (strncmp(*entry, name, size) == 0 && (*entry)[size] == '=') return *entry + size + 1;
+  }
+  return NULL;
+}
+#endif
+
+static int number_of(const char* name) {
+  const char* text = getenv(name);
+  return text == NULL || *text == '\0' ? -1 : (int)strtol(text, NULL, 10);
+}
+
+// The UUID of which text is a beginning, if it is the only one.
+static int find_gpu(const char* text, size_t size, int gone) {
+  int found = -1;
+  for (int i = 0; i < kGpus; ++i) {
+    if (i == gone || size > strlen(kBox[i].uuid) || strncmp(kBox[i].uuid, text, size) != 0)
+      continue;
+    if (found >= 0) return -1;
+    found = i;
+  }
+  return found;
+}
+
+static int find_mig(const char* text, size_t size) {
+  int found = -1;
+  for (int i = 0; i < kMigs && box_has_mig(); ++i) {
+    if (size > strlen(kMig[i].uuid) || strncmp(kMig[i].uuid, text, size) != 0) continue;
+    if (found >= 0) return -1;
+    found = i;
+  }
+  return found;
+}
+
+static int parse_entry(const char* text, size_t size, char kind, const struct visible* all,
+                       int total, int gone, struct visible* out) {
+  if (kind == 'G' || kind == 'M') {
+    if (size < 5 || text[0] != kind) return 0;
+    if (strncmp(text, kind == 'G' ? "GPU-" : "MIG-", 4) != 0) return 0;
+    const int found =
+        kind == 'G' ? find_gpu(text + 4, size - 4, gone) : find_mig(text + 4, size - 4);
+    if (found < 0) return 0;
+    out->gpu = kind == 'G' ? found : kMig[found].gpu;
+    out->mig = kind == 'G' ? -1 : found;
+    return 1;
+  }
+  char* end = NULL;
+  const long index = strtol(text, &end, 10);
+  if (end == text || index < 0 || index >= total) return 0;
+  *out = all[index];
+  return 1;
+}
+
+// What a driver that takes the variable for granted would show; CG_LIE says how it lies.
+static int lie(struct visible* out, int count, const struct visible* all, int total) {
+#ifdef CG_LIAR
+  const char* how = getenv("CG_LIE");
+  if (how != NULL && strcmp(how, "others") == 0) {
+    // As many as were asked for, but other ones.
+    for (int i = 0; i < count; ++i) out[i] = all[total - 1 - i];
+    return count;
+  }
+  memcpy(out, all, sizeof *all * (size_t)total);
+  return total;
+#else
+  (void)out;
+  (void)all;
+  (void)total;
+  return count;
+#endif
+}
+
+int read_visible(struct visible* out) {
+  const char* order = getenv("CUDA_DEVICE_ORDER");
+  const int by_bus = order != NULL && strcmp(order, "PCI_BUS_ID") == 0;
+  const int gone = number_of("CG_GONE");
+  struct visible all[kGpus];
+  int total = 0;
+  for (int i = 0; i < kGpus; ++i) {
+    const int gpu = by_bus ? i : kFastestFirst[i];
+    if (gpu == gone) continue;
+    all[total].gpu = gpu;
+    all[total].mig = -1;
+    ++total;
+  }
+  const char* text = getenv("CUDA_VISIBLE_DEVICES");
+  if (text == NULL) {
+    memcpy(out, all, sizeof *all * (size_t)total);
+    return total;
+  }
+  int count = 0;
+  const char kind = *text;
+  for (;;) {
+    const size_t size = strcspn(text, ",");
+    struct visible entry;
+    if (!parse_entry(text, size, kind, all, total, gone, &entry)) break;
+    for (int i = 0; i < count; ++i) {
+      if (out[i].gpu == entry.gpu && out[i].mig == entry.mig) return lie(out, 0, all, total);
+    }
+    out[count++] = entry;
+    if (text[size] == '\0' || count == kMaxVisible) break;
+    text += size + 1;
+  }
+  return lie(out, count, all, total);
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fake NVML: the same eight GPUs, always in PCI order. It reads no CUDA variable.
+#include <stddef.h>
+
+#include "box.h"
+#include "fake_log.h"
+
+enum {
+  kSuccess = 0,
+  kUninitialized = 1,
+  kInvalidArgument = 2,
+  kNotSupported = 3,
+  kNotFound = 6,
+  kInsufficientSize = 7,
+};
+
+extern int fake_nvml_users __attribute__((visibility("hidden")));
+int fake_nvml_users;
+
+// A handle: one of these, a GPU or a part of one.
+struct device {
+  char unused;
+};
+static struct device g_gpus[kGpus];
+static struct device g_migs[kMigs];
+
+static int gpu_of(const struct device* device) {
+  return device >= g_gpus && device < g_gpus + kGpus ? (int)(device - g_gpus) : -1;
+}
+
+static int mig_of(const struct device* device) {
+  return device >= g_migs && device < g_migs + kMigs ? (int)(device - g_migs) : -1;
+}
+
+static int users(int change) {
+  return __atomic_add_fetch(&fake_nvml_users, change, __ATOMIC_ACQ_REL);
+}
+
+static int init(const char* name) {
+  fake_log("", name);
+  users(1);
+  return kSuccess;
+}
+
+int nvmlInit(void) { return init("nvmlInit"); }
+int nvmlInit_v2(void) { return init("nvmlInit_v2"); }
+int nvmlInitWithFlags(unsigned flags) {
+  (void)flags;
+  return init("nvmlInitWithFlags");
+}
+
+int nvmlShutdown(void) {
+  fake_log("", "nvmlShutdown");
+  if (users(0) == 0) return kUninitialized;
+  users(-1);
+  return kSuccess;
+}
+
+// The start of every other function: logs the call; not initialised, it ends it.
+#define ENTER(name)    \
+  fake_log("", #name); \
+  if (users(0) == 0) return kUninitialized
+
+static int get_count(unsigned* count) {
+  if (count == NULL) return kInvalidArgument;
+  *count = kGpus;
+  return kSuccess;
+}
+
+int nvmlDeviceGetCount(unsigned* count) {
+  ENTER(nvmlDeviceGetCount);
+  return get_count(count);
+}
+
+int nvmlDeviceGetCount_v2(unsigned* count) {
+  ENTER(nvmlDeviceGetCount_v2);
+  return get_count(count);
+}
+
+static int hand_out(int gpu, int error, struct device** out) {
+  if (out == NULL) return kInvalidArgument;
+  if (gpu < 0) return error;
+  *out = &g_gpus[gpu];
+  return kSuccess;
+}
+
+int nvmlDeviceGetHandleByIndex(unsigned index, struct device** out) {
+  ENTER(nvmlDeviceGetHandleByIndex);
+  return hand_out(index < kGpus ? (int)index : -1, kInvalidArgument, out);
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct device** out) {
+  ENTER(nvmlDeviceGetHandleByIndex_v2);
+  return hand_out(index < kGpus ? (int)index : -1, kInvalidArgument, out);
+}
+
+static int by_uuid(const char* text, struct device** out) {
+  if (text == NULL || out == NULL) return kInvalidArgument;
+  for (int i = 0; i < kMigs && box_has_mig(); ++i) {
+    if (strncmp(text, "MIG-", 4) != 0 || strcmp(text + 4, kMig[i].uuid) != 0) continue;
+    *out = &g_migs[i];
+    return kSuccess;
+  }
+  int found = -1;
+  for (int i = 0; i < kGpus && strncmp(text, "GPU-", 4) == 0; ++i) {
+    if (strcmp(text + 4, kBox[i].uuid) == 0) found = i;
+  }
+  return hand_out(found, kNotFound, out);
+}
+
+int nvmlDeviceGetHandleByUUID(const char* text, struct device** out) {
+  ENTER(nvmlDeviceGetHandleByUUID);
+  return by_uuid(text, out);
+}
+
+// The form of CUDA 12: type 1 is text, 2 the bytes.
+struct uuid_value {
+  unsigned version;
+  unsigned type;
+  char value[41];
+};
+
+int nvmlDeviceGetHandleByUUIDV(const struct uuid_value* uuid, struct device** out) {
+  ENTER(nvmlDeviceGetHandleByUUIDV);
+  if (uuid == NULL) return kInvalidArgument;
+  if (uuid->type == 1) return by_uuid(uuid->value, out);
+  if (uuid->type != 2) return kInvalidArgument;
+  int found = -1;
+  for (int i = 0; i < kGpus; ++i) {
+    unsigned char bytes[16];
+    box_uuid_bytes(kBox[i].uuid, bytes);
+    if (memcmp(bytes, uuid->value, sizeof bytes) == 0) found = i;
+  }
+  return hand_out(found, kNotFound, out);
+}
+
+int nvmlDeviceGetHandleBySerial(const char* serial, struct device** out) {
+  ENTER(nvmlDeviceGetHandleBySerial);
+  int found = -1;
+  for (int i = 0; i < kGpus && serial != NULL; ++i) {
+    if (strcmp(serial, kBox[i].serial) == 0) found = i;
+  }
+  return hand_out(found, serial == NULL ? kInvalidArgument : kNotFound, out);
+}
+
+int nvmlDeviceGetHandleByPciBusId(const char* text, struct device** out) {
+  ENTER(nvmlDeviceGetHandleByPciBusId);
+  return hand_out(box_find_bus(text), text == NULL ? kInvalidArgument : kNotFound, out);
+}
+
+int nvmlDeviceGetHandleByPciBusId_v2(const char* text, struct device** out) {
+  ENTER(nvmlDeviceGetHandleByPciBusId_v2);
+  return hand_out(box_find_bus(text), text == NULL ? kInvalidArgument : kNotFound, out);
+}
+
+int nvmlDeviceGetIndex(struct device* device, unsigned* index) {
+  ENTER(nvmlDeviceGetIndex);
+  if (index == NULL || (gpu_of(device) < 0 && mig_of(device) < 0)) return kInvalidArgument;
+  *index = gpu_of(device) >= 0 ? (unsigned)gpu_of(device) : kMig[mig_of(device)].slot;
+  return kSuccess;
+}
+
+static int put_text(char* out, unsigned size, const char* prefix, const char* text) {
+  if (out == NULL) return kInvalidArgument;
+  if (strlen(prefix) + strlen(text) >= size) return kInsufficientSize;
+  snprintf(out, size, "%s%s", prefix, text);
+  return kSuccess;
+}
+
+int nvmlDeviceGetUUID(struct device* device, char* out, unsigned size) {
+  ENTER(nvmlDeviceGetUUID);
+  if (gpu_of(device) >= 0) return put_text(out, size, "GPU-", kBox[gpu_of(device)].uuid);
+  if (mig_of(device) >= 0) return put_text(out, size, "MIG-", kMig[mig_of(device)].uuid);
+  return kInvalidArgument;
+}
+
+int nvmlDeviceGetSerial(struct device* device, char* out, unsigned size) {
+  ENTER(nvmlDeviceGetSerial);
+  if (gpu_of(device) < 0) return kInvalidArgument;
+  return put_text(out, size, "", kBox[gpu_of(device)].serial);
+}
+
+int nvmlDeviceGetName(struct device* device, char* out, unsigned size) {
+  ENTER(nvmlDeviceGetName);
+  if (gpu_of(device) < 0) return kInvalidArgument;
+  return put_text(out, size, "", kBox[gpu_of(device)].name);
+}
+
+int nvmlDeviceGetMinorNumber(struct device* device, unsigned* minor) {
+  ENTER(nvmlDeviceGetMinorNumber);
+  if (gpu_of(device) < 0 || minor == NULL) return kInvalidArgument;
+  *minor = (unsigned)gpu_of(device);
+  return kSuccess;
+}
+
+// nvmlPciInfo_t; the old form of the call ends before the long text.
+struct pci_info {
+  char short_id[16];
+  unsigned domain;
+  unsigned bus;
+  unsigned device;
+  unsigned device_id;
+  unsigned subsystem_id;
+  char id[32];
+};
+
+static int pci_info(const struct device* device, struct pci_info* out, int with_long) {
+  if (gpu_of(device) < 0 || out == NULL) return kInvalidArgument;
+  const unsigned bus = kBox[gpu_of(device)].bus;
+  memset(out, 0, with_long ? sizeof *out : offsetof(struct pci_info, subsystem_id));
+  snprintf(out->short_id, sizeof out->short_id, "0000:%02X:00.0", bus);
+  out->bus = bus;
+  out->device_id = 0x233010de;
+  if (with_long) snprintf(out->id, sizeof out->id, "00000000:%02X:00.0", bus);
+  return kSuccess;
+}
+
+int nvmlDeviceGetPciInfo(struct device* device, struct pci_info* out) {
+  ENTER(nvmlDeviceGetPciInfo);
+  return pci_info(device, out, 0);
+}
+
+int nvmlDeviceGetPciInfo_v3(struct device* device, struct pci_info* out) {
+  ENTER(nvmlDeviceGetPciInfo_v3);
+  return pci_info(device, out, 1);
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(struct device* device, unsigned* count) {
+  ENTER(nvmlDeviceGetMaxMigDeviceCount);
+  if (gpu_of(device) < 0 || count == NULL) return kInvalidArgument;
+  *count = box_has_mig() && gpu_of(device) == kMig[0].gpu ? 7 : 0;
+  return kSuccess;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(struct device* device, unsigned slot, struct device** out) {
+  ENTER(nvmlDeviceGetMigDeviceHandleByIndex);
+  if (gpu_of(device) < 0 || out == NULL) return kInvalidArgument;
+  if (!box_has_mig() || gpu_of(device) != kMig[0].gpu) return kNotSupported;
+  for (int i = 0; i < kMigs; ++i) {
+    if (kMig[i].slot != slot) continue;
+    *out = &g_migs[i];
+    return kSuccess;
+  }
+  return slot < 7 ? kNotFound : kInvalidArgument;
+}
+
+int nvmlDeviceIsMigDeviceHandle(struct device* device, unsigned* is_mig) {
+  ENTER(nvmlDeviceIsMigDeviceHandle);
+  if (is_mig == NULL || (gpu_of(device) < 0 && mig_of(device) < 0)) return kInvalidArgument;
+  *is_mig = mig_of(device) >= 0;
+  return kSuccess;
+}
+
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(struct device* mig, struct device** out) {
+  ENTER(nvmlDeviceGetDeviceHandleFromMigDeviceHandle);
+  if (mig_of(mig) < 0) return kInvalidArgument;
+  return hand_out(kMig[mig_of(mig)].gpu, kInvalidArgument, out);
+}
+
+int nvmlDeviceGetMigMode(struct device* device, unsigned* current, unsigned* pending) {
+  ENTER(nvmlDeviceGetMigMode);
+  if (gpu_of(device) < 0) return kInvalidArgument;
+  *current = *pending = box_has_mig() && gpu_of(device) == kMig[0].gpu;
+  return kSuccess;
+}
+
+// NVML's way to give a list: without an array, or with 0, it says how long one has to be.
+static int give(int first, int last, int left_out, unsigned* count, struct device** array) {
+  if (count == NULL) return kInvalidArgument;
+  unsigned found = 0;
+  for (int i = first; i < last; ++i) {
+    if (i == left_out) continue;
+    if (array != NULL && found < *count) array[found] = &g_gpus[i];
+    ++found;
+  }
+  const int short_array = array != NULL && *count != 0 && *count < found;
+  *count = found;
+  return short_array ? kInsufficientSize : kSuccess;
+}
+
+enum { kSameNode = 40, kSameSystem = 50 };
+
+// GPUs 0 to 3 sit at one processor, 4 to 7 at the other.
+int nvmlDeviceGetTopologyNearestGpus(struct device* device, int level, unsigned* count,
+                                     struct device** array) {
+  ENTER(nvmlDeviceGetTopologyNearestGpus);
+  const int gpu = gpu_of(device);
+  if (gpu < 0) return kInvalidArgument;
+  const int own = gpu < 4 ? 0 : 4;
+  if (level == kSameNode) return give(own, own + 4, gpu, count, array);
+  if (level == kSameSystem) return give(4 - own, 8 - own, -1, count, array);
+  return give(0, 0, -1, count, array);
+}
+
+int nvmlSystemGetTopologyGpuSet(unsigned processor, unsigned* count, struct device** array) {
+  ENTER(nvmlSystemGetTopologyGpuSet);
+  return processor == 0 ? give(0, 4, -1, count, array) : give(4, 8, -1, count, array);
+}
+
+int nvmlSystemGetDriverVersion(char* out, unsigned size) {
+  ENTER(nvmlSystemGetDriverVersion);
+  return put_text(out, size, "", "599.01");
+}
+
+const char* nvmlErrorString(int error) {
+  fake_log("", "nvmlErrorString");
+  switch (error) {
+#define CG_ERROR(code, name, text) \
+  case code:                       \
+    return text;
+#include "nvml_errors.inc"
+#undef CG_ERROR
+    default:
+      return "Unknown Error";
+  }
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes the steps given as arguments, in order; each prints one line.
+//   cu.* nv.* rt.*         driver, NVML and the runtime that this program is linked to
+//   rt12.* rt13.*          a runtime that a plug-in beside this program is linked to
+//   setenv=VAR=VALUE unsetenv=VAR getenv=VAR setpid=VAR   the environment
+//   fork=LABEL STEP... end     in a child; this process waits and goes on behind `end`
+//   spawn=LABEL STEP... end    the same in a fresh program
+//   thread=LABEL STEP... end   the same in a thread
+//   exec                   the rest in a program that replaces this one
+//   maps                   the guard's files that are mapped here
+#include <dlfcn.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ops.h"
+
+extern char** environ;
+
+static __thread const char* g_label = "";
+static char g_self[4096];
+
+static void say(const char* name, const char* text) {
+  char line[kMostText + 256];
+  const int size =
+      snprintf(line, sizeof line, "%s%s%s=%s\n", g_label, *g_label == '\0' ? "" : ".", name, text);
+  const ssize_t written = write(1, line, (size_t)size < sizeof line ? (size_t)size : sizeof line);
+  (void)written;
+}
+
+static void say_status(const char* name, int status) {
+  char text[32];
+  snprintf(text, sizeof text, "%d",
+           WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  say(name, text);
+}
+
+// The step of a plug-in that is linked to runtime `major`.
+static step_function plugin(int major) {
+  static step_function found[16];
+  if (found[major] != NULL) return found[major];
+  char path[4200];
+  snprintf(path, sizeof path, "%s", g_self);
+  char* slash = strrchr(path, '/');
+  snprintf(slash + 1, 64, "runtime_%d.so", major);
+  void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (handle == NULL) {
+    say("plugin", dlerror());
+    return NULL;
+  }
+  found[major] = (step_function)dlsym(handle, "runtime_step");
+  return found[major];
+}
+
+static int plugin_step(const char* name, const char* value, struct answer* out) {
+  if (strncmp(name, "rt12.", 5) != 0 && strncmp(name, "rt13.", 5) != 0) return 0;
+  char own[64];
+  snprintf(own, sizeof own, "rt.%s", name + 5);
+  const step_function step = plugin(atoi(name + 2));
+  return step == NULL ? 0 : step(own, value, out);
+}
+
+// The names of the mapped files that are ours, without those that somebody preloaded.
+static void say_maps(void) {
+  struct answer out = {.used = 0};
+  char line[4400];
+  char last[4400] = "";
+  FILE* maps = fopen("/proc/self/maps", "r");
+  while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+    char* path = strchr(line, '/');
+    if (path == NULL) continue;
+    path[strcspn(path, "\n")] = '\0';
+    if (strstr(path, "cudaguard") == NULL || strcmp(path, last) == 0) continue;
+    put(&out, "%s%s", out.used == 0 ? "" : ",", strrchr(path, '/') + 1);
+    snprintf(last, sizeof last, "%s", path);
+  }
+  if (maps != NULL) fclose(maps);
+  say("maps", out.text);
+}
+
+static void set_variable(const char* text) {
+  char name[4096];
+  const char* equals = strchr(text, '=');
+  if (equals == NULL || (size_t)(equals - text) >= sizeof name) abort();
+  snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
+  setenv(name, equals + 1, 1);
+}
+
+static int general_step(const char* name, const char* value) {
+  if (strcmp(name, "setenv") == 0) {
+    set_variable(value);
+  } else if (strcmp(name, "unsetenv") == 0) {
+    unsetenv(value);
+  } else if (strcmp(name, "setpid") == 0) {
+    char number[32];
+    snprintf(number, sizeof number, "%d", (int)getpid());
+    setenv(value, number, 1);
+  } else if (strcmp(name, "getenv") == 0) {
+    const char* found = getenv(value);
+    say(value, found == NULL ? "(unset)" : found);
+  } else if (strcmp(name, "pid") == 0) {
+    char number[32];
+    snprintf(number, sizeof number, "%d", (int)getpid());
+    say("pid", number);
+  } else if (strcmp(name, "maps") == 0) {
+    say_maps();
+  } else {
+    return 0;
+  }
+  return 1;
+}
+
+static int take_steps(char** steps, char** last);
+
+struct block {
+  char** steps;
+  char** last;
+  const char* label;
+};
+
+static void* in_thread(void* argument) {
+  const struct block* block = argument;
+  g_label = block->label;
+  return (void*)(intptr_t)take_steps(block->steps, block->last);
+}
+
+static int run_block(const char* kind, struct block block) {
+  int status = 0;
+  if (strcmp(kind, "thread") == 0) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, in_thread, &block) != 0) abort();
+    pthread_join(thread, NULL);
+    return 0;
+  }
+  pid_t child = 0;
+  if (strcmp(kind, "fork") == 0) {
+    child = fork();
+    if (child == 0) {
+      g_label = block.label;
+      _exit(take_steps(block.steps, block.last));
+    }
+  } else {
+    char* arguments[512] = {g_self, "label", (char*)block.label};
+    size_t used = 3;
+    for (char** step = block.steps; step < block.last && used < 511; ++step) {
+      arguments[used++] = *step;
+    }
+    if (posix_spawn(&child, g_self, NULL, NULL, arguments, environ) != 0) return 1;
+  }
+  if (child < 0 || waitpid(child, &status, 0) != child) return 1;
+  if (status != 0) say_status(block.label, status);
+  return 0;
+}
+
+// The `end` that belongs to the block that starts here.
+static char** find_end(char** step, char** last) {
+  int depth = 1;
+  for (; step < last; ++step) {
+    if (strncmp(*step, "fork=", 5) == 0 || strncmp(*step, "spawn=", 6) == 0 ||
+        strncmp(*step, "thread=", 7) == 0) {
+      ++depth;
+    }
+    if (strcmp(*step, "end") == 0 && --depth == 0) break;
+  }
+  return step;
+}
+
+static void execute(char** steps, char** last) {
+  char* arguments[512] = {g_self};
+  size_t used = 1;
+  while (steps < last && used < 511) arguments[used++] = *steps++;
+  execve(g_self, arguments, environ);
+  abort();
+}
+
+static int take_steps(char** step, char** last) {
+  for (; step < last; ++step) {
+    char name[64];
+    const size_t size = strcspn(*step, "=");
+    if (size >= sizeof name) return 2;
+    snprintf(name, sizeof name, "%.*s", (int)size, *step);
+    const char* value = (*step)[size] == '=' ? *step + size + 1 : "";
+    if (strcmp(name, "exec") == 0) execute(step + 1, last);
+    if (strcmp(name, "fork") == 0 || strcmp(name, "spawn") == 0 || strcmp(name, "thread") == 0) {
+      const struct block block = {step + 1, find_end(step + 1, last), value};
+      if (run_block(name, block) != 0) return 3;
+      step = block.last;
+      continue;
+    }
+    if (general_step(name, value)) continue;
+    struct answer out = {.used = 0};
+    if (!driver_step(name, value, &out) && !nvml_step(name, value, &out) &&
+        !runtime_step(name, value, &out) && !plugin_step(name, value, &out)) {
+      say("unknown", *step);
+      return 2;
+    }
+    say(name, out.text);
+  }
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  const ssize_t size = readlink("/proc/self/exe", g_self, sizeof g_self - 1);
+  if (size <= 0) return 4;
+  int first = 1;
+  if (argc > 2 && strcmp(argv[1], "label") == 0) {
+    g_label = argv[2];
+    first = 3;
+  }
+  return take_steps(argv + first, argv + argc);
+}

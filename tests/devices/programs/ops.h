@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps that these programs take, one argument each: "NAME" or "NAME=VALUE". Every step prints
+// one line "[label.]NAME=answer".
+#ifndef CUDAGUARD_TESTS_DEVICES_OPS_H
+#define CUDAGUARD_TESTS_DEVICES_OPS_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { kMostText = 8192, kMostDevices = 64 };
+
+// An answer in the making.
+struct answer {
+  size_t used;
+  char text[kMostText];
+};
+
+__attribute__((unused, format(printf, 2, 3))) static void put(struct answer* out,
+                                                              const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  const int size =
+      vsnprintf(out->text + out->used, sizeof out->text - out->used, format, arguments);
+  va_end(arguments);
+  if (size > 0) out->used += (size_t)size;
+  if (out->used >= sizeof out->text) out->used = sizeof out->text - 1;
+}
+
+__attribute__((unused)) static void put_uuid(struct answer* out, const unsigned char* bytes) {
+  for (int i = 0; i < 16; ++i) {
+    put(out, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", bytes[i]);
+  }
+}
+
+// Blanks would end a word of the answer.
+__attribute__((unused)) static void put_word(struct answer* out, const char* text) {
+  put(out, "%s", text);
+  for (char* at = out->text; *at != '\0'; ++at) {
+    if (*at == ' ' || *at == '\n') *at = '_';
+  }
+}
+
+/// Each does the step if it is one of its own ("cu.count", "nv.count", "rt.count") and returns 1.
+int driver_step(const char* name, const char* value, struct answer* out);
+int nvml_step(const char* name, const char* value, struct answer* out);
+int runtime_step(const char* name, const char* value, struct answer* out);
+
+typedef int (*step_function)(const char* name, const char* value, struct answer* out);
+
+#endif
