@@ -134,13 +134,12 @@ size_t view_index_of_number(std::string_view text, const View& view) {
   return number < view.count && (!negative || number == 0) ? number : kNowhere;
 }
 
-size_t view_index_of_uuid(std::string_view text, bool mig, const View& view,
-                          const Machine& machine) {
+/// `text` begins with GPU- or MIG-, as only UUIDs of that kind do.
+size_t view_index_of_uuid(std::string_view text, const View& view, const Machine& machine) {
   size_t found = kNowhere;
   for (size_t i = 0; i < view.count; ++i) {
-    const Device& device = device_of(i, view, machine);
-    const std::string_view uuid = uuid_of(device);
-    if (device.mig != mig || uuid.empty()) continue;
+    const std::string_view uuid = uuid_of(device_of(i, view, machine));
+    if (uuid.empty()) continue;
     // Without NVML the allow-list's own text stands for the UUID, and may be the shorter one.
     const bool longer = !machine.known && text.starts_with(uuid);
     if (!longer && !uuid.starts_with(text)) continue;
@@ -239,9 +238,8 @@ Selection select(const char* visible_devices, const View& view, const Machine& m
     return selection;
   }
   const std::string_view text = visible_devices;
-  const bool mig = text.starts_with(kMigPrefix);
-  const bool numbers = !mig && !text.starts_with(kGpuPrefix);
-  const std::string_view prefix = mig ? kMigPrefix : kGpuPrefix;
+  const std::string_view prefix = text.starts_with(kMigPrefix) ? kMigPrefix : kGpuPrefix;
+  const bool numbers = !text.starts_with(prefix);
   Entries entries(text);
   std::string_view entry;
   while (entries.next(entry)) {
@@ -249,7 +247,7 @@ Selection select(const char* visible_devices, const View& view, const Machine& m
     if (numbers) {
       index = view_index_of_number(entry, view);
     } else if (entry.starts_with(prefix)) {
-      index = view_index_of_uuid(entry, mig, view, machine);
+      index = view_index_of_uuid(entry, view, machine);
     }
     if (index == kNowhere) break;
     if (is_selected(selection, index)) {

@@ -12,6 +12,7 @@ void PrintTo(ListError::Why why, std::ostream* out) { *out << "Why " << static_c
 namespace {
 
 using testing::devices_of;
+using testing::driver_list;
 using testing::eight_gpus;
 using testing::kGpuUuids;
 using Why = ListError::Why;
@@ -220,8 +221,17 @@ TEST(Resolve, DeviceWithoutUuid_IsFoundByIndexOnly) {
 
 TEST(Resolve, UuidThatFillsItsField_IsReadToItsEnd) {
   auto machine = std::make_unique<Machine>();
-  testing::add_device(*machine, "GPU-" + std::string(kMostUuid - 4, 'b'), 0, false);
-  EXPECT_EQ(devices_of(resolved("GPU-b", *machine)), (Indices{0}));
+  const std::string uuid = "GPU-" + std::string(kMostUuid - 4, 'b');
+  testing::add_device(*machine, uuid, 0x6262, false);  // "bb" behind the field
+  const View view = resolved("GPU-b", *machine);
+  EXPECT_EQ(driver_list(select(nullptr, view, *machine), view, *machine), uuid);
+}
+
+TEST(Resolve, GpuOfUnknownIndex_IsFoundByUuidOnly) {
+  auto machine = std::make_unique<Machine>();
+  testing::add_device(*machine, kGpuUuids[0], Machine::kUnknownGpu, false);
+  EXPECT_EQ(resolved("65535", *machine).error.why, Why::kNoSuchIndex);
+  EXPECT_EQ(devices_of(resolved("GPU-00", *machine)), (Indices{0}));
 }
 
 // --- machine_from_list ---------------------------------------------------------------------------
