@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine that scripts/gpu-check runs on, and how it runs a program there.
+
+With a GPU the programs run as they are. Without one they run in a /dev of their own (bubblewrap):
+as root NVIDIA's driver would create device nodes of this machine. Without bubblewrap either, the
+driver is not entered at all.
+"""
+
+import concurrent.futures
+import dataclasses
+import glob
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+import harness
+
+PRIVATE_DEV = ["bwrap", "--dev-bind", "/", "/", "--dev", "/dev", "--die-with-parent", "--"]
+# What a program must not inherit. LD_LIBRARY_PATH stays: it may be what leads to the driver.
+SCRUBBED = re.compile(r"^(LD_(PRELOAD|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|NVIDIA_.*|"
+                      r"OCL_ICD_.*|PYTORCH_.*|CG_.*)$")
+OUR_LINE = re.compile(r"^cudaguard\[\d+\]: .*$", re.M)
+RUNTIMES = ("11", "12", "13")
+KINDS = ("shared", "static")
+NO_GPU = "no GPU here"
+
+
+@dataclasses.dataclass
+class Run:
+    """What one run did."""
+
+    command: str = ""
+    rc: int = None
+    out: str = ""
+    err: str = ""
+    timed_out: bool = False
+    seconds: float = 0.0
+    opens: list = dataclasses.field(default_factory=list)  # of /dev/nvidia*
+    mapped: list = dataclasses.field(default_factory=list)  # driver files
+    attempts: list = dataclasses.field(default_factory=list)  # programs executed; not by libc
+    getenvs: list = dataclasses.field(default_factory=list)  # "NAME file"
+
+    @property
+    def words(self):
+        return dict(re.findall(r"([\w.\-]+)=(\S*)", self.out))
+
+    def number(self, key, otherwise=None):
+        try:
+            return int(self.words[key])
+        except (KeyError, ValueError):
+            return otherwise
+
+    def lines(self):
+        """What the guard said."""
+        return OUR_LINE.findall(self.err)
+
+    def listed(self, prefix=""):
+        """The UUIDs in the order of the program's devices."""
+        words = self.words
+        count = int(words.get(prefix + "count", "0") or 0)
+        return [words.get("%suuid%d" % (prefix, i), "?") for i in range(max(0, count))]
+
+    def short(self):
+        return {"command": self.command, "rc": self.rc, "out": self.out.strip()[:6000],
+                "err": self.err.strip()[-3000:], "opens": len(self.opens),
+                "seconds": round(self.seconds, 3)}
+
+
+class Held:
+    """A program that waits for lines on its stdin."""
+
+    def __init__(self, process):
+        self.process = process
+        self.lines = []
+        self.errors = []
+        self.arrived = threading.Condition()
+        for stream, to in ((process.stdout, self.lines), (process.stderr, self.errors)):
+            threading.Thread(target=self._read, args=(stream, to), daemon=True).start()
+
+    def _read(self, stream, to):
+        for line in stream:
+            with self.arrived:
+                to.append(line)
+                self.arrived.notify_all()
+
+    def line(self, timeout):
+        """The next line of its output; None if none came in time."""
+        end = time.monotonic() + timeout
+        with self.arrived:
+            while not self.lines:
+                left = end - time.monotonic()
+                if left <= 0 or (self.process.poll() is not None and not self.arrived.wait(0.5)):
+                    return None
+                self.arrived.wait(min(left, 0.5))
+            return self.lines.pop(0)
+
+    def say(self, text):
+        try:
+            self.process.stdin.write(text + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass
+
+    def end(self, timeout=30):
+        """Closes its stdin, waits, and returns what it still printed."""
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            stop(self.process)
+        time.sleep(0.05)
+        with self.arrived:
+            return "".join(self.lines)
+
+    def err(self):
+        with self.arrived:
+            return "".join(self.errors)
+
+
+def stop(process):
+    """Ends a process that we started, and its children."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def works(command):
+    try:
+        return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              timeout=20).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+class Box:
+    def __init__(self, source, build, lib=None, library_path=None, seconds=440,
+                 watch=None):
+        self.source = source
+        self.build = os.path.abspath(build)
+        self.lib = os.path.abspath(lib or os.path.join(build, "lib"))
+        self.guard = os.path.join(self.lib, "libcudaguard.so")
+        self.companions = [os.path.join(self.lib, "cudaguard", "libcudaguard-%s.so" % name)
+                           for name in ("driver", "nvml")]
+        self.folder = os.path.join(self.build, "tests", "gpu")
+        self.deadline = time.monotonic() + seconds
+        self.fake = library_path  # folders of a fake driver, which needs no device
+        self.scratch = tempfile.mkdtemp(prefix="cg-gpu-")
+        self.nodes = sorted(glob.glob("/dev/nvidia[0-9]*"))
+        self.has_device = bool(self.nodes) and os.path.exists("/dev/nvidiactl")
+        sandboxed = not self.has_device and works(PRIVATE_DEV + ["true"])
+        self.prefix = PRIVATE_DEV if sandboxed else []
+        # May NVIDIA's driver be entered here?
+        self.may_enter = self.has_device or sandboxed or bool(self.fake)
+        self.watch = watch or self.find_watch()
+        self.environment = {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
+        self.environment["LC_ALL"] = "C.UTF-8"
+        if self.fake:
+            old = self.environment.get("LD_LIBRARY_PATH")
+            self.environment["LD_LIBRARY_PATH"] = self.fake + (":" + old if old else "")
+        self.counter = 0
+        self.lock = threading.Lock()
+        self.gpus = []
+        self.nvml = None  # the bare program's Run
+        self.driver = None
+
+    def find_watch(self):
+        """What sees the files that a program opens: strace; our own, by ptrace as well; or a
+        preloaded library, which libraries in namespaces of their own do not come by."""
+        if works(["strace", "-o", os.devnull, "true"]):
+            return "strace"
+        log = os.path.join(self.scratch, "try")
+        if works([self.program("gpu_opens"), log, "cat", "/dev/null"]) and os.path.exists(log):
+            with open(log, encoding="utf-8", errors="replace") as stream:
+                if "/dev/null" in stream.read():
+                    return "ptrace"
+        return "libc"
+
+    def close(self):
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def left(self):
+        return self.deadline - time.monotonic()
+
+    def program(self, name):
+        return os.path.join(self.folder, name)
+
+    def have(self, name):
+        return os.path.exists(self.program(name))
+
+    def library(self, name):
+        return self.program("libgpu_%s.so" % name)
+
+    def scratch_file(self, stem):
+        with self.lock:
+            self.counter += 1
+            return os.path.join(self.scratch, "%s-%d" % (stem, self.counter))
+
+    def runtimes(self):
+        """(major, kind, name of its program) for those that were built."""
+        return [(major, kind, "gpu_runtime_%s_%s" % (major, kind)) for major in RUNTIMES
+                for kind in KINDS if self.have("gpu_runtime_%s_%s" % (major, kind))]
+
+    def command(self, argv, env, preload, traced=None):
+        """LD_PRELOAD is set by env(1) behind the sandbox and strace, which are not guarded."""
+        words = ["%s=%s" % item for item in (env or {}).items() if item[1] is not None]
+        words = ["-u" + key for key, value in (env or {}).items() if value is None] + words
+        if preload:
+            words.append("LD_PRELOAD=" + ":".join(preload))
+        watcher = []
+        if traced:
+            watcher = [self.program("gpu_opens"), traced] if self.watch == "ptrace" else [
+                "strace", "-f", "-qq", "-s", "256", "-o", traced, "-e",
+                "trace=open,openat,openat2,execve,execveat,mknod,mknodat", "-e", "signal=none",
+                "--"]
+        return self.prefix + watcher + (["env"] + words if words else []) + [str(a) for a in argv]
+
+    def run(self, argv, guard=False, env=None, preload=(), timeout=60, watch=False, cwd=None,
+            first=(), root=False):
+        """Runs argv to its end. watch: see what it opens. first: preloaded before the guard. root:
+        the program's own process id is its CUDAGUARD_ROOT."""
+        libraries = list(first) + ([self.guard] if guard else []) + list(preload)
+        env = dict(env or {})
+        log = self.scratch_file("witness") if watch else None
+        traced = log if watch and self.watch != "libc" else None
+        if watch and not traced:
+            libraries.append(self.library("witness"))
+            env["CG_WITNESS"] = log
+        if root:
+            argv = rooted(argv)
+        command = self.command(argv, env, libraries, traced)
+        result = Run(command=shlex.join(command[len(self.prefix):]))
+        start = time.monotonic()
+        try:
+            process = subprocess.Popen(command, env=self.environment, cwd=cwd,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, start_new_session=True)
+        except OSError as error:
+            result.err = str(error)
+            return result
+        try:
+            out, err = process.communicate(timeout=max(1, min(timeout, self.left() + 20)))
+        except subprocess.TimeoutExpired:
+            result.timed_out = True
+            stop(process)
+            out, err = process.communicate()
+        result.seconds = time.monotonic() - start
+        result.rc = process.returncode
+        result.out, result.err = (part.decode("utf-8", "replace") for part in (out, err))
+        if watch and os.path.exists(log):
+            (read_trace if traced else read_witness)(log, result, cwd)
+        return result
+
+    def many(self, function, items, jobs=None):
+        """function(item) of each, several at a time, in order."""
+        jobs = jobs or max(1, min(8, os.cpu_count() or 1))
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            return list(pool.map(function, items))
+
+    def hold(self, argv, guard=False, env=None, preload=(), root=False):
+        """Starts argv, which waits for its stdin."""
+        libraries = ([self.guard] if guard else []) + list(preload)
+        command = self.command(rooted(argv) if root else argv, env, libraries)
+        return Held(subprocess.Popen(command, env=self.environment, stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                     start_new_session=True))
+
+    def look(self):
+        """Finds out what GPUs there are, bare."""
+        if not self.may_enter:
+            return
+        if self.have("gpu_nvml"):
+            self.nvml = self.run([self.program("gpu_nvml")])
+        if self.have("gpu_driver"):
+            self.driver = self.run([self.program("gpu_driver")],
+                                   env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+        # NVML's order is the order of the allow-list's indices; without NVML the driver's is.
+        for answer in (self.nvml, self.driver):
+            if answer and not self.gpus:
+                words = answer.words
+                self.gpus = [{"uuid": uuid, "name": words.get("name%d" % i, "gpu"),
+                              "pci": words.get("pci%d" % i, ""),
+                              "memory": int(words.get("total%d" % i, 0))}
+                             for i, uuid in enumerate(answer.listed())]
+
+    def uuids(self):
+        return [gpu["uuid"] for gpu in self.gpus]
+
+    def why_not(self):
+        """Why a row that needs a GPU cannot be filled; None if it can."""
+        if not self.have("gpu_driver"):
+            return "tests/gpu is not built in " + self.build
+        if not self.may_enter:
+            return NO_GPU + ", and no bubblewrap: the driver is not entered"
+        if self.left() <= 0:
+            return "out of time"
+        if not self.gpus:
+            return NO_GPU
+        if not self.driver or self.driver.number("cuInit") != 0:
+            return "bare, cuInit answers %s" % (self.driver and self.driver.words.get("cuInit"))
+        return None
+
+    def why_no_companion(self):
+        for path in self.companions:
+            if not os.path.exists(path):
+                return "%s is not built" % os.path.basename(path)
+        return None
+
+    def used_memory(self):
+        """Bytes in use on each GPU, or None where NVML does not say."""
+        words = self.run([self.program("gpu_nvml")]).words
+        used = [int(words["used%d" % i]) for i in range(len(self.gpus)) if "used%d" % i in words]
+        return used if used and len(used) == len(self.gpus) else None
+
+
+def read_trace(log, result, cwd):
+    seen = harness.Result()
+    with open(log, encoding="utf-8", errors="replace") as stream:
+        harness.parse_trace(stream, seen, cwd)
+    result.opens = seen.device_opens + seen.device_nodes
+    result.mapped = seen.driver_files
+    result.attempts = seen.exec_attempts
+
+
+def read_witness(log, result, cwd):
+    del cwd
+    with open(log, encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            parts = line.rstrip("\n").split(None, 2)
+            if len(parts) != 3:
+                continue
+            if parts[1] in ("open", "held"):
+                result.opens.append(parts[2])
+            elif parts[1] == "getenv":
+                result.getenvs.append(parts[2])
+            elif (harness.DRIVER_FILE.match(os.path.basename(parts[2])) and
+                  os.path.realpath(os.path.dirname(parts[2])) !=
+                  os.path.realpath(harness.STANDIN_DIR)):
+                result.mapped.append(parts[2])
+
+
+def rooted(argv):
+    return ["sh", "-c", 'CUDAGUARD_ROOT=$$ exec "$@"', "sh"] + [str(word) for word in argv]

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every door of tests/doors under FORCE_CPU with the device present, one row for each group.
+
+Guarded, a door gets the answers of the design's table, opens no /dev/nvidia* and maps no driver
+file. The control is the same program bare, which has to open the device. The programs run from a
+copy, beside which a folder of links stands for the matrix' second driver.
+"""
+
+import collections
+import glob
+import os
+import re
+import shutil
+
+import harness
+import matrix
+
+WHAT = "doors under FORCE_CPU: answers, opens of /dev/nvidia*, driver files mapped"
+TITLES = {
+    "D1": "linked to libcuda", "D2": "linked to a shared runtime", "D3": "with a static runtime",
+    "D4": "dlopen by every name", "D5": "RTLD_DEEPBIND, other languages",
+    "D6": "dlopen taken by pointer", "D7": "dlmopen", "D8": "plug-ins linked to libcuda",
+    "D9": "cuGetProcAddress", "D10": "found by name in the process", "D11": "NVML, nvidia-smi",
+    "D12": "OpenCL", "D13": "unusual times and processes",
+}
+ANSWERED = re.compile(r"\b(cuInit|nvmlInit\w*|cudaGetDeviceCount|cudaMalloc|entry)=0\b")
+# Time that the bare programs may take; the guarded ones come first.
+CONTROL_SECONDS = 100
+
+
+def driver_file(box):
+    """The driver's own path, as ld.so finds it; the control runs need it."""
+    found = box.run([box.program("gpu_driver"), "do=where"]).words.get("driver", "")
+    return found if os.path.isabs(found) else ""
+
+
+def prepare(box, driver):
+    """What the placeholders of the matrix mean here."""
+    root = os.path.join(box.scratch, "doors")
+    programs = os.path.join(root, "tests", "programs")
+    copy = os.path.join(root, "tests", "doors", "copy")
+    shutil.copytree(os.path.join(box.build, "tests", "programs"), programs, symlinks=True,
+                    ignore=shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile"))
+    os.makedirs(copy)
+    folder = os.path.dirname(driver)
+    for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so"):
+        target = os.path.join(folder, name)
+        if not os.path.exists(target):
+            target = os.path.join(folder, name + ".1")
+        os.symlink(os.path.realpath(target), os.path.join(copy, name))
+    words = {"programs": programs, "copy": copy, "driver": folder,
+             "parent": os.path.basename(folder), "standin": harness.STANDIN_DIR,
+             "source": box.source, "loader": harness.loader_of(os.path.join(programs, "door"))}
+    for key, name in (("versioned", "libcuda"), ("nvml_versioned", "libnvidia-ml")):
+        real = os.path.realpath(os.path.join(folder, name + ".so.1"))
+        words[key] = real
+        # The matrix' row wants the name with the version, wherever it lies.
+        found = sorted(glob.glob(os.path.join(os.path.dirname(real), name + ".so.*.*")))
+        if found:
+            words[key] = found[0]
+    return words
+
+
+def perform(box, row, words, guarded):
+    """Runs a row and returns it as the matrix' own kind of result."""
+    preload = [path.format(**words) for path in row.own_preload]
+    if guarded:
+        ours = ((harness.GUARD,) if row.guard else ()) + row.preload
+        ours = [path.format(**words) for path in ours]
+        preload = preload + ours if row.guard_last else ours + preload
+    env = dict(row.env, **(row.guarded_env if guarded else {}))
+    env = {key: value.format(**words) for key, value in env.items()}
+    # The driver's folder has to stay on the path where that is what leads to it.
+    old = box.environment.get("LD_LIBRARY_PATH")
+    if "LD_LIBRARY_PATH" in env and old:
+        env["LD_LIBRARY_PATH"] += ":" + old
+    seen = box.run([str(word).format(**words) for word in row.argv], env=env, preload=preload,
+                   cwd=row.cwd.format(**words) if row.cwd else None, timeout=row.timeout, watch=True)
+    result = harness.Result()
+    for key in ("rc", "out", "err", "timed_out", "command"):
+        setattr(result, key, getattr(seen, key))
+    result.device_opens = seen.opens
+    result.driver_files = seen.mapped
+    result.exec_attempts = seen.attempts
+    return result
+
+
+def why_not(row, words):
+    """Why this row cannot be run here; None if it can."""
+    missing = [path for path in row.needs if not glob.glob(path.format(**words))]
+    if missing:
+        return "%s is missing" % missing[0].format(**words)
+    if any("stub" in folder for folder in row.mounts):
+        return "needs a bind mount"
+    program = str(row.argv[0]).format(**words)
+    if os.path.isabs(program) and not os.path.exists(program):
+        return "%s was not built" % os.path.basename(program)
+    return None
+
+
+def reached(box, result):
+    """Did a bare program get to the device? The fake driver has none to open."""
+    return bool(result.device_opens) or bool(box.fake and ANSWERED.search(result.out))
+
+
+def proves_nothing(result):
+    """A runtime that is newer than the driver (35) stops before it touches anything."""
+    return result is None or re.search(r"=35\b", result.out) is not None
+
+
+def wanted(row):
+    # "limit" rows show what is documented to be open; the others are judged against NVIDIA's
+    # driver where the matrix does that too.
+    return "real" in row.worlds and not row.limit and not row.same_as_bare
+
+
+def watcher(box):
+    """Watches the GPUs' memory meanwhile; None where NVML does not tell."""
+    if not box.gpus or box.used_memory() is None:
+        return None
+    held = box.hold([box.program("gpu_nvml"), "do=watch"])
+    held.line(30)
+    return held
+
+
+def box_words(text):
+    return dict(re.findall(r"([\w.]+)=(\S*)", text))
+
+
+def pids_of(words):
+    return {pid for pid in words.get("pids", "").split(",") if pid}
+
+
+def judge_memory(report, held, before):
+    name = "doors.memory"
+    what = "GPU memory and processes while all guarded doors ran"
+    if held is None:
+        report.not_filled(name, what, "no GPU here, or NVML tells no memory")
+        return
+    words = box_words(held.end())
+    grown = max((int(words["high%d" % i]) - int(words["low%d" % i])
+                 for i in range(64) if "high%d" % i in words), default=0)
+    new = pids_of(words) - before
+    value = "%+.1f MiB, %d new processes on the GPU, %s samples" % (
+        grown / 2**20, len(new), words.get("rounds", "?"))
+    if before:
+        report.info(name, what, value + " (others were there before: %d)" % len(before))
+    else:
+        report.check(name, what, value, not new and grown < 16 * 2**20, words)
+
+
+def processes(box):
+    held = box.hold([box.program("gpu_nvml"), "do=watch"])
+    held.line(30)
+    return pids_of(box_words(held.end()))
+
+
+def rows(box, report):
+    if not box.may_enter:
+        report.not_filled("doors", WHAT, "no device, no bubblewrap: the driver is not entered")
+        return
+    if not os.path.exists(os.path.join(box.build, "tests", "programs", "door")):
+        report.not_filled("doors", WHAT, "tests/programs is not built in " + box.build)
+        return
+    driver = driver_file(box)
+    if not driver:
+        report.not_filled("doors", WHAT, "no libcuda.so.1 on this machine")
+        return
+    words = prepare(box, driver)
+    chosen = [row for row in matrix.load_rows() if wanted(row)]
+    skipped = {row.id: why_not(row, words) for row in chosen if why_not(row, words)}
+    chosen = [row for row in chosen if row.id not in skipped]
+    before = processes(box) if box.gpus else set()
+    held = watcher(box)
+    guarded = dict(box.many(lambda row: (row.id, perform(box, row, words, True)), chosen))
+    judge_memory(report, held, before)
+
+    end = box.left() - CONTROL_SECONDS
+
+    def control(row):
+        if "real" not in row.bare or box.left() < max(end, 30):
+            return row.id, None
+        return row.id, perform(box, row, words, False)
+
+    bare = dict(box.many(control, chosen))
+    groups = collections.defaultdict(list)
+    for row in chosen:
+        groups[row.group].append(row)
+    for group, members in groups.items():
+        judge_group(box, report, group, members, guarded, bare, skipped)
+
+
+def judge_group(box, report, group, members, guarded, bare, skipped):
+    complaints = {}
+    opens = 0
+    for row in members:
+        found = matrix.judge(row, "real", bare[row.id] or harness.Result(), guarded[row.id])
+        opens += len(guarded[row.id].device_opens)
+        if found:
+            complaints[row.id] = {"found": found, "run": str(guarded[row.id])[-3000:]}
+    controls = [row.id for row in members if not proves_nothing(bare[row.id])]
+    missed = [name for name in controls if not reached(box, bare[name])]
+    value = "%d of %d closed, %d opens; bare %d of %d reach it" % (
+        len(members) - len(complaints), len(members), opens, len(controls) - len(missed),
+        len(controls))
+    left_out = [name for name in skipped if name.split(".")[0] == group]
+    if left_out:
+        value += "; %d not run" % len(left_out)
+    if complaints:
+        value += "; open: " + " ".join(sorted(complaints))[:200]
+    if missed:
+        value += "; bare, not there: " + " ".join(missed)[:200]
+    detail = {"complaints": complaints,
+              "missed": {name: str(bare[name])[-3000:] for name in missed},
+              "not run": {name: skipped[name] for name in left_out},
+              "watched by": box.watch}
+    name, what = "doors." + group, TITLES.get(group, members[0].about) + ": " + WHAT
+    # Then nobody knows whether the guarded ones opened anything either.
+    if missed and box.watch == "libc" and not complaints:
+        report.not_filled(name, what, "a preloaded library cannot see %d of these; %s" % (
+            len(missed), value), detail)
+    else:
+        report.check(name, what, value, not complaints and not missed, detail)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The allow-list: driver, runtime and NVML show exactly its GPUs, or, where it is wrong, none.
+
+One row for each list; every program has to agree with a plain model. What a runtime answers 103
+(it found the driver tampered with) is traced, bare and guarded.
+"""
+
+import os
+
+WHAT = "allow-list %s: %s"
+
+
+def lists(uuids):
+    """(name, CUDAGUARD_VISIBLE_DEVICES, the program's CUDA_VISIBLE_DEVICES, view, seen by CUDA).
+
+    view: the UUIDs that NVML shows, None where the list is refused; seen: those that CUDA shows.
+    """
+    count = len(uuids)
+    first = uuids[0]
+    found = [
+        ("index0", "0", None, [first], [first]),
+        ("uuid0", first, None, [first], [first]),
+        ("all", ",".join(str(i) for i in range(count)), None, uuids, uuids),
+        ("nested-index", "0", "0", [first], [first]),
+        ("nested-uuid", "0", first, [first], [first]),
+        ("nested-none", "0", "", [first], []),
+        ("nested-unknown", "0", "1", [first], []),
+        ("unknown-index", str(count), None, None, []),
+        ("unknown-uuid", "GPU-00000000-dead-beef-0000-000000000000", None, None, []),
+        ("duplicate", "0,%s" % first, None, None, []),
+        ("not-a-list", "all", None, None, []),
+    ]
+    prefix = first[:12]
+    if sum(uuid.startswith(prefix) for uuid in uuids) == 1:
+        found.append(("prefix0", prefix, None, [first], [first]))
+    if count < 2:
+        return found
+    last = uuids[-1]
+    backwards = uuids[::-1]
+    found += [
+        ("last", str(count - 1), None, [last], [last]),
+        ("reversed", ",".join(str(i) for i in reversed(range(count))), None, backwards, backwards),
+        ("uuids-reversed", ",".join(backwards), None, backwards, backwards),
+        ("two", "%d,0" % (count - 1), None, [last, first], [last, first]),
+        ("two-nested", "%d,0" % (count - 1), "1", [last, first], [first]),
+        ("two-nested-uuid", "%d,0" % (count - 1), last, [last, first], [last]),
+    ]
+    return found
+
+
+SEVERAL = ("last", "reversed", "uuids-reversed", "two", "two-nested", "two-nested-uuid")
+
+
+def programs(box):
+    """(name, argv, kind, what is preloaded behind the guard)."""
+    driver, linked = box.program("gpu_driver"), box.program("gpu_driver_linked")
+    nvml, nvml_linked = box.program("gpu_nvml"), box.program("gpu_nvml_linked")
+    companion = (box.companions[0],)
+    found = [
+        ("driver dlopen", [driver], "driver", ()),
+        ("driver cuGetProcAddress", [driver, "by=proc"], "driver", ()),
+        ("driver linked", [linked], "driver", ()),
+        ("driver linked, companion preloaded", [linked], "driver", companion),
+        ("NVML dlopen", [nvml], "nvml", ()),
+        ("NVML linked", [nvml_linked], "nvml", ()),
+    ]
+    for major, kind, name in box.runtimes():
+        for first in ("runtime", "nvml"):
+            argv = [box.program(name), "first=" + first]
+            # A fake runtime has no memory.
+            argv += ["copy=0"] if box.fake else []
+            found.append(("cudart %s %s, %s first" % (major, kind, first), argv, "runtime", ()))
+    return found
+
+
+def answer_of(run, kind):
+    return run.words.get({"driver": "cuInit", "nvml": "nvmlInit",
+                          "runtime": "cudaGetDeviceCount"}[kind])
+
+
+def judge_nvml(run, prefix, view, found):
+    if (view or []) != run.listed(prefix):
+        found.append("NVML shows %s" % " ".join(run.listed(prefix)) or "nothing")
+
+
+def judge(run, kind, uuids, view, seen):
+    """What is wrong with a program's answers; an empty list if nothing."""
+    found = []
+    words = run.words
+    if run.rc != 0:
+        found.append("exit code %s" % run.rc)
+    if kind == "nvml":
+        judge_nvml(run, "", view, found)
+        shown = view or []
+        for i in range(len(shown)):
+            if words.get("index%d" % i) != str(i):
+                found.append("nvmlDeviceGetIndex of %d is %s" % (i, words.get("index%d" % i)))
+        if view is not None and words.get("beyond") != "2":
+            found.append("handle by index beyond the count: %s" % words.get("beyond"))
+        for i, uuid in enumerate(uuids):
+            wanted = "0" if uuid in shown else "6"
+            if words.get("byUuid%d" % i) != wanted:
+                found.append("handle by UUID of GPU %d: %s" % (i, words.get("byUuid%d" % i)))
+        return found
+    wanted = "0" if seen else "100"
+    if answer_of(run, kind) != wanted:
+        found.append("answers %s, not %s" % (answer_of(run, kind), wanted))
+    if seen and run.listed() != seen:
+        found.append("shows %s" % " ".join(run.listed()))
+    if kind == "runtime":
+        judge_nvml(run, "nvml.", view, found)
+        if words.get("driver.cuInit") != wanted:
+            found.append("the driver beside it answers %s" % words.get("driver.cuInit"))
+        if seen and run.listed("driver.") != seen:
+            found.append("the driver beside it shows %s" % " ".join(run.listed("driver.")))
+        for i in range(len(seen)):
+            if words.get("copy%d" % i, "right") != "right":
+                found.append("copy to device %d: %s" % (i, words["copy%d" % i]))
+    if view is None and not run.lines():
+        found.append("no line says why")
+    return found
+
+
+def trace(box, argv, env, guard):
+    """What the runtime asked the driver, with everything between the two in place."""
+    log = box.scratch_file("trace")
+    box.run(argv, env=dict(env, CG_TRACE=log), guard=guard, first=(box.library("trace"),))
+    if not os.path.exists(log):
+        return ["no trace"]
+    with open(log, encoding="utf-8", errors="replace") as stream:
+        return stream.read().splitlines()[:400]
+
+
+def usable(box, report):
+    """The programs that work bare, with what they then show."""
+    found = []
+    candidates = programs(box)
+    uuids = ",".join(box.uuids())
+    for (name, argv, kind, preload), run in zip(candidates, box.many(
+            lambda item: box.run(item[1], env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}), candidates)):
+        if kind == "nvml":
+            argv = argv + ["uuids=" + uuids]
+        good = answer_of(run, kind) == "0" and run.rc == 0
+        if good and kind != "nvml" and sorted(run.listed()) != sorted(box.uuids()):
+            report.not_filled("control." + name.replace(" ", "-"), "the same program, bare",
+                              "CUDA and NVML list different devices (MIG?)", run.short())
+        elif good:
+            found.append((name, argv, kind, preload))
+        else:
+            report.not_filled("control." + name.replace(" ", "-"), "the same program, bare",
+                              "bare it answers %s" % answer_of(run, kind), run.short())
+    # Bare, all GPUs are there: what the lists below narrow is what this saw.
+    report.info("control.bare", "programs that see every GPU without the guard",
+                "%d of %d programs, %d GPUs" % (len(found), len(candidates), len(box.gpus)))
+    return found
+
+
+def one_list(box, report, case, chosen):
+    name, value, nested, view, seen = case
+    env = {"CUDAGUARD_VISIBLE_DEVICES": value}
+    if nested is not None:
+        env["CUDA_VISIBLE_DEVICES"] = nested
+    runs = box.many(lambda item: box.run(item[1], guard=True, env=env, preload=item[3]), chosen)
+    bad, detail = [], {}
+    for (program, argv, kind, _), run in zip(chosen, runs):
+        found = judge(run, kind, box.uuids(), view, seen)
+        if found:
+            bad.append(program)
+            detail[program] = {"found": found, **run.short()}
+            if "103" in (answer_of(run, kind), run.words.get("driver.cuInit")):
+                detail[program]["trace bare"] = trace(box, argv, {}, False)
+                detail[program]["trace guarded"] = trace(box, argv, env, True)
+                print_trace(program, detail[program])
+    about = "refused: no GPU, and a line" if view is None else "%d GPU(s) to see, %d for CUDA" % (
+        len(view), len(seen))
+    told = "%d of %d programs agree" % (len(chosen) - len(bad), len(chosen))
+    if bad:
+        told += "; not: " + "; ".join("%s (%s)" % (p, detail[p]["found"][0]) for p in bad)[:300]
+    shown = value if len(value) < 20 else value[:16] + "..."
+    if nested is not None:
+        shown += ', CUDA_VISIBLE_DEVICES="%s"' % (nested if len(nested) < 20 else nested[:12] + "...")
+    lines = sorted({line for run in runs for line in run.lines()})[:4]
+    report.check("allow." + name, WHAT % (shown, about), told, not bad,
+                 {"failed": detail, "lines": lines})
+
+
+def print_trace(program, detail):
+    print("\n%s answered 103; what it asked the driver, guarded (bare: in the JSON):" % program)
+    bare = set(detail["trace bare"])
+    for line in detail["trace guarded"][:60]:
+        print("  %s %s" % (" " if line in bare else "*", line))
+
+
+def rows(box, report):
+    reason = box.why_not() or box.why_no_companion()
+    if reason:
+        report.not_filled("allow", WHAT % ("by index, UUID, reversed, subset", "driver, runtime and "
+                                           "NVML agree"), reason)
+        return
+    chosen = usable(box, report)
+    if not chosen:
+        return
+    for case in lists(box.uuids()):
+        if box.left() < 30:
+            report.not_filled("allow." + case[0], WHAT % (case[1], "agreement"), "out of time")
+            continue
+        one_list(box, report, case, chosen)
+    if len(box.gpus) < 2:
+        for name in SEVERAL:
+            report.not_filled("allow." + name, WHAT % ("of several GPUs", name), "one GPU only")

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the guard tells of programs that may use CUDA: contexts, code, forks, late writes."""
+
+import re
+
+from check_slot import report_records
+
+CONTEXT = re.compile(r"cuDevicePrimaryCtxRetain|cuCtxCreate")
+CODE = re.compile(r"cuModuleLoad|cuLibraryLoad")
+
+
+def said(box, what, env=None):
+    path = box.scratch_file("report")
+    run = box.run([box.program("gpu_driver"), "do=" + what], guard=True, env=dict(env or {}, **{
+        "CUDAGUARD_POLICY": "VALIDATE", "CUDAGUARD_LOG": "all", "CUDAGUARD_REPORT": path}))
+    records = report_records(path)
+    return run, records, " ".join(str(record.get("api")) for record in records)
+
+
+def observe(box, report):
+    for key, what, code in (("context", "a process that only holds a context", False),
+                            ("kernel", "a process that loads code and runs a kernel", True)):
+        run, records, apis = said(box, key)
+        context, loaded = bool(CONTEXT.search(apis)), bool(CODE.search(apis))
+        value = "records: %s" % (" ".join(dict.fromkeys(apis.split())) or "none")
+        if run.words.get("context") != "0":
+            report.not_filled("observe." + key, what + ": the records of CUDAGUARD_LOG=all",
+                              "the context could not be made: %s" % run.words.get("context"))
+            continue
+        report.check("observe." + key, what + ": the records of CUDAGUARD_LOG=all", value,
+                     context and loaded == code, {"run": run.short(), "records": records[:20]})
+
+
+def fork(box, report):
+    what = "a forked child of a process that had initialised CUDA: one line, the driver's answer"
+    argv = [box.program("gpu_driver"), "do=fork"]
+    bare = box.run(argv)
+    run = box.run(argv, guard=True, env={"CUDAGUARD_POLICY": "VALIDATE"})
+    lines = [line for line in run.lines() if "fork" in line]
+    same = all(bare.words.get(key) == run.words.get(key) for key in (
+        "child.cuInit", "child.countRc", "child.status"))
+    report.check("observe.fork", what, "child's cuInit %s (bare %s), %d line(s)" % (
+        run.words.get("child.cuInit"), bare.words.get("child.cuInit"), len(lines)),
+        same and len(lines) == 1, {"bare": bare.short(), "guarded": run.short()})
+
+
+def late_write(box, report):
+    what = "CUDA_VISIBLE_DEVICES=-1 written after NVML told the count: one line with the remedy"
+    argv = [box.program("gpu_driver"), "do=late", "write=-1"]
+    bare = box.run(argv)
+    if bare.words.get("nvml.countRc") != "0":
+        report.not_filled("observe.late-write", what, "NVML does not tell a count")
+        return
+    run = box.run(argv, guard=True, env={"CUDAGUARD_POLICY": "VALIDATE"})
+    lines = [line for line in run.lines() if "CUDAGUARD_VISIBLE_DEVICES" in line]
+    value = "NVML %s, then cuInit %s (bare %s); %d line(s)" % (
+        run.words.get("nvml.count"), run.words.get("cuInit"), bare.words.get("cuInit"), len(lines))
+    report.check("observe.late-write", what, value,
+                 len(lines) == 1 and run.words.get("cuInit") == bare.words.get("cuInit"),
+                 {"bare": bare.short(), "guarded": run.short()})
+    run = box.run(argv[:2] + ["write=0"], guard=True, env={"CUDAGUARD_VISIBLE_DEVICES": "0"})
+    report.check("observe.late-write-remedy",
+                 "the same with the remedy in front and a write of 0: NVML and CUDA agree",
+                 "NVML %s, CUDA %s" % (run.words.get("nvml.count"), run.words.get("count")),
+                 run.words.get("nvml.count") == "1" == run.words.get("count"), run.short())
+
+
+def rows(box, report):
+    reason = box.why_not() or box.why_no_companion()
+    if reason:
+        report.not_filled("observe", "CUDAGUARD_LOG=all, the fork line, the late write", reason)
+        return
+    observe(box, report)
+    fork(box, report)
+    late_write(box, report)

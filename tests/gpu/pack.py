@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/gpu-check --pack: what a machine without compiler and network needs, in one folder."""
+
+import glob
+import os
+import shutil
+import subprocess
+import sys
+
+LIMIT = 64 * 2**20
+# Of the build tree, by folder. The rest of tests/programs are links to other folders and copies of
+# drivers, which only the door matrix' own sandbox uses.
+BUILT = ("lib", os.path.join("tests", "programs"), os.path.join("tests", "gpu"))
+LEFT_OUT = shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile", "static_door", "stub",
+                                  "renamed", "fake-runtime", "*.a")
+SOURCES = ("scripts/gpu-check", "tests/gpu/*.py", "tests/doors/*.py", "tests/harness/harness.py",
+           "tests/doors/languages/*")
+
+
+def commit_of(source):
+    """The commit and whether the tree has changes; a packed folder keeps it in a file."""
+    kept = os.path.join(source, "COMMIT")
+    if os.path.exists(kept):
+        with open(kept, encoding="utf-8") as stream:
+            return stream.read().strip()
+    try:
+        done = [subprocess.run(["git", "-C", source, *words], capture_output=True, text=True,
+                               timeout=20) for words in (("rev-parse", "HEAD"),
+                                                         ("status", "--porcelain", "-uno"))]
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    if done[0].returncode != 0:
+        return "unknown"
+    return done[0].stdout.strip() + (" with changes" if done[1].stdout.strip() else "")
+
+
+def size_of(folder):
+    return sum(os.lstat(os.path.join(where, name)).st_size
+               for where, _, names in os.walk(folder) for name in names)
+
+
+def pack(source, build, lib, to):
+    """Collects the files in the new folder `to`; returns the exit code."""
+    if os.path.exists(to) and os.listdir(to) and not os.path.exists(os.path.join(to, "COMMIT")):
+        print("gpu-check: %s exists and is no packed folder" % to, file=sys.stderr)
+        return 2
+    needed = [os.path.join(lib, "libcudaguard.so"), os.path.join(build, "tests", "gpu",
+                                                                 "gpu_driver"),
+              os.path.join(build, "tests", "programs", "door")]
+    missing = [path for path in needed if not os.path.exists(path)]
+    if missing:
+        print("gpu-check: not built: %s\nBuild it first: scripts/fetch-cuda build/_deps all && "
+              "cmake --preset ci && cmake --build build/ci" % ", ".join(missing), file=sys.stderr)
+        return 2
+    fresh = to.rstrip("/") + ".new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    for folder in BUILT:
+        path = lib if folder == "lib" else os.path.join(build, folder)
+        shutil.copytree(path, os.path.join(fresh, folder), symlinks=True, ignore=LEFT_OUT)
+    for pattern in SOURCES:
+        for path in glob.glob(os.path.join(source, pattern)):
+            target = os.path.join(fresh, os.path.relpath(path, source))
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            if os.path.isfile(path):
+                shutil.copy2(path, target)
+    with open(os.path.join(fresh, "COMMIT"), "w", encoding="utf-8") as stream:
+        stream.write(commit_of(source) + "\n")
+    size = size_of(fresh)
+    shutil.rmtree(to, ignore_errors=True)
+    os.rename(fresh, to)
+    runtimes = sorted(name[len("gpu_runtime_"):] for name in os.listdir(
+        os.path.join(to, "tests", "gpu")) if name.startswith("gpu_runtime_"))
+    companions = sorted(name for name in os.listdir(os.path.join(to, "lib", "cudaguard"))
+                        if name.startswith("libcudaguard-") and "standin" not in name)
+    print("gpu-check: %s: %.1f MiB of 64; runtimes: %s; companions: %s" % (
+        to, size / 2**20, " ".join(runtimes) or "none", " ".join(companions) or "none"))
+    print("There: %s/scripts/gpu-check --from %s --out DIR" % (to, to))
+    return 0 if size < LIMIT else 1

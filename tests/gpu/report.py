@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of scripts/gpu-check: what was measured, its value, the verdict. One table, one JSON."""
+
+import dataclasses
+import json
+import os
+import re
+import textwrap
+import threading
+import time
+
+PASS, FAIL, INFO, NOT_FILLED = "pass", "FAIL", "info", "not filled"
+WIDTHS = (26, 44, 54)
+
+
+@dataclasses.dataclass
+class Row:
+    name: str  # allow.index0: the part before the dot is the section
+    what: str
+    value: str
+    verdict: str
+    reason: str = ""  # of "not filled"
+    detail: object = None  # for the JSON only
+
+
+class Report:
+    def __init__(self, stream=None, verbose=False):
+        self.rows = []
+        self.started = time.time()
+        self.stream = stream
+        self.verbose = verbose
+        self.lock = threading.Lock()
+
+    def add(self, name, what, value, verdict, detail=None):
+        self._put(Row(name, what, str(value), verdict, detail=detail))
+
+    def check(self, name, what, value, good, detail=None):
+        self.add(name, what, value, PASS if good else FAIL, detail)
+
+    def info(self, name, what, value, detail=None):
+        self.add(name, what, value, INFO, detail)
+
+    def not_filled(self, name, what, reason, detail=None):
+        self._put(Row(name, what, "", NOT_FILLED, reason, detail))
+
+    def _put(self, row):
+        with self.lock:
+            self.rows.append(row)
+            if self.stream and self.verbose:
+                print("%6.1f s  %-28s %-10s %s" % (time.time() - self.started, row.name, row.verdict,
+                                                   row.value or row.reason),
+                      file=self.stream, flush=True)
+
+    def failed(self):
+        return [row for row in self.rows if row.verdict == FAIL]
+
+    def count(self, verdict):
+        return sum(row.verdict == verdict for row in self.rows)
+
+    def table(self):
+        lines = [("row", "what", "value", "verdict")]
+        body = []
+        for row in self.rows:
+            value = row.value if row.verdict != NOT_FILLED else ""
+            verdict = row.verdict + (": " + row.reason if row.reason else "")
+            body.append((row.name, row.what, value, verdict))
+        out = []
+        for number, cells in enumerate(lines + body):
+            wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, WIDTHS)]
+            # The last column has the room that the value leaves where there is none.
+            wrapped.append(textwrap.wrap(cells[3], 60) or [""])
+            for line in range(max(len(part) for part in wrapped)):
+                parts = [part[line] if line < len(part) else "" for part in wrapped]
+                out.append(" | ".join([part.ljust(width) for part, width in zip(parts, WIDTHS)]
+                                      + [parts[3]]).rstrip())
+            if number == 0:
+                out.append("-+-".join("-" * width for width in WIDTHS) + "-+-" + "-" * 10)
+        return "\n".join(out)
+
+    def summary(self):
+        return "%d passed, %d failed, %d for information, %d not filled; %.0f s" % (
+            self.count(PASS), self.count(FAIL), self.count(INFO), self.count(NOT_FILLED),
+            time.time() - self.started)
+
+    def write(self, folder, facts):
+        """Writes <folder>/<date>-<gpu>.json and returns its path."""
+        os.makedirs(folder, exist_ok=True)
+        names = facts.get("gpus") or []
+        gpu = re.sub(r"[^a-z0-9]+", "-", names[0]["name"].lower()).strip("-") if names else "no-gpu"
+        if len(names) > 1:
+            gpu += "-x%d" % len(names)
+        day = time.strftime("%Y-%m-%d", time.localtime(self.started))
+        path = os.path.join(folder, "%s-%s.json" % (day, gpu))
+        data = {"v": 1, "date": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.started)),
+                "seconds": round(time.time() - self.started, 1), **facts,
+                "rows": [dataclasses.asdict(row) for row in self.rows]}
+        with open(path + ".new", "w", encoding="utf-8") as stream:
+            json.dump(data, stream, indent=1, default=str)
+            stream.write("\n")
+        os.replace(path + ".new", path)
+        return path
