@@ -8,6 +8,7 @@
 //   thread=LABEL STEP... end   the same in a thread
 //   exec                   the rest in a program that replaces this one
 //   maps                   the guard's files that are mapped here
+//   lib.open=NAME lib.noload=NAME lib.close=NAME lib.default=SYMBOL   ld.so's answers
 #include <dlfcn.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -77,6 +78,44 @@ static void say_maps(void) {
   }
   if (maps != NULL) fclose(maps);
   say("maps", out.text);
+}
+
+// Up to eight libraries that were opened, each as often as lib.open said.
+static struct {
+  const char* name;
+  void* handle;
+} g_libraries[8];
+
+static int library_step(const char* name, const char* value) {
+  const char* text = "null";
+  if (strcmp(name, "lib.default") == 0) {
+    text = dlsym(RTLD_DEFAULT, value) == NULL ? "null" : "set";
+  } else if (strcmp(name, "lib.noload") == 0) {
+    void* handle = dlopen(value, RTLD_NOW | RTLD_NOLOAD);
+    if (handle != NULL) {
+      text = "set";
+      dlclose(handle);
+    }
+  } else if (strcmp(name, "lib.open") == 0) {
+    void* handle = dlopen(value, RTLD_NOW | RTLD_LOCAL);
+    if (handle != NULL) text = "set";
+    for (int i = 0; handle != NULL && i < 8; ++i) {
+      if (g_libraries[i].handle == handle) text = "again";
+      if (g_libraries[i].name != NULL && strcmp(g_libraries[i].name, value) != 0) continue;
+      g_libraries[i].name = value;
+      g_libraries[i].handle = handle;
+      break;
+    }
+  } else if (strcmp(name, "lib.close") == 0) {
+    for (int i = 0; i < 8; ++i) {
+      if (g_libraries[i].name == NULL || strcmp(g_libraries[i].name, value) != 0) continue;
+      text = dlclose(g_libraries[i].handle) == 0 ? "0" : "-1";
+    }
+  } else {
+    return 0;
+  }
+  say(name, text);
+  return 1;
 }
 
 static void set_variable(const char* text) {
@@ -188,7 +227,7 @@ static int take_steps(char** step, char** last) {
       step = block.last;
       continue;
     }
-    if (general_step(name, value)) continue;
+    if (general_step(name, value) || library_step(name, value)) continue;
     struct answer out = {.used = 0};
     if (!driver_step(name, value, &out) && !nvml_step(name, value, &out) &&
         !runtime_step(name, value, &out) && !plugin_step(name, value, &out)) {

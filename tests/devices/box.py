@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine of these tests (fakes/box.h): runs a program in it and says which GPUs it saw."""
+
+import os
+import re
+
+import harness
+
+FOLDER = os.path.join(harness.BUILD, "tests", "devices")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def rows():
+    """The rows of fakes/box.h: (uuid, bus, serial) of each GPU; UUIDs of GPU 6's parts."""
+    with open(os.path.join(HERE, "fakes", "box.h"), encoding="utf-8") as stream:
+        text = stream.read()
+    gpus = re.findall(r'\{"([0-9a-f-]{36})", (0x\w\w), "(\d+)", "Box GPU \d"\}', text)
+    migs = re.findall(r'\{"([0-9a-f-]{36})", 6, \d\}', text)
+    return [(uuid, int(bus, 16), serial) for uuid, bus, serial in gpus], migs
+
+
+GPUS, MIGS = rows()
+ALL = list(range(8))
+FASTEST = [3, 0, 1, 2, 7, 4, 5, 6]
+NAMES = {uuid: index for index, (uuid, _, _) in enumerate(GPUS)}
+NAMES.update({uuid: "M%d" % index for index, uuid in enumerate(MIGS)})
+NAMES.update({"MIG-" + uuid: "M%d" % index for index, uuid in enumerate(MIGS)})
+
+
+def uuid(gpu, length=None):
+    """"GPU-..." of a GPU by its place on the bus, or the first `length` digits of it."""
+    return "GPU-" + GPUS[gpu][0][:length]
+
+
+def mig(part):
+    return "MIG-" + MIGS[part]
+
+
+def bus_id(gpu):
+    return "00000000:%02X:00.0" % GPUS[gpu][1]
+
+
+def program(name):
+    return os.path.join(FOLDER, "programs", name)
+
+
+def environment(allow=None, own=None, policy=None, box="lazy", **more):
+    """The variables of a run: the allow-list, the program's own list, the policy, the driver."""
+    folder = os.path.join(FOLDER, box)
+    if not os.path.isdir(folder):
+        raise RuntimeError("no such driver: " + folder)
+    env = {"LD_LIBRARY_PATH": folder, "CUDAGUARD_VISIBLE_DEVICES": allow,
+           "CUDA_VISIBLE_DEVICES": own, "CUDAGUARD_POLICY": policy}
+    env.update(more)
+    return env
+
+
+def run(steps, name="open", guard=True, preload=(), timeout=120, trace=False, **more):
+    """Runs a program's steps; more: what environment() takes, and any variable."""
+    return harness.run([program(name)] + list(steps), world="none", guard=guard, trace=trace,
+                       env=environment(**more), preload=preload, timeout=timeout)
+
+
+def lines(result):
+    """What the guard said."""
+    return [line for line in result.err.splitlines() if "cudaguard" in line]
+
+
+def seen(answer):
+    """The GPUs of an answer of the steps see and list; "!N" where a call failed with N.
+
+    "0:0:2:UUID,UUID" is [2, 5]; "100:3:-7:" is "!100".
+    """
+    parts = answer.split(":")
+    for code in parts[:-2]:
+        if code != "0":
+            return "!" + code
+    found = [NAMES.get(word, word) for word in parts[-1].split(",") if word]
+    if len(found) != int(parts[-2]):
+        raise ValueError("a count that is not the list's length: " + answer)
+    return found
+
+
+class Case(harness.Case):
+    """A test case that compares what was seen."""
+
+    def sees(self, result, **wanted):
+        """sees(result, cu=[2, 5], nv=...): what the steps NAME.see said; _ in NAME is a dot."""
+        for name, gpus in wanted.items():
+            key = name.replace("_", ".") + ".see"
+            self.assertIn(key, result.answers, result)
+            self.assertEqual(seen(result.answers[key]), gpus, "%s\n%s" % (key, result))
+
+    def silent(self, result):
+        self.assertEqual(lines(result), [], result)
+        self.assertEqual(result.rc, 0, result)
+
+    def one_line(self, result, *words):
+        """The guard said one thing, with these words in it; the program's own errors do not count."""
+        self.assertEqual(len(lines(result)), 1, result)
+        for word in words:
+            self.assertIn(word, lines(result)[0], result)

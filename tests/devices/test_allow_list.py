@@ -1,0 +1,388 @@
+# SPDX-License-Identifier: Apache-2.0
+"""V1: every way to look at the GPUs shows the allow-list, in its order, as 0...n-1."""
+
+import box
+from box import ALL, FASTEST, uuid
+
+# program, steps, the names of the answers: each API by every route, and mixtures in every order.
+DRIVER = ["cu.see"]
+BY_PROC = ["cu.route=proc", "cu.see"]
+WAYS = [
+    ("open", DRIVER, ["cu"]),
+    ("open", BY_PROC, ["cu"]),
+    ("open", ["cu.library=libcuda.so", "cu.see"], ["cu"]),
+    ("cuda", DRIVER, ["cu"]),
+    ("cuda_now", DRIVER, ["cu"]),
+    ("cuda", ["cu.route=dlsym", "cu.see"], ["cu"]),
+    ("cuda", BY_PROC, ["cu"]),
+    ("runtime12", ["rt.see"], ["rt"]),
+    ("runtime13", ["rt.see"], ["rt"]),
+    ("open", ["rt12.see"], ["rt12"]),
+    ("open", ["rt13.see"], ["rt13"]),
+    ("open", ["rt13.see", "rt12.see"], ["rt12", "rt13"]),
+    ("open", ["nv.see"], ["nv"]),
+    ("nvml", ["nv.see"], ["nv"]),
+    ("all", ["cu.see", "nv.see", "rt.see"], ["cu", "nv", "rt"]),
+    ("all", ["nv.see", "rt.see", "cu.see"], ["cu", "nv", "rt"]),
+    ("all_now", ["rt.see", "cu.see", "nv.see"], ["cu", "nv", "rt"]),
+    ("open", ["nv.see", "rt12.see", "cu.see", "rt13.see"], ["cu", "nv", "rt12", "rt13"]),
+    ("open", ["cu.see", "rt13.see", "rt12.see", "nv.see"], ["cu", "nv", "rt12", "rt13"]),
+    ("runtime13", ["nv.see", "cu.route=proc", "cu.see", "rt12.see", "rt.see"],
+     ["cu", "nv", "rt", "rt12"]),
+]
+LISTS = [
+    ("2,5", [2, 5]),
+    ("5,2", [5, 2]),
+    ("0", [0]),
+    ("7", [7]),
+    ("7,6,5,4,3,2,1,0", ALL[::-1]),
+    ("0,1,2,3,4,5,6,7", ALL),
+    (" 2 , 5 ", [2, 5]),
+    ("02,005", [2, 5]),
+    (uuid(3), [3]),
+    (uuid(3, 8) + "," + uuid(0, 1), [3, 0]),
+    (uuid(5) + ", " + uuid(2), [5, 2]),
+    ("6," + uuid(1) + ",0", [6, 1, 0]),
+]
+
+
+class Ways(box.Case):
+
+    def test_without_the_guard(self):
+        """The control: all eight, the driver in its own order, NVML in that of the bus."""
+        for name, steps, keys in WAYS:
+            with self.subTest(program=name, steps=steps):
+                result = box.run(steps, name, guard=False, allow="2,5")
+                self.assertEqual(result.rc, 0, result)
+                for key in keys:
+                    self.sees(result, **{key: ALL if key == "nv" else FASTEST})
+
+    def test_every_way(self):
+        for name, steps, keys in WAYS:
+            for allow, gpus in (("2,5", [2, 5]), ("6,0,3", [6, 0, 3])):
+                with self.subTest(program=name, steps=steps, allow=allow):
+                    result = box.run(steps, name, allow=allow)
+                    self.silent(result)
+                    self.sees(result, **dict.fromkeys(keys, gpus))
+
+    def test_processes(self):
+        """In a forked child, a spawned one, a thread, a program that replaces this one."""
+        for name, steps, keys in WAYS:
+            with self.subTest(program=name, steps=steps):
+                blocks = ["fork=f"] + steps + ["end", "spawn=s"] + steps + ["end"]
+                blocks += ["spawn=deep", "fork=f"] + steps + ["end", "end"]
+                blocks += ["thread=t"] + steps + ["end"] + steps + ["exec"] + ["label", "e"]
+                bare = box.run(blocks + steps, name, guard=False)
+                result = box.run(blocks + steps, name, allow="5,2")
+                self.silent(result)
+                for label in ("f.", "s.", "t.", "e.", ""):
+                    for key in keys:
+                        answer = label + key + ".see"
+                        self.assertEqual(box.seen(result.answers[answer]), [5, 2], result)
+                        # Nothing is a child's own but what it sees.
+                        self.assertEqual(len(box.seen(bare.answers[answer])), 8, bare)
+                self.assertEqual(len(result.out.splitlines()), len(bare.out.splitlines()), result)
+
+    def test_preloaded_companion(self):
+        """A program linked to the driver, with the companion behind the guard."""
+        companions = [box.harness.os.path.join(box.harness.STANDIN_DIR, "libcudaguard-%s.so" % kind)
+                      for kind in ("driver", "nvml")]
+        for name, steps, keys in WAYS:
+            with self.subTest(program=name, steps=steps):
+                result = box.run(steps, name, allow="5,2", preload=companions)
+                self.silent(result)
+                self.sees(result, **dict.fromkeys(keys, [5, 2]))
+
+
+class Lists(box.Case):
+    STEPS = ["cu.see", "nv.see", "rt12.see", "rt13.see"]
+
+    def check(self, allow, gpus, **more):
+        result = box.run(self.STEPS, allow=allow, **more)
+        self.silent(result)
+        self.sees(result, cu=gpus, nv=gpus, rt12=gpus, rt13=gpus)
+        return result
+
+    def test_lists(self):
+        for allow, gpus in LISTS:
+            with self.subTest(allow=allow):
+                self.check(allow, gpus)
+
+    def test_policies(self):
+        """Set without a policy: VALIDATE. CLAMP has the same view."""
+        for policy in (None, "VALIDATE", "CLAMP", "clamp"):
+            with self.subTest(policy=policy):
+                self.check("4,1", [4, 1], policy=policy)
+
+    def test_the_program_cannot_choose_the_order(self):
+        for order in ("PCI_BUS_ID", "FASTEST_FIRST", "nonsense"):
+            with self.subTest(order=order):
+                result = self.check("2,3", [2, 3], CUDA_DEVICE_ORDER=order)
+                self.assertEqual(result.rc, 0)
+        result = box.run(["setenv=CUDA_DEVICE_ORDER=FASTEST_FIRST", "cu.see",
+                          "getenv=CUDA_DEVICE_ORDER"], allow="2,3")
+        self.sees(result, cu=[2, 3])
+        self.assertEqual(result.answers["CUDA_DEVICE_ORDER"], "FASTEST_FIRST", result)
+
+    def test_bound_at_once(self):
+        """LD_BIND_NOW=1; a driver whose table of addresses is read-only."""
+        for kind in ("lazy", "now"):
+            for bind in (None, "1"):
+                for name, steps, keys in WAYS:
+                    with self.subTest(driver=kind, bind=bind, program=name, steps=steps):
+                        result = box.run(steps, name, allow="7,2,0", box=kind, LD_BIND_NOW=bind)
+                        self.silent(result)
+                        self.sees(result, **dict.fromkeys(keys, [7, 2, 0]))
+
+    def test_mig(self):
+        """Parts of a GPU: NVML shows the GPU that they are parts of."""
+        listed = "1," + box.mig(1)
+        bare = box.run(["cu.see"], guard=False, own=box.mig(1), CG_MIG="1")
+        self.sees(bare, cu=["M1"])
+        result = box.run(self.STEPS[:2], allow=box.mig(1)[:12], CG_MIG="1")
+        self.silent(result)
+        self.sees(result, cu=["M1"], nv=[6])
+        result = box.run(["cu.see", "nv.see"], allow=listed, CG_MIG="1")
+        # CUDA takes lists of one kind; whatever comes of this one, it is not more.
+        if box.seen(result.answers["cu.see"]) != [1, "M1"]:
+            self.sees(result, cu="!100")
+            self.assertNotEqual(box.lines(result), [], result)
+
+
+class Rewrites(box.Case):
+    """What the program writes to CUDA_VISIBLE_DEVICES is read inside the view."""
+
+    VIEW = [5, 2, 7]
+    CASES = [
+        ("0", [5]),
+        ("1", [2]),
+        ("2,0", [7, 5]),
+        ("0,1,2", [5, 2, 7]),
+        ("0,1,2,3,4,5,6,7", [5, 2, 7]),
+        ("1,9,0", [2]),
+        ("0,-1,1", [5]),
+        ("5", "!100"),
+        ("-1", "!100"),
+        ("", "!100"),
+        ("none", "!100"),
+        ("NoDevFiles", "!100"),
+        ("0,0", "!100"),
+        ("2,1,2", "!100"),
+        ("0,3,0", [5]),
+        ("1gpu2,2ampere", [2, 7]),
+        (" 1", [2]),
+        ("+1", [2]),
+        ("01", [2]),
+        ("0,,1", [5]),
+        (",0", "!100"),
+        ("99999999999999999999", "!100"),
+        (uuid(7), [7]),
+        (uuid(7) + "," + uuid(5), [7, 5]),
+        (uuid(7, 4), [7]),
+        # Ambiguous on the machine and in the view; not in a view that has one of the two.
+        (uuid(5, 20), "!100"),
+        (uuid(0), "!100"),
+        (uuid(2) + "," + uuid(0) + "," + uuid(7), [2]),
+        (uuid(7) + "," + uuid(7), "!100"),
+        ("GPU-", "!100"),
+        (uuid(0) + ",1", "!100"),
+        ("1," + uuid(7), [2]),
+    ]
+
+    def test_rewrites(self):
+        """In the environment, written by the program, in its children."""
+        steps = ["cu.see", "nv.see", "rt12.see", "getenv=CUDA_VISIBLE_DEVICES"]
+        for own, gpus in self.CASES:
+            with self.subTest(own=own):
+                write = ["setenv=CUDA_VISIBLE_DEVICES=" + own]
+                blocks = ["fork=f"] + write + steps + ["end"]
+                blocks += ["spawn=s"] + write + steps + ["end"]
+                blocks += write + ["spawn=h"] + steps + ["end"] + steps
+                result = box.run(blocks, allow="5,2,7")
+                self.assertEqual(result.rc, 0, result)
+                for label in ("", "f.", "s.", "h."):
+                    answers = {key: result.answers[label + key] for key in
+                               ("cu.see", "nv.see", "rt12.see")}
+                    self.assertEqual(box.seen(answers["cu.see"]), gpus, result)
+                    self.assertEqual(box.seen(answers["rt12.see"]), gpus, result)
+                    # As in a container that holds these GPUs: NVML does not ask the variable.
+                    self.assertEqual(box.seen(answers["nv.see"]), self.VIEW, result)
+                self.assertEqual(result.out.count("CUDA_VISIBLE_DEVICES=%s\n" % own), 4, result)
+
+    def test_unique_in_the_view(self):
+        result = box.run(["cu.see"], allow="1,5", own=uuid(5, 20))
+        self.sees(result, cu=[5])
+        bare = box.run(["cu.see"], guard=False, own=uuid(5, 20))
+        self.sees(bare, cu="!100")
+
+    def test_the_driver_reads_it_so_by_itself(self):
+        """The control: the same values, unguarded, on a machine with that order."""
+        for own, gpus in (("0", [3]), ("1,0", [0, 3]), ("0,0", "!100"), ("1gpu2", [0]),
+                          (uuid(7), [7]), ("-1", "!100")):
+            result = box.run(["cu.see", "rt12.see"], guard=False, own=own)
+            self.sees(result, cu=gpus, rt12=gpus)
+
+    def test_a_failed_start_reads_again(self):
+        """None left, then another value: NVIDIA's driver reads the variable at each cuInit."""
+        result = box.run(["setenv=CUDA_VISIBLE_DEVICES=-1", "cu.init", "cu.count",
+                          "setenv=CUDA_VISIBLE_DEVICES=1", "cu.see",
+                          "setenv=CUDA_VISIBLE_DEVICES=0,1,2", "cu.list"], allow="5,2,7")
+        self.assertEqual(result.answers["cu.init"], "100", result)
+        self.assertEqual(result.answers["cu.count"][:1], "3", result)
+        self.sees(result, cu=[2])
+        self.assertEqual(box.seen(result.answers["cu.list"]), [2], result)
+
+    def test_the_list_itself_cannot_be_widened(self):
+        """A program that writes CUDAGUARD_VISIBLE_DEVICES, before and after its first call."""
+        write = "setenv=CUDAGUARD_VISIBLE_DEVICES=0,1,2,3"
+        result = box.run(["nv.see", write, "cu.see", "fork=f", write, "nv.list", "end"],
+                         allow="5,2")
+        self.sees(result, cu=[5, 2], nv=[5, 2])
+        self.assertEqual(box.seen(result.answers["f.nv.list"]), [5, 2], result)
+
+
+class Nvml(box.Case):
+    """Handles by index, UUID, serial, bus; what belongs to other GPUs is not found."""
+
+    def test_handles(self):
+        allow = [5, 2]
+        for name, preload in (("open", ()), ("nvml", ())):
+            for gpu in range(8):
+                with self.subTest(program=name, gpu=gpu):
+                    short = "0000:%02x:00.0" % box.GPUS[gpu][1]
+                    steps = ["nv.init", "nv.uuid=" + uuid(gpu), "nv.serial=" + box.GPUS[gpu][2],
+                             "nv.bus=" + box.bus_id(gpu), "nv.busold=" + short,
+                             "nv.uuidtext=" + uuid(gpu), "nv.uuidbytes=" + uuid(gpu)]
+                    bare = box.run(steps, name, guard=False)
+                    result = box.run(steps, name, allow="5,2", preload=preload)
+                    self.assertEqual(result.rc, 0, result)
+                    for step in ("uuid", "serial", "bus", "busold"):
+                        self.assertEqual(bare.answers["nv." + step],
+                                         "0:%d:%s" % (gpu, box.GPUS[gpu][0]), bare)
+                        found = result.answers["nv." + step]
+                        if gpu in allow:
+                            self.assertEqual(
+                                found, "0:%d:%s" % (allow.index(gpu), box.GPUS[gpu][0]), result)
+                        else:
+                            self.assertEqual(found, "6:77:!6", result)
+                    for step in ("uuidtext", "uuidbytes"):
+                        self.assertEqual(bare.answers["nv." + step], "0:" + box.GPUS[gpu][0], bare)
+                        self.assertEqual(
+                            result.answers["nv." + step],
+                            "0:" + box.GPUS[gpu][0] if gpu in allow else "6:!6", result)
+
+    def test_indices(self):
+        steps = ["nv.get=0"]
+        result = box.run(["nv.init"] + steps + ["nv.listold"], allow="5,2")
+        self.assertEqual(result.answers["nv.get"], "0:set", result)
+        self.assertEqual(box.seen(result.answers["nv.listold"]), [5, 2], result)
+        for index in ("2", "7", "8", "4294967295"):
+            result = box.run(["nv.init", "nv.get=" + index], allow="5,2")
+            self.assertEqual(result.answers["nv.get"], "2:null", result)
+
+    def test_facts(self):
+        """Index back again, serial, bus and name belong to the GPU that was asked for."""
+        for position, gpu in enumerate([5, 2, 7]):
+            wanted = "0:%d:%s:%s:Box_GPU_%d" % (position, box.GPUS[gpu][2], box.bus_id(gpu), gpu)
+            steps = ["nv.init", "nv.facts=%d" % position]
+            self.assertEqual(box.run(steps, allow="5,2,7").answers["nv.facts"], wanted)
+            self.assertEqual(box.run(steps, "nvml", allow="5,2,7").answers["nv.facts"][:20],
+                             wanted[:20])
+
+    def test_neighbours(self):
+        """Queries that give handles of other GPUs give those of the list only."""
+        cases = [("nv.nearest=0,40", [0, 1, 3], [0, 3]), ("nv.nearest=0,50", ALL[4:], [6]),
+                 ("nv.set=0", [0, 1, 2, 3], [0, 2, 3]), ("nv.set=1", ALL[4:], [6])]
+        for step, machine, listed in cases:
+            with self.subTest(step=step):
+                key = step.split("=")[0]
+                # GPU 2 is the one asked about.
+                bare = box.run(["nv.init", step.replace("=0,", "=2,")], guard=False)
+                self.assertEqual(box.seen(bare.answers[key].split(":", 2)[2]), machine, bare)
+                result = box.run(["nv.init", step], allow="2,3,6,0")
+                self.assertEqual(sorted(box.seen(result.answers[key].split(":", 2)[2])), listed,
+                                 result)
+
+    def test_not_initialised(self):
+        """Before nvmlInit, after nvmlShutdown: 1, as NVML says."""
+        for guard in (False, True):
+            result = box.run(["nv.count", "nv.get=0", "nv.init", "nv.shutdown", "nv.list",
+                              "nv.shutdown"], guard=guard, allow="5,2")
+            self.assertEqual(result.answers["nv.count"][:1], "1", result)
+            self.assertEqual(result.answers["nv.get"], "1:null", result)
+            self.assertEqual(result.answers["nv.list"][:1], "1", result)
+
+    def test_other_starts(self):
+        for start in ("nv.initold", "nv.initflags"):
+            for name in ("open", "nvml"):
+                result = box.run([start, "nv.list"], name, allow="5,2")
+                self.assertEqual(box.seen(result.answers["nv.list"]), [5, 2], result)
+                self.silent(result)
+
+
+class Drivers(box.Case):
+    """Drivers that do not do what we count on: never more GPUs than were allowed."""
+
+    STEPS = ["cu.see", "rt12.see", "nv.see"]
+
+    def test_controls(self):
+        self.sees(box.run(self.STEPS, guard=False, box="noslot", own="1"), cu=[0], rt12=[0], nv=ALL)
+        self.sees(box.run(self.STEPS, guard=False, box="liar", own="1"), cu=FASTEST, nv=ALL)
+        self.sees(box.run(self.STEPS, guard=False, CG_GONE="5", own=uuid(5)), cu="!100", nv=ALL)
+        self.sees(box.run(["cu.see"], guard=False, box="no_nvml"), cu=FASTEST)
+
+    def test_no_slot(self):
+        for steps in (["cu.see", "rt12.see"], ["rt13.see", "cu.see"]):
+            result = box.run(steps, box="noslot", allow="2,5")
+            self.sees(result, cu="!100")
+            self.one_line(result, "getenv")
+            self.assertNotIn("cuInit:initialised", result.fake_calls, result)
+        result = box.run(self.STEPS, box="noslot", allow="2,5")
+        self.assertNotIn(box.seen(result.answers["nv.see"]), (ALL, FASTEST), result)
+
+    def test_liar(self):
+        for how in (None, "others"):
+            with self.subTest(how=how):
+                result = box.run(["cu.see", "rt12.see"], box="liar", allow="2,5", CG_LIE=how)
+                self.assertEqual(result.answers["cu.see"].split(":")[0], "100", result)
+                self.sees(result, rt12="!100")
+                self.one_line(result)
+
+    def test_gone(self):
+        """A GPU that NVML lists and the driver does not know any more."""
+        for allow, own in (("2,5", None), ("5", None), ("5,2", "0,1"), (uuid(5), None)):
+            with self.subTest(allow=allow, own=own):
+                result = box.run(["cu.see", "rt12.see"], allow=allow, own=own, CG_GONE="5")
+                self.sees(result, cu="!100", rt12="!100")
+                self.assertEqual(len(box.lines(result)), 1, result)
+        result = box.run(self.STEPS, allow="2,6", CG_GONE="5")
+        self.silent(result)
+        self.sees(result, cu=[2, 6], rt12=[2, 6], nv=[2, 6])
+
+    def test_without_nvml(self):
+        """The driver counts by itself; a list of one kind only."""
+        steps = ["cu.see", "rt12.see"]
+        for allow, own, gpus in (("2,5", None, [2, 5]), ("5,2", "1", [2]),
+                                 (uuid(3) + "," + uuid(0, 8), None, [3, 0]), ("7", "0,0", "!100")):
+            with self.subTest(allow=allow, own=own):
+                result = box.run(steps, box="no_nvml", allow=allow, own=own)
+                self.sees(result, cu=gpus, rt12=gpus)
+                self.silent(result)
+        for allow in ("2," + uuid(5), "8", "2,8", uuid(5, 20), "GPU-ffff", "1,1"):
+            with self.subTest(allow=allow):
+                result = box.run(steps, box="no_nvml", allow=allow)
+                self.sees(result, cu="!100", rt12="!100")
+                self.one_line(result)
+
+    def test_without_a_driver(self):
+        """NVML alone: the natural answer for the driver."""
+        result = box.run(["cu.open", "nv.see"], box="only_nvml", allow="2,5")
+        self.assertEqual(result.answers["cu.open"], "null", result)
+        self.sees(result, nv=[2, 5])
+        bare = box.run(["cu.open", "rt12.count"], guard=False, box="only_nvml")
+        result = box.run(["cu.open", "rt12.count"], box="only_nvml", allow="2,5")
+        self.assertEqual(result.out, bare.out, result)
+
+
+if __name__ == "__main__":
+    box.harness.main()

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists that are a mistake: one clear line, never more GPUs than were allowed."""
+
+import box
+from box import uuid
+
+STEPS = ["cu.see", "nv.see", "rt12.see", "rt13.see", "nv.get=0", "nv.uuid=" + uuid(0)]
+# The list, and the entry that the line has to name.
+MISTAKES = [
+    ("0,1,2,3,0", "5"),
+    ("0,0", "2"),
+    ("1,01", "01"),
+    ("1," + uuid(1), uuid(1)),
+    (uuid(1) + ",1", "1"),
+    (uuid(1) + "," + uuid(1, 8), uuid(1, 8)),
+    ("8", "8"),
+    ("0,8", "8"),
+    ("2,99,5", "99"),
+    ("4294967296", "4294967296"),
+    ("18446744073709551616", "18446744073709551616"),
+    (uuid(0)[:-1] + "f", uuid(0)[:-1] + "f"),
+    ("GPU-ffffffff", "GPU-ffffffff"),
+    ("GPU-", "GPU-"),
+    (uuid(2, 8), uuid(2, 8)),
+    ("0," + uuid(5, 34), uuid(5, 34)),
+    (uuid(1).upper(), "GPU-17C9"),
+    (uuid(1)[4:], uuid(1)[4:]),
+    ("MIG-3c58f7a0", "MIG-3c58f7a0"),
+    ("0,,1", "entry 2"),
+    (",0", "entry 1"),
+    ("0,", "entry 2"),
+    (",", "entry 1"),
+    ("0, ,1", "entry 2"),
+    ("1gpu2", "1gpu2"),
+    ("0,1gpu2", "1gpu2"),
+    ("all", "all"),
+    ("none", "none"),
+    ("void", "void"),
+    ("ALL", "ALL"),
+    ("NoDevFiles", "NoDevFiles"),
+    ("0x1", "0x1"),
+    ("GPU0", "GPU0"),
+    ("cuda:0", "cuda:0"),
+    ("0;1", "0;1"),
+    ("0 1", "0 1"),
+    ("0-3", "0-3"),
+    ("1.0", "1.0"),
+    ("+1", "+1"),
+    ("-1,0", "-1"),
+    ("0,-1", "-1"),
+    ("0,-1,2", "-1"),
+    ("-2", "-2"),
+    ("0,1,-7", "-7"),
+    ("\u0661", "entry 1"),
+    ("\uff11", "entry 1"),
+    ('"0"', "entry 1"),
+    ("0\n1", "entry 1"),
+]
+
+
+class BadLists(box.Case):
+
+    def refused(self, result, *words):
+        """FORCE_CPU's answers, and the reason."""
+        self.assertEqual(result.rc, 0, result)
+        self.sees(result, cu="!100", rt12="!100", rt13="!100", nv=[])
+        self.assertEqual(result.answers["nv.get"], "2:null", result)
+        self.assertEqual(result.answers["nv.uuid"], "6:77:!6", result)
+        self.assertNotIn("cuInit:initialised", result.fake_calls, result)
+        reasons = [line for line in box.lines(result)
+                   if line.split(": ", 1)[1].startswith("CUDAGUARD_VISIBLE_DEVICES=")]
+        self.assertEqual(len(reasons), 1, result)
+        self.assertIn("FORCE_CPU", reasons[0], result)
+        for word in words:
+            self.assertIn(word, reasons[0], result)
+        # One reason, and at most FORCE_CPU's own lines besides: one for CUDA, one for NVML.
+        self.assertLessEqual(len(box.lines(result)), 3, result)
+
+    def test_control(self):
+        """A good list beside the bad ones, and the bad ones without the guard."""
+        result = box.run(STEPS, allow="0,1")
+        self.silent(result)
+        self.sees(result, cu=[0, 1], nv=[0, 1], rt12=[0, 1], rt13=[0, 1])
+        bare = box.run(STEPS, guard=False, allow="0,0")
+        self.sees(bare, cu=box.FASTEST, nv=box.ALL)
+
+    def test_mistakes(self):
+        for allow, word in MISTAKES:
+            with self.subTest(allow=allow):
+                self.refused(box.run(STEPS, allow=allow), word)
+
+    def test_in_every_program(self):
+        """Linked programs, either API first."""
+        for allow in ("0,0", "8", "1gpu2", uuid(2, 8)):
+            for name, steps, wanted in (
+                    ("cuda", ["cu.see"], {"cu": "!100"}), ("cuda_now", ["cu.see"], {"cu": "!100"}),
+                    ("nvml", ["nv.see"], {"nv": []}), ("runtime12", ["rt.see"], {"rt": "!100"}),
+                    ("runtime13", ["nv.see", "rt.see"], {"rt": "!100", "nv": []}),
+                    ("all", ["rt.see", "nv.see", "cu.see"], {"rt": "!100", "nv": [], "cu": "!100"}),
+                    ("open", ["cu.route=proc", "cu.see"], {"cu": "!100"})):
+                with self.subTest(allow=allow, program=name):
+                    result = box.run(steps, name, allow=allow)
+                    self.sees(result, **wanted)
+                    self.assertIn("CUDAGUARD_VISIBLE_DEVICES=", result.err, result)
+                    self.assertNotIn("cuInit:initialised", result.fake_calls, result)
+
+    def test_every_process_is_refused(self):
+        result = box.run(["fork=f", "cu.see", "end", "spawn=s", "cu.see", "end", "cu.see", "fork=l",
+                          "cu.see", "end"], allow="0,0")
+        for label in ("", "f.", "s.", "l."):
+            self.assertEqual(box.seen(result.answers[label + "cu.see"]), "!100", result)
+
+    def test_none_is_no_mistake(self):
+        """Empty, or -1 alone: FORCE_CPU, and no complaint about the list."""
+        for allow in ("", "-1", " ", " -1 "):
+            for policy in (None, "VALIDATE", "CLAMP"):
+                with self.subTest(allow=allow, policy=policy):
+                    result = box.run(STEPS, allow=allow, policy=policy)
+                    self.sees(result, cu="!100", rt12="!100", rt13="!100", nv=[])
+                    self.assertNotIn("not accepted", result.err, result)
+                    self.assertNotIn("cuInit", result.fake_calls, result)
+
+    def test_with_force_cpu(self):
+        """Both at once: no GPU, and a line that says the list has no effect."""
+        for allow in ("0,1", "0,0", "nonsense"):
+            result = box.run(STEPS, allow=allow, policy="FORCE_CPU")
+            self.sees(result, cu="!100", rt12="!100", rt13="!100", nv=[])
+            self.assertIn("CUDAGUARD_VISIBLE_DEVICES", result.err, result)
+            self.assertEqual(result.fake_calls, [], result)
+
+    def test_with_off(self):
+        result = box.run(STEPS, allow="0,1", policy="OFF")
+        self.sees(result, cu=box.FASTEST, rt12=box.FASTEST, rt13=box.FASTEST, nv=box.ALL)
+        self.silent(result)
+
+    def test_with_a_policy_that_is_none(self):
+        result = box.run(STEPS, allow="0,1", policy="VALIDTE")
+        self.sees(result, cu="!100", rt12="!100", rt13="!100", nv=[])
+        self.assertIn("CUDAGUARD_POLICY=", result.err, result)
+
+    def test_long_lists(self):
+        """More than 64 entries, 10,000, a megabyte-long one, one endless word."""
+        for title, allow in (("65", ",".join(str(i) for i in range(65))),
+                             ("64 unknown", ",".join(str(i) for i in range(8, 72))),
+                             ("10,000", ",".join(["1"] * 10000)),
+                             ("10,000 different", ",".join(str(i) for i in range(10000))),
+                             ("UUIDs", ",".join([uuid(0)] * 2000)),
+                             ("one word", "1" * 100000), ("one UUID", "GPU-" + "a" * 100000),
+                             ("blanks", " " * 50000 + "0" + " " * 50000 + ",")):
+            with self.subTest(list=title):
+                result = box.run(STEPS, allow=allow)
+                self.refused(result)
+                for line in box.lines(result):
+                    self.assertLess(len(line), 4096)
+
+    def test_a_list_that_does_not_fit_the_machine(self):
+        """Without NVML nobody knows the GPUs before the driver does."""
+        for allow in ("0,8", "0,0", "1gpu2", "all"):
+            result = box.run(["cu.see", "rt12.see"], allow=allow, box="no_nvml")
+            self.sees(result, cu="!100", rt12="!100")
+            self.assertNotEqual(box.lines(result), [], result)
+
+    def test_rewrites_of_any_length(self):
+        """What the program writes may be of any kind and length: inside the list or nothing."""
+        for own in (",".join(["1"] * 10000), ",".join(str(i) for i in range(10000)), "0," * 40000,
+                    "1" * 100000, uuid(5) + "," + "x" * 100000, "1" + "," * 60000):
+            result = box.run(["setenv=CUDA_VISIBLE_DEVICES=" + own, "cu.see", "nv.see"],
+                             allow="5,2,7")
+            gpus = box.seen(result.answers["cu.see"])
+            self.assertTrue(gpus == "!100" or set(gpus) <= {5, 2, 7}, result)
+            self.sees(result, nv=[5, 2, 7])
+        result = box.run(["setenv=CUDA_VISIBLE_DEVICES=1," + "7" * 100000, "cu.see"], allow="5,2,7")
+        self.sees(result, cu=[2])
+
+
+if __name__ == "__main__":
+    box.harness.main()

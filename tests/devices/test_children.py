@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""W6: CUDAGUARD_CHILDREN=FORCE_CPU: the root keeps the GPUs, its children never touch them."""
+
+import os
+import shlex
+
+import box
+import harness
+
+SEE = ["cu.see", "nv.see", "rt12.see"]
+CPU = {"CUDAGUARD_CHILDREN": "FORCE_CPU"}
+# Workers of every kind: forked, spawned, forked and replaced, a worker's worker.
+WORKERS = (["fork=f"] + SEE + ["end", "spawn=s"] + SEE + ["end"] +
+           ["fork=x", "exec", "label", "x"] + SEE + ["end"] +
+           ["spawn=ss", "spawn=deep"] + SEE + ["end", "end"] +
+           ["fork=ff", "fork=deeper"] + SEE + ["end", "end"])
+LABELS = ("f", "s", "x", "deep", "deeper")
+
+
+class Children(box.Case):
+
+    def check(self, result, root, workers):
+        for label in LABELS:
+            for key, wanted in workers.items():
+                self.assertEqual(box.seen(result.answers["%s.%s.see" % (label, key)]), wanted,
+                                 "%s of %s\n%s" % (key, label, result))
+        self.sees(result, **root)
+
+    def test_without_the_variable(self):
+        """The control: every worker has the GPUs, and a driver of its own."""
+        result = box.run(WORKERS + SEE, allow="1,2")
+        self.silent(result)
+        self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]),
+                   dict.fromkeys(("cu", "nv", "rt12"), [1, 2]))
+        self.assertEqual(result.fake_calls.count("cuInit:initialised"), 6, result)
+
+    NOTHING = {"cu": "!100", "rt12": "!100", "nv": []}
+
+    def test_with_the_root(self):
+        for policy, allow, gpus in (("VALIDATE", "1,2", [1, 2]), ("CLAMP", "2", [2]),
+                                    (None, "1", [1])):
+            with self.subTest(policy=policy):
+                result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + WORKERS + SEE, policy=policy,
+                                 allow=allow, **CPU)
+                self.assertEqual(result.rc, 0, result)
+                self.check(result, dict.fromkeys(("cu", "nv", "rt12"), gpus), self.NOTHING)
+                self.assertEqual(result.fake_calls.count("cuInit:initialised"), 1, result)
+
+    def test_without_an_allow_list(self):
+        result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + WORKERS + SEE, policy="VALIDATE", **CPU)
+        self.check(result, {"cu": box.FASTEST, "nv": box.ALL}, self.NOTHING)
+
+    def test_the_root_first(self):
+        """The root initialises, then starts its workers: no error 3, no hint about forks."""
+        result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + SEE + WORKERS, allow="1,2", **CPU)
+        self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]),
+                   {"cu": "!100", "nv": []})
+        self.assertNotIn("forked child", result.err, result)
+
+    def test_the_root_stays_the_root(self):
+        """The same process in another program; its threads."""
+        result = box.run(["setpid=CUDAGUARD_ROOT", "exec", "exec", "label", "e", "thread=t"] + SEE +
+                         ["end"] + SEE, allow="1,2", **CPU)
+        self.assertEqual(box.seen(result.answers["e.cu.see"]), [1, 2], result)
+        self.assertEqual(box.seen(result.answers["t.cu.see"]), [1, 2], result)
+        self.silent(result)
+
+    def test_linked_programs(self):
+        for name, steps in (("cuda", ["cu.see"]), ("nvml", ["nv.see"]), ("runtime13", ["rt.see"]),
+                            ("all", ["rt.see", "nv.see", "cu.see"])):
+            with self.subTest(program=name):
+                blocks = ["fork=f"] + steps + ["end", "spawn=s"] + steps + ["end"] + steps
+                result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + blocks, name, allow="1,2",
+                                 **CPU)
+                for step in steps:
+                    self.assertEqual(box.seen(result.answers[step]), [1, 2], result)
+                    for label in ("f.", "s."):
+                        self.assertIn(box.seen(result.answers[label + step]), ("!100", []), result)
+
+    def test_many_workers(self):
+        """24 workers: one driver is initialised, one process has contexts."""
+        worker = ["rt12.sync", "cu.context=v4,0", "end"]
+        steps = ["rt12.sync"]
+        for number in range(12):
+            steps += ["fork=f%d" % number] + worker + ["spawn=s%d" % number] + worker
+        bare = box.run(steps, allow="1,2")
+        self.assertEqual(bare.fake_calls.count("cuInit:initialised"), 13, bare)
+        result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + steps, allow="1,2", **CPU)
+        self.assertEqual(result.fake_calls.count("cuInit:initialised"), 1, result)
+        self.assertEqual(result.fake_calls.count("cuDevicePrimaryCtxRetain"), 1, result)
+        self.assertEqual(result.out.count("rt12.sync=100"), 24, result)
+
+    def test_without_the_root(self):
+        """The process whose parent does not carry the variable is the root, and a line says it."""
+        result = box.run(WORKERS + SEE, allow="1,2", **CPU)
+        self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), self.NOTHING)
+        self.assertIn("CUDAGUARD_ROOT", result.err, result)
+
+    def test_a_shell_in_between(self):
+        """The variable set for a script: the script is the root, its programs are not."""
+        argv = ["sh", "-c", shlex.join([box.program("open"), "cu.see"]) + "; exit $?"]
+        env = box.environment(allow="1,2", **CPU)
+        result = harness.run(argv, world="none", env=env, trace=False)
+        self.sees(result, cu="!100")
+        # The way out that the line names.
+        argv[2] = "export CUDAGUARD_ROOT=$$; exec " + shlex.join([box.program("open"), "cu.see"])
+        result = harness.run(argv, world="none", env=env, trace=False)
+        self.sees(result, cu=[1, 2])
+
+    def test_another_root(self):
+        """A process id that is none of these: nobody is the root."""
+        for root in ("1", "4194304", "%d" % os.getpid()):
+            result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=root, **CPU)
+            self.check(result, self.NOTHING, self.NOTHING)
+
+    def test_bad_roots(self):
+        for root in ("abc", "-1", "0", "1x", " 1", "99999999999999999999", "0x10", "1,2"):
+            with self.subTest(root=root):
+                result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=root, **CPU)
+                self.check(result, self.NOTHING, self.NOTHING)
+                self.assertIn('CUDAGUARD_ROOT="%s" is not accepted' % root, result.err, result)
+
+    def test_bad_values(self):
+        """What is not understood narrows: children get no GPU."""
+        for value in ("maybe", "OFF", "VALIDATE", "0", "FORCE_CPU "):
+            with self.subTest(value=value):
+                result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + WORKERS + SEE, allow="1,2",
+                                 CUDAGUARD_CHILDREN=value)
+                self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), self.NOTHING)
+                self.assertIn("CUDAGUARD_CHILDREN=", result.err, result)
+        for value in ("force-cpu", "Force_Cpu"):
+            result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + WORKERS + SEE, allow="1,2",
+                             CUDAGUARD_CHILDREN=value)
+            self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), self.NOTHING)
+            self.assertNotIn("CUDAGUARD_CHILDREN=", result.err, result)
+
+    def test_with_other_policies(self):
+        """OFF stays OFF, FORCE_CPU stays FORCE_CPU."""
+        result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + WORKERS + SEE, policy="OFF", **CPU)
+        self.check(result, {"cu": box.FASTEST}, {"cu": box.FASTEST, "nv": box.ALL})
+        result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + WORKERS + SEE, policy="FORCE_CPU", **CPU)
+        self.check(result, self.NOTHING, self.NOTHING)
+        self.assertEqual(result.fake_calls, [], result)
+
+
+if __name__ == "__main__":
+    harness.main()

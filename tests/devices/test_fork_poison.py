@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""W7: a forked child of a process that had initialised CUDA can never use it; a line says why."""
+
+import re
+
+import box
+
+WAYS = [
+    # program, what initialises in the parent, the child's call, who initialised
+    ("open", "cu.init", "cu.init", "open"),
+    ("open", "cu.init", "cu.get=0", "open"),
+    ("open", "rt12.count", "rt12.count", "libcudart.so.12"),
+    ("open", "rt12.sync", "rt12.set=0", "libcudart.so.12"),
+    ("open", "rt13.sync", "rt13.sync", "libcudart.so.13"),
+    ("open", "rt13.sync", "cu.init", "libcudart.so.13"),
+    ("cuda", "cu.init", "cu.init", "cuda"),
+    ("cuda", "cu.init", "cu.get=0", "cuda"),
+    ("cuda_now", "cu.init", "cu.init", "cuda_now"),
+    ("runtime12", "rt.count", "rt.set=1", "libcudart.so.12"),
+    ("runtime13", "rt.set=1", "rt.count", "libcudart.so.13"),
+    ("all", "rt.sync", "cu.init", "libcudart.so.12"),
+]
+
+
+class ForkPoison(box.Case):
+
+    def test_every_way(self):
+        for name, before, call, by in WAYS:
+            for policy in ("VALIDATE", "CLAMP"):
+                with self.subTest(program=name, before=before, call=call, policy=policy):
+                    steps = ["pid", before, "fork=c", call, "end"]
+                    bare = box.run(steps[1:], name, guard=False, own="5,2")
+                    result = box.run(steps, name, policy=policy, allow="5,2")
+                    # The answers are the driver's.
+                    self.assertEqual(result.out.splitlines()[1:], bare.out.splitlines(), result)
+                    self.one_line(result, "forked child", "parent " + result.answers["pid"], by,
+                                  "spawn", "after the fork")
+                    self.assertRegex(box.lines(result)[0], r"\d\.\d s ago")
+                    pid = re.match(r"cudaguard\[(\d+)\]", box.lines(result)[0])[1]
+                    self.assertNotEqual(pid, result.answers["pid"], result)
+
+    def test_without_the_guard(self):
+        """The control: the driver refuses, with a number that says little."""
+        bare = box.run(["cu.init", "fork=c", "cu.init", "cu.count", "rt12.count", "end"],
+                       guard=False)
+        self.assertEqual(bare.answers["c.cu.init"], "3", bare)
+        self.assertEqual(bare.answers["c.cu.count"], "3:-7", bare)
+        self.assertEqual(bare.answers["c.rt12.count"], "3:-7", bare)
+
+    def test_once_in_each_process(self):
+        result = box.run(["cu.init", "fork=a", "cu.init", "cu.init", "rt12.count", "end", "fork=b",
+                          "cu.get=0", "end"], allow="5,2")
+        self.assertEqual(len(box.lines(result)), 2, result)
+        result = box.run(["cu.init", "fork=a", "fork=b", "cu.init", "end", "end"], allow="5,2")
+        self.one_line(result, "forked child")
+
+    def test_children_that_are_fine(self):
+        """No CUDA call, NVML alone, a spawned one, a replaced one, one forked before."""
+        for steps in (["cu.init", "fork=c", "getenv=PATH", "end"],
+                      ["nv.see", "cu.init", "fork=c", "nv.list", "end"],
+                      ["cu.see", "spawn=c", "cu.see", "end"],
+                      ["cu.see", "fork=c", "exec", "label", "c", "cu.see", "end"],
+                      ["fork=c", "cu.see", "end", "cu.see"],
+                      ["nv.see", "fork=c", "cu.see", "end", "cu.see"]):
+            with self.subTest(steps=steps):
+                result = box.run(steps, allow="5,2")
+                self.silent(result)
+                if "c.cu.see" in result.answers:
+                    self.assertEqual(box.seen(result.answers["c.cu.see"]), [5, 2], result)
+
+    def test_a_start_that_failed(self):
+        """The parent asked and got nothing: the child may try for itself."""
+        steps = ["setenv=CUDA_VISIBLE_DEVICES=-1", "cu.init", "fork=c",
+                 "setenv=CUDA_VISIBLE_DEVICES=1", "cu.see", "end"]
+        bare = box.run(steps, guard=False)
+        self.assertEqual(box.seen(bare.answers["c.cu.see"]), [0], bare)
+        result = box.run(steps, allow="5,2")
+        self.assertEqual(box.seen(result.answers["c.cu.see"]), [2], result)
+        self.assertNotIn("forked child", result.err, result)
+
+    def test_quiet(self):
+        for more in ({"CUDAGUARD_LOG": "off", "allow": "5,2"}, {"policy": "OFF"}):
+            result = box.run(["cu.init", "fork=c", "cu.init", "end"], **more)
+            self.silent(result)
+            self.assertEqual(result.answers["c.cu.init"], "3", result)
+
+
+if __name__ == "__main__":
+    box.harness.main()

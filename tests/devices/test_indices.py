@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""W3: VALIDATE and CLAMP for the calls that take a device index."""
+
+import box
+
+VIEW = [5, 2, 7]
+ALLOW = "5,2,7"
+# program, the steps before, the prefix of its runtime's steps.
+RUNTIMES = [("open", "rt12."), ("open", "rt13."), ("runtime12", "rt."), ("runtime13", "rt."),
+            ("all", "rt."), ("all_now", "rt.")]
+CALLS = {"set": "cudaSetDevice", "initdevice": "cudaInitDevice",
+         "properties": "cudaGetDeviceProperties", "properties2": "cudaGetDeviceProperties",
+         "attribute": "cudaDeviceGetAttribute"}
+DRIVERS = [("open", []), ("open", ["cu.route=proc"]), ("cuda", []), ("cuda_now", []), ("all", [])]
+TOO_HIGH = ("3", "4", "100", "2147483647")
+NEGATIVE = ("-1", "-2", "-2147483648")
+
+
+def good_answer(call, position):
+    """What the step says of the device at this position."""
+    gpu = VIEW[position]
+    if call == "attribute":
+        return "0:%d" % box.GPUS[gpu][1]
+    if call.startswith("properties"):
+        return "0:%s:Box_GPU_%d" % (box.GPUS[gpu][0], gpu)
+    return "0"
+
+
+def bad_answer(call):
+    return {"attribute": "101:-7", "properties": "101:", "properties2": "101:"}.get(call, "101")
+
+
+class Runtime(box.Case):
+
+    def each(self):
+        for name, prefix in RUNTIMES:
+            for call, api in CALLS.items():
+                yield name, prefix, call, api
+
+    def run_call(self, name, prefix, call, index, policy, after=("peek", "last", "last"), **more):
+        steps = [prefix + call + "=" + index] + [prefix + step for step in after]
+        return box.run(steps, name, policy=policy, allow=ALLOW, **more)
+
+    def test_without_the_guard(self):
+        """The control: a view of three GPUs by CUDA's own variable."""
+        own = ",".join(box.uuid(gpu) for gpu in VIEW)
+        for name, prefix, call, _ in self.each():
+            for index, wanted, error in (("2", good_answer(call, 2), "0"),
+                                         ("3", bad_answer(call), "101"),
+                                         ("-1", bad_answer(call), "101")):
+                with self.subTest(program=name, call=call, index=index):
+                    result = box.run([prefix + call + "=" + index, prefix + "peek",
+                                      prefix + "last"], name, guard=False, own=own)
+                    self.assertEqual(result.answers[prefix + call], wanted, result)
+                    self.assertEqual(result.answers[prefix + "peek"], error, result)
+                    self.assertEqual(result.answers[prefix + "last"], error, result)
+
+    def test_good_indices(self):
+        for name, prefix, call, _ in self.each():
+            for policy in ("VALIDATE", "CLAMP"):
+                for position in range(3):
+                    with self.subTest(program=name, call=call, policy=policy, index=position):
+                        result = self.run_call(name, prefix, call, str(position), policy)
+                        self.silent(result)
+                        self.assertEqual(result.answers[prefix + call],
+                                         good_answer(call, position), result)
+                        self.assertEqual(result.answers[prefix + "peek"], "0", result)
+
+    def test_validate(self):
+        """The answer and the error state as without us, and a line."""
+        for name, prefix, call, api in self.each():
+            for index in TOO_HIGH + NEGATIVE:
+                with self.subTest(program=name, call=call, index=index):
+                    result = self.run_call(name, prefix, call, index, "VALIDATE")
+                    self.assertEqual(result.rc, 0, result)
+                    self.assertEqual(result.out.split(),
+                                     ["%s%s=%s" % (prefix, call, bad_answer(call)),
+                                      prefix + "peek=101", prefix + "last=101", prefix + "last=0"],
+                                     result)
+                    self.one_line(result, api, "device " + index, "0 to 2", "5,2,7")
+                    self.assertNotIn("is used", result.err, result)
+
+    def test_clamp(self):
+        """The last valid one, as if it had been asked for."""
+        for name, prefix, call, api in self.each():
+            for index in TOO_HIGH:
+                with self.subTest(program=name, call=call, index=index):
+                    result = self.run_call(name, prefix, call, index, "CLAMP")
+                    self.assertEqual(result.rc, 0, result)
+                    self.assertEqual(result.out.split(),
+                                     ["%s%s=%s" % (prefix, call, good_answer(call, 2)),
+                                      prefix + "peek=0", prefix + "last=0", prefix + "last=0"],
+                                     result)
+                    self.one_line(result, api, "device " + index, "2 is used", "CLAMP")
+
+    def test_negative_is_never_clamped(self):
+        for name, prefix, call, api in self.each():
+            for index in NEGATIVE:
+                with self.subTest(program=name, call=call, index=index):
+                    result = self.run_call(name, prefix, call, index, "CLAMP")
+                    self.assertEqual(result.out.split(),
+                                     ["%s%s=%s" % (prefix, call, bad_answer(call)),
+                                      prefix + "peek=101", prefix + "last=101", prefix + "last=0"],
+                                     result)
+                    self.one_line(result, api, "device " + index)
+                    self.assertNotIn("is used", result.err, result)
+
+    def test_the_device_in_use(self):
+        """A clamped selection is the selection; a refused one changes nothing."""
+        for name, prefix in RUNTIMES:
+            for policy, wanted in (("CLAMP", "0:2"), ("VALIDATE", "0:1")):
+                with self.subTest(program=name, policy=policy):
+                    steps = [prefix + step for step in ("set=1", "set=9", "current", "sync")]
+                    result = box.run(steps, name, allow=ALLOW, policy=policy)
+                    self.assertEqual(result.answers[prefix + "current"], wanted, result)
+                    self.assertEqual(result.answers[prefix + "sync"], "0", result)
+
+    def test_an_error_from_before(self):
+        """A success leaves the runtime's last error as it is; so does a clamped call."""
+        for name, prefix in RUNTIMES:
+            for call in CALLS:
+                with self.subTest(program=name, call=call):
+                    steps = [prefix + step for step in ("free=1", call + "=9", "peek", "last")]
+                    result = box.run(steps, name, allow=ALLOW, policy="CLAMP")
+                    self.assertEqual(result.answers[prefix + "free"], "1", result)
+                    self.assertEqual(result.answers[prefix + call], good_answer(call, 2), result)
+                    self.assertEqual(result.answers[prefix + "peek"], "1", result)
+                    self.assertEqual(result.answers[prefix + "last"], "1", result)
+
+    def test_nothing_visible(self):
+        """No device at all: the natural answer, nothing to clamp to."""
+        for name, prefix, call, _ in self.each():
+            with self.subTest(program=name, call=call):
+                steps = [prefix + call + "=0", prefix + call + "=3"]
+                bare = box.run(steps, name, guard=False, own="-1")
+                result = box.run(steps, name, allow=ALLOW, own="-1", policy="CLAMP")
+                self.assertEqual(result.out, bare.out, result)
+                self.assertIn("=100", result.out, result)
+
+    def test_without_an_allow_list(self):
+        """VALIDATE and CLAMP alone: all of the machine, in the driver's own order."""
+        for policy in ("VALIDATE", "CLAMP"):
+            result = box.run(["cu.see", "nv.see", "rt12.see", "rt13.see"], policy=policy)
+            self.silent(result)
+            self.sees(result, cu=box.FASTEST, rt12=box.FASTEST, rt13=box.FASTEST, nv=box.ALL)
+            result = box.run(["rt12.set=8", "rt12.current"], policy=policy)
+            self.one_line(result, "cudaSetDevice", "device 8", "0 to 7")
+            self.assertEqual(result.answers["rt12.current"],
+                             "0:7" if policy == "CLAMP" else "0:0", result)
+
+
+class Driver(box.Case):
+
+    def test_without_the_guard(self):
+        for name, steps in DRIVERS:
+            bare = box.run(steps + ["cu.init", "cu.get=2"], name, guard=False, own="5,2,7")
+            self.assertEqual(bare.answers["cu.get"], "0:2", bare)
+            bare = box.run(steps + ["cu.init", "cu.get=3"], name, guard=False, own="5,2,7")
+            self.assertEqual(bare.answers["cu.get"], "101:-7", bare)
+
+    def test_validate(self):
+        for name, steps in DRIVERS:
+            for index in TOO_HIGH + NEGATIVE:
+                with self.subTest(program=name, steps=steps, index=index):
+                    result = box.run(steps + ["cu.init", "cu.get=" + index], name, allow=ALLOW)
+                    self.assertEqual(result.answers["cu.get"], "101:-7", result)
+                    self.one_line(result, "cuDeviceGet", "device " + index, "0 to 2", "5,2,7")
+
+    def test_clamp(self):
+        for name, steps in DRIVERS:
+            for index in TOO_HIGH + NEGATIVE:
+                with self.subTest(program=name, steps=steps, index=index):
+                    result = box.run(steps + ["cu.init", "cu.get=" + index], name, allow=ALLOW,
+                                     policy="CLAMP")
+                    if index in TOO_HIGH:
+                        self.assertEqual(result.answers["cu.get"], "0:2", result)
+                        self.one_line(result, "cuDeviceGet", "device " + index, "2 is used")
+                    else:
+                        self.assertEqual(result.answers["cu.get"], "101:-7", result)
+                        self.one_line(result, "cuDeviceGet", "device " + index)
+                        self.assertNotIn("is used", result.err, result)
+
+    def test_not_initialised(self):
+        """Before cuInit: 3, and nothing to say."""
+        for policy in ("VALIDATE", "CLAMP"):
+            for name, steps in DRIVERS:
+                result = box.run(steps + ["cu.get=9"], name, allow=ALLOW, policy=policy)
+                self.assertEqual(result.answers["cu.get"], "3:-7", result)
+                self.silent(result)
+
+    def test_good_indices(self):
+        for name, steps in DRIVERS:
+            result = box.run(steps + ["cu.init", "cu.get=2"], name, allow=ALLOW, policy="CLAMP")
+            self.assertEqual(result.answers["cu.get"], "0:2", result)
+            self.silent(result)
+
+
+class Lines(box.Case):
+
+    def test_distinct_cases(self):
+        """The same call with the same index is said once; another index or call once more."""
+        for policy in ("VALIDATE", "CLAMP"):
+            with self.subTest(policy=policy):
+                again = ["rt12.set=9"] * 5 + ["cu.get=9"] * 5
+                result = box.run(["cu.init"] + again, allow=ALLOW, policy=policy)
+                self.assertEqual(len(box.lines(result)), 2, result)
+                result = box.run(again + ["rt12.set=8", "rt12.attribute=9", "rt12.set=-1"] + again,
+                                 allow=ALLOW, policy=policy)
+                self.assertEqual(len(box.lines(result)), 5, result)
+
+    def test_did_you_mean(self):
+        """The number that the machine gives a visible GPU: its place in the view."""
+        for asked, meant in (("5", "0"), ("7", "2")):
+            for step in ("rt12.set=", "rt13.set=", "cu.get="):
+                result = box.run(["cu.init", step + asked], allow=ALLOW)
+                self.one_line(result, "did you mean " + meant)
+        result = box.run(["cu.init", "cu.get=4"], allow=ALLOW)
+        self.one_line(result)
+        self.assertNotIn("did you mean", result.err, result)
+
+    def test_did_you_mean_without_a_list(self):
+        """The same for the program's own CUDA_VISIBLE_DEVICES."""
+        result = box.run(["rt12.set=6"], policy="VALIDATE", own="6,4")
+        self.one_line(result, "0 to 1", "6,4", "did you mean 0")
+
+    def test_narrowed_by_the_program(self):
+        """The line speaks of what the program sees, as the machine counts."""
+        result = box.run(["setenv=CUDA_VISIBLE_DEVICES=2,0", "rt12.set=7"], allow=ALLOW)
+        self.one_line(result, "0 to 1", "7,5", "did you mean 0")
+
+    def test_log_off(self):
+        """No line; the clamping stays."""
+        result = box.run(["rt12.set=9", "rt12.current"], allow=ALLOW, policy="CLAMP",
+                         CUDAGUARD_LOG="off")
+        self.silent(result)
+        self.assertEqual(result.answers["rt12.current"], "0:2", result)
+
+    def test_who_asked(self):
+        """The line names the code that made the call."""
+        result = box.run(["rt12.set=9"], allow=ALLOW)
+        self.one_line(result, "runtime_12.so")
+        result = box.run(["rt.set=9"], "runtime13", allow=ALLOW)
+        self.one_line(result, "asked by runtime13")
+        result = box.run(["cu.init", "cu.get=9"], allow=ALLOW)
+        self.one_line(result, "asked by open")
+
+
+if __name__ == "__main__":
+    box.harness.main()

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""W4: CUDA_VISIBLE_DEVICES changed after the program had been told how many GPUs there are."""
+
+import box
+
+WRITE = "setenv=CUDA_VISIBLE_DEVICES=1"
+
+
+class LateWrite(box.Case):
+
+    def test_without_the_guard(self):
+        """The control, as YOLOv5 had it: a count of 8 kept, then a driver with one."""
+        bare = box.run(["nv.see", WRITE, "rt12.see", "cu.see"], guard=False)
+        self.sees(bare, nv=box.ALL, rt12=[0], cu=[0])
+
+    def test_after_nvml(self):
+        for name, steps, first in (
+                ("open", ["nv.see", WRITE, "cu.see"], "nvmlDeviceGetCount_v2"),
+                ("open", ["nv.see", WRITE, "rt12.see"], "nvmlDeviceGetCount_v2"),
+                ("open", ["nv.initold", "nv.listold", WRITE, "rt13.see"], "nvmlDeviceGetCount"),
+                ("nvml", ["nv.see", WRITE, "cu.see"], "nvmlDeviceGetCount_v2"),
+                ("all", ["nv.see", WRITE, "rt.see"], "nvmlDeviceGetCount_v2"),
+                ("runtime13", ["nv.see", WRITE, "rt.see"], "nvmlDeviceGetCount_v2")):
+            for policy in ("VALIDATE", "CLAMP"):
+                with self.subTest(program=name, steps=steps, policy=policy):
+                    result = box.run(steps, name, policy=policy)
+                    bare = box.run(steps, name, guard=False)
+                    # It cannot be undone: the answers are what they are without us.
+                    self.assertEqual(result.out, bare.out, result)
+                    self.one_line(result, "CUDA_VISIBLE_DEVICES", "unset", '"1"', "8 GPUs", first,
+                                  "CUDA sees 1", "CUDAGUARD_VISIBLE_DEVICES=1 in front")
+
+    def test_after_cuda(self):
+        """CUDA itself had told: the driver does not read the variable again."""
+        for steps in (["rt12.count", WRITE, "rt12.count"], ["rt13.count", WRITE, "rt13.set=0"],
+                      ["cu.see", WRITE, "rt12.see"], ["rt12.see", WRITE, "nv.see"]):
+            with self.subTest(steps=steps):
+                result = box.run(steps, policy="VALIDATE")
+                bare = box.run(steps, guard=False)
+                self.assertEqual(result.out, bare.out, result)
+                self.one_line(result, "CUDA_VISIBLE_DEVICES", "unset", '"1"', "no effect",
+                              "CUDAGUARD_VISIBLE_DEVICES=1")
+
+    def test_from_what_to_what(self):
+        cases = [("0,1,2", "setenv=CUDA_VISIBLE_DEVICES=2", '"0,1,2"', '"2"'),
+                 ("0,1", "unsetenv=CUDA_VISIBLE_DEVICES", '"0,1"', "unset"),
+                 (None, "setenv=CUDA_VISIBLE_DEVICES=", "unset", '""'),
+                 (None, "setenv=CUDA_VISIBLE_DEVICES=-1", "unset", '"-1"')]
+        for own, write, before, after in cases:
+            with self.subTest(own=own, write=write):
+                result = box.run(["nv.see", write, "cu.see"], policy="VALIDATE", own=own)
+                self.one_line(result, "from " + before, "to " + after, "CUDAGUARD_VISIBLE_DEVICES")
+
+    def test_no_change_no_line(self):
+        for steps in (["nv.see", "cu.see", "nv.see", "rt12.set=1"],
+                      ["setenv=CUDA_VISIBLE_DEVICES=1", "nv.see", "cu.see"],
+                      ["nv.see", WRITE], ["nv.init", WRITE, "cu.see"],
+                      ["nv.see", WRITE, "unsetenv=CUDA_VISIBLE_DEVICES", "cu.see"],
+                      ["nv.see", "setenv=CUDA_DEVICE_ORDER=PCI_BUS_ID", "cu.see"]):
+            with self.subTest(steps=steps):
+                self.silent(box.run(steps, policy="VALIDATE"))
+        self.silent(box.run(["nv.see", WRITE, "cu.see"], policy="VALIDATE", own="1"))
+
+    def test_once(self):
+        result = box.run(["nv.see", WRITE, "cu.see", "setenv=CUDA_VISIBLE_DEVICES=2", "rt12.see",
+                          "rt13.set=0", "setenv=CUDA_VISIBLE_DEVICES=3", "nv.see"],
+                         policy="VALIDATE")
+        self.one_line(result)
+
+    def test_the_remedy(self):
+        """The list in front: NVML, a count that was kept and the driver agree, whatever the
+        program writes for the device that it was given."""
+        for steps in (["nv.see", "cu.see", "rt12.see"],
+                      ["nv.see", "setenv=CUDA_VISIBLE_DEVICES=0", "cu.see", "rt12.see"],
+                      ["rt12.see", "setenv=CUDA_VISIBLE_DEVICES=0", "cu.see", "nv.see"]):
+            with self.subTest(steps=steps):
+                result = box.run(steps, allow="1")
+                self.sees(result, nv=[1], cu=[1], rt12=[1])
+                self.assertNotIn("in front", result.err, result)
+        result = box.run(["nv.see", "cu.see", "rt12.see"], allow="1")
+        self.silent(result)
+
+    def test_a_write_inside_the_list(self):
+        """Two GPUs allowed, one chosen late: they disagree again, and the line says so."""
+        result = box.run(["nv.see", WRITE, "cu.see"], allow="5,2")
+        self.sees(result, nv=[5, 2], cu=[2])
+        self.one_line(result, "CUDA_VISIBLE_DEVICES changed", '"1"', "2 GPUs", "CUDA sees 1",
+                      "CUDAGUARD_VISIBLE_DEVICES")
+
+    def test_children(self):
+        """A child that writes before its own first call is not late; one that is, is told."""
+        result = box.run(["nv.see", "spawn=s", WRITE, "cu.see", "end"], policy="VALIDATE")
+        self.silent(result)
+        result = box.run(["nv.see", "fork=f", WRITE, "nv.list", "cu.see", "end"], policy="VALIDATE")
+        self.assertEqual(box.seen(result.answers["f.cu.see"]), [0], result)
+
+    def test_log_off(self):
+        for env in ({"CUDAGUARD_LOG": "off", "policy": "VALIDATE"}, {"policy": "OFF"}):
+            result = box.run(["nv.see", WRITE, "cu.see"], **env)
+            self.silent(result)
+            self.sees(result, cu=[0])
+
+
+if __name__ == "__main__":
+    box.harness.main()

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""W5: CUDAGUARD_LOG=all says who initialised, selected, made contexts, loaded code, asked NVML."""
+
+import json
+import os
+import tempfile
+
+import box
+
+ALL_LINES = {"CUDAGUARD_LOG": "all"}
+
+
+class LogAll(box.Case):
+
+    def run_reported(self, steps, name="open", **more):
+        """The run and the records that it left."""
+        with tempfile.TemporaryDirectory(prefix="cg-report-") as folder:
+            path = os.path.join(folder, "report.jsonl")
+            result = box.run(steps, name, CUDAGUARD_REPORT=path, **more)
+            records = []
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as stream:
+                    records = [json.loads(line) for line in stream]
+        self.assertEqual(result.rc, 0, result)
+        return result, records
+
+    def said(self, result, *words):
+        """How many lines have all these words."""
+        return sum(all(word in line for word in words) for line in box.lines(result))
+
+    def test_everything(self):
+        steps = ["pid", "nv.init", "nv.count", "rt12.set=1", "cu.context=v4,0", "cu.load=library"]
+        result, records = self.run_reported(steps, allow="5,2", **ALL_LINES)
+        self.assertEqual(self.said(result, "CUDA initialised", "libcudart.so.12"), 1, result)
+        self.assertEqual(self.said(result, "NVML in use", "asked by open"), 1, result)
+        self.assertEqual(self.said(result, "device 1 selected", "cudaSetDevice", "runtime_12.so"), 1,
+                         result)
+        self.assertEqual(self.said(result, "context on device 1", "cuDevicePrimaryCtxRetain"), 1,
+                         result)
+        self.assertEqual(self.said(result, "context on device 0", "cuCtxCreate_v4", "open"), 1,
+                         result)
+        self.assertEqual(self.said(result, "code loaded", "cuLibraryLoadData"), 1, result)
+        events = {(record.get("event"), record["api"], record.get("device"))
+                  for record in records}
+        for wanted in (("init", "cuInit", None), ("select", "cudaSetDevice", 1),
+                       ("context", "cuDevicePrimaryCtxRetain", 1), ("context", "cuCtxCreate_v4", 0),
+                       ("work", "cuLibraryLoadData", None)):
+            self.assertIn(wanted, events, records)
+        self.assertIn("nvml", {event for event, _, _ in events}, records)
+        for record in records:
+            self.assertEqual(record["v"], 1, record)
+            self.assertEqual(str(record["pid"]), result.answers["pid"], record)
+            self.assertEqual(record["argv"][1], "pid", record)
+            self.assertTrue(record["exe"].endswith("/programs/open"), record)
+            self.assertRegex(record["caller"], r"/(open|libcudart\.so\.12|runtime_12\.so)\+0x",
+                             record)
+
+    def test_works_or_only_holds(self):
+        """A process that holds a context and never loads code."""
+        for steps, works in ((["rt12.free=0"], False), (["rt12.set=0"], False),
+                             (["cu.init", "cu.context=v2,0"], False), (["rt12.sync"], True),
+                             (["cu.init", "cu.context=v2,0", "cu.load=module"], True)):
+            with self.subTest(steps=steps):
+                result, records = self.run_reported(steps, allow="5,2", **ALL_LINES)
+                events = [record.get("event") for record in records]
+                self.assertIn("context", events, records)
+                self.assertEqual("work" in events, works, records)
+                self.assertEqual(self.said(result, "code loaded"), int(works), result)
+
+    def test_every_kind_of_context(self):
+        for step, api in (("v2,1", "cuCtxCreate_v2"), ("v3,1", "cuCtxCreate_v3"),
+                          ("v4,1", "cuCtxCreate_v4"), ("primary,1", "cuDevicePrimaryCtxRetain")):
+            for route in ("dlsym", "proc"):
+                with self.subTest(api=api, route=route):
+                    result, records = self.run_reported(
+                        ["cu.route=" + route, "cu.init", "cu.context=" + step], allow="5,2",
+                        **ALL_LINES)
+                    self.assertEqual(self.said(result, "context on device 1", api), 1, result)
+                    self.assertEqual([record["device"] for record in records
+                                      if record.get("event") == "context"], [1], records)
+
+    def test_a_context_that_was_refused(self):
+        result, records = self.run_reported(["cu.init", "cu.context=v4,7"], allow="5,2", **ALL_LINES)
+        self.assertEqual(result.answers["cu.context"][:4], "101:", result)
+        self.assertEqual(self.said(result, "context on device"), 0, result)
+        self.assertNotIn("context", [record.get("event") for record in records], records)
+
+    def test_linked_programs(self):
+        result, records = self.run_reported(["cu.init"], "cuda", allow="5,2", **ALL_LINES)
+        self.assertEqual(self.said(result, "CUDA initialised", "asked by cuda"), 1, result)
+        self.assertIn("init", [record.get("event") for record in records], records)
+        result, records = self.run_reported(["nv.init"], "nvml", allow="5,2", **ALL_LINES)
+        self.assertEqual(self.said(result, "NVML in use", "asked by nvml"), 1, result)
+        result, _ = self.run_reported(["rt.set=1"], "runtime13", allow="5,2", **ALL_LINES)
+        self.assertEqual(self.said(result, "device 1 selected", "asked by runtime13"), 1, result)
+
+    def test_without_an_allow_list(self):
+        result, records = self.run_reported(["rt12.sync"], policy="VALIDATE", **ALL_LINES)
+        self.assertEqual(self.said(result, "CUDA initialised"), 1, result)
+        self.assertIn("work", [record.get("event") for record in records], records)
+
+    def test_processes(self):
+        """Each process speaks for itself."""
+        steps = ["fork=a", "rt12.sync", "end", "spawn=b", "cu.init", "end", "nv.init"]
+        result, records = self.run_reported(steps, allow="5,2", **ALL_LINES)
+        by_process = {}
+        for record in records:
+            by_process.setdefault(record["pid"], set()).add(record.get("event"))
+        self.assertEqual(len(by_process), 3, records)
+        self.assertEqual(sum("work" in events for events in by_process.values()), 1, records)
+        self.assertEqual(sum("init" in events for events in by_process.values()), 2, records)
+        self.assertEqual(self.said(result, "CUDA initialised"), 2, result)
+
+    def test_deny_is_silent(self):
+        """The default: nothing to say about what is allowed."""
+        result, _ = self.run_reported(["nv.init", "rt12.set=1", "rt12.sync"], allow="5,2")
+        self.silent(result)
+
+    def test_same_answers(self):
+        steps = ["nv.see", "rt12.see", "rt12.set=1", "rt12.set=9", "rt12.last", "cu.context=v4,1",
+                 "cu.load=library", "cu.memory"]
+        quiet = box.run(steps, allow="5,2", CUDAGUARD_LOG="off")
+        self.silent(quiet)
+        loud, _ = self.run_reported(steps, allow="5,2", **ALL_LINES)
+        self.assertEqual(loud.out, quiet.out, loud)
+
+
+if __name__ == "__main__":
+    box.harness.main()

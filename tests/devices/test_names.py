@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""V5: only guarded names are ours; every other one is the driver's own pointer."""
+
+import csv
+import os
+import re
+
+import box
+import harness
+
+GUARDED = {"cuInit", "cuGetProcAddress", "cuGetProcAddress_v2", "cuDeviceGet", "cuCtxCreate",
+           "cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4", "cuDevicePrimaryCtxRetain",
+           "cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary",
+           "cuLibraryLoadData", "cuLibraryLoadFromFile"}
+COMPANION = "libcudaguard-driver.so"
+DRIVER = re.compile(r"^libcuda\.so\.1\+[0-9a-f]+$")
+VERSIONS = (2000, 3020, 11030, 12000, 12080, 13020)
+FLAGS = (0, 1, 2)
+
+
+def all_names():
+    path = os.path.join(harness.SOURCE, "shim", "api", "driver.csv")
+    with open(path, encoding="utf-8", newline="") as stream:
+        return sorted({row["name"] for row in csv.DictReader(stream)})
+
+
+def bases():
+    return sorted({re.sub(r"(_v\d+)?(_ptds|_ptsz)?$", "", name) for name in all_names()})
+
+
+def answers(result):
+    return [line.split("=", 1)[1] for line in result.out.splitlines()]
+
+
+class Names(box.Case):
+
+    def pair(self, steps, name="open", **more):
+        bare = box.run(steps, name, guard=False)
+        guarded = box.run(steps, name, allow="5,2", **more)
+        self.assertEqual(bare.rc, 0, bare)
+        self.silent(guarded)
+        self.assertEqual(len(answers(guarded)), len(answers(bare)), guarded)
+        return answers(bare), answers(guarded)
+
+    def test_every_name_by_dlsym(self):
+        names = all_names() + ["cuBrandNewThing"]
+        self.assertGreater(len(names), 700)
+        for program in ("open", "cuda"):
+            bare, guarded = self.pair(["cu.where=" + name for name in names], program)
+            ours = set()
+            for name, without, within in zip(names, bare, guarded):
+                self.assertRegex(without, DRIVER, name)
+                if within != without:
+                    self.assertEqual(within.split("+")[0], COMPANION, name)
+                    ours.add(name)
+            self.assertEqual(ours, GUARDED)
+
+    def test_names_that_are_none(self):
+        names = ["cuNoSuchThing", "cuInit_v2", "cuda", "", "CUINIT", "cudaSetDevice", "nvmlInit"]
+        bare, guarded = self.pair(["cu.where=" + name for name in names])
+        self.assertEqual(bare, ["null"] * len(names))
+        self.assertEqual(guarded, bare)
+
+    def test_every_name_by_the_driver(self):
+        """cuGetProcAddress, both forms: every name, every kind of version, every flag."""
+        questions = ["%s,%d,%d" % (name, version, flags) for name in bases() + ["cuBrandNewThing"]
+                     for version in VERSIONS for flags in FLAGS]
+        questions += ["%s,%d,%d" % (name, version, flags) for name in ("cuNoSuchThing", "cuInit_v2",
+                                                                       "cuMemAlloc_v2", "x")
+                      for version in VERSIONS for flags in FLAGS]
+        questions += ["cuInit,13020,4", "cuMemAlloc,13020,7", "cuMemAlloc,-1,0", "cuInit,0,0"]
+        ours = set()
+        for start in range(0, len(questions), 1000):
+            asked = questions[start:start + 1000]
+            bare, guarded = self.pair(["cu.ask=" + question for question in asked])
+            for question, without, within in zip(asked, bare, guarded):
+                if within == without:
+                    continue
+                # Result, status and place by the new form; result and place by the old one.
+                place = r"libcudaguard-driver\.so\+[0-9a-f]+"
+                same = re.sub(place, "X", within)
+                self.assertEqual(same, re.sub(r"libcuda\.so\.1\+[0-9a-f]+", "X", without), question)
+                ours.add(question.split(",")[0])
+        self.assertEqual(ours, {re.sub(r"_v\d$", "", name) for name in GUARDED})
+
+    def test_per_thread_forms(self):
+        """_ptsz and _ptds: names of their own, and the driver's."""
+        bare, guarded = self.pair(["cu.ask=cuMemcpyHtoD,13020,2", "cu.ask=cuMemcpyHtoD,13020,0",
+                                   "cu.ask=cuLaunchKernel,13020,2", "cu.ask=cuLaunchKernel,13020,1",
+                                   "cu.where=cuLaunchKernel_ptsz", "cu.where=cuMemcpyHtoD_v2_ptds"])
+        self.assertEqual(guarded, bare)
+        self.assertNotEqual(bare[0], bare[1])
+        self.assertIn(bare[4], bare[2])
+
+    def test_brand_new(self):
+        """A name that is in no table of ours works, by dlsym and by cuGetProcAddress."""
+        for route in ("dlsym", "proc"):
+            for steps in (["cu.brandnew"], ["cu.see", "cu.brandnew"]):
+                result = box.run(["cu.route=" + route] + steps, allow="5,2")
+                self.assertEqual(result.answers["cu.brandnew"], "0:4242", result)
+                self.silent(result)
+
+    def test_wrappers_lose_no_argument(self):
+        """Calls with arguments on the stack, by every route, give what they give bare."""
+        steps = ["cu.init", "cu.context=v2,1", "cu.context=v3,0", "cu.context=v4,1",
+                 "cu.context=primary,1", "cu.load=library", "cu.load=module", "cu.memory",
+                 "cu.error=101", "cu.version", "cu.init=1", "cu.context=v4,2"]
+        for route in ("dlsym", "proc"):
+            bare = box.run(["cu.route=" + route] + steps, guard=False, own="5,2")
+            result = box.run(["cu.route=" + route] + steps, allow="5,2")
+            self.assertEqual(result.out, bare.out, result)
+        bare = box.run(steps, "cuda", guard=False, own="5,2")
+        result = box.run(steps, "cuda", allow="5,2")
+        self.assertEqual(result.out, bare.out, result)
+        self.assertIn("cu.load=0:set", bare.out)
+
+
+class Trampolines(box.Case):
+    """Programs that export cu* functions of their own, as TensorFlow does: no recursion."""
+
+    def test_trampolines(self):
+        for name in ("trampolines", "trampolines_linked"):
+            for policy in ("VALIDATE", "CLAMP"):
+                with self.subTest(program=name, policy=policy):
+                    argv = [harness.program(name)]
+                    bare = harness.run(argv, world="none", guard=False, trace=False,
+                                       env=box.environment(own="5,2"))
+                    self.assertEqual(bare.answers["count"], "2", bare)
+                    result = harness.run(argv, world="none", trace=False,
+                                         env=box.environment(allow="5,2", policy=policy))
+                    self.silent(result)
+                    self.assertEqual(result.out, bare.out, result)
+                    self.assertEqual(result.fake_calls.count("cuInit:initialised"), 1, result)
+
+
+class Majors(box.Case):
+    """Each call of the runtime reaches that of its caller."""
+
+    STEPS = ["count", "set=1", "properties=1", "attribute=0", "initdevice=0", "sync", "last"]
+
+    def test_each_its_own(self):
+        for program, prefixes in (("open", {"12": "rt12.", "13": "rt13."}),
+                                  ("runtime12", {"12": "rt.", "13": "rt13."}),
+                                  ("runtime13", {"12": "rt12.", "13": "rt."})):
+            for policy in ("VALIDATE", "CLAMP"):
+                for order in (("12", "13"), ("13", "12")):
+                    with self.subTest(program=program, policy=policy, order=order):
+                        steps = [prefixes[major] + step for step in self.STEPS for major in order]
+                        bare = box.run(steps, program, guard=False, own="5,2")
+                        result = box.run(steps, program, allow="5,2", policy=policy)
+                        self.silent(result)
+                        for major in order:
+                            own = "cudart%s:" % major
+                            wanted = [call for call in bare.fake_calls if call.startswith(own)]
+                            called = [call for call in result.fake_calls if call.startswith(own)]
+                            # The guard may ask the runtime for its count or its error state.
+                            asked = {own + "cudaGetDeviceCount", own + "cudaPeekAtLastError",
+                                     own + "cudaGetLastError", own + "cudaRuntimeGetVersion"}
+                            self.assertEqual([call for call in called if call not in asked],
+                                             [call for call in wanted if call not in asked], result)
+                        self.assertEqual(len(result.out.splitlines()), len(steps), result)
+                        self.assertNotIn("=101", result.out, result)
+
+    def test_error_states_are_apart(self):
+        result = box.run(["rt12.set=9", "rt13.peek", "rt12.peek", "rt13.last", "rt12.last"],
+                         allow="5,2")
+        self.assertEqual([line.split("=")[1] for line in result.out.splitlines()],
+                         ["101", "0", "101", "0", "101"], result)
+
+
+class Handles(box.Case):
+    """ld.so's own answers about the driver's file are what they are without us."""
+
+    CASES = {
+        "never loaded": ["lib.noload=LIB", "lib.noload=libnvidia-ml.so.1"],
+        "loaded": ["lib.noload=LIB", "lib.open=LIB", "lib.noload=LIB"],
+        "used": ["lib.open=LIB", "cu.see", "lib.noload=LIB", "lib.close=LIB", "lib.noload=LIB"],
+        "closed": ["lib.open=LIB", "lib.close=LIB", "lib.noload=LIB"],
+        "closed in two steps": ["lib.open=LIB", "lib.open=LIB", "lib.close=LIB", "lib.noload=LIB",
+                                "lib.close=LIB", "lib.noload=LIB"],
+        "again": ["lib.open=LIB", "lib.close=LIB", "lib.open=LIB", "lib.noload=LIB", "cu.count"],
+        "both names": ["lib.open=libcuda.so", "lib.open=libcuda.so.1", "lib.noload=libcuda.so"],
+        "local": ["lib.open=LIB", "lib.default=cuMemAlloc_v2", "lib.default=cuBrandNewThing"],
+    }
+
+    def test_handles(self):
+        folder = os.path.join(box.FOLDER, "lazy")
+        for library in ("libcuda.so.1", "libcuda.so", os.path.join(folder, "libcuda.so.1")):
+            for title, steps in self.CASES.items():
+                with self.subTest(library=library, case=title):
+                    steps = [step.replace("LIB", library) for step in steps]
+                    bare = box.run(steps, guard=False)
+                    result = box.run(steps, policy="VALIDATE")
+                    self.silent(result)
+                    self.assertEqual(result.out, bare.out, result)
+                    self.assertIn("set" if "open" in steps[-2] + steps[0] else "null", bare.out)
+
+    def test_nvml_handles(self):
+        library = "libnvidia-ml.so.1"
+        for steps in (["lib.noload=L", "lib.open=L", "lib.noload=L", "lib.close=L", "lib.noload=L"],
+                      ["lib.open=L", "lib.open=L", "lib.close=L", "lib.noload=L"]):
+            steps = [step.replace("L", library) if step.endswith("=L") else step for step in steps]
+            bare = box.run(steps, guard=False)
+            result = box.run(steps, policy="VALIDATE")
+            self.assertEqual(result.out, bare.out, result)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""V7: OFF maps nothing of ours but the guard, and changes nothing."""
+
+import box
+
+STEPS = {
+    "open": ["nv.see", "cu.see", "rt12.see", "rt13.see", "rt12.set=9", "rt12.last", "rt13.sync",
+             "cu.get=9", "cu.where=cuInit", "cu.where=cuDeviceGet", "cu.ask=cuInit,12000,0",
+             "cu.ask=cuDeviceGet,13000,2", "nv.nearest=2,40", "nv.facts=3", "cu.context=v4,2",
+             "lib.noload=libcuda.so.1", "setenv=CUDA_VISIBLE_DEVICES=1", "rt12.see",
+             "fork=c", "cu.init", "rt12.count", "end", "spawn=s", "cu.see", "nv.see", "end"],
+    "cuda": ["cu.see", "cu.get=9", "cu.ask=cuInit,12000,0"],
+    "cuda_now": ["cu.see", "cu.get=9", "cu.route=dlsym", "cu.see"],
+    "nvml": ["nv.see", "nv.facts=7", "nv.uuid=" + box.uuid(3), "nv.listold", "nv.shutdown"],
+    "runtime12": ["rt.see", "rt.set=9", "rt.peek", "rt.attribute=2", "rt.properties2=3"],
+    "runtime13": ["rt.initdevice=3", "rt.sync", "rt.properties=9", "rt.last"],
+    "all": ["rt.see", "nv.see", "cu.see", "rt12.see", "rt13.see", "cu.get=-1"],
+    "all_now": ["cu.see", "rt.see", "nv.see"],
+}
+OURS = {"libcudaguard.so"}
+
+
+class Off(box.Case):
+
+    def test_changes_nothing(self):
+        for kind in ("lazy", "now", "noslot", "no_nvml"):
+            for name, steps in STEPS.items():
+                if kind == "no_nvml" and name in ("nvml", "all", "all_now"):
+                    continue  # linked to NVML: cannot start there
+                for more in ({}, {"allow": "5,2"}, {"allow": "nonsense"},
+                             {"CUDAGUARD_CHILDREN": "FORCE_CPU"}):
+                    with self.subTest(driver=kind, program=name, more=more):
+                        bare = box.run(steps, name, guard=False, box=kind)
+                        result = box.run(steps, name, policy="OFF", box=kind, **more)
+                        self.assertEqual(result.rc, bare.rc, result)
+                        self.assertEqual(bare.rc, 0, bare)
+                        self.assertEqual(result.out, bare.out, result)
+                        self.assertEqual(result.err, bare.err, result)
+                        self.assertEqual(result.fake_calls, bare.fake_calls, result)
+
+    def test_maps_nothing(self):
+        for name, steps in STEPS.items():
+            with self.subTest(program=name):
+                result = box.run(steps + ["maps"], name, policy="OFF")
+                self.assertEqual(set(result.answers["maps"].split(",")), OURS, result)
+
+    def test_control(self):
+        """What the other policies map."""
+        steps = ["cu.see", "nv.see", "maps"]
+        validate = set(box.run(steps, allow="5,2").answers["maps"].split(","))
+        self.assertEqual(validate, OURS | {"libcudaguard-driver.so", "libcudaguard-nvml.so"})
+        cpu = box.run(steps, policy="FORCE_CPU")
+        self.assertNotIn("libcudaguard-driver.so", cpu.answers["maps"], cpu)
+        self.sees(cpu, cu="!100", nv=[])
+        self.assertEqual(cpu.fake_calls, [], cpu)
+        bare = box.run(steps, guard=False)
+        self.assertEqual(bare.answers["maps"], "", bare)
+
+
+if __name__ == "__main__":
+    box.harness.main()
