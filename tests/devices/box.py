@@ -96,7 +96,7 @@ class Case(harness.Case):
         self.assertEqual(result.rc, 0, result)
 
     def one_line(self, result, *words):
-        """The guard said one thing, with these words in it; the program's own errors do not count."""
+        """The guard said one thing, with these words in it."""
         self.assertEqual(len(lines(result)), 1, result)
         for word in words:
             self.assertIn(word, lines(result)[0], result)

@@ -14,6 +14,8 @@ WORKERS = (["fork=f"] + SEE + ["end", "spawn=s"] + SEE + ["end"] +
            ["fork=x", "exec", "label", "x"] + SEE + ["end"] +
            ["spawn=ss", "spawn=deep"] + SEE + ["end", "end"] +
            ["fork=ff", "fork=deeper"] + SEE + ["end", "end"])
+# The process names itself and starts anew: what a launcher does.
+ROOT = ["setpid=CUDAGUARD_ROOT", "exec"]
 LABELS = ("f", "s", "x", "deep", "deeper")
 
 
@@ -40,26 +42,26 @@ class Children(box.Case):
         for policy, allow, gpus in (("VALIDATE", "1,2", [1, 2]), ("CLAMP", "2", [2]),
                                     (None, "1", [1])):
             with self.subTest(policy=policy):
-                result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + WORKERS + SEE, policy=policy,
+                result = box.run(ROOT + WORKERS + SEE, policy=policy,
                                  allow=allow, **CPU)
                 self.assertEqual(result.rc, 0, result)
                 self.check(result, dict.fromkeys(("cu", "nv", "rt12"), gpus), self.NOTHING)
                 self.assertEqual(result.fake_calls.count("cuInit:initialised"), 1, result)
 
     def test_without_an_allow_list(self):
-        result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + WORKERS + SEE, policy="VALIDATE", **CPU)
+        result = box.run(ROOT + WORKERS + SEE, policy="VALIDATE", **CPU)
         self.check(result, {"cu": box.FASTEST, "nv": box.ALL}, self.NOTHING)
 
     def test_the_root_first(self):
         """The root initialises, then starts its workers: no error 3, no hint about forks."""
-        result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + SEE + WORKERS, allow="1,2", **CPU)
+        result = box.run(ROOT + SEE + WORKERS, allow="1,2", **CPU)
         self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]),
                    {"cu": "!100", "nv": []})
         self.assertNotIn("forked child", result.err, result)
 
     def test_the_root_stays_the_root(self):
         """The same process in another program; its threads."""
-        result = box.run(["setpid=CUDAGUARD_ROOT", "exec", "exec", "label", "e", "thread=t"] + SEE +
+        result = box.run(ROOT + ["exec", "label", "e", "thread=t"] + SEE +
                          ["end"] + SEE, allow="1,2", **CPU)
         self.assertEqual(box.seen(result.answers["e.cu.see"]), [1, 2], result)
         self.assertEqual(box.seen(result.answers["t.cu.see"]), [1, 2], result)
@@ -70,7 +72,7 @@ class Children(box.Case):
                             ("all", ["rt.see", "nv.see", "cu.see"])):
             with self.subTest(program=name):
                 blocks = ["fork=f"] + steps + ["end", "spawn=s"] + steps + ["end"] + steps
-                result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + blocks, name, allow="1,2",
+                result = box.run(ROOT + blocks, name, allow="1,2",
                                  **CPU)
                 for step in steps:
                     self.assertEqual(box.seen(result.answers[step]), [1, 2], result)
@@ -85,7 +87,7 @@ class Children(box.Case):
             steps += ["fork=f%d" % number] + worker + ["spawn=s%d" % number] + worker
         bare = box.run(steps, allow="1,2")
         self.assertEqual(bare.fake_calls.count("cuInit:initialised"), 13, bare)
-        result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + steps, allow="1,2", **CPU)
+        result = box.run(ROOT + steps, allow="1,2", **CPU)
         self.assertEqual(result.fake_calls.count("cuInit:initialised"), 1, result)
         self.assertEqual(result.fake_calls.count("cuDevicePrimaryCtxRetain"), 1, result)
         self.assertEqual(result.out.count("rt12.sync=100"), 24, result)
@@ -124,21 +126,21 @@ class Children(box.Case):
         """What is not understood narrows: children get no GPU."""
         for value in ("maybe", "OFF", "VALIDATE", "0", "FORCE_CPU "):
             with self.subTest(value=value):
-                result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + WORKERS + SEE, allow="1,2",
+                result = box.run(ROOT + WORKERS + SEE, allow="1,2",
                                  CUDAGUARD_CHILDREN=value)
                 self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), self.NOTHING)
                 self.assertIn("CUDAGUARD_CHILDREN=", result.err, result)
         for value in ("force-cpu", "Force_Cpu"):
-            result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + WORKERS + SEE, allow="1,2",
+            result = box.run(ROOT + WORKERS + SEE, allow="1,2",
                              CUDAGUARD_CHILDREN=value)
             self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), self.NOTHING)
             self.assertNotIn("CUDAGUARD_CHILDREN=", result.err, result)
 
     def test_with_other_policies(self):
         """OFF stays OFF, FORCE_CPU stays FORCE_CPU."""
-        result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + WORKERS + SEE, policy="OFF", **CPU)
+        result = box.run(ROOT + WORKERS + SEE, policy="OFF", **CPU)
         self.check(result, {"cu": box.FASTEST}, {"cu": box.FASTEST, "nv": box.ALL})
-        result = box.run(["setpid=CUDAGUARD_ROOT", "exec"] + WORKERS + SEE, policy="FORCE_CPU", **CPU)
+        result = box.run(ROOT + WORKERS + SEE, policy="FORCE_CPU", **CPU)
         self.check(result, self.NOTHING, self.NOTHING)
         self.assertEqual(result.fake_calls, [], result)
 

@@ -33,8 +33,8 @@ class LogAll(box.Case):
         result, records = self.run_reported(steps, allow="5,2", **ALL_LINES)
         self.assertEqual(self.said(result, "CUDA initialised", "libcudart.so.12"), 1, result)
         self.assertEqual(self.said(result, "NVML in use", "asked by open"), 1, result)
-        self.assertEqual(self.said(result, "device 1 selected", "cudaSetDevice", "runtime_12.so"), 1,
-                         result)
+        selected = self.said(result, "device 1 selected", "cudaSetDevice", "runtime_12.so")
+        self.assertEqual(selected, 1, result)
         self.assertEqual(self.said(result, "context on device 1", "cuDevicePrimaryCtxRetain"), 1,
                          result)
         self.assertEqual(self.said(result, "context on device 0", "cuCtxCreate_v4", "open"), 1,
@@ -80,7 +80,8 @@ class LogAll(box.Case):
                                       if record.get("event") == "context"], [1], records)
 
     def test_a_context_that_was_refused(self):
-        result, records = self.run_reported(["cu.init", "cu.context=v4,7"], allow="5,2", **ALL_LINES)
+        result, records = self.run_reported(["cu.init", "cu.context=v4,7"], allow="5,2",
+                                            **ALL_LINES)
         self.assertEqual(result.answers["cu.context"][:4], "101:", result)
         self.assertEqual(self.said(result, "context on device"), 0, result)
         self.assertNotIn("context", [record.get("event") for record in records], records)

@@ -90,6 +90,14 @@ def some_list(rng):
     return ",".join(words)
 
 
+def some_number(rng):
+    """Mostly indices of the view, in the ways that strtol takes them."""
+    small = rng.randrange(3)
+    return rng.choice(("%d" % small, "%d" % rng.randrange(4), "%d" % rng.randrange(9),
+                       "0%d" % small, " %d" % small, "%d " % small, "+%d" % small, "%dgpu" % small,
+                       "-0", "-1", "", "x", "9" * 23))
+
+
 def some_rewrite(rng):
     """Anything that a program may write; None: nothing."""
     if rng.random() < 0.12:
@@ -97,10 +105,7 @@ def some_rewrite(rng):
     if rng.random() < 0.3:
         words = [some_uuid(rng) for _ in range(rng.randrange(1, 4))]
     else:
-        words = [rng.choice((str(rng.randrange(0, 4)), str(rng.randrange(0, 9)), "0%d" % rng.randrange(3),
-                             " %d" % rng.randrange(3), "%d " % rng.randrange(3),
-                             "+%d" % rng.randrange(3), "%dgpu" % rng.randrange(3), "-0", "-1", "",
-                             "x", "99999999999999999999999")) for _ in range(rng.randrange(1, 5))]
+        words = [some_number(rng) for _ in range(rng.randrange(1, 5))]
     if rng.random() < 0.1:
         words.insert(rng.randrange(len(words) + 1), some_uuid(rng))
     return ",".join(words)

@@ -58,7 +58,8 @@ class RealDriver(box.Case):
                     if within == without:
                         continue
                     self.assertEqual(re.sub(r"libcudaguard-driver\.so\+[0-9a-f]+", "X", within),
-                                     re.sub(r"libcuda\.so[.\d]*\+[0-9a-f]+", "X", without), question)
+                                     re.sub(r"libcuda\.so[.\d]*\+[0-9a-f]+", "X", without),
+                                     question)
                     ours.add(question.split(",")[0])
             # Those that this driver has.
             self.assertEqual(ours, GUARDED)
