@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 
+import box as machine
 import harness
 import matrix
 
@@ -70,10 +71,14 @@ def perform(box, row, words, guarded):
         preload = preload + ours if row.guard_last else ours + preload
     env = dict(row.env, **(row.guarded_env if guarded else {}))
     env = {key: value.format(**words) for key, value in env.items()}
-    # The driver's folder has to stay on the path where that is what leads to it.
-    old = box.environment.get("LD_LIBRARY_PATH")
-    if "LD_LIBRARY_PATH" in env and old:
-        env["LD_LIBRARY_PATH"] += ":" + old
+    # A packed tree has the runtimes elsewhere than the programs were linked to; and the driver's
+    # folder has to stay on the path where that is what leads to it.
+    runtime = re.search(r"runtime_([\d.]+)_shared", str(row.argv[0]))
+    paths = [env.get("LD_LIBRARY_PATH"),
+             box.program("cudart-" + runtime[1]) if runtime else None,
+             box.environment.get("LD_LIBRARY_PATH")]
+    if paths[0] or runtime:
+        env["LD_LIBRARY_PATH"] = ":".join(path for path in paths if path)
     seen = box.run([str(word).format(**words) for word in row.argv], env=env, preload=preload,
                    cwd=row.cwd.format(**words) if row.cwd else None, timeout=row.timeout, watch=True)
     result = harness.Result()
@@ -85,8 +90,10 @@ def perform(box, row, words, guarded):
     return result
 
 
-def why_not(row, words):
+def why_not(box, row, words):
     """Why this row cannot be run here; None if it can."""
+    if box.fake and any(re.search("runtime_|nvidia-smi|clinfo", path) for path in row.needs):
+        return "not against a fake driver"
     missing = [path for path in row.needs if not glob.glob(path.format(**words))]
     if missing:
         return "%s is missing" % missing[0].format(**words)
@@ -101,6 +108,14 @@ def why_not(row, words):
 def reached(box, result):
     """Did a bare program get to the device? The fake driver has none to open."""
     return bool(result.device_opens) or bool(box.fake and ANSWERED.search(result.out))
+
+
+def cannot_run(result):
+    """The library of somebody else that this program lacks here; None if there is none."""
+    for name in re.findall(r"(lib[\w.+-]+): cannot open shared object", result.out + result.err):
+        if not re.match(r"lib(cuda|nvidia-\w+)\.so", name):
+            return name + " is not installed"
+    return None
 
 
 def proves_nothing(result):
@@ -131,11 +146,11 @@ def pids_of(words):
     return {pid for pid in words.get("pids", "").split(",") if pid}
 
 
-def judge_memory(report, held, before):
+def judge_memory(box, report, held, before):
     name = "doors.memory"
     what = "GPU memory and processes while all guarded doors ran"
     if held is None:
-        report.not_filled(name, what, "no GPU here, or NVML tells no memory")
+        report.not_filled(name, what, "NVML tells no memory" if box.gpus else machine.NO_GPU)
         return
     words = box_words(held.end())
     grown = max((int(words["high%d" % i]) - int(words["low%d" % i])
@@ -168,12 +183,13 @@ def rows(box, report):
         return
     words = prepare(box, driver)
     chosen = [row for row in matrix.load_rows() if wanted(row)]
-    skipped = {row.id: why_not(row, words) for row in chosen if why_not(row, words)}
+    skipped = {row.id: why_not(box, row, words) for row in chosen}
+    skipped = {name: reason for name, reason in skipped.items() if reason}
     chosen = [row for row in chosen if row.id not in skipped]
     before = processes(box) if box.gpus else set()
     held = watcher(box)
     guarded = dict(box.many(lambda row: (row.id, perform(box, row, words, True)), chosen))
-    judge_memory(report, held, before)
+    judge_memory(box, report, held, before)
 
     end = box.left() - CONTROL_SECONDS
 
@@ -183,6 +199,11 @@ def rows(box, report):
         return row.id, perform(box, row, words, False)
 
     bare = dict(box.many(control, chosen))
+    for row in chosen:
+        reason = cannot_run(bare[row.id] or guarded[row.id])
+        if reason:
+            skipped[row.id] = reason
+    chosen = [row for row in chosen if row.id not in skipped]
     groups = collections.defaultdict(list)
     for row in chosen:
         groups[row.group].append(row)

@@ -87,8 +87,7 @@ static void index_calls(int index) {
            cudaDeviceGetAttribute(&value, cudaDevAttrComputeCapabilityMajor, index));
   printf("attribute=%d ", value);
 #if CUDART_VERSION >= 12000
-  say_call("cudaInitDevice",
-           cudaInitDevice(index, cudaDeviceMapHost, cudaInitDeviceFlagsAreValid));
+  say_call("cudaInitDevice", cudaInitDevice(index, cudaDeviceMapHost, cudaInitDeviceFlagsAreValid));
 #endif
   say_call("cudaSetDevice", cudaSetDevice(index));
   const int got = cudaGetDevice(&current);
