@@ -8,12 +8,21 @@
 #include <cstdint>
 #include <string_view>
 
+#include "policy/device_list.h"
+
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 enum class Policy : uint8_t {
   kForceCpu,  ///< there is no CUDA device; the driver is never entered
+  kValidate,  ///< CUDA, inside the allow-list; a bad device index is explained
+  kClamp,     ///< the same; an index that is too high becomes the last valid one
   kOff,       ///< the guard does nothing
 };
+
+/// May a program enter the driver, with us in front?
+constexpr bool lets_through(Policy policy) {
+  return policy == Policy::kValidate || policy == Policy::kClamp;
+}
 
 enum class Log : uint8_t {
   kDeny,  ///< one line per process, at its first denied touch
@@ -21,34 +30,66 @@ enum class Log : uint8_t {
   kAll,   ///< one line per distinct touch
 };
 
+/// What a forked child keeps of the process that it was forked from.
+struct Inherited {
+  Policy policy = Policy::kForceCpu;
+  std::string_view visible_devices;
+};
+
 /// The environment as the process has it. A null pointer is an unset variable.
 struct Environment {
-  const char* policy = nullptr;       ///< CUDAGUARD_POLICY
-  const char* log = nullptr;          ///< CUDAGUARD_LOG
-  const char* report = nullptr;       ///< CUDAGUARD_REPORT
-  bool privileged = false;            ///< AT_SECURE: the environment is somebody else's, ignore it
-  const Policy* inherited = nullptr;  ///< of the process that this one was forked from
+  const char* policy = nullptr;           ///< CUDAGUARD_POLICY
+  const char* log = nullptr;              ///< CUDAGUARD_LOG
+  const char* report = nullptr;           ///< CUDAGUARD_REPORT
+  const char* visible_devices = nullptr;  ///< CUDAGUARD_VISIBLE_DEVICES
+  const char* children = nullptr;         ///< CUDAGUARD_CHILDREN
+  const char* root = nullptr;             ///< CUDAGUARD_ROOT
+  bool privileged = false;  ///< AT_SECURE: the environment is somebody else's, ignore it
+  const Inherited* inherited = nullptr;  ///< of the process that this one was forked from
 };
 
 /// A value that was not understood: everything that one line about it needs.
 struct Complaint {
   std::string_view variable;
   std::string_view value;
-  std::string_view accepted;
-  std::string_view instead;  ///< what applies now
+  std::string_view accepted;  ///< empty: the value is good, but has no effect
+  std::string_view instead;   ///< what applies now
 };
 
 /// Longest report path, in bytes without the final zero (Linux: PATH_MAX - 1).
 inline constexpr size_t kMaxReportPath = 4095;
+/// Longest allow-list, in bytes: 64 full UUIDs and room to spare.
+inline constexpr size_t kMaxVisibleDevices = 6143;
+inline constexpr size_t kMostComplaints = 6;
 
 struct Config {
   Policy policy = Policy::kForceCpu;
   Log log = Log::kDeny;
   bool privileged = false;
-  std::string_view report;  ///< points into the environment; empty: no report
-  Complaint complaints[3];
+  /// Of a FORCE_CPU that nobody asked for by name: the cause, as a clause; else empty.
+  std::string_view because;
+  std::string_view report;           ///< points into the environment; empty: no report
+  std::string_view visible_devices;  ///< the allow-list, syntax checked; empty: every GPU
+  ListError list_error;              ///< of a list that was given and is wrong (FORCE_CPU applies)
+  std::string_view bad_list;         ///< that list, cut if it is too long
+  bool children_cpu = false;         ///< CUDAGUARD_CHILDREN=FORCE_CPU
+  uint32_t root = 0;                 ///< CUDAGUARD_ROOT, a process id; 0: not given
+  Complaint complaints[kMostComplaints];
   size_t complaint_count = 0;
 };
+
+/// A process's place under CUDAGUARD_CHILDREN=FORCE_CPU.
+struct Place {
+  uint32_t pid = 0;
+  /// Asked only where CUDAGUARD_ROOT does not say who the root is. True where nobody can tell.
+  bool parent_carries_variable = true;
+  bool forked = false;  ///< from a process that we were in
+};
+
+/// CUDAGUARD_CHILDREN: does this process narrow to FORCE_CPU?
+bool is_child(const Config& config, const Place& place);
+/// The same process afterwards: FORCE_CPU, and why.
+void narrow_to_cpu(Config& config, std::string_view because);
 
 Config parse_config(const Environment& environment);
 

@@ -40,35 +40,161 @@ std::string_view meaning(int error) {
   }
 }
 
+Text& put_caller(Text& out, const CodePlace& caller) {
+  if (caller.module.empty()) return out.put("code outside any file");
+  return out.put_printable(base_name(caller.module), kShownValue);
+}
+
+/// "unset" or the value in quotes.
+Text& put_value(Text& out, bool set, std::string_view value) {
+  if (!set) return out.put("unset");
+  return out.put("\"").put_printable(value, kShownValue).put("\"");
+}
+
+std::string_view reason(ListError::Why why) {
+  using Why = ListError::Why;
+  switch (why) {
+    case Why::kEmptyEntry:
+      return "is empty";
+    case Why::kNotUnderstood:
+      return "is no index, GPU-... or MIG-...";
+    case Why::kNegative:
+      return "is negative: only -1 alone means no GPU";
+    case Why::kTooMany:
+      return "is one too many: at most 64 are accepted";
+    case Why::kDuplicate:
+      return "names a GPU that is in the list already";
+    case Why::kNoSuchIndex:
+      return "does not exist";
+    case Why::kUnknownUuid:
+      return "is the UUID of no GPU here";
+    case Why::kAmbiguousUuid:
+      return "is the beginning of several UUIDs";
+    case Why::kNeedsNvml:
+      return "cannot be combined with the others where NVML is not installed";
+    case Why::kNone:
+      break;
+  }
+  return {};
+}
+
 }  // namespace
 
-void write_denied(Text& out, uint32_t pid, const Config& config, const Touch& touch) {
+void write_denied(Text& out, uint32_t pid, const Config& config, std::string_view because,
+                  const Touch& touch) {
   const bool nvml = touch.api.starts_with("nvml");
-  start(out, pid)
-      .put(nvml ? "no GPU to see" : "no CUDA here")
-      .put(" (policy ")
-      .put(name_of(config.policy))
-      .put("; ");
+  start(out, pid).put(nvml ? "no GPU to see" : "no CUDA here").put(" (policy FORCE_CPU");
+  if (!because.empty()) out.put(", ").put(because);
+  out.put("; ");
   if (config.log == Log::kAll) out.put(touch.api).put(" ");
-  out.put("asked by ");
-  if (touch.caller.module.empty()) {
-    out.put("code outside any file");
-  } else {
-    out.put_printable(base_name(touch.caller.module), kShownValue);
-  }
+  put_caller(out.put("asked by "), touch.caller);
   out.put(config.privileged ? ")\n" : "); CUDAGUARD_POLICY=OFF lifts it\n");
 }
 
+void write_allowed(Text& out, uint32_t pid, const Config& config, const Touch& touch) {
+  start(out, pid);
+  if (touch.event == "init") {
+    out.put("CUDA initialised");
+    if (!touch.object.empty()) {
+      out.put(", GPUs ").put_printable(touch.object, kMaxLine / 2);
+    }
+  } else if (touch.event == "context") {
+    out.put("context on device ").put_decimal(static_cast<uint64_t>(touch.device));
+  } else if (touch.event == "select") {
+    out.put("device ").put_decimal(static_cast<uint64_t>(touch.device)).put(" selected");
+  } else if (touch.event == "nvml") {
+    out.put("NVML in use");
+  } else {
+    out.put("code loaded");
+  }
+  out.put(" (policy ").put(name_of(config.policy)).put("; ").put(touch.api).put(" asked by ");
+  put_caller(out, touch.caller).put(")\n");
+}
+
+void write_list_error(Text& out, uint32_t pid, std::string_view list, const ListError& error,
+                      size_t count) {
+  start(out, pid).put("CUDAGUARD_VISIBLE_DEVICES=\"").put_printable(list, kShownValue);
+  out.put("\" is not accepted: entry ").put_decimal(error.position);
+  if (!error.entry.empty()) out.put(" \"").put_printable(error.entry, kShownValue).put("\"");
+  out.put(" ").put(reason(error.why));
+  if (count != 0) {
+    out.put(" (this machine has ").put_decimal(count).put(count == 1 ? " GPU)" : " GPUs)");
+  }
+  out.put(" (accepted: indices, GPU- and MIG- UUIDs, comma separated); FORCE_CPU applies\n");
+}
+
+void write_not_enforced(Text& out, uint32_t pid, std::string_view why) {
+  start(out, pid).put(why).put("; FORCE_CPU applies\n");
+}
+
+void write_bad_index(Text& out, uint32_t pid, const IndexFacts& facts) {
+  start(out, pid).put(facts.api).put(": device ");
+  if (facts.asked < 0) out.put("-");
+  out.put_decimal(static_cast<uint64_t>(facts.asked < 0 ? -static_cast<int64_t>(facts.asked)
+                                                        : static_cast<int64_t>(facts.asked)));
+  put_caller(out.put(" asked by "), facts.caller);
+  const auto last = static_cast<uint64_t>(facts.count - 1);
+  if (facts.count <= 0) {
+    out.put(", none is visible");
+  } else if (facts.count == 1) {
+    out.put(", visible is 0 alone");
+  } else {
+    out.put(", visible are 0 to ").put_decimal(last);
+  }
+  if (facts.count > 0 && !facts.are.empty()) {
+    out.put(" = ").put(facts.are_whose).put_printable(facts.are, kMaxLine / 4);
+  }
+  if (facts.used >= 0) {
+    out.put("; ").put_decimal(static_cast<uint64_t>(facts.used)).put(" is used (policy CLAMP)");
+  }
+  if (facts.meant >= 0) {
+    out.put("; did you mean ").put_decimal(static_cast<uint64_t>(facts.meant)).put("?");
+  }
+  out.put("\n");
+}
+
+void write_late_write(Text& out, uint32_t pid, const LateWriteFacts& facts) {
+  start(out, pid).put("CUDA_VISIBLE_DEVICES changed from ");
+  put_value(out, facts.was_set, facts.was).put(" to ");
+  put_value(out, facts.is_set, facts.is).put(" after ").put(facts.api);
+  if (facts.read_already) {
+    out.put(" had read it: no effect in this process");
+  } else {
+    out.put(" had told the program of ").put_decimal(facts.told);
+    out.put(facts.told == 1 ? " GPU; CUDA sees " : " GPUs; CUDA sees ").put_decimal(facts.sees);
+  }
+  if (!facts.allow_list.empty()) {
+    out.put(". CUDAGUARD_VISIBLE_DEVICES has chosen already: leave CUDA_VISIBLE_DEVICES alone\n");
+  } else if (facts.is_set && !facts.is.empty()) {
+    out.put(". Start the program with CUDAGUARD_VISIBLE_DEVICES=")
+        .put_printable(facts.is, kShownValue)
+        .put(" in front instead; its devices count from 0 then\n");
+  } else {
+    out.put(". Set CUDAGUARD_VISIBLE_DEVICES in front of the program instead\n");
+  }
+}
+
+void write_fork_poison(Text& out, uint32_t pid, const ForkFacts& facts) {
+  start(out, pid).put(facts.api).put(" in a forked child: CUDA was initialised in the parent ");
+  out.put_decimal(facts.parent);
+  if (!facts.by.empty()) out.put(" by ").put_printable(base_name(facts.by), kShownValue);
+  out.put(", ").put_decimal(facts.milliseconds / 1000).put(".");
+  out.put_decimal(facts.milliseconds / 100 % 10).put(" s ago, and cannot work here. ");
+  out.put("Start this process by spawn, or initialise CUDA after the fork\n");
+}
+
+void write_no_opencl(Text& out, uint32_t pid, const Touch& touch) {
+  start(out, pid).put("NVIDIA's OpenCL is not loaded: it does not keep to ");
+  put_caller(out.put("CUDAGUARD_VISIBLE_DEVICES (asked by "), touch.caller).put(")\n");
+}
+
 void write_complaint(Text& out, uint32_t pid, const Complaint& complaint) {
-  start(out, pid)
-      .put(complaint.variable)
-      .put("=\"")
-      .put_printable(complaint.value, kShownValue)
-      .put("\" is not accepted (accepted: ")
-      .put(complaint.accepted)
-      .put("); ")
-      .put(complaint.instead)
-      .put("\n");
+  start(out, pid).put(complaint.variable).put("=\"").put_printable(complaint.value, kShownValue);
+  out.put("\" ");
+  if (!complaint.accepted.empty()) {
+    out.put("is not accepted (accepted: ").put(complaint.accepted).put("); ");
+  }
+  out.put(complaint.instead).put("\n");
 }
 
 void write_missing_standin(Text& out, uint32_t pid, std::string_view file, std::string_view why) {
@@ -77,6 +203,10 @@ void write_missing_standin(Text& out, uint32_t pid, std::string_view file, std::
       .put(" ")
       .put(why)
       .put("; answering as on a machine without a driver\n");
+}
+
+void write_missing_companion(Text& out, uint32_t pid, std::string_view file, std::string_view why) {
+  start(out, pid).put_printable(file, kMaxLine / 2).put(" ").put(why).put("; FORCE_CPU applies\n");
 }
 
 void write_report_failed(Text& out, uint32_t pid, std::string_view path, int error) {
@@ -132,7 +262,15 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch,
     out.put(R"(","object":")");
     cut_object = !out.put_json(touch.object, field / 2);
   }
-  out.put(R"(","decision":")").put(decision);
+  if (!touch.event.empty()) out.put(R"(","event":")").put(touch.event);
+  if (touch.device >= 0) {
+    out.put(R"(","device":)")
+        .put_decimal(static_cast<uint64_t>(touch.device))
+        .put(R"(,"decision":")");
+  } else {
+    out.put(R"(","decision":")");
+  }
+  out.put(decision);
   out.put(R"(","caller":")");
   if (touch.caller.module.empty()) {
     out.put("?");

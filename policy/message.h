@@ -24,8 +24,12 @@ struct CodePlace {
 
 /// Somebody asked for the driver.
 struct Touch {
-  std::string_view api;     ///< "cuInit", "nvmlInit_v2", "dlopen"
-  std::string_view object;  ///< for dlopen: the name or path that was asked for
+  std::string_view api;  ///< "cuInit", "nvmlInit_v2", "dlopen"
+  /// For dlopen: the name or path that was asked for. For an init: what the driver was told to
+  /// show.
+  std::string_view object;
+  std::string_view event;  ///< of what was allowed: init, context, select, nvml, work
+  int device = -1;         ///< the index of a context or selection
   CodePlace caller;
 };
 
@@ -41,13 +45,67 @@ struct ProcessFacts {
 
 /// "cudaguard[7]: no CUDA here (policy FORCE_CPU; asked by libfoo.so); CUDAGUARD_POLICY=OFF lifts
 /// it". Under CUDAGUARD_LOG=all it names the call; in a privileged process there is no variable to
-/// advise.
-void write_denied(Text& out, uint32_t pid, const Config& config, const Touch& touch);
+/// advise. `because`: why it is FORCE_CPU, where nobody asked for that by name.
+void write_denied(Text& out, uint32_t pid, const Config& config, std::string_view because,
+                  const Touch& touch);
+
+/// CUDAGUARD_LOG=all: "cudaguard[7]: context on device 1 (policy VALIDATE; cuCtxCreate_v2 asked by
+/// libfoo.so)".
+void write_allowed(Text& out, uint32_t pid, const Config& config, const Touch& touch);
+
+/// What is wrong with an allow-list. `count`: the machine's GPUs, where the error is about them.
+void write_list_error(Text& out, uint32_t pid, std::string_view list, const ListError& error,
+                      size_t count);
+
+/// The allow-list cannot be enforced: `why` is a sentence without its full stop.
+void write_not_enforced(Text& out, uint32_t pid, std::string_view why);
+
+/// A device index that does not exist.
+struct IndexFacts {
+  std::string_view api;
+  CodePlace caller;
+  int asked = 0;
+  int count = 0;               ///< visible devices; 0: not known
+  int used = -1;               ///< under CLAMP: what was used instead
+  int meant = -1;              ///< "did you mean"
+  std::string_view are;        ///< what 0 to count-1 are, comma separated; may be empty
+  std::string_view are_whose;  ///< "GPUs " or "CUDA_VISIBLE_DEVICES="
+};
+void write_bad_index(Text& out, uint32_t pid, const IndexFacts& facts);
+
+/// CUDA_VISIBLE_DEVICES was changed after the program had been told how many GPUs there are.
+struct LateWriteFacts {
+  bool was_set = false;
+  std::string_view was;
+  bool is_set = false;
+  std::string_view is;
+  std::string_view api;       ///< what told the program, or what read the variable
+  unsigned told = 0;          ///< how many GPUs it said
+  bool read_already = false;  ///< the change came after cuInit
+  unsigned sees = 0;          ///< else: how many CUDA sees now
+  std::string_view allow_list;
+};
+void write_late_write(Text& out, uint32_t pid, const LateWriteFacts& facts);
+
+/// A forked child uses CUDA, which its parent had initialised.
+struct ForkFacts {
+  std::string_view api;       ///< the child's call
+  uint32_t parent = 0;        ///< process id
+  std::string_view by;        ///< the library that initialised it there; may be empty
+  uint64_t milliseconds = 0;  ///< before the fork is not known: before this call
+};
+void write_fork_poison(Text& out, uint32_t pid, const ForkFacts& facts);
+
+/// NVIDIA's OpenCL under an allow-list.
+void write_no_opencl(Text& out, uint32_t pid, const Touch& touch);
 
 void write_complaint(Text& out, uint32_t pid, const Complaint& complaint);
 
 /// `file` is the stand-in that cannot be used, `why` a clause: "is missing", "is cut short".
 void write_missing_standin(Text& out, uint32_t pid, std::string_view file, std::string_view why);
+
+/// The same of a companion.
+void write_missing_companion(Text& out, uint32_t pid, std::string_view file, std::string_view why);
 
 /// `error` is an errno value.
 void write_report_failed(Text& out, uint32_t pid, std::string_view path, int error);

@@ -46,6 +46,8 @@ Text& Text::put(std::string_view text) {
   return *this;
 }
 
+Text& Text::put(const char* text) { return put(std::string_view(text)); }
+
 Text& Text::put_decimal(uint64_t value) {
   char digits[20];
   size_t at = sizeof digits;

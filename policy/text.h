@@ -32,6 +32,7 @@ class Text {
   constexpr Text(char* buffer, size_t capacity) : begin_(buffer), capacity_(capacity) {}
 
   Text& put(std::string_view text);
+  Text& put(const char* text);  ///< ends in a zero byte; a call with a literal is short this way
   Text& put_decimal(uint64_t value);
   Text& put_hex(uint64_t value);  ///< "0x1f"
 

@@ -32,18 +32,6 @@ Remembered& place_for(const char* name, const void* caller) {
   return remembered[(mixed ^ (mixed >> 6)) % 64];
 }
 
-/// Changes whenever an object is loaded or unloaded.
-uint64_t loader_generation() {
-  uint64_t sum = 0;
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, size_t, void* to) {
-        *static_cast<uint64_t*>(to) = object->dlpi_adds + object->dlpi_subs;
-        return 1;
-      },
-      &sum);
-  return sum;
-}
-
 /// One walk over the loaded objects, in the order in which they were loaded. dl_iterate_phdr alone,
 /// no dlsym or dlopen: a constructor may hold ld.so's other lock and wait for the thread that calls
 /// us.
@@ -124,8 +112,10 @@ void* look_up(const char* name, const void* caller) {
 
 }  // namespace
 
+constinit std::atomic<uint64_t> detail::library_requests{1};
+
 void* definition_for(const char* name, const void* caller) {
-  const uint64_t now = loader_generation();
+  const uint64_t now = detail::library_requests.load(std::memory_order_acquire);
   Remembered& it = place_for(name, caller);
   const uint32_t version = it.version.load(std::memory_order_acquire);
   if (version % 2 == 0 && it.caller.load(std::memory_order_relaxed) == caller &&
@@ -137,7 +127,8 @@ void* definition_for(const char* name, const void* caller) {
   }
   void* target = look_up(name, caller);
   uint32_t even = version & ~1U;
-  if (it.version.compare_exchange_strong(even, even + 1, std::memory_order_acquire)) {
+  if (target != nullptr &&
+      it.version.compare_exchange_strong(even, even + 1, std::memory_order_acquire)) {
     std::atomic_thread_fence(std::memory_order_release);
     it.caller.store(caller, std::memory_order_relaxed);
     it.name.store(name, std::memory_order_relaxed);
@@ -146,6 +137,23 @@ void* definition_for(const char* name, const void* caller) {
     it.version.store(even + 2, std::memory_order_release);
   }
   return target;
+}
+
+const void* definition_beside(const void* function, const char* name) {
+  struct Search {
+    const void* function;
+    const char* name;
+    const void* found;
+  } search = {function, name, nullptr};
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* data) {
+        auto& wanted = *static_cast<Search*>(data);
+        if (!holds(*object, wanted.function)) return 0;
+        wanted.found = elf_symbol(dynamic_section(*object), object->dlpi_addr, wanted.name);
+        return 1;
+      },
+      &search);
+  return search.found;
 }
 
 }  // namespace cudaguard

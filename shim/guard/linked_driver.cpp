@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names in front of the driver and NVML for programs that are *linked* to them: ld.so maps the
-// real library before anyone can act, and it must stay uninitialised. No other of the driver's
-// exports opens anything before cuInit (measured: design.md, "How FORCE_CPU closes the doors" 5).
+// real library before anyone can act. Under FORCE_CPU it must stay uninitialised; no other of the
+// driver's exports opens anything before cuInit (measured: design.md, "How FORCE_CPU closes the
+// doors" 5). Under VALIDATE and CLAMP these lead to the companions.
 #include <cuda.h>
 #include <nvml.h>
 
 #include "shim/guard/caller_scope.h"
+#include "shim/guard/companions.h"
 #include "shim/guard/process.h"
 #include "shim/guard/record.h"
 #include "shim/guard/standins.h"
@@ -14,20 +16,50 @@
 #undef cuGetProcAddress
 #undef nvmlInit
 #undef nvmlDeviceGetCount
+#undef nvmlDeviceGetHandleByIndex
+#undef nvmlDeviceGetHandleByPciBusId
 
 namespace cudaguard {
 namespace {
 
-/// The function behind ours, with the type of `like`.
-template <typename Function>
-Function* behind(Function* /*like*/, const char* name, const void* caller) {
-  return reinterpret_cast<Function*>(definition_for(name, caller));
+using Cached = std::atomic<void*>;
+
+/// What is behind ours: the program's own definition under OFF, else the companion's. Null under
+/// FORCE_CPU, and where there is none.
+[[gnu::noinline]] void* find_behind(CompanionKind kind, const char* name, Cached& cached,
+                                    const void* caller) {
+  Process& here = process();
+  const Policy policy = here.policy();
+  if (policy == Policy::kForceCpu) return nullptr;
+  if (policy == Policy::kOff) return definition_for(name, caller);
+  return companion_function(here, kind, name, cached);
 }
 
-bool off() { return process().config.policy == Policy::kOff; }
+/// With the type of `like`.
+template <typename Function>
+[[gnu::always_inline]] inline Function* behind(Function* /*like*/, CompanionKind kind,
+                                               const char* name, Cached& cached,
+                                               const void* caller) {
+  return reinterpret_cast<Function*>(find_behind(kind, name, cached, caller));
+}
+
+[[gnu::cold]] void touched(const char* api, const void* caller) {
+  record_touch(process(), api, nullptr, caller);
+}
+
+template <typename Function>
+Function* standin_function(Function* /*like*/, const char* name) {
+  return reinterpret_cast<Function*>(const_cast<void*>(standin(StandinKind::kDriver).symbol(name)));
+}
 
 nvmlReturn_t no_gpu(const char* api, const void* caller) {
-  record_touch(process(), api, nullptr, caller);
+  touched(api, caller);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t none(unsigned int* count) {
+  if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  *count = 0;
   return NVML_SUCCESS;
 }
 
@@ -35,33 +67,32 @@ nvmlReturn_t no_gpu(const char* api, const void* caller) {
 }  // namespace cudaguard
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // by serial number
 
 #define CG_CALLER __builtin_return_address(0)
-/// Under OFF: what the program would have called without us; `otherwise` if it has none.
-#define CG_FORWARD(function, otherwise, ...)                    \
-  do {                                                          \
-    if (off()) {                                                \
-      auto* real = behind(&::function, #function, CG_CALLER);   \
-      return real != nullptr ? real(__VA_ARGS__) : (otherwise); \
-    }                                                           \
+/// Calls what is behind ours, if there is anything. A tail call: the companion sees our caller.
+#define CG_FORWARD(kind, function, ...)                                                  \
+  do {                                                                                   \
+    static constinit Cached cached{nullptr};                                             \
+    auto* real = behind(&::function, CompanionKind::kind, #function, cached, CG_CALLER); \
+    if (real != nullptr) return real(__VA_ARGS__);                                       \
   } while (false)
 
 #pragma GCC visibility push(default)
 extern "C" {
 
 CUresult CUDAAPI cuInit(unsigned int flags) {
-  CG_FORWARD(cuInit, CUDA_ERROR_NO_DEVICE, flags);
+  CG_FORWARD(kDriver, cuInit, flags);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  record_touch(process(), "cuInit", nullptr, CG_CALLER);
+  touched("cuInit", CG_CALLER);
   return CUDA_ERROR_NO_DEVICE;
 }
 
 // The 4-argument form of CUDA 11.3; newer headers declare the other one only.
 CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version,
                                   cuuint64_t flags) {
-  CG_FORWARD(cuGetProcAddress, CUDA_ERROR_NO_DEVICE, symbol, function, version, flags);
-  const auto ask = reinterpret_cast<decltype(&::cuGetProcAddress)>(
-      const_cast<void*>(standin(StandinKind::kDriver).symbol("cuGetProcAddress")));
+  CG_FORWARD(kDriver, cuGetProcAddress, symbol, function, version, flags);
+  auto* ask = standin_function(&::cuGetProcAddress, "cuGetProcAddress");
   if (ask != nullptr) return ask(symbol, function, version, flags);
   if (function != nullptr) *function = nullptr;
   return CUDA_ERROR_NO_DEVICE;
@@ -69,46 +100,83 @@ CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int versi
 
 CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                      cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
-  CG_FORWARD(cuGetProcAddress_v2, CUDA_ERROR_NO_DEVICE, symbol, function, version, flags, status);
-  const auto ask = reinterpret_cast<decltype(&::cuGetProcAddress_v2)>(
-      const_cast<void*>(standin(StandinKind::kDriver).symbol("cuGetProcAddress_v2")));
+  CG_FORWARD(kDriver, cuGetProcAddress_v2, symbol, function, version, flags, status);
+  auto* ask = standin_function(&::cuGetProcAddress_v2, "cuGetProcAddress_v2");
   if (ask != nullptr) return ask(symbol, function, version, flags, status);
   if (function != nullptr) *function = nullptr;
   return CUDA_ERROR_NO_DEVICE;
 }
 
+CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
+  CG_FORWARD(kDriver, cuDeviceGet, device, ordinal);
+  return CUDA_ERROR_NOT_INITIALIZED;
+}
+
 nvmlReturn_t DECLDIR nvmlInit(void) {
-  CG_FORWARD(nvmlInit, NVML_ERROR_LIBRARY_NOT_FOUND);
+  CG_FORWARD(kNvml, nvmlInit);
   return no_gpu("nvmlInit", CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlInit_v2(void) {
-  CG_FORWARD(nvmlInit_v2, NVML_ERROR_LIBRARY_NOT_FOUND);
+  CG_FORWARD(kNvml, nvmlInit_v2);
   return no_gpu("nvmlInit_v2", CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlInitWithFlags(unsigned int flags) {
-  CG_FORWARD(nvmlInitWithFlags, NVML_ERROR_LIBRARY_NOT_FOUND, flags);
+  CG_FORWARD(kNvml, nvmlInitWithFlags, flags);
   return no_gpu("nvmlInitWithFlags", CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlShutdown(void) {
-  CG_FORWARD(nvmlShutdown, NVML_ERROR_LIBRARY_NOT_FOUND);
+  CG_FORWARD(kNvml, nvmlShutdown);
   return NVML_SUCCESS;
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetCount(unsigned int* count) {
-  CG_FORWARD(nvmlDeviceGetCount, NVML_ERROR_LIBRARY_NOT_FOUND, count);
-  if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-  *count = 0;
-  return NVML_SUCCESS;
+  CG_FORWARD(kNvml, nvmlDeviceGetCount, count);
+  return none(count);
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetCount_v2(unsigned int* count) {
-  CG_FORWARD(nvmlDeviceGetCount_v2, NVML_ERROR_LIBRARY_NOT_FOUND, count);
-  if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-  *count = 0;
-  return NVML_SUCCESS;
+  CG_FORWARD(kNvml, nvmlDeviceGetCount_v2, count);
+  return none(count);
+}
+
+// A count that is ours needs handles that are ours: without these a linked program would find the
+// machine's first GPU as its first.
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) {
+  CG_FORWARD(kNvml, nvmlDeviceGetHandleByIndex, index, device);
+  return NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
+  CG_FORWARD(kNvml, nvmlDeviceGetHandleByIndex_v2, index, device);
+  return NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
+  CG_FORWARD(kNvml, nvmlDeviceGetHandleByUUID, uuid, device);
+  return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) {
+  CG_FORWARD(kNvml, nvmlDeviceGetHandleBySerial, serial, device);
+  return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleByPciBusId(const char* id, nvmlDevice_t* device) {
+  CG_FORWARD(kNvml, nvmlDeviceGetHandleByPciBusId, id, device);
+  return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDevice_t* device) {
+  CG_FORWARD(kNvml, nvmlDeviceGetHandleByPciBusId_v2, id, device);
+  return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
+  CG_FORWARD(kNvml, nvmlDeviceGetIndex, device, index);
+  return NVML_ERROR_INVALID_ARGUMENT;
 }
 }
 #pragma GCC visibility pop

@@ -3,8 +3,7 @@
 
 #include <sys/auxv.h>
 
-#include <new>
-
+#include "policy/text.h"
 #include "shim/guard/system.h"
 
 // Data, not getenv(): bash and others export a getenv of their own.
@@ -20,10 +19,115 @@ constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 /// among the wiped pages. kNone: not read yet.
 constexpr int kNone = -1;
 constinit std::atomic<int> last_policy{kNone};
+/// The allow-list likewise. Written once, by the first to be configured.
+constinit char last_visible_devices[kMaxVisibleDevices + 1];
+constinit std::atomic<int> last_list{0};  // 0: none, 1: being written, 2: there
 
 /// For a process that cannot map a page: guarded, silent. Filled when it is needed, which keeps it
 /// out of the file.
 constinit Process without_memory;
+
+/// Copies as much as fits, ends with a zero byte, returns the copy.
+std::string_view keep(std::string_view text, char* to, size_t size) {
+  const size_t length = text.size() < size ? text.size() : size - 1;
+  for (size_t i = 0; i < length; ++i) to[i] = text[i];
+  to[length] = '\0';
+  return {to, length};
+}
+
+void remember_list(std::string_view list) {
+  int none = 0;
+  if (list.empty() || !last_list.compare_exchange_strong(none, 1)) return;
+  keep(list, last_visible_devices, sizeof last_visible_devices);
+  last_list.store(2, std::memory_order_release);
+}
+
+/// Does the parent's environment, as it was when that program started, have the variable? True
+/// where nobody can tell; false for the first process of a container, which has no parent.
+bool parent_has(std::string_view name) {
+  const uint32_t parent = sys::getppid();
+  if (parent == 0) return false;
+  char path[32];
+  Text out(path, sizeof path - 1);
+  out.put("/proc/").put_decimal(parent).put("/environ");
+  path[out.view().size()] = '\0';
+  const sys::File file(path, O_RDONLY | O_CLOEXEC);
+  if (!file.ok()) return true;
+  char part[1024];
+  size_t matched = 0;
+  bool at_start = true;  // of a variable, or inside a match
+  for (;;) {
+    const long got = sys::read(file.fd(), part, sizeof part);
+    if (got <= 0) return got < 0;
+    for (long i = 0; i < got; ++i) {
+      if (part[i] == '\0') {
+        at_start = true;
+        matched = 0;
+      } else if (at_start) {
+        if (matched == name.size() && part[i] == '=') return true;
+        at_start = matched < name.size() && part[i] == name.data()[matched];
+        ++matched;
+      }
+    }
+  }
+}
+
+constexpr std::string_view kChildren = "CUDAGUARD_CHILDREN";
+
+void apply_children_rule(Config& config, bool forked) {
+  if (!config.children_cpu || !lets_through(config.policy)) return;
+  Place place = {.pid = sys::getpid(), .forked = forked};
+  if (config.root == 0 && !forked) place.parent_carries_variable = parent_has(kChildren);
+  if (is_child(config, place)) {
+    narrow_to_cpu(config, "CUDAGUARD_CHILDREN=FORCE_CPU");
+  } else if (config.root == 0) {
+    config.complaints[config.complaint_count++] = {
+        kChildren,
+        "FORCE_CPU",
+        {},
+        "without CUDAGUARD_ROOT=<process id>: this process keeps CUDA, because its parent does not "
+        "have the variable"};
+  }
+}
+
+void configure(Process& process) {
+  Environment environment;
+  environment.policy = variable("CUDAGUARD_POLICY");
+  environment.log = variable("CUDAGUARD_LOG");
+  environment.report = variable("CUDAGUARD_REPORT");
+  environment.visible_devices = variable("CUDAGUARD_VISIBLE_DEVICES");
+  environment.children = variable("CUDAGUARD_CHILDREN");
+  environment.root = variable("CUDAGUARD_ROOT");
+  environment.privileged = privileged();
+  const int last = last_policy.load(std::memory_order_relaxed);
+  Inherited inherited;
+  inherited.policy = static_cast<Policy>(last);
+  if (last_list.load(std::memory_order_acquire) == 2) {
+    inherited.visible_devices = last_visible_devices;
+  }
+  if (last != kNone) environment.inherited = &inherited;
+  Config& config = process.config;
+  config = parse_config(environment);
+  apply_children_rule(config, last != kNone);
+  config.report = keep(config.report, process.report, sizeof process.report);
+  config.visible_devices =
+      keep(config.visible_devices, process.visible_devices, sizeof process.visible_devices);
+  // The entry at fault points into the list.
+  const std::string_view given = config.bad_list;
+  config.bad_list = keep(given, process.bad_list, sizeof process.bad_list);
+  if (const char* entry = config.list_error.entry.data(); entry != nullptr) {
+    config.list_error.entry = {config.bad_list.data() + (entry - given.data()),
+                               config.list_error.entry.size()};
+  }
+  for (size_t i = 0; i < config.complaint_count; ++i) {
+    config.complaints[i].value =
+        keep(config.complaints[i].value, process.values[i], sizeof process.values[i]);
+  }
+  remember_list(config.visible_devices);
+  last_policy.store(static_cast<int>(config.policy), std::memory_order_relaxed);
+}
+
+}  // namespace
 
 const char* variable(const char* name) {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -38,34 +142,23 @@ const char* variable(const char* name) {
   return nullptr;
 }
 
-/// Copies as much as fits, ends with a zero byte, returns the copy.
-std::string_view keep(std::string_view text, char* to, size_t size) {
-  const size_t length = text.size() < size ? text.size() : size - 1;
-  for (size_t i = 0; i < length; ++i) to[i] = text[i];
-  to[length] = '\0';
-  return {to, length};
+void Process::fall_back(const char* because) {
+  fallen.store(because, std::memory_order_relaxed);
+  steady.store(false, std::memory_order_relaxed);
+  last_policy.store(static_cast<int>(Policy::kForceCpu), std::memory_order_relaxed);
 }
 
-void configure(Process& process) {
-  Environment environment;
-  environment.policy = variable("CUDAGUARD_POLICY");
-  environment.log = variable("CUDAGUARD_LOG");
-  environment.report = variable("CUDAGUARD_REPORT");
-  environment.privileged = privileged();
-  const int last = last_policy.load(std::memory_order_relaxed);
-  const auto inherited = static_cast<Policy>(last);
-  if (last != kNone) environment.inherited = &inherited;
-  Config config = parse_config(environment);
-  config.report = keep(config.report, process.report, sizeof process.report);
-  for (size_t i = 0; i < config.complaint_count; ++i) {
-    config.complaints[i].value =
-        keep(config.complaints[i].value, process.values[i], sizeof process.values[i]);
+bool Process::first_case(uint64_t key) {
+  if (key == 0) key = 1;
+  for (auto& slot : cases) {
+    uint64_t here = slot.load(std::memory_order_relaxed);
+    if (here == 0 && slot.compare_exchange_strong(here, key, std::memory_order_relaxed)) {
+      return true;
+    }
+    if (here == key) return false;
   }
-  last_policy.store(static_cast<int>(config.policy), std::memory_order_relaxed);
-  process.config = config;
+  return false;
 }
-
-}  // namespace
 
 bool privileged() {
   // getauxval sets errno for an entry that is not there; the kernel always gives AT_SECURE.
@@ -84,7 +177,9 @@ Process& make_process(Process* stale) {
     without_memory.ready = true;
     return without_memory;
   }
-  auto* made = new (memory) Process;
+  // No constructor: fresh pages are zero, and so is a Process that nothing has happened in. To
+  // write its zeros would touch seven pages.
+  auto* made = static_cast<Process*>(memory);
   configure(*made);
   if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();
   made->ready = true;

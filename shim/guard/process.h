@@ -9,6 +9,8 @@
 #include <cstdint>
 
 #include "policy/config.h"
+#include "shim/guard/late_write.h"
+#include "shim/guard/visible_gpus.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -19,6 +21,14 @@ struct Process {
   std::atomic<bool> steady{false};
   uint32_t only_pid = 0;  ///< kernels without MADV_WIPEONFORK: valid in this process only
   Config config;          ///< its strings point into this object
+  /// What makes it FORCE_CPU although the configuration lets CUDA through: a clause; else null.
+  std::atomic<const char*> fallen{nullptr};
+
+  Policy policy() const {
+    return fallen.load(std::memory_order_relaxed) == nullptr ? config.policy : Policy::kForceCpu;
+  }
+  /// FORCE_CPU from now on, in forked children too.
+  void fall_back(const char* because);
 
   std::atomic<uint32_t> touches{0};
   /// Names whose touch was recorded (or is being recorded), in order of arrival. Compared by
@@ -30,15 +40,34 @@ struct Process {
     kComplaints = 2,
     kReportFailed = 4,
     kNoDriver = 8,
-    kNoNvml = 16
+    kNoNvml = 16,
+    kNoDriverCompanion = 32,
+    kNoNvmlCompanion = 64,
+    kList = 128,
+    kLateWrite = 256,
+    kForkPoison = 512,
+    kOpenCl = 1024,
   };
   std::atomic<uint32_t> said{0};
 
   /// True for the first caller with this bit.
   bool say_once(Said bit) { return (said.fetch_or(bit, std::memory_order_relaxed) & bit) == 0; }
 
+  /// Distinct cases that were said or recorded: hashes, in order of arrival.
+  std::atomic<uint64_t> cases[256] = {};
+  /// True for the first caller with this case. False as well when there are too many.
+  bool first_case(uint64_t key);
+
+  std::atomic<bool> fork_checked{false};
+  std::atomic<int> device_count{0};  ///< what the runtime said when CLAMP asked; 0: not yet
+  LateWrite late_write;
+  std::atomic<bool> visible_known{false};
+  VisibleGpus visible;
+
   char report[kMaxReportPath + 1] = {};
-  char values[3][128] = {};  ///< the complaints' values, perhaps cut
+  char visible_devices[kMaxVisibleDevices + 1] = {};
+  char bad_list[kMaxVisibleDevices + 1] = {};
+  char values[kMostComplaints][128] = {};  ///< the complaints' values, perhaps cut
 };
 
 namespace detail {
@@ -55,6 +84,9 @@ inline Process& process() {
   }
   return detail::make_process(known);
 }
+
+/// A variable as the program has it now; null: unset. As safe as getenv() beside setenv().
+const char* variable(const char* name);
 
 /// AT_SECURE: setuid, setgid, file capabilities.
 bool privileged();

@@ -70,6 +70,22 @@ void write_without_waiting(std::string_view line) {
   }
 }
 
+constexpr std::string_view event_name(Event::Kind kind) {
+  switch (kind) {
+    case Event::Kind::kInit:
+      return "init";
+    case Event::Kind::kContext:
+      return "context";
+    case Event::Kind::kSelect:
+      return "select";
+    case Event::Kind::kNvml:
+      return "nvml";
+    case Event::Kind::kWork:
+      return "work";
+  }
+  return {};
+}
+
 /// Nothing where descriptor 2 is not ours to use.
 void write_line(const Text& text) {
   const std::string_view line = text.view();
@@ -88,7 +104,8 @@ void write_line(const Text& text) {
 }
 
 /// Appends one record to the report. Returns 0 or an errno value.
-int append(const char* path, const ProcessFacts& facts, const Touch& touch, char* buffer) {
+int append(const char* path, const ProcessFacts& facts, const Touch& touch,
+           std::string_view decision, char* buffer) {
   // O_NONBLOCK: a pipe without a reader must not stop the program. O_NOFOLLOW: a link in a shared
   // folder must not choose where this user writes.
   const sys::File file(
@@ -99,7 +116,7 @@ int append(const char* path, const ProcessFacts& facts, const Touch& touch, char
   // On a pipe more than PIPE_BUF would mix with other processes' records.
   const size_t limit = S_ISFIFO(status.st_mode) ? kMaxLine : kMaxRecord;
   Text record(buffer, limit);
-  write_record(record, facts, touch, "deny", limit);
+  write_record(record, facts, touch, decision, limit);
   const long written = sys::quiet_write(file.fd(), record.view().data(), record.view().size());
   if (written < 0) return static_cast<int>(-written);
   return static_cast<size_t>(written) == record.view().size() ? 0 : ENOSPC;
@@ -130,7 +147,8 @@ std::string_view read_all(const char* path, char* to, size_t size) {
   return {to, used};
 }
 
-void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
+void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, const Touch& touch,
+                  std::string_view decision) {
   ProcessFacts facts;
   facts.pid = pid;
   facts.parent_pid = sys::getppid();
@@ -147,11 +165,11 @@ void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, c
   if (process.config.report == "/dev/stderr") {
     // A link on most systems; what it leads to is descriptor 2, with its own rule.
     Text record(scratch->record, kMaxLine);
-    write_record(record, facts, touch, "deny", kMaxLine);
+    write_record(record, facts, touch, decision, kMaxLine);
     write_line(record);
   } else {
     error = expand(process.config.report, pid, scratch->report, sizeof scratch->report)
-                ? append(scratch->report, facts, touch, scratch->record)
+                ? append(scratch->report, facts, touch, decision, scratch->record)
                 : ENAMETOOLONG;
   }
   if (error != 0 && process.config.log != Log::kOff && process.say_once(Process::kReportFailed)) {
@@ -162,8 +180,15 @@ void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, c
 }
 
 void say_complaints(Process& process, const ScratchPages& scratch, uint32_t pid) {
-  if (process.config.complaint_count == 0 || process.config.log == Log::kOff) return;
+  const Config& config = process.config;
+  const bool bad_list = config.list_error.why != ListError::Why::kNone;
+  if ((config.complaint_count == 0 && !bad_list) || config.log == Log::kOff) return;
   if (!process.say_once(Process::kComplaints)) return;
+  if (bad_list) {
+    Text line(scratch->line, sizeof scratch->line);
+    write_list_error(line, pid, config.bad_list, config.list_error, 0);
+    write_line(line);
+  }
   for (size_t i = 0; i < process.config.complaint_count; ++i) {
     Text line(scratch->line, sizeof scratch->line);
     write_complaint(line, pid, process.config.complaints[i]);
@@ -187,10 +212,41 @@ void say_complaints(Process& process, const ScratchPages& scratch, uint32_t pid)
   touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
   if (line_wanted) {
     Text line(scratch->line, sizeof scratch->line);
-    write_denied(line, pid, config, touch);
+    const char* fallen = process.fallen.load(std::memory_order_relaxed);
+    write_denied(line, pid, config, fallen != nullptr ? fallen : config.because, touch);
     write_line(line);
   }
-  if (!config.report.empty()) write_report(process, scratch, pid, touch);
+  if (!config.report.empty()) write_report(process, scratch, pid, touch, "deny");
+}
+
+[[gnu::cold, gnu::noinline]] void write_event(Process& process, const Event& event) {
+  const ScratchPages scratch;
+  if (!scratch) return;
+  const uint32_t pid = sys::getpid();
+  say_complaints(process, scratch, pid);
+  Touch touch;
+  touch.api = event.api;
+  touch.event = event_name(event.kind);
+  touch.device = event.device;
+  if (event.object != nullptr) touch.object = event.object;
+  touch.caller = place_of(event.caller, scratch->path, sizeof scratch->path);
+  if (process.config.log == Log::kAll) {
+    Text line(scratch->line, sizeof scratch->line);
+    write_allowed(line, pid, process.config, touch);
+    write_line(line);
+  }
+  if (!process.config.report.empty()) write_report(process, scratch, pid, touch, "allow");
+}
+
+[[gnu::cold, gnu::noinline]] void write_one_line(Process& process, Writer write,
+                                                 const void* context) {
+  const ScratchPages scratch;
+  if (!scratch) return;
+  const uint32_t pid = sys::getpid();
+  say_complaints(process, scratch, pid);
+  Text line(scratch->line, sizeof scratch->line);
+  write(line, pid, context);
+  write_line(line);
 }
 
 /// Takes a place in the list of what was seen. False: it, or an equal name at another address (a
@@ -211,7 +267,7 @@ bool is_new(Process& process, const char* name) {
 }  // namespace
 
 void record_touch(Process& process, const char* key, const char* object, const void* caller) {
-  if (process.config.policy == Policy::kOff) return;
+  if (process.policy() != Policy::kForceCpu) return;
   process.touches.fetch_add(1, std::memory_order_relaxed);
   for (const auto& slot : process.seen) {
     const char* here = slot.load(std::memory_order_relaxed);
@@ -221,14 +277,69 @@ void record_touch(Process& process, const char* key, const char* object, const v
   if (is_new(process, key)) write_down(process, key, object, caller);
 }
 
-void say_missing_standin(Process::Said bit, const char* file, const char* why) {
-  Process& here = process();
-  if (here.config.log == Log::kOff || !here.say_once(bit)) return;
+void record_event(Process& process, const Event& event) {
+  if (!wants_events(process)) return;
+  // The first of its kind: what a process *does* is what counts, not by which of the functions.
+  uint64_t key = static_cast<uint64_t>(event.kind) + 1;
+  if (event.kind == Event::Kind::kContext || event.kind == Event::Kind::kSelect) {
+    key += static_cast<uint64_t>(static_cast<uint32_t>(event.device)) << 8;
+  }
+  if (process.first_case(key)) write_event(process, event);
+}
+
+void say(Process& process, Process::Said bit, Writer write, const void* context) {
+  if (process.config.log == Log::kOff || !process.say_once(bit)) return;
+  write_one_line(process, write, context);
+}
+
+void say_case(Process& process, uint64_t key, Writer write, const void* context) {
+  constexpr uint64_t kNoEvent = uint64_t{1} << 63;
+  if (process.config.log == Log::kOff || !process.first_case(key | kNoEvent)) return;
+  write_one_line(process, write, context);
+}
+
+void say_no_opencl(Process& process, const void* caller) {
   const ScratchPages scratch;
   if (!scratch) return;
-  Text line(scratch->line, sizeof scratch->line);
-  write_missing_standin(line, sys::getpid(), file, why);
-  write_line(line);
+  Touch touch;
+  touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
+  say(
+      process, Process::kOpenCl,
+      [](Text& out, uint32_t pid, const void* data) {
+        write_no_opencl(out, pid, *static_cast<const Touch*>(data));
+      },
+      &touch);
+}
+
+namespace {
+
+struct MissingFile {
+  const char* file;
+  const char* why;
+};
+
+}  // namespace
+
+void say_missing_standin(Process::Said bit, const char* file, const char* why) {
+  const MissingFile missing = {file, why};
+  say(
+      process(), bit,
+      [](Text& out, uint32_t pid, const void* data) {
+        const auto& it = *static_cast<const MissingFile*>(data);
+        write_missing_standin(out, pid, it.file, it.why);
+      },
+      &missing);
+}
+
+void say_missing_companion(Process::Said bit, const char* file, const char* why) {
+  const MissingFile missing = {file, why};
+  say(
+      process(), bit,
+      [](Text& out, uint32_t pid, const void* data) {
+        const auto& it = *static_cast<const MissingFile*>(data);
+        write_missing_companion(out, pid, it.file, it.why);
+      },
+      &missing);
 }
 
 }  // namespace cudaguard

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "policy/text.h"
 #include "shim/guard/process.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
@@ -14,7 +15,36 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 /// what dlopen was asked for, or null; `caller` the return address. Does nothing under OFF.
 void record_touch(Process& process, const char* key, const char* object, const void* caller);
 
+/// Something that was allowed. Seldom: not for a path that is called often.
+struct Event {
+  enum class Kind : uint8_t { kInit, kContext, kSelect, kNvml, kWork };
+  Kind kind = Kind::kInit;
+  const char* api = nullptr;
+  const void* caller = nullptr;
+  int device = -1;               ///< an index, for kContext and kSelect
+  const char* object = nullptr;  ///< for kInit: what the driver was told to show; may be null
+};
+
+/// Writes the first event of its kind, function and device down, where somebody wants to know.
+void record_event(Process& process, const Event& event);
+/// Does anybody? (So that callers need not ask for the details.)
+inline bool wants_events(const Process& process) {
+  return process.config.log == Log::kAll || !process.config.report.empty();
+}
+
+/// Formats one line.
+using Writer = void (*)(Text& out, uint32_t pid, const void* context);
+/// Says a line once per process and `bit`, unless lines are off.
+void say(Process& process, Process::Said bit, Writer write, const void* context);
+/// Says a line once per process and case; `key` is any hash of it.
+void say_case(Process& process, uint64_t key, Writer write, const void* context);
+
+/// Says that NVIDIA's OpenCL was refused.
+void say_no_opencl(Process& process, const void* caller);
+
 /// Says which stand-in cannot be used, once per process and `bit`.
 void say_missing_standin(Process::Said bit, const char* file, const char* why);
+/// The same of a companion; FORCE_CPU applies.
+void say_missing_companion(Process::Said bit, const char* file, const char* why);
 
 }  // namespace cudaguard

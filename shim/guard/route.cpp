@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a dlopen goes. Called by the thunks on every request, so the way of a request that is not
 // ours is a few loads and compares: no lock, no allocation, no system call.
+#include <dlfcn.h>
+
 #include "policy/library.h"
+#include "shim/guard/caller_scope.h"
+#include "shim/guard/companions.h"
 #include "shim/guard/loader.h"
 #include "shim/guard/process.h"
 #include "shim/guard/record.h"
@@ -19,8 +23,8 @@ const char* standin_name(StandinKind kind, const char* never) {
   return never;
 }
 
-const char* choose_ours(Process& here, const char* name, const void* caller) {
-  const LibraryRequest request = classify(name);
+const char* choose_denied(Process& here, const LibraryRequest& request, const char* name,
+                          const void* caller) {
   switch (request.library) {
     case Library::kDriver:
       return standin_name(StandinKind::kDriver, kNoDriver.data());
@@ -34,9 +38,49 @@ const char* choose_ours(Process& here, const char* name, const void* caller) {
   }
 }
 
-[[gnu::noinline]] const char* choose_name(const char* name, const void* caller) {
+/// NVIDIA's OpenCL opens the device without libcuda: no allow-list reaches it.
+const char* refuse_opencl(Process& here, const RefusedLibrary& refused, const char* name,
+                          const void* caller) {
+  if (&refused != kRefusedLibraries || here.config.visible_devices.empty()) return name;
+  say_no_opencl(here, caller);
+  return refused.never.data();
+}
+
+/// Under the policies that let CUDA through. Null: FORCE_CPU has begun to apply.
+const char* choose_through(Process& here, const LibraryRequest& request, const char* name, int mode,
+                           const void* caller) {
+  switch (request.library) {
+    case Library::kDriver:
+      return name_with_companion(here, CompanionKind::kDriver, name, mode, caller);
+    case Library::kNvml:
+      return name_with_companion(here, CompanionKind::kNvml, name, mode, caller);
+    case Library::kRefused:
+      return refuse_opencl(here, *request.refused, name, caller);
+    default:
+      return name;
+  }
+}
+
+/// What is loaded with RTLD_DEEPBIND and linked to the driver, or opens it by libc's own dlopen
+/// (Ruby's extensions), reaches the driver without us. So the driver's view is bound before.
+void prepare_for_deepbind(Process& here, int mode) {
+  if ((mode & RTLD_DEEPBIND) == 0) return;
+  if (here.config.visible_devices.empty() && !here.config.children_cpu) return;
+  companion(here, CompanionKind::kDriver);
+}
+
+[[gnu::noinline, gnu::cold]] const char* choose_name(const char* name, int mode,
+                                                     const void* caller) {
   Process& here = process();
-  if (here.config.policy == Policy::kOff) return name;
+  const Policy policy = here.policy();
+  if (policy != Policy::kForceCpu) {
+    libraries_may_change();
+    if (policy == Policy::kOff) return name;
+    prepare_for_deepbind(here, mode);
+    if (name == nullptr || !may_be_ours(name)) return name;
+    const char* chosen = choose_through(here, classify(name), name, mode, caller);
+    if (chosen != nullptr) return chosen;
+  }
   // Before the first request of any kind goes on: what it loads may be linked to the driver.
   standin(StandinKind::kDriver);
   if (standins_tried() && detail::loader_is_whole.load(std::memory_order_acquire) &&
@@ -44,7 +88,7 @@ const char* choose_ours(Process& here, const char* name, const void* caller) {
     here.steady.store(true, std::memory_order_release);
   }
   if (name == nullptr || !may_be_ours(name)) return name;
-  return choose_ours(here, name, caller);
+  return choose_denied(here, classify(name), name, caller);
 }
 
 /// Almost every request under FORCE_CPU, decided without a call but strlen.
@@ -65,18 +109,18 @@ struct Route {
   const void* target;
 };
 
-Route cudaguard_route_dlopen(const char* name, const void* caller) {
+Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
   if (!is_nobodys_business(name)) [[unlikely]] {
-    name = choose_name(name, caller);
+    name = choose_name(name, mode, caller);
   }
   return {name, reinterpret_cast<const void*>(loader().next_dlopen)};
 }
 
-Route cudaguard_route_dlmopen(const char* name, const void* caller) {
+Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
   if (!is_nobodys_business(name)) [[unlikely]] {
-    name = choose_name(name, caller);
+    name = choose_name(name, mode, caller);
   }
   return {name, reinterpret_cast<const void*>(loader().next_dlmopen)};
 }

@@ -1,48 +1,166 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime calls that a program makes through a *shared* cudart. The stand-in would give the
-// same answer through the runtime; in front of it we also see who asked: the program's library, not
-// cudart.
+// The runtime calls that a program makes through a *shared* cudart. Under FORCE_CPU the stand-in
+// would give the same answer through the runtime; in front of it we also see who asked: the
+// program's library, not cudart. Under VALIDATE and CLAMP the device index is looked at here.
 #include <cuda_runtime_api.h>
 
+#include "shim/guard/bad_index.h"
 #include "shim/guard/caller_scope.h"
+#include "shim/guard/fork_poison.h"
 #include "shim/guard/process.h"
 #include "shim/guard/record.h"
+
+// Headers of some versions make one name of the two.
+#undef cudaGetDeviceProperties
+#undef cudaGetDeviceProperties_v2
+
+namespace cudaguard {
+namespace {
+
+/// The function that the caller would have reached without us. Null under FORCE_CPU, and where
+/// there is none.
+template <typename Function>
+[[gnu::always_inline]] inline Function* behind(Function* /*like*/, Process& here, const char* name,
+                                               const void* caller) {
+  if (here.policy() == Policy::kForceCpu) [[unlikely]] {
+    record_touch(here, name, nullptr, caller);
+    return nullptr;
+  }
+  return reinterpret_cast<Function*>(definition_for(name, caller));
+}
+
+bool looks_at_indices(const Process& here) { return here.config.policy != Policy::kOff; }
+
+/// How many devices the runtime that holds `function` sees; 0: it does not say.
+int ask_count(Process& here, const void* function) {
+  using GetCount = cudaError_t (*)(int*);
+  const auto ask = reinterpret_cast<GetCount>(
+      const_cast<void*>(definition_beside(function, "cudaGetDeviceCount")));
+  int count = 0;
+  if (ask == nullptr || ask(&count) != cudaSuccess) return 0;
+  here.device_count.store(count, std::memory_order_relaxed);
+  return count;
+}
+
+/// CLAMP: the index to use. Asked for before the call, so that the runtime's error state is as if
+/// the program had used it.
+[[gnu::cold, gnu::noinline]] int clamped(Process& here, const BadIndex& given,
+                                         const void* function) {
+  BadIndex facts = given;
+  facts.count = ask_count(here, function);
+  if (facts.count <= 0 || facts.asked < facts.count) return facts.asked;
+  facts.used = facts.count - 1;
+  say_bad_index(here, facts);
+  return facts.used;
+}
+
+[[gnu::cold, gnu::noinline]] void explain(Process& here, const BadIndex& given,
+                                          const void* function) {
+  BadIndex facts = given;
+  facts.count = ask_count(here, function);
+  say_bad_index(here, facts);
+}
+
+/// call(index) with the index looked at.
+template <typename Call>
+[[gnu::always_inline]] inline cudaError_t indexed(Process& here, const char* api,
+                                                  const void* caller, int device,
+                                                  const void* function, Call call) {
+  if (!looks_at_indices(here)) return call(device);
+  check_fork_once(here, api);
+  if (here.config.policy == Policy::kClamp &&
+      device >= here.device_count.load(std::memory_order_relaxed)) {
+    device = clamped(here, {.api = api, .caller = caller, .asked = device}, function);
+  }
+  const cudaError_t result = call(device);
+  if (result == cudaErrorInvalidDevice) [[unlikely]] {
+    explain(here, {.api = api, .caller = caller, .asked = device}, function);
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace cudaguard
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
 
 #define CG_CALLER __builtin_return_address(0)
-/// Under OFF: the caller's own runtime. Else: no device. The runtime's own error state needs no
-/// help: its cudaGetLastError initialises the runtime, which the stand-in answers with 100
+/// `real` and `here`, or the answer of a machine without a device. The runtime's own error state
+/// needs no help: its cudaGetLastError initialises the runtime, which the stand-in answers with 100
 /// (measured with cudart 11.8, 12.2, 12.9, 13.5).
-#define CG_NO_DEVICE(function, ...)                                                               \
-  do {                                                                                            \
-    Process& here = process();                                                                    \
-    if (here.config.policy == Policy::kOff) {                                                     \
-      auto* real = reinterpret_cast<decltype(&::function)>(definition_for(#function, CG_CALLER)); \
-      return real != nullptr ? real(__VA_ARGS__) : cudaErrorNoDevice;                             \
-    }                                                                                             \
-    record_touch(here, #function, nullptr, CG_CALLER);                                            \
-  } while (false)
+#define CG_BEHIND(function)                                           \
+  Process& here = process();                                          \
+  auto* const real = behind(&::function, here, #function, CG_CALLER); \
+  if (real == nullptr) return cudaErrorNoDevice
 
 #pragma GCC visibility push(default)
 extern "C" {
 
+cudaError_t CUDARTAPI cudaGetDeviceProperties_v2(cudaDeviceProp* properties, int device);
+
 cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
-  CG_NO_DEVICE(cudaGetDeviceCount, count);
-  // The real runtime leaves it alone; 0 helps callers that ignore the error (llama.cpp passes a
-  // live field; OpenCV tests the count alone).
-  if (count != nullptr) *count = 0;
-  return cudaErrorNoDevice;
+  Process& here = process();
+  auto* const real = behind(&::cudaGetDeviceCount, here, "cudaGetDeviceCount", CG_CALLER);
+  if (real == nullptr) {
+    // The real runtime leaves it alone; 0 helps callers that ignore the error (llama.cpp passes a
+    // live field; OpenCV tests the count alone).
+    if (count != nullptr) *count = 0;
+    return cudaErrorNoDevice;
+  }
+  const cudaError_t result = real(count);
+  if (!looks_at_indices(here)) return result;
+  check_fork_once(here, "cudaGetDeviceCount");
+  if (result == cudaSuccess && count != nullptr) {
+    note_count(here, "cudaGetDeviceCount", static_cast<unsigned>(*count));
+  }
+  return result;
 }
 
 cudaError_t CUDARTAPI cudaSetDevice(int device) {
-  CG_NO_DEVICE(cudaSetDevice, device);
-  return cudaErrorNoDevice;
+  CG_BEHIND(cudaSetDevice);
+  const cudaError_t result =
+      indexed(here, "cudaSetDevice", CG_CALLER, device, reinterpret_cast<const void*>(real),
+              [real](int index) { return real(index); });
+  if (result == cudaSuccess && looks_at_indices(here) && wants_events(here)) [[unlikely]] {
+    record_event(here, {.kind = Event::Kind::kSelect,
+                        .api = "cudaSetDevice",
+                        .caller = CG_CALLER,
+                        .device = device});
+  }
+  return result;
+}
+
+cudaError_t CUDARTAPI cudaInitDevice(int device, unsigned int device_flags, unsigned int flags) {
+  CG_BEHIND(cudaInitDevice);
+  return indexed(here, "cudaInitDevice", CG_CALLER, device, reinterpret_cast<const void*>(real),
+                 [=](int index) { return real(index, device_flags, flags); });
+}
+
+cudaError_t CUDARTAPI cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  CG_BEHIND(cudaGetDeviceProperties);
+  return indexed(here, "cudaGetDeviceProperties", CG_CALLER, device,
+                 reinterpret_cast<const void*>(real),
+                 [=](int index) { return real(properties, index); });
+}
+
+cudaError_t CUDARTAPI cudaGetDeviceProperties_v2(cudaDeviceProp* properties, int device) {
+  CG_BEHIND(cudaGetDeviceProperties_v2);
+  return indexed(here, "cudaGetDeviceProperties_v2", CG_CALLER, device,
+                 reinterpret_cast<const void*>(real),
+                 [=](int index) { return real(properties, index); });
+}
+
+cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  CG_BEHIND(cudaDeviceGetAttribute);
+  return indexed(here, "cudaDeviceGetAttribute", CG_CALLER, device,
+                 reinterpret_cast<const void*>(real),
+                 [=](int index) { return real(value, attribute, index); });
 }
 
 cudaError_t CUDARTAPI cudaDeviceSynchronize(void) {
-  CG_NO_DEVICE(cudaDeviceSynchronize);
-  return cudaErrorNoDevice;
+  CG_BEHIND(cudaDeviceSynchronize);
+  if (looks_at_indices(here)) check_fork_once(here, "cudaDeviceSynchronize");
+  return real();
 }
 }
 #pragma GCC visibility pop

@@ -4,7 +4,7 @@
  * caller (RUNPATH, $ORIGIN, RTLD_NEXT, namespaces). C++ tail calls do not promise that
  * (spikes.md 2). dl* functions take no vector arguments. A null target answers null.
  *
- * cudaguard_route_dlopen(const char *name, const void *return_address) -> {name, target}
+ * cudaguard_route_dlopen(const char *name, const void *return_address, int mode) -> {name, target}
  */
 #if defined(__x86_64__)
 
@@ -33,6 +33,7 @@
 	.cfi_adjust_cfa_offset 8
 	.cfi_rel_offset %rdx, 0
 	movq	\slot(%rsp), %rdi
+	movl	(\slot - 8)(%rsp), %edx /* the mode stands behind the name */
 	movq	24(%rsp), %rsi
 	call	\router
 	movq	%rdx, %r11
@@ -79,6 +80,7 @@
 	stp	x2, x30, [sp, #16]
 	.cfi_rel_offset x30, 24
 	ldr	x0, [sp, #\slot]
+	ldr	x2, [sp, #(\slot + 8)] /* the mode stands behind the name */
 	mov	x1, x30
 	bl	\router
 	mov	x16, x1

@@ -36,7 +36,7 @@ TEST(Config, UnknownPolicy_IsForceCpuWithOneComplaint) {
     ASSERT_EQ(config.complaint_count, 1U) << value;
     EXPECT_EQ(config.complaints[0].variable, "CUDAGUARD_POLICY");
     EXPECT_EQ(config.complaints[0].value, value);
-    EXPECT_EQ(config.complaints[0].accepted, "FORCE_CPU, OFF");
+    EXPECT_EQ(config.complaints[0].accepted, "FORCE_CPU, VALIDATE, CLAMP, OFF");
   }
 }
 
@@ -81,19 +81,117 @@ TEST(Config, Privileged_IgnoresTheEnvironment) {
 }
 
 TEST(Config, ForkedChild_KeepsItsParentsPolicyAndCanOnlyNarrowIt) {
-  const Policy off = Policy::kOff;
-  const Policy cpu = Policy::kForceCpu;
-  const auto child = [](const Policy& parent, const char* value) {
-    return parse_config({.policy = value, .inherited = &parent}).policy;
+  constexpr Policy off = Policy::kOff;
+  constexpr Policy cpu = Policy::kForceCpu;
+  constexpr Policy validate = Policy::kValidate;
+  const auto child = [](Policy parent, const char* value) {
+    const Inherited inherited = {.policy = parent, .visible_devices = {}};
+    return parse_config({.policy = value, .inherited = &inherited}).policy;
   };
   EXPECT_EQ(child(off, nullptr), off);
   EXPECT_EQ(child(off, ""), off);
   EXPECT_EQ(child(off, "OFF"), off);
+  EXPECT_EQ(child(off, "VALIDATE"), validate);
   EXPECT_EQ(child(off, "FORCE_CPU"), cpu);
   EXPECT_EQ(child(off, "nonsense"), cpu);
+  EXPECT_EQ(child(validate, nullptr), validate);
+  EXPECT_EQ(child(validate, "OFF"), validate);
+  EXPECT_EQ(child(validate, "CLAMP"), Policy::kClamp);
+  EXPECT_EQ(child(validate, "FORCE_CPU"), cpu);
   EXPECT_EQ(child(cpu, nullptr), cpu);
   EXPECT_EQ(child(cpu, "OFF"), cpu);
+  EXPECT_EQ(child(cpu, "VALIDATE"), cpu);
   EXPECT_EQ(child(cpu, "nonsense"), cpu);
+}
+
+TEST(Config, ForkedChild_KeepsItsParentsList) {
+  const Inherited inherited = {.policy = Policy::kValidate, .visible_devices = "2"};
+  const auto child = [&inherited](const char* list) {
+    return parse_config({.visible_devices = list, .inherited = &inherited});
+  };
+  EXPECT_EQ(child("0,1,2,3").visible_devices, "2");
+  EXPECT_EQ(child(nullptr).visible_devices, "2");
+  EXPECT_EQ(child("").policy, Policy::kForceCpu);
+  EXPECT_EQ(child("nonsense").policy, Policy::kForceCpu);
+}
+
+TEST(Config, AllowList_MeansValidateUnlessAPolicyIsNamed) {
+  EXPECT_EQ(parse_config({.visible_devices = "2,5"}).policy, Policy::kValidate);
+  EXPECT_EQ(parse_config({.visible_devices = "2,5"}).visible_devices, "2,5");
+  EXPECT_EQ(parse_config({.policy = "", .visible_devices = "2"}).policy, Policy::kValidate);
+  EXPECT_EQ(parse_config({.policy = "clamp", .visible_devices = "2"}).policy, Policy::kClamp);
+  EXPECT_EQ(parse_config({.policy = "OFF", .visible_devices = "2"}).policy, Policy::kOff);
+  EXPECT_EQ(parse_config({.policy = "nonsense", .visible_devices = "2"}).policy, Policy::kForceCpu);
+  const Config both = parse_config({.policy = "FORCE_CPU", .visible_devices = "2,5"});
+  EXPECT_EQ(both.policy, Policy::kForceCpu);
+  ASSERT_EQ(both.complaint_count, 1U);
+  EXPECT_EQ(both.complaints[0].variable, "CUDAGUARD_VISIBLE_DEVICES");
+  EXPECT_TRUE(both.complaints[0].accepted.empty());
+}
+
+TEST(Config, AllowList_EmptyIsForceCpuAndNoMistake) {
+  for (const char* none : {"", " ", "-1"}) {
+    const Config config = parse_config({.visible_devices = none});
+    EXPECT_EQ(config.policy, Policy::kForceCpu) << none;
+    EXPECT_EQ(config.list_error.why, ListError::Why::kNone) << none;
+    EXPECT_FALSE(config.because.empty()) << none;
+    EXPECT_EQ(config.complaint_count, 0U) << none;
+  }
+}
+
+TEST(Config, AllowList_AMistakeIsForceCpu) {
+  for (const char* bad : {"1gpu2", "0,,1", "all", "none", "void", "-1,0", "0,-1", "1;2"}) {
+    const Config config = parse_config({.policy = "VALIDATE", .visible_devices = bad});
+    EXPECT_EQ(config.policy, Policy::kForceCpu) << bad;
+    EXPECT_TRUE(config.visible_devices.empty()) << bad;
+    EXPECT_EQ(config.bad_list, bad);
+    // (A duplicate is found when the machine is known.)
+    EXPECT_NE(config.list_error.why, ListError::Why::kNone) << bad;
+  }
+  const std::string huge(kMaxVisibleDevices + 1, '1');
+  const Config config = parse_config({.visible_devices = huge.c_str()});
+  EXPECT_EQ(config.policy, Policy::kForceCpu);
+  EXPECT_EQ(config.list_error.why, ListError::Why::kTooMany);
+}
+
+TEST(Config, Children_NarrowAllButTheRoot) {
+  const Config root = parse_config({.policy = "VALIDATE", .children = "force-cpu", .root = "41"});
+  EXPECT_TRUE(root.children_cpu);
+  EXPECT_EQ(root.root, 41U);
+  EXPECT_FALSE(is_child(root, {.pid = 41}));
+  EXPECT_FALSE(is_child(root, {.pid = 41, .parent_carries_variable = true, .forked = true}));
+  EXPECT_TRUE(is_child(root, {.pid = 42}));
+  EXPECT_TRUE(is_child(root, {.pid = 42, .parent_carries_variable = false}));
+  const Config alone = parse_config({.policy = "VALIDATE", .children = "FORCE_CPU"});
+  EXPECT_FALSE(is_child(alone, {.pid = 41, .parent_carries_variable = false}));
+  EXPECT_TRUE(is_child(alone, {.pid = 41}));
+  EXPECT_TRUE(is_child(alone, {.pid = 41, .parent_carries_variable = false, .forked = true}));
+  EXPECT_FALSE(is_child(parse_config({.policy = "VALIDATE"}), {.pid = 42}));
+  EXPECT_FALSE(is_child(parse_config({.policy = "OFF", .children = "FORCE_CPU"}), {.pid = 42}));
+}
+
+TEST(Config, Children_BadValuesGuardMore) {
+  const Config children = parse_config({.policy = "VALIDATE", .children = "yes"});
+  EXPECT_TRUE(children.children_cpu);
+  EXPECT_EQ(children.complaint_count, 1U);
+  for (const char* bad : {"0", "-4", "4x", "x", "99999999999", " 4"}) {
+    const Config config =
+        parse_config({.policy = "VALIDATE", .children = "FORCE_CPU", .root = bad});
+    EXPECT_EQ(config.complaint_count, 1U) << bad;
+    EXPECT_TRUE(is_child(config, {.pid = 4, .parent_carries_variable = false})) << bad;
+  }
+}
+
+TEST(Config, EverythingBad_FitsTheComplaints) {
+  const std::string more(kMaxReportPath + 1, 'x');
+  const Config config = parse_config({.policy = "a",
+                                      .log = "b",
+                                      .report = more.c_str(),
+                                      .visible_devices = "c",
+                                      .children = "d",
+                                      .root = "e"});
+  EXPECT_LE(config.complaint_count, kMostComplaints);
+  EXPECT_EQ(config.policy, Policy::kForceCpu);
 }
 
 TEST(Config, WantsLine) {

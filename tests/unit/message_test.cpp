@@ -24,13 +24,13 @@ class Message : public testing::Test {
 
 TEST_F(Message, Denied_NamesPolicyCallerAndRemedy) {
   Touch touch{.api = "cuInit", .object = {}, .caller = {"/opt/torch/lib/libc10_cuda.so", 16}};
-  write_denied(out_, 4711, {}, touch);
+  write_denied(out_, 4711, {}, {}, touch);
   EXPECT_EQ(take(),
             "cudaguard[4711]: no CUDA here (policy FORCE_CPU; asked by libc10_cuda.so); "
             "CUDAGUARD_POLICY=OFF lifts it\n");
   touch.api = "nvmlInit_v2";
   touch.caller = {};
-  write_denied(out_, 1, {}, touch);
+  write_denied(out_, 1, {}, {}, touch);
   EXPECT_EQ(take(),
             "cudaguard[1]: no GPU to see (policy FORCE_CPU; asked by code outside any file); "
             "CUDAGUARD_POLICY=OFF lifts it\n");
@@ -41,8 +41,128 @@ TEST_F(Message, Denied_NamesTheCallUnderAllAndAdvisesNothingWhenPrivileged) {
   Config config;
   config.log = Log::kAll;
   config.privileged = true;
-  write_denied(out_, 1, config, touch);
+  write_denied(out_, 1, config, {}, touch);
   EXPECT_EQ(take(), "cudaguard[1]: no CUDA here (policy FORCE_CPU; cuInit asked by libfoo.so)\n");
+}
+
+TEST_F(Message, Denied_SaysWhyWhereNobodyAskedForForceCpu) {
+  const Touch touch{.api = "cuInit", .caller = {"/lib/libfoo.so", 16}};
+  write_denied(out_, 1, {}, "CUDAGUARD_CHILDREN=FORCE_CPU", touch);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: no CUDA here (policy FORCE_CPU, CUDAGUARD_CHILDREN=FORCE_CPU; asked by "
+            "libfoo.so); CUDAGUARD_POLICY=OFF lifts it\n");
+}
+
+TEST_F(Message, Allowed_SaysWhatHappened) {
+  const Config config = {.policy = Policy::kValidate};
+  Touch touch{.api = "cuInit",
+              .object = "GPU-1,GPU-2",
+              .event = "init",
+              .device = -1,
+              .caller = {"/lib/libfoo.so", 16}};
+  write_allowed(out_, 1, config, touch);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: CUDA initialised, GPUs GPU-1,GPU-2 (policy VALIDATE; cuInit asked by "
+            "libfoo.so)\n");
+  touch.event = "context";
+  touch.device = 3;
+  touch.api = "cuCtxCreate_v2";
+  write_allowed(out_, 1, config, touch);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: context on device 3 (policy VALIDATE; cuCtxCreate_v2 asked by "
+            "libfoo.so)\n");
+  touch.event = "work";
+  write_allowed(out_, 1, config, touch);
+  EXPECT_TRUE(take().starts_with("cudaguard[1]: code loaded (policy VALIDATE; "));
+  touch.event = "nvml";
+  write_allowed(out_, 1, config, touch);
+  EXPECT_TRUE(take().starts_with("cudaguard[1]: NVML in use (policy VALIDATE; "));
+  touch.event = "select";
+  write_allowed(out_, 1, config, touch);
+  EXPECT_TRUE(take().starts_with("cudaguard[1]: device 3 selected (policy VALIDATE; "));
+}
+
+TEST_F(Message, ListError_NamesEntryReasonAndMachine) {
+  write_list_error(out_, 1, "0,9", {ListError::Why::kNoSuchIndex, 2, "9"}, 8);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: CUDAGUARD_VISIBLE_DEVICES=\"0,9\" is not accepted: entry 2 \"9\" does "
+            "not exist (this machine has 8 GPUs) (accepted: indices, GPU- and MIG- UUIDs, comma "
+            "separated); FORCE_CPU applies\n");
+  write_list_error(out_, 1, ",1", {ListError::Why::kEmptyEntry, 1, {}}, 0);
+  EXPECT_NE(take().find("entry 1 is empty (accepted"), std::string::npos);
+  // Every reason has its words.
+  for (int why = 1; why <= static_cast<int>(ListError::Why::kNeedsNvml); ++why) {
+    write_list_error(out_, 1, "x", {static_cast<ListError::Why>(why), 1, "x"}, 0);
+    EXPECT_EQ(take().find("entry 1 \"x\"  ("), std::string::npos) << why;
+  }
+}
+
+TEST_F(Message, BadIndex) {
+  IndexFacts facts{.api = "cudaSetDevice",
+                   .caller = {"/x/train", 1},
+                   .asked = 6,
+                   .count = 4,
+                   .meant = 2,
+                   .are = "4,5,6,7",
+                   .are_whose = "GPUs "};
+  write_bad_index(out_, 1, facts);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: cudaSetDevice: device 6 asked by train, visible are 0 to 3 = GPUs "
+            "4,5,6,7; did you mean 2?\n");
+  facts = {.api = "cuDeviceGet", .caller = {"/x/train", 1}, .asked = -1, .count = 1};
+  write_bad_index(out_, 1, facts);
+  EXPECT_EQ(take(), "cudaguard[1]: cuDeviceGet: device -1 asked by train, visible is 0 alone\n");
+  facts = {.api = "cuDeviceGet", .caller = {"/x/train", 1}, .asked = INT32_MIN, .count = 0};
+  write_bad_index(out_, 1, facts);
+  EXPECT_NE(take().find("device -2147483648 asked by train, none is visible"), std::string::npos);
+  facts = {.api = "cudaSetDevice", .caller = {"/x/train", 1}, .asked = 9, .count = 2, .used = 1};
+  write_bad_index(out_, 1, facts);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: cudaSetDevice: device 9 asked by train, visible are 0 to 1; 1 is used "
+            "(policy CLAMP)\n");
+}
+
+TEST_F(Message, LateWrite_SaysFromWhatToWhatAndTheRemedy) {
+  LateWriteFacts facts{.was_set = false,
+                       .was = {},
+                       .is_set = true,
+                       .is = "2",
+                       .api = "nvmlDeviceGetCount_v2",
+                       .told = 8,
+                       .read_already = false,
+                       .sees = 1};
+  write_late_write(out_, 1, facts);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from unset to \"2\" after "
+            "nvmlDeviceGetCount_v2 had told the program of 8 GPUs; CUDA sees 1. Start the program "
+            "with CUDAGUARD_VISIBLE_DEVICES=2 in front instead; its devices count from 0 then\n");
+  facts = {.was_set = true,
+           .was = "0",
+           .is_set = true,
+           .is = "",
+           .api = "cuInit",
+           .told = 1,
+           .read_already = true};
+  write_late_write(out_, 1, facts);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from \"0\" to \"\" after cuInit had read "
+            "it: no effect in this process. Set CUDAGUARD_VISIBLE_DEVICES in front of the program "
+            "instead\n");
+}
+
+TEST_F(Message, ForkPoison) {
+  write_fork_poison(
+      out_, 5, {.api = "cudaSetDevice", .parent = 4, .by = "/x/libfoo.so", .milliseconds = 1970});
+  EXPECT_EQ(
+      take(),
+      "cudaguard[5]: cudaSetDevice in a forked child: CUDA was initialised in the parent 4 by "
+      "libfoo.so, 1.9 s ago, and cannot work here. Start this process by spawn, or initialise "
+      "CUDA after the fork\n");
+}
+
+TEST_F(Message, Complaint_OfAGoodValueWithoutEffect) {
+  write_complaint(out_, 7, {"CUDAGUARD_VISIBLE_DEVICES", "2,5", {}, "has no effect"});
+  EXPECT_EQ(take(), "cudaguard[7]: CUDAGUARD_VISIBLE_DEVICES=\"2,5\" has no effect\n");
 }
 
 TEST_F(Message, Complaint_NamesVariableValueAndWhatIsAccepted) {

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The driver companion: libcudaguard-driver.so, in front of the real libcuda.so.1. It defines the
+// guarded names only; for all others dlsym on its handle finds the real library's, because that is
+// its DT_NEEDED. cuDeviceGetCount is not among them: a runtime that is lied to about it answers
+// 103.
+#include <cstdint>
+
+#include "shim/companion/driver_state.h"
+
+using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
+
+namespace {
+
+using Event = cudaguard::Event;
+
+#define CG_CALLER __builtin_return_address(0)
+
+/// After a call that made a context or loaded code.
+[[gnu::cold, gnu::noinline]] void note(Event::Kind kind, const char* api, const void* caller,
+                                       int device) {
+  const Services& guard = guard_services();
+  if (!guard.wants_events()) return;
+  guard.record_event({.kind = kind, .api = api, .caller = caller, .device = device});
+}
+
+Result noted(Result result, Event::Kind kind, const char* api, const void* caller,
+             int device = -1) {
+  if (result == kSuccess) note(kind, api, caller, device);
+  return result;
+}
+
+/// cuDeviceGet has answered 101.
+[[gnu::cold, gnu::noinline]] Result explain(int* device, int ordinal, const void* caller) {
+  const Services& guard = guard_services();
+  const Policy policy = guard.policy();
+  if (!lets_through(policy)) return kInvalidDevice;
+  const auto ask = real_count();
+  int count = 0;
+  if (ask == nullptr || ask(&count) != kSuccess) count = 0;
+  BadIndex facts = {.api = "cuDeviceGet", .caller = caller, .asked = ordinal, .count = count};
+  if (policy != Policy::kClamp || count <= 0 || ordinal < count) {
+    guard.say_bad_index(facts);
+    return kInvalidDevice;
+  }
+  facts.used = count - 1;
+  guard.say_bad_index(facts);
+  return real_function<Result (*)(int*, int)>(k_cuDeviceGet)(device, facts.used);
+}
+
+/// The wrapper of what the real cuGetProcAddress found, if it is one of the guarded functions.
+void put_in_front(void** function) {
+  for (size_t i = 0; i < kGuardedCount; ++i) {
+    if (*function == real_functions[i] && *function != nullptr) *function = own_functions[i];
+  }
+}
+
+}  // namespace
+
+/// Goes on to the real function, or ends the call here.
+#define CG_PASS(name)                           \
+  if (!may_pass(#name)) return kNotInitialized; \
+  auto* const real = real_function<decltype(&::name)>(k_##name)
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+Result cuInit(unsigned flags) {
+  const Services* guard = find_guard();
+  if (!may_pass("cuInit")) {
+    if (flags != 0) return kInvalidValue;
+    if (guard != nullptr) guard->record_touch("cuInit", CG_CALLER);
+    return kNoDevice;
+  }
+  if (flags != 0 || guard->policy() == Policy::kOff) {
+    return real_function<decltype(&::cuInit)>(k_cuInit)(flags);
+  }
+  return init(CG_CALLER);
+}
+
+Result cuGetProcAddress(const char* symbol, void** function, int version, uint64_t flags) {
+  may_pass("cuGetProcAddress");
+  auto* const real = real_function<decltype(&::cuGetProcAddress)>(k_cuGetProcAddress);
+  if (real == nullptr) return kNotFound;
+  const Result result = real(symbol, function, version, flags);
+  if (result == kSuccess && function != nullptr) put_in_front(function);
+  return result;
+}
+
+Result cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags,
+                           int* status) {
+  may_pass("cuGetProcAddress_v2");
+  auto* const real = real_function<decltype(&::cuGetProcAddress_v2)>(k_cuGetProcAddress_v2);
+  if (real == nullptr) return kNotFound;
+  const Result result = real(symbol, function, version, flags, status);
+  if (result == kSuccess && function != nullptr) put_in_front(function);
+  return result;
+}
+
+Result cuDeviceGet(int* device, int ordinal) {
+  CG_PASS(cuDeviceGet);
+  const Result result = real(device, ordinal);
+  if (result == kInvalidDevice) [[unlikely]] {
+    return explain(device, ordinal, CG_CALLER);
+  }
+  return result;
+}
+
+#define CG_CONTEXT(name, parameters, ...)                                             \
+  Result name parameters {                                                            \
+    CG_PASS(name);                                                                    \
+    return noted(real(__VA_ARGS__), Event::Kind::kContext, #name, CG_CALLER, device); \
+  }
+CG_CONTEXT(cuCtxCreate, (void** context, unsigned flags, int device), context, flags, device)
+CG_CONTEXT(cuCtxCreate_v2, (void** context, unsigned flags, int device), context, flags, device)
+CG_CONTEXT(cuCtxCreate_v3, (void** context, void* affinity, int count, unsigned flags, int device),
+           context, affinity, count, flags, device)
+CG_CONTEXT(cuCtxCreate_v4, (void** context, void* parameters, unsigned flags, int device), context,
+           parameters, flags, device)
+CG_CONTEXT(cuDevicePrimaryCtxRetain, (void** context, int device), context, device)
+#undef CG_CONTEXT
+
+#define CG_WORK(name, parameters, ...)                                     \
+  Result name parameters {                                                 \
+    CG_PASS(name);                                                         \
+    return noted(real(__VA_ARGS__), Event::Kind::kWork, #name, CG_CALLER); \
+  }
+CG_WORK(cuModuleLoad, (void** module, const char* file), module, file)
+CG_WORK(cuModuleLoadData, (void** module, const void* image), module, image)
+CG_WORK(cuModuleLoadDataEx,
+        (void** module, const void* image, unsigned count, void* options, void** values), module,
+        image, count, options, values)
+CG_WORK(cuModuleLoadFatBinary, (void** module, const void* image), module, image)
+CG_WORK(cuLibraryLoadData,
+        (void** library, const void* code, void* jit_options, void** jit_values, unsigned jit_count,
+         void* options, void** values, unsigned count),
+        library, code, jit_options, jit_values, jit_count, options, values, count)
+CG_WORK(cuLibraryLoadFromFile,
+        (void** library, const char* file, void* jit_options, void** jit_values, unsigned jit_count,
+         void* options, void** values, unsigned count),
+        library, file, jit_options, jit_values, jit_count, options, values, count)
+#undef CG_WORK
+}
+#pragma GCC visibility pop
+
+void* const cudaguard::own_functions[kGuardedCount] = {
+#define GUARDED(name) reinterpret_cast<void*>(&::name),
+#include "shim/companion/guarded_driver.inc"
+#undef GUARDED
+};

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/companion/getenv_slot.h"
+
+#include <elf.h>
+
+#include "shim/companion/memory.h"
+#include "shim/elf/object.h"
+#include "shim/elf/symbol_lookup.h"
+
+namespace cudaguard {
+
+namespace {
+
+#if defined(__x86_64__)
+constexpr unsigned kJumpSlot = R_X86_64_JUMP_SLOT;
+constexpr unsigned kGlobalData = R_X86_64_GLOB_DAT;
+constexpr unsigned kAbsolute = R_X86_64_64;
+#elif defined(__aarch64__)
+constexpr unsigned kJumpSlot = R_AARCH64_JUMP_SLOT;
+constexpr unsigned kGlobalData = R_AARCH64_GLOB_DAT;
+constexpr unsigned kAbsolute = R_AARCH64_ABS64;
+#else
+#error "cudaguard knows x86-64 and AArch64"
+#endif
+
+struct Relocations {
+  const ElfW(Rela) * first = nullptr;
+  size_t bytes = 0;
+};
+
+struct Library {
+  ElfW(Addr) base = 0;
+  elf_detail::Tables tables;
+  Relocations plt;    // DT_JMPREL
+  Relocations other;  // DT_RELA
+  ElfW(Addr) relro = 0;
+  size_t relro_size = 0;
+};
+
+Library read(const link_map& map) {
+  Library library;
+  library.base = map.l_addr;
+  library.tables = elf_detail::read_tables(map.l_ld, map.l_addr);
+  for (const ElfW(Dyn)* entry = map.l_ld; entry->d_tag != DT_NULL; ++entry) {
+    const auto at =
+        reinterpret_cast<const ElfW(Rela)*>(elf_detail::absolute(entry->d_un.d_ptr, map.l_addr));
+    if (entry->d_tag == DT_JMPREL) library.plt.first = at;
+    if (entry->d_tag == DT_PLTRELSZ) library.plt.bytes = entry->d_un.d_val;
+    if (entry->d_tag == DT_RELA) library.other.first = at;
+    if (entry->d_tag == DT_RELASZ) library.other.bytes = entry->d_un.d_val;
+  }
+  struct Search {
+    const void* dynamic;
+    Library* library;
+  } search = {map.l_ld, &library};
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* data) {
+        auto& wanted = *static_cast<Search*>(data);
+        if (dynamic_section(*object) != wanted.dynamic) return 0;
+        for (int i = 0; i < object->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& segment = object->dlpi_phdr[i];
+          if (segment.p_type != PT_GNU_RELRO) continue;
+          wanted.library->relro = object->dlpi_addr + segment.p_vaddr;
+          wanted.library->relro_size = segment.p_memsz;
+        }
+        return 1;
+      },
+      &search);
+  return library;
+}
+
+/// Is the slot among what ld.so made read-only after it had bound it (full RELRO)?
+bool is_read_only(const Library& library, ElfW(Addr) slot) {
+  // ld.so protects whole pages: from the first byte, rounded down, to the last, rounded down.
+  const ElfW(Addr) inside = getauxval(AT_PAGESZ) - 1;
+  const ElfW(Addr) from = library.relro & ~inside;
+  const ElfW(Addr) to = (library.relro + library.relro_size) & ~inside;
+  return slot >= from && slot < to;
+}
+
+int redirect_in(const Library& library, const Relocations& table, Getenv to) {
+  int redirected = 0;
+  for (size_t i = 0; i < table.bytes / sizeof(ElfW(Rela)); ++i) {
+    const ElfW(Rela)& entry = table.first[i];
+    const unsigned type = ELF64_R_TYPE(entry.r_info);
+    if (type != kJumpSlot && type != kGlobalData && type != kAbsolute) continue;
+    const ElfW(Sym)& symbol = library.tables.symbols[ELF64_R_SYM(entry.r_info)];
+    if (!elf_detail::same(library.tables.strings + symbol.st_name, "getenv")) continue;
+    const ElfW(Addr) slot = library.base + entry.r_offset;
+    if (is_read_only(library, slot)) {
+      if (!overwrite(reinterpret_cast<const void*>(slot), &to, sizeof to, PROT_READ)) return -1;
+    } else {
+      // Beside threads that may be calling through it: one store of a word.
+      __atomic_store_n(reinterpret_cast<Getenv*>(slot), to, __ATOMIC_RELEASE);
+    }
+    ++redirected;
+  }
+  return redirected;
+}
+
+}  // namespace
+
+bool redirect_getenv(const link_map& library, Getenv to) {
+  const Library read_library = read(library);
+  if (read_library.tables.symbols == nullptr) return false;
+  const int in_plt = redirect_in(read_library, read_library.plt, to);
+  const int elsewhere = redirect_in(read_library, read_library.other, to);
+  return in_plt >= 0 && elsewhere >= 0 && in_plt + elsewhere > 0;
+}
+
+}  // namespace cudaguard

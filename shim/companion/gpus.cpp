@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/companion/gpus.h"
+
+namespace cudaguard {
+
+namespace {
+
+template <typename Function>
+void take(Function& slot, const RealLibrary& library, const char* name) {
+  slot = reinterpret_cast<Function>(library.symbol(name));
+}
+
+/// False: there is no room for more.
+bool add(Machine& machine, const Nvml& nvml, nvmlDevice_t handle, unsigned gpu, bool mig) {
+  constexpr size_t kRoom = sizeof machine.devices / sizeof machine.devices[0];
+  if (machine.count == kRoom) return false;
+  Machine::Device& device = machine.devices[machine.count++];
+  device = {};
+  device.gpu = static_cast<uint16_t>(gpu);
+  device.mig = mig;
+  // A GPU that does not say who it is (lost, or in error) keeps its place, without a UUID.
+  if (handle == nullptr || nvml.uuid(handle, device.uuid, sizeof device.uuid) != NVML_SUCCESS) {
+    device.uuid[0] = '\0';
+  }
+  return true;
+}
+
+bool add_mig_devices(Machine& machine, const Nvml& nvml, unsigned gpu) {
+  nvmlDevice_t parent = nullptr;
+  unsigned most = 0;
+  if (nvml.most_mig == nullptr || nvml.mig_by_index == nullptr) return true;
+  if (nvml.by_index(gpu, &parent) != NVML_SUCCESS) return true;
+  if (nvml.most_mig(parent, &most) != NVML_SUCCESS) return true;
+  for (unsigned i = 0; i < most; ++i) {
+    nvmlDevice_t handle = nullptr;
+    if (nvml.mig_by_index(parent, i, &handle) != NVML_SUCCESS) continue;
+    if (!add(machine, nvml, handle, gpu, true)) return false;
+  }
+  return true;
+}
+
+struct ListFacts {
+  std::string_view list;
+  const ListError* error;
+  size_t gpus;
+};
+
+size_t count_gpus(const Machine& machine) {
+  size_t gpus = 0;
+  while (machine.known && gpus < machine.count && !machine.devices[gpus].mig) ++gpus;
+  return gpus;
+}
+
+}  // namespace
+
+Nvml::Nvml(const RealLibrary& library) {
+  take(init, library, "nvmlInit_v2");
+  take(shutdown, library, "nvmlShutdown");
+  take(count, library, "nvmlDeviceGetCount_v2");
+  take(by_index, library, "nvmlDeviceGetHandleByIndex_v2");
+  take(uuid, library, "nvmlDeviceGetUUID");
+  take(most_mig, library, "nvmlDeviceGetMaxMigDeviceCount");
+  take(mig_by_index, library, "nvmlDeviceGetMigDeviceHandleByIndex");
+}
+
+bool list_gpus(const Nvml& nvml, Machine& machine) {
+  unsigned gpus = 0;
+  machine.count = 0;
+  machine.known = true;
+  if (nvml.count(&gpus) != NVML_SUCCESS) return false;
+  for (unsigned i = 0; i < gpus; ++i) {
+    nvmlDevice_t handle = nullptr;
+    if (nvml.by_index(i, &handle) != NVML_SUCCESS) handle = nullptr;
+    if (!add(machine, nvml, handle, i, false)) return false;
+  }
+  for (unsigned i = 0; i < gpus; ++i) {
+    if (!add_mig_devices(machine, nvml, i)) return false;
+  }
+  return true;
+}
+
+void resolve_list(const Services& guard, Allowed& allowed) {
+  const std::string_view text = guard.allow_list();
+  const AllowList list = parse_allow_list(text);
+  bool known = false;
+  const Nvml nvml(open_real(guard.loader(), "libnvidia-ml.so.1", 0));
+  if (nvml.usable() && nvml.init() == NVML_SUCCESS) {
+    known = list_gpus(nvml, allowed.machine);
+    nvml.shutdown();
+  }
+  if (known) {
+    allowed.view = resolve(list, allowed.machine);
+  } else {
+    const ListError error = machine_from_list(list, allowed.machine);
+    if (error.why == ListError::Why::kNone) {
+      allowed.view = resolve(list, allowed.machine);
+    } else {
+      allowed.view.count = 0;
+      allowed.view.error = error;
+    }
+  }
+  if (allowed.view.error.why == ListError::Why::kNone) return;
+  const ListFacts facts = {text, &allowed.view.error, count_gpus(allowed.machine)};
+  guard.say(
+      Process::kList,
+      [](Text& out, uint32_t pid, const void* data) {
+        const auto& it = *static_cast<const ListFacts*>(data);
+        write_list_error(out, pid, it.list, *it.error, it.gpus);
+      },
+      &facts);
+}
+
+}  // namespace cudaguard

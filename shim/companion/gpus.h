@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPUs of this machine as the real NVML lists them, and the allowed ones among them. Both
+// companions ask this; each once per process. Thread-safe: the objects are the caller's.
+#pragma once
+
+#include <nvml.h>
+
+#include "policy/device_list.h"
+#include "shim/companion/real_library.h"
+#include "shim/companion/services.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+/// What is needed of NVML. Null pointers where it has no such function.
+struct Nvml {
+  nvmlReturn_t (*init)() = nullptr;
+  nvmlReturn_t (*shutdown)() = nullptr;
+  nvmlReturn_t (*count)(unsigned*) = nullptr;
+  nvmlReturn_t (*by_index)(unsigned, nvmlDevice_t*) = nullptr;
+  nvmlReturn_t (*uuid)(nvmlDevice_t, char*, unsigned) = nullptr;
+  nvmlReturn_t (*most_mig)(nvmlDevice_t, unsigned*) = nullptr;
+  nvmlReturn_t (*mig_by_index)(nvmlDevice_t, unsigned, nvmlDevice_t*) = nullptr;
+
+  explicit Nvml(const RealLibrary& library);
+  bool usable() const {
+    return init != nullptr && shutdown != nullptr && count != nullptr && by_index != nullptr &&
+           uuid != nullptr;
+  }
+};
+
+/// Fills `machine`; NVML must be initialised. False: it does not say.
+bool list_gpus(const Nvml& nvml, Machine& machine);
+
+/// The machine, and what the allow-list allows of it.
+struct Allowed {
+  Machine machine;
+  View view;
+};
+
+/// Resolves the list; an error is said (once per process) and left in `view`.
+void resolve_list(const Services& guard, Allowed& allowed);
+
+}  // namespace cudaguard

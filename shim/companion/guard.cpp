@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/companion/guard.h"
+
+#include <atomic>
+
+#include "shim/elf/base_namespace.h"
+
+// Bound by ld.so to the preloaded guard; null without one, and in a namespace of dlmopen.
+#pragma weak cudaguard_services_v1
+
+namespace cudaguard {
+
+namespace {
+
+constinit std::atomic<const Services*> found{nullptr};
+
+const Services* ask() {
+  using Ask = const Services* (*)();
+  if (&cudaguard_services_v1 != nullptr) return cudaguard_services_v1();
+  const void* function = guards_symbol("cudaguard_services_v1");
+  if (function == nullptr) return nullptr;
+  return reinterpret_cast<Ask>(const_cast<void*>(function))();
+}
+
+}  // namespace
+
+const Services* find_guard() {
+  const Services* known = found.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  known = ask();
+  if (known == nullptr || known->version != Services::kVersion || known->size != sizeof(Services)) {
+    return nullptr;
+  }
+  found.store(known, std::memory_order_release);
+  return known;
+}
+
+}  // namespace cudaguard

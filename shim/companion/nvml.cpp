@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The NVML companion: libcudaguard-nvml.so, in front of the real libnvidia-ml.so.1. NVML does not
+// know CUDA_VISIBLE_DEVICES; under an allow-list it shows the allowed GPUs alone, as in a container
+// that holds no others, so that NVML and CUDA agree (what breaks PyTorch otherwise: facts.md 5.3).
+#include <nvml.h>
+
+#include "shim/companion/nvml_state.h"
+
+// nvml.h renames the old entry points to the newest ones; here each name is itself.
+#undef nvmlInit
+#undef nvmlDeviceGetCount
+#undef nvmlDeviceGetHandleByIndex
+#undef nvmlDeviceGetHandleByPciBusId
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // by serial number
+
+using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
+
+namespace {
+
+#define CG_CALLER __builtin_return_address(0)
+#define CG_REAL(name) reinterpret_cast<decltype(&::name)>(real_functions[k_##name])
+
+nvmlReturn_t initialised(const Access& now, nvmlReturn_t result, const char* api,
+                         const void* caller) {
+  if (result != NVML_SUCCESS) return result;
+  if (now.way == Way::kFilter && !make_view(*now.guard)) {
+    now.guard->record_touch(api, caller);
+    return NVML_SUCCESS;  // and no GPU, as FORCE_CPU has it
+  }
+  if (now.guard->wants_events()) {
+    now.guard->record_event({.kind = Event::Kind::kNvml, .api = api, .caller = caller});
+  }
+  return result;
+}
+
+nvmlReturn_t denied_init(const Access& now, const char* api, const void* caller) {
+  if (now.guard != nullptr) now.guard->record_touch(api, caller);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t put(unsigned* out, unsigned value) {
+  if (out == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  *out = value;
+  return NVML_SUCCESS;
+}
+
+template <typename Real>
+nvmlReturn_t counted(Real real, unsigned* count, const char* api) {
+  const Access now = access();
+  if (now.way == Way::kDeny) return put(count, 0);
+  const nvmlReturn_t result = real(count);
+  if (result != NVML_SUCCESS || now.guard->policy() == Policy::kOff) return result;
+  if (now.way == Way::kFilter) {
+    const Shown* view = shown();
+    if (const nvmlReturn_t put_result = put(count, view != nullptr ? view->count : 0);
+        put_result != NVML_SUCCESS) {
+      return put_result;
+    }
+  }
+  now.guard->note_count(api, *count);
+  return result;
+}
+
+template <typename Real>
+nvmlReturn_t by_index(Real real, unsigned index, nvmlDevice_t* device) {
+  const Access now = access();
+  if (now.way == Way::kDeny) return NVML_ERROR_INVALID_ARGUMENT;
+  const Shown* view = now.way == Way::kFilter ? shown() : nullptr;
+  if (view == nullptr) {
+    // Not initialised: the real one says so, whatever the index.
+    return now.way == Way::kFilter ? real(~0U, device) : real(index, device);
+  }
+  if (index >= view->count) return NVML_ERROR_INVALID_ARGUMENT;
+  return real(view->physical[index], device);
+}
+
+/// The position of a GPU's handle among those that are shown, or -1.
+int position_of(const Shown& view, nvmlDevice_t device) {
+  unsigned physical = 0;
+  if (CG_REAL(nvmlDeviceGetIndex)(device, &physical) != NVML_SUCCESS) return -1;
+  for (unsigned i = 0; i < view.count; ++i) {
+    if (view.physical[i] == physical) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+/// A handle that names a GPU of its own, or a MIG device of a GPU.
+bool is_shown(const Shown& view, nvmlDevice_t device) {
+  if (nvmlDevice_t parent = parent_gpu(device); parent != nullptr) device = parent;
+  return position_of(view, device) >= 0;
+}
+
+/// A handle that was asked for by a name of the GPU: one that is hidden does not exist.
+template <typename Ask>
+nvmlReturn_t by_name(nvmlDevice_t* device, Ask ask) {
+  const Access now = access();
+  if (now.way == Way::kDeny) return NVML_ERROR_NOT_FOUND;
+  if (now.way == Way::kForward || device == nullptr) return ask(device);
+  nvmlDevice_t found = nullptr;
+  const nvmlReturn_t result = ask(&found);
+  if (result != NVML_SUCCESS) return result;
+  const Shown* view = shown();
+  if (view == nullptr || !is_shown(*view, found)) return NVML_ERROR_NOT_FOUND;
+  *device = found;
+  return result;
+}
+
+/// A query that fills an array of handles: hidden GPUs are left out.
+template <typename Ask>
+nvmlReturn_t listed(unsigned* count, nvmlDevice_t* devices, Ask ask) {
+  const Access now = access();
+  if (now.way == Way::kDeny) return NVML_ERROR_INVALID_ARGUMENT;
+  if (now.way == Way::kForward || count == nullptr) return ask(count, devices);
+  const Shown* view = shown();
+  nvmlDevice_t all[kMostGpus];
+  unsigned found = kMostGpus;
+  const nvmlReturn_t result = ask(&found, all);
+  if (result != NVML_SUCCESS || view == nullptr) return result;
+  unsigned kept = 0;
+  for (unsigned i = 0; i < found && i < kMostGpus; ++i) {
+    if (!is_shown(*view, all[i])) continue;
+    if (devices != nullptr && kept < *count) devices[kept] = all[i];
+    ++kept;
+  }
+  // As NVML: the number that there is, or that was asked for.
+  if (devices == nullptr || kept < *count) *count = kept;
+  return result;
+}
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+nvmlReturn_t DECLDIR nvmlInit(void) {
+  const Access now = access();
+  if (now.way == Way::kDeny) return denied_init(now, "nvmlInit", CG_CALLER);
+  return initialised(now, CG_REAL(nvmlInit)(), "nvmlInit", CG_CALLER);
+}
+
+nvmlReturn_t DECLDIR nvmlInit_v2(void) {
+  const Access now = access();
+  if (now.way == Way::kDeny) return denied_init(now, "nvmlInit_v2", CG_CALLER);
+  return initialised(now, CG_REAL(nvmlInit_v2)(), "nvmlInit_v2", CG_CALLER);
+}
+
+nvmlReturn_t DECLDIR nvmlInitWithFlags(unsigned int flags) {
+  const Access now = access();
+  if (now.way == Way::kDeny) return denied_init(now, "nvmlInitWithFlags", CG_CALLER);
+  return initialised(now, CG_REAL(nvmlInitWithFlags)(flags), "nvmlInitWithFlags", CG_CALLER);
+}
+
+nvmlReturn_t DECLDIR nvmlShutdown(void) {
+  return access().way == Way::kDeny ? NVML_SUCCESS : CG_REAL(nvmlShutdown)();
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetCount(unsigned int* count) {
+  return counted(CG_REAL(nvmlDeviceGetCount), count, "nvmlDeviceGetCount");
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetCount_v2(unsigned int* count) {
+  return counted(CG_REAL(nvmlDeviceGetCount_v2), count, "nvmlDeviceGetCount_v2");
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) {
+  return by_index(CG_REAL(nvmlDeviceGetHandleByIndex), index, device);
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
+  return by_index(CG_REAL(nvmlDeviceGetHandleByIndex_v2), index, device);
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
+  return by_name(device,
+                 [uuid](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByUUID)(uuid, to); });
+}
+
+#ifdef nvmlUUID_v1
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t* uuid, nvmlDevice_t* device) {
+  return by_name(
+      device, [uuid](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByUUIDV)(uuid, to); });
+}
+#endif
+
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) {
+  return by_name(device, [serial](nvmlDevice_t* to) {
+    return CG_REAL(nvmlDeviceGetHandleBySerial)(serial, to);
+  });
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleByPciBusId(const char* id, nvmlDevice_t* device) {
+  return by_name(device,
+                 [id](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByPciBusId)(id, to); });
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDevice_t* device) {
+  return by_name(
+      device, [id](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByPciBusId_v2)(id, to); });
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
+  const Access now = access();
+  if (now.way == Way::kDeny) return NVML_ERROR_INVALID_ARGUMENT;
+  const nvmlReturn_t result = CG_REAL(nvmlDeviceGetIndex)(device, index);
+  const Shown* view = shown();
+  if (now.way == Way::kForward || result != NVML_SUCCESS || view == nullptr) return result;
+  if (parent_gpu(device) != nullptr) return result;  // a MIG device's number inside its GPU
+  const int position = position_of(*view, device);
+  if (position < 0) return NVML_ERROR_INVALID_ARGUMENT;
+  *index = static_cast<unsigned>(position);
+  return result;
+}
+
+nvmlReturn_t DECLDIR nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
+                                                      nvmlGpuTopologyLevel_t level,
+                                                      unsigned int* count, nvmlDevice_t* devices) {
+  return listed(count, devices, [device, level](unsigned* number, nvmlDevice_t* to) {
+    return CG_REAL(nvmlDeviceGetTopologyNearestGpus)(device, level, number, to);
+  });
+}
+
+nvmlReturn_t DECLDIR nvmlSystemGetTopologyGpuSet(unsigned int cpu, unsigned int* count,
+                                                 nvmlDevice_t* devices) {
+  return listed(count, devices, [cpu](unsigned* number, nvmlDevice_t* to) {
+    return CG_REAL(nvmlSystemGetTopologyGpuSet)(cpu, number, to);
+  });
+}
+}
+#pragma GCC visibility pop

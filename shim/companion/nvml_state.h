@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the NVML companion knows: the real functions, and the GPUs that are shown. Thread-safe.
+#pragma once
+
+#include <cstddef>
+
+#include "shim/companion/gpus.h"
+#include "shim/companion/guard.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+enum Guarded : size_t {
+#define GUARDED(name) k_##name,
+#include "shim/companion/guarded_nvml.inc"
+#undef GUARDED
+  kGuardedCount
+};
+
+/// The real functions; null where the real NVML has none of that name.
+extern constinit void* real_functions[kGuardedCount];
+
+/// What a call may do.
+enum class Way {
+  kDeny,     ///< FORCE_CPU: no GPU
+  kForward,  ///< as without us
+  kFilter,   ///< inside the allow-list
+};
+struct Access {
+  Way way = Way::kDeny;
+  const Services* guard = nullptr;
+};
+Access access();
+
+/// The GPU that a MIG device is a part of; null for a handle of a GPU.
+nvmlDevice_t parent_gpu(nvmlDevice_t device);
+
+/// After a successful real init. False: the list is wrong; FORCE_CPU applies now.
+bool make_view(const Services& guard);
+
+/// The shown GPUs as NVML indices, or null before make_view.
+struct Shown {
+  unsigned physical[kMostGpus];
+  unsigned count;
+};
+const Shown* shown();
+
+}  // namespace cudaguard

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the guard does for the companions: it owns the configuration, the records and the lines of a
+// process. Guard and companions are built and installed together; a companion of another build is
+// refused by its version. Every function is thread-safe and leaves errno and dlerror alone.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "policy/config.h"
+#include "policy/message.h"
+#include "shim/guard/bad_index.h"
+#include "shim/guard/loader.h"
+#include "shim/guard/record.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+struct Services {
+  static constexpr uint32_t kVersion = 1;
+
+  uint32_t version = kVersion;
+  uint32_t size = sizeof(Services);
+
+  Policy (*policy)() = nullptr;                         ///< of this process, now
+  std::string_view (*allow_list)() = nullptr;           ///< empty: every GPU
+  bool (*children_narrow)() = nullptr;                  ///< CUDAGUARD_CHILDREN=FORCE_CPU
+  const char* (*variable)(const char* name) = nullptr;  ///< of the environment
+  void (*fall_back)(const char* because) = nullptr;     ///< FORCE_CPU from now on
+  bool (*wants_events)() = nullptr;
+  void (*record_event)(const Event& event) = nullptr;
+  /// A denied call.
+  void (*record_touch)(const char* api, const void* caller) = nullptr;
+  void (*say)(Process::Said bit, Writer write, const void* context) = nullptr;
+  void (*say_bad_index)(const BadIndex& facts) = nullptr;
+  CodePlace (*place_of)(const void* address, char* path, size_t size) = nullptr;
+  void (*note_count)(const char* api, unsigned count) = nullptr;
+  /// A cuInit that succeeded.
+  void (*note_init)(const char* api, unsigned count, const void* caller) = nullptr;
+  void (*check_fork)(const char* api) = nullptr;
+  void (*check_late_write)() = nullptr;
+  void (*set_visible)(const VisibleGpus& gpus) = nullptr;
+
+  /// libc's own functions, to be called from the companion's code: they look at who calls.
+  const Loader& (*loader)() = nullptr;
+};
+
+}  // namespace cudaguard
+
+extern "C" {
+/// Exported by the guard.
+[[gnu::visibility("default")]] const cudaguard::Services* cudaguard_services_v1();
+/// Exported by each companion: binds the real library. Null, or why CUDA must not be let through.
+using cudaguard_prepare_v1 = const char*(const cudaguard::Services*);
+}

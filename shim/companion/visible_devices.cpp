@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/companion/visible_devices.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "shim/companion/getenv_slot.h"
+#include "shim/companion/gpus.h"
+#include "shim/guard/system.h"
+
+namespace cudaguard {
+
+namespace {
+
+constexpr char kVariable[] = "CUDA_VISIBLE_DEVICES";
+constexpr char kNoneOfThem[] = "-1";
+
+struct Plan {
+  Allowed allowed;
+  Selection selection;
+  /// What the driver is told: all UUIDs and their commas fit.
+  char told[kMostGpus * kMostUuid + 1];
+  bool ready;  ///< told is what holds
+};
+
+constinit const Services* the_guard = nullptr;
+constinit std::atomic<Plan*> current_plan{nullptr};
+constinit std::atomic<uint32_t> times_asked{0};
+constinit bool redirected = false;
+
+// Of the real driver, for the check afterwards.
+using GetDevice = Result (*)(int*, int);
+using GetUuid = Result (*)(void*, int);
+using Init = Result (*)(unsigned);
+constinit GetCount get_count = nullptr;
+constinit GetDevice get_device = nullptr;
+constinit GetUuid get_uuid = nullptr;
+constinit Init real_init = nullptr;
+
+/// What the driver shall be told now; null: no memory. A failed cuInit may be tried again, and the
+/// program may have changed its variable: the same pages are written again then.
+Plan* make_plan() {
+  Plan* plan = current_plan.load(std::memory_order_acquire);
+  if (plan == nullptr) plan = static_cast<Plan*>(sys::map(sizeof(Plan)));
+  if (plan == nullptr) return nullptr;
+  plan->ready = false;
+  resolve_list(*the_guard, plan->allowed);
+  if (plan->allowed.view.error.why == ListError::Why::kNone) {
+    plan->selection =
+        select(the_guard->variable(kVariable), plan->allowed.view, plan->allowed.machine);
+    Text told(plan->told, sizeof plan->told - 1);
+    plan->ready =
+        write_driver_list(told, plan->selection, plan->allowed.view, plan->allowed.machine);
+    plan->told[told.view().size()] = '\0';
+  }
+  return plan;
+}
+
+bool list_is_set() { return !the_guard->allow_list().empty(); }
+
+/// In the driver's place for getenv. Inside cuInit the plan is made; where the driver's cuInit was
+/// reached without us (a plug-in loaded with RTLD_DEEPBIND), it is made here. In a forked child
+/// that narrows to FORCE_CPU there is nothing to see.
+char* answer(const char* name) {
+  if (strcmp(name, "CUDA_DEVICE_ORDER") == 0 && list_is_set()) {
+    return const_cast<char*>("PCI_BUS_ID");
+  }
+  if (strcmp(name, kVariable) != 0) return getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  times_asked.fetch_add(1, std::memory_order_relaxed);
+  const Policy policy = the_guard->policy();
+  if (policy == Policy::kForceCpu) return const_cast<char*>(kNoneOfThem);
+  if (policy == Policy::kOff || !list_is_set()) {
+    return getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  }
+  const Plan* plan = current_plan.load(std::memory_order_acquire);
+  if (plan == nullptr) {
+    plan = make_plan();
+    if (plan == nullptr) return const_cast<char*>(kNoneOfThem);
+    current_plan.store(const_cast<Plan*>(plan), std::memory_order_release);
+  }
+  return const_cast<char*>(plan->ready ? plan->told : kNoneOfThem);
+}
+
+/// "GPU-8932f937-408d-4ae7-8c16-9166cea1225c" and the 16 bytes of cuDeviceGetUuid.
+bool same_uuid(const char* text, const unsigned char (&bytes)[16]) {
+  const char* at = strchr(text, '-');
+  for (const unsigned char byte : bytes) {
+    for (const int digit : {byte >> 4, byte & 15}) {
+      while (at != nullptr && *at == '-') ++at;
+      if (at == nullptr || *at != "0123456789abcdef"[digit]) return false;
+      ++at;
+    }
+  }
+  return *at == '\0';
+}
+
+/// Null, or what is wrong with what the driver shows now.
+const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
+  if (times_asked.load(std::memory_order_relaxed) == asked_before) {
+    return "CUDAGUARD_VISIBLE_DEVICES cannot be enforced: the driver did not read "
+           "CUDA_VISIBLE_DEVICES in cuInit";
+  }
+  int count = 0;
+  if (get_count == nullptr || get_count(&count) != kSuccess ||
+      static_cast<size_t>(count) != plan.selection.count) {
+    return "CUDAGUARD_VISIBLE_DEVICES: the driver does not show the GPUs that were chosen (one is "
+           "gone or unusable)";
+  }
+  if (get_uuid == nullptr || get_device == nullptr) return nullptr;
+  const Allowed& allowed = plan.allowed;
+  for (int i = 0; i < count; ++i) {
+    const Machine::Device& wanted =
+        allowed.machine.devices[allowed.view.devices[plan.selection.view[i]]];
+    unsigned char bytes[16] = {};
+    int device = 0;
+    if (get_device(&device, i) != kSuccess || get_uuid(bytes, device) != kSuccess) continue;
+    // A MIG device's UUID is another one here; without NVML the list may hold a beginning only.
+    if (wanted.mig || !allowed.machine.known || wanted.uuid[0] == '\0') continue;
+    if (!same_uuid(wanted.uuid, bytes)) {
+      return "CUDAGUARD_VISIBLE_DEVICES: the driver shows other GPUs than were chosen";
+    }
+  }
+  return nullptr;
+}
+
+Result deny(const Services& guard, const char* why, const void* caller) {
+  if (why != nullptr) {
+    guard.say(
+        Process::kList,
+        [](Text& out, uint32_t pid, const void* text) {
+          write_not_enforced(out, pid, static_cast<const char*>(text));
+        },
+        why);
+  }
+  guard.fall_back("CUDAGUARD_VISIBLE_DEVICES cannot be enforced");
+  guard.record_touch("cuInit", caller);
+  return kNoDevice;
+}
+
+/// The numbers in CUDA_VISIBLE_DEVICES, as far as they are plain: for explanations only.
+void read_numbers(const char* text, int count, VisibleGpus& visible) {
+  visible.by_variable = true;
+  for (int i = 0; text != nullptr && i < count; ++i) {
+    int value = 0;
+    if (*text < '0' || *text > '9') return;
+    for (; *text >= '0' && *text <= '9' && value < 1000; ++text) value = value * 10 + (*text - '0');
+    visible.physical[visible.count++] = static_cast<int16_t>(value);
+    if (*text == ',') ++text;
+  }
+}
+
+void tell_guard(const Services& guard, const Plan* plan, const void* caller) {
+  int count = 0;
+  if (get_count == nullptr || get_count(&count) != kSuccess || count < 0) count = 0;
+  guard.note_init("cuInit", static_cast<unsigned>(count), caller);
+  VisibleGpus visible;
+  if (plan != nullptr) {
+    for (size_t i = 0; i < plan->selection.count; ++i) {
+      const auto& view = plan->allowed.view;
+      const auto& device = plan->allowed.machine.devices[view.devices[plan->selection.view[i]]];
+      visible.physical[visible.count++] = static_cast<int16_t>(device.gpu);
+    }
+  } else if (count <= static_cast<int>(kMostGpus)) {
+    read_numbers(guard.variable(kVariable), count, visible);
+    if (visible.count != count) visible.count = 0;
+  }
+  guard.set_visible(visible);
+  guard.record_event({.kind = Event::Kind::kInit,
+                      .api = "cuInit",
+                      .caller = caller,
+                      .object = plan != nullptr ? plan->told : nullptr});
+}
+
+}  // namespace
+
+GetCount real_count() { return get_count; }
+
+const char* bind_visible_devices(const Services& guard, const RealLibrary& driver) {
+  the_guard = &guard;
+  real_init = reinterpret_cast<Init>(driver.symbol("cuInit"));
+  get_count = reinterpret_cast<GetCount>(driver.symbol("cuDeviceGetCount"));
+  get_device = reinterpret_cast<GetDevice>(driver.symbol("cuDeviceGet"));
+  // With MIG the second one differs from the first; for whole GPUs they are the same.
+  get_uuid = reinterpret_cast<GetUuid>(driver.symbol("cuDeviceGetUuid"));
+  if (!driver.found() || guard.policy() == Policy::kOff) return nullptr;
+  if (!list_is_set() && !guard.children_narrow()) return nullptr;
+  redirected = redirect_getenv(*driver.map(), &answer);
+  if (redirected || !list_is_set()) return nullptr;
+  return "CUDAGUARD_VISIBLE_DEVICES cannot be enforced: libcuda.so.1 does not import getenv";
+}
+
+Result init_inside_list(const Services& guard, const void* caller) {
+  if (!list_is_set()) {
+    const Result result = real_init(0);
+    if (result == kSuccess) tell_guard(guard, nullptr, caller);
+    return result;
+  }
+  Plan* plan = make_plan();
+  if (plan == nullptr) return deny(guard, "CUDAGUARD_VISIBLE_DEVICES: out of memory", caller);
+  if (!plan->ready) {
+    const bool said = plan->allowed.view.error.why != ListError::Why::kNone;
+    return deny(guard, said ? nullptr : "CUDAGUARD_VISIBLE_DEVICES: a GPU does not say its UUID",
+                caller);
+  }
+  current_plan.store(plan, std::memory_order_release);
+  const uint32_t asked_before = times_asked.load(std::memory_order_relaxed);
+  const Result result = real_init(0);
+  if (result != kSuccess) return result;
+  const char* wrong = check_what_is_visible(*plan, asked_before);
+  if (wrong != nullptr) return deny(guard, wrong, caller);
+  tell_guard(guard, plan, caller);
+  return kSuccess;
+}
+
+}  // namespace cudaguard

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The allow-list, enforced at the real cuInit.
+#pragma once
+
+#include "shim/companion/driver_state.h"
+#include "shim/companion/real_library.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+/// Once, before anything is called. Null, or why CUDA must not be let through.
+const char* bind_visible_devices(const Services& guard, const RealLibrary& driver);
+
+/// The real cuInit(0), and whether it found what the list allows and nothing else. The caller holds
+/// the process's lock.
+Result init_inside_list(const Services& guard, const void* caller);
+
+}  // namespace cudaguard

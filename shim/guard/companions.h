@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The companions: our libraries in front of the real driver and NVML, for the policies that let
+// CUDA through. Loaded when the program first asks for the driver, never before. Where one cannot
+// be used, FORCE_CPU applies from then on. errno and dlerror are the caller's afterwards.
+#pragma once
+
+#include "shim/guard/process.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+enum class CompanionKind { kDriver, kNvml };
+
+struct Companion {
+  const char* path = nullptr;      ///< as ld.so knows it
+  const void* link_map = nullptr;  ///< null: there is no real library, or FORCE_CPU applies now
+  const void* symbol(const char* name) const;
+};
+
+/// Loads it, and with it the real library, on the first call that can. Takes ld.so's lock.
+Companion companion(Process& process, CompanionKind kind);
+
+/// The name to give to ld.so in place of `name`, a request for the driver or NVML with `mode`.
+/// Null: FORCE_CPU applies (it may just have begun to).
+const char* name_with_companion(Process& process, CompanionKind kind, const char* name, int mode,
+                                const void* caller);
+
+/// The companion's function of that name, found once and kept in `cached`; null: none.
+void* companion_function(Process& process, CompanionKind kind, const char* name,
+                         std::atomic<void*>& cached);
+
+}  // namespace cudaguard

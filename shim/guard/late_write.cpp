@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/guard/late_write.h"
+
+#include <cstring>
+
+#include "policy/message.h"
+#include "shim/guard/process.h"
+#include "shim/guard/record.h"
+
+namespace cudaguard {
+
+namespace {
+
+constexpr char kVariable[] = "CUDA_VISIBLE_DEVICES";
+
+void note(LateWrite::Moment& moment, const char* api, unsigned count) {
+  int none = 0;
+  if (!moment.state.compare_exchange_strong(none, 1, std::memory_order_relaxed)) return;
+  const char* now = variable(kVariable);
+  moment.api = api;
+  moment.count = count;
+  moment.set = now != nullptr;
+  for (size_t i = 0; now != nullptr && now[i] != '\0' && i + 1 < sizeof moment.value; ++i) {
+    moment.value[i] = now[i];
+  }
+  moment.state.store(2, std::memory_order_release);
+}
+
+bool happened(const LateWrite::Moment& moment) {
+  return moment.state.load(std::memory_order_acquire) == 2;
+}
+
+bool differs(const LateWrite::Moment& moment, const char* now) {
+  if (!moment.set || now == nullptr) return moment.set != (now != nullptr);
+  return strncmp(moment.value, now, sizeof moment.value - 1) != 0;
+}
+
+/// `sees`: what cuInit found, when it came after the change.
+void compare(Process& process, const LateWrite::Moment& moment, const unsigned* sees) {
+  const char* now = variable(kVariable);
+  if (!differs(moment, now)) return;
+  LateWriteFacts facts;
+  facts.was_set = moment.set;
+  facts.was = moment.value;
+  facts.is_set = now != nullptr;
+  if (now != nullptr) facts.is = now;
+  facts.api = moment.api;
+  facts.told = moment.count;
+  facts.read_already = sees == nullptr;
+  if (sees != nullptr) facts.sees = *sees;
+  facts.allow_list = process.config.visible_devices;
+  say(
+      process, Process::kLateWrite,
+      [](Text& out, uint32_t pid, const void* data) {
+        write_late_write(out, pid, *static_cast<const LateWriteFacts*>(data));
+      },
+      &facts);
+}
+
+}  // namespace
+
+void note_count(Process& process, const char* api, unsigned count) {
+  LateWrite& late = process.late_write;
+  if (happened(late.initialised)) return compare(process, late.initialised, nullptr);
+  note(late.counted, api, count);
+}
+
+void note_init(Process& process, const char* api, unsigned count) {
+  LateWrite& late = process.late_write;
+  note(late.initialised, api, count);
+  if (happened(late.counted)) compare(process, late.counted, &count);
+}
+
+void check_late_write(Process& process) {
+  const LateWrite& late = process.late_write;
+  if (happened(late.initialised)) compare(process, late.initialised, nullptr);
+}
+
+}  // namespace cudaguard

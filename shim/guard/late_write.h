@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA_VISIBLE_DEVICES written too late: after somebody told the program how many GPUs there are,
+// or after cuInit has read it. It cannot be undone inside the program; one line says so. Nothing is
+// allocated; thread-safe.
+#pragma once
+
+#include <atomic>
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+struct Process;
+
+struct LateWrite {
+  /// What the variable was when something happened for the first time.
+  struct Moment {
+    std::atomic<int> state{0};  ///< 0: it has not happened, 1: being written, 2: it has
+    const char* api = nullptr;
+    unsigned count = 0;  ///< the GPUs that the program was told of
+    bool set = false;
+    char value[256] = {};  ///< perhaps cut: two values that differ only later are not told apart
+  };
+  Moment counted;
+  Moment initialised;
+};
+
+/// `api`, a constant, is about to tell the program that there are `count` GPUs.
+void note_count(Process& process, const char* api, unsigned count);
+/// cuInit has succeeded and `count` GPUs are visible.
+void note_init(Process& process, const char* api, unsigned count);
+/// Something looks wrong to the program: was it a late write?
+void check_late_write(Process& process);
+
+}  // namespace cudaguard

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files that are installed with the guard, in the folder `cudaguard` beside it: where they are,
+// and why one cannot be used. Thread-safe; allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+/// Why a file cannot be used: clauses, compared by address.
+inline constexpr char kMissing[] = "is missing";
+inline constexpr char kCutShort[] = "is cut short";
+/// A shortage that may be over at the next dlopen: try again then.
+inline constexpr char kPassing[] = "cannot be opened now";
+
+/// A path in that folder. 4 KiB: mind the stack.
+class OwnPath {
+ public:
+  /// `beside`: the guard's own path.
+  void set_folder(std::string_view beside);
+  /// Beside the file that the guard is mapped from, links resolved: where the guard's own path is
+  /// relative or a link to another place. False: nobody can tell.
+  bool set_real_folder();
+  /// An empty path, which does not exist, if there is no folder or it is too long.
+  const char* file(std::string_view name);
+
+ private:
+  char text_[4096] = {};  // PATH_MAX: ld.so takes no longer one
+  size_t folder_ = 0;
+};
+
+/// The guard's own path as ld.so has it, if it is absolute; else null.
+const char* own_path();
+
+/// An ELF library for this machine with all its bytes? Returns null, or why not.
+const char* why_unusable(const char* path);
+
+/// Of a good library that ld.so did not load: would ld.so have found room (RLIMIT_AS)?
+const char* why_not_loaded();
+
+}  // namespace cudaguard

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The guard's side of shim/companion/services.h.
+#include "shim/companion/services.h"
+
+#include "shim/guard/fork_poison.h"
+#include "shim/guard/loader.h"
+#include "shim/guard/own_maps.h"
+#include "shim/guard/process.h"
+#include "shim/guard/record.h"
+
+namespace cudaguard {
+
+namespace {
+
+void set_visible(const VisibleGpus& gpus) {
+  Process& here = process();
+  here.visible = gpus;
+  here.visible_known.store(gpus.count != 0, std::memory_order_release);
+}
+
+constexpr Services kServices = {
+    .policy = [] { return process().policy(); },
+    .allow_list = [] { return process().config.visible_devices; },
+    .children_narrow = [] { return process().config.children_cpu; },
+    .variable = &variable,
+    .fall_back = [](const char* because) { process().fall_back(because); },
+    .wants_events = [] { return wants_events(process()); },
+    .record_event = [](const Event& event) { record_event(process(), event); },
+    .record_touch = [](const char* api,
+                       const void* caller) { record_touch(process(), api, nullptr, caller); },
+    .say = [](Process::Said bit, Writer write,
+              const void* context) { say(process(), bit, write, context); },
+    .say_bad_index = [](const BadIndex& facts) { say_bad_index(process(), facts); },
+    .place_of = &place_of,
+    .note_count = [](const char* api, unsigned count) { note_count(process(), api, count); },
+    .note_init =
+        [](const char* api, unsigned count, const void* caller) {
+          remember_init(caller);
+          note_init(process(), api, count);
+        },
+    .check_fork = [](const char* api) { check_fork_once(process(), api); },
+    .check_late_write = [] { check_late_write(process()); },
+    .set_visible = &set_visible,
+    .loader = []() -> const Loader& { return loader(); },
+};
+
+}  // namespace
+}  // namespace cudaguard
+
+const cudaguard::Services* cudaguard_services_v1() { return &cudaguard::kServices; }
