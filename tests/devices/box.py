@@ -95,6 +95,20 @@ class Case(harness.Case):
         self.assertEqual(lines(result), [], result)
         self.assertEqual(result.rc, 0, result)
 
+    def refused(self, result, *words):
+        """The driver was not entered; FORCE_CPU applies, and one line says why."""
+        self.explained(result, *words)
+        self.assertNotIn("cuInit:initialised", result.fake_calls, result)
+
+    def explained(self, result, *words):
+        """No GPU, whatever the driver was asked, and one line that says why."""
+        reasons = [line for line in lines(result) if not re.search(r": no (CUDA|GPU) ", line)]
+        self.assertEqual(len(reasons), 1, result)
+        for word in words + ("CUDAGUARD_VISIBLE_DEVICES", "FORCE_CPU applies"):
+            self.assertIn(word, reasons[0], result)
+        # Besides FORCE_CPU's own lines: at most one for CUDA and one for NVML.
+        self.assertLessEqual(len(lines(result)), 3, result)
+
     def one_line(self, result, *words):
         """The guard said one thing, with these words in it."""
         self.assertEqual(len(lines(result)), 1, result)

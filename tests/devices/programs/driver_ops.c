@@ -31,6 +31,8 @@
 #define X(name, parameters) int name parameters;
 CALLS(X)
 #undef X
+// Older drivers lack it; the program has to start with them too.
+#pragma weak cuCtxCreate_v4
 static void* find_linked(const char* name) {
 #define X(function, parameters) \
   if (strcmp(name, #function) == 0) return (void*)function;

@@ -2,7 +2,7 @@
 // Takes the steps given as arguments, in order; each prints one line.
 //   cu.* nv.* rt.*         driver, NVML and the runtime that this program is linked to
 //   rt12.* rt13.*          a runtime that a plug-in beside this program is linked to
-//   setenv=VAR=VALUE unsetenv=VAR getenv=VAR setpid=VAR   the environment
+//   setenv=VAR=VALUE unsetenv=VAR getenv=VAR setpid=VAR clearenv   the environment
 //   fork=LABEL STEP... end     in a child; this process waits and goes on behind `end`
 //   spawn=LABEL STEP... end    the same in a fresh program
 //   thread=LABEL STEP... end   the same in a thread
@@ -98,7 +98,7 @@ static int library_step(const char* name, const char* value) {
     }
   } else if (strcmp(name, "lib.open") == 0) {
     void* handle = dlopen(value, RTLD_NOW | RTLD_LOCAL);
-    if (handle != NULL) text = "set";
+    text = handle != NULL ? "set" : dlerror();
     for (int i = 0; handle != NULL && i < 8; ++i) {
       if (g_libraries[i].handle == handle) text = "again";
       if (g_libraries[i].name != NULL && strcmp(g_libraries[i].name, value) != 0) continue;
@@ -131,6 +131,8 @@ static int general_step(const char* name, const char* value) {
     set_variable(value);
   } else if (strcmp(name, "unsetenv") == 0) {
     unsetenv(value);
+  } else if (strcmp(name, "clearenv") == 0) {
+    clearenv();
   } else if (strcmp(name, "setpid") == 0) {
     char number[32];
     snprintf(number, sizeof number, "%d", (int)getpid());
