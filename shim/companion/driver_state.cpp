@@ -71,8 +71,8 @@ bool detail::may_pass(const char* api) {
   const char* why = prepare(*guard);
   const Policy policy = guard->policy();
   if (policy == Policy::kOff) return true;
-  guard->check_fork(api);
   if (policy == Policy::kForceCpu) return false;
+  guard->check_fork(api);
   if (why != nullptr) {
     guard->fall_back(why);
     return false;

@@ -28,7 +28,7 @@ nvmlReturn_t initialised(const Access& now, nvmlReturn_t result, const char* api
     now.guard->record_touch(api, caller);
     return NVML_SUCCESS;  // and no GPU, as FORCE_CPU has it
   }
-  if (now.guard->wants_events()) {
+  if (now.guard->policy() != Policy::kOff) {
     now.guard->record_event({.kind = Event::Kind::kNvml, .api = api, .caller = caller});
   }
   return result;
@@ -66,12 +66,10 @@ template <typename Real>
 nvmlReturn_t by_index(Real real, unsigned index, nvmlDevice_t* device) {
   const Access now = access();
   if (now.way == Way::kDeny) return NVML_ERROR_INVALID_ARGUMENT;
-  const Shown* view = now.way == Way::kFilter ? shown() : nullptr;
-  if (view == nullptr) {
-    // Not initialised: the real one says so, whatever the index.
-    return now.way == Way::kFilter ? real(~0U, device) : real(index, device);
-  }
-  if (index >= view->count) return NVML_ERROR_INVALID_ARGUMENT;
+  if (now.way == Way::kForward) return real(index, device);
+  const Shown* view = shown();
+  // The real one says whether NVML is initialised; no machine has this index.
+  if (view == nullptr || index >= view->count) return real(~0U, device);
   return real(view->physical[index], device);
 }
 

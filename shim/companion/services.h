@@ -36,6 +36,8 @@ struct Services {
   void (*note_count)(const char* api, unsigned count) = nullptr;
   /// A cuInit that succeeded.
   void (*note_init)(const char* api, unsigned count, const void* caller) = nullptr;
+  /// A cuInit that found no device.
+  void (*note_no_device)() = nullptr;
   void (*check_fork)(const char* api) = nullptr;
   void (*check_late_write)() = nullptr;
   void (*set_visible)(const VisibleGpus& gpus) = nullptr;

@@ -193,6 +193,7 @@ Result init_inside_list(const Services& guard, const void* caller) {
   if (!list_is_set()) {
     const Result result = real_init(0);
     if (result == kSuccess) tell_guard(guard, nullptr, caller);
+    if (result == kNoDevice) guard.note_no_device();
     return result;
   }
   Plan* plan = make_plan();
@@ -205,6 +206,14 @@ Result init_inside_list(const Services& guard, const void* caller) {
   current_plan.store(plan, std::memory_order_release);
   const uint32_t asked_before = times_asked.load(std::memory_order_relaxed);
   const Result result = real_init(0);
+  const bool read = times_asked.load(std::memory_order_relaxed) != asked_before;
+  if (result == kNoDevice && read && plan->selection.count != 0) {
+    // A driver that has no GPU at all does not get as far as to read the variable (measured, 535).
+    return deny(guard,
+                "CUDAGUARD_VISIBLE_DEVICES: the driver shows none of the GPUs that were chosen",
+                caller);
+  }
+  if (result == kNoDevice) guard.note_no_device();
   if (result != kSuccess) return result;
   const char* wrong = check_what_is_visible(*plan, asked_before);
   if (wrong != nullptr) return deny(guard, wrong, caller);

@@ -71,6 +71,11 @@ void note_init(Process& process, const char* api, unsigned count) {
   if (happened(late.counted)) compare(process, late.counted, &count);
 }
 
+void note_no_device(Process& process) {
+  const unsigned none = 0;
+  if (happened(process.late_write.counted)) compare(process, process.late_write.counted, &none);
+}
+
 void check_late_write(Process& process) {
   const LateWrite& late = process.late_write;
   if (happened(late.initialised)) compare(process, late.initialised, nullptr);

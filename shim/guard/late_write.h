@@ -27,6 +27,8 @@ struct LateWrite {
 void note_count(Process& process, const char* api, unsigned count);
 /// cuInit has succeeded and `count` GPUs are visible.
 void note_init(Process& process, const char* api, unsigned count);
+/// cuInit has found no device: because of a late write?
+void note_no_device(Process& process);
 /// Something looks wrong to the program: was it a late write?
 void check_late_write(Process& process);
 

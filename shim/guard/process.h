@@ -59,7 +59,8 @@ struct Process {
   bool first_case(uint64_t key);
 
   std::atomic<bool> fork_checked{false};
-  std::atomic<int> device_count{0};  ///< what the runtime said when CLAMP asked; 0: not yet
+  std::atomic<uint64_t> selected{0};  ///< devices that were selected: one bit each, modulo 64
+  std::atomic<int> device_count{0};   ///< what the runtime said when CLAMP asked; 0: not yet
   LateWrite late_write;
   std::atomic<bool> visible_known{false};
   VisibleGpus visible;

@@ -278,6 +278,11 @@ void record_touch(Process& process, const char* key, const char* object, const v
 }
 
 void record_event(Process& process, const Event& event) {
+  if (process.config.complaint_count != 0 &&
+      (process.said.load(std::memory_order_relaxed) & Process::kComplaints) == 0) {
+    const ScratchPages scratch;
+    if (scratch) say_complaints(process, scratch, sys::getpid());
+  }
   if (!wants_events(process)) return;
   // The first of its kind: what a process *does* is what counts, not by which of the functions.
   uint64_t key = static_cast<uint64_t>(event.kind) + 1;

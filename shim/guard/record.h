@@ -25,7 +25,8 @@ struct Event {
   const char* object = nullptr;  ///< for kInit: what the driver was told to show; may be null
 };
 
-/// Writes the first event of its kind, function and device down, where somebody wants to know.
+/// Writes the first event of its kind and device down, where somebody wants to know. Says what is
+/// wrong with the configuration, if that was not said yet.
 void record_event(Process& process, const Event& event);
 /// Does anybody? (So that callers need not ask for the details.)
 inline bool wants_events(const Process& process) {

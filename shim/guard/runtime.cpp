@@ -61,6 +61,15 @@ int ask_count(Process& here, const void* function) {
   say_bad_index(here, facts);
 }
 
+/// The first selection of a device.
+[[gnu::cold, gnu::noinline]] void note_selection(Process& here, const char* api, const void* caller,
+                                                 int device, uint64_t bit) {
+  here.selected.fetch_or(bit, std::memory_order_relaxed);
+  check_late_write(here);
+  record_event(here,
+               {.kind = Event::Kind::kSelect, .api = api, .caller = caller, .device = device});
+}
+
 /// call(index) with the index looked at.
 template <typename Call>
 [[gnu::always_inline]] inline cudaError_t indexed(Process& here, const char* api,
@@ -121,11 +130,10 @@ cudaError_t CUDARTAPI cudaSetDevice(int device) {
   const cudaError_t result =
       indexed(here, "cudaSetDevice", CG_CALLER, device, reinterpret_cast<const void*>(real),
               [real](int index) { return real(index); });
-  if (result == cudaSuccess && looks_at_indices(here) && wants_events(here)) [[unlikely]] {
-    record_event(here, {.kind = Event::Kind::kSelect,
-                        .api = "cudaSetDevice",
-                        .caller = CG_CALLER,
-                        .device = device});
+  const uint64_t bit = uint64_t{1} << (static_cast<unsigned>(device) % 64);
+  if (result == cudaSuccess && looks_at_indices(here) &&
+      (here.selected.load(std::memory_order_relaxed) & bit) == 0) [[unlikely]] {
+    note_selection(here, "cudaSetDevice", CG_CALLER, device, bit);
   }
   return result;
 }

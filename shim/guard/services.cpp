@@ -38,6 +38,7 @@ constexpr Services kServices = {
           remember_init(caller);
           note_init(process(), api, count);
         },
+    .note_no_device = [] { note_no_device(process()); },
     .check_fork = [](const char* api) { check_fork_once(process(), api); },
     .check_late_write = [] { check_late_write(process()); },
     .set_visible = &set_visible,

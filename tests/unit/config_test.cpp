@@ -29,8 +29,7 @@ TEST(Config, Policy_AnyCaseAndDash) {
 }
 
 TEST(Config, UnknownPolicy_IsForceCpuWithOneComplaint) {
-  // VALIDATE and CLAMP are policies of a later version.
-  for (const char* value : {"VALIDATE", "CLAMP", "ON", "0", " OFF", "OFF ", "OFFF", "\xff"}) {
+  for (const char* value : {"VALID", "CLAMPED", "ON", "0", " OFF", "OFF ", "OFFF", "\xff"}) {
     const Config config = parsed_policy(value);
     EXPECT_EQ(config.policy, Policy::kForceCpu) << value;
     ASSERT_EQ(config.complaint_count, 1U) << value;
