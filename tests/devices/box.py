@@ -19,6 +19,9 @@ def rows():
     return [(uuid, int(bus, 16), serial) for uuid, bus, serial in gpus], migs
 
 
+# What the launcher preloads for programs that are linked to the driver.
+COMPANIONS = tuple(os.path.join(harness.STANDIN_DIR, "libcudaguard-%s.so" % kind)
+                   for kind in ("driver", "nvml"))
 GPUS, MIGS = rows()
 ALL = list(range(8))
 FASTEST = [3, 0, 1, 2, 7, 4, 5, 6]

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """V1: every way to look at the GPUs shows the allow-list, in its order, as 0...n-1."""
 
-import os
-
 import box
-from box import ALL, FASTEST, uuid
+from box import ALL, COMPANIONS, FASTEST, uuid
 
 # program, steps, the names of the answers: each API by every route, and mixtures in every order.
 DRIVER = ["cu.see"]
@@ -24,6 +22,12 @@ WAYS = [
     ("open", ["rt13.see", "rt12.see"], ["rt12", "rt13"]),
     ("open", ["nv.see"], ["nv"]),
     ("nvml", ["nv.see"], ["nv"]),
+    ("open", ["linked.cu.see"], ["linked.cu"]),
+    ("open", ["linked.nv.see"], ["linked.nv"]),
+    ("open", ["linked.nv.see", "cu.see", "linked.cu.see", "nv.see"],
+     ["cu", "nv", "linked.cu", "linked.nv"]),
+    ("cuda", ["linked.cu.see", "cu.see"], ["cu", "linked.cu"]),
+    ("runtime13", ["linked.cu.see", "rt.see", "rt12.see"], ["rt", "rt12", "linked.cu"]),
     ("all", ["cu.see", "nv.see", "rt.see"], ["cu", "nv", "rt"]),
     ("all", ["nv.see", "rt.see", "cu.see"], ["cu", "nv", "rt"]),
     ("all_now", ["rt.see", "cu.see", "nv.see"], ["cu", "nv", "rt"]),
@@ -32,8 +36,6 @@ WAYS = [
     ("runtime13", ["nv.see", "cu.route=proc", "cu.see", "rt12.see", "rt.see"],
      ["cu", "nv", "rt", "rt12"]),
 ]
-COMPANIONS = tuple(os.path.join(box.harness.STANDIN_DIR, "libcudaguard-%s.so" % kind)
-                   for kind in ("driver", "nvml"))
 LISTS = [
     ("2,5", [2, 5]),
     ("5,2", [5, 2]),
@@ -59,7 +61,7 @@ class Ways(box.Case):
                 result = box.run(steps, name, guard=False, allow="2,5")
                 self.assertEqual(result.rc, 0, result)
                 for key in keys:
-                    self.sees(result, **{key: ALL if key == "nv" else FASTEST})
+                    self.sees(result, **{key: ALL if key.endswith("nv") else FASTEST})
 
     def test_every_way(self):
         for name, steps, keys in WAYS:
@@ -86,6 +88,30 @@ class Ways(box.Case):
                         # Nothing is a child's own but what it sees.
                         self.assertEqual(len(box.seen(bare.answers[answer])), 8, bare)
                 self.assertEqual(len(result.out.splitlines()), len(bare.out.splitlines()), result)
+
+    def test_deep_binding(self):
+        """Plug-ins linked to the driver and loaded with RTLD_DEEPBIND: their calls reach the driver
+        without us, and the driver's own reading of the variable does not."""
+        bare = box.run(["deep.cu.see", "deep.nv.see"], guard=False)
+        self.sees(bare, deep_cu=FASTEST, deep_nv=ALL)
+        for steps in (["deep.cu.see"], ["deep.cu.see", "cu.see", "rt12.see"],
+                      ["nv.see", "deep.cu.see"], ["cu.see", "deep.cu.see"]):
+            with self.subTest(steps=steps):
+                result = box.run(steps, allow="5,2")
+                self.sees(result, **{step[:-4]: [5, 2] for step in steps})
+
+    def test_preloaded_under_other_policies(self):
+        """The companions preloaded too, under OFF and FORCE_CPU."""
+        for name, steps, keys in WAYS:
+            with self.subTest(program=name, steps=steps):
+                result = box.run(steps, name, policy="OFF", preload=COMPANIONS)
+                self.silent(result)
+                for key in keys:
+                    self.sees(result, **{key: ALL if key.endswith("nv") else FASTEST})
+                result = box.run(steps, name, policy="FORCE_CPU", preload=COMPANIONS)
+                self.sees(result, **{key: [] if key.endswith("nv") else "!100" for key in keys})
+                self.assertNotIn("cuInit", result.fake_calls, result)
+                self.assertNotIn("nvmlInit_v2", result.fake_calls, result)
 
     def test_preloaded_companion(self):
         """A program linked to the driver, with the companion behind the guard."""
@@ -260,160 +286,6 @@ class Rewrites(box.Case):
                          allow="5,2")
         self.sees(result, cu=[5, 2], nv=[5, 2])
         self.assertEqual(box.seen(result.answers["f.nv.list"]), [5, 2], result)
-
-
-class Nvml(box.Case):
-    """Handles by index, UUID, serial, bus; what belongs to other GPUs is not found."""
-
-    def test_handles(self):
-        allow = [5, 2]
-        # The guard's own exports have the names that linked programs use; the companion has all.
-        for name, preload in (("open", ()), ("nvml", ()), ("nvml", COMPANIONS)):
-            for gpu in range(8):
-                with self.subTest(program=name, preload=preload, gpu=gpu):
-                    short = "0000:%02x:00.0" % box.GPUS[gpu][1]
-                    steps = ["nv.init", "nv.uuid=" + uuid(gpu), "nv.serial=" + box.GPUS[gpu][2],
-                             "nv.bus=" + box.bus_id(gpu), "nv.busold=" + short,
-                             "nv.uuidtext=" + uuid(gpu), "nv.uuidbytes=" + uuid(gpu)]
-                    bare = box.run(steps, name, guard=False)
-                    result = box.run(steps, name, allow="5,2", preload=preload)
-                    self.assertEqual(result.rc, 0, result)
-                    for step in ("uuid", "serial", "bus", "busold"):
-                        self.assertEqual(bare.answers["nv." + step],
-                                         "0:%d:%s" % (gpu, box.GPUS[gpu][0]), bare)
-                        found = result.answers["nv." + step]
-                        if gpu in allow:
-                            self.assertEqual(
-                                found, "0:%d:%s" % (allow.index(gpu), box.GPUS[gpu][0]), result)
-                        else:
-                            self.assertEqual(found, "6:77:!6", result)
-                    for step in ("uuidtext", "uuidbytes") if name == "open" or preload else ():
-                        self.assertEqual(bare.answers["nv." + step], "0:" + box.GPUS[gpu][0], bare)
-                        self.assertEqual(
-                            result.answers["nv." + step],
-                            "0:" + box.GPUS[gpu][0] if gpu in allow else "6:!6", result)
-
-    def test_indices(self):
-        steps = ["nv.get=0"]
-        result = box.run(["nv.init"] + steps + ["nv.listold"], allow="5,2")
-        self.assertEqual(result.answers["nv.get"], "0:set", result)
-        self.assertEqual(box.seen(result.answers["nv.listold"]), [5, 2], result)
-        for index in ("2", "7", "8", "4294967295"):
-            result = box.run(["nv.init", "nv.get=" + index], allow="5,2")
-            self.assertEqual(result.answers["nv.get"], "2:null", result)
-
-    def test_facts(self):
-        """Index back again, serial, bus and name belong to the GPU that was asked for."""
-        for position, gpu in enumerate([5, 2, 7]):
-            wanted = "0:%d:%s:%s:Box_GPU_%d" % (position, box.GPUS[gpu][2], box.bus_id(gpu), gpu)
-            steps = ["nv.init", "nv.facts=%d" % position]
-            self.assertEqual(box.run(steps, allow="5,2,7").answers["nv.facts"], wanted)
-            self.assertEqual(box.run(steps, "nvml", allow="5,2,7").answers["nv.facts"][:20],
-                             wanted[:20])
-
-    def test_neighbours(self):
-        """Queries that give handles of other GPUs give those of the list only."""
-        cases = [("nv.nearest=0,40", [0, 1, 3], [0, 3]), ("nv.nearest=0,50", ALL[4:], [6]),
-                 ("nv.set=0", [0, 1, 2, 3], [0, 2, 3]), ("nv.set=1", ALL[4:], [6])]
-        for step, machine, listed in cases:
-            with self.subTest(step=step):
-                key = step.split("=")[0]
-                # GPU 2 is the one asked about.
-                bare = box.run(["nv.init", step.replace("=0,", "=2,")], guard=False)
-                self.assertEqual(box.seen(bare.answers[key].split(":", 2)[2]), machine, bare)
-                result = box.run(["nv.init", step], allow="2,3,6,0")
-                self.assertEqual(sorted(box.seen(result.answers[key].split(":", 2)[2])), listed,
-                                 result)
-
-    def test_not_initialised(self):
-        """Before nvmlInit, after nvmlShutdown: 1, as NVML says."""
-        for guard in (False, True):
-            result = box.run(["nv.count", "nv.get=0", "nv.init", "nv.shutdown", "nv.list",
-                              "nv.shutdown"], guard=guard, allow="5,2")
-            self.assertEqual(result.answers["nv.count"][:1], "1", result)
-            self.assertEqual(result.answers["nv.get"], "1:null", result)
-            self.assertEqual(result.answers["nv.list"][:1], "1", result)
-            # Whatever the index; and whoever else has asked NVML in between.
-            result = box.run(["nv.init", "nv.shutdown", "nv.get=7", "cu.see", "nv.count"],
-                             guard=guard, allow="5,2")
-            self.assertEqual(result.answers["nv.get"], "1:null", result)
-            self.assertEqual(result.answers["nv.count"][:1], "1", result)
-            result = box.run(["nv.init", "nv.init", "nv.shutdown", "nv.get=1"], guard=guard,
-                             allow="5,2")
-            self.assertEqual(result.answers["nv.get"], "0:set", result)
-
-    def test_other_starts(self):
-        for start in ("nv.initold", "nv.initflags"):
-            for name in ("open", "nvml"):
-                result = box.run([start, "nv.list"], name, allow="5,2")
-                self.assertEqual(box.seen(result.answers["nv.list"]), [5, 2], result)
-                self.silent(result)
-
-
-class Drivers(box.Case):
-    """Drivers that do not do what we count on: never more GPUs than were allowed."""
-
-    STEPS = ["cu.see", "rt12.see", "nv.see"]
-
-    def test_controls(self):
-        self.sees(box.run(self.STEPS, guard=False, box="noslot", own="1"), cu=[0], rt12=[0], nv=ALL)
-        self.sees(box.run(self.STEPS, guard=False, box="liar", own="1"), cu=FASTEST, nv=ALL)
-        self.sees(box.run(self.STEPS, guard=False, CG_GONE="5", own=uuid(5)), cu="!100", nv=ALL)
-        self.sees(box.run(["cu.see"], guard=False, box="no_nvml"), cu=FASTEST)
-
-    def test_no_slot(self):
-        for steps in (["cu.see", "rt12.see"], ["rt13.see", "cu.see"]):
-            result = box.run(steps, box="noslot", allow="2,5")
-            self.sees(result, cu="!100")
-            self.refused(result, "getenv")
-        result = box.run(self.STEPS, box="noslot", allow="2,5")
-        self.assertNotIn(box.seen(result.answers["nv.see"]), (ALL, FASTEST), result)
-
-    def test_liar(self):
-        for how in (None, "others"):
-            with self.subTest(how=how):
-                result = box.run(["cu.see", "rt12.see"], box="liar", allow="2,5", CG_LIE=how)
-                self.assertEqual(result.answers["cu.see"].split(":")[0], "100", result)
-                self.sees(result, rt12="!100")
-                self.explained(result)
-
-    def test_gone(self):
-        """A GPU that NVML lists and the driver does not know any more."""
-        for allow, own in (("2,5", None), ("5", None), ("5,2", "0,1"), (uuid(5), None)):
-            with self.subTest(allow=allow, own=own):
-                result = box.run(["cu.see", "rt12.see"], allow=allow, own=own, CG_GONE="5")
-                self.sees(result, cu="!100", rt12="!100")
-                self.explained(result)
-        result = box.run(self.STEPS, allow="2,6", CG_GONE="5")
-        self.silent(result)
-        self.sees(result, cu=[2, 6], rt12=[2, 6], nv=[2, 6])
-
-    def test_without_nvml(self):
-        """The driver counts by itself; a list of one kind only."""
-        steps = ["cu.see", "rt12.see"]
-        for allow, own, gpus in (("2,5", None, [2, 5]), ("5,2", "1", [2]),
-                                 (uuid(3) + "," + uuid(0, 8), None, [3, 0]), ("7", "0,0", "!100")):
-            with self.subTest(allow=allow, own=own):
-                result = box.run(steps, box="no_nvml", allow=allow, own=own)
-                self.sees(result, cu=gpus, rt12=gpus)
-                self.silent(result)
-        for allow in ("2," + uuid(5), "8", "2,8", uuid(5, 20), "GPU-ffff", "1,1"):
-            with self.subTest(allow=allow):
-                result = box.run(steps, box="no_nvml", allow=allow)
-                self.sees(result, cu="!100", rt12="!100")
-                self.explained(result)
-
-    def test_without_a_driver(self):
-        """NVML alone: ld.so's own answer for the driver, in its own words."""
-        steps = ["cu.open", "lib.open=libcuda.so.1", "rt12.count", "rt12.set=0", "rt12.last"]
-        bare = box.run(steps, guard=False, box="only_nvml")
-        self.assertIn("lib.open=libcuda.so.1: cannot open shared object file", bare.out)
-        for allow, policy in (("2,5", None), (None, "VALIDATE"), (None, "CLAMP")):
-            result = box.run(steps, box="only_nvml", allow=allow, policy=policy)
-            self.assertEqual(result.out, bare.out, result)
-            self.silent(result)
-        result = box.run(["cu.open", "nv.see"], box="only_nvml", allow="2,5")
-        self.sees(result, nv=[2, 5])
 
 
 if __name__ == "__main__":

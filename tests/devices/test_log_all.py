@@ -79,6 +79,14 @@ class LogAll(box.Case):
                     self.assertEqual([record["device"] for record in records
                                       if record.get("event") == "context"], [1], records)
 
+    def test_a_clamped_selection(self):
+        """What was selected, not what was asked for."""
+        result, records = self.run_reported(["rt12.set=9"], allow="5,2", policy="CLAMP",
+                                            **ALL_LINES)
+        self.assertEqual(self.said(result, "device 1 selected"), 1, result)
+        self.assertEqual([record["device"] for record in records
+                          if record.get("event") == "select"], [1], records)
+
     def test_a_context_that_was_refused(self):
         result, records = self.run_reported(["cu.init", "cu.context=v4,7"], allow="5,2",
                                             **ALL_LINES)

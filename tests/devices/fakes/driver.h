@@ -10,6 +10,15 @@
 // A driver that does not ask libc: this one reads `environ`.
 #define getenv box_getenv
 #endif
+#if defined(CG_NO_GETENV) || defined(CG_AROUND)
+char* box_getenv(const char* name);
+#endif
+#ifdef CG_AROUND
+// One that asks libc for everything but the one variable.
+#define CG_GETENV_VISIBLE box_getenv
+#else
+#define CG_GETENV_VISIBLE getenv
+#endif
 
 #include "box.h"
 #include "fake_log.h"

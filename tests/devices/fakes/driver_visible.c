@@ -3,10 +3,10 @@
 // is there twice empties it.
 #include "driver.h"
 
-#ifdef CG_NO_GETENV
+#if defined(CG_NO_GETENV) || defined(CG_AROUND)
 extern char** environ;
 
-HIDDEN char* box_getenv(const char* name) {
+char* box_getenv(const char* name) {
   const size_t size = strlen(name);
   for (char** entry = environ; entry != NULL && *entry != NULL; ++entry) {
     if (strncmp(*entry, name, size) == 0 && (*entry)[size] == '=') return *entry + size + 1;
@@ -93,7 +93,7 @@ int read_visible(struct visible* out) {
     all[total].mig = -1;
     ++total;
   }
-  const char* text = getenv("CUDA_VISIBLE_DEVICES");
+  const char* text = CG_GETENV_VISIBLE("CUDA_VISIBLE_DEVICES");
   if (text == NULL) {
     memcpy(out, all, sizeof *all * (size_t)total);
     return total;

@@ -2,6 +2,8 @@
 // Takes the steps given as arguments, in order; each prints one line.
 //   cu.* nv.* rt.*         driver, NVML and the runtime that this program is linked to
 //   rt12.* rt13.*          a runtime that a plug-in beside this program is linked to
+//   linked.cu.* linked.nv.*   the same of a plug-in that is linked to the driver, to NVML
+//   deep.cu.* deep.nv.*    of such a plug-in loaded with RTLD_DEEPBIND
 //   setenv=VAR=VALUE unsetenv=VAR getenv=VAR setpid=VAR clearenv   the environment
 //   fork=LABEL STEP... end     in a child; this process waits and goes on behind `end`
 //   spawn=LABEL STEP... end    the same in a fresh program
@@ -37,29 +39,47 @@ static void say_status(const char* name, int status) {
   say(name, text);
 }
 
-// The step of a plug-in that is linked to runtime `major`.
-static step_function plugin(int major) {
-  static step_function found[16];
-  if (found[major] != NULL) return found[major];
+// The steps of plug-ins, each in a file beside this program.
+static struct plugin {
+  const char* prefix;  // of the step's name; the plug-in knows it by the rest
+  const char* own;     // what stands in front of that
+  const char* file;
+  const char* function;
+  int mode;
+  step_function step;
+} g_plugins[] = {
+    {"rt12.", "rt.", "runtime_12.so", "runtime_step", RTLD_LOCAL, NULL},
+    {"rt13.", "rt.", "runtime_13.so", "runtime_step", RTLD_LOCAL, NULL},
+    {"linked.cu.", "cu.", "linked_cuda.so", "driver_step", RTLD_LOCAL, NULL},
+    {"linked.nv.", "nv.", "linked_nvml.so", "nvml_step", RTLD_LOCAL, NULL},
+    {"deep.cu.", "cu.", "linked_cuda.so", "driver_step", RTLD_LOCAL | RTLD_DEEPBIND, NULL},
+    {"deep.nv.", "nv.", "linked_nvml.so", "nvml_step", RTLD_LOCAL | RTLD_DEEPBIND, NULL},
+};
+
+static void load_plugin(struct plugin* plugin) {
   char path[4200];
   snprintf(path, sizeof path, "%s", g_self);
   char* slash = strrchr(path, '/');
-  snprintf(slash + 1, 64, "runtime_%d.so", major);
-  void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  snprintf(slash + 1, 64, "%s", plugin->file);
+  void* handle = dlopen(path, RTLD_NOW | plugin->mode);
   if (handle == NULL) {
     say("plugin", dlerror());
-    return NULL;
+  } else {
+    plugin->step = (step_function)dlsym(handle, plugin->function);
   }
-  found[major] = (step_function)dlsym(handle, "runtime_step");
-  return found[major];
 }
 
 static int plugin_step(const char* name, const char* value, struct answer* out) {
-  if (strncmp(name, "rt12.", 5) != 0 && strncmp(name, "rt13.", 5) != 0) return 0;
-  char own[64];
-  snprintf(own, sizeof own, "rt.%s", name + 5);
-  const step_function step = plugin(atoi(name + 2));
-  return step == NULL ? 0 : step(own, value, out);
+  for (size_t i = 0; i < sizeof g_plugins / sizeof *g_plugins; ++i) {
+    struct plugin* plugin = &g_plugins[i];
+    const size_t size = strlen(plugin->prefix);
+    if (strncmp(name, plugin->prefix, size) != 0) continue;
+    char own[80];
+    snprintf(own, sizeof own, "%s%s", plugin->own, name + size);
+    if (plugin->step == NULL) load_plugin(plugin);
+    return plugin->step == NULL ? 0 : plugin->step(own, value, out);
+  }
+  return 0;
 }
 
 // The names of the mapped files that are ours, without those that somebody preloaded.

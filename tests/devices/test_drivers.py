@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drivers that do not do what we count on: never more GPUs than were allowed, and a line."""
+
+import box
+from box import ALL, FASTEST, uuid
+
+
+class Drivers(box.Case):
+    """Drivers that do not do what we count on: never more GPUs than were allowed."""
+
+    STEPS = ["cu.see", "rt12.see", "nv.see"]
+
+    def test_controls(self):
+        self.sees(box.run(self.STEPS, guard=False, box="noslot", own="1"), cu=[0], rt12=[0], nv=ALL)
+        self.sees(box.run(self.STEPS, guard=False, box="liar", own="1"), cu=FASTEST, nv=ALL)
+        self.sees(box.run(self.STEPS, guard=False, box="around", own="1"), cu=[0], nv=ALL)
+        self.sees(box.run(self.STEPS, guard=False, CG_GONE="5", own=uuid(5)), cu="!100", nv=ALL)
+        self.sees(box.run(["cu.see"], guard=False, box="no_nvml"), cu=FASTEST)
+
+    def test_no_slot(self):
+        for steps in (["cu.see", "rt12.see"], ["rt13.see", "cu.see"]):
+            result = box.run(steps, box="noslot", allow="2,5")
+            self.sees(result, cu="!100")
+            self.refused(result, "getenv")
+        result = box.run(self.STEPS, box="noslot", allow="2,5")
+        self.assertNotIn(box.seen(result.answers["nv.see"]), (ALL, FASTEST), result)
+
+    def test_around(self):
+        """A driver that imports getenv, and reads the one variable without it."""
+        for own in (None, uuid(2) + "," + uuid(5)):
+            result = box.run(["cu.see", "rt12.see"], box="around", allow="2,5", own=own)
+            self.assertEqual(result.answers["cu.see"].split(":")[0], "100", result)
+            self.sees(result, rt12="!100")
+            self.explained(result, "did not read")
+
+    def test_liar(self):
+        for how in (None, "others"):
+            with self.subTest(how=how):
+                result = box.run(["cu.see", "rt12.see"], box="liar", allow="2,5", CG_LIE=how)
+                self.assertEqual(result.answers["cu.see"].split(":")[0], "100", result)
+                self.sees(result, rt12="!100")
+                self.explained(result)
+
+    def test_gone(self):
+        """A GPU that NVML lists and the driver does not know any more."""
+        for allow, own in (("2,5", None), ("5", None), ("5,2", "0,1"), (uuid(5), None)):
+            with self.subTest(allow=allow, own=own):
+                result = box.run(["cu.see", "rt12.see"], allow=allow, own=own, CG_GONE="5")
+                self.sees(result, cu="!100", rt12="!100")
+                self.explained(result)
+        result = box.run(self.STEPS, allow="2,6", CG_GONE="5")
+        self.silent(result)
+        self.sees(result, cu=[2, 6], rt12=[2, 6], nv=[2, 6])
+
+    def test_without_nvml(self):
+        """The driver counts by itself; a list of one kind only."""
+        steps = ["cu.see", "rt12.see"]
+        for allow, own, gpus in (("2,5", None, [2, 5]), ("5,2", "1", [2]),
+                                 (uuid(3) + "," + uuid(0, 8), None, [3, 0]), ("7", "0,0", "!100")):
+            with self.subTest(allow=allow, own=own):
+                result = box.run(steps, box="no_nvml", allow=allow, own=own)
+                self.sees(result, cu=gpus, rt12=gpus)
+                self.silent(result)
+        for allow in ("2," + uuid(5), "8", "2,8", uuid(5, 20), "GPU-ffff", "1,1"):
+            with self.subTest(allow=allow):
+                result = box.run(steps, box="no_nvml", allow=allow)
+                self.sees(result, cu="!100", rt12="!100")
+                self.explained(result)
+
+    def test_without_a_driver(self):
+        """NVML alone: ld.so's own answer for the driver, in its own words."""
+        steps = ["cu.open", "lib.open=libcuda.so.1", "rt12.count", "rt12.set=0", "rt12.last"]
+        bare = box.run(steps, guard=False, box="only_nvml")
+        self.assertIn("lib.open=libcuda.so.1: cannot open shared object file", bare.out)
+        for allow, policy in (("2,5", None), (None, "VALIDATE"), (None, "CLAMP")):
+            result = box.run(steps, box="only_nvml", allow=allow, policy=policy)
+            self.assertEqual(result.out, bare.out, result)
+            self.silent(result)
+        result = box.run(["cu.open", "nv.see"], box="only_nvml", allow="2,5")
+        self.sees(result, nv=[2, 5])
+
+
+if __name__ == "__main__":
+    box.harness.main()

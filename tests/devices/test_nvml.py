@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""W2: NVML shows the allow-list: count, handles by index, UUID, serial and bus, and back again."""
+
+import box
+from box import ALL, COMPANIONS, uuid
+
+
+class Nvml(box.Case):
+    """Handles by index, UUID, serial, bus; what belongs to other GPUs is not found."""
+
+    def test_handles(self):
+        allow = [5, 2]
+        # The guard's own exports have the names that linked programs use; the companion has all.
+        for name, preload in (("open", ()), ("nvml", ()), ("nvml", COMPANIONS)):
+            for gpu in range(8):
+                with self.subTest(program=name, preload=preload, gpu=gpu):
+                    short = "0000:%02x:00.0" % box.GPUS[gpu][1]
+                    steps = ["nv.init", "nv.uuid=" + uuid(gpu), "nv.serial=" + box.GPUS[gpu][2],
+                             "nv.bus=" + box.bus_id(gpu), "nv.busold=" + short,
+                             "nv.uuidtext=" + uuid(gpu), "nv.uuidbytes=" + uuid(gpu)]
+                    bare = box.run(steps, name, guard=False)
+                    result = box.run(steps, name, allow="5,2", preload=preload)
+                    self.assertEqual(result.rc, 0, result)
+                    for step in ("uuid", "serial", "bus", "busold"):
+                        self.assertEqual(bare.answers["nv." + step],
+                                         "0:%d:%s" % (gpu, box.GPUS[gpu][0]), bare)
+                        found = result.answers["nv." + step]
+                        if gpu in allow:
+                            self.assertEqual(
+                                found, "0:%d:%s" % (allow.index(gpu), box.GPUS[gpu][0]), result)
+                        else:
+                            self.assertEqual(found, "6:77:!6", result)
+                    for step in ("uuidtext", "uuidbytes") if name == "open" or preload else ():
+                        self.assertEqual(bare.answers["nv." + step], "0:" + box.GPUS[gpu][0], bare)
+                        self.assertEqual(
+                            result.answers["nv." + step],
+                            "0:" + box.GPUS[gpu][0] if gpu in allow else "6:!6", result)
+
+    def test_indices(self):
+        steps = ["nv.get=0"]
+        result = box.run(["nv.init"] + steps + ["nv.listold"], allow="5,2")
+        self.assertEqual(result.answers["nv.get"], "0:set", result)
+        self.assertEqual(box.seen(result.answers["nv.listold"]), [5, 2], result)
+        for index in ("2", "7", "8", "4294967295"):
+            result = box.run(["nv.init", "nv.get=" + index], allow="5,2")
+            self.assertEqual(result.answers["nv.get"], "2:null", result)
+
+    def test_facts(self):
+        """Index back again, serial, bus and name belong to the GPU that was asked for."""
+        for position, gpu in enumerate([5, 2, 7]):
+            wanted = "0:%d:%s:%s:Box_GPU_%d" % (position, box.GPUS[gpu][2], box.bus_id(gpu), gpu)
+            steps = ["nv.init", "nv.facts=%d" % position]
+            self.assertEqual(box.run(steps, allow="5,2,7").answers["nv.facts"], wanted)
+            self.assertEqual(box.run(steps, "nvml", allow="5,2,7").answers["nv.facts"][:20],
+                             wanted[:20])
+
+    def test_neighbours(self):
+        """Queries that give handles of other GPUs give those of the list only."""
+        cases = [("nv.nearest=0,40", [0, 1, 3], [0, 3]), ("nv.nearest=0,50", ALL[4:], [6]),
+                 ("nv.set=0", [0, 1, 2, 3], [0, 2, 3]), ("nv.set=1", ALL[4:], [6])]
+        for step, machine, listed in cases:
+            with self.subTest(step=step):
+                key = step.split("=")[0]
+                # GPU 2 is the one asked about.
+                bare = box.run(["nv.init", step.replace("=0,", "=2,")], guard=False)
+                self.assertEqual(box.seen(bare.answers[key].split(":", 2)[2]), machine, bare)
+                result = box.run(["nv.init", step], allow="2,3,6,0")
+                self.assertEqual(sorted(box.seen(result.answers[key].split(":", 2)[2])), listed,
+                                 result)
+
+    def test_not_initialised(self):
+        """Before nvmlInit, after nvmlShutdown: 1, as NVML says."""
+        for guard in (False, True):
+            result = box.run(["nv.count", "nv.get=0", "nv.init", "nv.shutdown", "nv.list",
+                              "nv.shutdown"], guard=guard, allow="5,2")
+            self.assertEqual(result.answers["nv.count"][:1], "1", result)
+            self.assertEqual(result.answers["nv.get"], "1:null", result)
+            self.assertEqual(result.answers["nv.list"][:1], "1", result)
+            # Whatever the index; and whoever else has asked NVML in between.
+            result = box.run(["nv.init", "nv.shutdown", "nv.get=7", "cu.see", "nv.count"],
+                             guard=guard, allow="5,2")
+            self.assertEqual(result.answers["nv.get"], "1:null", result)
+            self.assertEqual(result.answers["nv.count"][:1], "1", result)
+            result = box.run(["nv.init", "nv.init", "nv.shutdown", "nv.get=1"], guard=guard,
+                             allow="5,2")
+            self.assertEqual(result.answers["nv.get"], "0:set", result)
+
+    def test_other_starts(self):
+        for start in ("nv.initold", "nv.initflags"):
+            for name in ("open", "nvml"):
+                result = box.run([start, "nv.list"], name, allow="5,2")
+                self.assertEqual(box.seen(result.answers["nv.list"]), [5, 2], result)
+                self.silent(result)
+
+
+if __name__ == "__main__":
+    box.harness.main()
