@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/guard/late_write.h"
 
-#include <cstring>
+#include <string_view>
 
 #include "policy/message.h"
 #include "shim/guard/process.h"
@@ -32,7 +32,7 @@ bool happened(const LateWrite::Moment& moment) {
 
 bool differs(const LateWrite::Moment& moment, const char* now) {
   if (!moment.set || now == nullptr) return moment.set != (now != nullptr);
-  return strncmp(moment.value, now, sizeof moment.value - 1) != 0;
+  return head(now, sizeof moment.value - 1) != std::string_view(moment.value);
 }
 
 /// `sees`: what cuInit found, when it came after the change.

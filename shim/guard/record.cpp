@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/guard/record.h"
 
-#include <sys/sysmacros.h>
-
 #include <cerrno>
 #include <cstring>
 
@@ -28,6 +26,14 @@ struct Scratch {
 
 using ScratchPages = sys::Mapped<Scratch>;
 
+// As glibc's <sys/sysmacros.h>, whose functions are calls where the compiler saves space.
+constexpr unsigned major_of(uint64_t device) {
+  return static_cast<unsigned>((device >> 8 & 0xfff) | (device >> 32 & ~0xfffU));
+}
+constexpr unsigned minor_of(uint64_t device) {
+  return static_cast<unsigned>((device & 0xff) | (device >> 12 & ~0xffU));
+}
+
 Descriptor describe(int fd) {
   Descriptor result;
   struct stat status = {};
@@ -46,10 +52,10 @@ Descriptor describe(int fd) {
   if (S_ISCHR(status.st_mode)) {
     // Linux devices.txt: 1:3 null; 4 and 5 consoles and ttys; 136-143 pts; 188, 204, 229 serial,
     // hvc.
-    const unsigned family = major(status.st_rdev);
+    const unsigned family = major_of(status.st_rdev);
     const bool terminal = family == 4 || family == 5 || (family >= 136 && family <= 143) ||
                           family == 188 || family == 204 || family == 229;
-    if (terminal || (family == 1 && minor(status.st_rdev) == 3)) {
+    if (terminal || (family == 1 && minor_of(status.st_rdev) == 3)) {
       result.kind = Kind::kTerminalOrNull;
     }
   }

@@ -14,11 +14,16 @@ import elf_facts
 # export of the guard crashes.
 EXPORTS = {
     "dlopen", "dlmopen",
-    "cuInit", "cuGetProcAddress", "cuGetProcAddress_v2",
+    "cuInit", "cuGetProcAddress", "cuGetProcAddress_v2", "cuDeviceGet",
     "nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown",
     "nvmlDeviceGetCount", "nvmlDeviceGetCount_v2",
+    "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID",
+    "nvmlDeviceGetHandleBySerial", "nvmlDeviceGetHandleByPciBusId",
+    "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetIndex",
     "cudaGetDeviceCount", "cudaSetDevice", "cudaDeviceSynchronize",
-    "cudaguard_touch_v1", "cudaguard_touches",
+    "cudaInitDevice", "cudaGetDeviceProperties", "cudaGetDeviceProperties_v2",
+    "cudaDeviceGetAttribute",
+    "cudaguard_touch_v1", "cudaguard_touches", "cudaguard_services_v1",
 }  # fmt: skip
 # Everything a C library has had for decades (musl too), nothing that locks, allocates or prints.
 # The mem* functions are what compilers make of plain loops and copies.

@@ -9,7 +9,7 @@ import unittest
 import guest
 import harness
 
-POLICY = 'CUDAGUARD_POLICY="%s" is not accepted (accepted: FORCE_CPU, OFF); FORCE_CPU applies'
+POLICY = 'CUDAGUARD_POLICY="%s" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF); FORCE_CPU applies'
 LOG = 'CUDAGUARD_LOG="%s" is not accepted (accepted: off, deny, all); deny applies'
 
 
@@ -43,7 +43,7 @@ class BadInput(guest.Case):
 
     def test_unknown_policy(self):
         for world in self.worlds():
-            for value in ("foo", "0", "force", "OFF ", " off", "none", "VALIDATE", "CLAMP",
+            for value in ("foo", "0", "force", "OFF ", " off", "none", "VALIDATED", "CLAMPED",
                           "FORCE_CPU,OFF"):
                 with self.subTest(value=value, world=world):
                     self.guarded({"CUDAGUARD_POLICY": value}, POLICY % value, world=world)
