@@ -99,5 +99,6 @@ Result init(const void* caller) {
 
 extern "C" [[gnu::visibility("default")]] const char* cudaguard_companion_prepare_v1(
     const cudaguard::Services* guard) {
-  return cudaguard::prepare(*guard);
+  if (!cudaguard::adopt_guard(guard)) return "the companion library is of another build";
+  return cudaguard::prepare(*cudaguard::find_guard());
 }

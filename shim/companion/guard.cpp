@@ -24,15 +24,20 @@ const Services* ask() {
 
 }  // namespace
 
+bool adopt_guard(const Services* guard) {
+  if (guard == nullptr || guard->version != Services::kVersion || guard->size != sizeof(Services)) {
+    return false;
+  }
+  const Services* none = nullptr;
+  found.compare_exchange_strong(none, guard, std::memory_order_acq_rel);
+  return true;
+}
+
 const Services* find_guard() {
   const Services* known = found.load(std::memory_order_acquire);
   if (known != nullptr) return known;
-  known = ask();
-  if (known == nullptr || known->version != Services::kVersion || known->size != sizeof(Services)) {
-    return nullptr;
-  }
-  found.store(known, std::memory_order_release);
-  return known;
+  adopt_guard(ask());
+  return found.load(std::memory_order_acquire);
 }
 
 }  // namespace cudaguard

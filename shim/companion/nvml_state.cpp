@@ -96,6 +96,7 @@ bool make_view(const Services& guard) {
 
 extern "C" [[gnu::visibility("default")]] const char* cudaguard_companion_prepare_v1(
     const cudaguard::Services* guard) {
-  cudaguard::prepare(*guard);
+  if (!cudaguard::adopt_guard(guard)) return "the companion library is of another build";
+  cudaguard::prepare(*cudaguard::find_guard());
   return nullptr;
 }

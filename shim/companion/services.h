@@ -46,6 +46,9 @@ struct Services {
   const Loader& (*loader)() = nullptr;
 };
 
+/// The guard's own, whichever copy of it is first in the search order.
+const Services& own_services();
+
 }  // namespace cudaguard
 
 extern "C" {

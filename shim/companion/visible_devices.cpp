@@ -158,6 +158,10 @@ void tell_guard(const Services& guard, const Plan* plan, const void* caller) {
     for (size_t i = 0; i < plan->selection.count; ++i) {
       const auto& view = plan->allowed.view;
       const auto& device = plan->allowed.machine.devices[view.devices[plan->selection.view[i]]];
+      if (device.gpu == Machine::kUnknownGpu) {
+        visible.count = 0;
+        break;
+      }
       visible.physical[visible.count++] = static_cast<int16_t>(device.gpu);
     }
   } else if (count <= static_cast<int>(kMostGpus)) {

@@ -91,7 +91,7 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
   const auto prepare = reinterpret_cast<cudaguard_prepare_v1*>(
       const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_companion_prepare_v1")));
   if (prepare == nullptr) return fall_back(process, names, path, "is of another version");
-  if (const char* why = prepare(cudaguard_services_v1()); why != nullptr) {
+  if (const char* why = prepare(&own_services()); why != nullptr) {
     process.fall_back(why);
     say(
         process, Process::kList,

@@ -15,8 +15,8 @@ extern "C" {
 
 /* How many times this process has asked for a GPU under FORCE_CPU: calls of cuInit(0), nvmlInit*,
  * of the runtime's cudaGetDeviceCount, cudaSetDevice, cudaDeviceSynchronize, and loads of a refused
- * library. Loading the driver library alone is no touch. 0 under OFF. A forked child starts at 0.
- * Cannot fail. Thread-safe and async-signal-safe; does not change errno. */
+ * library. Loading the driver library alone is no touch. 0 under the other policies. A forked child
+ * starts at 0. Cannot fail. Thread-safe and async-signal-safe; does not change errno. */
 int cudaguard_touches(void) __attribute__((weak));
 
 #ifdef __cplusplus

@@ -41,7 +41,7 @@ const char* choose_denied(Process& here, const LibraryRequest& request, const ch
 /// NVIDIA's OpenCL opens the device without libcuda: no allow-list reaches it.
 const char* refuse_opencl(Process& here, const RefusedLibrary& refused, const char* name,
                           const void* caller) {
-  if (&refused != kRefusedLibraries || here.config.visible_devices.empty()) return name;
+  if (refused.name != "libnvidia-opencl.so" || here.config.visible_devices.empty()) return name;
   say_no_opencl(here, caller);
   return refused.never.data();
 }

@@ -46,6 +46,9 @@ constexpr Services kServices = {
 };
 
 }  // namespace
+
+const Services& own_services() { return kServices; }
+
 }  // namespace cudaguard
 
 const cudaguard::Services* cudaguard_services_v1() { return &cudaguard::kServices; }
