@@ -29,6 +29,12 @@ OUR_LINE = re.compile(r"^cudaguard\[\d+\]: .*$", re.M)
 RUNTIMES = ("11", "12", "13")
 KINDS = ("shared", "static")
 NO_GPU = "no GPU here"
+GRACE = 20  # seconds that a program may run on when the time is over
+
+
+def words_of(text):
+    """The words key=value that a program printed."""
+    return dict(re.findall(r"([\w.\-]+)=(\S*)", text))
 
 
 @dataclasses.dataclass
@@ -48,7 +54,7 @@ class Run:
 
     @property
     def words(self):
-        return dict(re.findall(r"([\w.\-]+)=(\S*)", self.out))
+        return words_of(self.out)
 
     def number(self, key, otherwise=None):
         try:
@@ -75,8 +81,9 @@ class Run:
 class Held:
     """A program that waits for lines on its stdin."""
 
-    def __init__(self, process):
+    def __init__(self, process, deadline):
         self.process = process
+        self.deadline = deadline
         self.lines = []
         self.errors = []
         self.arrived = threading.Condition()
@@ -91,7 +98,7 @@ class Held:
 
     def line(self, timeout):
         """The next line of its output; None if none came in time."""
-        end = time.monotonic() + timeout
+        end = min(time.monotonic() + timeout, self.deadline + GRACE)
         with self.arrived:
             while not self.lines:
                 left = end - time.monotonic()
@@ -114,7 +121,7 @@ class Held:
         except OSError:
             pass
         try:
-            self.process.wait(timeout)
+            self.process.wait(max(1, min(timeout, self.deadline + GRACE - time.monotonic())))
         except subprocess.TimeoutExpired:
             stop(self.process)
         time.sleep(0.05)
@@ -160,8 +167,9 @@ class Box:
         self.has_device = bool(self.nodes) and os.path.exists("/dev/nvidiactl")
         sandboxed = not self.has_device and works(PRIVATE_DEV + ["true"])
         self.prefix = PRIVATE_DEV if sandboxed else []
-        # May NVIDIA's driver be entered here?
-        self.may_enter = self.has_device or sandboxed or bool(self.fake)
+        # May NVIDIA's driver be entered here? Beside a fake one too it may be, by NVIDIA's OpenCL for
+        # example.
+        self.may_enter = self.has_device or sandboxed
         self.watch = watch or self.find_watch()
         self.environment = {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
         self.environment["LC_ALL"] = "C.UTF-8"
@@ -249,7 +257,7 @@ class Box:
             result.err = str(error)
             return result
         try:
-            out, err = process.communicate(timeout=max(1, min(timeout, self.left() + 20)))
+            out, err = process.communicate(timeout=max(1, min(timeout, self.left() + GRACE)))
         except subprocess.TimeoutExpired:
             result.timed_out = True
             stop(process)
@@ -273,7 +281,7 @@ class Box:
         command = self.command(rooted(argv) if root else argv, env, libraries)
         return Held(subprocess.Popen(command, env=self.environment, stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                     start_new_session=True))
+                                     start_new_session=True), self.deadline)
 
     def look(self):
         """Finds out what GPUs there are, bare."""

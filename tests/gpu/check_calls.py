@@ -9,7 +9,9 @@ GUARDED = ("cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuModuleLoadDat
 
 
 def timed(box, report, name, what, argv):
-    setups = {"bare": None, "VALIDATE": {"CUDAGUARD_POLICY": "VALIDATE"},
+    # As many variables in each: a driver may ask getenv.
+    setups = {"bare": {"CG_UNUSED": "VALIDATE", "CG_NO_PRELOAD": box.guard},
+              "VALIDATE": {"CUDAGUARD_POLICY": "VALIDATE"},
               "list": {"CUDAGUARD_VISIBLE_DEVICES": "0"}}
     found = {key: [] for key in setups}
     for turn in range(ROUNDS):

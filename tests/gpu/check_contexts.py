@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPU memory: one context, and a trainer with 24 workers, with and without CUDAGUARD_CHILDREN."""
 
+import box as machine
+
 WORKERS = 24
 MIB = 2**20
 CONTEXT = "GPU memory that one process with a context takes"
@@ -12,13 +14,13 @@ def grown(before, after):
     return max((b - a for a, b in zip(before, after)), key=abs) / MIB
 
 
-def context(box, report, name, what, guarded, env):
+def context(box, guarded, env):
     before = box.used_memory()
     held = box.hold([box.program("gpu_driver"), "do=context", "hold=1"], guard=guarded, env=env)
     line = held.line(60) or ""
     after = box.used_memory()
     held.end()
-    words = dict(part.split("=", 1) for part in line.split() if "=" in part)
+    words = machine.words_of(line)
     if before is None or after is None:
         return words, None
     return words, grown(before, after)
@@ -26,7 +28,7 @@ def context(box, report, name, what, guarded, env):
 
 def one_context(box, report):
     name, what = "context.bare", CONTEXT + ", bare"
-    words, size = context(box, report, name, what, False, None)
+    words, size = context(box, False, None)
     if size is None:
         for other in ("bare", "force-cpu", "validate"):
             report.not_filled("context." + other, CONTEXT, "NVML tells no memory")
@@ -39,7 +41,7 @@ def one_context(box, report):
         if key == "validate" and box.why_no_companion():
             report.not_filled("context." + key, CONTEXT, box.why_no_companion())
             continue
-        words, taken = context(box, report, "context." + key, CONTEXT, True, env)
+        words, taken = context(box, True, env)
         wanted = "100" if key == "force-cpu" else "0"
         limit = size * 0.1 if key == "force-cpu" else size * 1.25 + 16
         report.check("context." + key, "%s, %s" % (CONTEXT, env["CUDAGUARD_POLICY"]),
@@ -80,7 +82,7 @@ def workers(box, guarded, env, how, root):
     after = box.used_memory()
     held.say("3")
     text += held.end(60)
-    words = dict(part.split("=", 1) for part in text.split() if "=" in part)
+    words = machine.words_of(text)
     said = [line for line in held.err().splitlines() if line.startswith("cudaguard[")]
     size = grown(before, after) if before and after else None
     return words, size, said

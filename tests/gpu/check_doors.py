@@ -92,7 +92,7 @@ def perform(box, row, words, guarded):
 
 def why_not(box, row, words):
     """Why this row cannot be run here; None if it can."""
-    if box.fake and any(re.search("runtime_|nvidia-smi|clinfo", path) for path in row.needs):
+    if box.fake and any(re.search("runtime_|nvidia-smi|clinfo|opencl", path) for path in row.needs):
         return "not against a fake driver"
     missing = [path for path in row.needs if not glob.glob(path.format(**words))]
     if missing:
@@ -138,10 +138,6 @@ def watcher(box):
     return held
 
 
-def box_words(text):
-    return dict(re.findall(r"([\w.]+)=(\S*)", text))
-
-
 def pids_of(words):
     return {pid for pid in words.get("pids", "").split(",") if pid}
 
@@ -152,7 +148,7 @@ def judge_memory(box, report, held, before):
     if held is None:
         report.not_filled(name, what, "NVML tells no memory" if box.gpus else machine.NO_GPU)
         return
-    words = box_words(held.end())
+    words = machine.words_of(held.end())
     grown = max((int(words["high%d" % i]) - int(words["low%d" % i])
                  for i in range(64) if "high%d" % i in words), default=0)
     new = pids_of(words) - before
@@ -167,7 +163,7 @@ def judge_memory(box, report, held, before):
 def processes(box):
     held = box.hold([box.program("gpu_nvml"), "do=watch"])
     held.line(30)
-    return pids_of(box_words(held.end()))
+    return pids_of(machine.words_of(held.end()))
 
 
 def rows(box, report):
@@ -176,6 +172,9 @@ def rows(box, report):
         return
     if not os.path.exists(os.path.join(box.build, "tests", "programs", "door")):
         report.not_filled("doors", WHAT, "tests/programs is not built in " + box.build)
+        return
+    if box.left() < 60:
+        report.not_filled("doors", WHAT, "out of time")
         return
     driver = driver_file(box)
     if not driver:

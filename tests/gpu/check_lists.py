@@ -78,9 +78,13 @@ def answer_of(run, kind):
                           "runtime": "cudaGetDeviceCount"}[kind])
 
 
+def shown(uuids):
+    return "%d: %s" % (len(uuids), " ".join(uuid[:12] for uuid in uuids))
+
+
 def judge_nvml(run, prefix, view, found):
     if (view or []) != run.listed(prefix):
-        found.append("NVML shows %s" % " ".join(run.listed(prefix)) or "nothing")
+        found.append("NVML shows " + shown(run.listed(prefix)))
 
 
 def judge(run, kind, uuids, view, seen):
@@ -91,14 +95,13 @@ def judge(run, kind, uuids, view, seen):
         found.append("exit code %s" % run.rc)
     if kind == "nvml":
         judge_nvml(run, "", view, found)
-        shown = view or []
-        for i in range(len(shown)):
+        for i in range(len(view or [])):
             if words.get("index%d" % i) != str(i):
                 found.append("nvmlDeviceGetIndex of %d is %s" % (i, words.get("index%d" % i)))
         if view is not None and words.get("beyond") != "2":
             found.append("handle by index beyond the count: %s" % words.get("beyond"))
         for i, uuid in enumerate(uuids):
-            wanted = "0" if uuid in shown else "6"
+            wanted = "0" if uuid in (view or []) else "6"
             if words.get("byUuid%d" % i) != wanted:
                 found.append("handle by UUID of GPU %d: %s" % (i, words.get("byUuid%d" % i)))
         return found
@@ -106,13 +109,13 @@ def judge(run, kind, uuids, view, seen):
     if answer_of(run, kind) != wanted:
         found.append("answers %s, not %s" % (answer_of(run, kind), wanted))
     if seen and run.listed() != seen:
-        found.append("shows %s" % " ".join(run.listed()))
+        found.append("shows " + shown(run.listed()))
     if kind == "runtime":
         judge_nvml(run, "nvml.", view, found)
         if words.get("driver.cuInit") != wanted:
             found.append("the driver beside it answers %s" % words.get("driver.cuInit"))
         if seen and run.listed("driver.") != seen:
-            found.append("the driver beside it shows %s" % " ".join(run.listed("driver.")))
+            found.append("the driver beside it shows " + shown(run.listed("driver.")))
         for i in range(len(seen)):
             if words.get("copy%d" % i, "right") != "right":
                 found.append("copy to device %d: %s" % (i, words["copy%d" % i]))
@@ -133,7 +136,7 @@ def trace(box, argv, env, guard):
 
 def usable(box, report):
     """The programs that work bare, with what they then show."""
-    found = []
+    found, told = [], []
     candidates = programs(box)
     uuids = ",".join(box.uuids())
     for (name, argv, kind, preload), run in zip(candidates, box.many(
@@ -141,17 +144,18 @@ def usable(box, report):
         if kind == "nvml":
             argv = argv + ["uuids=" + uuids]
         good = answer_of(run, kind) == "0" and run.rc == 0
-        if good and kind != "nvml" and sorted(run.listed()) != sorted(box.uuids()):
-            report.not_filled("control." + name.replace(" ", "-"), "the same program, bare",
-                              "CUDA and NVML list different devices (MIG?)", run.short())
-        elif good:
+        reason = "bare it answers %s" % answer_of(run, kind)
+        if good and sorted(run.listed()) != sorted(box.uuids()):
+            good, reason = False, "CUDA and NVML list different devices (MIG?)"
+        if good:
             found.append((name, argv, kind, preload))
-        else:
-            report.not_filled("control." + name.replace(" ", "-"), "the same program, bare",
-                              "bare it answers %s" % answer_of(run, kind), run.short())
+        elif name.split(",")[0] not in told:
+            told.append(name.split(",")[0])
+            report.not_filled("control." + told[-1].replace(" ", "-"),
+                              "a program that the lists are tried with, bare", reason, run.short())
     # Bare, all GPUs are there: what the lists below narrow is what this saw.
     report.info("control.bare", "programs that see every GPU without the guard",
-                "%d of %d programs, %d GPUs" % (len(found), len(candidates), len(box.gpus)))
+                "%d of %d programs, %d GPU(s)" % (len(found), len(candidates), len(box.gpus)))
     return found
 
 
@@ -176,11 +180,11 @@ def one_list(box, report, case, chosen):
     told = "%d of %d programs agree" % (len(chosen) - len(bad), len(chosen))
     if bad:
         told += "; not: " + "; ".join("%s (%s)" % (p, detail[p]["found"][0]) for p in bad)[:300]
-    shown = value if len(value) < 20 else value[:16] + "..."
+    given = value if len(value) < 20 else value[:16] + "..."
     if nested is not None:
-        shown += ', CUDA_VISIBLE_DEVICES="%s"' % (nested if len(nested) < 20 else nested[:12] + "...")
+        given += ', CUDA_VISIBLE_DEVICES="%s"' % (nested if len(nested) < 20 else nested[:12] + "...")
     lines = sorted({line for run in runs for line in run.lines()})[:4]
-    report.check("allow." + name, WHAT % (shown, about), told, not bad,
+    report.check("allow." + name, WHAT % (given, about), told, not bad,
                  {"failed": detail, "lines": lines})
 
 

@@ -45,24 +45,24 @@ def fork(box, report):
 
 
 def late_write(box, report):
-    what = "CUDA_VISIBLE_DEVICES=-1 written after NVML told the count: one line with the remedy"
-    argv = [box.program("gpu_driver"), "do=late", "write=-1"]
+    what = "CUDA_VISIBLE_DEVICES=0 written after NVML told the count: one line with the remedy"
+    argv = [box.program("gpu_driver"), "do=late", "write=0"]
     bare = box.run(argv)
     if bare.words.get("nvml.countRc") != "0":
         report.not_filled("observe.late-write", what, "NVML does not tell a count")
         return
     run = box.run(argv, guard=True, env={"CUDAGUARD_POLICY": "VALIDATE"})
     lines = [line for line in run.lines() if "CUDAGUARD_VISIBLE_DEVICES" in line]
-    value = "NVML %s, then cuInit %s (bare %s); %d line(s)" % (
-        run.words.get("nvml.count"), run.words.get("cuInit"), bare.words.get("cuInit"), len(lines))
+    value = "NVML %s, then CUDA %s (bare %s); %d line(s)" % (
+        run.words.get("nvml.count"), run.words.get("count"), bare.words.get("count"), len(lines))
     report.check("observe.late-write", what, value,
-                 len(lines) == 1 and run.words.get("cuInit") == bare.words.get("cuInit"),
+                 len(lines) == 1 and run.words.get("count") == bare.words.get("count"),
                  {"bare": bare.short(), "guarded": run.short()})
-    run = box.run(argv[:2] + ["write=0"], guard=True, env={"CUDAGUARD_VISIBLE_DEVICES": "0"})
+    run = box.run(argv, guard=True, env={"CUDAGUARD_VISIBLE_DEVICES": "0"})
     report.check("observe.late-write-remedy",
-                 "the same with the remedy in front and a write of 0: NVML and CUDA agree",
+                 "the same with the remedy in front: NVML and CUDA agree",
                  "NVML %s, CUDA %s" % (run.words.get("nvml.count"), run.words.get("count")),
-                 run.words.get("nvml.count") == "1" == run.words.get("count"), run.short())
+                 run.words.get("nvml.count") == "1" and run.words.get("count") == "1", run.short())
 
 
 def rows(box, report):

@@ -60,6 +60,9 @@ def rows(box, report):
     if python is None:
         report.not_filled("torch", what, "no python3 here has PyTorch")
         return
+    if box.left() < 60:
+        report.not_filled("torch", what, "out of time")
+        return
     run = run_torch(box, python, {"CUDAGUARD_POLICY": "FORCE_CPU"})
     report.check("torch.force-cpu", what + ", FORCE_CPU", value_of(run) + ", %d opens" %
                  len(run.opens), run.words.get("available") == "0" and run.words.get("count") == "0"
@@ -96,6 +99,9 @@ def rows(box, report):
         report.check("torch." + key, what + ", " + " ".join("%s=%s" % i for i in env.items()),
                      value_of(run), good, run.short())
     for policy, wanted in (("VALIDATE", None), ("CLAMP", str(len(uuids) - 1))):
+        if box.left() < 60:
+            report.not_filled("torch.set99-" + policy, "torch.cuda.set_device(99)", "out of time")
+            continue
         run = run_torch(box, python, {"CUDAGUARD_POLICY": policy}, ["set99"])
         got = run.words.get("set")
         good = got == wanted if wanted else got is not None and not got.isdigit()

@@ -33,6 +33,8 @@ struct process {
   X(nvmlDeviceGetUUID, (void*, char*, unsigned))                        \
   X(nvmlDeviceGetName, (void*, char*, unsigned))                        \
   X(nvmlDeviceGetIndex, (void*, unsigned*))                             \
+  NEWER_NAMES(X)
+#define NEWER_NAMES(X)                                                  \
   X(nvmlDeviceGetPciInfo_v3, (void*, struct pci*))                      \
   X(nvmlDeviceGetMemoryInfo, (void*, struct memory*))                   \
   X(nvmlSystemGetDriverVersion, (char*, unsigned))                      \
@@ -43,9 +45,11 @@ struct process {
 static struct { NVML_NAMES(FIELD) } g_nvml;
 
 #ifdef LINKED
-// A newer name need not be in the library that this program runs with.
-#define DECLARE(name, arguments) extern int name arguments __attribute__((weak));
+#define DECLARE(name, arguments) extern int name arguments;
 NVML_NAMES(DECLARE)
+// These need not be in the library that this program runs with.
+#define WEAKEN(name, arguments) extern int name arguments __attribute__((weak));
+NEWER_NAMES(WEAKEN)
 #endif
 
 static int load(void) {

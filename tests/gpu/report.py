@@ -10,7 +10,7 @@ import threading
 import time
 
 PASS, FAIL, INFO, NOT_FILLED = "pass", "FAIL", "info", "not filled"
-WIDTHS = (26, 44, 54)
+WIDTHS = (44, 54)  # of "what" and "value"
 
 
 @dataclasses.dataclass
@@ -65,16 +65,18 @@ class Report:
             verdict = row.verdict + (": " + row.reason if row.reason else "")
             body.append((row.name, row.what, value, verdict))
         out = []
+        # Names stay whole, to be searched for.
+        widths = (max(len(cells[0]) for cells in lines + body), *WIDTHS)
         for number, cells in enumerate(lines + body):
-            wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, WIDTHS)]
-            # The last column has the room that the value leaves where there is none.
-            wrapped.append(textwrap.wrap(cells[3], 60) or [""])
+            wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, widths)]
+            wrapped[0] = [cells[0]]
+            wrapped.append(textwrap.wrap(cells[3], 60))
             for line in range(max(len(part) for part in wrapped)):
                 parts = [part[line] if line < len(part) else "" for part in wrapped]
-                out.append(" | ".join([part.ljust(width) for part, width in zip(parts, WIDTHS)]
+                out.append(" | ".join([part.ljust(width) for part, width in zip(parts, widths)]
                                       + [parts[3]]).rstrip())
             if number == 0:
-                out.append("-+-".join("-" * width for width in WIDTHS) + "-+-" + "-" * 10)
+                out.append("-+-".join("-" * width for width in widths) + "-+-" + "-" * 10)
         return "\n".join(out)
 
     def summary(self):

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/gpu-check itself, against the machine with eight fake GPUs of tests/devices.
+
+The control is the same with a guard that does nothing: the rows that hold anything have to fail.
+"""
+
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import harness
+
+DEVICES = os.path.join(harness.BUILD, "tests", "devices")
+FAKES = os.path.join(DEVICES, "lazy") + ":" + os.path.join(DEVICES, "runtime")
+ONE_GPU = os.path.join(harness.BUILD, "tests", "gpu", "one")
+IDLE_GUARD = os.path.join(harness.PROGRAMS, "idle-guard", "libcudaguard.so")
+# What there is on a bare machine: no strace, no compiler. (Without a GPU bubblewrap has to be added,
+# or NVIDIA's driver library would be let loose on this machine.)
+BARE_TOOLS = ("cat", "env", "sh", "true")
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        if not os.path.exists(os.path.join(DEVICES, "lazy", "libcuda.so.1")):
+            harness.skip(self, "tests/devices is not built")
+        if "bwrap" in harness.check_tools():
+            harness.skip(self, "not installed: bwrap")
+        self.scratch = tempfile.mkdtemp(prefix="cg-")
+        self.addCleanup(shutil.rmtree, self.scratch)
+        self.nodes = glob.glob("/dev/nvidia*")
+
+    def tearDown(self):
+        self.assertEqual(glob.glob("/dev/nvidia*"), self.nodes, "it created a device node")
+
+    def check(self, *arguments, script=None, path=None, env=None):
+        """Runs gpu-check; returns (exit code, its output, {row name: row})."""
+        out = os.path.join(self.scratch, "out")
+        shutil.rmtree(out, ignore_errors=True)
+        environment = dict(os.environ, PATH=path or os.environ["PATH"], **(env or {}))
+        done = subprocess.run(
+            [sys.executable, script or os.path.join(harness.SOURCE, "scripts", "gpu-check"),
+             "--quiet", "--out", out, *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        files = glob.glob(os.path.join(out, "*.json"))
+        self.assertEqual(len(files), 1, done.stdout)
+        with open(files[0], encoding="utf-8") as stream:
+            self.facts = json.load(stream)
+        return done.returncode, done.stdout, {row["name"]: row for row in self.facts["rows"]}
+
+    def build(self, *more):
+        return ("--build", harness.BUILD, "--lib", harness.LIB, "--library-path", FAKES, *more)
+
+    def bare_path(self, *more):
+        """A PATH with next to nothing on it."""
+        folder = os.path.join(self.scratch, "bin")
+        os.makedirs(folder, exist_ok=True)
+        for tool in BARE_TOOLS + more:
+            if not os.path.exists(os.path.join(folder, tool)):
+                os.symlink(shutil.which(tool), os.path.join(folder, tool))
+        return folder
+
+    def idle_lib(self):
+        """A lib folder that has everything but a guard that does anything."""
+        folder = os.path.join(self.scratch, "lib")
+        os.makedirs(folder)
+        shutil.copy(IDLE_GUARD, folder)
+        os.symlink(os.path.join(harness.LIB, "cudaguard"), os.path.join(folder, "cudaguard"))
+        return folder
+
+    def test_every_row_that_a_fake_can_fill(self):
+        code, out, rows = self.check(*self.build())
+        failed = [name for name, row in rows.items() if row["verdict"] == "FAIL"]
+        self.assertEqual((code, failed), (0, []), out)
+        for name in ("guard", "cuInit.force-cpu", "cuInit.validate", "cuInit.list", "doors.D4",
+                     "doors.D11", "workers.children-spawn", "workers.children-fork",
+                     "allow.index0", "allow.reversed", "allow.uuids-reversed", "allow.two-nested",
+                     "allow.unknown-index", "allow.duplicate", "index.12-shared.VALIDATE",
+                     "index.13-shared.CLAMP", "index.cuDeviceGet-dlopen.CLAMP", "calls.pointers",
+                     "slot.getenv", "slot.record", "slot.hides", "observe.context", "observe.fork",
+                     "observe.late-write", "observe.late-write-remedy"):
+            self.assertIn(name, rows, out)
+            self.assertEqual(rows[name]["verdict"], "pass", "%s\n%s" % (name, out))
+        for name, row in rows.items():
+            self.assertIn(name, out)
+            self.assertTrue(row["what"])
+            self.assertTrue(row["reason"] if row["verdict"] == "not filled" else row["value"], name)
+        self.assertEqual(len(self.facts["gpus"]), 8)
+        self.assertEqual(self.facts["fake driver"], FAKES)
+
+    def test_fails_with_a_guard_that_does_nothing(self):
+        code, out, rows = self.check(*self.build("--lib", self.idle_lib()))
+        self.assertEqual(code, 1, out)
+        for name in ("cuInit.force-cpu", "doors.D1", "doors.D4", "doors.D11", "doors.D13",
+                     "workers.children-spawn", "workers.children-fork", "allow.index0",
+                     "allow.reversed", "allow.unknown-index", "index.12-shared.CLAMP",
+                     "index.12-shared.VALIDATE", "index.cuDeviceGet-proc.CLAMP", "calls.pointers",
+                     "slot.getenv", "slot.record", "slot.hides", "observe.context", "observe.fork",
+                     "observe.late-write", "observe.late-write-remedy"):
+            self.assertEqual(rows[name]["verdict"], "FAIL", "%s\n%s" % (name, out))
+
+    def test_fails_without_a_guard(self):
+        empty = os.path.join(self.scratch, "empty")
+        os.makedirs(empty)
+        code, out, rows = self.check(*self.build("--lib", empty, "--only", "init"))
+        self.assertEqual((code, rows["guard"]["verdict"]), (1, "FAIL"), out)
+        self.assertEqual(rows["cuInit.force-cpu"]["verdict"], "FAIL", out)
+
+    def test_packed_on_a_bare_machine(self):
+        folder = os.path.join(self.scratch, "pack")
+        done = subprocess.run(
+            [sys.executable, os.path.join(harness.SOURCE, "scripts", "gpu-check"), "--build",
+             harness.BUILD, "--lib", harness.LIB, "--pack", folder],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        # The build tree is not there on the other machine.
+        code, out, rows = self.check(
+            "--from", folder, "--library-path", FAKES, "--only", "init,doors,lists",
+            script=os.path.join(folder, "scripts", "gpu-check"), path=self.bare_path("bwrap"))
+        self.assertEqual(code, 0, out)
+        self.assertEqual(self.facts["watched by"], "ptrace", out)
+        for name in ("guard", "cuInit.force-cpu", "doors.D4", "doors.D7", "allow.reversed"):
+            self.assertEqual(rows[name]["verdict"], "pass", out)
+        self.assertNotIn(harness.BUILD, json.dumps(rows["allow.reversed"]))
+
+    def one_gpu(self, *more, env=None):
+        contexts = os.path.join(self.scratch, "contexts")
+        os.makedirs(contexts, exist_ok=True)
+        return self.check("--build", harness.BUILD, "--lib", harness.LIB, "--library-path", ONE_GPU,
+                          *more, env=dict(env or {}, KEPT_CONTEXTS=contexts))
+
+    def test_memory_of_one_gpu(self):
+        code, out, rows = self.one_gpu("--only", "contexts,lists")
+        self.assertEqual(code, 0, out)
+        for name, text in (("context.bare", "500 MiB"), ("context.force-cpu", "0 MiB"),
+                           ("context.validate", "500 MiB"), ("workers.bare", "12000 MiB"),
+                           ("workers.validate-spawn", "12000 MiB"),
+                           ("workers.children-spawn", "0 MiB"),
+                           ("workers.children-fork", "0 MiB"), ("allow.index0", "4 of 4"),
+                           ("allow.unknown-index", "4 of 4")):
+            self.assertEqual(rows[name]["verdict"], "pass", out)
+            self.assertTrue(rows[name]["value"].startswith(text), out)
+        self.assertIn("12000 MiB less than bare", rows["workers.children-spawn"]["value"])
+        self.assertEqual(rows["allow.reversed"]["reason"], "one GPU only")
+        # That driver has too few names for the doors themselves.
+        _, out, rows = self.one_gpu("--only", "doors")
+        self.assertEqual(rows["doors.memory"]["verdict"], "pass", out)
+
+    def test_memory_with_a_guard_that_does_nothing(self):
+        code, out, rows = self.one_gpu("--lib", self.idle_lib(), "--only", "contexts")
+        self.assertEqual(code, 1, out)
+        for name in ("context.force-cpu", "workers.children-spawn", "workers.children-fork"):
+            self.assertEqual(rows[name]["verdict"], "FAIL", out)
+        self.assertTrue(rows["workers.children-spawn"]["value"].startswith("12000 MiB"), out)
+
+    def test_103_prints_what_was_asked(self):
+        code, out, rows = self.one_gpu("--only", "lists", env={"KEPT_TAMPERED": "1"})
+        self.assertEqual(code, 1, out)
+        self.assertEqual(rows["allow.index0"]["verdict"], "FAIL", out)
+        self.assertIn("answered 103; what it asked the driver, guarded", out)
+        self.assertIn("* cuInit(0) = 103", out)
+
+    def test_without_gpu_and_sandbox_the_driver_is_not_entered(self):
+        if glob.glob("/dev/nvidia*"):
+            harness.skip(self, "this machine has a GPU")
+        code, out, rows = self.check("--build", harness.BUILD, "--lib", harness.LIB,
+                                     path=self.bare_path())
+        self.assertEqual(code, 0, out)
+        self.assertEqual({row["verdict"] for name, row in rows.items()
+                          if name not in ("guard", "companions")}, {"not filled"}, out)
+
+
+if __name__ == "__main__":
+    harness.main()
