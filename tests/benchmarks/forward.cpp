@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a call costs that goes on to the driver or to the runtime. Both are small ones of these
+// benchmarks' own (forward_driver.c, forward_runtime.c), found by LD_LIBRARY_PATH.
+//   bench_forward [Google Benchmark's options]
+//   bench_forward where      where the driver's functions come from, as this process sees them
+// With FORWARD_LINKED the program is linked to the driver and calls it as the linker bound it.
+#include <benchmark/benchmark.h>
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+extern "C" {
+int cudaSetDevice(int device);
+int forward_user_set_device(int device, long times);
+#ifdef FORWARD_LINKED
+int cuInit(unsigned flags);
+int cuDeviceGet(int* device, int ordinal);
+#endif
+}
+
+namespace {
+
+// NOLINTBEGIN(clang-analyzer-deadcode.DeadStores): Google Benchmark's loop variable
+
+using Init = int (*)(unsigned);
+using Get = int (*)(int*, int);
+using Attribute = int (*)(int*, int, int);
+
+void check(benchmark::State& state, int answer) {
+  if (answer != 0) state.SkipWithError("a call failed");
+}
+
+#ifdef FORWARD_LINKED
+
+void device_get_linked(benchmark::State& state) {
+  int device = 0;
+  check(state, cuInit(0));
+  check(state, cuDeviceGet(&device, 3));
+  for (auto _ : state) benchmark::DoNotOptimize(cuDeviceGet(&device, 3));
+}
+BENCHMARK(device_get_linked);
+
+#else
+
+void* driver() {
+  static void* const handle = dlopen("libcuda.so.1", RTLD_NOW);
+  if (handle == nullptr) std::abort();
+  return handle;
+}
+
+template <typename Function>
+Function find(const char* name) {
+  return reinterpret_cast<Function>(dlsym(driver(), name));
+}
+
+void set_device(benchmark::State& state) {
+  check(state, cudaSetDevice(3));
+  for (auto _ : state) benchmark::DoNotOptimize(cudaSetDevice(3));
+}
+BENCHMARK(set_device);
+
+/// The caller is a library.
+void set_device_library(benchmark::State& state) {
+  constexpr long kBatch = 1000;
+  int answer = 0;
+  while (state.KeepRunningBatch(kBatch)) answer |= forward_user_set_device(3, kBatch);
+  check(state, answer);
+}
+BENCHMARK(set_device_library);
+
+void device_get(benchmark::State& state) {
+  const auto get = find<Get>("cuDeviceGet");
+  int device = 0;
+  check(state, find<Init>("cuInit")(0));
+  check(state, get(&device, 3));
+  for (auto _ : state) benchmark::DoNotOptimize(get(&device, 3));
+}
+BENCHMARK(device_get);
+
+/// A name that is not guarded.
+void device_attribute(benchmark::State& state) {
+  const auto get = find<Attribute>("cuDeviceGetAttribute");
+  int value = 0;
+  check(state, get(&value, 1, 3));
+  for (auto _ : state) benchmark::DoNotOptimize(get(&value, 1, 3));
+}
+BENCHMARK(device_attribute);
+
+void say_where(const char* name) {
+  Dl_info info = {};
+  void* function = dlsym(driver(), name);
+  if (function == nullptr || dladdr(function, &info) == 0) std::abort();
+  std::printf(
+      "%s %s+%#zx\n", name, std::strrchr(info.dli_fname, '/') + 1,
+      static_cast<size_t>(static_cast<char*>(function) - static_cast<char*>(info.dli_fbase)));
+}
+
+#endif
+
+// NOLINTEND(clang-analyzer-deadcode.DeadStores)
+
+}  // namespace
+
+int main(int argc, char** argv) {
+#ifndef FORWARD_LINKED
+  if (argc > 1 && std::strcmp(argv[1], "where") == 0) {
+    say_where("cuDeviceGet");
+    say_where("cuDeviceGetAttribute");
+    return 0;
+  }
+#endif
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}
