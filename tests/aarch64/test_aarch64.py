@@ -110,11 +110,12 @@ class Files(unittest.TestCase):
             code = [" ".join(line.split("//")[0].split()[1:]) for line in listing.splitlines()
                     if re.match(r"\s+[0-9a-f]+:", line)]
             shape = [re.sub(r"\b(bl|cbz x16,) .*", r"\1", line) for line in code]
-            slot = "[sp]" if symbol.name == "dlopen" else "[sp, #8]"
+            first = symbol.name == "dlopen"
+            slot, mode = ("[sp]", "[sp, #8]") if first else ("[sp, #8]", "[sp, #16]")
             self.assertEqual(shape, [
                 "bti c",
                 "stp x0, x1, [sp, #-32]!", "stp x2, x30, [sp, #16]",
-                "ldr x0, " + slot, "mov x1, x30",
+                "ldr x0, " + slot, "ldr x2, " + mode, "mov x1, x30",
                 "bl",
                 "mov x16, x1", "str x0, " + slot,
                 "ldp x2, x30, [sp, #16]", "ldp x0, x1, [sp], #32",
@@ -133,7 +134,7 @@ class Files(unittest.TestCase):
             steps = [(int(line.split()[0], 16) - symbol.value, *line.split()[1:3])
                      for line in entry[1].splitlines()[1:]]
             self.assertEqual(steps, [(0, "sp+0", "u"), (8, "sp+32", "u"), (12, "sp+32", "c-8"),
-                                     (36, "sp+32", "u"), (40, "sp+0", "u")])
+                                     (40, "sp+32", "u"), (44, "sp+0", "u")])
 
 
 class Doors(harness.Case):
