@@ -200,7 +200,12 @@ Result init_inside_list(const Services& guard, const void* caller) {
     if (result == kNoDevice) guard.note_no_device();
     return result;
   }
-  Plan* plan = make_plan();
+  // Initialised without us, by a plug-in that is bound to the driver itself (RTLD_DEEPBIND): what
+  // it was told then is what holds, whatever the program's variable is now.
+  int count = 0;
+  Plan* plan = current_plan.load(std::memory_order_acquire);
+  const bool already = plan != nullptr && get_count != nullptr && get_count(&count) == kSuccess;
+  if (!already) plan = make_plan();
   if (plan == nullptr) return deny(guard, "CUDAGUARD_VISIBLE_DEVICES: out of memory", caller);
   if (!plan->ready) {
     const bool said = plan->allowed.view.error.why != ListError::Why::kNone;
@@ -208,7 +213,7 @@ Result init_inside_list(const Services& guard, const void* caller) {
                 caller);
   }
   current_plan.store(plan, std::memory_order_release);
-  const uint32_t asked_before = times_asked.load(std::memory_order_relaxed);
+  const uint32_t asked_before = already ? 0 : times_asked.load(std::memory_order_relaxed);
   const Result result = real_init(0);
   const bool read = times_asked.load(std::memory_order_relaxed) != asked_before;
   if (result == kNoDevice && read && plan->selection.count != 0) {

@@ -70,10 +70,10 @@ int ask_count(Process& here, const void* function) {
                {.kind = Event::Kind::kSelect, .api = api, .caller = caller, .device = device});
 }
 
-/// call(index) with the index looked at.
+/// call(index) with the index looked at; `device` becomes what was used.
 template <typename Call>
 [[gnu::always_inline]] inline cudaError_t indexed(Process& here, const char* api,
-                                                  const void* caller, int device,
+                                                  const void* caller, int& device,
                                                   const void* function, Call call) {
   if (!looks_at_indices(here)) return call(device);
   check_fork_once(here, api);
