@@ -33,6 +33,25 @@ class Drivers(box.Case):
             self.sees(result, rt12="!100")
             self.explained(result, "did not read")
 
+    def test_old(self):
+        """Libraries that lack some guarded names: dlsym finds nothing, as without us."""
+        names = ("cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4", "cuLibraryLoadData",
+                 "cuLibraryLoadFromFile", "cuModuleLoadData")
+        steps = ["cu.where=" + name for name in names] + ["cu.context=v4,0", "nv.initflags"]
+        steps += ["nv.init", "nv.uuidtext=" + uuid(2)]
+        bare = box.run(steps, guard=False, box="old")
+        result = box.run(steps, box="old", policy="VALIDATE")
+        self.silent(result)
+        for without, within in zip(bare.out.splitlines(), result.out.splitlines()):
+            if "libcudaguard-driver.so" in within:
+                self.assertIn("=libcuda.so.1+", without)
+            else:
+                self.assertEqual(within, without, result)
+        self.assertEqual(bare.answers["nv.initflags"], "-999", bare)
+        self.assertEqual(bare.out.count("=null"), 4, bare)
+        result = box.run(["cu.see", "nv.see", "rt12.count"], box="old", allow="5,2")
+        self.sees(result, cu=[5, 2], nv=[5, 2])
+
     def test_liar(self):
         for how in (None, "others"):
             with self.subTest(how=how):
