@@ -27,11 +27,13 @@ enum Guarded : size_t {
   kGuardedCount
 };
 
+// NOLINTBEGIN(bugprone-dynamic-static-initializers): all are constant initialised
 /// The real functions; null where the real driver has none of that name.
 extern constinit void* real_functions[kGuardedCount];
 /// Ours, and their names.
 extern void* const own_functions[kGuardedCount];
 extern const char* const guarded_names[kGuardedCount];
+// NOLINTEND(bugprone-dynamic-static-initializers)
 
 template <typename Function>
 [[gnu::always_inline]] inline Function real_function(Guarded which) {
@@ -45,7 +47,8 @@ struct InProcess {
   bool initialised;  ///< under the lock: the real cuInit has succeeded here
 };
 namespace detail {
-extern constinit std::atomic<InProcess*> in_process;
+extern constinit std::atomic<InProcess*>
+    in_process;  // NOLINT(bugprone-dynamic-static-initializers): constinit
 /// The slow way: binds what is not bound yet, and decides.
 bool may_pass(const char* api);
 }  // namespace detail

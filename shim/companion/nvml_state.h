@@ -17,7 +17,8 @@ enum Guarded : size_t {
 };
 
 /// The real functions; null where the real NVML has none of that name.
-extern constinit void* real_functions[kGuardedCount];
+extern constinit void*
+    real_functions[kGuardedCount];  // NOLINT(bugprone-dynamic-static-initializers): constinit
 
 /// What a call may do.
 enum class Way {

@@ -7,8 +7,9 @@
 
 #include "shim/companion/memory.h"
 
-extern "C" const ElfW(Ehdr) __ehdr_start  // NOLINT(bugprone-reserved-identifier)
-    [[gnu::visibility("hidden")]];
+// The linker's name for the beginning of this file in memory.
+// NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming)
+extern "C" const ElfW(Ehdr) __ehdr_start [[gnu::visibility("hidden")]];
 
 namespace cudaguard {
 
@@ -25,7 +26,7 @@ bool hide_own_symbol(const char* name) {
   const auto base = reinterpret_cast<ElfW(Addr)>(&__ehdr_start);
   const elf_detail::Tables tables = elf_detail::read_tables(_DYNAMIC, base);
   const auto* address = static_cast<const char*>(elf_symbol(_DYNAMIC, base, name));
-  if (address == nullptr || tables.gnu_hash == nullptr) return false;
+  if (address == nullptr || tables.gnu_hash == nullptr || tables.symbols == nullptr) return false;
   // Imports come before what is hashed, ours after: by their number in the table.
   for (uint32_t i = tables.gnu_hash[1];; ++i) {
     const ElfW(Sym)& symbol = tables.symbols[i];

@@ -81,12 +81,14 @@ char* answer(const char* name) {
   return const_cast<char*>(plan->ready ? plan->told : kNoneOfThem);
 }
 
-/// "GPU-8932f937-408d-4ae7-8c16-9166cea1225c" and the 16 bytes of cuDeviceGetUuid.
-bool same_uuid(const char* text, const unsigned char (&bytes)[16]) {
+/// "GPU-8932f937-408d-4ae7-8c16-9166cea1225c", or `whole` false: the beginning of it, and the 16
+/// bytes of cuDeviceGetUuid.
+bool same_uuid(const char* text, bool whole, const unsigned char (&bytes)[16]) {
   const char* at = strchr(text, '-');
   for (const unsigned char byte : bytes) {
     for (const int digit : {byte >> 4, byte & 15}) {
       while (at != nullptr && *at == '-') ++at;
+      if (at != nullptr && *at == '\0' && !whole) return true;
       if (at == nullptr || *at != "0123456789abcdef"[digit]) return false;
       ++at;
     }
@@ -114,9 +116,10 @@ const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
     unsigned char bytes[16] = {};
     int device = 0;
     if (get_device(&device, i) != kSuccess || get_uuid(bytes, device) != kSuccess) continue;
-    // A MIG device's UUID is another one here; without NVML the list may hold a beginning only.
-    if (wanted.mig || !allowed.machine.known || wanted.uuid[0] == '\0') continue;
-    if (!same_uuid(wanted.uuid, bytes)) {
+    // A MIG device's UUID is another one here; an index without NVML has none.
+    if (wanted.mig || wanted.uuid[0] == '\0') continue;
+    // Without NVML the list's entry may be a beginning only.
+    if (!same_uuid(wanted.uuid, allowed.machine.known, bytes)) {
       return "CUDAGUARD_VISIBLE_DEVICES: the driver shows other GPUs than were chosen";
     }
   }

@@ -53,7 +53,7 @@ bool parent_has(std::string_view name) {
   path[out.view().size()] = '\0';
   const sys::File file(path, O_RDONLY | O_CLOEXEC);
   if (!file.ok()) return true;
-  char part[1024];
+  char part[1024] = {};
   size_t matched = 0;
   bool at_start = true;  // of a variable, or inside a match
   for (;;) {

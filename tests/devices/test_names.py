@@ -175,9 +175,7 @@ class Handles(box.Case):
         "never loaded": ["lib.noload=LIB", "lib.noload=libnvidia-ml.so.1"],
         "loaded": ["lib.noload=LIB", "lib.open=LIB", "lib.noload=LIB"],
         "used": ["lib.open=LIB", "cu.see", "lib.noload=LIB", "lib.close=LIB", "lib.noload=LIB"],
-        "closed": ["lib.open=LIB", "lib.close=LIB", "lib.noload=LIB"],
-        "closed in two steps": ["lib.open=LIB", "lib.open=LIB", "lib.close=LIB", "lib.noload=LIB",
-                                "lib.close=LIB", "lib.noload=LIB"],
+        "closed once": ["lib.open=LIB", "lib.open=LIB", "lib.close=LIB", "lib.noload=LIB"],
         "again": ["lib.open=LIB", "lib.close=LIB", "lib.open=LIB", "lib.noload=LIB", "cu.count"],
         "both names": ["lib.open=libcuda.so", "lib.open=libcuda.so.1", "lib.noload=libcuda.so"],
         "local": ["lib.open=LIB", "lib.default=cuMemAlloc_v2", "lib.default=cuBrandNewThing"],
@@ -197,12 +195,27 @@ class Handles(box.Case):
 
     def test_nvml_handles(self):
         library = "libnvidia-ml.so.1"
-        for steps in (["lib.noload=L", "lib.open=L", "lib.noload=L", "lib.close=L", "lib.noload=L"],
-                      ["lib.open=L", "lib.open=L", "lib.close=L", "lib.noload=L"]):
-            steps = [step.replace("L", library) if step.endswith("=L") else step for step in steps]
-            bare = box.run(steps, guard=False)
-            result = box.run(steps, policy="VALIDATE")
-            self.assertEqual(result.out, bare.out, result)
+        steps = ["lib.noload=L", "lib.open=L", "lib.noload=L", "lib.open=L", "lib.close=L",
+                 "lib.noload=L"]
+        steps = [step.replace("L", library) if step.endswith("=L") else step for step in steps]
+        bare = box.run(steps, guard=False)
+        result = box.run(steps, policy="VALIDATE")
+        self.assertEqual(result.out, bare.out, result)
+
+    def test_after_the_last_close(self):
+        """Documented: it stays loaded, because its slot leads to us; and it works when it is asked
+        for again. FORCE_CPU's stand-ins stay as well."""
+        for library in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1",
+                        os.path.join(box.FOLDER, "lazy", "libcuda.so.1")):
+            steps = ["lib.open=" + library, "lib.close=" + library, "lib.noload=" + library,
+                     "cu.see", "nv.see"]
+            with self.subTest(library=library):
+                bare = box.run(steps, guard=False)
+                self.assertEqual(bare.answers["lib.noload"], "null", bare)
+                result = box.run(steps, allow="5,2")
+                self.silent(result)
+                self.assertEqual(result.answers["lib.noload"], "set", result)
+                self.sees(result, cu=[5, 2], nv=[5, 2])
 
 
 if __name__ == "__main__":

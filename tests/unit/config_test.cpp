@@ -80,27 +80,27 @@ TEST(Config, Privileged_IgnoresTheEnvironment) {
 }
 
 TEST(Config, ForkedChild_KeepsItsParentsPolicyAndCanOnlyNarrowIt) {
-  constexpr Policy off = Policy::kOff;
-  constexpr Policy cpu = Policy::kForceCpu;
-  constexpr Policy validate = Policy::kValidate;
+  constexpr Policy kOff = Policy::kOff;
+  constexpr Policy kCpu = Policy::kForceCpu;
+  constexpr Policy kValidate = Policy::kValidate;
   const auto child = [](Policy parent, const char* value) {
     const Inherited inherited = {.policy = parent, .visible_devices = {}};
     return parse_config({.policy = value, .inherited = &inherited}).policy;
   };
-  EXPECT_EQ(child(off, nullptr), off);
-  EXPECT_EQ(child(off, ""), off);
-  EXPECT_EQ(child(off, "OFF"), off);
-  EXPECT_EQ(child(off, "VALIDATE"), validate);
-  EXPECT_EQ(child(off, "FORCE_CPU"), cpu);
-  EXPECT_EQ(child(off, "nonsense"), cpu);
-  EXPECT_EQ(child(validate, nullptr), validate);
-  EXPECT_EQ(child(validate, "OFF"), validate);
-  EXPECT_EQ(child(validate, "CLAMP"), Policy::kClamp);
-  EXPECT_EQ(child(validate, "FORCE_CPU"), cpu);
-  EXPECT_EQ(child(cpu, nullptr), cpu);
-  EXPECT_EQ(child(cpu, "OFF"), cpu);
-  EXPECT_EQ(child(cpu, "VALIDATE"), cpu);
-  EXPECT_EQ(child(cpu, "nonsense"), cpu);
+  EXPECT_EQ(child(kOff, nullptr), kOff);
+  EXPECT_EQ(child(kOff, ""), kOff);
+  EXPECT_EQ(child(kOff, "OFF"), kOff);
+  EXPECT_EQ(child(kOff, "VALIDATE"), kValidate);
+  EXPECT_EQ(child(kOff, "FORCE_CPU"), kCpu);
+  EXPECT_EQ(child(kOff, "nonsense"), kCpu);
+  EXPECT_EQ(child(kValidate, nullptr), kValidate);
+  EXPECT_EQ(child(kValidate, "OFF"), kValidate);
+  EXPECT_EQ(child(kValidate, "CLAMP"), Policy::kClamp);
+  EXPECT_EQ(child(kValidate, "FORCE_CPU"), kCpu);
+  EXPECT_EQ(child(kCpu, nullptr), kCpu);
+  EXPECT_EQ(child(kCpu, "OFF"), kCpu);
+  EXPECT_EQ(child(kCpu, "VALIDATE"), kCpu);
+  EXPECT_EQ(child(kCpu, "nonsense"), kCpu);
 }
 
 TEST(Config, ForkedChild_KeepsItsParentsList) {
