@@ -64,6 +64,20 @@ nvmlReturn_t none(unsigned int* count) {
 }
 
 }  // namespace
+
+int get_device_slowly(int* device, int ordinal, const void* caller) {
+  static constinit Cached cached{nullptr};
+  Process& here = process();
+  const auto real = reinterpret_cast<int (*)(int*, int)>(
+      find_behind(CompanionKind::kDriver, "cuDeviceGet", cached, caller));
+  if (real == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  // Under OFF the answer is the caller's own.
+  if (lets_through(here.policy()) && here.only_pid == 0) {
+    here.device_get.store(reinterpret_cast<void*>(real), std::memory_order_release);
+  }
+  return real(device, ordinal);
+}
+
 }  // namespace cudaguard
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
@@ -105,11 +119,6 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int ve
   if (ask != nullptr) return ask(symbol, function, version, flags, status);
   if (function != nullptr) *function = nullptr;
   return CUDA_ERROR_NO_DEVICE;
-}
-
-CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
-  CG_FORWARD(kDriver, cuDeviceGet, device, ordinal);
-  return CUDA_ERROR_NOT_INITIALIZED;
 }
 
 nvmlReturn_t DECLDIR nvmlInit(void) {

@@ -145,6 +145,8 @@ const char* variable(const char* name) {
 void Process::fall_back(const char* because) {
   fallen.store(because, std::memory_order_relaxed);
   steady.store(false, std::memory_order_relaxed);
+  selected.store(0, std::memory_order_relaxed);
+  device_get.store(nullptr, std::memory_order_relaxed);
   last_policy.store(static_cast<int>(Policy::kForceCpu), std::memory_order_relaxed);
 }
 

@@ -61,15 +61,6 @@ int ask_count(Process& here, const void* function) {
   say_bad_index(here, facts);
 }
 
-/// The first selection of a device.
-[[gnu::cold, gnu::noinline]] void note_selection(Process& here, const char* api, const void* caller,
-                                                 int device, uint64_t bit) {
-  here.selected.fetch_or(bit, std::memory_order_relaxed);
-  check_late_write(here);
-  record_event(here,
-               {.kind = Event::Kind::kSelect, .api = api, .caller = caller, .device = device});
-}
-
 /// call(index) with the index looked at; `device` becomes what was used.
 template <typename Call>
 [[gnu::always_inline]] inline cudaError_t indexed(Process& here, const char* api,
@@ -88,7 +79,45 @@ template <typename Call>
   return result;
 }
 
+/// The next call from there goes the fast way.
+void settle(CallSite& site, const void* caller, uint64_t generation, void* target) {
+  uint32_t even = site.version.load(std::memory_order_relaxed) & ~1U;
+  if (!site.version.compare_exchange_strong(even, even + 1, std::memory_order_acquire)) return;
+  std::atomic_thread_fence(std::memory_order_release);
+  site.caller.store(caller, std::memory_order_relaxed);
+  site.generation.store(generation, std::memory_order_relaxed);
+  site.target.store(target, std::memory_order_relaxed);
+  site.version.store(even + 2, std::memory_order_release);
+}
+
 }  // namespace
+
+int set_device_slowly(int device, const void* caller) {
+  static constexpr char kName[] = "cudaSetDevice";
+  Process& here = process();
+  const uint64_t generation = detail::library_requests.load(std::memory_order_acquire);
+  auto* const real = behind(&::cudaSetDevice, here, kName, caller);
+  if (real == nullptr) return cudaErrorNoDevice;
+  auto* const function = reinterpret_cast<void*>(real);
+  if (here.only_pid == 0) {
+    settle(here.call_sites[call_site_of(caller)], caller, generation, function);
+  }
+  if (!looks_at_indices(here)) {
+    here.selected.store(~uint64_t{0}, std::memory_order_relaxed);
+    return real(device);
+  }
+  const cudaError_t result =
+      indexed(here, kName, caller, device, function, [real](int index) { return real(index); });
+  const uint64_t bit = static_cast<unsigned>(device) < 64 ? uint64_t{1} << device : 0;
+  if (result == cudaSuccess && (here.selected.load(std::memory_order_relaxed) & bit) == 0) {
+    here.selected.fetch_or(bit, std::memory_order_relaxed);
+    check_late_write(here);
+    record_event(here,
+                 {.kind = Event::Kind::kSelect, .api = kName, .caller = caller, .device = device});
+  }
+  return result;
+}
+
 }  // namespace cudaguard
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
@@ -121,19 +150,6 @@ cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
   check_fork_once(here, "cudaGetDeviceCount");
   if (result == cudaSuccess && count != nullptr) {
     note_count(here, "cudaGetDeviceCount", static_cast<unsigned>(*count));
-  }
-  return result;
-}
-
-cudaError_t CUDARTAPI cudaSetDevice(int device) {
-  CG_BEHIND(cudaSetDevice);
-  const cudaError_t result =
-      indexed(here, "cudaSetDevice", CG_CALLER, device, reinterpret_cast<const void*>(real),
-              [real](int index) { return real(index); });
-  const uint64_t bit = uint64_t{1} << (static_cast<unsigned>(device) % 64);
-  if (result == cudaSuccess && looks_at_indices(here) &&
-      (here.selected.load(std::memory_order_relaxed) & bit) == 0) [[unlikely]] {
-    note_selection(here, "cudaSetDevice", CG_CALLER, device, bit);
   }
   return result;
 }
