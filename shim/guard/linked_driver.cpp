@@ -19,6 +19,12 @@
 #undef nvmlDeviceGetHandleByIndex
 #undef nvmlDeviceGetHandleByPciBusId
 
+#if CUDA_VERSION < 12000  // the headers of CUDA 11 know the four-argument form only
+enum CUdriverProcAddressQueryResult : int {};
+extern "C" CUresult CUDAAPI cuGetProcAddress_v2(const char*, void**, int, cuuint64_t,
+                                                CUdriverProcAddressQueryResult*);
+#endif
+
 namespace cudaguard {
 namespace {
 
