@@ -7,48 +7,75 @@ namespace cudaguard {
 
 namespace {
 
-template <typename Value>
 struct Choice {
-  std::string_view name;  // upper case, '_' between words
-  Value value;
+  char name[10];  // upper case, '_' between words; no pointer, which would need a relocation
+  uint8_t value;
+};
+struct Choices {
+  const char* variable;
+  const char* accepted;
+  const char* instead;  // of a value that is not accepted
+  uint8_t fallback;     // that
+  Choice choices[4];    // up to the first without a name
 };
 
-constexpr Choice<Policy> kPolicies[] = {{"FORCE_CPU", Policy::kForceCpu},
-                                        {"VALIDATE", Policy::kValidate},
-                                        {"CLAMP", Policy::kClamp},
-                                        {"OFF", Policy::kOff}};
-constexpr Choice<Log> kLogs[] = {{"OFF", Log::kOff}, {"DENY", Log::kDeny}, {"ALL", Log::kAll}};
-constexpr Choice<bool> kChildren[] = {{"FORCE_CPU", true}};
-constexpr std::string_view kForceCpuApplies = "FORCE_CPU applies";
-constexpr std::string_view kVisibleDevices = "CUDAGUARD_VISIBLE_DEVICES";
+constexpr uint8_t number(Policy policy) { return static_cast<uint8_t>(policy); }
+constexpr uint8_t number(Log log) { return static_cast<uint8_t>(log); }
+
+constexpr Choices kPolicies = {"CUDAGUARD_POLICY",
+                               "FORCE_CPU, VALIDATE, CLAMP, OFF",
+                               "FORCE_CPU applies",
+                               number(Policy::kForceCpu),
+                               {{"FORCE_CPU", number(Policy::kForceCpu)},
+                                {"VALIDATE", number(Policy::kValidate)},
+                                {"CLAMP", number(Policy::kClamp)},
+                                {"OFF", number(Policy::kOff)}}};
+constexpr Choices kLogs = {"CUDAGUARD_LOG",
+                           "off, deny, all",
+                           "deny applies",
+                           number(Log::kDeny),
+                           {{"OFF", number(Log::kOff)},
+                            {"DENY", number(Log::kDeny)},
+                            {"ALL", number(Log::kAll)},
+                            {"", 0}}};
+constexpr Choices kChildren = {"CUDAGUARD_CHILDREN",
+                               "FORCE_CPU",
+                               "FORCE_CPU applies to all processes but the root",
+                               1,
+                               {{"FORCE_CPU", 1}, {"", 0}, {"", 0}, {"", 0}}};
+constexpr char kVisibleDevices[] = "CUDAGUARD_VISIBLE_DEVICES";
 
 constexpr char folded(char c) {
   if (c >= 'a' && c <= 'z') return static_cast<char>(c - 'a' + 'A');
   return c == '-' ? '_' : c;
 }
 
-bool same_word(std::string_view text, std::string_view upper) {
-  if (text.size() != upper.size()) return false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (folded(text[i]) != upper[i]) return false;
+bool same_word(const char* text, const char* upper) {
+  while (*text != '\0' && folded(*text) == *upper) {
+    ++text;
+    ++upper;
   }
-  return true;
+  return *text == '\0' && *upper == '\0';
 }
 
-/// Reads one variable into `value`. An empty variable is an unset one, as in most shells' scripts.
-template <typename Value, size_t N>
-void parse_choice(Config& config, const char* text, std::string_view variable,
-                  const Choice<Value> (&choices)[N], std::string_view accepted,
-                  std::string_view instead, Value fallback, Value& value) {
-  if (text == nullptr || *text == '\0') return;
-  for (const auto& choice : choices) {
-    if (same_word(text, choice.name)) {
-      value = choice.value;
-      return;
-    }
+void complain(Config& config, const char* variable, std::string_view value, const char* accepted,
+              const char* instead) {
+  Complaint& complaint = config.complaints[config.complaint_count++];
+  complaint.variable = variable;
+  complaint.value = value;
+  complaint.accepted = accepted;
+  complaint.instead = instead;
+}
+
+/// Reads one variable; `value` if it is unset. An empty variable is an unset one, as in most
+/// shells' scripts.
+uint8_t parse_choice(Config& config, const char* text, const Choices& among, uint8_t value) {
+  if (text == nullptr || *text == '\0') return value;
+  for (const auto& choice : among.choices) {
+    if (same_word(text, choice.name)) return choice.value;
   }
-  value = fallback;
-  config.complaints[config.complaint_count++] = {variable, text, accepted, instead};
+  complain(config, among.variable, text, among.accepted, among.instead);
+  return among.fallback;
 }
 
 /// A process id: decimal digits alone. 0: it is none.
@@ -67,10 +94,6 @@ int looseness(Policy policy) {
   return policy == Policy::kOff ? 2 : 1;
 }
 
-void complain(Config& config, const Complaint& complaint) {
-  config.complaints[config.complaint_count++] = complaint;
-}
-
 void parse_list(const Environment& environment, Config& config) {
   if (environment.visible_devices == nullptr) return;
   const std::string_view text = environment.visible_devices;
@@ -79,13 +102,12 @@ void parse_list(const Environment& environment, Config& config) {
   if (config.policy == Policy::kOff) return;  // asked for by name
   if (config.policy == Policy::kForceCpu) {
     if (config.complaint_count == 0 && !text.empty()) {
-      complain(config,
-               {kVisibleDevices, text, {}, "has no effect under CUDAGUARD_POLICY=FORCE_CPU"});
+      complain(config, kVisibleDevices, text, "", "has no effect under CUDAGUARD_POLICY=FORCE_CPU");
     }
     return;
   }
   if (text.size() > kMaxVisibleDevices) {
-    config.list_error = {ListError::Why::kTooMany, kMostGpus + 1, {}};
+    config.list_error = {ListError::Why::kTooLong, 0, {}};
   } else {
     const AllowList list = parse_allow_list(text);
     config.list_error = list.error;
@@ -98,11 +120,36 @@ void parse_list(const Environment& environment, Config& config) {
   config.visible_devices = text;
 }
 
+bool holds_entry(std::string_view list, std::string_view entry) {
+  while (!list.empty()) {
+    const size_t comma = list.find(',');
+    if (head(list, comma) == entry) return true;
+    list = comma == std::string_view::npos ? std::string_view{} : tail(list, comma + 1);
+  }
+  return false;
+}
+
+/// Is every entry of the list, as it is written, in the other one?
+bool is_part_of(std::string_view list, std::string_view other) {
+  while (!list.empty()) {
+    const size_t comma = list.find(',');
+    if (!holds_entry(other, head(list, comma))) return false;
+    list = comma == std::string_view::npos ? std::string_view{} : tail(list, comma + 1);
+  }
+  return true;
+}
+
 /// A later value can only narrow what the parent was allowed.
 void keep_within(const Inherited& parent, Config& config) {
   if (looseness(config.policy) > looseness(parent.policy)) config.policy = parent.policy;
-  if (config.policy == Policy::kForceCpu) return;
-  if (!parent.visible_devices.empty()) config.visible_devices = parent.visible_devices;
+  if (config.policy == Policy::kForceCpu || parent.visible_devices.empty()) return;
+  if (config.visible_devices.empty() ||
+      is_part_of(parent.visible_devices, config.visible_devices)) {
+    config.visible_devices = parent.visible_devices;
+  } else if (!is_part_of(config.visible_devices, parent.visible_devices)) {
+    config.visible_devices = {};
+    narrow_to_cpu(config, "CUDAGUARD_VISIBLE_DEVICES is not a part of the parent's");
+  }
 }
 
 }  // namespace
@@ -113,26 +160,28 @@ Config parse_config(const Environment& environment) {
   if (environment.privileged) return config;
   // A forked child whose environment says nothing keeps its parent's policy.
   if (environment.inherited != nullptr) config.policy = environment.inherited->policy;
-  parse_choice(config, environment.policy, "CUDAGUARD_POLICY", kPolicies,
-               "FORCE_CPU, VALIDATE, CLAMP, OFF", kForceCpuApplies, Policy::kForceCpu,
-               config.policy);
+  config.policy = static_cast<Policy>(
+      parse_choice(config, environment.policy, kPolicies, number(config.policy)));
   parse_list(environment, config);
   if (environment.inherited != nullptr) keep_within(*environment.inherited, config);
-  parse_choice(config, environment.children, "CUDAGUARD_CHILDREN", kChildren, "FORCE_CPU",
-               kForceCpuApplies, true, config.children_cpu);
+  config.children_cpu = parse_choice(config, environment.children, kChildren, 0) != 0;
+  if (environment.inherited != nullptr && environment.inherited->children_cpu) {
+    config.children_cpu = true;
+    config.forked_child = true;
+  }
   if (environment.root != nullptr && *environment.root != '\0') {
     config.root = process_id(environment.root);
     if (config.root == 0) {
-      complain(config, {"CUDAGUARD_ROOT", environment.root, "a process id", kForceCpuApplies});
+      complain(config, "CUDAGUARD_ROOT", environment.root, "a process id",
+               "no process is the root");
       config.root = UINT32_MAX;  // nobody
     }
   }
-  parse_choice(config, environment.log, "CUDAGUARD_LOG", kLogs, "off, deny, all", "deny applies",
-               Log::kDeny, config.log);
+  config.log = static_cast<Log>(parse_choice(config, environment.log, kLogs, number(Log::kDeny)));
   if (environment.report != nullptr) {
     const std::string_view path = environment.report;
     if (path.size() > kMaxReportPath) {
-      complain(config, {"CUDAGUARD_REPORT", path, "a path of at most 4095 bytes", "no report"});
+      complain(config, "CUDAGUARD_REPORT", path, "a path of at most 4095 bytes", "no report");
     } else {
       config.report = path;
     }
@@ -142,6 +191,7 @@ Config parse_config(const Environment& environment) {
 
 bool is_child(const Config& config, const Place& place) {
   if (!config.children_cpu || !lets_through(config.policy)) return false;
+  if (config.forked_child) return true;
   if (config.root != 0) return place.pid != config.root;
   return place.forked || place.parent_carries_variable;
 }
@@ -154,8 +204,8 @@ void narrow_to_cpu(Config& config, std::string_view because) {
 bool wants_line(Log log, bool first) { return log == Log::kAll || (log == Log::kDeny && first); }
 
 std::string_view name_of(Policy policy) {
-  for (const auto& choice : kPolicies) {
-    if (choice.value == policy) return choice.name;
+  for (const auto& choice : kPolicies.choices) {
+    if (choice.value == number(policy)) return choice.name;
   }
   return {};
 }

@@ -34,6 +34,7 @@ enum class Log : uint8_t {
 struct Inherited {
   Policy policy = Policy::kForceCpu;
   std::string_view visible_devices;
+  bool children_cpu = false;  ///< it had CUDAGUARD_CHILDREN=FORCE_CPU: this one is a child
 };
 
 /// The environment as the process has it. A null pointer is an unset variable.
@@ -73,6 +74,7 @@ struct Config {
   ListError list_error;              ///< of a list that was given and is wrong (FORCE_CPU applies)
   std::string_view bad_list;         ///< that list, cut if it is too long
   bool children_cpu = false;         ///< CUDAGUARD_CHILDREN=FORCE_CPU
+  bool forked_child = false;         ///< of a process that had it
   uint32_t root = 0;                 ///< CUDAGUARD_ROOT, a process id; 0: not given
   Complaint complaints[kMostComplaints];
   size_t complaint_count = 0;

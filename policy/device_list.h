@@ -32,6 +32,7 @@ struct ListError {
     kUnknownUuid,
     kAmbiguousUuid,
     kNeedsNvml,
+    kTooLong,  ///< the whole text
   };
   Why why = Why::kNone;
   size_t position = 0;     ///< 1-based

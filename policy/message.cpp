@@ -72,6 +72,8 @@ std::string_view reason(ListError::Why why) {
       return "is the beginning of several UUIDs";
     case Why::kNeedsNvml:
       return "cannot be combined with the others where NVML is not installed";
+    case Why::kTooLong:
+      return "it is longer than 6143 bytes";
     case Why::kNone:
       break;
   }
@@ -114,9 +116,10 @@ void write_allowed(Text& out, uint32_t pid, const Config& config, const Touch& t
 void write_list_error(Text& out, uint32_t pid, std::string_view list, const ListError& error,
                       size_t count) {
   start(out, pid).put("CUDAGUARD_VISIBLE_DEVICES=\"").put_printable(list, kShownValue);
-  out.put("\" is not accepted: entry ").put_decimal(error.position);
+  out.put("\" is not accepted: ");
+  if (error.position != 0) out.put("entry ").put_decimal(error.position);
   if (!error.entry.empty()) out.put(" \"").put_printable(error.entry, kShownValue).put("\"");
-  out.put(" ").put(reason(error.why));
+  out.put(error.position != 0 ? " " : "").put(reason(error.why));
   if (count != 0) {
     out.put(" (this machine has ").put_decimal(count).put(count == 1 ? " GPU)" : " GPUs)");
   }
@@ -206,7 +209,9 @@ void write_missing_standin(Text& out, uint32_t pid, std::string_view file, std::
 }
 
 void write_missing_companion(Text& out, uint32_t pid, std::string_view file, std::string_view why) {
-  start(out, pid).put_printable(file, kMaxLine / 2).put(" ").put(why).put("; FORCE_CPU applies\n");
+  const bool nvml = base_name(file) == "libcudaguard-nvml.so";
+  start(out, pid).put_printable(file, kMaxLine / 2).put(" ").put(why);
+  out.put(nvml ? "; NVML is not let through\n" : "; FORCE_CPU applies\n");
 }
 
 void write_report_failed(Text& out, uint32_t pid, std::string_view path, int error) {

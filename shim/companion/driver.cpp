@@ -58,9 +58,10 @@ void put_in_front(void** function) {
 }  // namespace
 
 /// Goes on to the real function, or ends the call here.
-#define CG_PASS(name)                           \
-  if (!may_pass(#name)) return kNotInitialized; \
-  auto* const real = real_function<decltype(&::name)>(k_##name)
+#define CG_PASS(name)                                            \
+  if (!may_pass(#name)) return kNotInitialized;                  \
+  auto* const real = real_function<decltype(&::name)>(k_##name); \
+  if (real == nullptr) return kNotFound /* an older driver; asked for before it was bound */
 
 #pragma GCC visibility push(default)
 extern "C" {

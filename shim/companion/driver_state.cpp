@@ -21,7 +21,6 @@ namespace {
 
 constinit std::atomic<bool> bound{false};
 constinit std::atomic<uint32_t> writing{0};
-constinit std::atomic<const char*> why_not{nullptr};  // CUDA must not be let through
 
 /// For a process that cannot map a page: every call takes the slow way.
 constinit InProcess without_memory = {};
@@ -45,20 +44,27 @@ InProcess& this_process() {
 
 /// Threads that race find the same. The lock is for the pages that are made writable for a moment;
 /// nothing under it waits for ld.so, whose lock a constructor may hold that calls us.
-void bind(const Services& guard) {
-  const RealLibrary real = open_real(guard.loader(), "libcuda.so.1", RTLD_NOLOAD);
+void bind_to(const Services& guard, const RealLibrary& real) {
   const Lock lock(writing);
   for (size_t i = 0; i < kGuardedCount; ++i) {
     real_functions[i] = real.symbol(guarded_names[i]);
     if (real_functions[i] == nullptr) hide_own_symbol(guarded_names[i]);
   }
-  why_not.store(bind_visible_devices(guard, real), std::memory_order_relaxed);
+  bind_visible_devices(guard, real);
   bound.store(true, std::memory_order_release);
+}
+
+void bind(const Services& guard) {
+  bind_to(guard, open_real(guard.loader(), "libcuda.so.1", RTLD_NOLOAD));
+  // The slot leads here: this companion must stay as long as the driver may.
+  if (slot_is_redirected()) {
+    open_real(guard.loader(), "libcudaguard-driver.so", RTLD_NOLOAD | RTLD_NODELETE);
+  }
 }
 
 const char* prepare(const Services& guard) {
   if (!bound.load(std::memory_order_acquire)) bind(guard);
-  return why_not.load(std::memory_order_relaxed);
+  return why_not_enforced();
 }
 
 }  // namespace
@@ -74,7 +80,7 @@ bool detail::may_pass(const char* api) {
   if (policy == Policy::kForceCpu) return false;
   guard->check_fork(api);
   if (why != nullptr) {
-    guard->fall_back(why);
+    guard->fall_back(Process::kNotEnforced);
     return false;
   }
   // Before cuInit nothing is open: what it finds may close it again.

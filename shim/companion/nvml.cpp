@@ -21,6 +21,15 @@ namespace {
 #define CG_CALLER __builtin_return_address(0)
 #define CG_REAL(name) reinterpret_cast<decltype(&::name)>(real_functions[k_##name])
 
+/// In front of everything: an older NVML lacks some of the names, and somebody may have asked for
+/// ours before it was bound.
+#define CG_NEED(name)                                             \
+  do {                                                            \
+    if (access().way != Way::kDeny && CG_REAL(name) == nullptr) { \
+      return NVML_ERROR_FUNCTION_NOT_FOUND;                       \
+    }                                                             \
+  } while (false)
+
 nvmlReturn_t initialised(const Access& now, nvmlReturn_t result, const char* api,
                          const void* caller) {
   if (result != NVML_SUCCESS) return result;
@@ -132,72 +141,86 @@ nvmlReturn_t listed(unsigned* count, nvmlDevice_t* devices, Ask ask) {
 extern "C" {
 
 nvmlReturn_t DECLDIR nvmlInit(void) {
+  CG_NEED(nvmlInit);
   const Access now = access();
   if (now.way == Way::kDeny) return denied_init(now, "nvmlInit", CG_CALLER);
   return initialised(now, CG_REAL(nvmlInit)(), "nvmlInit", CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlInit_v2(void) {
+  CG_NEED(nvmlInit_v2);
   const Access now = access();
   if (now.way == Way::kDeny) return denied_init(now, "nvmlInit_v2", CG_CALLER);
   return initialised(now, CG_REAL(nvmlInit_v2)(), "nvmlInit_v2", CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlInitWithFlags(unsigned int flags) {
+  CG_NEED(nvmlInitWithFlags);
   const Access now = access();
   if (now.way == Way::kDeny) return denied_init(now, "nvmlInitWithFlags", CG_CALLER);
   return initialised(now, CG_REAL(nvmlInitWithFlags)(flags), "nvmlInitWithFlags", CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlShutdown(void) {
+  CG_NEED(nvmlShutdown);
   return access().way == Way::kDeny ? NVML_SUCCESS : CG_REAL(nvmlShutdown)();
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetCount(unsigned int* count) {
+  CG_NEED(nvmlDeviceGetCount);
   return counted(CG_REAL(nvmlDeviceGetCount), count, "nvmlDeviceGetCount");
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetCount_v2(unsigned int* count) {
+  CG_NEED(nvmlDeviceGetCount_v2);
   return counted(CG_REAL(nvmlDeviceGetCount_v2), count, "nvmlDeviceGetCount_v2");
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) {
+  CG_NEED(nvmlDeviceGetHandleByIndex);
   return by_index(CG_REAL(nvmlDeviceGetHandleByIndex), index, device);
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
+  CG_NEED(nvmlDeviceGetHandleByIndex_v2);
   return by_index(CG_REAL(nvmlDeviceGetHandleByIndex_v2), index, device);
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
+  CG_NEED(nvmlDeviceGetHandleByUUID);
   return by_name(device,
                  [uuid](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByUUID)(uuid, to); });
 }
 
 #ifdef nvmlUUID_v1
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t* uuid, nvmlDevice_t* device) {
+  CG_NEED(nvmlDeviceGetHandleByUUIDV);
   return by_name(
       device, [uuid](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByUUIDV)(uuid, to); });
 }
 #endif
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) {
+  CG_NEED(nvmlDeviceGetHandleBySerial);
   return by_name(device, [serial](nvmlDevice_t* to) {
     return CG_REAL(nvmlDeviceGetHandleBySerial)(serial, to);
   });
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByPciBusId(const char* id, nvmlDevice_t* device) {
+  CG_NEED(nvmlDeviceGetHandleByPciBusId);
   return by_name(device,
                  [id](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByPciBusId)(id, to); });
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDevice_t* device) {
+  CG_NEED(nvmlDeviceGetHandleByPciBusId_v2);
   return by_name(
       device, [id](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByPciBusId_v2)(id, to); });
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
+  CG_NEED(nvmlDeviceGetIndex);
   const Access now = access();
   if (now.way == Way::kDeny) return NVML_ERROR_INVALID_ARGUMENT;
   const nvmlReturn_t result = CG_REAL(nvmlDeviceGetIndex)(device, index);
@@ -213,6 +236,7 @@ nvmlReturn_t DECLDIR nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index
 nvmlReturn_t DECLDIR nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
                                                       nvmlGpuTopologyLevel_t level,
                                                       unsigned int* count, nvmlDevice_t* devices) {
+  CG_NEED(nvmlDeviceGetTopologyNearestGpus);
   return listed(count, devices, [device, level](unsigned* number, nvmlDevice_t* to) {
     return CG_REAL(nvmlDeviceGetTopologyNearestGpus)(device, level, number, to);
   });
@@ -220,6 +244,7 @@ nvmlReturn_t DECLDIR nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
 
 nvmlReturn_t DECLDIR nvmlSystemGetTopologyGpuSet(unsigned int cpu, unsigned int* count,
                                                  nvmlDevice_t* devices) {
+  CG_NEED(nvmlSystemGetTopologyGpuSet);
   return listed(count, devices, [cpu](unsigned* number, nvmlDevice_t* to) {
     return CG_REAL(nvmlSystemGetTopologyGpuSet)(cpu, number, to);
   });

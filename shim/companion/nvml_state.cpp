@@ -74,7 +74,7 @@ bool make_view(const Services& guard) {
   if (!allowed || view == nullptr) return false;
   resolve_list(guard, *allowed);
   if (allowed->view.error.why != ListError::Why::kNone) {
-    guard.fall_back("CUDAGUARD_VISIBLE_DEVICES cannot be enforced");
+    guard.fall_back(Process::kNotAccepted);
     sys::unmap(view, sizeof(Shown));
     return false;
   }

@@ -21,11 +21,11 @@ struct Services {
   uint32_t version = kVersion;
   uint32_t size = sizeof(Services);
 
-  Policy (*policy)() = nullptr;                         ///< of this process, now
-  std::string_view (*allow_list)() = nullptr;           ///< empty: every GPU
-  bool (*children_narrow)() = nullptr;                  ///< CUDAGUARD_CHILDREN=FORCE_CPU
-  const char* (*variable)(const char* name) = nullptr;  ///< of the environment
-  void (*fall_back)(const char* because) = nullptr;     ///< FORCE_CPU from now on
+  Policy (*policy)() = nullptr;                          ///< of this process, now
+  std::string_view (*allow_list)() = nullptr;            ///< empty: every GPU
+  bool (*children_narrow)() = nullptr;                   ///< CUDAGUARD_CHILDREN=FORCE_CPU
+  const char* (*variable)(const char* name) = nullptr;   ///< of the environment
+  void (*fall_back)(Process::Fallen because) = nullptr;  ///< FORCE_CPU from now on
   bool (*wants_events)() = nullptr;
   void (*record_event)(const Event& event) = nullptr;
   /// A denied call.

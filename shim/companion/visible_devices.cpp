@@ -52,6 +52,11 @@ Plan* make_plan() {
     plan->ready =
         write_driver_list(told, plan->selection, plan->allowed.view, plan->allowed.machine);
     plan->told[told.view().size()] = '\0';
+    // Listed, but it does not say who it is (lost): by its index the driver would show another one.
+    for (size_t i = 0; plan->allowed.machine.known && i < plan->selection.count; ++i) {
+      const size_t at = plan->allowed.view.devices[plan->selection.view[i]];
+      if (plan->allowed.machine.devices[at].uuid[0] == '\0') plan->ready = false;
+    }
   }
   return plan;
 }
@@ -135,7 +140,7 @@ Result deny(const Services& guard, const char* why, const void* caller) {
         },
         why);
   }
-  guard.fall_back("CUDAGUARD_VISIBLE_DEVICES cannot be enforced");
+  guard.fall_back(why != nullptr ? Process::kNotEnforced : Process::kNotAccepted);
   guard.record_touch("cuInit", caller);
   return kNoDevice;
 }
@@ -182,16 +187,22 @@ void tell_guard(const Services& guard, const Plan* plan, const void* caller) {
 
 GetCount real_count() { return get_count; }
 
-const char* bind_visible_devices(const Services& guard, const RealLibrary& driver) {
+void bind_visible_devices(const Services& guard, const RealLibrary& driver) {
   the_guard = &guard;
   real_init = reinterpret_cast<Init>(driver.symbol("cuInit"));
   get_count = reinterpret_cast<GetCount>(driver.symbol("cuDeviceGetCount"));
   get_device = reinterpret_cast<GetDevice>(driver.symbol("cuDeviceGet"));
   // With MIG the second one differs from the first; for whole GPUs they are the same.
   get_uuid = reinterpret_cast<GetUuid>(driver.symbol("cuDeviceGetUuid"));
-  if (!driver.found() || guard.policy() == Policy::kOff) return nullptr;
-  if (!list_is_set() && !guard.children_narrow()) return nullptr;
-  redirected = redirect_getenv(*driver.map(), &answer);
+  // Without a list as well: a forked child may have one.
+  if (driver.found() && guard.policy() != Policy::kOff) {
+    redirected = redirect_getenv(*driver.map(), &answer);
+  }
+}
+
+bool slot_is_redirected() { return redirected; }
+
+const char* why_not_enforced() {
   if (redirected || !list_is_set()) return nullptr;
   return "CUDAGUARD_VISIBLE_DEVICES cannot be enforced: libcuda.so.1 does not import getenv";
 }
@@ -212,7 +223,8 @@ Result init_inside_list(const Services& guard, const void* caller) {
   if (plan == nullptr) return deny(guard, "CUDAGUARD_VISIBLE_DEVICES: out of memory", caller);
   if (!plan->ready) {
     const bool said = plan->allowed.view.error.why != ListError::Why::kNone;
-    return deny(guard, said ? nullptr : "CUDAGUARD_VISIBLE_DEVICES: a GPU does not say its UUID",
+    return deny(guard,
+                said ? nullptr : "CUDAGUARD_VISIBLE_DEVICES: a chosen GPU does not say its UUID",
                 caller);
   }
   current_plan.store(plan, std::memory_order_release);

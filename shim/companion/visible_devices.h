@@ -7,8 +7,11 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Once, before anything is called. Null, or why CUDA must not be let through.
-const char* bind_visible_devices(const Services& guard, const RealLibrary& driver);
+/// Once, before anything is called.
+void bind_visible_devices(const Services& guard, const RealLibrary& driver);
+bool slot_is_redirected();
+/// Null, or why CUDA must not be let through in this process.
+const char* why_not_enforced();
 
 /// The real cuInit(0), and whether it found what the list allows and nothing else. The caller holds
 /// the process's lock.

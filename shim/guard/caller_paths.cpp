@@ -7,105 +7,107 @@
 #include <string_view>
 
 #include "policy/text.h"
+#include "shim/elf/base_namespace.h"
 #include "shim/elf/object.h"
-#include "shim/elf/symbol_lookup.h"
 #include "shim/guard/system.h"
 
 namespace cudaguard {
 
 namespace {
 
-struct SearchPath {
-  const void* caller;
-  const char* callers = nullptr;         // DT_RUNPATH, else DT_RPATH: colon separated
-  const char* callers_object = nullptr;  // the file that has it
-  const char* programs = nullptr;        // the program's DT_RPATH
+struct Object {
+  const void* address;
+  const ElfW(Dyn) * dynamic = nullptr;
+  const char* name = "";
 };
 
-const char* entry_text(const ElfW(Dyn) * dynamic, ElfW(Addr) base, ElfW(Sxword) tag) {
-  const char* strings = elf_detail::read_tables(dynamic, base).strings;
-  for (; dynamic != nullptr && strings != nullptr && dynamic->d_tag != DT_NULL; ++dynamic) {
-    if (dynamic->d_tag == tag) return strings + dynamic->d_un.d_val;
-  }
-  return nullptr;
+Object object_of(const void* address) {
+  Object object = {.address = address};
+  dl_iterate_phdr(
+      [](dl_phdr_info* candidate, size_t, void* data) {
+        auto& wanted = *static_cast<Object*>(data);
+        if (!holds(*candidate, wanted.address)) return 0;
+        wanted.dynamic = dynamic_section(*candidate);
+        wanted.name = candidate->dlpi_name;
+        return 1;
+      },
+      &object);
+  return object;
 }
 
-int visit(dl_phdr_info* object, size_t /*size*/, void* data) {
-  auto& search = *static_cast<SearchPath*>(data);
-  const ElfW(Dyn)* dynamic = dynamic_section(*object);
-  const bool program = object->dlpi_name == nullptr || *object->dlpi_name == '\0';
-  if (program && search.programs == nullptr) {
-    search.programs = entry_text(dynamic, object->dlpi_addr, DT_RPATH);
-  }
-  if (!holds(*object, search.caller)) return 0;
-  search.callers = entry_text(dynamic, object->dlpi_addr, DT_RUNPATH);
-  if (search.callers == nullptr) {
-    search.callers = entry_text(dynamic, object->dlpi_addr, DT_RPATH);
-  }
-  search.callers_object = program ? "" : object->dlpi_name;
-  return 0;
+/// ld.so's handle for the object, in the base namespace.
+const link_map* handle_of(const Object& object) {
+  const link_map* map = object.dynamic != nullptr ? base_objects() : nullptr;
+  while (map != nullptr && map->l_ld != object.dynamic) map = map->l_next;
+  return map;
 }
 
 struct Room {
-  char origin[4096];
+  alignas(Dl_serinfo) char search[65536];
   char path[4352];
 };
 
-/// One folder of a search path, "$ORIGIN" replaced. Other tokens are not known here.
-bool put_folder(Text& out, std::string_view folder, std::string_view origin) {
-  for (const std::string_view token :
-       {std::string_view("$ORIGIN"), std::string_view("${ORIGIN}")}) {
-    if (folder.starts_with(token)) {
-      if (origin.empty()) return false;
-      out.put(origin);
-      folder = tail(folder, token.size());
-      break;
-    }
-  }
-  if (folder.find('$') != std::string_view::npos) return false;
-  out.put(folder);
-  return true;
-}
-
-bool open_in(const Loader& the, std::string_view folders, std::string_view origin, const char* file,
-             Room& room) {
-  while (!folders.empty()) {
-    const size_t end = folders.find(':');
-    const std::string_view folder = head(folders, end);
-    folders = end == std::string_view::npos ? std::string_view{} : tail(folders, end + 1);
-    Text path(room.path, sizeof room.path - 1);
-    if (folder.empty() || !put_folder(path, folder, origin)) continue;
-    path.put("/").put(file);
-    if (path.cut()) continue;
-    room.path[path.view().size()] = '\0';
-    struct stat status = {};
-    if (sys::stat(room.path, &status) != 0) continue;
-    if (the.dlopen(room.path, RTLD_LAZY | RTLD_LOCAL) != nullptr) return true;
-    the.dlerror();
-  }
-  return false;
-}
-
-std::string_view program_folder(Room& room) {
-  const long length = sys::readlink("/proc/self/exe", room.origin, sizeof room.origin);
-  return length > 0 ? folder_of({room.origin, static_cast<size_t>(length)}) : std::string_view{};
+void* open_in(const Loader& the, const char* folder, const char* name, Room& room) {
+  Text path(room.path, sizeof room.path - 1);
+  path.put(folder).put("/").put(name);
+  if (path.cut()) return nullptr;
+  room.path[path.view().size()] = '\0';
+  struct stat status = {};
+  if (sys::stat(room.path, &status) != 0) return nullptr;
+  void* handle = the.dlopen(room.path, RTLD_LAZY | RTLD_LOCAL);
+  if (handle == nullptr) the.dlerror();
+  return handle;
 }
 
 }  // namespace
 
-bool open_on_callers_path(const Loader& the, const char* file, const void* caller) {
-  SearchPath search = {.caller = caller};
-  dl_iterate_phdr(visit, &search);
-  if (search.callers == nullptr && search.programs == nullptr) return false;
+void* open_on_callers_path(const Loader& the, const char* name, const void* caller) {
+  const link_map* map = handle_of(object_of(caller));
+  if (map == nullptr || the.dlinfo == nullptr) return nullptr;
   const sys::Mapped<Room> room;
-  if (!room) return false;
-  if (search.callers != nullptr) {
-    const std::string_view object = search.callers_object;
-    const std::string_view origin = object.empty() ? program_folder(*room) : folder_of(object);
-    if (open_in(the, search.callers, origin, file, *room)) return true;
+  if (!room) return nullptr;
+  auto* search = reinterpret_cast<Dl_serinfo*>(room->search);
+  auto* handle = const_cast<link_map*>(map);
+  Dl_serinfo size = {};
+  if (the.dlinfo(handle, RTLD_DI_SERINFOSIZE, &size) != 0 || size.dls_size > sizeof room->search) {
+    the.dlerror();
+    return nullptr;
   }
-  return search.programs != nullptr &&
-         open_in(the, search.programs, program_folder(*room), file, *room);
+  search->dls_size = size.dls_size;
+  search->dls_cnt = size.dls_cnt;
+  if (the.dlinfo(handle, RTLD_DI_SERINFO, search) != 0) {
+    the.dlerror();
+    return nullptr;
+  }
+  for (unsigned i = 0; i < search->dls_cnt; ++i) {
+    // In ld.so's order; what follows, its cache and the system's folders, is everybody's.
+    if ((search->dls_serpath[i].dls_flags & (LA_SER_RUNPATH | LA_SER_LIBPATH)) == 0) continue;
+    void* found = open_in(the, search->dls_serpath[i].dls_name, name, *room);
+    if (found != nullptr) return found;
+  }
+  return nullptr;
+}
+
+bool expand_origin(const char* path, const void* caller, char* to, size_t size) {
+  std::string_view rest = path;
+  Text out(to, size - 1);
+  for (const std::string_view token :
+       {std::string_view("$ORIGIN"), std::string_view("${ORIGIN}")}) {
+    if (!rest.starts_with(token)) continue;
+    rest = tail(rest, token.size());
+    const std::string_view object = object_of(caller).name;
+    if (object.empty()) {
+      const long length = sys::readlink("/proc/self/exe", to, size - 1);
+      if (length <= 0) return false;
+      out.put(folder_of({to, static_cast<size_t>(length)}));  // in place: a beginning of itself
+    } else {
+      out.put(folder_of(object));
+    }
+    break;
+  }
+  out.put(rest);
+  to[out.view().size()] = '\0';
+  return !out.cut() && rest.find('$') == std::string_view::npos;
 }
 
 }  // namespace cudaguard

@@ -70,15 +70,26 @@ bool needs(const Walk& walk, const char* soname) {
   return false;
 }
 
+/// Would ld.so bind the caller's import to a definition there? An import that names a version's
+/// file takes that file's, or one of a library without versions (another preload's hook).
+bool satisfies(const Walk& walk, const ElfW(Dyn) * dynamic, const char* soname) {
+  if (walk.file == nullptr || (soname != nullptr && same(soname, walk.file))) return true;
+  for (const ElfW(Dyn)* entry = dynamic; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_VERDEF) return false;
+  }
+  return true;
+}
+
 void keep_first(const void*& slot, const void* found) {
   if (slot == nullptr) slot = found;
 }
 
 int find_definition(dl_phdr_info* object, size_t /*size*/, void* data) {
   auto& walk = *static_cast<Walk*>(data);
-  if (holds(*object, reinterpret_cast<const void*>(&find_definition))) return 0;
   const ElfW(Dyn)* dynamic = dynamic_section(*object);
   const char* soname = elf_soname(dynamic, object->dlpi_addr);
+  // Ours, and a second copy of the guard, which would lead back here.
+  if (soname != nullptr && same(soname, "libcudaguard.so")) return 0;
   const void* found = elf_symbol(dynamic, object->dlpi_addr, walk.name);
   if (found != nullptr) {
     if (walk.file != nullptr && soname != nullptr && same(soname, walk.file)) {
@@ -86,7 +97,7 @@ int find_definition(dl_phdr_info* object, size_t /*size*/, void* data) {
     }
     if (dynamic == walk.own) walk.from_caller = found;
     if (needs(walk, soname)) keep_first(walk.from_needed, found);
-    if (walk.started) keep_first(walk.from_program, found);
+    if (walk.started && satisfies(walk, dynamic, soname)) keep_first(walk.from_program, found);
     keep_first(walk.from_any, found);
   }
   // ld.so is the last of libc's dependencies, loaded with the program.
@@ -96,7 +107,7 @@ int find_definition(dl_phdr_info* object, size_t /*size*/, void* data) {
   return 0;
 }
 
-/// As ld.so would bind it: the version's file; else the program's scope; else the caller's own. The
+/// As ld.so would bind it: the program's scope; else the version's file; else the caller's own. The
 /// last resort is a call in tail position: the return address is that of the caller's caller, whose
 /// scope need not have the name. Somebody's has, or nobody could have called it.
 void* look_up(const char* name, const void* caller) {
@@ -104,7 +115,7 @@ void* look_up(const char* name, const void* caller) {
   dl_iterate_phdr(find_caller, &walk);
   dl_iterate_phdr(find_definition, &walk);
   for (const void* found :
-       {walk.from_file, walk.from_program, walk.from_caller, walk.from_needed, walk.from_any}) {
+       {walk.from_program, walk.from_file, walk.from_caller, walk.from_needed, walk.from_any}) {
     if (found != nullptr) return const_cast<void*>(found);
   }
   return nullptr;

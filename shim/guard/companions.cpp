@@ -64,45 +64,57 @@ bool can_load(const Loader& the) {
   return the.dlopen != nullptr && the.dlclose != nullptr && the.dlerror != nullptr;
 }
 
-void fall_back(Process& process, const Names& names, const char* file, const char* why) {
-  process.fall_back("its companion library cannot be used");
+/// NVML alone can be refused; without the driver's companion nothing is let through.
+void give_up(Process& process, const Names& names, const char* file, const char* why) {
+  if (names.missing == Process::kNoNvmlCompanion) {
+    process.no_nvml.store(true, std::memory_order_relaxed);
+  } else {
+    process.fall_back(Process::kNoCompanion);
+  }
   say_missing_companion(names.missing, file, why);
 }
 
-/// Is the real library in this process already?
-bool real_is_loaded(const Loader& the, Quiet& quiet, const Names& names) {
-  void* handle = quiet.open(names.real, RTLD_LAZY | RTLD_NOLOAD);
+/// Is a library of that SONAME in this process already?
+bool is_mapped(const Loader& the, Quiet& quiet, const char* soname) {
+  void* handle = quiet.open(soname, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return false;
   the.dlclose(handle);
   return true;
 }
 
-/// Loads the companion in `path`.
+/// Loads the companion in `path`. Nothing happens where there is no real library.
 void load(Process& process, const Names& names, const char* path, Quiet& quiet, Loaded& result) {
   void* handle = quiet.open(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
-    // A whole file: the library that it stands in front of is not there, as on a machine without
-    // a driver. The next request may find it (LD_LIBRARY_PATH is not read again, but links are).
     const char* why = why_unusable(path);
-    if (why != nullptr && why != kPassing) fall_back(process, names, path, why);
+    if (why == nullptr && is_mapped(loader(), quiet, names.real)) why = why_not_loaded();
+    // A shortage passes: this request is refused, the next one may work.
+    if (why == kPassing) say_missing_companion(names.missing, path, why);
+    if (why != nullptr && why != kPassing) give_up(process, names, path, why);
     return;
   }
   const auto* map = static_cast<const link_map*>(handle);
   const auto prepare = reinterpret_cast<cudaguard_prepare_v1*>(
       const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_companion_prepare_v1")));
-  if (prepare == nullptr) return fall_back(process, names, path, "is of another version");
-  if (const char* why = prepare(&own_services()); why != nullptr) {
-    process.fall_back(why);
+  const char* why = prepare != nullptr ? prepare(&own_services()) : nullptr;
+  if (prepare != nullptr && why == nullptr) {
+    result.link_map.store(map, std::memory_order_relaxed);
+    result.path.store(map->l_name, std::memory_order_release);
+    return;
+  }
+  if (prepare == nullptr) {
+    give_up(process, names, path, "is of another version");
+  } else {
+    process.fall_back(Process::kNotEnforced);
     say(
         process, Process::kList,
         [](Text& out, uint32_t pid, const void* text) {
           write_not_enforced(out, pid, static_cast<const char*>(text));
         },
         why);
-    return;
   }
-  result.link_map.store(map, std::memory_order_relaxed);
-  result.path.store(map->l_name, std::memory_order_release);
+  // The driver must not stay: what is linked to it shall find the stand-in.
+  loader().dlclose(handle);
 }
 
 [[gnu::cold, gnu::noinline]] void load_companion(Process& process, CompanionKind kind) {
@@ -118,7 +130,7 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
   const bool there = own != nullptr && sys::stat(folder->file(names.file), &status) == 0;
   if (!there) folder->set_real_folder();
   const char* path = folder->file(names.file);
-  if (!there && sys::stat(path, &status) != 0) return fall_back(process, names, path, kMissing);
+  if (!there && sys::stat(path, &status) != 0) return give_up(process, names, path, kMissing);
   load(process, names, path, quiet, loaded[static_cast<int>(kind)]);
 }
 
@@ -130,6 +142,24 @@ bool is_nvidias(const void* caller) {
   return base.starts_with("libnvidia-") || base.starts_with("libcuda.so");
 }
 
+/// Loads what the program asks for, as if the program had: a copy that only this request, or only
+/// this caller, would find. Null: ld.so would not find it either.
+void* open_as_asked(const Loader& the, Quiet& quiet, const char* name, int mode,
+                    const void* caller) {
+  constexpr int kQuietly = RTLD_LAZY | RTLD_LOCAL;
+  const bool no_load = (mode & RTLD_NOLOAD) != 0;
+  const bool is_path = base_name(name).size() != std::string_view(name).size();
+  if (!is_path) {
+    void* handle = quiet.open(name, kQuietly | RTLD_NOLOAD);
+    if (handle == nullptr && !no_load) handle = open_on_callers_path(the, name, caller);
+    if (handle == nullptr && !no_load) handle = quiet.open(name, kQuietly);
+    return handle;
+  }
+  const sys::Mapped<char[4352]> expanded;
+  if (!expanded || !expand_origin(name, caller, *expanded, sizeof *expanded)) return nullptr;
+  return quiet.open(*expanded, kQuietly | (mode & RTLD_NOLOAD));
+}
+
 }  // namespace
 
 const void* Companion::symbol(const char* name) const {
@@ -139,33 +169,42 @@ const void* Companion::symbol(const char* name) const {
 
 Companion companion(Process& process, CompanionKind kind) {
   const Loaded& the = loaded[static_cast<int>(kind)];
+  if (kind == CompanionKind::kNvml && process.no_nvml.load(std::memory_order_relaxed)) return {};
   if (the.path.load(std::memory_order_acquire) == nullptr) load_companion(process, kind);
   if (!lets_through(process.policy())) return {};
   return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_relaxed)};
+}
+
+void load_companions_early(Process& process) {
+  const Loader& the = loader();
+  if (!can_load(the) || process.companions_looked.exchange(true, std::memory_order_relaxed)) return;
+  const bool narrow = !process.config.visible_devices.empty() || process.config.children_cpu;
+  bool driver = narrow;
+  bool nvml = false;
+  {
+    Quiet quiet(the);
+    driver = driver || is_mapped(the, quiet, kNames[0].real);
+    nvml = is_mapped(the, quiet, kNames[1].real);
+  }
+  if (driver) companion(process, CompanionKind::kDriver);
+  if (nvml) companion(process, CompanionKind::kNvml);
 }
 
 const char* name_with_companion(Process& process, CompanionKind kind, const char* name, int mode,
                                 const void* caller) {
   const Loader& the = loader();
   if (!can_load(the) || is_nvidias(caller)) return name;
-  const Names& names = kNames[static_cast<int>(kind)];
-  {
-    Quiet quiet(the);
-    if (!real_is_loaded(the, quiet, names)) {
-      if ((mode & RTLD_NOLOAD) != 0) return name;
-      // A copy that only this request, or only this caller, would find: our DT_NEEDED is then
-      // answered by it.
-      const bool is_path = base_name(name).size() != std::string_view(name).size();
-      if (is_path) {
-        if (quiet.open(name, RTLD_LAZY | RTLD_LOCAL) == nullptr) return name;
-      } else {
-        open_on_callers_path(the, names.real, caller);
-      }
-    }
+  const char* never = kind == CompanionKind::kDriver ? kNoDriver.data() : kNoNvml.data();
+  Quiet quiet(the);
+  void* asked = open_as_asked(the, quiet, name, mode, caller);
+  if (asked == nullptr) {
+    // A token that only ld.so can expand: refused, rather than let past us.
+    return std::string_view(name).find('$') != std::string_view::npos ? never : name;
   }
   const Companion it = companion(process, kind);
+  the.dlclose(asked);  // the companion holds it; another copy is not needed
   if (!lets_through(process.policy())) return nullptr;
-  return it.path != nullptr ? it.path : name;
+  return it.path != nullptr ? it.path : never;
 }
 
 void* companion_function(Process& process, CompanionKind kind, const char* name,

@@ -19,6 +19,12 @@ struct Companion {
 /// Loads it, and with it the real library, on the first call that can. Takes ld.so's lock.
 Companion companion(Process& process, CompanionKind kind);
 
+/// At the first request of any kind in a process. With an allow-list or CUDAGUARD_CHILDREN: binds
+/// the driver's view before anything can reach the driver in a way that does not lead past the
+/// hooks (DT_NEEDED of a plug-in, RTLD_DEEPBIND). Else: only what is mapped already, for linked
+/// programs.
+void load_companions_early(Process& process);
+
 /// The name to give to ld.so in place of `name`, a request for the driver or NVML with `mode`.
 /// Null: FORCE_CPU applies (it may just have begun to).
 const char* name_with_companion(Process& process, CompanionKind kind, const char* name, int mode,

@@ -80,6 +80,7 @@ int get_device_slowly(int* device, int ordinal, const void* caller) {
   // Under OFF the answer is the caller's own.
   if (lets_through(here.policy()) && here.only_pid == 0) {
     here.device_get.store(reinterpret_cast<void*>(real), std::memory_order_release);
+    if (here.policy() == Policy::kForceCpu) here.device_get.store(nullptr);  // fallen meanwhile
   }
   return real(device, ordinal);
 }

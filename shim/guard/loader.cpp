@@ -34,6 +34,7 @@ int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
   take(into.dlclose, dynamic, base, "dlclose");
   take(into.dlerror, dynamic, base, "dlerror");
   take(into.dlsym, dynamic, base, "dlsym");
+  take(into.dlinfo, dynamic, base, "dlinfo");
   return 0;
 }
 

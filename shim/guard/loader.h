@@ -21,6 +21,7 @@ struct Loader {
   int (*dlclose)(void*) = nullptr;
   char* (*dlerror)() = nullptr;
   void* (*dlsym)(void*, const char*) = nullptr;
+  int (*dlinfo)(void*, int, void*) = nullptr;
 };
 
 namespace detail {

@@ -22,13 +22,14 @@ constinit std::atomic<int> last_policy{kNone};
 /// The allow-list likewise. Written once, by the first to be configured.
 constinit char last_visible_devices[kMaxVisibleDevices + 1];
 constinit std::atomic<int> last_list{0};  // 0: none, 1: being written, 2: there
+constinit std::atomic<bool> last_children_cpu{false};
 
 /// For a process that cannot map a page: guarded, silent. Filled when it is needed, which keeps it
 /// out of the file.
 constinit Process without_memory;
 
 /// Copies as much as fits, ends with a zero byte, returns the copy.
-std::string_view keep(std::string_view text, char* to, size_t size) {
+[[gnu::noinline]] std::string_view keep(std::string_view text, char* to, size_t size) {
   const size_t length = text.size() < size ? text.size() : size - 1;
   for (size_t i = 0; i < length; ++i) to[i] = text[i];
   to[length] = '\0';
@@ -81,12 +82,12 @@ void apply_children_rule(Config& config, bool forked) {
   if (is_child(config, place)) {
     narrow_to_cpu(config, "CUDAGUARD_CHILDREN=FORCE_CPU");
   } else if (config.root == 0) {
-    config.complaints[config.complaint_count++] = {
-        kChildren,
-        "FORCE_CPU",
-        {},
+    Complaint& complaint = config.complaints[config.complaint_count++];
+    complaint.variable = kChildren;
+    complaint.value = "FORCE_CPU";
+    complaint.instead =
         "without CUDAGUARD_ROOT=<process id>: this process keeps CUDA, because its parent does not "
-        "have the variable"};
+        "have the variable";
   }
 }
 
@@ -105,6 +106,7 @@ void configure(Process& process) {
   if (last_list.load(std::memory_order_acquire) == 2) {
     inherited.visible_devices = last_visible_devices;
   }
+  inherited.children_cpu = last_children_cpu.load(std::memory_order_relaxed);
   if (last != kNone) environment.inherited = &inherited;
   Config& config = process.config;
   config = parse_config(environment);
@@ -124,6 +126,7 @@ void configure(Process& process) {
         keep(config.complaints[i].value, process.values[i], sizeof process.values[i]);
   }
   remember_list(config.visible_devices);
+  if (config.children_cpu) last_children_cpu.store(true, std::memory_order_relaxed);
   last_policy.store(static_cast<int>(config.policy), std::memory_order_relaxed);
 }
 
@@ -142,8 +145,8 @@ const char* variable(const char* name) {
   return nullptr;
 }
 
-void Process::fall_back(const char* because) {
-  fallen.store(because, std::memory_order_relaxed);
+void Process::fall_back(Fallen because) {
+  fallen.store(because);
   steady.store(false, std::memory_order_relaxed);
   selected.store(0, std::memory_order_relaxed);
   device_get.store(nullptr, std::memory_order_relaxed);

@@ -22,14 +22,15 @@ struct Process {
   std::atomic<bool> steady{false};
   uint32_t only_pid = 0;  ///< kernels without MADV_WIPEONFORK: valid in this process only
   Config config;          ///< its strings point into this object
-  /// What makes it FORCE_CPU although the configuration lets CUDA through: a clause; else null.
-  std::atomic<const char*> fallen{nullptr};
+  /// What makes it FORCE_CPU although the configuration lets CUDA through.
+  enum Fallen : uint8_t { kStands, kNoCompanion, kNotEnforced, kNotAccepted };
+  std::atomic<uint8_t> fallen{kStands};
 
   Policy policy() const {
-    return fallen.load(std::memory_order_relaxed) == nullptr ? config.policy : Policy::kForceCpu;
+    return fallen.load(std::memory_order_relaxed) == kStands ? config.policy : Policy::kForceCpu;
   }
   /// FORCE_CPU from now on, in forked children too.
-  void fall_back(const char* because);
+  void fall_back(Fallen because);
 
   std::atomic<uint32_t> touches{0};
   /// Names whose touch was recorded (or is being recorded), in order of arrival. Compared by
@@ -59,6 +60,8 @@ struct Process {
   /// True for the first caller with this case. False as well when there are too many.
   bool first_case(uint64_t key);
 
+  std::atomic<bool> companions_looked{false};
+  std::atomic<bool> no_nvml{false};  ///< its companion cannot be used
   std::atomic<bool> fork_checked{false};
   /// Devices 0 to 63 that were selected with success, one bit each.
   std::atomic<uint64_t> selected{0};

@@ -202,6 +202,19 @@ void say_complaints(Process& process, const ScratchPages& scratch, uint32_t pid)
   }
 }
 
+std::string_view why_denied(const Process& process) {
+  switch (process.fallen.load(std::memory_order_relaxed)) {
+    case Process::kNoCompanion:
+      return "its companion library cannot be used";
+    case Process::kNotEnforced:
+      return "CUDAGUARD_VISIBLE_DEVICES cannot be enforced";
+    case Process::kNotAccepted:
+      return "CUDAGUARD_VISIBLE_DEVICES is not accepted";
+    default:
+      return process.config.because;
+  }
+}
+
 [[gnu::cold, gnu::noinline]] void write_down(Process& process, const char* key, const char* object,
                                              const void* caller) {
   const Config& config = process.config;
@@ -218,8 +231,7 @@ void say_complaints(Process& process, const ScratchPages& scratch, uint32_t pid)
   touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
   if (line_wanted) {
     Text line(scratch->line, sizeof scratch->line);
-    const char* fallen = process.fallen.load(std::memory_order_relaxed);
-    write_denied(line, pid, config, fallen != nullptr ? fallen : config.because, touch);
+    write_denied(line, pid, config, why_denied(process), touch);
     write_line(line);
   }
   if (!config.report.empty()) write_report(process, scratch, pid, touch, "deny");
@@ -325,32 +337,29 @@ void say_no_opencl(Process& process, const void* caller) {
 namespace {
 
 struct MissingFile {
+  void (*write)(Text&, uint32_t, std::string_view, std::string_view);
   const char* file;
   const char* why;
 };
 
-}  // namespace
-
-void say_missing_standin(Process::Said bit, const char* file, const char* why) {
-  const MissingFile missing = {file, why};
+void say_missing(Process::Said bit, const MissingFile& missing) {
   say(
       process(), bit,
       [](Text& out, uint32_t pid, const void* data) {
         const auto& it = *static_cast<const MissingFile*>(data);
-        write_missing_standin(out, pid, it.file, it.why);
+        it.write(out, pid, it.file, it.why);
       },
       &missing);
 }
 
+}  // namespace
+
+void say_missing_standin(Process::Said bit, const char* file, const char* why) {
+  say_missing(bit, {&write_missing_standin, file, why});
+}
+
 void say_missing_companion(Process::Said bit, const char* file, const char* why) {
-  const MissingFile missing = {file, why};
-  say(
-      process(), bit,
-      [](Text& out, uint32_t pid, const void* data) {
-        const auto& it = *static_cast<const MissingFile*>(data);
-        write_missing_companion(out, pid, it.file, it.why);
-      },
-      &missing);
+  say_missing(bit, {&write_missing_companion, file, why});
 }
 
 }  // namespace cudaguard

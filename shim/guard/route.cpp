@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a dlopen goes. Called by the thunks on every request, so the way of a request that is not
 // ours is a few loads and compares: no lock, no allocation, no system call.
-#include <dlfcn.h>
-
 #include "policy/library.h"
 #include "shim/guard/caller_scope.h"
 #include "shim/guard/companions.h"
@@ -61,14 +59,6 @@ const char* choose_through(Process& here, const LibraryRequest& request, const c
   }
 }
 
-/// What is loaded with RTLD_DEEPBIND and linked to the driver, or opens it by libc's own dlopen
-/// (Ruby's extensions), reaches the driver without us. So the driver's view is bound before.
-void prepare_for_deepbind(Process& here, int mode) {
-  if ((mode & RTLD_DEEPBIND) == 0) return;
-  if (here.config.visible_devices.empty() && !here.config.children_cpu) return;
-  companion(here, CompanionKind::kDriver);
-}
-
 [[gnu::noinline, gnu::cold]] const char* choose_name(const char* name, int mode,
                                                      const void* caller) {
   Process& here = process();
@@ -76,10 +66,12 @@ void prepare_for_deepbind(Process& here, int mode) {
   if (policy != Policy::kForceCpu) {
     libraries_may_change();
     if (policy == Policy::kOff) return name;
-    prepare_for_deepbind(here, mode);
-    if (name == nullptr || !may_be_ours(name)) return name;
-    const char* chosen = choose_through(here, classify(name), name, mode, caller);
-    if (chosen != nullptr) return chosen;
+    load_companions_early(here);
+    if (here.policy() != Policy::kForceCpu) {
+      if (name == nullptr || !may_be_ours(name)) return name;
+      const char* chosen = choose_through(here, classify(name), name, mode, caller);
+      if (chosen != nullptr) return chosen;
+    }
   }
   // Before the first request of any kind goes on: what it loads may be linked to the driver.
   standin(StandinKind::kDriver);

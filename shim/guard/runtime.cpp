@@ -61,22 +61,35 @@ int ask_count(Process& here, const void* function) {
   say_bad_index(here, facts);
 }
 
-/// call(index) with the index looked at; `device` becomes what was used.
-template <typename Call>
-[[gnu::always_inline]] inline cudaError_t indexed(Process& here, const char* api,
-                                                  const void* caller, int& device,
-                                                  const void* function, Call call) {
-  if (!looks_at_indices(here)) return call(device);
+/// The real function with all its arguments but the index.
+using Call = cudaError_t (*)(const void* context, int index);
+
+/// call(context, device) with the index looked at; `device` becomes what was used.
+[[gnu::noinline]] cudaError_t indexed(Process& here, const char* api, const void* caller,
+                                      int& device, const void* function, Call call,
+                                      const void* context) {
+  if (!looks_at_indices(here)) return call(context, device);
   check_fork_once(here, api);
   if (here.config.policy == Policy::kClamp &&
       device >= here.device_count.load(std::memory_order_relaxed)) {
     device = clamped(here, {.api = api, .caller = caller, .asked = device}, function);
   }
-  const cudaError_t result = call(device);
-  if (result == cudaErrorInvalidDevice) [[unlikely]] {
+  const cudaError_t result = call(context, device);
+  if (result == cudaErrorInvalidDevice) {
     explain(here, {.api = api, .caller = caller, .asked = device}, function);
   }
   return result;
+}
+
+/// The same for a lambda that calls the real function with an index.
+template <typename Lambda>
+[[gnu::always_inline]] inline cudaError_t indexed(Process& here, const char* api,
+                                                  const void* caller, int& device,
+                                                  const void* function, const Lambda& lambda) {
+  return indexed(
+      here, api, caller, device, function,
+      [](const void* context, int index) { return (*static_cast<const Lambda*>(context))(index); },
+      &lambda);
 }
 
 /// The next call from there goes the fast way.
@@ -110,7 +123,8 @@ int set_device_slowly(int device, const void* caller) {
       indexed(here, kName, caller, device, function, [real](int index) { return real(index); });
   const uint64_t bit = static_cast<unsigned>(device) < 64 ? uint64_t{1} << device : 0;
   if (result == cudaSuccess && (here.selected.load(std::memory_order_relaxed) & bit) == 0) {
-    here.selected.fetch_or(bit, std::memory_order_relaxed);
+    here.selected.fetch_or(bit);
+    if (here.policy() == Policy::kForceCpu) here.selected.store(0);  // fallen meanwhile
     check_late_write(here);
     record_event(here,
                  {.kind = Event::Kind::kSelect, .api = kName, .caller = caller, .device = device});

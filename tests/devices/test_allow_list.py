@@ -280,12 +280,16 @@ class Rewrites(box.Case):
         self.assertEqual(box.seen(result.answers["cu.list"]), [2], result)
 
     def test_the_list_itself_cannot_be_widened(self):
-        """A program that writes CUDAGUARD_VISIBLE_DEVICES, before and after its first call."""
-        write = "setenv=CUDAGUARD_VISIBLE_DEVICES=0,1,2,3"
-        result = box.run(["nv.see", write, "cu.see", "fork=f", write, "nv.list", "end"],
-                         allow="5,2")
-        self.sees(result, cu=[5, 2], nv=[5, 2])
-        self.assertEqual(box.seen(result.answers["f.nv.list"]), [5, 2], result)
+        """A program that writes CUDAGUARD_VISIBLE_DEVICES, before and after its first call: a forked
+        child's list may be a part of its parent's; one that only overlaps it gives no GPU."""
+        for text, forked in (("0,1,2,3,4,5,6,7", [5, 2]), ("5", [5]), ("0,1,2,3", [])):
+            with self.subTest(list=text):
+                write = "setenv=CUDAGUARD_VISIBLE_DEVICES=" + text
+                result = box.run(["nv.see", write, "cu.see", "end"], allow="5,2")
+                self.sees(result, cu=[5, 2], nv=[5, 2])
+                result = box.run(["lib.noload=libm.so.6", "fork=f", write, "nv.see", "cu.count",
+                                  "end"], allow="5,2")
+                self.assertEqual(box.seen(result.answers["f.nv.see"]), forked, result)
 
 
 if __name__ == "__main__":

@@ -110,8 +110,28 @@ TEST(Config, ForkedChild_KeepsItsParentsList) {
   };
   EXPECT_EQ(child("0,1,2,3").visible_devices, "2");
   EXPECT_EQ(child(nullptr).visible_devices, "2");
+  // Neither wider nor narrower: nobody can tell here what it names.
+  EXPECT_EQ(child("GPU-2").policy, Policy::kForceCpu);
   EXPECT_EQ(child("").policy, Policy::kForceCpu);
   EXPECT_EQ(child("nonsense").policy, Policy::kForceCpu);
+}
+
+TEST(Config, ForkedChild_NarrowsItsParentsList) {
+  const Inherited inherited = {.policy = Policy::kValidate, .visible_devices = "2,5"};
+  const auto child = [&inherited](const char* list) {
+    return parse_config({.visible_devices = list, .inherited = &inherited});
+  };
+  EXPECT_EQ(child("5").visible_devices, "5");
+  EXPECT_EQ(child("5,2").visible_devices, "2,5");
+  EXPECT_EQ(child("0,2,5").visible_devices, "2,5");
+  EXPECT_EQ(child("0,5").policy, Policy::kForceCpu);
+}
+
+TEST(Config, ForkedChild_OfAProcessWithTheChildrenRuleIsAChild) {
+  const Inherited inherited = {
+      .policy = Policy::kValidate, .visible_devices = {}, .children_cpu = true};
+  EXPECT_TRUE(is_child(parse_config({.inherited = &inherited}), {.pid = 42}));
+  EXPECT_TRUE(is_child(parse_config({.root = "42", .inherited = &inherited}), {.pid = 42}));
 }
 
 TEST(Config, AllowList_MeansValidateUnlessAPolicyIsNamed) {
@@ -150,7 +170,7 @@ TEST(Config, AllowList_AMistakeIsForceCpu) {
   const std::string huge(kMaxVisibleDevices + 1, '1');
   const Config config = parse_config({.visible_devices = huge.c_str()});
   EXPECT_EQ(config.policy, Policy::kForceCpu);
-  EXPECT_EQ(config.list_error.why, ListError::Why::kTooMany);
+  EXPECT_EQ(config.list_error.why, ListError::Why::kTooLong);
 }
 
 TEST(Config, Children_NarrowAllButTheRoot) {
