@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""V2: 64 threads whose first call it is, in 1,000 fresh processes: the real driver is initialised
+once, and every thread is told the same."""
+
+import os
+
+import harness
+import racing
+
+
+class FirstCalls(harness.Case):
+
+    def test_one_init_one_answer(self):
+        ran = 0
+        for program, doors, inits in racing.RACES:
+            # With a quick cuInit, and with one that takes longer than to start all threads.
+            for slow, times in ((0, 62), (2000, 63)):
+                with self.subTest(program=program, doors=doors, slow=slow):
+                    outcomes = racing.race(program, doors, times, slow=slow,
+                                           CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
+                    wanted = racing.Outcome(0, "64 %s\n" % racing.SEEN, "", int(inits), times)
+                    self.assertEqual(outcomes, [wanted])
+                ran += times
+        self.assertEqual(ran, 1000)
+
+    def test_without_the_guard(self):
+        """The control: the program calls the driver once for each thread, and sees eight GPUs."""
+        for program, doors in (("racers", "o"), ("racers_linked", "l")):
+            outcomes = racing.race(program, doors, 5, guard=None)
+            self.assertEqual([(o.code, o.inits, o.times) for o in outcomes], [(0, 64, 5)])
+            self.assertTrue(outcomes[0].out.startswith("64 8:"), outcomes)
+
+    def test_without_the_lock(self):
+        """The control: companions whose lock locks nothing let several threads through."""
+        companions = os.path.join(racing.FOLDER, "unlocked", "lib", "cudaguard")
+        with racing.library_folder(companions) as guard:
+            outcomes = racing.race("racers", "o", 20, guard=guard, slow=2000,
+                                   CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
+        self.assertGreater(max(outcome.inits for outcome in outcomes), 1, outcomes)
+        # The same folder with the companions as they ship: it is the lock.
+        with racing.library_folder() as guard:
+            outcomes = racing.race("racers", "o", 20, guard=guard, slow=2000,
+                                   CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
+        self.assertEqual([outcome.inits for outcome in outcomes], [1], outcomes)
+
+    def test_a_list_that_turns_out_wrong(self):
+        """Found out by the first thread, inside cuInit: FORCE_CPU for all, whoever comes when."""
+        for program, doors, _ in racing.RACES:
+            with self.subTest(program=program, doors=doors):
+                outcomes = racing.race(program, doors, 20, CUDAGUARD_VISIBLE_DEVICES="5,9")
+                self.assertEqual(sum(outcome.times for outcome in outcomes), 20)
+                for outcome in outcomes:
+                    self.assertEqual((outcome.code, outcome.inits), (0, 0), outcome)
+                    told = dict(reversed(line.split()) for line in outcome.out.splitlines())
+                    self.assertLessEqual(set(told), {"!100", "0"}, outcome)
+                    self.assertEqual(sum(map(int, told.values())), 64, outcome)
+                    # By NVML there are no GPUs, by everything else there is no CUDA.
+                    by_nvml = sum(doors[i % len(doors)] in "nm" for i in range(64))
+                    self.assertEqual(int(told.get("0", 0)), by_nvml, outcome)
+                    about = [line for line in outcome.err.splitlines()
+                             if "CUDAGUARD_VISIBLE_DEVICES=" in line]
+                    self.assertEqual(len(about), 1, outcome)
+
+
+if __name__ == "__main__":
+    harness.main()

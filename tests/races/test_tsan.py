@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""V2 under ThreadSanitizer: the companions, and once the guard too, built with it; no report."""
+
+import os
+import platform
+import re
+
+import harness
+import racing
+
+# What ld.so and the fakes do in libc's functions is theirs: their locks are not seen.
+TSAN = "exitcode=66 ignore_noninstrumented_modules=1"
+UNABLE = re.compile(r"FATAL: ThreadSanitizer: [^\n]*")
+SUMMARY = re.compile(r"SUMMARY: ThreadSanitizer: data race.*")
+TIMES = 3
+
+
+def built(folder, name="cudaguard"):
+    return os.path.join(racing.FOLDER, folder, "lib", name)
+
+
+class Tsan(harness.Case):
+    # What starts the programs: its shadow memory has no place where addresses are too random.
+    prefix = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.reason = None
+        if not os.path.exists(os.path.join(racing.FOLDER, "racers_tsan")):
+            cls.reason = "the compiler has no -fsanitize=thread"
+            return
+        for prefix in ((), ("setarch", platform.machine(), "-R")):
+            cls.prefix = prefix
+            outcome = racing.race("racers_tsan", "n", 1, guard=None, log=False, prefix=prefix,
+                                  threads=1)[0]
+            if outcome.code == 0:
+                cls.reason = None
+                return
+            found = UNABLE.search(outcome.err)
+            what = found[0] if found else "exit code %d: %s" % (outcome.code, outcome.err)
+            cls.reason = cls.reason or "it cannot run here, under setarch -R neither: " + what
+
+    def setUp(self):
+        super().setUp()
+        if self.reason:
+            harness.skip(self, "ThreadSanitizer: " + self.reason)
+
+    def race(self, guard, program, doors, times=TIMES, slow=0):
+        return racing.race(program + "_tsan", doors, times, guard=guard, slow=slow, log=False,
+                           prefix=self.prefix, TSAN_OPTIONS=TSAN,
+                           CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
+
+    def no_report(self, guard):
+        for program, doors, _ in racing.RACES:
+            for slow in (0, 2000):
+                with self.subTest(program=program, doors=doors, slow=slow):
+                    for outcome in self.race(guard, program, doors, slow=slow):
+                        first = outcome.err[:4000] + "\n".join(SUMMARY.findall(outcome.err))
+                        self.assertEqual(outcome.code, 0, first)
+                        self.assertEqual((outcome.out, outcome.err),
+                                         ("64 %s\n" % racing.SEEN, ""))
+
+    def test_the_companions(self):
+        with racing.library_folder(built("tsan")) as guard:
+            self.no_report(guard)
+
+    def test_the_guard_too(self):
+        with racing.library_folder(built("tsan"), built("tsan", "libcudaguard.so")) as guard:
+            self.no_report(guard)
+
+    def test_without_the_lock(self):
+        """The control: the same with companions whose lock locks nothing is reported."""
+        with racing.library_folder(built("tsan_unlocked")) as guard:
+            for program, doors in (("racers", "o"), ("racers_linked", "l")):
+                with self.subTest(program=program, doors=doors):
+                    outcomes = self.race(guard, program, doors, times=20, slow=2000)
+                    self.assertIn(66, {outcome.code for outcome in outcomes})
+                    self.assertRegex("".join(outcome.err for outcome in outcomes), SUMMARY)
+
+
+if __name__ == "__main__":
+    harness.main()
