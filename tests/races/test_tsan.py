@@ -26,6 +26,8 @@ class Tsan(harness.Case):
     @classmethod
     def setUpClass(cls):
         cls.reason = None
+        if harness.check_tools():
+            return  # said by setUp
         if not os.path.exists(os.path.join(racing.FOLDER, "racers_tsan")):
             cls.reason = "the compiler has no -fsanitize=thread"
             return
