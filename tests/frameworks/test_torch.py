@@ -7,7 +7,7 @@ import framework
 import harness
 
 
-class Torch(framework.Case):
+class TorchCase(framework.Case):
     environment = "torch"
     timeout = 600
 
@@ -18,6 +18,9 @@ class Torch(framework.Case):
             with open(mark, encoding="utf-8") as stream:
                 self.skipTest(stream.read().strip())
         super().need_environment(name)
+
+
+class Torch(TorchCase):
 
     def query(self, **env):
         return self.compare(self.argv("torch_query.py"), env=env, worlds=("real",),
