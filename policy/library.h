@@ -21,18 +21,16 @@ struct RefusedLibrary {
   std::string_view name;  ///< basename; a version (".1", ".535.2") may follow
   std::string_view
       never;  ///< the name to ask ld.so for instead; cannot exist, so the error is its own
-  std::string_view reason;
 };
 
 /// /proc/self is made by the kernel: nobody can put a file there.
 #define CG_NEVER "/proc/self/cudaguard-refused/"
 inline constexpr RefusedLibrary kRefusedLibraries[] = {
-    {"libnvidia-opencl.so", CG_NEVER "libnvidia-opencl.so.1",
-     "opens the device without libcuda; the OpenCL loader then skips NVIDIA"},
-    {"libonnxruntime_providers_cuda.so", CG_NEVER "libonnxruntime_providers_cuda.so",
-     "ONNX Runtime raises where a driver says 'no device', and falls back where this is missing"},
-    {"libonnxruntime_providers_tensorrt.so", CG_NEVER "libonnxruntime_providers_tensorrt.so",
-     "as libonnxruntime_providers_cuda.so"},
+    // Opens the device without libcuda; the OpenCL loader then skips NVIDIA.
+    {"libnvidia-opencl.so", CG_NEVER "libnvidia-opencl.so.1"},
+    // ONNX Runtime raises where a driver says "no device", and falls back where these are missing.
+    {"libonnxruntime_providers_cuda.so", CG_NEVER "libonnxruntime_providers_cuda.so"},
+    {"libonnxruntime_providers_tensorrt.so", CG_NEVER "libonnxruntime_providers_tensorrt.so"},
 };
 /// What is asked for in the driver's place when a stand-in cannot be loaded.
 inline constexpr std::string_view kNoDriver = CG_NEVER "libcuda.so.1";

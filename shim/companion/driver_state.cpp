@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include "shim/companion/gpus.h"
 #include "shim/companion/memory.h"
 #include "shim/companion/visible_devices.h"
 
@@ -55,10 +56,14 @@ void bind_to(const Services& guard, const RealLibrary& real) {
 }
 
 void bind(const Services& guard) {
-  bind_to(guard, open_real(guard.loader(), "libcuda.so.1", RTLD_NOLOAD));
+  const RealLibrary real = open_real(guard.loader(), "libcuda.so.1", RTLD_NOLOAD);
+  if (!guard.allow_list().empty()) open_nvml(guard.loader());
+  bind_to(guard, real);
   // The slot leads here: this companion must stay as long as the driver may.
   if (slot_is_redirected()) {
     open_real(guard.loader(), "libcudaguard-driver.so", RTLD_NOLOAD | RTLD_NODELETE);
+  } else if (real.found()) {
+    guard.loader().dlclose(const_cast<link_map*>(real.map()));  // our DT_NEEDED holds it
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <elf.h>
 
+#include "policy/text.h"
 #include "shim/companion/memory.h"
 #include "shim/elf/object.h"
 #include "shim/elf/symbol_lookup.h"
@@ -78,6 +79,11 @@ bool is_read_only(const Library& library, ElfW(Addr) slot) {
   return slot >= from && slot < to;
 }
 
+bool leads_to_companion(const void* target) {
+  const char* name = object_name(target);
+  return name != nullptr && base_name(name) == "libcudaguard-driver.so";
+}
+
 int redirect_in(const Library& library, const Relocations& table, Getenv to) {
   int redirected = 0;
   for (size_t i = 0; i < table.bytes / sizeof(ElfW(Rela)); ++i) {
@@ -87,13 +93,15 @@ int redirect_in(const Library& library, const Relocations& table, Getenv to) {
     const ElfW(Sym)& symbol = library.tables.symbols[ELF64_R_SYM(entry.r_info)];
     if (!elf_detail::same(library.tables.strings + symbol.st_name, "getenv")) continue;
     const ElfW(Addr) slot = library.base + entry.r_offset;
+    ++redirected;
+    // A second copy of the guard, with companions of its own: the first one keeps the slot.
+    if (leads_to_companion(*reinterpret_cast<const void* const*>(slot))) continue;
     if (is_read_only(library, slot)) {
       if (!overwrite(reinterpret_cast<const void*>(slot), &to, sizeof to, PROT_READ)) return -1;
     } else {
       // Beside threads that may be calling through it: one store of a word.
       __atomic_store_n(reinterpret_cast<Getenv*>(slot), to, __ATOMIC_RELEASE);
     }
-    ++redirected;
   }
   return redirected;
 }

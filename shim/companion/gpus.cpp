@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/companion/gpus.h"
 
+#include <atomic>
+
 namespace cudaguard {
 
 namespace {
@@ -38,6 +40,8 @@ bool add_mig_devices(Machine& machine, const Nvml& nvml, unsigned gpu) {
   }
   return true;
 }
+
+constinit std::atomic<const link_map*> kept_nvml{nullptr};
 
 struct ListFacts {
   std::string_view list;
@@ -79,11 +83,17 @@ bool list_gpus(const Nvml& nvml, Machine& machine) {
   return true;
 }
 
+void open_nvml(const Loader& the) {
+  if (kept_nvml.load(std::memory_order_acquire) != nullptr) return;
+  kept_nvml.store(open_real(the, "libnvidia-ml.so.1", 0).map(), std::memory_order_release);
+}
+
 void resolve_list(const Services& guard, Allowed& allowed) {
   const std::string_view text = guard.allow_list();
   const AllowList list = parse_allow_list(text);
   bool known = false;
-  const Nvml nvml(open_real(guard.loader(), "libnvidia-ml.so.1", 0));
+  open_nvml(guard.loader());
+  const Nvml nvml(RealLibrary(kept_nvml.load(std::memory_order_acquire)));
   if (nvml.usable() && nvml.init() == NVML_SUCCESS) {
     known = list_gpus(nvml, allowed.machine);
     nvml.shutdown();

@@ -37,6 +37,10 @@ struct Allowed {
   View view;
 };
 
+/// Opens the real NVML now, because a constructor may wait for the thread that calls cuInit:
+/// nothing is opened then. Once.
+void open_nvml(const Loader& the);
+
 /// Resolves the list; an error is said (once per process) and left in `view`.
 void resolve_list(const Services& guard, Allowed& allowed);
 

@@ -42,8 +42,36 @@ const link_map* handle_of(const Object& object) {
   return map;
 }
 
+/// A search path as ld.so has it.
+struct SearchPath {
+  union {
+    Dl_serinfo info;
+    char bytes[32768];
+  };
+
+  bool read(const Loader& the, const void* address) {
+    auto* map = const_cast<link_map*>(handle_of(object_of(address)));
+    if (map == nullptr || the.dlinfo == nullptr) return false;
+    Dl_serinfo size = {};
+    if (the.dlinfo(map, RTLD_DI_SERINFOSIZE, &size) == 0 && size.dls_size <= sizeof bytes) {
+      info.dls_size = size.dls_size;
+      info.dls_cnt = size.dls_cnt;
+      if (the.dlinfo(map, RTLD_DI_SERINFO, &info) == 0) return true;
+    }
+    the.dlerror();
+    return false;
+  }
+  bool has(const char* folder) const {
+    for (unsigned i = 0; i < info.dls_cnt; ++i) {
+      if (elf_detail::same(info.dls_serpath[i].dls_name, folder)) return true;
+    }
+    return false;
+  }
+};
+
 struct Room {
-  alignas(Dl_serinfo) char search[65536];
+  SearchPath callers;
+  SearchPath everybodys;
   char path[4352];
 };
 
@@ -62,27 +90,18 @@ void* open_in(const Loader& the, const char* folder, const char* name, Room& roo
 }  // namespace
 
 void* open_on_callers_path(const Loader& the, const char* name, const void* caller) {
-  const link_map* map = handle_of(object_of(caller));
-  if (map == nullptr || the.dlinfo == nullptr) return nullptr;
   const sys::Mapped<Room> room;
-  if (!room) return nullptr;
-  auto* search = reinterpret_cast<Dl_serinfo*>(room->search);
-  auto* handle = const_cast<link_map*>(map);
-  Dl_serinfo size = {};
-  if (the.dlinfo(handle, RTLD_DI_SERINFOSIZE, &size) != 0 || size.dls_size > sizeof room->search) {
-    the.dlerror();
+  if (!room || !room->callers.read(the, caller)) return nullptr;
+  // The guard has no run path: its own search path is everybody's (and glibc does not say of a
+  // folder where it comes from).
+  if (!room->everybodys.read(the, reinterpret_cast<const void*>(&open_on_callers_path))) {
     return nullptr;
   }
-  search->dls_size = size.dls_size;
-  search->dls_cnt = size.dls_cnt;
-  if (the.dlinfo(handle, RTLD_DI_SERINFO, search) != 0) {
-    the.dlerror();
-    return nullptr;
-  }
-  for (unsigned i = 0; i < search->dls_cnt; ++i) {
-    // In ld.so's order; what follows, its cache and the system's folders, is everybody's.
-    if ((search->dls_serpath[i].dls_flags & (LA_SER_RUNPATH | LA_SER_LIBPATH)) == 0) continue;
-    void* found = open_in(the, search->dls_serpath[i].dls_name, name, *room);
+  const Dl_serinfo& folders = room->callers.info;
+  for (unsigned i = 0; i < folders.dls_cnt; ++i) {
+    const char* folder = folders.dls_serpath[i].dls_name;
+    if (room->everybodys.has(folder)) continue;
+    void* found = open_in(the, folder, name, *room);
     if (found != nullptr) return found;
   }
   return nullptr;

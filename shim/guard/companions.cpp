@@ -87,7 +87,13 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
   void* handle = quiet.open(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* why = why_unusable(path);
-    if (why == nullptr && is_mapped(loader(), quiet, names.real)) why = why_not_loaded();
+    if (why == nullptr) {
+      // A whole file, it seems. Without a real library it cannot be loaded, and nothing is wrong.
+      void* real = quiet.open(names.real, RTLD_LAZY | RTLD_LOCAL);
+      if (real == nullptr) return;
+      loader().dlclose(real);
+      why = why_not_loaded();
+    }
     // A shortage passes: this request is refused, the next one may work.
     if (why == kPassing) say_missing_companion(names.missing, path, why);
     if (why != nullptr && why != kPassing) give_up(process, names, path, why);
@@ -194,6 +200,7 @@ const char* name_with_companion(Process& process, CompanionKind kind, const char
                                 const void* caller) {
   const Loader& the = loader();
   if (!can_load(the) || is_nvidias(caller)) return name;
+  const Names& names = kNames[static_cast<int>(kind)];
   const char* never = kind == CompanionKind::kDriver ? kNoDriver.data() : kNoNvml.data();
   Quiet quiet(the);
   void* asked = open_as_asked(the, quiet, name, mode, caller);
@@ -204,7 +211,9 @@ const char* name_with_companion(Process& process, CompanionKind kind, const char
   const Companion it = companion(process, kind);
   the.dlclose(asked);  // the companion holds it; another copy is not needed
   if (!lets_through(process.policy())) return nullptr;
-  return it.path != nullptr ? it.path : never;
+  if (it.path != nullptr) return it.path;
+  say_missing_companion(names.missing, name, "cannot be put behind our companion library");
+  return never;
 }
 
 void* companion_function(Process& process, CompanionKind kind, const char* name,

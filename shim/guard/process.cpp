@@ -86,8 +86,7 @@ void apply_children_rule(Config& config, bool forked) {
     complaint.variable = kChildren;
     complaint.value = "FORCE_CPU";
     complaint.instead =
-        "without CUDAGUARD_ROOT=<process id>: this process keeps CUDA, because its parent does not "
-        "have the variable";
+        "without CUDAGUARD_ROOT: this process is taken for the root (its parent has neither)";
   }
 }
 
