@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake NVML: the same eight GPUs, always in PCI order. It reads no CUDA variable.
+// The fake NVML: the same eight GPUs, always in PCI order. It reads no CUDA variable. CG_LOST=n: it
+// counts GPU n and hands it out no more, as one that fell off the bus.
 #include <stddef.h>
 
 #include "box.h"
@@ -12,6 +13,7 @@ enum {
   kNotSupported = 3,
   kNotFound = 6,
   kInsufficientSize = 7,
+  kGpuIsLost = 15,
 };
 
 extern int fake_nvml_users __attribute__((visibility("hidden")));
@@ -80,6 +82,8 @@ int nvmlDeviceGetCount_v2(unsigned* count) {
 static int hand_out(int gpu, int error, struct device** out) {
   if (out == NULL) return kInvalidArgument;
   if (gpu < 0) return error;
+  const char* lost = getenv("CG_LOST");
+  if (lost != NULL && atoi(lost) == gpu) return kGpuIsLost;
   *out = &g_gpus[gpu];
   return kSuccess;
 }

@@ -31,8 +31,10 @@
 #define X(name, parameters) int name parameters;
 CALLS(X)
 #undef X
-// Older drivers lack it; the program has to start with them too.
+// Older drivers lack them; the program has to start with them too.
+#pragma weak cuCtxCreate_v3
 #pragma weak cuCtxCreate_v4
+#pragma weak cuLibraryLoadData
 static void* find_linked(const char* name) {
 #define X(function, parameters) \
   if (strcmp(name, #function) == 0) return (void*)function;

@@ -4,12 +4,14 @@
 //   rt12.* rt13.*          a runtime that a plug-in beside this program is linked to
 //   linked.cu.* linked.nv.*   the same of a plug-in that is linked to the driver, to NVML
 //   deep.cu.* deep.nv.*    of such a plug-in loaded with RTLD_DEEPBIND
+//   nvidia.cu.*            of a plug-in named libnvidia-*.so that opens the driver
 //   setenv=VAR=VALUE unsetenv=VAR getenv=VAR setpid=VAR clearenv   the environment
 //   fork=LABEL STEP... end     in a child; this process waits and goes on behind `end`
 //   spawn=LABEL STEP... end    the same in a fresh program
 //   thread=LABEL STEP... end   the same in a thread
 //   exec                   the rest in a program that replaces this one
 //   maps                   the guard's files that are mapped here
+//   nofile= kept= context=   see around_ops.c
 //   lib.open=NAME lib.noload=NAME lib.close=NAME lib.default=SYMBOL   ld.so's answers
 #include <dlfcn.h>
 #include <pthread.h>
@@ -54,6 +56,7 @@ static struct plugin {
     {"linked.nv.", "nv.", "linked_nvml.so", "nvml_step", RTLD_LOCAL, NULL},
     {"deep.cu.", "cu.", "linked_cuda.so", "driver_step", RTLD_LOCAL | RTLD_DEEPBIND, NULL},
     {"deep.nv.", "nv.", "linked_nvml.so", "nvml_step", RTLD_LOCAL | RTLD_DEEPBIND, NULL},
+    {"nvidia.cu.", "cu.", "libnvidia-around.so.1", "driver_step", RTLD_LOCAL, NULL},
 };
 
 static void load_plugin(struct plugin* plugin) {
@@ -252,7 +255,8 @@ static int take_steps(char** step, char** last) {
     if (general_step(name, value) || library_step(name, value)) continue;
     struct answer out = {.used = 0};
     if (!driver_step(name, value, &out) && !nvml_step(name, value, &out) &&
-        !runtime_step(name, value, &out) && !plugin_step(name, value, &out)) {
+        !runtime_step(name, value, &out) && !plugin_step(name, value, &out) &&
+        !around_step(name, value, &out)) {
       say("unknown", *step);
       return 2;
     }

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""V1, W6: ways around the guard that were once open; what programs keep of their own with it."""
+
+import os
+import shutil
+import tempfile
+
+import box
+import harness
+from box import ALL, COMPANIONS, FASTEST
+
+DRIVER, NVML = (os.path.basename(path) for path in COMPANIONS)
+NOTHING = "!100"
+# Loads a library through the guard's hooks, nothing of CUDA.
+HOOK_CALL = "lib.open=libm.so.6"
+
+
+class Copy:
+    """The guard and its libraries in a folder of their own, where a test may break them."""
+
+    def __init__(self, case):
+        self.folder = tempfile.mkdtemp(prefix="cg-around-")
+        case.addCleanup(shutil.rmtree, self.folder)
+        shutil.copytree(harness.LIB, os.path.join(self.folder, "lib"), symlinks=True,
+                        ignore=lambda folder, names: [
+                            name for name in names if not name.startswith(("libcuda", "libnvidia"))
+                            and name != "cudaguard"])
+        self.guard = os.path.join(self.folder, "lib", "libcudaguard.so")
+
+    def companion(self, name):
+        return os.path.join(self.folder, "lib", "cudaguard", name)
+
+    def corrupt(self, name):
+        """Byte 16, the kind of an ELF file: a relocatable one, which ld.so does not load."""
+        with open(self.companion(name), "r+b") as stream:
+            stream.seek(16)
+            stream.write(b"\1")
+
+    def remove(self, name):
+        os.remove(self.companion(name))
+
+    def run(self, steps, name="open", **more):
+        return box.run(steps, name, guard=False, preload=(self.guard,), **more)
+
+
+class Companions(box.Case):
+    """The companion cannot be loaded: no GPU rather than all of them."""
+
+    WAYS = [
+        ("open", ["cu.see"], "cu"),
+        ("open", ["linked.cu.see"], "linked.cu"),
+        ("open", ["deep.cu.see"], "deep.cu"),
+        ("cuda", ["cu.route=dlsym", "cu.see"], "cu"),
+    ]
+
+    def no_gpu(self, result, key, code="100"):
+        self.assertEqual(result.rc, 0, result)
+        self.assertEqual(box.seen(result.answers[key + ".see"]), "!" + code, result)
+        self.assertNotIn("cuInit", result.fake_calls, result)
+        named = [line for line in box.lines(result) if DRIVER in line]
+        self.assertEqual(len(named), 1, result)
+
+    def test_driver_companion(self):
+        """Corrupt or missing."""
+        whole = Copy(self)
+        broken = {"corrupt": Copy(self), "missing": Copy(self)}
+        broken["corrupt"].corrupt(DRIVER)
+        broken["missing"].remove(DRIVER)
+        for name, steps, key in self.WAYS:
+            keys = {key.replace(".", "_"): FASTEST}
+            self.sees(box.run(steps, name, guard=False, allow="2,5"), **keys)
+            self.sees(whole.run(steps, name, allow="2,5"), **dict.fromkeys(keys, [2, 5]))
+            for how, copy in broken.items():
+                with self.subTest(how=how, program=name, steps=steps):
+                    self.no_gpu(copy.run(steps, name, allow="2,5"), key)
+
+    def test_no_file_left(self):
+        """A program linked to the driver that can open no file any more."""
+        # By dlopen: the stand-in cannot be opened either, so there is no library at all.
+        for route, code in (("dlsym", "-999"), ("linked", "100")):
+            for files, gpus in (("64", [2, 5]), ("3", None)):
+                with self.subTest(route=route, files=files):
+                    steps = ["nofile=" + files, "cu.route=" + route, "cu.see"]
+                    self.sees(box.run(steps, "cuda", guard=False, allow="2,5"), cu=FASTEST)
+                    result = box.run(steps, "cuda", allow="2,5")
+                    if gpus is None:
+                        self.no_gpu(result, "cu", code)
+                    else:
+                        self.sees(result, cu=gpus)
+
+    def test_nvml_companion(self):
+        """NVML is refused; CUDA keeps the list."""
+        broken = {"corrupt": Copy(self), "missing": Copy(self)}
+        broken["corrupt"].corrupt(NVML)
+        broken["missing"].remove(NVML)
+        for how, copy in broken.items():
+            # By dlopen there is no library; by the linker FORCE_CPU's answer.
+            for name, steps, nvml in (("open", ["nv.see", "cu.see"], "!-999"),
+                                      ("open", ["cu.see", "nv.see"], "!-999"),
+                                      ("all", ["nv.see", "cu.see"], [])):
+                with self.subTest(how=how, program=name, steps=steps):
+                    self.sees(box.run(steps, name, guard=False), cu=FASTEST, nv=ALL)
+                    result = copy.run(steps, name, allow="2,5")
+                    self.sees(result, cu=[2, 5], nv=nvml)
+                    self.one_line(result, copy.companion(NVML), "NVML")
+
+    def test_two_guards(self):
+        """A second copy from another folder behind the first."""
+        copy = Copy(self)
+        for name, steps, key in self.WAYS:
+            with self.subTest(program=name, steps=steps):
+                key = key.replace(".", "_")
+                self.sees(box.run(steps, name, guard=False, allow="2,5"), **{key: FASTEST})
+                result = box.run(steps, name, allow="2,5", preload=(copy.guard,))
+                self.silent(result)
+                self.sees(result, **{key: [2, 5]})
+
+
+class Paths(box.Case):
+
+    def test_origin_and_run_paths(self):
+        """What ld.so puts in for $ORIGIN and $LIB is the caller's, not ours."""
+        for name, steps in (("open", ["cu.library=$ORIGIN/lib/libcuda.so.1"]),
+                            ("open", ["cu.library=${ORIGIN}/lib/libcuda.so.1"]),
+                            ("open_origin", []), ("open_lib", []),
+                            ("open_origin", ["cu.library=libcuda.so.1"])):
+            for folder in ("only_nvml", "lazy"):
+                with self.subTest(program=name, steps=steps, folder=folder):
+                    see = steps + ["cu.see"]
+                    self.sees(box.run(see, name, guard=False, box=folder, allow="2,5"), cu=FASTEST)
+                    result = box.run(see, name, box=folder, allow="2,5")
+                    self.silent(result)
+                    self.sees(result, cu=[2, 5])
+
+    def test_nvidias_own_names(self):
+        """A library whose file is named as NVIDIA's are, and that opens the driver."""
+        for steps in (["nvidia.cu.see"], ["nvidia.cu.see", "cu.see"], ["cu.see", "nvidia.cu.see"]):
+            with self.subTest(steps=steps):
+                keys = [step[:-4].replace(".", "_") for step in steps]
+                self.sees(box.run(steps, guard=False), **dict.fromkeys(keys, FASTEST))
+                result = box.run(steps, allow="2,5")
+                self.sees(result, **dict.fromkeys(keys, [2, 5]))
+
+    def test_no_slot(self):
+        """A driver that cannot be shown a list, and a deep-bound plug-in."""
+        self.sees(box.run(["deep.cu.see"], guard=False, box="noslot"), deep_cu=FASTEST)
+        for steps in (["deep.cu.see"], ["deep.cu.see", "cu.see"], ["cu.see", "deep.cu.see"]):
+            result = box.run(steps, box="noslot", allow="2,5")
+            for step in steps:
+                self.assertEqual(result.answers[step].split(":")[0], "100", result)
+            self.assertNotIn("cuInit:initialised", result.fake_calls, result)
+
+    def test_lost(self):
+        """NVML counts a GPU and does not hand it out: an error, never the next one."""
+        lost = {"CG_LOST": "1", "CG_GONE": "1"}
+        bare = box.run(["cu.see", "nv.see"], guard=False, **lost)
+        self.sees(bare, cu=[gpu for gpu in FASTEST if gpu != 1],
+                  nv=[gpu if gpu != 1 else "!15" for gpu in ALL])
+        for allow in ("1", "1,3", "3,1"):
+            for steps in (["cu.see"], ["deep.cu.see"]):
+                with self.subTest(allow=allow, steps=steps):
+                    result = box.run(steps, allow=allow, **lost)
+                    self.assertEqual(box.seen(result.answers[steps[0]]), NOTHING, result)
+                    self.assertNotIn("cuInit:initialised", result.fake_calls, result)
+                    # A deep-bound plug-in's cuInit is the driver's: it finds an empty list.
+                    if steps == ["cu.see"]:
+                        self.refused(result, "UUID")
+        for allow, gpus in (("3,0", [3, 0]), ("2,5", [2, 5])):
+            result = box.run(["cu.see"], allow=allow, **lost)
+            self.sees(result, cu=gpus)
+
+
+class Children(box.Case):
+    """Forked children that change the variables."""
+
+    ROOT = ["setpid=CUDAGUARD_ROOT", "exec"]
+
+    def test_children_force_cpu(self):
+        for change in (["unsetenv=CUDAGUARD_CHILDREN"], ["clearenv"], ["setpid=CUDAGUARD_ROOT"],
+                       ["unsetenv=CUDAGUARD_CHILDREN", "unsetenv=CUDAGUARD_ROOT"], []):
+            for before in ([HOOK_CALL], ["cu.open"], ["nv.see"]):
+                for call in ("cu.see", "linked.cu.see", "deep.cu.see"):
+                    with self.subTest(change=change, before=before, call=call):
+                        steps = before + ["fork=c"] + change + [call, "end"]
+                        bare = box.run(steps, guard=False)
+                        self.assertEqual(box.seen(bare.answers["c." + call]), FASTEST, bare)
+                        result = box.run(self.ROOT + steps + ["cu.see"], policy="VALIDATE",
+                                         CUDAGUARD_CHILDREN="FORCE_CPU")
+                        self.assertEqual(result.answers["c." + call].split(":")[0], "100", result)
+                        self.sees(result, cu=FASTEST)
+
+    def check(self, change, allow, before, call, wanted):
+        steps = before + ["fork=c"] + change + [call, "end"]
+        with self.subTest(allow=allow, steps=steps):
+            bare = box.run(steps, guard=False)
+            self.assertEqual(box.seen(bare.answers["c." + call]), FASTEST, bare)
+            result = box.run(steps, policy="VALIDATE", allow=allow)
+            if wanted == NOTHING:
+                self.assertEqual(result.answers["c." + call].split(":")[0], "100", result)
+                self.assertNotIn("cuInit:initialised", result.fake_calls, result)
+            else:
+                self.assertEqual(box.seen(result.answers["c." + call]), wanted, result)
+
+    def test_a_narrower_list(self):
+        """A part of the parent's list; a list where the parent has none."""
+        narrow = ["setenv=CUDAGUARD_VISIBLE_DEVICES=5"]
+        for before in ([], [HOOK_CALL], ["cu.open"]):
+            for call in ("cu.see", "linked.cu.see"):
+                self.check(narrow, "2,5", before, call, [5])
+                self.check(narrow, None, before, call, [5])
+
+    def test_a_narrower_policy(self):
+        for before in ([], [HOOK_CALL], ["cu.open"]):
+            for call in ("cu.see", "linked.cu.see", "deep.cu.see"):
+                for allow in (None, "2,5"):
+                    self.check(["setenv=CUDAGUARD_POLICY=FORCE_CPU"], allow, before, call, NOTHING)
+
+
+class Native(box.Case):
+    """What programs keep of their own."""
+
+    def test_a_constructor_that_waits(self):
+        """ld.so's lock is held while the thread asks; the guard may not need it."""
+        steps = ["lib.open=" + box.program("constructor.so")]
+        bare = box.run(steps, guard=False, timeout=60)
+        self.assertEqual(bare.answers["constructor"], "0:0:8", bare)
+        # Not VALIDATE without a list: a known limit.
+        for allow, policy, wanted in (("2,5", None, "0:0:2"), ("2,5", "CLAMP", "0:0:2"),
+                                      (None, "OFF", "0:0:8")):
+            with self.subTest(allow=allow, policy=policy):
+                result = box.run(steps, allow=allow, policy=policy, timeout=60)
+                self.assertFalse(result.timed_out, result)
+                self.assertEqual(result.answers["constructor"], wanted, result)
+                self.assertEqual(result.rc, 0, result)
+
+    def test_an_older_driver(self):
+        """The preloaded companion has names that the driver lacks: called, they say so (500)."""
+        bare = box.run(["context=cuCtxCreate_v4"], "cuda", guard=False, box="old")
+        self.assertEqual(bare.answers["context"], "null", bare)
+        for policy in ("VALIDATE", "OFF"):
+            result = box.run(["context=cuCtxCreate_v4", "cu.see"], "cuda", box="old", policy=policy,
+                             preload=COMPANIONS)
+            self.assertEqual(result.rc, 0, result)
+            self.assertEqual(result.answers["context"], "500", result)
+            self.sees(result, cu=FASTEST)
+        # A driver that has it: the same step makes a context.
+        result = box.run(["cu.init", "context=cuCtxCreate_v4"], "cuda", policy="VALIDATE",
+                         preload=COMPANIONS)
+        self.assertEqual(result.answers["context"], "0", result)
+
+    def test_another_preload(self):
+        """A profiler's hooks behind the guard are called as without it."""
+        hook = (box.program("hook.so"),)
+        both = ("OFF", "VALIDATE")
+        # A hook of the driver's functions is not called under VALIDATE: a known limit.
+        for name, steps, policies in (("runtime12", ["rt.set=1"], both),
+                                      ("cuda", ["cu.init"], ("OFF",)),
+                                      ("runtime13", ["rt.set=1", "rt.set=0"], both),
+                                      ("runtime12", ["rt.set=99"], both)):
+            bare = box.run(steps, name, guard=False, preload=hook)
+            self.assertEqual(bare.out.count("hook."), len(steps), bare)
+            for policy in policies:
+                with self.subTest(program=name, steps=steps, policy=policy):
+                    result = box.run(steps, name, policy=policy, preload=hook)
+                    self.assertEqual(result.out, bare.out, result)
+
+    def test_errors_are_kept(self):
+        """dlerror's text and errno, over a linked program's first call."""
+        for steps in (["kept=cu.init"], [HOOK_CALL, "kept=cu.init"],
+                      ["lib.open=libcuda.so.1", "kept=cu.init"]):
+            bare = box.run(steps, "cuda", guard=False)
+            self.assertIn("1:0:77:no-such-library.so:", bare.answers["kept"], bare)
+            for more in ({"policy": "VALIDATE"}, {"allow": "2,5"}, {"policy": "OFF"},
+                         {"allow": "2,5", "preload": COMPANIONS}):
+                with self.subTest(steps=steps, **more):
+                    result = box.run(steps, "cuda", **more)
+                    self.assertEqual(result.answers["kept"], bare.answers["kept"], result)
+
+
+if __name__ == "__main__":
+    harness.main()
