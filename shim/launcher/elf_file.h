@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads what an ELF file says about itself. The file is anybody's: cut short, damaged, or made to
+// mislead; every offset is checked against the file before it is used.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cudaguard::launcher {
+
+/// A file or a piece of memory.
+class Bytes {
+ public:
+  Bytes() = default;
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  virtual ~Bytes() = default;
+  virtual uint64_t size() const = 0;
+  /// All `count` bytes from `at` on, or false.
+  virtual bool read(uint64_t at, void* to, size_t count) const = 0;
+};
+
+/// An open file. Read by system calls: a mapping would fault where somebody cuts the file.
+class FileBytes : public Bytes {
+ public:
+  explicit FileBytes(const std::string& path);
+  ~FileBytes() override;
+  /// 0, or why it cannot be read (errno).
+  int error() const { return error_; }
+  uint64_t size() const override { return size_; }
+  bool read(uint64_t at, void* to, size_t count) const override;
+
+ private:
+  int fd_ = -1;
+  int error_ = 0;
+  uint64_t size_ = 0;
+};
+
+struct ElfFacts {
+  bool is_elf = false;  ///< begins as one
+  std::string damage;   ///< a clause: "its program header is cut short"; empty: sound
+  bool is_64 = false;
+  bool little_endian = false;
+  uint16_t machine = 0;     ///< EM_*, valid if little_endian
+  std::string interpreter;  ///< PT_INTERP; empty: static, or ld.so itself
+  std::string soname;
+  std::vector<std::string> needed;
+  std::string run_path;  ///< DT_RUNPATH, else DT_RPATH
+};
+
+/// What is not for a 64-bit little-endian machine is not read beyond its header.
+ElfFacts read_elf(const Bytes& file);
+
+/// Does `text` (at most 64 bytes) stand anywhere in the file?
+bool contains(const Bytes& file, std::string_view text);
+
+}  // namespace cudaguard::launcher

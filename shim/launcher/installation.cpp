@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/installation.h"
+
+#include <unistd.h>
+
+#include <climits>
+
+#include "policy/text.h"
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+
+Installation find_installation() {
+  char self[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self);
+  if (length <= 0 || static_cast<size_t>(length) == sizeof self) {
+    throw Refusal(kRefused, "cannot read /proc/self/exe, which says where libcudaguard.so is");
+  }
+  const std::string_view bin = folder_of({self, static_cast<size_t>(length)});
+  const std::string lib = std::string(folder_of(bin)) + "/lib";
+  if (lib.find_first_of(" :") != std::string::npos) {
+    throw Refusal(kRefused, "installed in " + in_quotes(folder_of(bin)) +
+                                ", a path with a space or a colon: ld.so splits LD_PRELOAD there");
+  }
+  Installation found;
+  found.guard = lib + "/libcudaguard.so";
+  found.standin_cuda = lib + "/cudaguard/libcuda.so.1";
+  found.standin_nvml = lib + "/cudaguard/libnvidia-ml.so.1";
+  found.companion_cuda = lib + "/cudaguard/libcudaguard-driver.so";
+  found.companion_nvml = lib + "/cudaguard/libcudaguard-nvml.so";
+  if (access(found.guard.c_str(), R_OK) != 0) {
+    throw Refusal(kRefused, printable(found.guard) + " is missing or cannot be read");
+  }
+  return found;
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/message.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "policy/text.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr size_t kShown = 400;
+bool g_have_stderr = false;
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  char buffer[kShown + 8];
+  Text out(buffer, sizeof buffer);
+  out.put_printable(text, kShown);
+  return std::string(out.view());
+}
+
+std::string in_quotes(std::string_view text) { return "\"" + printable(text) + "\""; }
+
+void remember_stderr() { g_have_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0; }
+
+void say(std::string_view text) {
+  if (!g_have_stderr) return;
+  const std::string line = "cudaguard: " + std::string(text) + "\n";
+  // Nobody is left to tell if this fails.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+std::string reason_of(std::string_view line) {
+  const size_t start = line.find("]: ");
+  if (start != std::string_view::npos) line.remove_prefix(start + 3);
+  const size_t end = line.rfind("; ");
+  return std::string(line.substr(0, end));
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the launcher says, and how it gives up.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace cudaguard::launcher {
+
+// Exit codes, as those of env and timeout.
+inline constexpr int kRefused = 125;
+inline constexpr int kCannotRun = 126;
+inline constexpr int kNotFound = 127;
+
+/// The program is not started; what() is one line without its end.
+class Refusal : public std::runtime_error {
+ public:
+  Refusal(int code, const std::string& reason) : std::runtime_error(reason), code_(code) {}
+  int code() const { return code_; }
+
+ private:
+  int code_;
+};
+
+/// For a terminal: what is not printable becomes '?', and what is very long is cut.
+std::string printable(std::string_view text);
+/// The same in double quotes.
+std::string in_quotes(std::string_view text);
+
+/// To be called first: later a file of ours may have number 2.
+void remember_stderr();
+/// One line on stderr, in one write; "cudaguard: " in front.
+void say(std::string_view text);
+
+/// A finished line of policy/message.h, without its beginning and end:
+/// "cudaguard[1]: a; b\n" becomes "a".
+std::string reason_of(std::string_view line);
+
+}  // namespace cudaguard::launcher

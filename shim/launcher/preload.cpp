@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/preload.h"
+
+#include <algorithm>
+
+#include "policy/text.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+bool is_ours(std::string_view entry) {
+  const std::string_view name = base_name(entry);
+  if (name == "libcudaguard.so" || name.starts_with("libcudaguard-")) return true;
+  return (name == "libcuda.so.1" || name == "libnvidia-ml.so.1") &&
+         base_name(folder_of(entry)) == "cudaguard";
+}
+
+}  // namespace
+
+bool is_sanitizer_runtime(std::string_view path) {
+  const std::string_view name = base_name(path);
+  for (const std::string_view kind : {"asan", "tsan", "ubsan", "lsan", "hwasan"}) {
+    if (name.starts_with("lib" + std::string(kind) + ".so")) return true;
+    if (name.starts_with("libclang_rt." + std::string(kind))) return true;
+  }
+  return false;
+}
+
+std::string preload_list(const char* before, const std::vector<std::string>& first,
+                         const std::vector<std::string>& own) {
+  std::vector<std::string> entries = first;
+  std::vector<std::string> others;
+  std::string_view rest = before == nullptr ? "" : before;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find_first_of(" :"), rest.size());
+    const std::string entry(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (entry.empty() || is_ours(entry)) continue;
+    if (std::find(entries.begin(), entries.end(), entry) != entries.end()) continue;
+    // Somebody who preloads a sanitizer's runtime knows that it must come first.
+    (is_sanitizer_runtime(entry) ? entries : others).push_back(entry);
+  }
+  entries.insert(entries.end(), own.begin(), own.end());
+  entries.insert(entries.end(), others.begin(), others.end());
+  std::string result;
+  for (const std::string& entry : entries) result += (result.empty() ? "" : ":") + entry;
+  return result;
+}
+
+}  // namespace cudaguard::launcher

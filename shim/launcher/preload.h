@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// LD_PRELOAD: other people's entries stay, older ones of ours go. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cudaguard::launcher {
+
+/// A sanitizer's runtime, which must come before every other library: libasan.so.8.
+bool is_sanitizer_runtime(std::string_view path);
+
+/// The new value. `before`: the old one, or null. `first`: sanitizer runtimes; `own`: the guard and
+/// what belongs to it, in their order.
+std::string preload_list(const char* before, const std::vector<std::string>& first,
+                         const std::vector<std::string>& own);
+
+}  // namespace cudaguard::launcher

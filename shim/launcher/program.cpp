@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/program.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "policy/text.h"
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr int kMostScripts = 5;                        // the kernel's own limit
+constexpr size_t kScriptHead = 256;                    // as much of a "#!" line as the kernel reads
+constexpr const char* kDefaultPath = "/bin:/usr/bin";  // execvp's, where PATH is unset
+
+/// 0: it can be started; EISDIR, EACCES, ENOENT...
+int cannot_start(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return errno;
+  if (S_ISDIR(status.st_mode)) return EISDIR;
+  return access(path.c_str(), X_OK) == 0 && S_ISREG(status.st_mode) ? 0 : EACCES;
+}
+
+[[noreturn]] void refuse(const std::string& path, int error, const std::string& whose) {
+  if (error == EISDIR) throw Refusal(kCannotRun, whose + in_quotes(path) + " is a folder");
+  if (error == EACCES) throw Refusal(kCannotRun, whose + in_quotes(path) + " is not executable");
+  if (error == ENOENT || error == ENOTDIR) {
+    throw Refusal(kNotFound, whose + in_quotes(path) + " is not found");
+  }
+  throw Refusal(kCannotRun, whose + in_quotes(path) + ": " + strerror(error));
+}
+
+std::string look_up(const std::string& name, const char* search, const std::string& whose) {
+  if (name.find('/') != std::string::npos) {
+    if (const int error = cannot_start(name); error != 0) refuse(name, error, whose);
+    return name;
+  }
+  int worst = ENOENT;
+  std::string_view rest = search == nullptr ? kDefaultPath : search;
+  while (!name.empty()) {
+    const size_t colon = rest.find(':');
+    std::string path(rest.substr(0, colon));
+    if (!path.empty()) path += "/";
+    path += name;
+    const int error = cannot_start(path);
+    if (error == 0) return path;
+    if (error == EACCES || (error == EISDIR && worst == ENOENT)) worst = error;
+    if (colon == std::string_view::npos) break;
+    rest.remove_prefix(colon + 1);
+  }
+  refuse(name, worst, whose);
+}
+
+struct Script {
+  std::string interpreter;
+  std::string argument;  ///< one word for the kernel, blanks included
+};
+
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+/// The "#!" line, as the kernel reads it. False: it names nothing.
+bool read_script(const std::string& head, Script& script) {
+  std::string line = head.substr(2, head.find('\n') - 2);
+  line.resize(std::min(line.size(), line.find('\0')));
+  while (!line.empty() && is_blank(line.back())) line.pop_back();
+  size_t start = 0;
+  while (start < line.size() && is_blank(line[start])) ++start;
+  size_t end = start;
+  while (end < line.size() && !is_blank(line[end])) ++end;
+  script.interpreter = line.substr(start, end - start);
+  while (end < line.size() && is_blank(line[end])) ++end;
+  script.argument = line.substr(end);
+  return !script.interpreter.empty();
+}
+
+/// What `env ARGUMENT` starts: "python3", or "-S VAR=x python3 -u". Empty: not that simple.
+std::string started_by_env(const std::string& argument) {
+  std::string rest = argument;
+  const bool split = rest.starts_with("-S");
+  if (split) rest.erase(0, 2);
+  while (!rest.empty()) {
+    const size_t start = rest.find_first_not_of(" \t");
+    if (start == std::string::npos) return {};
+    const size_t end = split ? rest.find_first_of(" \t", start) : rest.size();
+    std::string word = rest.substr(start, end - start);
+    if (word.starts_with("-") || word.find_first_of("\"'\\$") != std::string::npos) return {};
+    if (word.find('=') == std::string::npos) return word;
+    rest.erase(0, end);
+  }
+  return {};
+}
+
+void follow(const std::string& path, const char* search, int depth, Program& program) {
+  program.files.push_back(path);
+  const FileBytes file(path);
+  if (file.error() != 0) {
+    throw Refusal(kRefused, in_quotes(path) + " cannot be read (" + strerror(file.error()) +
+                                "), so nobody can say whether it can be guarded");
+  }
+  ElfFacts facts = read_elf(file);
+  if (facts.is_elf) {
+    if (!facts.damage.empty()) {
+      throw Refusal(kCannotRun, in_quotes(path) + " is damaged: " + facts.damage);
+    }
+    program.executables.push_back({path, std::move(facts)});
+    return;
+  }
+  std::string head(static_cast<size_t>(std::min<uint64_t>(file.size(), kScriptHead)), '\0');
+  Script script;
+  if (!file.read(0, head.data(), head.size()) || !head.starts_with("#!") ||
+      !read_script(head, script)) {
+    throw Refusal(kCannotRun, in_quotes(path) +
+                                  " is neither an ELF file nor a script that begins "
+                                  "with #! and its interpreter");
+  }
+  if (depth == kMostScripts) {
+    throw Refusal(kCannotRun, in_quotes(program.path) +
+                                  ": more than 5 scripts, each the "
+                                  "interpreter of another");
+  }
+  if (const int error = cannot_start(script.interpreter); error != 0) {
+    refuse(script.interpreter, error, "the interpreter of " + in_quotes(path) + ", ");
+  }
+  follow(script.interpreter, search, depth + 1, program);
+  if (base_name(script.interpreter) != "env") return;
+  const std::string next = started_by_env(script.argument);
+  if (next.empty()) return;
+  follow(look_up(next, search, "the interpreter of " + in_quotes(path) + ", "), search, depth + 1,
+         program);
+}
+
+}  // namespace
+
+Program find_program(const std::string& name, const char* search) {
+  Program program;
+  program.path = look_up(name, search, "");
+  follow(program.path, search, 0, program);
+  return program;
+}
+
+}  // namespace cudaguard::launcher

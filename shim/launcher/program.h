@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which file is started, and which executables run in the end: PATH, "#!" lines, `env`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shim/launcher/elf_file.h"
+
+namespace cudaguard::launcher {
+
+/// An ELF file that will run in the program's process.
+struct Executable {
+  std::string path;
+  ElfFacts facts;
+};
+
+struct Program {
+  std::string path;                     ///< for execve
+  std::vector<std::string> files;       ///< every file of the chain, `path` first
+  std::vector<Executable> executables;  ///< the last is the one that stays
+};
+
+/// `name` as a shell would look it up; `search`: PATH, or null. Throws Refusal with 126 or 127.
+Program find_program(const std::string& name, const char* search);
+
+}  // namespace cudaguard::launcher

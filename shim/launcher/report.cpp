@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/report.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "policy/message.h"
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+/// As the guard names the file: exec keeps the process id.
+std::string expanded(std::string path) {
+  const std::string pid = std::to_string(getpid());
+  for (size_t at = path.find("%p"); at != std::string::npos; at = path.find("%p", at)) {
+    path.replace(at, 2, pid);
+    at += pid.size();
+  }
+  return path;
+}
+
+/// 0, or an errno value.
+int cannot_append(const std::string& path) {
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT) return errno;
+    if (path.ends_with("/")) return EISDIR;
+    const size_t slash = path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    return faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
+  }
+  if (S_ISLNK(status.st_mode)) return ELOOP;
+  if (S_ISDIR(status.st_mode)) return EISDIR;
+  if (S_ISSOCK(status.st_mode)) return ENXIO;
+  // A pipe is not opened: its reader would see an end when we close it.
+  if (!S_ISREG(status.st_mode)) {
+    return faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0 ? 0 : errno;
+  }
+  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY);
+  if (fd < 0) return errno;
+  close(fd);
+  return 0;
+}
+
+}  // namespace
+
+void check_report(std::string_view report, bool by_option,
+                  const std::vector<std::string>& programs) {
+  if (report.empty() || report == "/dev/stderr") return;
+  const std::string path = expanded(std::string(report));
+  if (const int error = cannot_append(path); error != 0) {
+    char buffer[kMaxLine];
+    Text line(buffer, sizeof buffer);
+    write_report_failed(line, 0, report, error);
+    std::string reason = reason_of(line.view());
+    constexpr std::string_view kVariable = "CUDAGUARD_REPORT=";
+    if (by_option) reason.replace(0, kVariable.size(), "--report ");
+    throw Refusal(kRefused, reason);
+  }
+  struct stat own = {};
+  if (stat(path.c_str(), &own) != 0) return;
+  for (const std::string& program : programs) {
+    struct stat other = {};
+    if (stat(program.c_str(), &other) == 0 && other.st_dev == own.st_dev &&
+        other.st_ino == own.st_ino) {
+      throw Refusal(kRefused, "the report " + in_quotes(report) + " is the program's own file");
+    }
+  }
+}
+
+}  // namespace cudaguard::launcher

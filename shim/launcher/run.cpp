@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/run.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "shim/launcher/installation.h"
+#include "shim/launcher/message.h"
+#include "shim/launcher/preload.h"
+#include "shim/launcher/program.h"
+#include "shim/launcher/report.h"
+#include "shim/launcher/settings.h"
+#include "shim/launcher/variables.h"
+#include "shim/launcher/verdict.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr const char* kPreload = "LD_PRELOAD";
+
+/// What a program that is linked to the driver needs behind the guard.
+void add_for_linked(const Verdict& verdict, Policy policy, const Installation& installation,
+                    std::vector<std::string>& own) {
+  if (policy == Policy::kOff) return;
+  const bool cpu = policy == Policy::kForceCpu;
+  const auto add = [&](const std::string& file) {
+    if (access(file.c_str(), R_OK) != 0) {
+      throw Refusal(kRefused, printable(file) + " is missing or cannot be read");
+    }
+    own.push_back(file);
+  };
+  if (verdict.linked_cuda) add(cpu ? installation.standin_cuda : installation.companion_cuda);
+  if (verdict.linked_nvml) add(cpu ? installation.standin_nvml : installation.companion_nvml);
+}
+
+void print(const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = write(STDOUT_FILENO, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) throw Refusal(kRefused, std::string("cannot print: ") + strerror(errno));
+    done += static_cast<size_t>(written);
+  }
+}
+
+}  // namespace
+
+int run(const Options& options, const char* const* environment) {
+  Variables variables(environment);
+  const Config config = settle(options, variables);
+  const Policy policy = config.policy;
+  const std::string report(config.report);  // changes below may move the environment's strings
+  const Installation installation = find_installation();
+  const char* old_preload = variables.get(kPreload);
+  const std::string before = old_preload == nullptr ? "" : old_preload;
+  std::vector<std::string> own = {installation.guard};
+
+  Program program;
+  Verdict verdict;
+  if (*options.program != nullptr) program = find_program(*options.program, variables.get("PATH"));
+  check_report(report, options.report.has_value(), program.files);
+  variables.set(kPreload, preload_list(before.c_str(), {}, own));
+  if (*options.program != nullptr) {
+    verdict = judge(program, installation, variables, options.strict);
+    add_for_linked(verdict, policy, installation, own);
+    variables.set(kPreload, preload_list(before.c_str(), verdict.sanitizers, own));
+  }
+  for (const std::string& warning : verdict.warnings) say(warning);
+  if (options.print) {
+    print(variables.changes());
+    return 0;
+  }
+  execve(program.path.c_str(), options.program, variables.pointers().data());
+  const int error = errno;
+  throw Refusal(error == ENOENT ? kNotFound : kCannotRun,
+                in_quotes(program.path) + " cannot be started: " + strerror(error));
+}
+
+}  // namespace cudaguard::launcher

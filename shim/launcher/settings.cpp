@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/settings.h"
+
+#include <unistd.h>
+
+#include <climits>
+#include <memory>
+
+#include "policy/message.h"
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr const char* kPolicy = "CUDAGUARD_POLICY";
+constexpr const char* kVisible = "CUDAGUARD_VISIBLE_DEVICES";
+constexpr const char* kChildren = "CUDAGUARD_CHILDREN";
+constexpr const char* kRoot = "CUDAGUARD_ROOT";
+constexpr const char* kLog = "CUDAGUARD_LOG";
+constexpr const char* kReport = "CUDAGUARD_REPORT";
+
+struct Preset {
+  const char* name;
+  const char* value;
+};
+// Programs that ask somebody else than the driver, or complain loudly where there is none.
+constexpr Preset kPresets[] = {
+    {"CUDA_VISIBLE_DEVICES", ""},    // frameworks that read it before they ask the driver
+    {"JAX_PLATFORMS", "cpu"},        // else JAX prints a traceback
+    {"MPIR_CVAR_ENABLE_GPU", "0"}};  // MPICH asks for a GPU in MPI_Init
+
+bool is_given(const char* value) { return value != nullptr && *value != '\0'; }
+
+/// The flag that a variable was set by, or empty.
+std::string_view flag_of(const Options& options, std::string_view variable) {
+  if (variable == kPolicy && options.policy) return "--policy";
+  if (variable == kVisible && options.gpus) return "--gpus";
+  if (variable == kLog && options.log) return "--log";
+  if (variable == kReport && options.report) return "--report";
+  return {};
+}
+
+[[noreturn]] void refuse(const Options& options, std::string_view variable, std::string_view line) {
+  std::string reason = reason_of(line);
+  const std::string_view flag = flag_of(options, variable);
+  if (!flag.empty() && reason.starts_with(std::string(variable) + "=")) {
+    reason = std::string(flag) + " " + reason.substr(variable.size() + 1);
+  }
+  throw Refusal(kRefused, reason);
+}
+
+[[noreturn]] void refuse_complaint(const Options& options, const Complaint& complaint) {
+  char buffer[kMaxLine];
+  Text line(buffer, sizeof buffer);
+  write_complaint(line, 0, complaint);
+  refuse(options, complaint.variable, line.view());
+}
+
+[[noreturn]] void refuse_list(const Options& options, std::string_view list,
+                              const ListError& error) {
+  char buffer[kMaxLine];
+  Text line(buffer, sizeof buffer);
+  write_list_error(line, 0, list, error, 0);
+  refuse(options, kVisible, line.view());
+}
+
+void refuse_empty(const char* flag, const std::optional<std::string>& value) {
+  if (value && value->empty()) throw Refusal(kRefused, std::string(flag) + " needs a value");
+}
+
+/// The policy of one variable alone; a bad value is refused.
+Policy policy_of(const Options& options, const char* text) {
+  Environment environment;
+  environment.policy = text;
+  const Config config = parse_config(environment);
+  if (config.complaint_count > 0) refuse_complaint(options, config.complaints[0]);
+  return config.policy;
+}
+
+void check_contradictions(const Options& options) {
+  refuse_empty("--policy", options.policy);
+  refuse_empty("--log", options.log);
+  refuse_empty("--report", options.report);
+  const auto contradict = [](const std::string& one, const std::string& other) {
+    throw Refusal(kRefused, one + " and " + other + " contradict each other");
+  };
+  if (options.children && *options.children != "cpu") {
+    throw Refusal(kRefused, "--children " + in_quotes(*options.children) +
+                                " is not accepted (accepted: cpu)");
+  }
+  if (options.cpu && options.gpus) contradict("--cpu", "--gpus");
+  if (options.cpu && options.children) contradict("--cpu", "--children");
+  if (!options.policy) return;
+  const Policy policy = policy_of(options, options.policy->c_str());
+  const std::string shown = "--policy " + std::string(name_of(policy));
+  if (options.cpu && policy != Policy::kForceCpu) contradict("--cpu", shown);
+  if (options.gpus && !lets_through(policy)) contradict("--gpus", shown);
+  if (options.children && !lets_through(policy)) contradict("--children", shown);
+}
+
+/// CUDAGUARD_POLICY, _VISIBLE_DEVICES, _CHILDREN, _ROOT.
+void settle_policy(const Options& options, Variables& variables) {
+  const char* given = variables.get(kPolicy);
+  const bool said = is_given(given) || variables.has(kVisible);
+  if (options.policy) {
+    variables.set(kPolicy, *options.policy);
+  } else if (options.cpu || (!options.gpus && !said)) {
+    variables.set(kPolicy, name_of(Policy::kForceCpu));
+  } else if (options.gpus && !(is_given(given) && lets_through(policy_of(options, given)))) {
+    // CLAMP from the environment goes with a list, FORCE_CPU and OFF do not.
+    variables.set(kPolicy, name_of(Policy::kValidate));
+  }
+  if (options.gpus) variables.set(kVisible, *options.gpus);
+  if (options.children) variables.set(kChildren, name_of(Policy::kForceCpu));
+  // Leftovers that have no meaning under the policy that was asked for by name.
+  const char* policy = variables.get(kPolicy);
+  if (is_given(policy) && !lets_through(policy_of(options, policy))) {
+    variables.unset(kVisible);
+    variables.unset(kChildren);
+    if (options.children) {
+      throw Refusal(kRefused, "--children needs --gpus, --policy VALIDATE or --policy CLAMP");
+    }
+  }
+  // A worker of a tree whose children have no device must not become a root by our help; only an
+  // option says so. exec keeps the process id.
+  const bool asked = options.gpus || options.policy || options.children || options.cpu;
+  if (asked || !is_given(variables.get(kChildren)) || !is_given(variables.get(kRoot))) {
+    variables.set(kRoot, options.print ? "$$" : std::to_string(getpid()));
+  }
+}
+
+std::string absolute(const std::string& path) {
+  if (path.starts_with("/")) return path;
+  const std::unique_ptr<char, void (*)(void*)> folder(getcwd(nullptr, 0), free);
+  if (folder == nullptr) throw Refusal(kRefused, "--report: this folder's path cannot be found");
+  return std::string(folder.get()) + "/" + path;
+}
+
+Config parse(const Variables& variables, bool print) {
+  Environment environment;
+  environment.policy = variables.get(kPolicy);
+  environment.log = variables.get(kLog);
+  environment.report = variables.get(kReport);
+  environment.visible_devices = variables.get(kVisible);
+  environment.children = variables.get(kChildren);
+  environment.root = print ? nullptr : variables.get(kRoot);
+  return parse_config(environment);
+}
+
+}  // namespace
+
+Config settle(const Options& options, Variables& variables) {
+  check_contradictions(options);
+  settle_policy(options, variables);
+  if (options.log) variables.set(kLog, *options.log);
+  // The guard takes a relative path from the folder that the process is in at that time.
+  if (options.report) variables.set(kReport, absolute(*options.report));
+
+  Config config = parse(variables, options.print);
+  if (config.list_error.why != ListError::Why::kNone) {
+    refuse_list(options, config.bad_list, config.list_error);
+  }
+  if (config.complaint_count > 0) refuse_complaint(options, config.complaints[0]);
+  if (!config.visible_devices.empty()) {
+    // What can be seen without the machine's GPUs: "1,01". The guard sees the rest.
+    const auto machine = std::make_unique<Machine>();
+    const ListError error = machine_from_list(parse_allow_list(config.visible_devices), *machine);
+    if (error.why == ListError::Why::kDuplicate) {
+      refuse_list(options, config.visible_devices, error);
+    }
+  }
+  if (config.policy == Policy::kForceCpu && !options.no_presets) {
+    for (const Preset& preset : kPresets) {
+      if (!variables.has(preset.name)) variables.set(preset.name, preset.value);
+    }
+    config = parse(variables, options.print);  // the strings may have moved
+  }
+  return config;
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the options and the environment ask for together: flag, then environment, then default.
+#pragma once
+
+#include "policy/config.h"
+#include "shim/launcher/options.h"
+#include "shim/launcher/variables.h"
+
+namespace cudaguard::launcher {
+
+/// Sets the CUDAGUARD_* variables and, under FORCE_CPU, the presets. Returns what the guard will
+/// make of them; its strings are `variables`' own. Throws Refusal for what the guard would complain
+/// about, and for options that contradict each other.
+Config settle(const Options& options, Variables& variables);
+
+}  // namespace cudaguard::launcher

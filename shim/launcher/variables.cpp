@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/variables.h"
+
+#include <algorithm>
+
+namespace cudaguard::launcher {
+
+namespace {
+
+bool is_of(const std::string& entry, std::string_view name) {
+  return entry.size() > name.size() && entry[name.size()] == '=' && entry.starts_with(name);
+}
+
+std::string shell_quoted(std::string_view text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,%+@$";
+  // "$$" alone stands for a shell's own process id.
+  if (text == "$$" || (text.find_first_not_of(kPlain) == std::string_view::npos &&
+                       text.find('$') == std::string_view::npos)) {
+    return std::string(text);
+  }
+  std::string result = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      result += "'\\''";
+    } else {
+      result += c;
+    }
+  }
+  return result + "'";
+}
+
+}  // namespace
+
+Variables::Variables(const char* const* environment) {
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    entries_.emplace_back(*environment);
+  }
+}
+
+const char* Variables::get(std::string_view name) const {
+  for (const std::string& entry : entries_) {
+    if (is_of(entry, name)) return entry.c_str() + name.size() + 1;
+  }
+  return nullptr;
+}
+
+void Variables::note(std::string_view name) {
+  if (std::find(changed_.begin(), changed_.end(), name) == changed_.end()) {
+    changed_.emplace_back(name);
+  }
+}
+
+void Variables::set(std::string_view name, std::string_view value) {
+  const std::string entry = std::string(name) + "=" + std::string(value);
+  note(name);
+  const auto first = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const std::string& other) { return is_of(other, name); });
+  if (first == entries_.end()) {
+    entries_.push_back(entry);
+    return;
+  }
+  *first = entry;
+  // A name that is there twice is read differently by different programs.
+  entries_.erase(std::remove_if(first + 1, entries_.end(),
+                                [&](const std::string& other) { return is_of(other, name); }),
+                 entries_.end());
+}
+
+void Variables::unset(std::string_view name) {
+  if (!has(name)) return;
+  note(name);
+  std::erase_if(entries_, [&](const std::string& entry) { return is_of(entry, name); });
+}
+
+std::vector<char*> Variables::pointers() {
+  std::vector<char*> result;
+  result.reserve(entries_.size() + 1);
+  for (std::string& entry : entries_) result.push_back(entry.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+std::string Variables::changes() const {
+  std::string result;
+  for (const std::string& name : changed_) {
+    const char* value = get(name);
+    result += value == nullptr ? "unset " + name : "export " + name + "=" + shell_quoted(value);
+    result += '\n';
+  }
+  return result;
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The environment that the program will have, and what was changed in it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cudaguard::launcher {
+
+class Variables {
+ public:
+  /// `environment`: as the process has it. Entries that are not touched keep their place and bytes.
+  explicit Variables(const char* const* environment);
+
+  /// Null: unset. Valid until the next change.
+  const char* get(std::string_view name) const;
+  bool has(std::string_view name) const { return get(name) != nullptr; }
+  void set(std::string_view name, std::string_view value);
+  void unset(std::string_view name);
+
+  /// For execve; valid until the next change.
+  std::vector<char*> pointers();
+  /// Shell commands that make the same changes, one per line, in the order of the first change.
+  std::string changes() const;
+
+ private:
+  void note(std::string_view name);
+  std::vector<std::string> entries_;
+  std::vector<std::string> changed_;
+};
+
+}  // namespace cudaguard::launcher

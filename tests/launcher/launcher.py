@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the launcher's tests share: the command, a clean environment, a folder of one's own."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+
+import harness
+
+LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
+PRESETS = ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "MPIR_CVAR_ENABLE_GPU")
+
+
+def environment(**more):
+    """The test's own environment without what the launcher looks at; None in `more` deletes."""
+    env = {key: value for key, value in os.environ.items()
+           if not harness.SCRUBBED.match(key) and key not in PRESETS}
+    env["LC_ALL"] = "C.UTF-8"
+    env.update(more)
+    return {key: value for key, value in env.items() if value is not None}
+
+
+class Case(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(prefix="cg-launcher-")
+        os.chmod(self.folder, 0o755)
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def need(self, *tools):
+        missing = [tool for tool in tools if not shutil.which(tool)]
+        if missing:
+            harness.skip(self, "not installed: " + ", ".join(missing))
+
+    def installed(self, folder="install"):
+        """A copy of the installed tree, where every user can read it; its launcher's path."""
+        shutil.copytree(harness.LIB, self.path(folder, "lib"), symlinks=True)
+        os.mkdir(self.path(folder, "bin"))
+        return shutil.copy(LAUNCHER, self.path(folder, "bin"))
+
+    def make(self, name, text, mode=0o755):
+        """A file of these bytes or this text."""
+        with open(self.path(name), "wb") as stream:
+            stream.write(text if isinstance(text, bytes) else text.encode())
+        os.chmod(self.path(name), mode)
+        return self.path(name)
+
+    def compile(self, name, text, *options, compiler="gcc"):
+        source = self.make(name + ".c", text, 0o644)
+        done = subprocess.run([compiler, source, "-o", self.path(name), *options],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.path(name)
+
+    def start(self, *words, env=None, text=True, launcher=LAUNCHER, **more):
+        """Runs the launcher with these words; env: the whole environment."""
+        more.setdefault("stdin", None if "input" in more else subprocess.DEVNULL)
+        if more["stdin"] is None:
+            del more["stdin"]
+        return subprocess.run([launcher, *map(str, words)], capture_output=True, text=text,
+                              env=environment() if env is None else env, timeout=120, check=False,
+                              **more)
+
+    def bare(self, *words, env=None, **more):
+        return subprocess.run([*map(str, words)], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, env=environment() if env is None else env, timeout=120,
+                              check=False, **more)
+
+    def refused(self, done, code, *meaning):
+        """One clear line, this exit code, nothing printed by a program."""
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done)
+        self.assertRegex(done.stderr, r"\Acudaguard: [ -~]+\n\Z")
+        for word in meaning:
+            self.assertIn(word, done.stderr)

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Issue 5's list of bad input: one clear line, exit 125 to 127, nothing started, nothing
+overwritten, no crash."""
+
+import os
+import random
+import stat
+
+import harness
+import launcher
+
+
+class CommandLine(launcher.Case):
+    def check(self, words, *meaning, **more):
+        """Nothing is started: the program would leave a file."""
+        mark = self.path("mark")
+        done = self.start(*words, "touch", mark, **more)
+        self.refused(done, 125, *meaning)
+        self.assertFalse(os.path.exists(mark))
+
+    def test_control(self):
+        self.start("run", "touch", self.path("mark"))
+        self.assertTrue(os.path.exists(self.path("mark")))
+
+    def test_words(self):
+        for words, meaning in (
+                (["--bad", "run"], "unknown option"), (["walk"], "unknown subcommand"),
+                ([""], "unknown subcommand"), (["Run"], "unknown subcommand"),
+                (["run", "--bad"], '"--bad"'), (["run", "-c"], '"-c"'), (["run", "--bad=1"], "--bad"),
+                (["run", "--gpu", "1"], '"--gpu"'), (["run", "--CPU"], '"--CPU"'),
+                (["run", "--cpu=1"], "takes no value"), (["run", "--cpu="], "takes no value"),
+                (["run", "--gpus", "1", "--gpus", "2"], "given twice"),
+                (["run", "--cpu", "--gpus", "1"], "contradict"),
+                (["run", "--cpu", "--policy", "CLAMP"], "--cpu and --policy CLAMP contradict"),
+                (["run", "--gpus=1", "--policy=force-cpu"], "--gpus and --policy FORCE_CPU"),
+                (["run", "--gpus=1", "--policy=off"], "contradict"),
+                (["run", "--children=cpu"], "needs --gpus"),
+                (["run", "--children=cpu", "--cpu"], "contradict"),
+                (["run", "--children=cpu", "--policy=OFF"], "contradict"),
+                (["run", "--children=CPU", "--gpus=1"], "accepted: cpu"),
+                (["run", "--policy", ""], "--policy needs a value"),
+                (["run", "--policy", "NONE"], "accepted: FORCE_CPU, VALIDATE, CLAMP, OFF"),
+                (["run", "--log", "loud"], "accepted: off, deny, all"),
+                (["run", "--log", ""], "--log needs a value"),
+                (["run", "--report", ""], "--report needs a value"),
+                (["run", "--gpus", "a\x1b[31m\nb"], '"a?[31m?b"')):
+            with self.subTest(words=words):
+                self.check(words, meaning)
+        for words in ([], ["run"], ["run", "--"], ["run", "--cpu"], ["run", "--gpus"],
+                      ["run", "--gpus=1", "--log"]):
+            with self.subTest(words=words):
+                self.refused(self.start(*words), 125)
+
+    def test_lists(self):
+        for text, meaning in (
+                ("1,1", "already"), ("1,01", "already"), ("GPU-1,GPU-1", "already"),
+                ("1,,2", "empty"), ("1,", "empty"), (",", "empty"), ("all", "no index"),
+                ("none", "no index"), ("void", "no index"), ("0x1", "no index"),
+                ("1gpu2", "no index"), ("GPU0", "no index"), ("-1,0", "negative"),
+                ("0,-1", "negative"), ("--cpu", "no index"), ("1;2", "no index"),
+                (",".join(map(str, range(65))), "at most 64"), ("1," * 5000, "longer than 6143")):
+            with self.subTest(list=text[:40]):
+                self.check(["run", "--gpus", text], "--gpus", meaning)
+                self.check(["run"], "CUDAGUARD_VISIBLE_DEVICES=", meaning,
+                           env=launcher.environment(CUDAGUARD_VISIBLE_DEVICES=text))
+        for text in ("0", " 0 , 1 ", "007", "GPU-1", "MIG-2,GPU-1", "0,GPU-1", "-1", "", " "):
+            with self.subTest(good=text):
+                self.assertEqual(self.start("run", "--gpus", text, "true").returncode, 0)
+
+    def test_environment(self):
+        for name, value in (("POLICY", "nonsense"), ("LOG", "x"), ("CHILDREN", "GPU"),
+                            ("REPORT", "x" * 4096), ("REPORT", "/nonexistent/report")):
+            with self.subTest(name=name, value=value[:20]):
+                env = launcher.environment(CUDAGUARD_VISIBLE_DEVICES="1")
+                env["CUDAGUARD_" + name] = value
+                self.check(["run"], "CUDAGUARD_" + name, env=env)
+        env = launcher.environment(CUDAGUARD_VISIBLE_DEVICES="1", CUDAGUARD_CHILDREN="FORCE_CPU",
+                                   CUDAGUARD_ROOT="-1")
+        self.check(["run"], "CUDAGUARD_ROOT", "a process id", env=env)
+
+
+class Reports(launcher.Case):
+    def check(self, report, meaning, program="true", **more):
+        self.refused(self.start("run", "--report", report, program, **more), 125, meaning)
+
+    def test_reports(self):
+        os.mkdir(self.path("folder"))
+        os.symlink("nowhere", self.path("link"))
+        self.make("file", "kept", 0o644)
+        os.symlink("file", self.path("link2"))
+        before = sorted(os.listdir(self.folder))
+        self.check(self.path("folder"), "it is a folder")
+        self.check(self.path("folder/"), "it is a folder")
+        self.check(self.path("missing", "report"), "no such folder")
+        self.check(self.path("file", "report"), "not a folder")
+        self.check(self.path("link"), "symbolic link")
+        self.check(self.path("link2"), "symbolic link")
+        self.check("x" * 5000, "4095 bytes")
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        for good in ("file", "new", "new.%p"):
+            self.assertEqual(self.start("run", "--report", self.path(good), "true").returncode, 0)
+        with open(self.path("file"), encoding="utf-8") as stream:
+            self.assertEqual(stream.read(), "kept")
+        self.assertEqual(sorted(os.listdir(self.folder)), before, "a file was made for nothing")
+
+    def test_permission(self):
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root to become an ordinary user")
+        self.need("setpriv")
+        self.make("file", "kept", 0o644)
+        command = self.installed()
+        for name in ("file", "new"):
+            done = self.bare("setpriv", "--reuid=65534", "--clear-groups", command, "run",
+                             "--report", self.path(name), "true")
+            self.refused(done, 125, "permission denied")
+
+    def test_a_pipe_keeps_its_reader(self):
+        """The check must not be the end of what somebody reads."""
+        os.mkfifo(self.path("pipe"))
+        reader = os.open(self.path("pipe"), os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        done = self.start("run", "--report", self.path("pipe"), "python3", "-c",
+                          "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertTrue(os.read(reader, 65536).startswith(b'{"v":1,'))
+
+    def test_own_file(self):
+        script = self.make("script", "#!/bin/sh\necho started\n")
+        program = self.compile("program", "int main(void) { return 0; }")
+        os.link(script, self.path("twin"))
+        for report in (script, self.path("twin"), self.path(".", "script")):
+            self.check(report, "the program's own file", script)
+        self.check(program, "the program's own file", program)
+        done = self.start("run", "--report=" + script, script,
+                          env=launcher.environment(CUDAGUARD_LOG="all"))
+        self.refused(done, 125)
+        with open(script, encoding="utf-8") as stream:
+            self.assertEqual(stream.read(), "#!/bin/sh\necho started\n")
+
+
+class Programs(launcher.Case):
+    def check(self, code, name, *meaning, **more):
+        self.refused(self.start("run", name, **more), code, *meaning)
+
+    def test_not_found(self):
+        os.symlink("nowhere", self.path("link"))
+        for name in ("no-such-program", self.path("none"), "./none", self.path("link"),
+                     self.path("a", "b"), ""):
+            with self.subTest(name=name):
+                self.check(127, name, "not found")
+        self.check(127, "sh", "not found", env={"PATH": self.folder})
+        self.assertEqual(self.start("run", "sh", "-c", "exit 7", env={}).returncode, 7)
+
+    def test_not_executable(self):
+        self.make("plain", "#!/bin/sh\n", 0o644)
+        self.check(126, self.path("plain"), "not executable")
+        self.check(126, self.folder, "is a folder")
+        self.check(126, "plain", "not executable", env={"PATH": self.folder})
+        self.check(126, "/dev/null", "not executable")
+        os.mkfifo(self.path("pipe"), 0o755)
+        os.chmod(self.path("pipe"), 0o755)
+        self.check(126, self.path("pipe"), "not executable")
+        self.check(126, ".", "is a folder")
+        # A folder of that name in PATH is not the program.
+        os.mkdir(self.path("sh"))
+        env = {"PATH": self.folder + ":" + os.environ["PATH"]}
+        self.assertEqual(self.start("run", "sh", "-c", "exit 7", env=env).returncode, 7)
+
+    def test_scripts(self):
+        for text, code, meaning in (
+                ("echo hello\n", 126, "neither an ELF file nor a script"), ("", 126, "neither"),
+                ("#!", 126, "neither"), ("#!\n", 126, "neither"), ("#!  \t \n", 126, "neither"),
+                ("#!/no/interpreter\n", 127, "the interpreter of"),
+                ("#!relative\n", 127, '"relative" is not found'),
+                ("#!/usr/bin/env no-such-program\n", 127, "no-such-program"),
+                ("#!/tmp\n", 126, "is a folder"), ("#!/etc/passwd\n", 126, "not executable"),
+                ("#!" + "x" * 5000, 127, "not found"), (b"\0" * 300, 126, "neither"),
+                (b"#!\0/bin/sh\n", 126, "neither"), (b"MZ\x90", 126, "neither")):
+            with self.subTest(text=text[:30]):
+                self.check(code, self.make("script", text), meaning)
+        for text in ("#!/bin/sh\nexit 7\n", "#! /bin/sh -e\nexit 7\n", "#!\t/bin/sh\t\nexit 7",
+                     "#!/usr/bin/env sh\nexit 7\n", "#!/usr/bin/env -S A=b sh -e\nexit 7\n"):
+            with self.subTest(good=text):
+                script = self.make("script", text)
+                self.assertEqual(self.bare(script).returncode, 7)
+                done = self.start("run", script)
+                self.assertEqual((done.returncode, done.stderr), (7, ""))
+
+    def test_chains(self):
+        """Each the interpreter of the next; the kernel has a limit, and a loop has no end."""
+        previous = "/bin/sh"
+        for i in range(8):
+            previous = self.make("s%d" % i, "#!%s\nexit 7\n" % previous)
+        for i in range(8):
+            bare = self.bare("env", self.path("s%d" % i))
+            done = self.start("run", self.path("s%d" % i))
+            self.assertEqual(done.returncode == 126, bare.returncode == 126, (i, bare, done))
+        self.check(126, self.path("s7"), "more than 5 scripts")
+        self.make("loop", "#!%s\n" % self.path("loop"))
+        self.check(126, self.path("loop"), "more than 5 scripts")
+        self.make("env", "#!/usr/bin/env loop2\n")
+        os.symlink("env", self.path("loop2"))
+        self.check(126, "loop2", "more than 5 scripts",
+                   env={"PATH": self.folder + ":" + os.environ["PATH"]})
+
+    def test_missing_interpreter(self):
+        program = self.compile("program", "int main(void) { return 7; }",
+                               "-Wl,-dynamic-linker,/no/ld-linux.so.2")
+        self.check(127, program, "the interpreter of", "/no/ld-linux.so.2")
+
+    def test_cut_short(self):
+        """A program that is cut is not started. (launcher.elf_fuzz cuts it anywhere.)"""
+        with open(harness.program("door"), "rb") as stream:
+            whole = stream.read()
+        chance = random.Random(3)
+        sizes = [0, 1, 3, 4, 15, 16, 17, 18, 19, 20, 52, 63, 64, 65, 119, 120, 600, 700, 1000]
+        sizes += [chance.randrange(1000, 9000) for _ in range(10)]
+        for size in sizes:
+            with self.subTest(size=size):
+                done = self.start("run", self.make("cut", whole[:size]))
+                self.refused(done, 126)
+        done = self.start("run", self.make("cut", whole), "no-such-way")
+        self.assertNotEqual(done.stderr[:11], "cudaguard: ", done)
+
+    def test_unreadable(self):
+        """Nobody can say whether it can be guarded."""
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root to become an ordinary user")
+        self.need("setpriv")
+        program = self.compile("program", "int main(void) { return 7; }")
+        as_nobody = ["setpriv", "--reuid=65534", "--clear-groups"]
+        self.assertEqual(self.bare(*as_nobody, program).returncode, 7)
+        os.chmod(program, stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        self.assertEqual(self.bare(*as_nobody, program).returncode, 7)
+        self.refused(self.bare(*as_nobody, self.installed(), "run", program), 125,
+                     "cannot be read")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `run` puts into the environment, and what it leaves alone."""
+
+import os
+import shutil
+import subprocess
+
+import harness
+import launcher
+
+GUARD = harness.GUARD
+
+
+class Environment(launcher.Case):
+    def seen(self, *options, **given):
+        """The program's environment, and its process id under "pid"."""
+        done = self.start("run", *options, "sh", "-c", "echo pid=$$; exec env -0",
+                          env=launcher.environment(**given))
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        first, rest = done.stdout.split("\n", 1)
+        result = dict(entry.split("=", 1) for entry in rest.split("\0")[:-1])
+        result["pid"] = first[4:]
+        return result
+
+    def ours(self, *options, **given):
+        env = self.seen(*options, **given)
+        return {key[len("CUDAGUARD_"):]: value.replace(env["pid"], "PID")
+                for key, value in env.items() if key.startswith("CUDAGUARD_")}
+
+    def test_options(self):
+        root = {"ROOT": "PID"}
+        cpu = {"POLICY": "FORCE_CPU", **root}
+        chosen = {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "2,5", **root}
+        for options, wanted in (
+                ([], cpu), (["--cpu"], cpu), (["--policy", "clamp"], {"POLICY": "clamp", **root}),
+                (["--gpus", "2,5"], chosen), (["--gpus=2,5"], chosen),
+                (["--gpus", "1", "--policy=CLAMP"],
+                 {"POLICY": "CLAMP", "VISIBLE_DEVICES": "1", **root}),
+                (["--gpus", "2,5", "--children=cpu"], {"CHILDREN": "FORCE_CPU", **chosen}),
+                (["--gpus", "2,5", "--children", "cpu"], {"CHILDREN": "FORCE_CPU", **chosen}),
+                (["--gpus", "-1"], {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "-1", **root}),
+                (["--gpus", ""], {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "", **root}),
+                (["--policy", "off"], {"POLICY": "off", **root}),
+                (["--log", "all"], {"LOG": "all", **cpu}),
+                (["--report", "/dev/stderr"], {"REPORT": "/dev/stderr", **cpu}),
+                (["--report", self.path("r.%p")], {"REPORT": self.path("r.%p"), **cpu})):
+            with self.subTest(options=options):
+                self.assertEqual(self.ours(*options), wanted)
+
+    def test_relative_report(self):
+        """The guard would take it from the folder that the process is in when it writes."""
+        here = os.getcwd()
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, here)
+        self.assertEqual(self.ours("--report", "r")["REPORT"], self.path("r"))
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_leftovers(self):
+        """Flag, then environment, then default; what contradicts goes."""
+        left = {"CUDAGUARD_POLICY": "CLAMP", "CUDAGUARD_VISIBLE_DEVICES": "1",
+                "CUDAGUARD_CHILDREN": "FORCE_CPU", "CUDAGUARD_ROOT": "77"}
+        kept = {key[len("CUDAGUARD_"):]: value for key, value in left.items()}
+        self.assertEqual(self.ours(**left), kept)
+        self.assertEqual(self.ours("--cpu", **left), {"POLICY": "FORCE_CPU", "ROOT": "PID"})
+        self.assertEqual(self.ours("--policy", "OFF", **left), {"POLICY": "OFF", "ROOT": "PID"})
+        self.assertEqual(self.ours("--gpus", "3", **left),
+                         dict(kept, VISIBLE_DEVICES="3", ROOT="PID"))
+        self.assertEqual(self.ours("--policy", "VALIDATE", **left),
+                         dict(kept, POLICY="VALIDATE", ROOT="PID"))
+        for policy in ("FORCE_CPU", "OFF"):
+            self.assertEqual(self.ours("--gpus", "3", CUDAGUARD_POLICY=policy),
+                             {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "3", "ROOT": "PID"})
+        self.assertEqual(self.ours("--cpu", CUDAGUARD_POLICY="nonsense"),
+                         {"POLICY": "FORCE_CPU", "ROOT": "PID"})
+        self.assertEqual(self.ours(CUDAGUARD_POLICY="", CUDAGUARD_ROOT="nonsense"),
+                         {"POLICY": "FORCE_CPU", "ROOT": "PID"})
+        self.assertEqual(self.ours(CUDAGUARD_VISIBLE_DEVICES="1"),
+                         {"VISIBLE_DEVICES": "1", "ROOT": "PID"})
+
+    def test_presets(self):
+        presets = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "MPIR_CVAR_ENABLE_GPU": "0"}
+        pick = lambda env: {key: env[key] for key in launcher.PRESETS if key in env}  # noqa: E731
+        self.assertEqual(pick(self.seen()), presets)
+        self.assertEqual(pick(self.seen("--gpus", "-1")), presets)
+        self.assertEqual(pick(self.seen("--no-presets")), {})
+        for options in (["--gpus", "0"], ["--policy", "VALIDATE"], ["--policy", "OFF"]):
+            self.assertEqual(pick(self.seen(*options)), {})
+        for name in launcher.PRESETS:
+            for value in ("mine", ""):
+                self.assertEqual(pick(self.seen(**{name: value})), {**presets, name: value})
+
+    def test_nothing_else_is_changed(self):
+        given = {"A": "", "B": "x=y", "LD_LIBRARY_PATH": "/nowhere", "PATH": os.environ["PATH"]}
+        bare = self.bare("env", "-0", env=given).stdout.split("\0")
+        done = self.start("run", "env", "-0", env=given).stdout.split("\0")
+        changed = ("CUDAGUARD_", "LD_PRELOAD") + launcher.PRESETS
+        self.assertEqual([entry for entry in done if not entry.startswith(changed)], bare)
+
+    def test_preload(self):
+        install = os.path.join(self.folder, "old")
+        shutil.copytree(harness.LIB, install, symlinks=True)
+        old = os.path.join(install, "libcudaguard.so")
+        standin = os.path.join(install, "cudaguard", "libcuda.so.1")
+        companion = os.path.join(install, "cudaguard", "libcudaguard-driver.so")
+        for before, wanted in (
+                (None, GUARD), ("", GUARD), ("libm.so.6", GUARD + ":libm.so.6"),
+                ("libm.so.6:" + GUARD, GUARD + ":libm.so.6"),
+                ("%s:libm.so.6 %s  %s::libdl.so.2" % (old, standin, companion),
+                 GUARD + ":libm.so.6:libdl.so.2"),
+                ("libm.so.6:libm.so.6", GUARD + ":libm.so.6:libm.so.6")):
+            with self.subTest(before=before):
+                done = self.start("run", "printenv", "LD_PRELOAD",
+                                  env=launcher.environment(LD_PRELOAD=before))
+                self.assertEqual((done.stdout, done.stderr), (wanted + "\n", ""))
+
+
+class Print(launcher.Case):
+    def test_print(self):
+        env = launcher.environment(CUDAGUARD_VISIBLE_DEVICES="1", LD_PRELOAD="lib'm.so")
+        mark = self.path("mark")
+        done = self.start("run", "--print", "--cpu", "--report", "/r 1", "touch", mark, env=env)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(done.stdout, "".join(line + "\n" for line in (
+            "export CUDAGUARD_POLICY=FORCE_CPU", "unset CUDAGUARD_VISIBLE_DEVICES",
+            "export CUDAGUARD_ROOT=$$", "export CUDAGUARD_REPORT='/r 1'",
+            "export CUDA_VISIBLE_DEVICES=", "export JAX_PLATFORMS=cpu",
+            "export MPIR_CVAR_ENABLE_GPU=0", "export LD_PRELOAD='%s:lib'\\''m.so'" % GUARD)))
+        self.assertFalse(os.path.exists(mark))
+        self.start("run", "--cpu", "touch", mark)  # the control
+        self.assertTrue(os.path.exists(mark))
+
+    def test_a_shell_takes_it(self):
+        """What a shell makes of it is what a program under `run` has."""
+        def variables(words):
+            done = subprocess.run(words, env=launcher.environment(), capture_output=True, text=True,
+                                  timeout=120, check=True)
+            return sorted(line for line in done.stdout.splitlines()
+                          if line.startswith(("CUDAGUARD_", "LD_PRELOAD") + launcher.PRESETS)
+                          and not line.startswith("CUDAGUARD_ROOT="))
+
+        printed = variables(["sh", "-c", 'eval "$("$0" run --print)"; exec env',
+                             launcher.LAUNCHER])
+        self.assertEqual(printed, variables([launcher.LAUNCHER, "run", "env"]))
+        self.assertEqual(len(printed), 5, printed)
+
+
+if __name__ == "__main__":
+    harness.main()

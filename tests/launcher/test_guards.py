@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs under `run` are guarded, each with its control: the same program bare."""
+
+import os
+import re
+import shutil
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+                                "devices"))
+
+import box  # noqa: E402
+import harness  # noqa: E402
+import launcher  # noqa: E402
+
+RUN = [launcher.LAUNCHER, "run"]
+ASK = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
+
+
+class Cpu(launcher.Case):
+    def test_by_dlopen(self):
+        words = ["python3", "-c", ASK]
+        bare = harness.run(words, guard=False)
+        bare.assert_reached(self)
+        self.assertEqual(bare.answers["cuInit"], "0", bare)
+        result = harness.run(RUN + words, guard=False)
+        self.assertEqual((result.rc, result.answers["cuInit"]), (0, "100"), result)
+        result.assert_untouched(self)
+        self.assertEqual(len(result.err.splitlines()), 1, result)
+
+    def test_a_script(self):
+        script = self.make("ask", "#!/usr/bin/env python3\n" + ASK + "\n")
+        for words in ([script], ["sh", "-c", script], ["python3", script]):
+            with self.subTest(words=words):
+                harness.run(words, guard=False).assert_reached(self)
+                result = harness.run(RUN + words, guard=False)
+                self.assertEqual(result.answers["cuInit"], "100", result)
+                result.assert_untouched(self)
+
+    def test_linked_program_without_a_driver(self):
+        """L5: ld.so finds the stand-in; bare, it does not start the program at all."""
+        for name, library, answer in (("linked_cuda", "libcuda.so.1", "100"),
+                                      ("linked_nvml", "libnvidia-ml.so.1", "0")):
+            with self.subTest(program=name):
+                words = [harness.program(name)]
+                bare = harness.run(words, world="none", guard=False)
+                self.assertEqual(bare.rc, 127, bare)
+                self.assertIn(library, bare.err)
+                result = harness.run(RUN + words, world="none", guard=False)
+                self.assertEqual(result.rc, 0, result)
+                self.assertIn(answer, list(result.answers.values()), result)
+                result.assert_untouched(self)
+
+    def test_linked_program_with_a_driver(self):
+        """Not even mapped: the stand-in is in front of it."""
+        for name in ("linked_cuda", "linked_nvml"):
+            for way in ([], ["dlopen"]):
+                with self.subTest(program=name, way=way):
+                    words = [harness.program(name)] + way
+                    harness.run(words, guard=False).assert_reached(self)
+                    result = harness.run(RUN + words, guard=False)
+                    self.assertEqual(result.rc, 0, result)
+                    # Once: by the question to ld.so, of which nothing runs. Not by the program.
+                    self.assertEqual(len(result.driver_files), 1, result)
+                    result.driver_files.clear()
+                    result.assert_untouched(self)
+
+    def preload_of(self, name, world, *options):
+        """LD_PRELOAD as a program has it that is linked to what `name` is linked to."""
+        done = harness.run(RUN + list(options) + ["--print", harness.program(name)], world=world,
+                           guard=False, trace=False)
+        self.assertEqual(done.rc, 0, done)
+        value = [line for line in done.out.splitlines() if line.startswith("export LD_PRELOAD=")]
+        return value[0].split("=")[1].split(":")
+
+    def test_only_what_is_linked(self):
+        door = ["door"]
+        for name, cpu, chosen in (
+                ("linked_cuda", [harness.STANDIN_CUDA], [box.COMPANIONS[0]]),
+                ("linked_nvml", [harness.STANDIN_NVML], [box.COMPANIONS[1]]),
+                (door[0], [], [])):
+            for options, more in (([], cpu), (["--gpus", "0"], chosen), (["--policy", "OFF"], [])):
+                with self.subTest(program=name, options=options):
+                    self.assertEqual(self.preload_of(name, "fake", *options),
+                                     [harness.GUARD] + more)
+
+    def test_linked_through_a_library(self):
+        """libdriver_user.so is linked to the driver, the program to that library alone."""
+        folder = ["-L" + self.folder, "-Wl,-rpath," + self.folder]
+        self.compile("libdriver_user.so", "int cuInit(unsigned); int use(void) "
+                     "{ return cuInit(0); }", "-shared", "-fPIC",
+                     "-L" + harness.FAKE_DRIVER, "-l:libcuda.so.1")
+        program = self.compile(
+            "user", '#include <stdio.h>\nint use(void); int main(void) '
+            '{ printf("cuInit=%d\\n", use()); }', *folder, "-l:libdriver_user.so",
+            "-Wl,--allow-shlib-undefined")
+        harness.run([program], guard=False).assert_reached(self)
+        for world in ("fake", "none"):
+            result = harness.run(RUN + [program], world=world, guard=False)
+            self.assertEqual(result.answers.get("cuInit"), "100", result)
+            self.assertEqual(result.init_calls(), [], result)
+
+    def test_gcc_sanitizer(self):
+        """Its runtime must be first, and is; the bare preload is refused by the runtime."""
+        self.need("gcc")
+        text = ('#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n'
+                'void* h = dlopen("libcuda.so.1", RTLD_NOW);\n'
+                'int (*init)(unsigned) = h ? (int (*)(unsigned))dlsym(h, "cuInit") : 0;\n'
+                'printf("cuInit=%d\\n", init ? init(0) : -1); return 0; }\n')
+        for kind in ("address", "thread", "undefined"):
+            with self.subTest(sanitizer=kind):
+                program = self.compile(kind, text, "-fsanitize=" + kind, "-ldl")
+                env = {"ASAN_OPTIONS": "detect_leaks=0"}
+                bare = harness.run([program], guard=False, trace=False, env=env)
+                self.assertEqual(bare.answers.get("cuInit"), "0", bare)
+                if kind == "address":
+                    guard = harness.run([program], trace=False, env=env)
+                    self.assertIn("ASan runtime does not come first", guard.err, guard)
+                result = harness.run(RUN + [program], guard=False, trace=False, env=env)
+                self.assertEqual((result.rc, result.answers.get("cuInit")), (0, "100"), result)
+                self.assertNotIn("Sanitizer", result.err)
+
+
+class Gpus(box.Case):
+    """`run --gpus` on the machine with eight fake GPUs."""
+
+    LINKED = (("open", ["cu.see", "nv.see", "rt12.see"]), ("cuda", ["cu.see"]),
+              ("nvml", ["nv.see"]), ("runtime13", ["rt.see"]), ("all", ["rt.see", "nv.see"]),
+              ("all_now", ["nv.see", "cu.see"]))
+
+    def launch(self, options, steps, name="open", **more):
+        return harness.run(RUN + options + [box.program(name)] + steps, world="none", guard=False,
+                           trace=False, env=box.environment(**more))
+
+    def test_gpus(self):
+        for name, steps in self.LINKED:
+            with self.subTest(program=name):
+                bare = box.run(steps, name, guard=False)
+                for step in steps:
+                    self.assertEqual(len(box.seen(bare.answers[step])), 8, bare)
+                result = self.launch(["--gpus", "2,5"], steps, name)
+                self.silent(result)
+                for step in steps:
+                    self.assertEqual(box.seen(result.answers[step]), [2, 5], result)
+
+    def test_by_uuid(self):
+        result = self.launch(["--gpus", box.uuid(5) + "," + box.uuid(1, 8)], ["cu.see", "nv.see"])
+        self.silent(result)
+        self.assertEqual(box.seen(result.answers["cu.see"]), [5, 1], result)
+
+    def test_cpu(self):
+        for name, steps in self.LINKED:
+            result = self.launch([], steps, name)
+            self.assertEqual(result.rc, 0, result)
+            for step in steps:
+                self.assertIn(box.seen(result.answers[step]), ("!100", []), result)
+            self.assertNotIn("cuInit:initialised", result.fake_calls, result)
+
+    def test_children(self):
+        """L6: the program keeps its GPUs, what it forks, spawns and execs has none."""
+        steps = ["fork=f", "cu.see", "nv.see", "end", "spawn=s", "cu.see", "nv.see", "end",
+                 "cu.see", "nv.see"]
+        control = self.launch(["--gpus", "1,2"], steps)
+        result = self.launch(["--gpus", "1,2", "--children=cpu"], steps)
+        for done, wanted in ((control, ([1, 2], [1, 2])), (result, ("!100", []))):
+            self.assertEqual(done.rc, 0, done)
+            self.assertEqual(box.seen(done.answers["cu.see"]), [1, 2], done)
+            self.assertEqual(box.seen(done.answers["nv.see"]), [1, 2], done)
+            for label in ("f", "s"):
+                for api, gpus in zip(("cu", "nv"), wanted):
+                    self.assertEqual(box.seen(done.answers["%s.%s.see" % (label, api)]), gpus, done)
+
+    def test_a_worker_that_uses_the_launcher(self):
+        """Without an option it stays a child; with --gpus it says that it means it."""
+        inner = RUN + [box.program("open"), "cu.see"]
+        for options, gpus in (([], "!100"), (["--gpus", "1"], [1])):
+            words = " ".join(RUN + options + [box.program("open"), "cu.see"])
+            result = harness.run(
+                RUN + ["--gpus", "1,2", "--children=cpu", "sh", "-c", words + "; exit $?"],
+                world="none", guard=False, trace=False, env=box.environment())
+            self.assertEqual(box.seen(result.answers["cu.see"]), gpus, result)
+        control = harness.run(inner, world="none", guard=False, trace=False,
+                              env=box.environment(allow="1,2"))
+        self.assertEqual(box.seen(control.answers["cu.see"]), [1, 2], control)
+
+    def test_reports(self):
+        result = self.launch(["--gpus", "3", "--log", "all"], ["cu.see"])
+        self.assertTrue(box.lines(result), result)
+        self.assertEqual(box.lines(self.launch(["--gpus", "3"], ["cu.see"])), [])
+        result = self.launch(["--log=off"], ["cu.see"])
+        self.assertEqual((box.lines(result), box.seen(result.answers["cu.see"])), ([], "!100"))
+
+
+class Moved(launcher.Case):
+    def test_copied_tree(self):
+        """bin/ and lib/ work together wherever they are; the launcher needs no other file."""
+        self.installed("a")
+        os.symlink(self.path("a", "bin", "cudaguard"), self.path("link"))
+        for command in (self.path("a", "bin", "cudaguard"), self.path("link")):
+            done = self.start("run", "--log=off", "python3", "-c", ASK, launcher=command)
+            self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
+            done = self.start("run", "printenv", "LD_PRELOAD", launcher=command)
+            self.assertEqual(done.stdout, self.path("a", "lib", "libcudaguard.so") + "\n")
+        for name in ("with space", "with:colon"):
+            os.rename(self.path("a"), self.path(name))
+            done = self.start("run", "true", launcher=self.path(name, "bin", "cudaguard"))
+            self.refused(done, 125, name, "a path with a space or a colon")
+            os.rename(self.path(name), self.path("a"))
+        os.unlink(self.path("a", "lib", "cudaguard", "libcuda.so.1"))
+        command = self.path("a", "bin", "cudaguard")
+        self.assertEqual(self.start("run", "true", launcher=command).returncode, 0)
+        done = self.start("run", harness.program("linked_cuda"), launcher=command,
+                          env=launcher.environment(LD_LIBRARY_PATH=harness.FAKE_DRIVER))
+        self.refused(done, 125, "libcuda.so.1 is missing")
+        os.unlink(self.path("a", "lib", "libcudaguard.so"))
+        self.refused(self.start("run", "true", launcher=command), 125, "libcudaguard.so is missing")
+
+    def test_bare_root(self):
+        """W5: a root with nothing but the program, its libraries and the copied tree."""
+        program = self.compile(
+            "ask", "#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n"
+            "void* h = dlopen(\"libcuda.so.1\", RTLD_NOW);\n"
+            "printf(\"cuInit=%d\\n\", h ? ((int (*)(unsigned))dlsym(h, \"cuInit\"))(0) : -1);"
+            "return 0; }", "-ldl")
+        os.makedirs(self.path("root", "opt"))
+        self.installed(os.path.join("root", "opt", "cudaguard"))
+        shutil.copy(program, self.path("root"))
+        needed = set(re.findall(r"(/\S+) \(0x", self.bare("ldd", program).stdout))
+        needed.add(harness.loader_of(program))
+        for library in needed:
+            os.makedirs(os.path.dirname(self.path("root" + library)), exist_ok=True)
+            shutil.copy(library, self.path("root" + library))
+        sandbox = ["bwrap", "--bind", self.path("root"), "/", "--dev", "/dev"]
+        command = ["/opt/cudaguard/bin/cudaguard", "run", "/ask"]
+        env = {"CUDAGUARD_LOG": "off"}
+        bare = self.bare(*sandbox, "--proc", "/proc", "/ask", env=env)
+        self.assertEqual((bare.stdout, bare.stderr), ("cuInit=-1\n", ""), bare)
+        done = self.bare(*sandbox, "--proc", "/proc", *command, env=env)
+        self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
+        self.refused(self.bare(*sandbox, *command, env=env), 125, "/proc/self/exe")
+
+    def test_static(self):
+        """No interpreter, nothing needed, and none of the functions that load libraries."""
+        done = self.bare("readelf", "-lWd", launcher.LAUNCHER)
+        self.assertNotIn("INTERP", done.stdout)
+        self.assertNotIn("NEEDED", done.stdout)
+        with open(launcher.LAUNCHER, "rb") as stream:
+            image = stream.read()
+        for word in (b"nsswitch.conf", b"libnss_", b"gconv-modules.d"):
+            self.assertNotIn(word, image)
+
+
+if __name__ == "__main__":
+    harness.main()

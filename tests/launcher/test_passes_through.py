@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""L1 to L3: exit codes, signals, process id, descriptors, arguments and nesting are as without the
+launcher. Each program runs bare, too: what is compared is what it does then."""
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+
+import harness
+import launcher
+
+
+class Codes(launcher.Case):
+    def test_exit_codes(self):
+        for code in (0, 1, 7, 125, 126, 127, 255):
+            with self.subTest(code=code):
+                words = ["sh", "-c", "exit %d" % code]
+                self.assertEqual(self.bare(*words).returncode, code)
+                done = self.start("run", "--", *words)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (code, "", ""))
+
+    def test_signals(self):
+        for name in ("TERM", "KILL", "ABRT", "SEGV", "INT", "HUP", "PIPE", "USR1"):
+            with self.subTest(signal=name):
+                # -c: a core dump is not what is tested.
+                words = ["sh", "-c", "ulimit -c 0; kill -%s $$" % name]
+                wanted = -getattr(signal, "SIG" + name)
+                self.assertEqual(self.bare(*words).returncode, wanted)
+                self.assertEqual(self.start("run", *words).returncode, wanted)
+
+    def test_process_id(self):
+        """The program has the launcher's process id: signals sent to it arrive; it stops and
+        goes on as any job does."""
+        program = "echo $$; kill -STOP $$; echo on; read -r word; echo $word"
+        process = subprocess.Popen(
+            [launcher.LAUNCHER, "run", "sh", "-c", program], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, env=launcher.environment(), text=True)
+        self.assertEqual(int(process.stdout.readline()), process.pid)
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        self.assertTrue(os.WIFSTOPPED(status))
+        process.send_signal(signal.SIGCONT)
+        self.assertEqual(process.communicate("word\n")[0], "on\nword\n")
+        self.assertEqual(process.returncode, 0)
+
+    def test_killed_from_outside(self):
+        process = subprocess.Popen(
+            [launcher.LAUNCHER, "run", "sh", "-c", "trap 'exit 9' TERM; echo; while :; do "
+             "read -r word || exit 1; done"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=launcher.environment(), text=True)
+        process.stdout.readline()
+        process.terminate()
+        # The shell looks at its trap when its read is over.
+        process.communicate("\n")
+        self.assertEqual(process.returncode, 9)
+
+    def test_ignored_signals(self):
+        """A parent that does not want to hear of its children (SIGCHLD ignored)."""
+        done = self.start("run", "sh", "-c", "exit 7",
+                          preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.assertEqual((done.returncode, done.stderr), (7, ""))
+
+    def test_no_children_left(self):
+        """The program does not find a child that it did not start."""
+        done = self.start("run", "python3", "-c",
+                          "import os\ntry: print(os.wait())\nexcept ChildProcessError: print('no')")
+        self.assertEqual((done.stdout, done.returncode), ("no\n", 0), done)
+
+
+class Streams(launcher.Case):
+    def setUp(self):
+        super().setUp()
+        self.bytes = random.Random(5).randbytes(1 << 20)
+
+    def test_byte_for_byte(self):
+        for where in ("out", "err"):
+            with self.subTest(stream=where):
+                words = ["sh", "-c", "cat >&%d" % {"out": 1, "err": 2}[where]]
+                done = self.start("run", *words, text=False, input=self.bytes)
+                self.assertEqual(done.returncode, 0)
+                for name, got in (("out", done.stdout), ("err", done.stderr)):
+                    wanted = self.bytes if name == where else b""
+                    self.assertEqual(hashlib.sha256(got).digest(), hashlib.sha256(wanted).digest())
+
+    def test_descriptors(self):
+        """The program has the descriptors that it has without the launcher, closed ones too."""
+        listing = ("import os; print(sorted((fd, os.readlink('/proc/self/fd/' + fd)) "
+                   "for fd in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + fd)"
+                   " and fd != '1'), file=open('%s', 'w'))")
+        for shape in ("", "<&-", "2>&-", "<&- 2>&-", "<&- >&- 2>&-", "7</dev/null"):
+            with self.subTest(shape=shape):
+                seen = []
+                for words in ([], [launcher.LAUNCHER, "run"]):
+                    out = self.path("fds")
+                    done = self.bare("sh", "-c", 'exec "$@" ' + shape, "sh", *words, "python3",
+                                     "-c", listing % out, stderr_to=None)
+                    self.assertEqual(done.returncode, 0, done)
+                    with open(out, encoding="utf-8") as stream:
+                        seen.append(stream.read())
+                self.assertEqual(seen[0], seen[1])
+
+    def bare(self, *words, stderr_to=None, **more):
+        # One file for both runs: pipes have new numbers each time.
+        with open(self.path("err"), "wb") as err:
+            return subprocess.run(list(words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                  stderr=err, env=launcher.environment(), timeout=120,
+                                  check=False, **more)
+
+
+class Arguments(launcher.Case):
+    SHOW = ("import os, sys, hashlib; words = open('/proc/self/cmdline', 'rb').read(); "
+            "print(len(words), hashlib.sha256(words).hexdigest(), os.getcwd(), os.getppid())")
+
+    def same(self, *words):
+        wanted = self.bare(*words)
+        self.assertEqual(wanted.returncode, 0, wanted)
+        for options in (["run"], ["run", "--"], ["run", "--cpu", "--"]):
+            got = self.start(*options, *words)
+            self.assertEqual((got.stdout, got.returncode), (wanted.stdout, 0), options)
+
+    def test_words(self):
+        self.same("python3", "-c", self.SHOW)
+        self.same("python3", "-c", self.SHOW, "--gpus", "1", "--", "", " ", "a\nb", "\u00e4", "-x")
+
+    def test_a_mebibyte(self):
+        self.same("python3", "-c", self.SHOW, *(["x" * 65535] * 16))
+
+    def test_more_than_the_system_takes(self):
+        done = self.start("run", "sh", "-c", 'exec "$0" run true $(yes 0123456789 | head -n 400000)',
+                          launcher.LAUNCHER)
+        self.assertNotEqual(done.returncode, 0)  # the shell's own limit, or ours
+        self.assertEqual(done.stdout, "")
+
+    def test_first_word(self):
+        """$0 of the program is the word that was given, its executable the file that was found."""
+        script = self.make("name", "#!/bin/sh\necho \"$0\" \"$@\"\n")
+        env = launcher.environment(PATH=self.folder + ":" + os.environ["PATH"])
+        for words in (["name", "a b"], [script, "c"]):
+            wanted = self.bare(*words, env=env)
+            got = self.start("run", *words, env=env)
+            self.assertEqual((got.stdout, got.returncode), (wanted.stdout, 0), got)
+        link = self.path("false")
+        os.symlink("/bin/true" if os.path.exists("/bin/true") else "/usr/bin/true", link)
+        self.assertEqual(self.start("run", link).returncode, 0)
+
+
+class Nested(launcher.Case):
+    def test_a_hundred(self):
+        show = ["printenv", "LD_PRELOAD"]
+        wanted = self.start("run", *show)
+        self.assertEqual(wanted.stdout, harness.GUARD + "\n")
+        words = [launcher.LAUNCHER, "run", "--"] * 99
+        got = self.start("run", *words, *show)
+        self.assertEqual((got.stdout, got.stderr, got.returncode), (wanted.stdout, "", 0))
+
+    def test_a_hundred_with_others(self):
+        env = launcher.environment(LD_PRELOAD="libm.so.6 libdl.so.2")
+        words = [launcher.LAUNCHER, "run"] * 99
+        got = self.start("run", *words, "printenv", "LD_PRELOAD", env=env)
+        self.assertEqual(got.stdout, harness.GUARD + ":libm.so.6:libdl.so.2\n")
+
+    def test_inner_keeps_what_outer_said(self):
+        got = self.start("run", "--gpus", "2", launcher.LAUNCHER, "run", "sh", "-c",
+                         "echo $CUDAGUARD_POLICY $CUDAGUARD_VISIBLE_DEVICES")
+        self.assertEqual(got.stdout, "VALIDATE 2\n", got)
+
+
+if __name__ == "__main__":
+    harness.main()

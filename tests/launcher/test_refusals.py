@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""L4: what can never be guarded is refused before it starts: real files of every kind, each run
+bare first."""
+
+import os
+import platform
+import shutil
+import subprocess
+import unittest
+
+import harness
+import launcher
+
+HELLO = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n"
+# A program without a libc: exits with 7 (i386 system call 1).
+EXIT_7 = "void _start(void) { __asm__ volatile(\"int $0x80\" : : \"a\"(1), \"b\"(7)); }\n"
+NOBODY = 65534
+
+
+@unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")
+class Machines(launcher.Case):
+    def test_i386(self):
+        self.need("gcc")
+        for name, options in (
+                ("static32", ["-static"]),
+                ("dynamic32", ["-pie", "-fpie", "-Wl,-dynamic-linker,/lib/ld-linux.so.2"])):
+            program = self.compile(name, EXIT_7, "-m32", "-nostdlib", *options)
+            if name == "static32":
+                self.assertEqual(self.bare(program).returncode, 7)
+            self.refused(self.start("run", program), 125, program, "32-bit program (i386)")
+
+    def test_aarch64(self):
+        self.need("aarch64-linux-gnu-gcc", "qemu-aarch64")
+        program = self.compile("arm", HELLO, compiler="aarch64-linux-gnu-gcc")
+        done = self.bare("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", program)
+        self.assertEqual(done.stdout, "hello\n", done)
+        self.refused(self.start("run", program), 125, program, "it is for AArch64", "x86-64")
+
+    def test_musl(self):
+        self.need("musl-gcc")
+        program = self.compile("musl", HELLO, compiler="musl-gcc")
+        self.assertEqual(self.bare(program).stdout, "hello\n")
+        self.refused(self.start("run", program), 125, program, "musl", "glibc")
+        # By another name it is found out as well.
+        loader = self.path("loader.so.1")
+        shutil.copy("/lib/ld-musl-x86_64.so.1", loader)
+        program = self.compile("musl2", HELLO, "-Wl,-dynamic-linker," + loader,
+                               compiler="musl-gcc")
+        self.assertEqual(self.bare(program).stdout, "hello\n")
+        self.refused(self.start("run", program), 125, program, "musl", "glibc")
+
+
+class Static(launcher.Case):
+    def test_static(self):
+        self.need("gcc")
+        for name, option in (("static", "-static"), ("static-pie", "-static-pie")):
+            with self.subTest(kind=name):
+                program = self.compile(name, HELLO, option)
+                self.assertEqual(self.bare(program).stdout, "hello\n")
+                done = self.start("run", program)
+                self.assertEqual((done.returncode, done.stdout), (0, "hello\n"))
+                self.assertEqual(
+                    done.stderr, 'cudaguard: "%s" is a static executable and not guarded itself; '
+                    "dynamic programs that it starts are\n" % program)
+                self.refused(self.start("run", "--strict", program), 125, "static executable")
+
+    def test_its_children_are_guarded(self):
+        program = self.compile(
+            "init", "#include <unistd.h>\nint main(int argc, char** argv) "
+            "{ (void)argc; return execvp(argv[1], argv + 1); }", "-static")
+        words = [program, "python3", "-c",
+                 "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"]
+        harness.run(words, guard=False).assert_reached(self)
+        result = harness.run([launcher.LAUNCHER, "run"] + words, guard=False)
+        self.assertEqual(result.answers["cuInit"], "100", result)
+        result.assert_untouched(self)
+
+    def test_names_the_driver(self):
+        program = self.compile("driver", HELLO.replace("hello", "libcuda.so.1"), "-static")
+        self.assertEqual(self.bare(program).stdout, "libcuda.so.1\n")
+        for options in ([], ["--strict"]):
+            self.refused(self.start("run", *options, program), 125, "names libcuda.so")
+
+    def test_the_loader_as_a_command(self):
+        """ld.so has no interpreter either, but preloads into the program that it is given."""
+        loader = harness.loader_of("/usr/bin/env")
+        done = self.start("run", loader, "/usr/bin/env")
+        self.assertIn("LD_PRELOAD=" + harness.GUARD, done.stdout)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+class Privileged(launcher.Case):
+    """As an ordinary user, to whom the bits mean something."""
+
+    def setUp(self):
+        super().setUp()
+        self.need("setpriv", "setcap", "gcc")
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root for setuid files and file capabilities")
+        self.launcher = self.installed()
+        # Says whether its ld.so was told to distrust the environment.
+        self.program = self.compile(
+            "secure", "#include <stdio.h>\n#include <stdlib.h>\n#include <sys/auxv.h>\n"
+            "int main(void) { printf(\"secure=%lu %s\\n\", getauxval(AT_SECURE), "
+            "getenv(\"LD_PRELOAD\") ? \"preload\" : \"none\"); return 0; }")
+        if os.statvfs(self.folder).f_flag & os.ST_NOSUID:
+            harness.skip(self, "the folder for temporary files is mounted nosuid")
+
+    def as_nobody(self, *words):
+        return self.bare("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY,
+                         "--clear-groups", *words)
+
+    def check(self, kind):
+        self.assertEqual(self.as_nobody("env", "LD_PRELOAD=libm.so.6", self.program).stdout,
+                         "secure=1 none\n", "the control: it is not privileged")
+        done = self.as_nobody(self.launcher, "run", self.program)
+        self.refused(done, 125, self.program, kind)
+
+    def test_plain(self):
+        """The control of them all."""
+        done = self.as_nobody(self.launcher, "run", self.program)
+        self.assertEqual((done.stdout, done.stderr), ("secure=0 preload\n", ""))
+
+    def test_setuid(self):
+        os.chmod(self.program, 0o4755)
+        self.check("setuid")
+        # Its owner gains nothing by it, and is guarded.
+        self.assertEqual(self.start("run", self.program).stdout, "secure=0 preload\n")
+
+    def test_setgid(self):
+        os.chmod(self.program, 0o2755)
+        self.check("setgid")
+        os.chmod(self.program, 0o2745)  # without the group's x it is a lock, not a privilege
+        done = self.as_nobody(self.launcher, "run", self.program)
+        self.assertEqual(done.stdout, "secure=0 preload\n", done)
+
+    def test_capabilities(self):
+        subprocess.run(["setcap", "cap_net_raw+ep", self.program], check=True)
+        self.check("file capabilities")
+
+    def test_script_of_a_setuid_interpreter(self):
+        os.chmod(self.program, 0o4755)
+        script = self.make("script", "#!%s\n" % self.program)
+        self.refused(self.as_nobody(self.launcher, "run", script), 125, self.program, "setuid")
+
+    def test_setuid_script(self):
+        """The kernel ignores the bit on scripts; so do we."""
+        script = self.make("script", "#!%s\n" % self.program)
+        os.chmod(script, 0o4755)
+        done = self.as_nobody(self.launcher, "run", script)
+        self.assertEqual(done.stdout, "secure=0 preload\n", done)
+
+    def test_no_new_privileges(self):
+        """Where nobody can gain anything, the same file is guarded."""
+        os.chmod(self.program, 0o4755)
+        done = self.as_nobody("setpriv", "--no-new-privs", self.launcher, "run", self.program)
+        self.assertEqual(done.stdout, "secure=0 preload\n", done)
+
+
+class Loader(launcher.Case):
+    def test_guard_that_cannot_be_loaded(self):
+        """ld.so itself would say so and start the program unguarded."""
+        for name in ("lib", "bin"):
+            os.mkdir(self.path(name))
+        command = shutil.copy(launcher.LAUNCHER, self.path("bin"))
+        mark = self.path("mark")
+        with open(harness.GUARD, "rb") as stream:
+            guard = stream.read()
+        for text, why in ((b"no library", "file too short"),
+                          (b"no library" * 200, "invalid ELF header"),
+                          (guard[:100], "cannot be preloaded"),
+                          (guard[:18] + b"\x28\0" + guard[20:], "cannot open shared object file")):
+            with self.subTest(why=why):
+                self.make("lib/libcudaguard.so", text)
+                bare = self.bare("env", "LD_PRELOAD=" + self.path("lib", "libcudaguard.so"),
+                                 "true")
+                self.assertEqual(bare.returncode, 0)
+                self.assertIn("ignored", bare.stderr)
+                done = self.start("run", "touch", mark, launcher=command)
+                self.refused(done, 125, "cannot be guarded", "ld.so says", why)
+                self.assertFalse(os.path.exists(mark))
+
+    def test_no_code_of_the_program_runs(self):
+        """A constructor and main() are counted: once by the program, none by the question."""
+        log = self.path("log")
+        program = self.compile(
+            "count", "#include <stdio.h>\nstatic void note(const char* w) { FILE* f = fopen(\"%s\","
+            " \"a\"); fputs(w, f); fclose(f); }\n__attribute__((constructor)) static void early("
+            "void) { note(\"constructor \"); }\nint main(void) { note(\"main \"); return 0; }\n" %
+            log)
+        self.assertEqual(self.start("run", "--print", program).returncode, 0)
+        self.assertFalse(os.path.exists(log))
+        self.assertEqual(self.start("run", program).returncode, 0)
+        with open(log, encoding="utf-8") as stream:
+            self.assertEqual(stream.read(), "constructor main ")
+
+    def test_noisy_environment(self):
+        """Variables that change what ld.so prints do not confuse the question."""
+        for name, value in (("LD_DEBUG", "all"), ("LD_VERBOSE", "1"), ("LD_WARN", "1"),
+                            ("LD_BIND_NOW", "1"), ("LD_PROFILE", "libc.so.6"),
+                            ("LD_PRELOAD", "/nonexistent/lib.so"),
+                            ("LD_AUDIT", "/nonexistent/audit.so")):
+            env = launcher.environment(**{name: value})
+            done = self.start("run", "printenv", "LD_PRELOAD", env=env)
+            self.assertEqual(done.returncode, 0, name)
+            self.assertTrue(done.stdout.startswith(harness.GUARD), name)
+
+
+if __name__ == "__main__":
+    harness.main()
