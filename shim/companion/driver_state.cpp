@@ -47,6 +47,7 @@ InProcess& this_process() {
 /// nothing under it waits for ld.so, whose lock a constructor may hold that calls us.
 void bind_to(const Services& guard, const RealLibrary& real) {
   const Lock lock(writing);
+  if (bound.load(std::memory_order_relaxed)) return;  // others are reading it
   for (size_t i = 0; i < kGuardedCount; ++i) {
     real_functions[i] = real.symbol(guarded_names[i]);
     if (real_functions[i] == nullptr) hide_own_symbol(guarded_names[i]);

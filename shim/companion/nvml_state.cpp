@@ -29,6 +29,7 @@ void prepare(const Services& guard) {
   if (bound.load(std::memory_order_acquire)) return;
   const RealLibrary real = open_real(guard.loader(), "libnvidia-ml.so.1", RTLD_NOLOAD);
   const Lock lock(writing);
+  if (bound.load(std::memory_order_relaxed)) return;  // others are reading it
   for (size_t i = 0; i < kGuardedCount; ++i) {
     real_functions[i] = real.symbol(kNames[i]);
     if (real_functions[i] == nullptr) hide_own_symbol(kNames[i]);

@@ -61,6 +61,17 @@ Plan* make_plan() {
   return plan;
 }
 
+void say_why(const Services& guard, const char* why) {
+  guard.say(
+      Process::kList,
+      [](Text& out, uint32_t pid, const void* text) {
+        write_not_enforced(out, pid, static_cast<const char*>(text));
+      },
+      why);
+}
+
+constexpr char kNoUuid[] = "CUDAGUARD_VISIBLE_DEVICES: a chosen GPU does not say its UUID";
+
 bool list_is_set() { return !the_guard->allow_list().empty(); }
 
 /// In the driver's place for getenv. Inside cuInit the plan is made; where the driver's cuInit was
@@ -82,6 +93,7 @@ char* answer(const char* name) {
     plan = make_plan();
     if (plan == nullptr) return const_cast<char*>(kNoneOfThem);
     current_plan.store(const_cast<Plan*>(plan), std::memory_order_release);
+    if (!plan->ready) say_why(*the_guard, kNoUuid);  // a wrong list has said so already
   }
   return const_cast<char*>(plan->ready ? plan->told : kNoneOfThem);
 }
@@ -132,14 +144,7 @@ const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
 }
 
 Result deny(const Services& guard, const char* why, const void* caller) {
-  if (why != nullptr) {
-    guard.say(
-        Process::kList,
-        [](Text& out, uint32_t pid, const void* text) {
-          write_not_enforced(out, pid, static_cast<const char*>(text));
-        },
-        why);
-  }
+  if (why != nullptr) say_why(guard, why);
   guard.fall_back(why != nullptr ? Process::kNotEnforced : Process::kNotAccepted);
   guard.record_touch("cuInit", caller);
   return kNoDevice;
@@ -223,9 +228,7 @@ Result init_inside_list(const Services& guard, const void* caller) {
   if (plan == nullptr) return deny(guard, "CUDAGUARD_VISIBLE_DEVICES: out of memory", caller);
   if (!plan->ready) {
     const bool said = plan->allowed.view.error.why != ListError::Why::kNone;
-    return deny(guard,
-                said ? nullptr : "CUDAGUARD_VISIBLE_DEVICES: a chosen GPU does not say its UUID",
-                caller);
+    return deny(guard, said ? nullptr : kNoUuid, caller);
   }
   current_plan.store(plan, std::memory_order_release);
   const uint32_t asked_before = already ? 0 : times_asked.load(std::memory_order_relaxed);
