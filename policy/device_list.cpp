@@ -282,13 +282,19 @@ bool write_driver_list(Text& out, const Selection& selection, const View& view,
   return !out.cut();
 }
 
-int did_you_mean(int asked, const Selection& selection, const View& view, const Machine& machine) {
-  if (asked < 0 || asked >= Machine::kUnknownGpu) return -1;
+VisibleDevice visible_device(size_t position, const Selection& selection, const View& view,
+                             const Machine& machine) {
+  const uint16_t view_index = selection.view[position];
+  const Device& device = device_of(view_index, view, machine);
+  const bool known = device.gpu != Machine::kUnknownGpu;
+  return {.physical = known ? static_cast<int16_t>(device.gpu) : int16_t{-1},
+          .written = static_cast<int16_t>(view_index)};
+}
+
+int did_you_mean(int asked, const VisibleDevice* devices, size_t count) {
   int meant = -1;
-  for (size_t i = 0; i < selection.count; ++i) {
-    const size_t view_index = selection.view[i];
-    const bool physical = device_of(view_index, view, machine).gpu == asked;
-    if (!physical && view_index != static_cast<size_t>(asked)) continue;
+  for (size_t i = 0; asked >= 0 && i < count; ++i) {
+    if (devices[i].physical != asked && devices[i].written != asked) continue;
     if (meant >= 0) return -1;
     meant = static_cast<int>(i);
   }

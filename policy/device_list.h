@@ -103,9 +103,17 @@ Selection select(const char* visible_devices, const View& view, const Machine& m
 bool write_driver_list(Text& out, const Selection& selection, const View& view,
                        const Machine& machine);
 
-/// The program asked for device `asked` and there is none. The index that it should have asked for
-/// (a position in the selection), if `asked` is the physical index of a visible GPU, or the view
-/// index of a selected one. -1: no such GPU, or several.
-int did_you_mean(int asked, const Selection& selection, const View& view, const Machine& machine);
+/// What one of a program's devices is.
+struct VisibleDevice {
+  int16_t physical = 0;  ///< the machine's index; -1: not known
+  int16_t written = 0;   ///< the view's index, by which the program's own list names it
+};
+VisibleDevice visible_device(size_t position, const Selection& selection, const View& view,
+                             const Machine& machine);
+
+/// The program asked for device `asked` and there is none. The index that it should have asked for:
+/// of the one device whose physical index that is, or that it named by that index itself. -1: there
+/// is none, or several.
+int did_you_mean(int asked, const VisibleDevice* devices, size_t count);
 
 }  // namespace cudaguard

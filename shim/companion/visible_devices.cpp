@@ -157,7 +157,8 @@ void read_numbers(const char* text, int count, VisibleGpus& visible) {
     int value = 0;
     if (*text < '0' || *text > '9') return;
     for (; *text >= '0' && *text <= '9' && value < 1000; ++text) value = value * 10 + (*text - '0');
-    visible.physical[visible.count++] = static_cast<int16_t>(value);
+    const auto number = static_cast<int16_t>(value);
+    visible.devices[visible.count++] = {.physical = number, .written = number};
     if (*text == ',') ++text;
   }
 }
@@ -168,15 +169,13 @@ void tell_guard(const Services& guard, const Plan* plan, const void* caller) {
   guard.note_init("cuInit", static_cast<unsigned>(count), caller);
   VisibleGpus visible;
   if (plan != nullptr) {
+    bool known = true;
     for (size_t i = 0; i < plan->selection.count; ++i) {
-      const auto& view = plan->allowed.view;
-      const auto& device = plan->allowed.machine.devices[view.devices[plan->selection.view[i]]];
-      if (device.gpu == Machine::kUnknownGpu) {
-        visible.count = 0;
-        break;
-      }
-      visible.physical[visible.count++] = static_cast<int16_t>(device.gpu);
+      visible.devices[i] =
+          visible_device(i, plan->selection, plan->allowed.view, plan->allowed.machine);
+      known = known && visible.devices[i].physical >= 0;  // not by a UUID without NVML
     }
+    if (known) visible.count = static_cast<uint16_t>(plan->selection.count);
   } else if (count <= static_cast<int>(kMostGpus)) {
     read_numbers(guard.variable(kVariable), count, visible);
     if (visible.count != count) visible.count = 0;

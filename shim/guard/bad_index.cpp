@@ -42,9 +42,9 @@ void say_bad_index(Process& process, const BadIndex& facts) {
     Text are(room->are, sizeof room->are);
     for (int i = 0; i < visible.count; ++i) {
       if (i != 0) are.put(",");
-      are.put_decimal(static_cast<uint64_t>(visible.physical[i]));
-      if (visible.physical[i] == facts.asked) line.meant = i;
+      are.put_decimal(static_cast<uint64_t>(visible.devices[i].physical));
     }
+    line.meant = did_you_mean(facts.asked, visible.devices, visible.count);
     line.are = are.view();
     line.are_whose = visible.by_variable ? "CUDA_VISIBLE_DEVICES=" : "GPUs ";
   }

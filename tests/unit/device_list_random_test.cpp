@@ -196,8 +196,12 @@ TEST(DeviceListRandom, AnyListAnyProgramValue_AsTheModelSays) {
       uuids.push_back(all_uuids()[static_cast<size_t>((*allowed)[static_cast<size_t>(position)])]);
     }
     ASSERT_EQ(told, uuids.empty() ? "-1" : joined(uuids));
+    VisibleDevice devices[kMostGpus];
+    for (size_t i = 0; i < selection.count; ++i) {
+      devices[i] = visible_device(i, selection, view, *machine);
+    }
     for (int asked = -2; asked < 70; ++asked) {
-      const int meant = did_you_mean(asked, selection, view, *machine);
+      const int meant = did_you_mean(asked, devices, selection.count);
       ASSERT_GE(meant, -1);
       ASSERT_LT(meant, static_cast<int>(selection.count));
     }

@@ -32,7 +32,12 @@ struct Viewed {
     return driver_list(cudaguard::select(value, view, *machine), view, *machine);
   }
   int meant(int asked, const char* value = nullptr) const {
-    return did_you_mean(asked, cudaguard::select(value, view, *machine), view, *machine);
+    const Selection selection = cudaguard::select(value, view, *machine);
+    VisibleDevice devices[kMostGpus];
+    for (size_t i = 0; i < selection.count; ++i) {
+      devices[i] = visible_device(i, selection, view, *machine);
+    }
+    return did_you_mean(asked, devices, selection.count);
   }
 };
 
