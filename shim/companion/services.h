@@ -23,7 +23,6 @@ struct Services {
 
   Policy (*policy)() = nullptr;                          ///< of this process, now
   std::string_view (*allow_list)() = nullptr;            ///< empty: every GPU
-  bool (*children_narrow)() = nullptr;                   ///< CUDAGUARD_CHILDREN=FORCE_CPU
   const char* (*variable)(const char* name) = nullptr;   ///< of the environment
   void (*fall_back)(Process::Fallen because) = nullptr;  ///< FORCE_CPU from now on
   bool (*wants_events)() = nullptr;
@@ -32,14 +31,12 @@ struct Services {
   void (*record_touch)(const char* api, const void* caller) = nullptr;
   void (*say)(Process::Said bit, Writer write, const void* context) = nullptr;
   void (*say_bad_index)(const BadIndex& facts) = nullptr;
-  CodePlace (*place_of)(const void* address, char* path, size_t size) = nullptr;
   void (*note_count)(const char* api, unsigned count) = nullptr;
   /// A cuInit that succeeded.
   void (*note_init)(const char* api, unsigned count, const void* caller) = nullptr;
   /// A cuInit that found no device.
   void (*note_no_device)() = nullptr;
   void (*check_fork)(const char* api) = nullptr;
-  void (*check_late_write)() = nullptr;
   void (*set_visible)(const VisibleGpus& gpus) = nullptr;
 
   /// libc's own functions, to be called from the companion's code: they look at who calls.

@@ -184,8 +184,7 @@ Companion companion(Process& process, CompanionKind kind) {
 void load_companions_early(Process& process) {
   const Loader& the = loader();
   if (!can_load(the) || process.companions_looked.exchange(true, std::memory_order_relaxed)) return;
-  const bool narrow = !process.config.visible_devices.empty() || process.config.children_cpu;
-  bool driver = narrow;
+  bool driver = !process.config.visible_devices.empty() || process.config.children_cpu;
   bool nvml = false;
   {
     Quiet quiet(the);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The companions: our libraries in front of the real driver and NVML, for the policies that let
-// CUDA through. Loaded when the program first asks for the driver, never before. Where one cannot
-// be used, FORCE_CPU applies from then on. errno and dlerror are the caller's afterwards.
+// CUDA through. Loaded when the program first asks for the driver; at its first dlopen where that
+// would be too late (load_companions_early). Where the driver's cannot be used, FORCE_CPU applies
+// from then on; where NVML's cannot, NVML is refused. errno and dlerror are the caller's
+// afterwards.
 #pragma once
 
 #include "shim/guard/process.h"

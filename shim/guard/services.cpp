@@ -4,7 +4,6 @@
 
 #include "shim/guard/fork_poison.h"
 #include "shim/guard/loader.h"
-#include "shim/guard/own_maps.h"
 #include "shim/guard/process.h"
 #include "shim/guard/record.h"
 
@@ -21,7 +20,6 @@ void set_visible(const VisibleGpus& gpus) {
 constexpr Services kServices = {
     .policy = [] { return process().policy(); },
     .allow_list = [] { return process().config.visible_devices; },
-    .children_narrow = [] { return process().config.children_cpu; },
     .variable = &variable,
     .fall_back = [](Process::Fallen because) { process().fall_back(because); },
     .wants_events = [] { return wants_events(process()); },
@@ -31,7 +29,6 @@ constexpr Services kServices = {
     .say = [](Process::Said bit, Writer write,
               const void* context) { say(process(), bit, write, context); },
     .say_bad_index = [](const BadIndex& facts) { say_bad_index(process(), facts); },
-    .place_of = &place_of,
     .note_count = [](const char* api, unsigned count) { note_count(process(), api, count); },
     .note_init =
         [](const char* api, unsigned count, const void* caller) {
@@ -40,7 +37,6 @@ constexpr Services kServices = {
         },
     .note_no_device = [] { note_no_device(process()); },
     .check_fork = [](const char* api) { check_fork_once(process(), api); },
-    .check_late_write = [] { check_late_write(process()); },
     .set_visible = &set_visible,
     .loader = []() -> const Loader& { return loader(); },
 };
