@@ -21,13 +21,14 @@ struct RefusedLibrary {
   std::string_view name;  ///< basename; a version (".1", ".535.2") may follow
   std::string_view
       never;  ///< the name to ask ld.so for instead; cannot exist, so the error is its own
+  bool under_list = false;  ///< also under an allow-list, which it does not keep to
 };
 
 /// /proc/self is made by the kernel: nobody can put a file there.
 #define CG_NEVER "/proc/self/cudaguard-refused/"
 inline constexpr RefusedLibrary kRefusedLibraries[] = {
     // Opens the device without libcuda; the OpenCL loader then skips NVIDIA.
-    {"libnvidia-opencl.so", CG_NEVER "libnvidia-opencl.so.1"},
+    {"libnvidia-opencl.so", CG_NEVER "libnvidia-opencl.so.1", true},
     // ONNX Runtime raises where a driver says "no device", and falls back where these are missing.
     {"libonnxruntime_providers_cuda.so", CG_NEVER "libonnxruntime_providers_cuda.so"},
     {"libonnxruntime_providers_tensorrt.so", CG_NEVER "libonnxruntime_providers_tensorrt.so"},

@@ -36,10 +36,10 @@ const char* choose_denied(Process& here, const LibraryRequest& request, const ch
   }
 }
 
-/// NVIDIA's OpenCL opens the device without libcuda: no allow-list reaches it.
-const char* refuse_opencl(Process& here, const RefusedLibrary& refused, const char* name,
-                          const void* caller) {
-  if (refused.name != "libnvidia-opencl.so" || here.config.visible_devices.empty()) return name;
+/// A library that no allow-list reaches is not loaded under one.
+const char* refuse_under_list(Process& here, const RefusedLibrary& refused, const char* name,
+                              const void* caller) {
+  if (!refused.under_list || here.config.visible_devices.empty()) return name;
   say_no_opencl(here, caller);
   return refused.never.data();
 }
@@ -53,7 +53,7 @@ const char* choose_through(Process& here, const LibraryRequest& request, const c
     case Library::kNvml:
       return name_with_companion(here, CompanionKind::kNvml, name, mode, caller);
     case Library::kRefused:
-      return refuse_opencl(here, *request.refused, name, caller);
+      return refuse_under_list(here, *request.refused, name, caller);
     default:
       return name;
   }
