@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drivers that do not do what we count on: never more GPUs than were allowed, and a line."""
 
+import os
+
 import box
+import harness
 from box import ALL, FASTEST, uuid
 
 
@@ -97,6 +100,22 @@ class Drivers(box.Case):
             self.silent(result)
         result = box.run(["cu.open", "nv.see"], box="only_nvml", allow="2,5")
         self.sees(result, nv=[2, 5])
+
+
+class OpenCl(box.Case):
+    """NVIDIA's OpenCL opens the device by itself: not under a list."""
+
+    def test_opencl(self):
+        steps = ["lib.open=" + os.path.join(harness.FAKE_DRIVER, "libnvidia-opencl.so.1")]
+        for more in ({"guard": False}, {"policy": "VALIDATE"}, {"policy": "OFF", "allow": "2"}):
+            with self.subTest(more=more):
+                result = box.run(steps, **more)
+                self.assertEqual(result.answers["lib.open"], "set", result)
+                self.silent(result)
+        result = box.run(steps, allow="2,5")
+        self.assertNotEqual(result.answers["lib.open"], "set", result)
+        self.assertEqual(len(box.lines(result)), 1, result)
+        self.assertIn("OpenCL is not loaded", result.err, result)
 
 
 if __name__ == "__main__":
