@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/options.h"
 #include "shim/launcher/run.h"
@@ -18,6 +19,8 @@ int work(int argc, char** argv) {
   switch (options.command) {
     case Options::Command::kRun:
       return cudaguard::launcher::run(options, environ);
+    case Options::Command::kDoctor:
+      return cudaguard::launcher::doctor(options, environ);
     case Options::Command::kHelp:
       text = cudaguard::launcher::help_text();
       break;

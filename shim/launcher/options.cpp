@@ -13,7 +13,12 @@ namespace {
 
 constexpr std::string_view kSeeHelp = "; see cudaguard --help";
 
-void declare(CLI::App& app, Options& options) {
+void declare_doctor(CLI::App& app, Options& options) {
+  app.set_help_flag();
+  app.add_flag("--json", options.json, "of doctor: the same as JSON");
+}
+
+void declare_run(CLI::App& app, Options& options) {
   app.set_help_flag();
   app.add_flag("--cpu", options.cpu, "the program finds no CUDA device (the default)");
   const auto value = [&](const char* name, std::optional<std::string>& to, const char* kind,
@@ -25,6 +30,8 @@ void declare(CLI::App& app, Options& options) {
   value("--children", options.children, "cpu", "processes that it starts find no CUDA device");
   value("--log", options.log, "L", "lines on stderr: off, deny (the default), all");
   value("--report", options.report, "FILE", "append JSON Lines records to FILE; %p: process id");
+  app.add_flag("--observe", options.observe,
+               "VALIDATE and --log all; then a summary of who used which GPU");
   app.add_flag("--no-presets", options.no_presets,
                "leave CUDA_VISIBLE_DEVICES, JAX_PLATFORMS, MPIR_CVAR_ENABLE_GPU alone");
   app.add_flag("--print", options.print,
@@ -76,29 +83,20 @@ int take_options(const CLI::App& app, int argc, char** argv, int at,
   return at;
 }
 
-}  // namespace
+void append_options(const CLI::App& app, std::string& text) {
+  for (const CLI::Option* option : app.get_options()) {
+    std::string left = "  " + option->get_name();
+    if (option->get_items_expected_max() > 0) left.append(" ").append(option->get_type_name());
+    left.resize(std::max<size_t>(left.size(), 18), ' ');
+    text += left + option->get_description() + "\n";
+  }
+}
 
-Options parse_options(int argc, char** argv) {
-  Options options;
-  CLI::App app;
-  declare(app, options);
-  const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == "--help" || command == "-h" || command == "--version") {
-    options.command = command == "--version" ? Options::Command::kVersion : Options::Command::kHelp;
-    return options;
-  }
-  if (argc < 2)
-    throw Refusal(kRefused, "no subcommand; cudaguard run program" + std::string(kSeeHelp));
-  if (command != "run") {
-    const char* what = command.starts_with("-") ? "unknown option " : "unknown subcommand ";
-    throw Refusal(kRefused, what + in_quotes(command) + std::string(kSeeHelp));
-  }
+/// False: it was --help.
+bool parse_words(CLI::App& app, int argc, char** argv, Options& options) {
   std::vector<std::string> words;
   const int rest = take_options(app, argc, argv, 2, words);
-  if (words.size() == 1 && words[0] == "--help") {
-    options.command = Options::Command::kHelp;
-    return options;
-  }
+  if (words.size() == 1 && words[0] == "--help") return false;
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   try {
     app.parse(words);
@@ -106,36 +104,69 @@ Options parse_options(int argc, char** argv) {
     throw Refusal(kRefused, printable(error.what()));
   }
   options.program = argv + rest;
-  if (rest >= argc && !options.print) {
+  return true;
+}
+
+}  // namespace
+
+Options parse_options(int argc, char** argv) {
+  Options options;
+  CLI::App app;
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "--help" || command == "-h" || command == "--version") {
+    options.command = command == "--version" ? Options::Command::kVersion : Options::Command::kHelp;
+    return options;
+  }
+  if (argc < 2)
+    throw Refusal(kRefused, "no subcommand; cudaguard run program" + std::string(kSeeHelp));
+  if (command == "doctor") {
+    options.command = Options::Command::kDoctor;
+    declare_doctor(app, options);
+  } else if (command == "run") {
+    declare_run(app, options);
+  } else {
+    const char* what = command.starts_with("-") ? "unknown option " : "unknown subcommand ";
+    throw Refusal(kRefused, what + in_quotes(command) + std::string(kSeeHelp));
+  }
+  if (!parse_words(app, argc, argv, options)) {
+    options.command = Options::Command::kHelp;
+    return options;
+  }
+  const bool has_program = *options.program != nullptr;
+  if (options.command == Options::Command::kRun && !has_program && !options.print) {
     throw Refusal(kRefused, "no program given" + std::string(kSeeHelp));
+  }
+  if (options.command == Options::Command::kDoctor && has_program &&
+      options.program[1] != nullptr) {
+    throw Refusal(kRefused, "doctor takes one program and none of its arguments, not " +
+                                in_quotes(options.program[1]));
   }
   return options;
 }
 
 std::string help_text() {
   Options options;
-  CLI::App app;
-  declare(app, options);
+  CLI::App run;
+  CLI::App doctor;
+  declare_run(run, options);
+  declare_doctor(doctor, options);
   std::string text =
       "Usage: cudaguard run [options] [--] program [arguments...]\n"
-      "\n"
-      "Starts a program that finds no CUDA device, or only the GPUs that you choose.\n"
+      "       cudaguard doctor [--json] [program]\n"
+      "run starts a program that finds no CUDA device, or only the GPUs that you choose.\n"
+      "doctor says what this machine's CUDA is like, and whether a program can be guarded.\n"
       "\n";
-  for (const CLI::Option* option : app.get_options()) {
-    std::string left = "  " + option->get_name();
-    if (option->get_items_expected_max() > 0) left.append(" ").append(option->get_type_name());
-    left.resize(std::max<size_t>(left.size(), 22), ' ');
-    text += left + option->get_description() + "\n";
-  }
+  append_options(run, text);
+  append_options(doctor, text);
   text +=
-      "  --help, --version   of cudaguard itself; alone, or --help behind run\n"
+      "  --help          or --version: of cudaguard\n"
       "\n"
       "Options end at the first word that is not one. A flag overrides CUDAGUARD_* in the "
       "environment.\n"
-      "The program keeps its process id, terminal, signals and exit code. Exit codes of "
-      "cudaguard:\n"
-      "  125  it cannot be guarded, or the command line is wrong; nothing was started\n"
-      "  126  the program cannot be run; 127  it was not found\n";
+      "The program keeps its process id, terminal, signals and exit code. cudaguard's own exit "
+      "codes:\n"
+      "125 refused, nothing was started; 126 the program cannot be run; 127 it was not found;\n"
+      "doctor: 0 well, 1 guarded in part or something is wrong, 2 cannot be guarded.\n";
   return text;
 }
 

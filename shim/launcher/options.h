@@ -9,7 +9,7 @@
 namespace cudaguard::launcher {
 
 struct Options {
-  enum class Command { kRun, kHelp, kVersion };
+  enum class Command { kRun, kDoctor, kHelp, kVersion };
   Command command = Command::kRun;
   bool cpu = false;
   std::optional<std::string> gpus;
@@ -20,7 +20,10 @@ struct Options {
   bool no_presets = false;
   bool print = false;
   bool strict = false;
-  /// The program and its arguments: a part of argv, null-terminated; may be empty with --print.
+  bool observe = false;
+  bool json = false;  ///< of doctor
+  /// The program and its arguments: a part of argv, null-terminated; may be empty with --print and
+  /// for doctor, which takes no arguments.
   char** program = nullptr;
 };
 
