@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""W6: the manual, the completion and --help name the same options; the manual has no mistakes of
+form; the completion completes, in a real bash on a terminal as well."""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import time
+
+import harness
+import launcher
+
+HERE = os.path.join(harness.SOURCE, "shim", "launcher")
+MANUAL = os.path.join(HERE, "man", "cudaguard.1")
+COMPLETION = os.path.join(HERE, "completion", "cudaguard.bash")
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()
+
+
+class Manual(launcher.Case):
+    def setUp(self):
+        super().setUp()
+        self.need("mandoc")
+
+    def rendered(self):
+        done = self.bare("mandoc", "-T", "utf8", "-O", "width=78", MANUAL)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return re.sub(".\b", "", done.stdout)  # overstruck: bold, underlined
+
+    def test_form(self):
+        bad = self.make("bad.1", read(MANUAL).replace(".It Fl -cpu", ".Xx Fl -cpu"), 0o644)
+        self.assertNotEqual(self.bare("mandoc", "-T", "lint", "-W", "warning", bad).returncode, 0)
+        done = self.bare("mandoc", "-T", "lint", "-W", "style", MANUAL)
+        # The last word of a reference to a page that this machine's index does not have.
+        complaints = [line for line in done.stdout.splitlines() if "STYLE" in line or
+                      "WARNING" in line or "ERROR" in line]
+        self.assertEqual([line for line in complaints if "Xr" not in line], [])
+
+    def test_options(self):
+        wanted = set(FLAG.findall(self.start("--help").stdout))
+        self.assertIn("--observe", wanted)
+        self.assertEqual(set(FLAG.findall(self.rendered())), wanted)
+
+    def test_presets(self):
+        """Every preset is there, with what it is set to; and those that --help names."""
+        env = launcher.environment(CUDAGUARD_POLICY=None)
+        printed = self.start("run", "--print", env=env).stdout
+        text = self.rendered()
+        for name in launcher.PRESETS:
+            value = re.search(r"\b%s=(\S*)" % name, printed).group(1).strip("'")
+            self.assertRegex(text, r"(?m)^ +%s=%s$" % (name, value))
+            self.assertIn(name, self.start("--help").stdout)
+
+    def test_variables(self):
+        source = "".join(read(os.path.join(HERE, name)) for name in sorted(os.listdir(HERE))
+                         if name.endswith(".cpp"))
+        names = set(re.findall(r'"(CUDAGUARD_(?!VERSION|PRESETS)[A-Z_]+)=?"', source))
+        self.assertIn("CUDAGUARD_ROOT", names)
+        for name in names:
+            self.assertIn(name, self.rendered())
+
+    def test_exit_codes(self):
+        for code in ("125", "126", "127"):
+            self.assertRegex(self.rendered(), r"(?m)^ +%s +" % code)
+
+
+class Completion(launcher.Case):
+    def complete(self, line):
+        """What _cudaguard offers for the words of `line`; its last one is being written."""
+        words = re.findall(r"=|[^\s=]+", line) + ([""] if line.endswith(" ") else [])
+        script = ('. "$1"; shift; compopt() { :; }; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+                  '_cudaguard; printf "%s\\n" "${COMPREPLY[@]}"')
+        done = self.bare("bash", "--norc", "-c", script, "bash", COMPLETION, *words,
+                         env=launcher.environment(PATH=self.folder + ":" + os.environ["PATH"]),
+                         cwd=self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), line)
+        return done.stdout.split()
+
+    def test_options(self):
+        helped = set(FLAG.findall(self.start("--help").stdout)) - {"--version"}
+        of_run, of_doctor = self.complete("cudaguard run --"), self.complete("cudaguard doctor --")
+        self.assertEqual(set(of_run) | set(of_doctor), helped)
+        # Each is one that its subcommand takes.
+        for command, options in (("run", of_run), ("doctor", of_doctor)):
+            for option in options:
+                said = self.start(command, option, "--no-such-option").stderr
+                self.assertNotIn('unknown option "%s"' % option, said)
+
+    def test_words(self):
+        self.make("cg-own-program", "#!/bin/sh\n")
+        self.make("file.txt", "", 0o644)
+        for line, wanted in (
+                ("cudaguard ", ["run", "doctor", "--help", "--version"]),
+                ("cudaguard d", ["doctor"]),
+                ("cudaguard run --policy ", ["FORCE_CPU", "VALIDATE", "CLAMP", "OFF"]),
+                ("cudaguard run --policy=V", ["VALIDATE"]),
+                ("cudaguard run --cpu --log=", ["off", "deny", "all"]),
+                ("cudaguard run --children c", ["cpu"]),
+                ("cudaguard run --gpus ", []),
+                ("cudaguard run --report f", ["file.txt"]),
+                ("cudaguard run --log all --obs", ["--observe"]),
+                ("cudaguard run --gpus 2,5 cg-own", ["cg-own-program"]),
+                ("cudaguard run -- cg-own", ["cg-own-program"]),
+                ("cudaguard run -- --", []),
+                ("cudaguard run ./cg", ["./cg-own-program"]),
+                ("cudaguard doctor cg-own", ["cg-own-program"]),
+                ("cudaguard doctor cg-own-program f", []),
+                ("cudaguard run cg-own-program f", ["file.txt"]),
+                ("cudaguard run --log=all cg-own-program --", []),
+                ("cudaguard walk ", [])):
+            with self.subTest(line=line):
+                self.assertEqual(self.complete(line), wanted)
+
+    def test_on_a_terminal(self):
+        """A bash with readline, a tab key, and nothing but this file."""
+        child, master = pty.fork()
+        if child == 0:
+            os.chdir(self.folder)
+            os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"],
+                       launcher.environment(TERM="dumb", PS1="ready> ", INPUTRC="/dev/null"))
+        self.addCleanup(os.close, master)
+        seen = self.until(master, "ready> ")
+        os.write(master, b'. "%s"\r' % COMPLETION.encode())
+        self.until(master, "ready> ")
+        os.write(master, b"cudaguard run --pol\tCL\t\x15exit\r")
+        seen = self.until(master, "exit")
+        self.assertIn("--policy CLAMP", seen)
+        os.waitpid(child, 0)
+
+    def until(self, master, word):
+        seen = ""
+        end = time.monotonic() + 30
+        while word not in seen and time.monotonic() < end:
+            if select.select([master], [], [], 1)[0]:
+                try:
+                    seen += os.read(master, 4096).decode()
+                except OSError:  # the other end is closed
+                    break
+        return seen
+
+
+if __name__ == "__main__":
+    harness.main()
