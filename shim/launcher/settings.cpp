@@ -19,6 +19,7 @@ constexpr const char* kChildren = "CUDAGUARD_CHILDREN";
 constexpr const char* kRoot = "CUDAGUARD_ROOT";
 constexpr const char* kLog = "CUDAGUARD_LOG";
 constexpr const char* kReport = "CUDAGUARD_REPORT";
+constexpr const char* kPreset = "CUDAGUARD_PRESETS";  // the names of those that we have set
 
 struct Preset {
   const char* name;
@@ -130,6 +131,31 @@ void settle_policy(const Options& options, Variables& variables) {
   }
 }
 
+/// An outer run's presets are not the user's wish: `run --gpus` in a `run --cpu` would find no GPU.
+void take_back_presets(Variables& variables) {
+  const char* names = variables.get(kPreset);
+  if (names == nullptr) return;
+  const std::string list = "," + std::string(names) + ",";
+  for (const Preset& preset : kPresets) {
+    const char* value = variables.get(preset.name);
+    const bool same = value != nullptr && std::string_view(value) == preset.value;
+    if (same && list.find("," + std::string(preset.name) + ",") != std::string::npos) {
+      variables.unset(preset.name);
+    }
+  }
+  variables.unset(kPreset);
+}
+
+void set_presets(Variables& variables) {
+  std::string names;
+  for (const Preset& preset : kPresets) {
+    if (variables.has(preset.name)) continue;
+    variables.set(preset.name, preset.value);
+    names.append(names.empty() ? "" : ",").append(preset.name);
+  }
+  if (!names.empty()) variables.set(kPreset, names);
+}
+
 std::string absolute(const std::string& path) {
   if (path.starts_with("/")) return path;
   const std::unique_ptr<char, void (*)(void*)> folder(getcwd(nullptr, 0), free);
@@ -170,13 +196,10 @@ Config settle(const Options& options, Variables& variables) {
       refuse_list(options, config.visible_devices, error);
     }
   }
-  if (config.policy == Policy::kForceCpu && !options.no_presets) {
-    for (const Preset& preset : kPresets) {
-      if (!variables.has(preset.name)) variables.set(preset.name, preset.value);
-    }
-    config = parse(variables, options.print);  // the strings may have moved
-  }
-  return config;
+  if (options.no_presets) return config;
+  take_back_presets(variables);
+  if (config.policy == Policy::kForceCpu) set_presets(variables);
+  return parse(variables, options.print);  // the strings may have moved
 }
 
 }  // namespace cudaguard::launcher

@@ -9,6 +9,7 @@ import harness
 import launcher
 
 GUARD = harness.GUARD
+ALL_PRESETS = ",".join(launcher.PRESETS)
 
 
 class Environment(launcher.Case):
@@ -29,7 +30,7 @@ class Environment(launcher.Case):
 
     def test_options(self):
         root = {"ROOT": "PID"}
-        cpu = {"POLICY": "FORCE_CPU", **root}
+        cpu = {"POLICY": "FORCE_CPU", "PRESETS": ALL_PRESETS, **root}
         chosen = {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "2,5", **root}
         for options, wanted in (
                 ([], cpu), (["--cpu"], cpu), (["--policy", "clamp"], {"POLICY": "clamp", **root}),
@@ -38,8 +39,8 @@ class Environment(launcher.Case):
                  {"POLICY": "CLAMP", "VISIBLE_DEVICES": "1", **root}),
                 (["--gpus", "2,5", "--children=cpu"], {"CHILDREN": "FORCE_CPU", **chosen}),
                 (["--gpus", "2,5", "--children", "cpu"], {"CHILDREN": "FORCE_CPU", **chosen}),
-                (["--gpus", "-1"], {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "-1", **root}),
-                (["--gpus", ""], {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "", **root}),
+                (["--gpus", "-1"], {**cpu, "POLICY": "VALIDATE", "VISIBLE_DEVICES": "-1"}),
+                (["--gpus", ""], {**cpu, "POLICY": "VALIDATE", "VISIBLE_DEVICES": ""}),
                 (["--policy", "off"], {"POLICY": "off", **root}),
                 (["--log", "all"], {"LOG": "all", **cpu}),
                 (["--report", "/dev/stderr"], {"REPORT": "/dev/stderr", **cpu}),
@@ -61,7 +62,8 @@ class Environment(launcher.Case):
                 "CUDAGUARD_CHILDREN": "FORCE_CPU", "CUDAGUARD_ROOT": "77"}
         kept = {key[len("CUDAGUARD_"):]: value for key, value in left.items()}
         self.assertEqual(self.ours(**left), kept)
-        self.assertEqual(self.ours("--cpu", **left), {"POLICY": "FORCE_CPU", "ROOT": "PID"})
+        cpu = {"POLICY": "FORCE_CPU", "PRESETS": ALL_PRESETS, "ROOT": "PID"}
+        self.assertEqual(self.ours("--cpu", **left), cpu)
         self.assertEqual(self.ours("--policy", "OFF", **left), {"POLICY": "OFF", "ROOT": "PID"})
         self.assertEqual(self.ours("--gpus", "3", **left),
                          dict(kept, VISIBLE_DEVICES="3", ROOT="PID"))
@@ -70,10 +72,8 @@ class Environment(launcher.Case):
         for policy in ("FORCE_CPU", "OFF"):
             self.assertEqual(self.ours("--gpus", "3", CUDAGUARD_POLICY=policy),
                              {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "3", "ROOT": "PID"})
-        self.assertEqual(self.ours("--cpu", CUDAGUARD_POLICY="nonsense"),
-                         {"POLICY": "FORCE_CPU", "ROOT": "PID"})
-        self.assertEqual(self.ours(CUDAGUARD_POLICY="", CUDAGUARD_ROOT="nonsense"),
-                         {"POLICY": "FORCE_CPU", "ROOT": "PID"})
+        self.assertEqual(self.ours("--cpu", CUDAGUARD_POLICY="nonsense"), cpu)
+        self.assertEqual(self.ours(CUDAGUARD_POLICY="", CUDAGUARD_ROOT="nonsense"), cpu)
         self.assertEqual(self.ours(CUDAGUARD_VISIBLE_DEVICES="1"),
                          {"VISIBLE_DEVICES": "1", "ROOT": "PID"})
 
@@ -88,6 +88,36 @@ class Environment(launcher.Case):
         for name in launcher.PRESETS:
             for value in ("mine", ""):
                 self.assertEqual(pick(self.seen(**{name: value})), {**presets, name: value})
+
+    def inner(self, outer, inner, between="", **given):
+        """The presets as a program has them in a run in a run."""
+        done = self.start("run", *outer, "sh", "-c", between + '\nexec "$0" run "$@" env -0',
+                          launcher.LAUNCHER, *inner, env=launcher.environment(**given))
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        env = dict(entry.split("=", 1) for entry in done.stdout.split("\0")[:-1])
+        return {key: env[key] for key in launcher.PRESETS + ("CUDAGUARD_PRESETS",) if key in env}
+
+    def test_presets_of_an_outer_run(self):
+        """Its empty CUDA_VISIBLE_DEVICES would leave an inner --gpus without one."""
+        cpu, gpus = ["--cpu"], ["--gpus", "2"]
+        alone = self.inner(cpu, cpu)
+        self.assertEqual(alone, dict(zip(launcher.PRESETS, ("", "cpu", "0")),
+                                     CUDAGUARD_PRESETS=ALL_PRESETS))
+        self.assertEqual(self.inner(cpu, gpus), {})
+        self.assertEqual(self.inner(gpus, cpu), alone)
+        self.assertEqual(self.inner(cpu, ["--policy", "OFF"]), {})
+        self.assertEqual(self.inner(cpu, ["--no-presets"] + gpus), alone)
+        self.assertEqual(self.inner(cpu, gpus, "export JAX_PLATFORMS=cuda"),
+                         {"JAX_PLATFORMS": "cuda"})
+        # What the user has set stays, the preset's own value too.
+        self.assertEqual(self.inner(cpu, gpus, CUDA_VISIBLE_DEVICES=""),
+                         {"CUDA_VISIBLE_DEVICES": ""})
+        self.assertEqual(self.inner(gpus, gpus, JAX_PLATFORMS="cpu"), {"JAX_PLATFORMS": "cpu"})
+        self.assertEqual(self.inner(["--no-presets"] + cpu, gpus, MPIR_CVAR_ENABLE_GPU="0"),
+                         {"MPIR_CVAR_ENABLE_GPU": "0"})
+        # Other people's names in our variable are nobody's business.
+        self.assertEqual(self.inner(gpus, gpus, CUDAGUARD_PRESETS="HOME,,JAX_PLATFORMS,x",
+                                    JAX_PLATFORMS="cuda"), {"JAX_PLATFORMS": "cuda"})
 
     def test_nothing_else_is_changed(self):
         given = {"A": "", "B": "x=y", "LD_LIBRARY_PATH": "/nowhere", "PATH": os.environ["PATH"]}
@@ -124,7 +154,8 @@ class Print(launcher.Case):
             "export CUDAGUARD_POLICY=FORCE_CPU", "unset CUDAGUARD_VISIBLE_DEVICES",
             "export CUDAGUARD_ROOT=$$", "export CUDAGUARD_REPORT='/r 1'",
             "export CUDA_VISIBLE_DEVICES=", "export JAX_PLATFORMS=cpu",
-            "export MPIR_CVAR_ENABLE_GPU=0", "export LD_PRELOAD='%s:lib'\\''m.so'" % GUARD)))
+            "export MPIR_CVAR_ENABLE_GPU=0", "export CUDAGUARD_PRESETS=" + ALL_PRESETS,
+            "export LD_PRELOAD='%s:lib'\\''m.so'" % GUARD)))
         self.assertFalse(os.path.exists(mark))
         self.start("run", "--cpu", "touch", mark)  # the control
         self.assertTrue(os.path.exists(mark))
@@ -141,7 +172,7 @@ class Print(launcher.Case):
         printed = variables(["sh", "-c", 'eval "$("$0" run --print)"; exec env',
                              launcher.LAUNCHER])
         self.assertEqual(printed, variables([launcher.LAUNCHER, "run", "env"]))
-        self.assertEqual(len(printed), 5, printed)
+        self.assertEqual(len(printed), 6, printed)
 
 
 if __name__ == "__main__":

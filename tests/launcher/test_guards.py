@@ -148,6 +148,15 @@ class Gpus(box.Case):
         self.silent(result)
         self.assertEqual(box.seen(result.answers["cu.see"]), [5, 1], result)
 
+    def test_gpus_in_cpu(self):
+        """The outer run's presets do not hide what the inner one asks for; the user's own do."""
+        inner = RUN + ["--gpus", "2,5", box.program("open"), "cu.see", "rt12.see"]
+        for given, wanted in (({}, [2, 5]), ({"CUDA_VISIBLE_DEVICES": ""}, "!100")):
+            result = harness.run(RUN + inner, world="none", guard=False, trace=False,
+                                 env=box.environment(**given))
+            for step in inner[-2:]:
+                self.assertEqual(box.seen(result.answers[step]), wanted, result)
+
     def test_cpu(self):
         for name, steps in self.LINKED:
             result = self.launch([], steps, name)
