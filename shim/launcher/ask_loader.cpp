@@ -132,7 +132,8 @@ LoaderAnswer ask_loader(const std::string& loader, const std::string& executable
   Pipe out;
   Pipe err;
   SpawnActions actions;
-  posix_spawn_file_actions_addopen(actions.get(), STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  // Nothing can be read there; a bare root may have no /dev/null.
+  posix_spawn_file_actions_adddup2(actions.get(), err.end(1), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(actions.get(), out.end(1), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(actions.get(), err.end(1), STDERR_FILENO);
   std::vector<char*> argv;

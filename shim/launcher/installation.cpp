@@ -1,22 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/installation.h"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <climits>
+#include <cstdlib>
+#include <memory>
 
 #include "policy/text.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
 
-Installation find_installation() {
+namespace {
+
+/// The path of this executable.
+std::string own_path() {
   char self[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", self, sizeof self);
-  if (length <= 0 || static_cast<size_t>(length) == sizeof self) {
-    throw Refusal(kRefused, "cannot read /proc/self/exe, which says where libcudaguard.so is");
+  if (length > 0 && static_cast<size_t>(length) < sizeof self) {
+    return {self, static_cast<size_t>(length)};
   }
-  const std::string_view bin = folder_of({self, static_cast<size_t>(length)});
+  // A root without /proc. The kernel gives the path that was started, from this very folder.
+  const char* started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  const std::unique_ptr<char, void (*)(void*)> path(
+      started == nullptr ? nullptr : realpath(started, nullptr), free);
+  if (path == nullptr) {
+    throw Refusal(kRefused, "no /proc, and no path of cudaguard itself: where is libcudaguard.so?");
+  }
+  return path.get();
+}
+
+}  // namespace
+
+Installation find_installation() {
+  const std::string self = own_path();
+  const std::string_view bin = folder_of(self);
   const std::string lib = std::string(folder_of(bin)) + "/lib";
   if (lib.find_first_of(" :") != std::string::npos) {
     throw Refusal(kRefused, "installed in " + in_quotes(folder_of(bin)) +

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""W5: the launcher, copied with the libraries into systems of every age and shape."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(os.path.dirname(HERE), area) for area in ("doors", "harness")]
+
+import harness  # noqa: E402
+import matrix  # noqa: E402
+import systems  # noqa: E402
+
+LAUNCHER = "/mnt/bin/cudaguard"
+RUN = [LAUNCHER, "run"]
+OPEN = [systems.DOOR, "lib=libcuda.so.1"]
+
+BY_DESCRIPTOR = """
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  const int file = open(argv[argc > 1], O_RDONLY);
+  return (int)syscall(SYS_execveat, file, "", argv + 1, environ, AT_EMPTY_PATH);
+}
+"""
+
+
+class Systems(systems.Case):
+    def guards_in(self, root, **more):
+        """What the launcher says and does in this system, each with its control."""
+        def run(*words, **also):
+            return self.run_inside(root, list(words), **{**more, **also})
+
+        systems.build_programs(root, self.programs)
+        version = run(LAUNCHER, "--version")
+        self.assertRegex(version.out, r"^cudaguard [\d.]+\n$", version)
+        self.assertEqual((version.rc, version.err), (0, ""), version)
+        bare = run(*OPEN)
+        bare.assert_reached(self)
+        self.assertEqual(bare.answers["cuInit"], "0", bare)
+        guarded = run(*RUN, *OPEN)
+        guarded.assert_untouched(self)
+        self.guarded(guarded)
+        # L5: linked to libcuda, and there is none.
+        bare = run(systems.LINKED, driver=False)
+        self.assertEqual(bare.rc, 127, bare)
+        self.assertIn("libcuda.so.1: cannot open shared object file", bare.err)
+        self.guarded(run(*RUN, systems.LINKED, driver=False))
+        # Linked, with a driver: it is mapped by the question alone, of which nothing runs.
+        run(systems.LINKED).assert_reached(self)
+        linked = run(*RUN, systems.LINKED)
+        self.assertEqual(linked.driver_files, ["/mnt/driver/libcuda.so.1"], linked)
+        self.assertEqual(linked.fake_calls, [], linked)
+        self.guarded(linked)
+
+    def guarded(self, result):
+        self.assertEqual((result.rc, result.answers.get("cuInit")), (0, "100"), result)
+        self.assertEqual(len(result.err.splitlines()), 1, result)
+        self.assertRegex(result.err.strip(), matrix.OUR_LINE)
+
+    def refused(self, result, code, meaning):
+        self.assertEqual((result.rc, result.out), (code, ""), result)
+        self.assertRegex(result.err, r"\Acudaguard: [ -~]+\n\Z")
+        self.assertIn(meaning, result.err)
+
+    def glibc_of(self, suite, folder):
+        """The files of the system's glibc at their places in `folder`; no shell, nothing else."""
+        system = self.system(suite)
+        root = os.path.join(self.scratch, folder)
+        info = os.path.join(system, "var", "lib", "dpkg", "info")
+        lists = [name for name in os.listdir(info)
+                 if name in ("libc6.list", "libc6:amd64.list", "libc6:arm64.list")]
+        with open(os.path.join(info, lists[0]), encoding="utf-8") as stream:
+            names = stream.read().split("\n")[:-1]
+        for name in ("lib", "lib64"):
+            # The release's own way: a folder, or a link to that in /usr.
+            os.makedirs(os.path.join(root, "usr", name))
+            if os.path.islink(os.path.join(system, name)):
+                os.symlink("usr/" + name, os.path.join(root, name))
+        for name in names:
+            source = system + name
+            if "/gconv/" in name or not (os.path.isfile(source) or os.path.islink(source)):
+                continue
+            os.makedirs(os.path.dirname(root + name), exist_ok=True)
+            shutil.copy(source, root + name, follow_symlinks=False)
+        for name in ("mnt", "dev", "proc"):
+            os.mkdir(os.path.join(root, name))
+        self.assertEqual([name for name in ("bin", "sbin", "tmp", "usr/bin", "etc/passwd")
+                          if os.path.exists(os.path.join(root, name))], [])
+        return root
+
+    def test_bullseye(self):
+        self.guards_in(self.system("bullseye"))
+
+    def test_trixie(self):
+        self.guards_in(self.system("trixie"))
+
+    def test_xenial(self):
+        """Ubuntu 16.04, glibc 2.23: the oldest that an archive still has."""
+        self.guards_in(self.system("xenial"))
+
+    def test_distroless(self):
+        """glibc's files alone, as in an image without a distribution."""
+        for suite in ("bullseye", "trixie"):
+            with self.subTest(suite=suite):
+                root = self.glibc_of(suite, suite)
+                self.assertEqual(self.run_inside(root, ["/bin/sh", "-c", "true"]).rc, 1)
+                self.guards_in(root)
+                self.guards_in(root, mounts=("proc",))
+
+    def test_without_proc(self):
+        """It knows its own place from the kernel's word for the path that was started."""
+        root = self.glibc_of("bullseye", "root")
+        self.guards_in(root, mounts=())
+        self.guards_in(root, mounts=("dev",))
+        os.symlink("cudaguard", os.path.join(self.scratch, "bin", "link"))
+        for command in ("/mnt/bin/link", "bin/cudaguard", "./lib/../bin/link"):
+            with self.subTest(command=command):
+                result = self.run_inside(root, [command, "run", *OPEN], mounts=(), folder="/mnt")
+                self.guarded(result)
+        # Where that path leads nowhere it says so.
+        source = os.path.join(self.scratch, "by_descriptor.c")
+        with open(source, "w", encoding="utf-8") as stream:
+            stream.write(BY_DESCRIPTOR)
+        systems.link(root, [source], os.path.join(self.programs, "by_descriptor"), [])
+        result = self.run_inside(root, ["/mnt/programs/by_descriptor", LAUNCHER, "run", *OPEN],
+                                 mounts=())
+        self.refused(result, 125, "no /proc")
+
+    def test_rocky_layout(self):
+        """/usr/lib64 is the folder, /lib64 a link to it, and no lib/x86_64-linux-gnu. Red Hat's
+        own packages are not to be had here: it is Debian's glibc at the places of Red Hat's."""
+        glibc = self.glibc_of("bullseye", "glibc")
+        root = os.path.join(self.scratch, "rocky")
+        lib = os.path.join(root, "usr", "lib64")
+        for folder in (lib, *(os.path.join(root, name) for name in (
+                "usr/lib", "usr/bin", "mnt", "dev", "proc", "tmp", "etc"))):
+            os.makedirs(folder)
+        for name in ("lib", "lib64", "bin"):
+            os.symlink("usr/" + name, os.path.join(root, name))
+        source = os.path.join(glibc, "lib", systems.ARCH)
+        for entry in os.scandir(source):
+            if not entry.is_dir():
+                shutil.copy(entry.path, lib, follow_symlinks=False)
+        # Red Hat's ld.so looks into /usr/lib64 by itself; this one is told.
+        with open(os.path.join(root, "etc", "ld.so.conf"), "w", encoding="utf-8") as stream:
+            stream.write("/usr/lib64\n")
+        subprocess.run(["ldconfig", "-r", root], check=True)
+        self.assertFalse(os.path.exists(os.path.join(root, "usr", "lib", systems.ARCH)))
+        self.guards_in(root)
+        self.guards_in(root, mounts=())
+
+
+if __name__ == "__main__":
+    harness.main()
