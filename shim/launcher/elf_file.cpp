@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/elf_file.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,94 +9,25 @@
 #include <cerrno>
 #include <cstring>
 
+#include "shim/launcher/elf_layout.h"
+
 namespace cudaguard::launcher {
 
 namespace {
 
-// More than any linker makes; a file that claims more is not worth the memory.
-constexpr size_t kMostDynamic = 65536;
+// More than any linker makes.
 constexpr size_t kMostNeeded = 4096;
-constexpr size_t kLongestName = 4096;
 
-/// Is [at, at + count) inside `size`? Without an overflow.
-bool inside(uint64_t at, uint64_t count, uint64_t size) { return at <= size && count <= size - at; }
-
-/// The string that starts at `at` and ends before `end`. False: it does not end there, or is longer
-/// than any name.
-bool read_string(const Bytes& file, uint64_t at, uint64_t end, std::string& to) {
-  end = std::min(end, file.size());
-  if (at >= end) return false;
-  const size_t most = static_cast<size_t>(std::min<uint64_t>(end - at, kLongestName + 1));
-  std::string text(most, '\0');
-  if (!file.read(at, text.data(), most)) return false;
-  const size_t length = text.find('\0');
-  if (length == std::string::npos) return false;
-  text.resize(length);
-  to = std::move(text);
-  return true;
-}
-
-struct Headers {
-  std::vector<Elf64_Phdr> loads;
-  Elf64_Phdr dynamic = {};
-  Elf64_Phdr interpreter = {};
-  bool has_dynamic = false;
-  bool has_interpreter = false;
-};
-
-std::string read_headers(const Bytes& file, const Elf64_Ehdr& elf, Headers& headers) {
-  if (elf.e_phnum == 0) return "it has no program header";
-  if (elf.e_phentsize != sizeof(Elf64_Phdr)) return "its program header is damaged";
-  for (size_t i = 0; i < elf.e_phnum; ++i) {
-    Elf64_Phdr header = {};
-    const uint64_t skip = i * sizeof header;
-    if (!inside(elf.e_phoff, skip + sizeof header, file.size()) ||
-        !file.read(elf.e_phoff + skip, &header, sizeof header)) {
-      return "its program header is cut short";
-    }
-    const bool whole = inside(header.p_offset, header.p_filesz, file.size());
-    if (header.p_type == PT_LOAD) {
-      if (!whole) return "it is cut short";
-      headers.loads.push_back(header);
-    } else if (header.p_type == PT_DYNAMIC) {
-      if (!whole) return "it is cut short";
-      headers.dynamic = header;
-      headers.has_dynamic = true;
-    } else if (header.p_type == PT_INTERP && !headers.has_interpreter) {
-      if (!whole) return "it is cut short";
-      headers.interpreter = header;
-      headers.has_interpreter = true;
-    }
-  }
-  return {};
-}
-
-/// The place in the file of what is loaded at `address`; false: nowhere. `end`: of that segment.
-bool file_offset(const Headers& headers, uint64_t address, uint64_t& offset, uint64_t& end) {
-  for (const Elf64_Phdr& load : headers.loads) {
-    if (address < load.p_vaddr || address - load.p_vaddr >= load.p_filesz) continue;
-    offset = load.p_offset + (address - load.p_vaddr);
-    end = load.p_offset + load.p_filesz;
-    return true;
-  }
-  return false;
-}
-
-std::string read_dynamic(const Bytes& file, const Headers& headers, ElfFacts& facts) {
-  const size_t count = static_cast<size_t>(
-      std::min<uint64_t>(headers.dynamic.p_filesz / sizeof(Elf64_Dyn), kMostDynamic));
+std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& facts) {
+  std::vector<Elf64_Dyn> entries;
+  if (!read_dynamic_entries(file, layout, entries)) return "its dynamic section is cut short";
   std::vector<uint64_t> needed;
   uint64_t table = 0;
   uint64_t table_size = 0;
   uint64_t soname = 0;
   uint64_t run_path = 0;
   uint64_t r_path = 0;
-  for (size_t i = 0; i < count; ++i) {
-    Elf64_Dyn entry = {};
-    if (!file.read(headers.dynamic.p_offset + i * sizeof entry, &entry, sizeof entry)) {
-      return "its dynamic section is cut short";
-    }
-    if (entry.d_tag == DT_NULL) break;
+  for (const Elf64_Dyn& entry : entries) {
     const uint64_t value = entry.d_un.d_val;
     if (entry.d_tag == DT_NEEDED && needed.size() < kMostNeeded) needed.push_back(value);
     if (entry.d_tag == DT_STRTAB) table = value;
@@ -110,7 +40,7 @@ std::string read_dynamic(const Bytes& file, const Headers& headers, ElfFacts& fa
   if (needed.empty() && soname == 0 && run_path == 0) return {};
   uint64_t start = 0;
   uint64_t end = 0;
-  if (!file_offset(headers, table, start, end)) return "its string table is not in the file";
+  if (!file_offset(layout, table, start, end)) return "its string table is not in the file";
   end = std::min(end, inside(start, table_size, end) ? start + table_size : end);
   const auto name_at = [&](uint64_t at, std::string& to) {
     return at <= end - start && read_string(file, start + at, end, to);
@@ -176,19 +106,19 @@ ElfFacts read_elf(const Bytes& file) {
   }
   Elf64_Ehdr elf = {};
   if (!file.read(0, &elf, sizeof elf)) return facts;
-  Headers headers;
-  facts.damage = elf.e_type == ET_EXEC || elf.e_type == ET_DYN ? read_headers(file, elf, headers)
+  facts.type = elf.e_type;
+  Layout layout;
+  facts.damage = elf.e_type == ET_EXEC || elf.e_type == ET_DYN ? read_layout(file, elf, layout)
                                                                : "it is no executable";
   if (!facts.damage.empty()) return facts;
-  if (headers.has_interpreter &&
-      (!read_string(file, headers.interpreter.p_offset,
-                    headers.interpreter.p_offset + headers.interpreter.p_filesz,
-                    facts.interpreter) ||
+  if (layout.has_interpreter &&
+      (!read_string(file, layout.interpreter.p_offset,
+                    layout.interpreter.p_offset + layout.interpreter.p_filesz, facts.interpreter) ||
        facts.interpreter.empty())) {
     facts.damage = "the name of its interpreter is damaged";
     return facts;
   }
-  if (headers.has_dynamic) facts.damage = read_dynamic(file, headers, facts);
+  if (layout.has_dynamic) facts.damage = read_dynamic(file, layout, facts);
   return facts;
 }
 

@@ -45,6 +45,7 @@ struct ElfFacts {
   bool is_64 = false;
   bool little_endian = false;
   uint16_t machine = 0;     ///< EM_*, valid if little_endian
+  uint16_t type = 0;        ///< ET_EXEC, ET_DYN; 0: not read
   std::string interpreter;  ///< PT_INTERP; empty: static, or ld.so itself
   std::string soname;
   std::vector<std::string> needed;

@@ -11,8 +11,10 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "shim/launcher/elf_file.h"
+#include "shim/launcher/elf_symbols.h"
 
 namespace {
 
@@ -41,12 +43,20 @@ struct Counts {
   unsigned long sound = 0;
   unsigned long damaged = 0;
   unsigned long other = 0;
+  unsigned long exports = 0;     ///< names that were read
+  unsigned long references = 0;  ///< relocations against "cuInit"
 };
 
 ElfFacts examine(const std::string& text, Counts& counts) {
   const Memory memory(text);
   ElfFacts facts = cudaguard::launcher::read_elf(memory);
   ++(!facts.is_elf ? counts.other : facts.damage.empty() ? counts.sound : counts.damaged);
+  std::vector<cudaguard::launcher::Export> exports;
+  std::vector<cudaguard::launcher::Reference> references;
+  cudaguard::launcher::read_exports(memory, exports);
+  cudaguard::launcher::read_references(memory, {"cuInit"}, references);
+  counts.exports += exports.size();
+  counts.references += references.size();
   return facts;
 }
 
@@ -87,6 +97,8 @@ bool fuzz(const char* path) {
     printf("%s: not read: %s\n", path, facts.damage.c_str());
     return false;
   }
+  printf("%s: exports %lu names, refers to cuInit %lu times\n", path, counts.exports,
+         counts.references);
   const size_t loaded = loaded_size(whole);
   Counts cuts;
   size_t step = 1;
