@@ -7,16 +7,12 @@
 
 namespace cudaguard::launcher {
 
-namespace {
-
-bool is_ours(std::string_view entry) {
+bool is_own_library(std::string_view entry) {
   const std::string_view name = base_name(entry);
   if (name == "libcudaguard.so" || name.starts_with("libcudaguard-")) return true;
   return (name == "libcuda.so.1" || name == "libnvidia-ml.so.1") &&
          base_name(folder_of(entry)) == "cudaguard";
 }
-
-}  // namespace
 
 bool is_sanitizer_runtime(std::string_view path) {
   const std::string_view name = base_name(path);
@@ -27,16 +23,23 @@ bool is_sanitizer_runtime(std::string_view path) {
   return false;
 }
 
+std::vector<std::string> preload_entries(const char* list) {
+  std::vector<std::string> entries;
+  std::string_view rest = list == nullptr ? "" : list;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find_first_of(" :"), rest.size());
+    if (end > 0) entries.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return entries;
+}
+
 std::string preload_list(const char* before, const std::vector<std::string>& first,
                          const std::vector<std::string>& own) {
   std::vector<std::string> entries = first;
   std::vector<std::string> others;
-  std::string_view rest = before == nullptr ? "" : before;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find_first_of(" :"), rest.size());
-    const std::string entry(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (entry.empty() || is_ours(entry)) continue;
+  for (const std::string& entry : preload_entries(before)) {
+    if (is_own_library(entry)) continue;
     if (std::find(entries.begin(), entries.end(), entry) != entries.end()) continue;
     // Somebody who preloads a sanitizer's runtime knows that it must come first.
     (is_sanitizer_runtime(entry) ? entries : others).push_back(entry);

@@ -8,8 +8,14 @@
 
 namespace cudaguard::launcher {
 
+/// Ours by its name, of any installation: the guard, a companion, a stand-in.
+bool is_own_library(std::string_view entry);
+
 /// A sanitizer's runtime, which must come before every other library: libasan.so.8.
 bool is_sanitizer_runtime(std::string_view path);
+
+/// What LD_PRELOAD names; `list`: its value, or null.
+std::vector<std::string> preload_entries(const char* list);
 
 /// The new value. `before`: the old one, or null. `first`: sanitizer runtimes; `own`: the guard and
 /// what belongs to it, in their order.
