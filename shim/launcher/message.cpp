@@ -2,7 +2,11 @@
 #include "shim/launcher/message.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "policy/text.h"
 
@@ -14,6 +18,11 @@ constexpr size_t kShown = 400;
 bool g_have_stderr = false;
 
 }  // namespace
+
+Refusal cannot_start(const std::string& path, int error) {
+  return {error == ENOENT ? kNotFound : kCannotRun,
+          in_quotes(path) + " cannot be started: " + strerror(error)};
+}
 
 std::string printable(std::string_view text) {
   char buffer[kShown + 8];
@@ -31,6 +40,21 @@ void say(std::string_view text) {
   const std::string line = "cudaguard: " + std::string(text) + "\n";
   // Nobody is left to tell if this fails.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+void write_stderr(std::string_view text) {
+  while (g_have_stderr && !text.empty()) {
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    if (written > 0) {
+      text.remove_prefix(static_cast<size_t>(written));
+    } else if (written < 0 && errno == EAGAIN) {
+      // Somebody has made it non-blocking.
+      pollfd ready = {STDERR_FILENO, POLLOUT, 0};
+      poll(&ready, 1, -1);
+    } else if (written == 0 || errno != EINTR) {
+      return;
+    }
+  }
 }
 
 std::string reason_of(std::string_view line) {

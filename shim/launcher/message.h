@@ -23,6 +23,9 @@ class Refusal : public std::runtime_error {
   int code_;
 };
 
+/// The program at `path`, of which execve has said `error`.
+Refusal cannot_start(const std::string& path, int error);
+
 /// For a terminal: what is not printable becomes '?', and what is very long is cut.
 std::string printable(std::string_view text);
 /// The same in double quotes.
@@ -32,6 +35,9 @@ std::string in_quotes(std::string_view text);
 void remember_stderr();
 /// One line on stderr, in one write; "cudaguard: " in front.
 void say(std::string_view text);
+
+/// As it is, wherever the standard error leads to; as much as goes.
+void write_stderr(std::string_view text);
 
 /// A finished line of policy/message.h, without its beginning and end:
 /// "cudaguard[1]: a; b\n" becomes "a".

@@ -14,16 +14,6 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// As the guard names the file: exec keeps the process id.
-std::string expanded(std::string path) {
-  const std::string pid = std::to_string(getpid());
-  for (size_t at = path.find("%p"); at != std::string::npos; at = path.find("%p", at)) {
-    path.replace(at, 2, pid);
-    at += pid.size();
-  }
-  return path;
-}
-
 /// 0, or an errno value.
 int cannot_append(const std::string& path) {
   struct stat status = {};
@@ -49,10 +39,20 @@ int cannot_append(const std::string& path) {
 
 }  // namespace
 
+std::string report_path(std::string report, int pid) {
+  const std::string number = std::to_string(pid);
+  for (size_t at = report.find("%p"); at != std::string::npos; at = report.find("%p", at)) {
+    report.replace(at, 2, number);
+    at += number.size();
+  }
+  return report;
+}
+
 void check_report(std::string_view report, bool by_option,
                   const std::vector<std::string>& programs) {
   if (report.empty() || report == "/dev/stderr") return;
-  const std::string path = expanded(std::string(report));
+  // exec keeps the process id.
+  const std::string path = report_path(std::string(report), getpid());
   if (const int error = cannot_append(path); error != 0) {
     char buffer[kMaxLine];
     Text line(buffer, sizeof buffer);

@@ -13,4 +13,7 @@ namespace cudaguard::launcher {
 void check_report(std::string_view report, bool by_option,
                   const std::vector<std::string>& programs);
 
+/// The report of the process `pid`: "%p" in the name stands for that number.
+std::string report_path(std::string report, int pid);
+
 }  // namespace cudaguard::launcher

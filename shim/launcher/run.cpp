@@ -8,6 +8,7 @@
 
 #include "shim/launcher/installation.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/observe/observe.h"
 #include "shim/launcher/preload.h"
 #include "shim/launcher/program.h"
 #include "shim/launcher/report.h"
@@ -73,10 +74,9 @@ int run(const Options& options, const char* const* environment) {
     print(variables.changes());
     return 0;
   }
+  if (options.observe) observe(program.path, options.program, variables, report);
   execve(program.path.c_str(), options.program, variables.pointers().data());
-  const int error = errno;
-  throw Refusal(error == ENOENT ? kNotFound : kCannotRun,
-                in_quotes(program.path) + " cannot be started: " + strerror(error));
+  throw cannot_start(program.path, errno);
 }
 
 }  // namespace cudaguard::launcher

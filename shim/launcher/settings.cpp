@@ -92,23 +92,26 @@ void check_contradictions(const Options& options) {
   }
   if (options.cpu && options.gpus) contradict("--cpu", "--gpus");
   if (options.cpu && options.children) contradict("--cpu", "--children");
+  if (options.cpu && options.observe) contradict("--cpu", "--observe");
   if (!options.policy) return;
   const Policy policy = policy_of(options, options.policy->c_str());
   const std::string shown = "--policy " + std::string(name_of(policy));
   if (options.cpu && policy != Policy::kForceCpu) contradict("--cpu", shown);
   if (options.gpus && !lets_through(policy)) contradict("--gpus", shown);
   if (options.children && !lets_through(policy)) contradict("--children", shown);
+  if (options.observe && !lets_through(policy)) contradict("--observe", shown);
 }
 
 /// CUDAGUARD_POLICY, _VISIBLE_DEVICES, _CHILDREN, _ROOT.
 void settle_policy(const Options& options, Variables& variables) {
   const char* given = variables.get(kPolicy);
   const bool said = is_given(given) || variables.has(kVisible);
+  const bool through = options.gpus || options.observe;
   if (options.policy) {
     variables.set(kPolicy, *options.policy);
-  } else if (options.cpu || (!options.gpus && !said)) {
+  } else if (options.cpu || (!through && !said)) {
     variables.set(kPolicy, name_of(Policy::kForceCpu));
-  } else if (options.gpus && !(is_given(given) && lets_through(policy_of(options, given)))) {
+  } else if (through && !(is_given(given) && lets_through(policy_of(options, given)))) {
     // CLAMP from the environment goes with a list, FORCE_CPU and OFF do not.
     variables.set(kPolicy, name_of(Policy::kValidate));
   }
@@ -179,7 +182,7 @@ Config parse(const Variables& variables, bool print) {
 Config settle(const Options& options, Variables& variables) {
   check_contradictions(options);
   settle_policy(options, variables);
-  if (options.log) variables.set(kLog, *options.log);
+  if (options.log || options.observe) variables.set(kLog, options.log.value_or("all"));
   // The guard takes a relative path from the folder that the process is in at that time.
   if (options.report) variables.set(kReport, absolute(*options.report));
 

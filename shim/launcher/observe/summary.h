@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table at the end. Pure.
+#pragma once
+
+#include <string>
+
+#include "shim/launcher/observe/records.h"
+
+namespace cudaguard::launcher {
+
+/// Lines of at most 100 columns, where names allow. Processes that cannot be told apart in it are
+/// one row, with all their numbers below. `left`: processes that were not waited for, or empty.
+std::string summary(const Records& records, const std::string& left);
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/observe/tree.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "shim/launcher/message.h"
+#include "shim/launcher/observe/children.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr timespec kOften = {1, 0};
+/// After the program's end, before a line says what is waited for.
+constexpr timespec kPatience = {2, 0};
+
+/// An open pipe or lock must not outlive the program because we have it too.
+void give_up_descriptors() {
+  // Kernels before 5.9 do not have the call.
+  if (close_range(STDERR_FILENO + 1, ~0U, 0) != 0) {
+    rlimit limit = {};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const auto last = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 16));
+    for (int fd = STDERR_FILENO + 1; fd < last; ++fd) close(fd);
+  }
+  close(STDIN_FILENO);
+  close(STDOUT_FILENO);
+  // So that no file of ours is taken for one of them.
+  for (int fd = open("/dev/null", O_RDWR | O_CLOEXEC); fd >= 0; fd = dup(fd)) {
+    if (fd >= STDERR_FILENO) {
+      if (fd > STDERR_FILENO) close(fd);
+      break;
+    }
+  }
+}
+
+/// Is this process group the one that the terminal belongs to?
+bool in_foreground() {
+  const int terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (terminal < 0) return false;
+  const bool ours = tcgetpgrp(terminal) == getpgrp();
+  close(terminal);
+  return ours;
+}
+
+/// Does what this signal does by default; every signal is blocked.
+void take_default(int number) {
+  struct sigaction action = {};
+  action.sa_handler = SIG_DFL;
+  sigaction(number, &action, nullptr);
+  raise(number);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, number);
+  sigprocmask(SIG_UNBLOCK, &one, nullptr);
+  sigprocmask(SIG_BLOCK, &one, nullptr);
+}
+
+bool comes_from_terminals(int number) {
+  switch (number) {
+    case SIGHUP:
+    case SIGINT:
+    case SIGQUIT:
+    case SIGCONT:
+    case SIGTSTP:
+    case SIGTTIN:
+    case SIGTTOU:
+    case SIGWINCH:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool ends_waiting(int number) {
+  return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+}
+
+}  // namespace
+
+Tree::Tree() {
+  sigfillset(&all_);
+  sigprocmask(SIG_BLOCK, &all_, &mask_);
+  // Where children are ignored, they leave no status.
+  struct sigaction action = {};
+  action.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &action, &on_child_);
+  // What loses its parent becomes our child instead of process 1's, so that it can be waited for.
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+void Tree::start(const std::function<int()>& become) {
+  siginfo_t any = {};
+  // A shell that becomes this process may have started some: `exec 2> >(tee log); exec cudaguard`.
+  if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) == 0) {
+    others_ = children_of_this_process();
+  }
+  void* shared =
+      mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) throw Refusal(kRefused, std::string("--observe: ") + strerror(errno));
+  start_error_ = static_cast<int*>(shared);
+  const pid_t parent = getpid();
+  pid_ = fork();
+  if (pid_ < 0) {
+    throw Refusal(kRefused, std::string("cannot start a process: ") + strerror(errno));
+  }
+  if (pid_ == 0) {
+    // KILL cannot be passed on. Who sends it means the program, and may start it again.
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (getppid() != parent) _exit(kRefused);
+    sigaction(SIGCHLD, &on_child_, nullptr);
+    sigprocmask(SIG_SETMASK, &mask_, nullptr);
+    *start_error_ = become();
+    _exit(kCannotRun);
+  }
+  give_up_descriptors();
+}
+
+void Tree::wait(const std::function<void()>& now_and_then, bool often) {
+  for (;;) {
+    take_signals();
+    reap();
+    if (stopped_by_ != 0) stop_as_program();
+    now_and_then();
+    if (is_over()) return;
+    siginfo_t signal = {};
+    if (wait_for_signal(often, signal)) handle(signal);
+  }
+}
+
+void Tree::reap() {
+  for (;;) {
+    int status = 0;
+    const pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
+    if (pid < 0 && errno == EINTR) continue;
+    none_left_ = pid < 0;
+    if (pid <= 0) return;
+    if (!WIFSTOPPED(status) && !WIFCONTINUED(status)) others_.erase(pid);
+    if (pid == pid_ && program_ == Program::kRuns) note_program(status);
+  }
+}
+
+void Tree::note_program(int status) {
+  if (WIFSTOPPED(status)) {
+    stopped_by_ = WSTOPSIG(status);
+  } else if (WIFCONTINUED(status)) {
+    stopped_by_ = 0;
+  } else {
+    status_ = status;
+    // The ^C that ended it has come here, too, and does not say that nobody shall be waited for.
+    program_ = Program::kEnds;
+    take_signals();
+    program_ = Program::kHasEnded;
+    clock_gettime(CLOCK_MONOTONIC, &ended_at_);
+  }
+}
+
+void Tree::take_signals() {
+  siginfo_t signal = {};
+  constexpr timespec kNow = {0, 0};
+  for (;;) {
+    const int number = sigtimedwait(&all_, &signal, &kNow);
+    if (number < 0 && errno != EINTR) return;
+    if (number > 0) handle(signal);
+  }
+}
+
+void Tree::handle(const siginfo_t& signal) {
+  const int number = signal.si_signo;
+  if (number == SIGCHLD || program_ == Program::kEnds) return;
+  if (program_ == Program::kHasEnded) {
+    // Those that it has left behind would not have heard of it without us, either.
+    if (ends_waiting(number)) no_longer_ = true;
+    if (number == SIGTSTP) take_default(number);
+  } else if (has_it_already(signal)) {
+    return;
+  } else if (signal.si_code == SI_QUEUE) {
+    sigqueue(pid_, number, signal.si_value);
+  } else {
+    kill(pid_, number);
+  }
+}
+
+/// A terminal's signals (^C, ^\, ^Z, a new size, a hangup) go to its whole foreground group, which
+/// the program is in, unless it has left it. Who sends one to a process means us, and the
+/// program; `kill -TERM -GROUP` reaches it twice, as under timeout and a service manager.
+bool Tree::has_it_already(const siginfo_t& signal) const {
+  if (signal.si_code != SI_KERNEL) return signal.si_pid == getpid();  // SIGPIPE of our own write
+  const int number = signal.si_signo;
+  if (!comes_from_terminals(number)) return false;  // of an alarm that was set before us
+  const bool leader = getsid(0) == getpid();
+  // A hangup is told to the leader of the session alone.
+  if (leader && (number == SIGHUP || number == SIGCONT)) return false;
+  return getpgid(pid_) == getpgrp();
+}
+
+/// The shell waits for this process, and must see it stop. SIGCONT of `fg` goes to the group; one
+/// that was sent to us alone is passed on. By SIGSTOP somebody may hold the program alone, by its
+/// number, and let it go on likewise; nobody would wake us then.
+void Tree::stop_as_program() {
+  const int number = std::exchange(stopped_by_, 0);
+  if (number != SIGSTOP || in_foreground()) take_default(number);
+}
+
+std::set<pid_t> Tree::left_behind() const {
+  std::set<pid_t> result;
+  const std::set<pid_t> all = children_of_this_process();
+  std::set_difference(all.begin(), all.end(), others_.begin(), others_.end(),
+                      std::inserter(result, result.end()));
+  return result;
+}
+
+bool Tree::is_over() {
+  if (program_ != Program::kHasEnded) return false;
+  if (none_left_) return true;
+  if (!others_.empty() && left_behind().empty()) return true;
+  if (no_longer_) left_ = names_of(left_behind());
+  return no_longer_;
+}
+
+/// False: it took too long.
+bool Tree::wait_for_signal(bool often, siginfo_t& signal) {
+  const bool tell = program_ == Program::kHasEnded && !said_;
+  const timespec* limit = tell ? &kPatience : nullptr;
+  if (often) limit = &kOften;
+  const int number =
+      limit == nullptr ? sigwaitinfo(&all_, &signal) : sigtimedwait(&all_, &signal, limit);
+  if (number > 0) return true;
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (tell && now.tv_sec - ended_at_.tv_sec >= kPatience.tv_sec) {
+    said_ = true;
+    say("the program has ended; waiting for what it left running: " + names_of(left_behind()) +
+        " (^C or TERM: no longer)");
+  }
+  return false;
+}
+
+void end_as(int status) {
+  if (!WIFSIGNALED(status)) _exit(WEXITSTATUS(status));
+  // Not by the limit alone: a program that takes core files asks for another one.
+  const rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  take_default(WTERMSIG(status));
+  _exit(128 + WTERMSIG(status));  // process 1 of a container does not die by it
+}
+
+}  // namespace cudaguard::launcher

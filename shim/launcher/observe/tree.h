@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program as a child, and everything that it starts: waits for all of it. What comes to this
+// process as a signal was meant for the program.
+#pragma once
+
+#include <sys/types.h>
+
+#include <csignal>
+#include <ctime>
+#include <functional>
+#include <set>
+#include <string>
+
+namespace cudaguard::launcher {
+
+class Tree {
+ public:
+  /// From here on no signal ends or stops this process. Those that it was started with blocked or
+  /// ignored are so in the program.
+  Tree();
+  Tree(const Tree&) = delete;
+  Tree& operator=(const Tree&) = delete;
+
+  /// `become` is called in the child, replaces it by the program, and returns errno if it cannot.
+  /// Throws Refusal where there can be no child. Gives up all descriptors but the standard error.
+  void start(const std::function<int()>& become);
+
+  /// Until every process of the tree has ended, or somebody does not want to wait for those that
+  /// the program has left behind. Calls `now_and_then`, at least once a second if `often`.
+  void wait(const std::function<void()>& now_and_then, bool often);
+
+  /// Of execve; 0: the program was started.
+  int start_error() const { return *start_error_; }
+  /// As waitpid gives it.
+  int status() const { return status_; }
+  /// Processes that were not waited for: "sleep (12), cat (13)". Empty: all have ended.
+  const std::string& left() const { return left_; }
+
+ private:
+  enum class Program { kRuns, kEnds, kHasEnded };
+
+  void reap();
+  void note_program(int status);
+  void take_signals();
+  void handle(const siginfo_t& signal);
+  bool has_it_already(const siginfo_t& signal) const;
+  void stop_as_program();
+  bool is_over();
+  bool wait_for_signal(bool often, siginfo_t& signal);
+  std::set<pid_t> left_behind() const;
+
+  sigset_t all_ = {};
+  sigset_t mask_ = {};              ///< as this process was started
+  struct sigaction on_child_ = {};  ///< likewise
+  int* start_error_ = nullptr;      ///< shared with the child
+  std::set<pid_t> others_;          ///< children that this process had before
+  pid_t pid_ = -1;
+  Program program_ = Program::kRuns;
+  int status_ = 0;
+  int stopped_by_ = 0;
+  timespec ended_at_ = {};
+  bool none_left_ = false;
+  bool no_longer_ = false;
+  bool said_ = false;
+  std::string left_;
+};
+
+/// Ends as a child with this status has ended, without a core file of its own.
+[[noreturn]] void end_as(int status);
+
+}  // namespace cudaguard::launcher
