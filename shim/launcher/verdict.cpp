@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "policy/library.h"
 #include "policy/text.h"
 #include "shim/launcher/ask_loader.h"
 #include "shim/launcher/message.h"
@@ -24,6 +25,123 @@ constexpr uint16_t kMachine = EM_X86_64;
 #elif defined(__aarch64__)
 constexpr uint16_t kMachine = EM_AARCH64;
 #endif
+
+void hinder(Examined& examined, const char* id, const std::string& why) {
+  examined.hindrances.push_back({id, why});
+}
+
+void check_machine(const ElfFacts& facts, Examined& examined) {
+  const std::string ours = "the guard is for 64-bit " + machine_name(kMachine);
+  if (!facts.little_endian) {
+    hinder(examined, "architecture", "it is for a big-endian machine, " + ours);
+  } else if (!facts.is_64) {
+    hinder(examined, "architecture",
+           "it is a 32-bit program (" + machine_name(facts.machine) + "), " + ours);
+  } else if (facts.machine != kMachine) {
+    hinder(examined, "architecture", "it is for " + machine_name(facts.machine) + ", " + ours);
+  }
+}
+
+/// As the kernel decides it: only for one who is not what the file would make of them.
+void check_privileges(const std::string& file, Examined& examined) {
+  struct stat status = {};
+  struct statvfs system = {};
+  const char* path = file.c_str();
+  if (stat(path, &status) != 0) return;  // execve says why
+  if (statvfs(path, &system) == 0 && (system.f_flag & ST_NOSUID) != 0) return;
+  if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) return;
+  const std::string why = ", and ld.so ignores LD_PRELOAD there (/etc/ld.so.preload works)";
+  if ((status.st_mode & S_ISUID) != 0 && status.st_uid != getuid()) {
+    hinder(examined, "setuid", "it is setuid" + why);
+  }
+  constexpr mode_t kSetgid = S_ISGID | S_IXGRP;
+  if ((status.st_mode & kSetgid) == kSetgid && status.st_gid != getgid()) {
+    hinder(examined, "setgid", "it is setgid" + why);
+  }
+  if (getuid() != 0 && getxattr(path, "security.capability", nullptr, 0) > 0) {
+    hinder(examined, "capabilities", "it has file capabilities" + why);
+  }
+}
+
+/// Of this and later versions: a launcher in a launcher needs no warning, it preloads by itself.
+constexpr std::string_view kLauncherMark = "cudaguard-launcher-v1";
+
+bool is_loader(const ElfFacts& facts) {
+  return facts.soname.starts_with("ld-linux") || facts.soname.starts_with("ld.so");
+}
+
+void examine_static(const Executable& executable, Examined& examined) {
+  const FileBytes file(executable.path);
+  if (is_loader(executable.facts)) {
+    examined.kind = Examined::Kind::kLoader;
+  } else if (contains(file, kLauncherMark)) {
+    examined.kind = Examined::Kind::kLauncher;
+  } else {
+    examined.kind = Examined::Kind::kStatic;
+    if (contains(file, "libcuda.so")) {
+      hinder(examined, "static_driver", "it is a static executable and names libcuda.so");
+    }
+  }
+}
+
+bool is_for_musl(const ElfFacts& facts) {
+  const std::string_view name = base_name(facts.interpreter);
+  return name.starts_with("ld-musl") ||
+         (!name.starts_with("ld-") && contains(FileBytes(facts.interpreter), "musl libc"));
+}
+
+/// ld.so's reason for leaving our library out.
+std::string reason_for(const LoaderAnswer& answer, const std::string& guard) {
+  if (!answer.in_time) return "its ld.so gave no answer within 10 s";
+  std::string last;
+  std::string_view rest = answer.errors;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.empty()) continue;
+    last = line;
+    if (line.find("'" + guard + "'") != std::string_view::npos) break;
+  }
+  if (last.empty()) return "its ld.so does not load " + printable(guard);
+  return "its ld.so says: " + printable(last);
+}
+
+void examine_dynamic(const Executable& executable, const Installation& installation,
+                     const Variables& variables, Examined& examined) {
+  if (is_for_musl(executable.facts)) {
+    hinder(examined, "musl", "it is for musl, the guard is for glibc");
+    return;
+  }
+  examined.answer = ask_loader(executable.facts.interpreter, executable.path, variables);
+  const LoadedLibrary* guard = examined.answer->find(installation.guard);
+  if (guard == nullptr || guard->path.empty()) {
+    hinder(examined, "loader", reason_for(*examined.answer, installation.guard));
+  }
+}
+
+/// What has to be preloaded besides the guard.
+void note_libraries(const LoaderAnswer& answer, Verdict& verdict) {
+  for (const LoadedLibrary& library : answer.libraries) {
+    // Also by a path, or by the name of a driver without a SONAME.
+    const Library kind = classify(library.name).library;
+    verdict.linked_cuda = verdict.linked_cuda || kind == Library::kDriver;
+    verdict.linked_nvml = verdict.linked_nvml || kind == Library::kNvml;
+    if (library.name == library.path || !is_sanitizer_runtime(library.name)) continue;
+    // A path that LD_PRELOAD cannot carry is left to the sanitizer's own message.
+    if (!can_be_preloaded(library.path)) continue;
+    if (std::find(verdict.sanitizers.begin(), verdict.sanitizers.end(), library.path) ==
+        verdict.sanitizers.end()) {
+      verdict.sanitizers.push_back(library.path);
+    }
+  }
+}
+
+[[noreturn]] void refuse(const Executable& executable, const std::string& why) {
+  throw Refusal(kRefused, in_quotes(executable.path) + " cannot be guarded: " + why);
+}
+
+}  // namespace
 
 std::string machine_name(uint16_t machine) {
   switch (machine) {
@@ -44,123 +162,36 @@ std::string machine_name(uint16_t machine) {
   }
 }
 
-[[noreturn]] void refuse(const Executable& executable, const std::string& why) {
-  throw Refusal(kRefused, in_quotes(executable.path) + " cannot be guarded: " + why);
+Examined examine(const Executable& executable, const Installation& installation,
+                 const Variables& variables, bool all) {
+  Examined examined;
+  check_machine(executable.facts, examined);
+  const bool foreign = !examined.hindrances.empty();
+  if (!foreign || all) check_privileges(executable.path, examined);
+  if (!examined.hindrances.empty() && !all) return examined;
+  if (executable.facts.interpreter.empty()) {
+    // Of another class it was not read: no interpreter is known.
+    if (foreign) return examined;
+    examine_static(executable, examined);
+  } else if (!foreign) {
+    examine_dynamic(executable, installation, variables, examined);
+  }
+  return examined;
 }
-
-void check_machine(const Executable& executable) {
-  const ElfFacts& facts = executable.facts;
-  const std::string ours = "the guard is for 64-bit " + machine_name(kMachine);
-  if (!facts.little_endian) refuse(executable, "it is for a big-endian machine, " + ours);
-  if (!facts.is_64) {
-    refuse(executable, "it is a 32-bit program (" + machine_name(facts.machine) + "), " + ours);
-  }
-  if (facts.machine != kMachine) {
-    refuse(executable, "it is for " + machine_name(facts.machine) + ", " + ours);
-  }
-}
-
-/// As the kernel decides it: only for one who is not what the file would make of them.
-void check_privileges(const Executable& executable) {
-  struct stat status = {};
-  struct statvfs system = {};
-  const char* path = executable.path.c_str();
-  if (stat(path, &status) != 0) return;  // execve says why
-  if (statvfs(path, &system) == 0 && (system.f_flag & ST_NOSUID) != 0) return;
-  if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) return;
-  const std::string why = ", and ld.so ignores LD_PRELOAD there (/etc/ld.so.preload works)";
-  if ((status.st_mode & S_ISUID) != 0 && status.st_uid != getuid()) {
-    refuse(executable, "it is setuid" + why);
-  }
-  constexpr mode_t kSetgid = S_ISGID | S_IXGRP;
-  if ((status.st_mode & kSetgid) == kSetgid && status.st_gid != getgid()) {
-    refuse(executable, "it is setgid" + why);
-  }
-  if (getuid() != 0 && getxattr(path, "security.capability", nullptr, 0) > 0) {
-    refuse(executable, "it has file capabilities" + why);
-  }
-}
-
-/// Of this and later versions: a launcher in a launcher needs no warning, it preloads by itself.
-constexpr std::string_view kLauncherMark = "cudaguard-launcher-v1";
-
-bool is_loader(const ElfFacts& facts) {
-  return facts.soname.starts_with("ld-linux") || facts.soname.starts_with("ld.so");
-}
-
-void judge_static(const Executable& executable, bool strict, Verdict& verdict) {
-  if (is_loader(executable.facts)) return;  // ld.so as a command: it preloads into what it starts
-  const FileBytes file(executable.path);
-  if (contains(file, kLauncherMark)) return;
-  if (contains(file, "libcuda.so")) {
-    refuse(executable, "it is a static executable and names libcuda.so");
-  }
-  if (strict) refuse(executable, "it is a static executable");
-  verdict.warnings.push_back(in_quotes(executable.path) +
-                             " is a static executable and not guarded itself; dynamic programs "
-                             "that it starts are");
-}
-
-void check_musl(const Executable& executable) {
-  const std::string_view name = base_name(executable.facts.interpreter);
-  if (name.starts_with("ld-musl") ||
-      (!name.starts_with("ld-") &&
-       contains(FileBytes(executable.facts.interpreter), "musl libc"))) {
-    refuse(executable, "it is for musl, the guard is for glibc");
-  }
-}
-
-/// ld.so's reason for leaving our library out.
-std::string reason_for(const LoaderAnswer& answer, const std::string& guard) {
-  if (!answer.in_time) return "its ld.so gave no answer within 10 s";
-  std::string last;
-  std::string_view rest = answer.errors;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line.empty()) continue;
-    last = line;
-    if (line.find("'" + guard + "'") != std::string_view::npos) break;
-  }
-  if (last.empty()) return "its ld.so does not load " + printable(guard);
-  return "its ld.so says: " + printable(last);
-}
-
-void judge_dynamic(const Executable& executable, const Installation& installation,
-                   const Variables& variables, Verdict& verdict) {
-  check_musl(executable);
-  const LoaderAnswer answer = ask_loader(executable.facts.interpreter, executable.path, variables);
-  const LoadedLibrary* guard = answer.find(installation.guard);
-  if (guard == nullptr || guard->path.empty()) {
-    refuse(executable, reason_for(answer, installation.guard));
-  }
-  verdict.linked_cuda = verdict.linked_cuda || answer.find("libcuda.so.1") != nullptr;
-  verdict.linked_nvml = verdict.linked_nvml || answer.find("libnvidia-ml.so.1") != nullptr;
-  for (const LoadedLibrary& library : answer.libraries) {
-    if (library.name == library.path || !is_sanitizer_runtime(library.name)) continue;
-    // A path that LD_PRELOAD cannot carry is left to the sanitizer's own message.
-    if (library.path.empty() || library.path.find_first_of(" :") != std::string::npos) continue;
-    if (std::find(verdict.sanitizers.begin(), verdict.sanitizers.end(), library.path) ==
-        verdict.sanitizers.end()) {
-      verdict.sanitizers.push_back(library.path);
-    }
-  }
-}
-
-}  // namespace
 
 Verdict judge(const Program& program, const Installation& installation, const Variables& variables,
               bool strict) {
   Verdict verdict;
   for (const Executable& executable : program.executables) {
-    check_machine(executable);
-    check_privileges(executable);
-    if (executable.facts.interpreter.empty()) {
-      judge_static(executable, strict, verdict);
-    } else {
-      judge_dynamic(executable, installation, variables, verdict);
+    const Examined examined = examine(executable, installation, variables, false);
+    if (!examined.hindrances.empty()) refuse(executable, examined.hindrances.front().why);
+    if (examined.kind == Examined::Kind::kStatic) {
+      if (strict) refuse(executable, "it is a static executable");
+      verdict.warnings.push_back(in_quotes(executable.path) +
+                                 " is a static executable and not guarded itself; dynamic programs "
+                                 "that it starts are");
     }
+    if (examined.answer) note_libraries(*examined.answer, verdict);
   }
   return verdict;
 }

@@ -2,18 +2,46 @@
 // Will the guard hold in this program? Asked before it is started.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "shim/launcher/ask_loader.h"
 #include "shim/launcher/installation.h"
 #include "shim/launcher/program.h"
 #include "shim/launcher/variables.h"
 
 namespace cudaguard::launcher {
 
+/// What speaks against guarding an executable.
+struct Hindrance {
+  const char* id;   ///< doctor's, never changed: "musl"
+  std::string why;  ///< a clause: "it is for musl, the guard is for glibc"
+};
+
+struct Examined {
+  enum class Kind {
+    kDynamic,
+    kStatic,    ///< not guarded itself; what it starts may be
+    kLoader,    ///< ld.so as a command, which preloads into what it starts
+    kLauncher,  ///< a cudaguard command, which preloads by itself
+  };
+  Kind kind = Kind::kDynamic;
+  std::vector<Hindrance> hindrances;   ///< none: it can be guarded
+  std::optional<LoaderAnswer> answer;  ///< of its own ld.so, where that was asked
+};
+
+/// `variables`: with the guard in LD_PRELOAD. `all`: what comes after the first hindrance too.
+Examined examine(const Executable& executable, const Installation& installation,
+                 const Variables& variables, bool all);
+
+/// "x86-64", as people write it.
+std::string machine_name(uint16_t machine);
+
 /// What the program's own ld.so says.
 struct Verdict {
-  bool linked_cuda = false;  ///< to libcuda.so.1, itself or through a library
+  bool linked_cuda = false;  ///< to the driver, itself or through a library
   bool linked_nvml = false;
   std::vector<std::string> sanitizers;  ///< full paths of runtimes that must come first
   std::vector<std::string> warnings;
@@ -22,5 +50,10 @@ struct Verdict {
 /// Throws Refusal for what can never be guarded. `variables`: with the guard in LD_PRELOAD.
 Verdict judge(const Program& program, const Installation& installation, const Variables& variables,
               bool strict);
+
+/// Can LD_PRELOAD carry it?
+inline bool can_be_preloaded(std::string_view path) {
+  return !path.empty() && path.find_first_of(" :") == std::string_view::npos;
+}
 
 }  // namespace cudaguard::launcher
