@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""L1 at a terminal: a job that is stopped and continued by shells with job control, a terminal as
+`ssh -t` makes one, a core dump. Each bare first; under `run` it is the same."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import harness
+import launcher
+
+PATIENCE = 60  # seconds, then something hangs
+# Says what it sees of its terminal, then what happens to it.
+PROGRAM = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static void say(const char* text) { (void)!write(1, text, strlen(text)); }
+static void size(void) {
+  struct winsize now = {0};
+  char text[64];
+  ioctl(0, TIOCGWINSZ, &now);
+  snprintf(text, sizeof text, "size=%dx%d\n", now.ws_row, now.ws_col);
+  say(text);
+}
+static void caught(int number) {
+  if (number == SIGCONT) say("continued\n");
+  if (number == SIGUSR1) say("usr1\n");
+  if (number == SIGWINCH) size();
+  if (number == SIGHUP) _exit(3);
+}
+static void take(int number) {
+  struct sigaction action = {0};
+  action.sa_handler = caught;
+  action.sa_flags = SA_RESTART;
+  sigaction(number, &action, NULL);
+}
+int main(int argc, char** argv) {
+  const char* way = argc > 1 ? argv[1] : "";
+  take(SIGCONT);
+  take(SIGUSR1);
+  take(SIGWINCH);
+  if (strcmp(way, "hup") == 0) take(SIGHUP);
+  printf("tty=%d%d%d leader=%d session=%d own-group=%d foreground=%d own-session-tty=%d\n",
+         isatty(0), isatty(1), isatty(2), getpid() == getpgrp(), getpid() == getsid(0),
+         getpgrp() == getpid(), tcgetpgrp(0) == getpgrp(), tcgetsid(0) == getsid(0));
+  fflush(stdout);
+  size();
+  say("ready\n");
+  if (strcmp(way, "abort") == 0) abort();
+  char line[256];
+  while (argc > 1) pause();
+  while (fgets(line, sizeof line, stdin) != NULL) {
+    printf("got %s", line);
+    fflush(stdout);
+  }
+  return 7;
+}
+"""
+
+
+class Terminal:
+    """A program that is the leader of a session on a terminal of its own; what it writes there."""
+
+    def __init__(self, words, size=(24, 80), env=None):
+        self.text = ""
+        self.status = None
+        start, go = os.pipe()
+        self.pid, self.end = pty.fork()
+        if self.pid == 0:
+            os.close(go)
+            os.read(start, 1)  # the terminal has its size before the program starts
+            os.execvpe(words[0], words, env or launcher.environment())
+        os.close(start)
+        self.resize(*size)
+        os.close(go)
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def send(self, text):
+        os.write(self.end, text.encode())
+
+    def expect(self, pattern):
+        """The match, and everything up to its end is gone."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            match = re.search(pattern, self.text)
+            if match:
+                self.text = self.text[match.end():]
+                return match
+            if not select.select([self.end], [], [], max(0, end - time.monotonic()))[0]:
+                raise AssertionError("%r was awaited; there is %r" % (pattern, self.text))
+            try:
+                new = os.read(self.end, 65536)
+            except OSError:  # EIO: nobody has the terminal any more
+                new = b""
+            if not new:
+                raise AssertionError("%r was awaited; at the end %r" % (pattern, self.text))
+            self.text += new.decode("utf-8", "replace")
+
+    def close(self):
+        if self.end >= 0:
+            os.close(self.end)
+        self.end = -1
+
+    def wait(self):
+        """The program's status, as waitpid gives it."""
+        end = time.monotonic() + PATIENCE
+        while self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = status
+            elif time.monotonic() > end:
+                raise AssertionError("it does not end; there is %r" % self.text)
+            else:
+                time.sleep(0.01)
+        return self.status
+
+    def stop(self):
+        self.close()
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait()
+
+
+class Case(launcher.Case):
+    def setUp(self):
+        super().setUp()
+        self.need("gcc")
+        self.program = self.compile("program", PROGRAM)
+
+    def both(self, check):
+        """check(words in front) for the bare program and under `run`: the same."""
+        bare = check([])
+        self.assertEqual(check([launcher.LAUNCHER, "run"]), bare)
+        return bare
+
+    def terminal(self, words, **more):
+        terminal = Terminal(words, **more)
+        self.addCleanup(terminal.stop)
+        return terminal
+
+
+class Jobs(Case):
+    def session(self, shell, before):
+        """A user with ^Z, jobs, fg, bg and ^C; returns what was seen."""
+        env = launcher.environment(PS1="$ ", TERM="dumb", HISTFILE="/dev/null", ENV=None)
+        terminal = self.terminal(shell, env=env)
+        seen = []
+
+        def step(keys, *patterns):
+            terminal.send(keys)
+            seen.extend(terminal.expect(pattern)[0] for pattern in patterns)
+
+        terminal.expect(r"\$ ")
+        command = " ".join(before + [self.program])
+        step(command + "\n", r"tty=.*\r\n", r"size=.*\r\n", "ready")
+        step("\x1a", "Stopped", r"\$ ")
+        step("jobs\n", r"\[1\].*Stopped.*" + re.escape(command))
+        seen[-1] = seen[-1].replace(command, "COMMAND")
+        step("fg\n", "continued")
+        step("hello\n", "got hello")
+        step("\x1a", "Stopped", r"\$ ")
+        step("fg\n", "continued")
+        step("\x04", r"\$ ")
+        step("echo code=$?\n", r"code=\d+")
+        step(command + " wait\n", "ready")
+        step("\x1a", "Stopped", r"\$ ")
+        step("fg\n", "continued")
+        step("\x03", r"\$ ")
+        step("echo code=$?\n", r"code=\d+")
+        step(command + " wait\n", "ready")
+        step("\x1a", "Stopped", r"\$ ")
+        step("bg\n", "continued")
+        step("jobs\n", "Running")
+        step("kill -USR1 %1\n", "usr1")
+        step("kill %1; wait %1; echo code=$?\n", r"code=\d+")
+        step("exit 5\n")
+        self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 5)
+        return seen
+
+    def check(self, *shell):
+        self.need(shell[0])
+        seen = self.both(lambda before: self.session(list(shell), before))
+        self.assertEqual([word for word in seen if word.startswith("code=")],
+                         ["code=7", "code=130", "code=143"])
+        self.assertEqual(seen[0].strip(), "tty=111 leader=1 session=0 own-group=1 foreground=1 "
+                         "own-session-tty=1")
+        self.assertEqual(seen[1].strip(), "size=24x80")
+
+    def test_bash(self):
+        self.check("bash", "--norc", "--noprofile", "-i")
+
+    def test_dash(self):
+        self.check("dash", "-i")
+
+    def test_script_with_job_control(self):
+        """`set -m` in a script: the job has a process group of its own and is stopped by signal."""
+        script = ('set -m; "$@" wait >out & until grep -qs ready out; do :; done; kill -STOP %1; '
+                  "wait %1; echo stopped=$?; jobs -s | sed 's/ .*//'; bg >bg; "
+                  "until grep -q continued out; do :; done; kill %1; wait %1; echo code=$?")
+
+        def check(before):
+            done = self.bare("bash", "-c", script, "bash", *before, self.program, cwd=self.folder)
+            with open(self.path("out"), encoding="utf-8") as stream:
+                seen = stream.read()
+            os.unlink(self.path("out"))
+            return done.returncode, done.stdout, seen
+
+        code, out, _ = self.both(check)
+        self.assertEqual((code, out), (0, "stopped=147\n[1]+\ncode=143\n"))
+
+
+class SshLike(Case):
+    """The program itself leads the session, as after `ssh -t host program`."""
+
+    def test_size_and_end(self):
+        def check(before):
+            terminal = self.terminal(before + [self.program], size=(33, 99))
+            seen = [terminal.expect(r"tty=.*\r\n")[0], terminal.expect(r"size=.*\r\n")[0]]
+            terminal.expect("ready")
+            terminal.resize(40, 100)
+            seen.append(terminal.expect(r"size=.*\r\n")[0])
+            terminal.send("hello\n")
+            seen.append(terminal.expect(r"got .*\r\n")[0])
+            terminal.send("\x04")
+            return seen, terminal.wait()
+
+        seen, status = self.both(check)
+        self.assertEqual([line.strip() for line in seen],
+                         ["tty=111 leader=1 session=1 own-group=1 foreground=1 own-session-tty=1",
+                          "size=33x99", "size=40x100", "got hello"])
+        self.assertEqual(os.waitstatus_to_exitcode(status), 7)
+
+    def test_signals_from_the_keyboard(self):
+        for key, number in (("\x03", signal.SIGINT), ("\x1c", signal.SIGQUIT)):
+            def check(before, key=key):
+                terminal = self.terminal(before + [self.program, "wait"])
+                terminal.expect("ready")
+                terminal.send(key)
+                return os.WTERMSIG(terminal.wait())
+
+            self.assertEqual(self.both(check), number)
+
+    def test_connection_lost(self):
+        """SIGHUP: the program's own end, or its own answer."""
+        for way, wanted in (("wait", -signal.SIGHUP), ("hup", 3)):
+            def check(before, way=way):
+                terminal = self.terminal(before + [self.program, way])
+                terminal.expect("ready")
+                terminal.close()
+                return os.waitstatus_to_exitcode(terminal.wait())
+
+            with self.subTest(way=way):
+                self.assertEqual(self.both(check), wanted)
+
+
+class Cores(Case):
+    def test_core_dump(self):
+        with open("/proc/sys/kernel/core_pattern", encoding="ascii") as stream:
+            pattern = stream.read().strip()
+
+        def check(before):
+            folder = self.path("run" if before else "bare")
+            os.mkdir(folder)
+            process = subprocess.Popen(
+                ["sh", "-c", 'ulimit -c unlimited; exec "$@"', "sh", *before, self.program,
+                 "abort"], cwd=folder, env=launcher.environment(), stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE)
+            with process.stdout:
+                text = process.stdout.read()
+            _, status = os.waitpid(process.pid, 0)
+            process.returncode = 0
+            self.assertTrue(text.endswith(b"ready\n"), text)
+            files = len(os.listdir(folder))
+            shutil.rmtree(folder)
+            return os.WTERMSIG(status), os.WCOREDUMP(status), files
+
+        number, dumped, files = self.both(check)
+        self.assertEqual(number, signal.SIGABRT)
+        if not dumped:
+            harness.skip(self, "this system dumps no core (core_pattern is %r)" % pattern)
+        if "/" not in pattern and not pattern.startswith("|"):
+            self.assertEqual(files, 1)
+
+
+if __name__ == "__main__":
+    harness.main()
