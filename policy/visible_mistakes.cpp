@@ -46,10 +46,11 @@ Reading ended(Why why) {
   return reading;
 }
 
-Reading read_number(std::string_view entry, const View* view) {
+Reading read_number(std::string_view entry, bool first, const View* view) {
   std::string_view rest = without_leading_blanks(entry);
   if (rest.empty()) return ended(Why::kEmptyEntry);
-  if (is_uuid(rest)) return ended(Why::kMixed);
+  // The first entry decides the kind; it is not of another.
+  if (is_uuid(rest)) return ended(first ? Why::kBlankAtUuid : Why::kMixed);
   Reading reading;
   reading.odd = rest.size() != entry.size();
   const bool negative = rest.starts_with('-');
@@ -127,7 +128,7 @@ VisibleMistakes find_visible_mistakes(std::string_view text, const View* view,
     const std::string_view entry = head(text, text.find(','));
     text = tail(text, entry.size() + 1);
     const Reading reading =
-        numbers ? read_number(entry, view) : read_uuid(entry, prefix, view, machine);
+        numbers ? read_number(entry, position == 1, view) : read_uuid(entry, prefix, view, machine);
     const bool last = position == mistakes.entries;
     if (reading.ends) {
       const bool hides = !last || position == 1;

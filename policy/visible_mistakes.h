@@ -24,7 +24,7 @@ struct VisibleMistake {
     kUnknownUuid,
     kAmbiguousUuid,
     // These do not:
-    kBlank,       ///< CUDA reads the number; others stop there (PyTorch)
+    kBlank,       ///< CUDA passes over it, as not every reader of the variable does
     kReadInPart,  ///< "0;1", "1 2": CUDA reads the number in front
   };
   Why why = Why::kBlank;

@@ -76,7 +76,7 @@ TEST(VisibleMistakes, OfAKnownMachine) {
            {"0, 1,9", {Why::kBlank, Why::kNoSuchIndex}, 2, 2},
            {"0, 0", {Why::kDuplicate}, 2, 0},
            {"0,GPU-00", {Why::kMixed}, 2, 1},
-           {" GPU-00", {Why::kMixed}, 1, 0},
+           {" GPU-00", {Why::kBlankAtUuid}, 1, 0},
            {"GPU-00", {}, 0, 1},
            {"GPU-00,GPU-11", {}, 0, 2},
            {"GPU-00,1", {Why::kMixed}, 2, 1},
@@ -123,7 +123,8 @@ TEST(VisibleMistakes, AgreesWithSelect) {
       "01",  kGpuUuids[0], "GPU-11", "GPU-aabb", "GPU-zz", " GPU-11"};
   const auto machine = eight_gpus();
   const View view = all_gpus();
-  std::mt19937 dice(5);
+  unsigned seed = 5;  // fixed: a failure comes again
+  std::mt19937 dice(seed);
   size_t wrong = 0;
   for (int round = 0; round < 100000; ++round) {
     std::string text;
@@ -139,7 +140,7 @@ TEST(VisibleMistakes, AgreesWithSelect) {
     if (shown < entries && found.count == 0) {
       // A list that ends as its writer meant it to.
       ASSERT_TRUE(text.empty() || text == "-1" || (text.ends_with(",-1") && shown + 1 == entries) ||
-                  (text.find_last_not_of(" ") == text.rfind(',') && shown + 1 == entries))
+                  (text.find_last_not_of(' ') == text.rfind(',') && shown + 1 == entries))
           << shown;
     }
     wrong += found.count > 0 ? 1 : 0;

@@ -15,18 +15,22 @@ namespace cudaguard::launcher {
 int doctor(const Options& options, const char* const* environment) {
   const Variables variables(environment);
   const Installation installation = find_installation();
-  const MachineReport machine = examine_machine(installation, variables);
-  nlohmann::ordered_json document = {{"v", 1}, {"cudaguard", CUDAGUARD_VERSION}};
-  document["machine"] = machine.json;
-  std::string text = machine.text;
-  int code = machine.problems.empty() ? 0 : 1;
+  nlohmann::ordered_json document = {
+      {"v", 1}, {"cudaguard", CUDAGUARD_VERSION}, {"machine", nullptr}};
+  std::string about_program;
+  int code = 0;
+  // First, for it may not be there, and the driver may take its time.
   if (*options.program != nullptr) {
     const ProgramReport program = examine_program(*options.program, installation, variables);
     document["program"] = program.json;
-    text += program.text;
-    code = program.code == 0 ? code : program.code;
+    about_program = "\n" + program.text;
+    code = program.code;
   }
+  const MachineReport machine = examine_machine(installation, variables);
+  document["machine"] = machine.json;
+  if (code == 0 && !machine.problems.empty()) code = 1;
   document["exit_code"] = code;
+  std::string text = machine.text + about_program;
   if (options.json) {
     // A path may be any bytes; JSON is UTF-8.
     text = document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -32,8 +32,6 @@ void add_line(std::string& text, std::string_view name, std::string_view value) 
   add_wrapped(text, start, value);
 }
 
-void add_item(std::string& text, std::string_view sentence) {
-  add_wrapped(text, "  - ", sentence);
-}
+void add_item(std::string& text, std::string_view sentence) { add_wrapped(text, "  - ", sentence); }
 
 }  // namespace cudaguard::launcher

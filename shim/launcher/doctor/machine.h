@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine's half of doctor: driver libraries, device nodes, kernel module, what cuInit says, the
-// environment's mistakes. Starts nothing of the user's; makes no device node.
+// The machine's half of doctor: driver libraries, device nodes, kernel module, what cuInit says,
+// the environment's mistakes. Starts nothing of the user's; makes no device node.
 #pragma once
 
 #include <nlohmann/json.hpp>

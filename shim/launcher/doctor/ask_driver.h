@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What cuInit says: asked in a child, for a sick driver hangs or crashes, and as root a healthy one
+// makes device nodes.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shim/launcher/variables.h"
+
+namespace cudaguard::launcher {
+
+struct Gpu {
+  std::string uuid;  ///< "GPU-...", "MIG-..."; empty: not known
+  std::string name;  ///< likewise
+};
+
+struct DriverAnswer {
+  enum class Outcome {
+    kNotTried,
+    kAnswer,
+    kSignal,
+    kHang,
+    kFailed,  ///< the probe did not come to ask
+  };
+  Outcome outcome = Outcome::kNotTried;
+  std::string reason;  ///< of every outcome but kAnswer: a clause
+  std::optional<int> code;
+  std::string name;  ///< CUDA_ERROR_NO_DEVICE; empty: a code that CUDA does not have
+  std::string text;
+  std::optional<int> milliseconds;  ///< that cuInit took, or that it was waited for
+  std::string signal;               ///< "SIGSEGV"
+  std::optional<int> version;       ///< 12020 is CUDA 12.2
+  std::optional<std::vector<Gpu>> gpus;
+};
+
+/// Starts the probe in this environment, but unguarded and unable to change the machine. Comes back
+/// when the time is over, even where the child cannot be killed.
+DriverAnswer ask_driver(const std::string& probe, Variables variables, std::chrono::seconds limit);
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// The environment's mistakes, each in a sentence with its remedy.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "policy/config.h"
+#include "policy/message.h"
+#include "policy/text.h"
+#include "policy/visible_mistakes.h"
+#include "shim/launcher/doctor/findings.h"
+#include "shim/launcher/message.h"
+#include "shim/launcher/preload.h"
+#include "shim/launcher/report.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr std::string_view kKnown[] = {"CUDAGUARD_POLICY",   "CUDAGUARD_VISIBLE_DEVICES",
+                                       "CUDAGUARD_CHILDREN", "CUDAGUARD_ROOT",
+                                       "CUDAGUARD_LOG",      "CUDAGUARD_REPORT",
+                                       "CUDAGUARD_PRESETS",  "CUDAGUARD_DOCTOR_TIMEOUT"};
+
+/// The GPUs that CUDA_VISIBLE_DEVICES is read among.
+struct Choice {
+  Machine machine;
+  View view;
+  bool known = false;
+  bool by_list = false;  ///< those of CUDAGUARD_VISIBLE_DEVICES
+};
+
+std::string shown(const char* name, const Variables& variables) {
+  return std::string(name) + "=" + in_quotes(variables.get(name));
+}
+
+/// Without MIG: its devices have other lists for CUDA than for NVML.
+bool fill(const std::vector<Gpu>& gpus, Machine& machine) {
+  if (gpus.empty() || gpus.size() > kMostGpus) return false;
+  for (const Gpu& gpu : gpus) {
+    if (!gpu.uuid.starts_with("GPU-") || gpu.uuid.size() >= kMostUuid) return false;
+    Machine::Device& device = machine.devices[machine.count];
+    std::fill(std::begin(device.uuid), std::end(device.uuid), '\0');
+    gpu.uuid.copy(device.uuid, kMostUuid - 1);
+    device.gpu = static_cast<uint16_t>(machine.count++);
+    device.mig = false;
+  }
+  return true;
+}
+
+/// A finished line of policy/message.h as a sentence here.
+template <typename Write>
+std::string sentence(Write write) {
+  char buffer[kMaxLine];
+  Text line(buffer, sizeof buffer);
+  write(line);
+  std::string text(line.view());
+  text.erase(0, text.find("]: ") + 3);
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+std::string what_is_there(const Choice& choice) {
+  const size_t count = choice.view.count;
+  const std::string range = count == 1 ? "0" : "0 to " + std::to_string(count - 1);
+  return choice.by_list ? "CUDAGUARD_VISIBLE_DEVICES leaves " + range : "this machine has " + range;
+}
+
+/// What is wrong with an entry, behind its name; "it" is the entry.
+std::string explain(VisibleMistake::Why why, const Choice& choice) {
+  using Why = VisibleMistake::Why;
+  constexpr const char* kHides = " and hides itself and all that follow";
+  switch (why) {
+    case Why::kDuplicate:
+      return "names a GPU that is in the list already: CUDA then shows none; name each once";
+    case Why::kNegative:
+      return "hides all that follow; leave it out";
+    case Why::kNoSuchIndex:
+      return "is no GPU (" + what_is_there(choice) + ")" + kHides;
+    case Why::kEmptyEntry:
+      return std::string("is empty") + kHides + "; for no GPU at all write CUDA_VISIBLE_DEVICES=";
+    case Why::kNotUnderstood:
+      return std::string("is no index, GPU-... or MIG-...") + kHides +
+             "; for all GPUs unset the variable";
+    case Why::kMixed:
+      return std::string("is not of the first entry's kind (index, GPU-..., MIG-...)") + kHides;
+    case Why::kBlankAtUuid:
+      return std::string("has a blank") + kHides + "; remove the blank";
+    case Why::kUnknownUuid:
+      return std::string("is the UUID of no GPU here") + kHides;
+    case Why::kAmbiguousUuid:
+      return std::string("begins the UUIDs of several GPUs") + kHides + "; write more of it";
+    case Why::kBlank:
+      return "has a blank: CUDA passes over it, as not every reader of the variable does; remove "
+             "it";
+    case Why::kReadInPart:
+      break;
+  }
+  return "is read as its number alone; entries are separated by commas";
+}
+
+void judge_visible(const MachineFacts& facts, const Choice& choice, Findings& findings) {
+  const char* value = facts.variables.get("CUDA_VISIBLE_DEVICES");
+  if (value == nullptr) return;
+  const VisibleMistakes mistakes = find_visible_mistakes(
+      value, choice.known ? &choice.view : nullptr, choice.known ? &choice.machine : nullptr);
+  for (size_t i = 0; i < mistakes.count; ++i) {
+    const VisibleMistake& mistake = mistakes.items[i];
+    findings.problems.push_back(shown("CUDA_VISIBLE_DEVICES", facts.variables) + ": entry " +
+                                std::to_string(mistake.position) + " " + in_quotes(mistake.entry) +
+                                " " + explain(mistake.why, choice));
+  }
+  if (facts.gpus && !facts.gpus->empty() &&
+      facts.answer.gpus.value_or(std::vector<Gpu>{}).empty()) {
+    findings.notes.push_back(shown("CUDA_VISIBLE_DEVICES", facts.variables) + " hides the " +
+                             (facts.gpus->size() == 1 ? "GPU" : "GPUs") + " of this machine");
+  }
+}
+
+void judge_order(const Variables& variables, Findings& findings) {
+  const char* order = variables.get("CUDA_DEVICE_ORDER");
+  if (order == nullptr || *order == '\0') return;
+  const std::string_view value = order;
+  if (value == "FASTEST_FIRST" || value == "PCI_BUS_ID") return;
+  findings.problems.push_back(shown("CUDA_DEVICE_ORDER", variables) +
+                              " is not known to CUDA (known: FASTEST_FIRST, PCI_BUS_ID)");
+}
+
+/// CUDAGUARD_..., those that are set.
+std::vector<std::string> own_names(Variables variables) {
+  std::vector<std::string> names;
+  for (const char* entry : variables.pointers()) {
+    const std::string_view text = entry == nullptr ? "" : entry;
+    if (text.starts_with("CUDAGUARD_")) names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
+void judge_own_variables(const MachineFacts& facts, const Config& config, Findings& findings) {
+  const Variables& variables = facts.variables;
+  if (config.list_error.why != ListError::Why::kNone) {
+    findings.problems.push_back(sentence(
+        [&](Text& line) { write_list_error(line, 0, config.bad_list, config.list_error, 0); }));
+  }
+  for (size_t i = 0; i < config.complaint_count; ++i) {
+    findings.problems.push_back(
+        sentence([&](Text& line) { write_complaint(line, 0, config.complaints[i]); }));
+  }
+  const auto no_effect = [&](const char* name, const std::string& why) {
+    if (!variables.has(name)) return;
+    findings.problems.push_back(shown(name, variables) + " has no effect " + why);
+  };
+  const std::string under = "under CUDAGUARD_POLICY=" + std::string(name_of(config.policy));
+  if (config.policy == Policy::kOff) no_effect("CUDAGUARD_VISIBLE_DEVICES", under);
+  if (!lets_through(config.policy) && config.children_cpu) no_effect("CUDAGUARD_CHILDREN", under);
+  for (const std::string& name : own_names(variables)) {
+    if (std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown)) continue;
+    findings.problems.push_back(printable(name) + " is not a variable of cudaguard's");
+  }
+  try {
+    check_report(config.report, false, {});
+  } catch (const Refusal& refusal) {
+    findings.problems.emplace_back(refusal.what());
+  }
+}
+
+/// The GPUs that a guarded program's own list is read among; complains of a list that names others.
+void judge_list(const MachineFacts& facts, const Config& config, Choice& choice,
+                Findings& findings) {
+  choice.known = facts.gpus && fill(*facts.gpus, choice.machine);
+  if (!choice.known) return;
+  for (size_t i = 0; i < choice.machine.count; ++i) {
+    choice.view.devices[choice.view.count++] = static_cast<uint16_t>(i);
+  }
+  if (config.visible_devices.empty()) return;
+  const View view = resolve(parse_allow_list(config.visible_devices), choice.machine);
+  if (view.error.why == ListError::Why::kNone) {
+    choice.view = view;
+    choice.by_list = true;
+    return;
+  }
+  choice.known = false;
+  findings.problems.push_back(sentence([&](Text& line) {
+    write_list_error(line, 0, config.visible_devices, view.error, choice.machine.count);
+  }));
+}
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  struct stat one = {};
+  struct stat other = {};
+  return stat(a.c_str(), &one) == 0 && stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
+}
+
+void judge_guard_entry(const std::string& entry, const MachineFacts& facts, Findings& findings) {
+  const std::string& own = facts.installation.guard;
+  const std::string what = "LD_PRELOAD names " + in_quotes(entry) + ", ";
+  const bool bare = entry.find('/') == std::string::npos;
+  const std::string path = bare ? facts.libraries.guard_by_bare_name : entry;
+  if (path.empty() || access(path.c_str(), R_OK) != 0) {
+    findings.problems.push_back(what + "which " + (bare ? "ld.so does not find" : "is not there") +
+                                ": programs run unguarded; this command's guard is " +
+                                printable(own));
+  } else if (!bare && !entry.starts_with("/")) {
+    findings.problems.push_back(what +
+                                "a relative path: programs that start in another folder "
+                                "run unguarded; write " +
+                                printable(own));
+  } else if (!is_same_file(path, own)) {
+    findings.problems.push_back(what + "another copy than this command's, " + printable(own) +
+                                "; keep one of them");
+  }
+}
+
+void judge_preload(const MachineFacts& facts, Findings& findings) {
+  std::string guard;
+  for (const std::string& entry : preload_entries(facts.variables.get("LD_PRELOAD"))) {
+    if (base_name(entry) == "libcudaguard.so") {
+      guard = entry;
+      judge_guard_entry(entry, facts, findings);
+    } else if (is_sanitizer_runtime(entry) && !guard.empty()) {
+      findings.problems.push_back("LD_PRELOAD names " + in_quotes(entry) +
+                                  " behind the guard: a sanitizer's runtime must come first");
+    } else if (!is_own_library(entry) && entry.find('/') != std::string::npos &&
+               identify("", entry).kind == DriverLibrary::Kind::kStub) {
+      findings.problems.push_back("LD_PRELOAD names " + in_quotes(entry) +
+                                  ", the CUDA toolkit's stub: CUDA fails with error 34; remove it");
+    }
+  }
+}
+
+}  // namespace
+
+Config config_of(const Variables& variables) {
+  Environment environment;
+  environment.policy = variables.get("CUDAGUARD_POLICY");
+  environment.log = variables.get("CUDAGUARD_LOG");
+  environment.report = variables.get("CUDAGUARD_REPORT");
+  environment.visible_devices = variables.get("CUDAGUARD_VISIBLE_DEVICES");
+  environment.children = variables.get("CUDAGUARD_CHILDREN");
+  environment.root = variables.get("CUDAGUARD_ROOT");
+  return parse_config(environment);
+}
+
+void judge_environment(const MachineFacts& facts, Findings& findings) {
+  const Config config = config_of(facts.variables);
+  const auto choice = std::make_unique<Choice>();
+  judge_own_variables(facts, config, findings);
+  judge_list(facts, config, *choice, findings);
+  judge_visible(facts, *choice, findings);
+  judge_order(facts.variables, findings);
+  judge_preload(facts, findings);
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is wrong with the machine's driver, each in a sentence with its remedy.
+#include <algorithm>
+
+#include "policy/text.h"
+#include "shim/launcher/doctor/findings.h"
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+using Kind = DriverLibrary::Kind;
+using Outcome = DriverAnswer::Outcome;
+
+constexpr int kNoDevice = 100;
+constexpr int kStubLibrary = 34;
+
+struct Advice {
+  int code;
+  const char* text;
+};
+constexpr Advice kAdvice[] = {
+    {kStubLibrary, "libcuda.so.1 is a stub to link against; the driver's must be found first"},
+    {304, "a system call of the driver's failed; dmesg may say more (NVRM)"},
+    {802, "the fabric manager is not ready; systemctl status nvidia-fabricmanager"},
+    {803, "libcuda and the kernel module do not fit; reboot, or load the module again"},
+    {804, "this GPU cannot use a libcuda that is newer than the kernel module (cuda-compat)"},
+    {999,
+     "dmesg may say more (NVRM, Xid); after a suspend: rmmod nvidia_uvm; modprobe nvidia_uvm"}};
+
+std::string advice_for(int code) {
+  for (const Advice& advice : kAdvice) {
+    if (advice.code == code) return std::string(": ") + advice.text;
+  }
+  return {};
+}
+
+/// Is it in a folder of LD_LIBRARY_PATH, written like this?
+bool by_library_path(const DriverLibrary& library, const MachineFacts& facts, std::string& folder) {
+  for (const std::string& candidate : library_path(facts.variables)) {
+    if (library.path != candidate + (candidate.ends_with("/") ? "" : "/") + library.name) continue;
+    folder = candidate;
+    return true;
+  }
+  return false;
+}
+
+/// "...: it comes by LD_LIBRARY_PATH; remove "FOLDER" from it".
+std::string how_to_lose(const DriverLibrary& library, const MachineFacts& facts) {
+  std::string folder;
+  if (by_library_path(library, facts, folder)) {
+    return "; remove " + in_quotes(folder) + " from LD_LIBRARY_PATH";
+  }
+  return "; ld.so finds it by itself: remove it from " + in_quotes(folder_of(library.path)) +
+         " or that folder from /etc/ld.so.conf, and run ldconfig";
+}
+
+void judge_found(const DriverLibrary& library, const MachineFacts& facts, Findings& findings) {
+  const std::string what = library.name + " is ";
+  const std::string where = " (" + printable(library.path) + ")";
+  if (library.kind == Kind::kStub) {
+    const bool cuda = library.name.starts_with("libcuda");
+    findings.problems.push_back(what + "the CUDA toolkit's stub" + where + ": " +
+                                (cuda ? "CUDA fails with error 34" : "NVML does not work") +
+                                " in programs that ask for it" + how_to_lose(library, facts));
+  } else if (library.kind == Kind::kStandIn) {
+    findings.problems.push_back(what + "cudaguard's stand-in" + where +
+                                ": programs find no CUDA device, whatever CUDAGUARD_POLICY says" +
+                                how_to_lose(library, facts));
+  } else if (library.kind == Kind::kUnknown) {
+    findings.notes.push_back(what + "neither NVIDIA's driver nor the toolkit's stub nor ours" +
+                             where);
+  }
+}
+
+void judge_libraries(const MachineFacts& facts, Findings& findings) {
+  const std::vector<DriverLibrary>& found = facts.libraries.found;
+  const DriverLibrary& cuda = found[0];
+  const DriverLibrary& dev = found[1];
+  const DriverLibrary& nvml = found[2];
+  for (const DriverLibrary& library : found) {
+    // Both names of one file: said once.
+    if (&library == &dev && dev.file == cuda.file) continue;
+    judge_found(library, facts, findings);
+  }
+  for (const DriverLibrary& copy : facts.libraries.copies) {
+    const bool is_found = std::any_of(found.begin(), found.end(), [&](const DriverLibrary& other) {
+      return other.file == copy.file;
+    });
+    if (copy.kind != Kind::kStub || is_found) continue;
+    findings.notes.push_back(printable(copy.path) + " is the CUDA toolkit's stub; another " +
+                             copy.name + " is found before it");
+  }
+  const bool two = cuda.kind != Kind::kNone && dev.kind != Kind::kNone && cuda.file != dev.file;
+  if (two && cuda.kind == Kind::kDriver && dev.kind == Kind::kDriver) {
+    findings.problems.push_back("libcuda.so.1 and libcuda.so are different drivers (" +
+                                printable(cuda.file) + ", " + printable(dev.file) +
+                                "): a program gets one or the other by the name it asks for");
+  }
+  if (!cuda.version.empty() && !nvml.version.empty() && cuda.version != nvml.version) {
+    findings.problems.push_back("libcuda is of driver " + cuda.version + ", NVML of " +
+                                nvml.version + ": install both from one driver");
+  }
+  if (!facts.libraries.trouble.empty()) {
+    findings.notes.push_back("driver libraries were not looked for: " + facts.libraries.trouble);
+  }
+}
+
+bool is_gpu_node(const std::string& path) {
+  constexpr std::string_view kStart = "/dev/nvidia";
+  return path.starts_with(kStart) && path.size() > kStart.size() &&
+         path.find_first_not_of("0123456789", kStart.size()) == std::string::npos;
+}
+
+/// What CUDA opens.
+bool is_needed(const std::string& path) {
+  return is_gpu_node(path) || path == "/dev/nvidiactl" || path == "/dev/nvidia-uvm";
+}
+
+bool has_gpu_node(const KernelFacts& kernel) {
+  return std::any_of(kernel.nodes.begin(), kernel.nodes.end(),
+                     [](const DeviceNode& node) { return is_gpu_node(node.path) && node.usable; });
+}
+
+void judge_missing_nodes(const MachineFacts& facts, Findings& findings) {
+  const KernelFacts& kernel = facts.kernel;
+  const bool driver =
+      std::any_of(facts.libraries.found.begin(), facts.libraries.found.end(),
+                  [](const DriverLibrary& library) { return library.kind == Kind::kDriver; });
+  if (has_gpu_node(kernel) && facts.libraries.found[0].kind == Kind::kNone) {
+    findings.problems.emplace_back(
+        "there is a GPU, but no libcuda.so.1: programs find no CUDA; "
+        "install the driver's libraries");
+  }
+  if (!driver) return;
+  const std::string loaded = "the kernel module is loaded, but ";
+  if (kernel.node("/dev/nvidiactl") == nullptr) {
+    findings.problems.push_back(loaded +
+                                "there is no /dev/nvidiactl: a container without GPUs, or "
+                                "nobody made it yet (nvidia-modprobe -c 0 -u; doctor "
+                                "does not let the driver make it)");
+  } else if (!std::any_of(kernel.nodes.begin(), kernel.nodes.end(),
+                          [](const DeviceNode& node) { return is_gpu_node(node.path); })) {
+    findings.problems.push_back(loaded + "there is no /dev/nvidia0 or other GPU");
+  } else if (kernel.node("/dev/nvidia-uvm") == nullptr) {
+    findings.problems.push_back(loaded +
+                                "there is no /dev/nvidia-uvm, which CUDA needs "
+                                "(nvidia-modprobe -u; doctor does not let the driver make "
+                                "it)");
+  }
+}
+
+void judge_kernel(const MachineFacts& facts, Findings& findings) {
+  const KernelFacts& kernel = facts.kernel;
+  for (const DeviceNode& node : kernel.nodes) {
+    if (node.device.empty()) {
+      findings.problems.push_back(printable(node.path) + " is no device; remove it");
+    } else if (!node.usable && is_needed(node.path) && kernel.loaded != false) {
+      findings.problems.push_back("this user may not open " + printable(node.path) +
+                                  " (its group, or a cgroup): CUDA finds no device");
+    }
+  }
+  if (kernel.loaded == false && !kernel.nodes.empty() && !kernel.nodes[0].device.empty()) {
+    findings.problems.push_back(printable(kernel.nodes[0].path) +
+                                " is there, but the kernel module is not loaded: left behind by a "
+                                "driver that ran as root (JAX takes it for a GPU); modprobe "
+                                "nvidia, or remove it");
+  }
+  if (kernel.loaded == true) judge_missing_nodes(facts, findings);
+  if (kernel.wsl)
+    findings.notes.emplace_back("this is WSL (/dev/dxg): cudaguard is untested there");
+  if (kernel.nouveau && kernel.loaded != true) {
+    findings.notes.emplace_back("nouveau drives the card: NVIDIA's kernel module cannot");
+  }
+  const std::string& version = facts.libraries.found[0].version;
+  if (version.empty() || kernel.version.empty() || version == kernel.version) return;
+  const std::string differ = "the kernel module is " + kernel.version + ", libcuda " + version;
+  if (facts.answer.code == 0) {
+    findings.notes.push_back(differ + ": they work together (forward compatibility)");
+  } else {
+    findings.problems.push_back("driver/library version mismatch: " + differ +
+                                "; reboot or load the module again, or install one driver");
+  }
+}
+
+void judge_answer(const MachineFacts& facts, Findings& findings) {
+  const DriverAnswer& answer = facts.answer;
+  switch (answer.outcome) {
+    case Outcome::kNotTried:
+      if (facts.libraries.found[0].kind != Kind::kNone) {
+        findings.notes.push_back("cuInit was not tried: " + answer.reason);
+      }
+      return;
+    case Outcome::kFailed:
+      findings.problems.push_back("libcuda.so.1 does not work: " + answer.reason);
+      return;
+    case Outcome::kSignal:
+      findings.problems.push_back("the driver crashes " + answer.reason + " (" + answer.signal +
+                                  "); cudaguard run keeps programs off it");
+      return;
+    case Outcome::kHang:
+      findings.problems.push_back("the driver hangs " + answer.reason +
+                                  " (or is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer); "
+                                  "cudaguard run keeps programs off it");
+      return;
+    case Outcome::kAnswer:
+      break;
+  }
+  const int code = answer.code.value_or(0);
+  const bool hidden = facts.gpus && !facts.gpus->empty();
+  if (code == kNoDevice && facts.kernel.loaded == true && has_gpu_node(facts.kernel) && !hidden) {
+    findings.problems.emplace_back(
+        "cuInit finds no GPU, though there are its kernel module and its "
+        "device nodes: a cgroup, or it is lost (dmesg: Xid)");
+  }
+  // The library's own sentence says it.
+  const bool said = code == kStubLibrary && facts.libraries.found[0].kind == Kind::kStub;
+  if (code == 0 || code == kNoDevice || said) return;
+  findings.problems.push_back("cuInit fails with " + std::to_string(code) +
+                              (answer.name.empty() ? "" : " " + answer.name) + advice_for(code));
+}
+
+}  // namespace
+
+void judge_machine(const MachineFacts& facts, Findings& findings) {
+  for (const std::string& file : facts.missing_files) {
+    findings.problems.push_back(printable(file) + " is missing: install cudaguard again");
+  }
+  judge_libraries(facts, findings);
+  judge_kernel(facts, findings);
+  judge_answer(facts, findings);
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel's side of NVIDIA's driver. Looks, and opens nothing: to open a node may load a module.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cudaguard::launcher {
+
+struct DeviceNode {
+  std::string path;
+  std::string device;   ///< "195:255"; empty: it is no character device
+  bool usable = false;  ///< may this user open it, as far as the file system says?
+};
+
+struct KernelFacts {
+  std::vector<DeviceNode> nodes;  ///< /dev/nvidia*, /dev/nvidia-caps/*
+  std::optional<bool> loaded;     ///< the nvidia module; nothing: this system does not say
+  std::string version;            ///< the module's: "535.261.03"
+  bool uvm = false;               ///< nvidia_uvm is loaded
+  bool nouveau = false;           ///< the other driver for these cards is
+  bool wsl = false;               ///< /dev/dxg
+
+  const DeviceNode* node(const std::string& path) const;
+};
+
+KernelFacts examine_kernel();
+
+/// At most 512 bytes, of a file in /proc too; empty: it cannot be read.
+std::string beginning_of(const std::string& path);
+
+}  // namespace cudaguard::launcher

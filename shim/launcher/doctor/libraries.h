@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which driver libraries a program would get, and what each of them is.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shim/launcher/variables.h"
+
+namespace cudaguard::launcher {
+
+struct DriverLibrary {
+  enum class Kind {
+    kNone,
+    kDriver,   ///< NVIDIA's
+    kStub,     ///< the CUDA toolkit's, to link against and nothing else
+    kStandIn,  ///< ours
+    kUnknown,
+  };
+  std::string name;  ///< as programs ask for it: "libcuda.so.1"
+  Kind kind = Kind::kNone;
+  std::string path;     ///< as it was found
+  std::string file;     ///< without links
+  std::string version;  ///< of NVIDIA's, by the file's name: "535.261.03"; empty: not known
+};
+
+/// What the file is, by what is in it.
+DriverLibrary identify(std::string_view name, const std::string& path);
+
+/// What registers NVIDIA's OpenCL.
+inline constexpr const char* kNvidiaIcd = "/etc/OpenCL/vendors/nvidia.icd";
+
+struct Libraries {
+  /// libcuda.so.1, libcuda.so, libnvidia-ml.so.1, libnvidia-opencl.so.1, as ld.so finds them.
+  std::vector<DriverLibrary> found;
+  /// In folders of LD_LIBRARY_PATH, in its order: those that are found, and others.
+  std::vector<DriverLibrary> copies;
+  std::string guard_by_bare_name;  ///< what LD_PRELOAD=libcudaguard.so gives; empty: nothing
+  std::string system_guard;        ///< the guard that /etc/ld.so.preload has
+  std::string opencl_icd;          ///< the library that kNvidiaIcd names
+  std::string trouble;             ///< why ld.so could not be asked: a clause
+};
+
+/// `probe`: a dynamic executable that is linked to libcuda.so.1.
+Libraries find_libraries(const std::string& probe, const Variables& variables);
+
+/// The folders of LD_LIBRARY_PATH; an empty one is ".".
+std::vector<std::string> library_path(const Variables& variables);
+
+std::string_view name_of(DriverLibrary::Kind kind);
+
+/// Is it like "535.261.03"?
+bool is_driver_version(std::string_view text);
+
+}  // namespace cudaguard::launcher
