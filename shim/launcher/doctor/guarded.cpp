@@ -21,6 +21,13 @@ void add(Guarded& guarded, const char* id, Hold run, Hold preload, const std::st
 /// A name without its folders, for a clause that is followed by the whole path elsewhere.
 std::string short_name(const std::string& path) { return printable(base_name(path)); }
 
+/// Is the stand-in for that one?
+bool is_broken(const ProgramFacts& facts, Library kind) {
+  return std::any_of(facts.broken.begin(), facts.broken.end(), [&](const BrokenFile& broken) {
+    return classify(broken.path).library == kind;
+  });
+}
+
 void judge_linked(const ExecutableFacts& facts, const ProgramFacts& program, Guarded& guarded) {
   const std::string& file = facts.executable.path;
   for (const LinkedLibrary& library : facts.linked) {
@@ -37,7 +44,8 @@ void judge_linked(const ExecutableFacts& facts, const ProgramFacts& program, Gua
     }
   }
   for (const std::string& path : facts.mapped) {
-    if (classify(path).library == Library::kRefused) continue;
+    const Library kind = classify(path).library;
+    if (kind == Library::kRefused || is_broken(program, kind)) continue;
     add(guarded, "linked_file", Hold::kInPart, Hold::kInPart, path,
         "ld.so maps " + printable(path) + " beside the stand-in");
   }
@@ -54,18 +62,13 @@ void judge_linked(const ExecutableFacts& facts, const ProgramFacts& program, Gua
 }
 
 void judge_names(const ExecutableFacts& facts, Guarded& guarded) {
-  // A static sanitizer's dlopen goes on to the next one, which is the guard's.
-  const bool intercepts =
-      std::any_of(facts.sanitizers.begin(), facts.sanitizers.end(),
-                  [](const Sanitizer& sanitizer) { return sanitizer.name.empty(); });
   for (const OwnName& name : facts.names) {
     if (name.taken) {
       add(guarded, "variable", Hold::kInPart, Hold::kInPart, name.file,
           short_name(name.file) + " has a variable " + printable(name.name) +
               ", which our function takes the place of");
     }
-    const bool hook = name.name == "dlopen" || name.name == "dlmopen";
-    if (hook && !intercepts && !name.variable && name.file == facts.executable.path) {
+    if (name.is_hook() && !facts.intercepts() && name.file == facts.executable.path) {
       add(guarded, "own_dlopen", Hold::kInPart, Hold::kInPart, name.file,
           "it has a " + name.name + " of its own, which comes before the guard's");
     }
@@ -131,8 +134,7 @@ void judge_scripts(const ProgramFacts& facts, Guarded& guarded) {
   }
   if (facts.script_preloads) {
     add(guarded, "script_preload", Hold::kInPart, Hold::kInPart, file,
-        "the script says LD_PRELOAD itself: what it starts is not guarded if it replaces the "
-        "value");
+        "the script says LD_PRELOAD itself, and may put something in our place");
   }
 }
 

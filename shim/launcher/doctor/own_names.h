@@ -14,6 +14,8 @@ struct OwnName {
   bool variable = false;  ///< else a function
   /// A variable in whose place somebody finds the guard's function: ld.so goes by names alone.
   bool taken = false;
+
+  bool is_hook() const { return !variable && (name == "dlopen" || name == "dlmopen"); }
 };
 
 /// What these files export; a file that cannot be read has none.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <cstdlib>
 
@@ -86,36 +87,38 @@ void find_linked(const std::vector<OwnFile>& files, ExecutableFacts& facts) {
   }
 }
 
-void find_sanitizers(const std::vector<OwnFile>& files, ExecutableFacts& facts) {
-  struct Kind {
-    const char* name;
-    std::vector<const char*> libraries;
-    const char* start;  // of a static runtime
-  };
-  static const std::vector<Kind> kKinds = {
-      {"hwaddress", {"libhwasan", "libclang_rt.hwasan"}, "__hwasan_init"},
-      {"address", {"libasan", "libclang_rt.asan"}, "__asan_init"},
-      {"thread", {"libtsan", "libclang_rt.tsan"}, "__tsan_init"},
-      {"leak", {"liblsan", "libclang_rt.lsan"}, "__lsan_init"},
-      {"memory", {"libclang_rt.msan"}, "__msan_init"},
-      {"undefined", {"libubsan", "libclang_rt.ubsan"}, "__ubsan_handle_add_overflow"}};
-  const auto kind_of = [](std::string_view library) -> const char* {
-    for (const Kind& kind : kKinds) {
-      for (const char* start : kind.libraries) {
-        if (library.starts_with(start)) return kind.name;
-      }
+struct SanitizerKind {
+  const char* name;
+  std::array<std::string_view, 2> libraries;
+  const char* start;  ///< of a static runtime
+};
+constexpr SanitizerKind kSanitizers[] = {
+    {"hwaddress", {"libhwasan", "libclang_rt.hwasan"}, "__hwasan_init"},
+    {"address", {"libasan", "libclang_rt.asan"}, "__asan_init"},
+    {"thread", {"libtsan", "libclang_rt.tsan"}, "__tsan_init"},
+    {"leak", {"liblsan", "libclang_rt.lsan"}, "__lsan_init"},
+    {"memory", {"libmsan", "libclang_rt.msan"}, "__msan_init"},
+    {"undefined", {"libubsan", "libclang_rt.ubsan"}, "__ubsan_handle_add_overflow"}};
+
+const char* sanitizer_of(std::string_view library) {
+  if (!is_sanitizer_runtime(library)) return nullptr;
+  for (const SanitizerKind& kind : kSanitizers) {
+    for (const std::string_view start : kind.libraries) {
+      if (base_name(library).starts_with(start)) return kind.name;
     }
-    return nullptr;
-  };
+  }
+  return nullptr;
+}
+
+void find_sanitizers(const std::vector<OwnFile>& files, ExecutableFacts& facts) {
   for (const LoadedLibrary& library : facts.examined.answer->libraries) {
-    const char* kind =
-        is_sanitizer_runtime(library.name) ? kind_of(base_name(library.name)) : nullptr;
+    const char* kind = sanitizer_of(library.name);
     if (kind != nullptr) {
       facts.sanitizers.push_back({kind, std::string(base_name(library.name)), library.path});
     }
   }
   const std::set<std::string> names = exported_names({files.front().path});
-  for (const Kind& kind : kKinds) {
+  for (const SanitizerKind& kind : kSanitizers) {
     if (names.count(kind.start) == 0) continue;
     facts.sanitizers.push_back({kind.name, "", ""});
     return;  // the others' entries come with it

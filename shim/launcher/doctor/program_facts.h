@@ -2,6 +2,7 @@
 // What can be seen of a program without starting it.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,15 @@ struct ExecutableFacts {
   std::vector<DriverCopy> copies;
   std::vector<OwnName> names;
   std::vector<Sanitizer> sanitizers;
+
+  /// ld.so was asked; a privileged program's ignores LD_PRELOAD.
+  bool loads_guard() const { return examined.answer && examined.hindrances.empty(); }
+  /// Its own dlopen is a static sanitizer's, which goes on to the next one: the guard's.
+  bool intercepts() const {
+    return std::any_of(sanitizers.begin(), sanitizers.end(), [](const Sanitizer& sanitizer) {
+      return sanitizer.name.empty() && sanitizer.kind != "undefined";
+    });
+  }
 };
 
 /// A file of the installation that is missing or cannot be used.

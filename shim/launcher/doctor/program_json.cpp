@@ -17,14 +17,6 @@ Json list_of(const std::vector<Row>& rows, Make make) {
   return list;
 }
 
-Json loads_guard(const ExecutableFacts& facts) {
-  if (!facts.examined.answer) return {};
-  for (const Hindrance& hindrance : facts.examined.hindrances) {
-    if (std::string_view(hindrance.id) == "loader") return false;
-  }
-  return true;
-}
-
 Json json_of(const ExecutableFacts& facts) {
   const ElfFacts& elf = facts.executable.facts;
   Json json;
@@ -36,7 +28,7 @@ Json json_of(const ExecutableFacts& facts) {
   json["setuid"] = facts.setuid;
   json["setgid"] = facts.setgid;
   json["capabilities"] = facts.capabilities;
-  json["loads_guard"] = loads_guard(facts);
+  json["loads_guard"] = facts.examined.answer ? Json(facts.loads_guard()) : Json();
   json["linked"] = list_of(facts.linked, [](const LinkedLibrary& library) -> Json {
     return {{"name", library.name},
             {"path", text_or_null(library.path)},

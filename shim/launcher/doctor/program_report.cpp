@@ -11,11 +11,8 @@ ProgramReport examine_program(const std::string& name, const Installation& insta
                               const Variables& variables) {
   const ProgramFacts facts = find_program_facts(name, installation, variables);
   const Guarded guarded = judge_facts(facts);
-  ProgramReport report;
-  report.json = program_json(facts, guarded);
-  report.text = program_text(facts, guarded);
-  report.code = guarded.run == Hold::kYes ? 0 : guarded.run == Hold::kInPart ? 1 : 2;
-  return report;
+  const int code = guarded.run == Hold::kYes ? 0 : guarded.run == Hold::kInPart ? 1 : 2;
+  return {program_json(facts, guarded), program_text(facts, guarded), code};
 }
 
 }  // namespace cudaguard::launcher

@@ -57,10 +57,7 @@ void add_kind(const ExecutableFacts& facts, bool alone, std::string& text) {
   if (elf.interpreter.empty()) return;
   std::string loader = printable(elf.interpreter);
   if (facts.examined.answer) {
-    const bool refuses = std::any_of(
-        facts.examined.hindrances.begin(), facts.examined.hindrances.end(),
-        [](const Hindrance& hindrance) { return std::string_view(hindrance.id) == "loader"; });
-    loader += refuses ? ", does not load the guard" : ", loads the guard";
+    loader += facts.loads_guard() ? ", loads the guard" : ", does not load the guard";
   }
   add_line(text, "ld.so", loader);
 }
@@ -72,6 +69,11 @@ void add_linked(const ExecutableFacts& facts, std::string& text) {
     line += library.path.empty() ? "not found" : printable(library.path);
     if (!library.needed_by.empty()) line += ", needed by " + joined(library.needed_by, ", ");
     add_line(text, label.next(), line);
+  }
+  if (!facts.mapped.empty()) {
+    add_line(text, "",
+             "what is mapped beside the stand-in: its calls get ours, a dlsym on the "
+             "handle of a library that needs it does not");
   }
   if (facts.linked.empty()) add_line(text, label.next(), "neither libcuda.so.1 nor NVML");
   if (!facts.not_found.empty()) {
@@ -126,6 +128,7 @@ void add_names(const ExecutableFacts& facts, std::string& text) {
       bool taken = false;
       for (const OwnName& name : facts.names) {
         if (name.file != file || name.variable != variables) continue;
+        if (first && name.is_hook() && facts.intercepts()) continue;
         names.push_back(name.name);
         taken = taken || name.taken;
       }

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""L8: what `doctor PROGRAM` says to people, word for word (golden/doctor_program.txt): within 100
+columns, without colour. All paths are relative ones, so that lines break at the same places
+everywhere.
+
+CG_GOLDEN=write rewrites the file."""
+
+import os
+import platform
+import re
+import shutil
+import unittest
+
+import doctor_program
+import harness
+from doctor_program import ASK, LINKED, MAIN, OWN, VARIABLE
+
+GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden", "doctor_program.txt")
+# What NVIDIA's static runtime is known by.
+RUNTIME = r"""
+const char* marks[] = {"CUDA driver version is insufficient for CUDA runtime version",
+                       "cudaD3D9GetDevice", "libcuda.so.1"};
+__asm__(".text\nget: test %rdi,%rdi\nje 1f\nmovl $VERSION,(%rdi)\n1: ret\n");
+int main(void) { return marks[0] == marks[1]; }
+"""
+
+
+@unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")
+class Text(doctor_program.Case):
+    def build(self, name, text, *options, compiler="gcc"):
+        """In the folder itself: what the linker notes down is relative."""
+        self.make(name + ".c", text, 0o644)
+        done = self.bare(compiler, name + ".c", "-o", name, *options, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def build_all(self):
+        self.need("gcc", "clang", "aarch64-linux-gnu-gcc", "musl-gcc")
+        self.copy_of_driver("driver")
+        os.mkdir(self.path("stub"))
+        shutil.copy(harness.program("stub/libcuda.so.1"), self.path("stub"))
+        self.build("ask", ASK)
+        self.make("script", "#!/usr/bin/env python3\n")
+        self.make("clears", "#!/usr/bin/env -S -i python3\n")
+        self.make("unknown", "#!/usr/bin/env -S --chdir=/ python3\n")
+        self.make("preloads", "#!/bin/sh\nLD_PRELOAD=libjemalloc.so.2 exec \"$@\"\n")
+        self.build("static", ASK, "-static", "-w", "-Wl,--no-warnings")
+        self.build("static-pie", ASK, "-static-pie", "-w", "-Wl,--no-warnings")
+        self.build("named", ASK.replace("argv[1]", "\"libcuda.so.1\""), "-static", "-w",
+                   "-Wl,--no-warnings")
+        self.build("linked", LINKED, "driver/libcuda.so.1", "driver/libnvidia-ml.so.1",
+                   "-Wl,--no-as-needed")
+        self.build("by-path", LINKED, "stub/libcuda.so.1")
+        self.build("run-path", ASK, "-Wl,-rpath,driver")
+        self.build("runtime", RUNTIME.replace("VERSION", "12090"))
+        self.build("unknown-runtime", RUNTIME.replace("VERSION", "12345"))
+        self.build("libtable.so", VARIABLE, "-shared", "-fPIC")
+        self.build("table", MAIN, "libtable.so", "-Wl,-rpath,.")
+        self.build("functions", ASK + "int cuInit(unsigned x) { return (int)x; }\n"
+                   "int nvmlInit(void) { return 0; }\n", "-rdynamic")
+        self.build("own-dlopen", OWN, "-rdynamic", "-ldl")
+        self.build("asan", ASK, "-fsanitize=address")
+        self.build("asan-static", ASK, "-fsanitize=address", compiler="clang")
+        runtime = self.bare("ldd", self.path("asan")).stdout
+        os.mkdir(self.path("libs"))
+        shutil.copy(re.search(r"=> (/\S*/libasan\.so\.\d+)", runtime)[1], self.path("libs"))
+        self.build("i386", "void _start(void) {}", "-m32", "-nostdlib", "-static")
+        self.build("arm", ASK, compiler="aarch64-linux-gnu-gcc")
+        self.build("musl", ASK, compiler="musl-gcc")
+
+    def text_of(self, program, folders):
+        result = harness.run([doctor_program.launcher.LAUNCHER, "doctor", program], world="none",
+                             guard=False, trace=False, cwd=self.folder,
+                             env={"LD_LIBRARY_PATH": folders, "PATH": "/usr/bin:/bin"})
+        self.assertEqual(result.err, "", result)
+        self.assertTrue(result.out.isascii() and "\x1b" not in result.out, result)
+        start = result.out.index("program   ")
+        self.assertLessEqual(max(map(len, result.out[start:].splitlines())), 100, result)
+        self.assertRegex(result.out, r"\nguarded: (yes|(in part|no), because [^\n]+)\n\Z")
+        return re.sub(r"(libasan\.so\.)\d+", r"\1N", result.out[start:])
+
+    def test_text(self):
+        self.build_all()
+        text = ""
+        for line in ("ask", "script", "clears", "unknown", "preloads", "static", "static-pie",
+                     "named", "linked", "linked none", "by-path", "run-path", "runtime",
+                     "unknown-runtime", "table", "functions", "own-dlopen", "asan",
+                     "asan-static", "i386", "arm", "musl"):
+            name = line.split()[0]
+            folders = "libs" if line.endswith(" none") else "libs:driver"
+            text += "$ LD_LIBRARY_PATH=%s cudaguard doctor ./%s\n%s\n" % (
+                folders, name, self.text_of("./" + name, folders))
+        if os.environ.get("CG_GOLDEN") == "write":
+            with open(GOLDEN, "w", encoding="utf-8") as stream:
+                stream.write(text)
+        with open(GOLDEN, encoding="utf-8") as stream:
+            self.assertEqual(text, stream.read())
+
+
+if __name__ == "__main__":
+    harness.main()
