@@ -179,6 +179,34 @@ class Gpus(box.Case):
                 for api, gpus in zip(("cu", "nv"), wanted):
                     self.assertEqual(box.seen(done.answers["%s.%s.see" % (label, api)]), gpus, done)
 
+    def test_many_workers(self):
+        """L6: 24 at once, forked, spawned and started by a shell; by the driver's own log."""
+        forks = ["cu.see", "rt12.see", "rt12.sync"]
+        for number in range(8):
+            forks += ["fork=f%d" % number, "cu.see", "end", "spawn=s%d" % number, "cu.see", "end"]
+        shell = ('i=0; while [ $i -lt 8 ]; do "$0" label x$i cu.see & i=$((i+1)); done; wait; '
+                 'exec "$0" "$@"')
+        words = ["sh", "-c", shell, box.program("open")] + forks
+        labels = [kind + str(number) for kind in "fsx" for number in range(8)]
+        for children, workers in (([], [2, 5]), (["--children=cpu"], "!100")):
+            with self.subTest(children=children):
+                result = harness.run(RUN + ["--gpus", "2,5"] + children + words, world="none",
+                                     guard=False, trace=False, env=box.environment())
+                self.assertEqual(result.rc, 0, result)
+                self.sees(result, cu=[2, 5], rt12=[2, 5])
+                for label in labels:
+                    seen = box.seen(result.answers[label + ".cu.see"])
+                    # A fork of a process that has initialised CUDA cannot use it (error 3).
+                    forked = label[0] == "f" and not children
+                    self.assertEqual(seen, "!3" if forked else workers, label + str(result))
+                self.assertEqual(result.fake_calls.count("cuInit:initialised"),
+                                 1 if children else 17, result)
+        # The control: without the launcher every process has all eight.
+        bare = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+        for label in ("s0", "s7", "x0", "x7"):
+            self.assertEqual(box.seen(bare.answers[label + ".cu.see"]), box.FASTEST, bare)
+        self.assertEqual(bare.fake_calls.count("cuInit:initialised"), 17, bare)
+
     def test_a_worker_that_uses_the_launcher(self):
         """Without an option it stays a child; with --gpus it says that it means it."""
         inner = RUN + [box.program("open"), "cu.see"]

@@ -23,9 +23,9 @@ struct Stat {
   pid_t parent = -1;
 };
 
-Stat read_stat(const char* pid) {
+Stat read_stat(const std::string& pid) {
   Stat result;
-  std::ifstream file(std::string("/proc/") + pid + "/stat");
+  std::ifstream file("/proc/" + pid + "/stat");
   std::string line;
   std::getline(file, line, '\0');
   const size_t open = line.find('(');
@@ -54,6 +54,11 @@ std::set<pid_t> children_of_this_process() {
   return found;
 }
 
+bool descends_from_this_process(pid_t pid) {
+  while (pid > 1 && pid != getpid()) pid = read_stat(std::to_string(pid)).parent;
+  return pid == getpid();
+}
+
 std::string names_of(const std::set<pid_t>& processes) {
   std::string text;
   size_t count = 0;
@@ -62,7 +67,7 @@ std::string names_of(const std::set<pid_t>& processes) {
       return text + " and " + std::to_string(processes.size() - kMostNames) + " more";
     }
     const std::string number = std::to_string(pid);
-    text.append(text.empty() ? "" : ", ").append(printable(read_stat(number.c_str()).name));
+    text.append(text.empty() ? "" : ", ").append(printable(read_stat(number).name));
     text.append(" (").append(number).append(")");
   }
   return text;

@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kColumns = 100;
 constexpr size_t kLeastCommand = 24;
 constexpr size_t kMostName = 36;
+constexpr size_t kPidWidth = 7;  // 4194304 is Linux's last
 constexpr std::string_view kNothing = "-";
 constexpr std::string_view kIndent = "  ";
 
@@ -124,12 +125,12 @@ void put_wrapped(std::string& out, const std::string& first, std::string_view wo
   out.append(line).append("\n");
 }
 
-void put_row(std::string& out, const Row& row, size_t pid_width, size_t command_width,
+void put_row(std::string& out, const Row& row, size_t command_width,
              const std::array<size_t, kFacts>& widths) {
   const std::string number =
       row.pids.size() == 1 ? std::to_string(row.pids[0]) : std::to_string(row.pids.size()) + "x";
   std::string line(kIndent);
-  line.append(pid_width - std::min(pid_width, number.size()), ' ').append(number);
+  line.append(kPidWidth - std::min(kPidWidth, number.size()), ' ').append(number);
   line.append(kIndent).append(padded(row.command, command_width));
   for (size_t i = 0; i < kFacts; ++i) {
     if (widths[i] == 0) continue;
@@ -139,18 +140,13 @@ void put_row(std::string& out, const Row& row, size_t pid_width, size_t command_
   line.erase(line.find_last_not_of(' ') + 1);
   out.append(line).append("\n");
   if (row.pids.size() > 1) {
-    put_wrapped(out, std::string(kIndent.size() + pid_width, ' ') + "  pids ", ranges(row.pids));
+    put_wrapped(out, std::string(kIndent.size() + kPidWidth, ' ') + "  pids ", ranges(row.pids));
   }
 }
 
 void put_table(std::string& out, std::vector<Row>& rows) {
   const std::array<size_t, kFacts> widths = widths_of(rows);
-  size_t pid_width = 3;
-  size_t used = 2 * kIndent.size();
-  for (const Row& row : rows) {
-    pid_width = std::max(pid_width, std::to_string(row.pids[0]).size());
-  }
-  used += pid_width;
+  size_t used = 2 * kIndent.size() + kPidWidth;
   for (const size_t width : widths) used += width == 0 ? 0 : kIndent.size() + width;
   const size_t most = std::max(kLeastCommand, kColumns - std::min(kColumns, used));
   size_t command_width = 7;
@@ -159,14 +155,14 @@ void put_table(std::string& out, std::vector<Row>& rows) {
     command_width = std::max(command_width, row.command.size());
   }
   std::string titles(kIndent);
-  titles.append(pid_width - 3, ' ').append("pid  ").append(padded("process", command_width));
+  titles.append(kPidWidth - 3, ' ').append("pid  ").append(padded("process", command_width));
   for (size_t i = 0; i < kFacts; ++i) {
     if (widths[i] != 0) titles.append(kIndent).append(padded(std::string(kTitles[i]), widths[i]));
   }
   titles.erase(titles.find_last_not_of(' ') + 1);
   out.append(titles).append("\n");
   rows = merged(rows);
-  for (const Row& row : rows) put_row(out, row, pid_width, command_width, widths);
+  for (const Row& row : rows) put_row(out, row, command_width, widths);
 }
 
 /// Which GPUs the devices' numbers stand for, where there is a list.

@@ -132,7 +132,7 @@ void Tree::wait(const std::function<void()>& now_and_then, bool often) {
   for (;;) {
     take_signals();
     reap();
-    if (stopped_by_ != 0) stop_as_program();
+    stop_or_go_on();
     now_and_then();
     if (is_over()) return;
     siginfo_t signal = {};
@@ -157,6 +157,7 @@ void Tree::note_program(int status) {
     stopped_by_ = WSTOPSIG(status);
   } else if (WIFCONTINUED(status)) {
     stopped_by_ = 0;
+    continued_ = true;
   } else {
     status_ = status;
     // The ^C that ended it has come here, too, and does not say that nobody shall be waited for.
@@ -186,6 +187,8 @@ void Tree::handle(const siginfo_t& signal) {
     if (number == SIGTSTP) take_default(number);
   } else if (has_it_already(signal)) {
     return;
+  } else if (number == SIGCONT) {
+    to_continue_ = true;
   } else if (signal.si_code == SI_QUEUE) {
     sigqueue(pid_, number, signal.si_value);
   } else {
@@ -197,7 +200,8 @@ void Tree::handle(const siginfo_t& signal) {
 /// the program is in, unless it has left it. Who sends one to a process means us, and the
 /// program; `kill -TERM -GROUP` reaches it twice, as under timeout and a service manager.
 bool Tree::has_it_already(const siginfo_t& signal) const {
-  if (signal.si_code != SI_KERNEL) return signal.si_pid == getpid();  // SIGPIPE of our own write
+  // A process of the tree means its group (`kill 0`); this one has written to a closed pipe.
+  if (signal.si_code != SI_KERNEL) return descends_from_this_process(signal.si_pid);
   const int number = signal.si_signo;
   if (!comes_from_terminals(number)) return false;  // of an alarm that was set before us
   const bool leader = getsid(0) == getpid();
@@ -206,12 +210,15 @@ bool Tree::has_it_already(const siginfo_t& signal) const {
   return getpgid(pid_) == getpgrp();
 }
 
-/// The shell waits for this process, and must see it stop. SIGCONT of `fg` goes to the group; one
-/// that was sent to us alone is passed on. By SIGSTOP somebody may hold the program alone, by its
-/// number, and let it go on likewise; nobody would wake us then.
-void Tree::stop_as_program() {
+/// The shell waits for this process, and must see it stop. By SIGSTOP somebody may hold the program
+/// alone, by its number, and let it go on likewise: nobody would wake us then. SIGCONT of `fg` goes
+/// to the group; one that was sent to us alone is passed on.
+void Tree::stop_or_go_on() {
   const int number = std::exchange(stopped_by_, 0);
-  if (number != SIGSTOP || in_foreground()) take_default(number);
+  if (number != 0 && (number != SIGSTOP || in_foreground())) take_default(number);
+  const bool told = std::exchange(to_continue_, false);
+  const bool went_on = std::exchange(continued_, false);
+  if (told && !went_on && program_ == Program::kRuns) kill(pid_, SIGCONT);
 }
 
 std::set<pid_t> Tree::left_behind() const {

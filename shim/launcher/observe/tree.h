@@ -44,7 +44,7 @@ class Tree {
   void take_signals();
   void handle(const siginfo_t& signal);
   bool has_it_already(const siginfo_t& signal) const;
-  void stop_as_program();
+  void stop_or_go_on();
   bool is_over();
   bool wait_for_signal(bool often, siginfo_t& signal);
   std::set<pid_t> left_behind() const;
@@ -58,6 +58,8 @@ class Tree {
   Program program_ = Program::kRuns;
   int status_ = 0;
   int stopped_by_ = 0;
+  bool continued_ = false;    ///< it has gone on by itself
+  bool to_continue_ = false;  ///< somebody has told us to
   timespec ended_at_ = {};
   bool none_left_ = false;
   bool no_longer_ = false;

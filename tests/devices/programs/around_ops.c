@@ -2,9 +2,11 @@
 // What a program does beside its calls, and must not go around the guard by, or lose to it:
 //   nofile=N       no more than N open files from here on
 //   kept=STEP      a failed dlopen, errno 77, a step of the driver: its answer, errno, dlerror
+//   raise=N        this signal, to itself
 //   context=NAME   the symbol that the program finds by RTLD_DEFAULT, called as cuCtxCreate_v4
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <sys/resource.h>
 
 #include "ops.h"
@@ -41,6 +43,8 @@ int around_step(const char* name, const char* value, struct answer* out) {
     limit_files(out, atoi(value));
   } else if (strcmp(name, "kept") == 0) {
     keep(out, value);
+  } else if (strcmp(name, "raise") == 0) {
+    put(out, "%d", raise(atoi(value)));
   } else if (strcmp(name, "context") == 0) {
     make_context(out, value);
   } else {

@@ -11,7 +11,7 @@
 //   thread=LABEL STEP... end   the same in a thread
 //   exec                   the rest in a program that replaces this one
 //   maps                   the guard's files that are mapped here
-//   nofile= kept= context=   see around_ops.c
+//   nofile= kept= raise= context=   see around_ops.c
 //   lib.open=NAME lib.noload=NAME lib.close=NAME lib.default=SYMBOL   ld.so's answers
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,0 +1,558 @@
+# SPDX-License-Identifier: Apache-2.0
+"""L6: run --observe on the machine with eight fake GPUs. The fake driver's own log, and the programs'
+own word for their process ids, are what the summary is held against.
+
+CG_GOLDEN=write rewrites golden/observe.txt."""
+
+import json
+import os
+import re
+import stat
+
+import harness
+import launcher
+import observed
+from observed import NOBODY, OBSERVE, box
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CONTEXT = "cu.context=v2,%d"
+
+
+class Who(observed.Case):
+    def test_one_process(self):
+        for steps, wanted in (
+                (["cu.init"], {"by": "open"}),
+                (["rt12.sync"], {"by": "libcudart.so.12", "context": "0", "worked": "yes"}),
+                (["rt13.set=3"], {"by": "libcudart.so.13", "context": "3"}),
+                (["cu.init", CONTEXT % 7, CONTEXT % 2], {"by": "open", "context": "2,7"}),
+                (["cu.init", CONTEXT % 0, "cu.load=module"],
+                 {"by": "open", "context": "0", "worked": "yes"}),
+                (["nv.init"], {"nvml": "yes"}),
+                (["nv.init", "cu.init"], {"by": "open", "nvml": "yes"})):
+            with self.subTest(steps=steps):
+                result = self.steps(["pid"] + steps)
+                summary = self.summary(result)
+                self.agrees(result, summary)
+                pid = observed.pids(result)[""]
+                self.assertEqual(summary.order, [pid], result)
+                self.assertEqual(summary.facts(pid), wanted, summary.text)
+                self.assertEqual(summary.rows[pid]["process"], "open pid " + " ".join(steps))
+                self.assertEqual((summary.devices, summary.rest, summary.before), ({}, [], ""))
+                # The control: bare it does the same.
+                bare = box.run(["pid"] + steps, guard=False)
+                self.assertEqual(bare.fake_calls.count("cuInit:initialised"),
+                                 summary.totals.get("initialised CUDA", 0), bare)
+                self.assertEqual(self.answers(bare), self.answers(result))
+
+    @staticmethod
+    def answers(result):
+        return {key: value for key, value in result.answers.items() if key != "pid"}
+
+    def test_linked_programs(self):
+        for name, steps, wanted in (("cuda", ["cu.init"], {"by": "cuda"}),
+                                    ("nvml", ["nv.init"], {"nvml": "yes"}),
+                                    ("runtime13", ["rt.set=1"],
+                                     {"by": "libcudart.so.13", "context": "1"})):
+            result = self.steps(["pid"] + steps, name=name)
+            summary = self.summary(result)
+            self.agrees(result, summary)
+            self.assertEqual(summary.facts(observed.pids(result)[""]), wanted, summary.text)
+
+    def test_nobody(self):
+        for words in (["true"], [box.program("open"), "cu.open"]):
+            result = self.observe(words)
+            self.assertEqual((result.rc, result.err), (0, NOBODY), result)
+            self.assertNotIn("cuInit:initialised", result.fake_calls)
+
+    def test_lines_too(self):
+        """Without --log it is --log all."""
+        words = [launcher.LAUNCHER, "run", "--observe", box.program("open"), "cu.init"]
+        for env in ({}, {"CUDAGUARD_LOG": "off"}):
+            result = harness.run(words, world="none", guard=False, trace=False,
+                                 env=box.environment(**env))
+            summary = self.summary(result)
+            self.assertIn("CUDA initialised (policy VALIDATE", summary.before)
+
+    def test_gpus(self):
+        """What the driver was told; an index counts in the list."""
+        result = self.steps(["pid", "rt12.set=1"], ["--gpus", "2,5"])
+        summary = self.summary(result)
+        self.assertEqual(summary.facts(observed.pids(result)[""]),
+                         {"by": "libcudart.so.12", "context": "1"})
+        self.assertEqual(summary.devices, {"": ["0=" + box.uuid(2), "1=" + box.uuid(5)]})
+        self.agrees(result, summary)
+
+    def test_several_lists(self):
+        inner = [launcher.LAUNCHER, "run", "--gpus"]
+        program = [box.program("open"), "pid", "cu.init"]
+        script = "%s; %s" % (" ".join(inner + ["7", *program]), " ".join(inner + ["1", *program]))
+        result = self.observe(["sh", "-c", script])
+        summary = self.summary(result)
+        self.assertEqual(summary.devices,
+                         {str(pid): ["0=" + box.uuid(gpu)]
+                          for pid, gpu in zip(summary.order, (7, 1))}, summary.text)
+
+    def test_eight_gpus(self):
+        """The list of all is longer than a line."""
+        result = self.steps(["cu.init"], ["--gpus", "7,6,5,4,3,2,1,0"])
+        self.assertEqual(self.summary(result).devices[""],
+                         ["%d=%s" % (i, box.uuid(7 - i)) for i in range(8)])
+
+    def test_policies(self):
+        """CLAMP by option and from the environment; FORCE_CPU from there is overridden, as --gpus
+        does; a list from there stays."""
+        for options, env, wanted in (
+                ([], {}, "101"), (["--policy", "CLAMP"], {}, "0"),
+                ([], {"CUDAGUARD_POLICY": "CLAMP"}, "0"),
+                ([], {"CUDAGUARD_POLICY": "FORCE_CPU"}, "101"),
+                ([], {"CUDAGUARD_POLICY": "OFF"}, "101")):
+            result = self.steps(["rt12.set=9"], options, env=env)
+            self.assertEqual(result.answers["rt12.set"], wanted, result)
+            self.agrees(result, self.summary(result))
+        result = self.steps(["cu.see"], env={"CUDAGUARD_VISIBLE_DEVICES": "3,4"})
+        self.assertEqual(box.seen(result.answers["cu.see"]), [3, 4])
+        # An empty list there means none, and the summary says who was refused.
+        result = self.steps(["pid", "cu.init"], env={"CUDAGUARD_VISIBLE_DEVICES": ""})
+        self.assertEqual(result.answers["cu.init"], "100", result)
+        summary = self.summary(result)
+        self.assertEqual(summary.facts(observed.pids(result)[""]), {"refused": "cuInit by open"})
+
+    def test_unusual_names(self):
+        """What is not for a terminal does not go there; a long name is cut."""
+        script = 'exec -a "$1" "$0" cu.init'
+        for name, shown in (("a\tb\x1b[31m\u00e4\n", "a?b?[31m?"), ("x" * 3000, "xxx"),
+                            ('{"v":1}', "{?v?:1}")):
+            result = self.observe(["bash", "-c", script, box.program("open"), name])
+            summary = self.summary(result)
+            self.assertTrue(summary.rows[summary.order[0]]["process"].startswith(shown), result)
+
+
+class Trees(observed.Case):
+    def test_children_cpu(self):
+        """The root's GPU stays; the workers are refused, and named."""
+        steps = ["pid", "rt12.sync", "fork=f", "pid", "cu.init", "nv.init", "end", "spawn=s", "pid",
+                 "cu.init", CONTEXT % 1, "end", CONTEXT % 1]
+        for options, children in ((["--gpus", "1,2"], False),
+                                  (["--gpus", "1,2", "--children=cpu"], True),
+                                  (["--children=cpu"], True)):
+            with self.subTest(options=options):
+                result = self.steps(steps, options)
+                summary = self.summary(result)
+                self.agrees(result, summary)
+                pid = observed.pids(result)
+                self.assertEqual(summary.facts(pid[""]), {"by": "libcudart.so.12", "context": "0,1",
+                                                          "worked": "yes"}, summary.text)
+                if children:
+                    self.assertEqual(summary.facts(pid["f"]),
+                                     {"refused": "cuInit by open and 1 more"}, summary.text)
+                    self.assertEqual(summary.facts(pid["s"]), {"refused": "cuInit by open"})
+                else:
+                    # A forked child of an initialised process cannot initialise.
+                    self.assertEqual(summary.facts(pid["f"]), {"nvml": "yes"}, summary.text)
+                    self.assertEqual(summary.facts(pid["s"]), {"by": "open", "context": "1"})
+
+    def test_64_workers_by_exec(self):
+        """At once, all alike: one row, and every process in it."""
+        script = ('i=0; while [ $i -lt 64 ]; do "$0" label w pid cu.init %s & i=$((i+1)); done; '
+                  'wait; exec "$0" pid rt12.sync' % (CONTEXT % 0))
+        result = self.observe(["sh", "-c", script, box.program("open")])
+        summary = self.summary(result)
+        self.agrees(result, summary)
+        workers = [int(number) for number in re.findall(r"(?m)^w\.pid=(\d+)$", result.out)]
+        self.assertEqual(len(workers), 64)
+        self.assertEqual(summary.totals, {"processes": 65, "initialised CUDA": 65,
+                                          "held a context": 65, "worked": 1})
+        for worker in workers:
+            self.assertEqual(summary.rows[worker], {
+                "process": "open label w pid cu.init " + CONTEXT % 0, "by": "open",
+                "context": "0"}, summary.text)
+        self.assertEqual(len([line for line in summary.lines if "64x" in line]), 1, summary.text)
+        self.assertLess(len(summary.lines), 20, summary.text)
+        self.assertEqual(summary.rows[observed.pids(result)[""]]["worked"], "yes")
+
+    def test_64_workers_by_fork(self):
+        """One has worked, one has a context elsewhere: those are rows of their own."""
+        steps = ["pid"]
+        for number in range(64):
+            steps += ["fork=w%d" % number, "pid", "cu.init", CONTEXT % (number == 5)]
+            steps += ["cu.load=module", "end"] if number == 9 else ["end"]
+        result = self.steps(steps)
+        summary = self.summary(result)
+        self.agrees(result, summary)
+        pid = observed.pids(result)
+        self.assertNotIn(pid[""], summary.rows)
+        self.assertEqual(set(summary.order), {pid["w%d" % number] for number in range(64)})
+        for number in range(64):
+            wanted = {"by": "open", "context": "%d" % (number == 5)}
+            if number == 9:
+                wanted["worked"] = "yes"
+            self.assertEqual(summary.facts(pid["w%d" % number]), wanted, summary.text)
+        self.assertEqual(len([line for line in summary.lines if "62x" in line]), 1, summary.text)
+
+    def test_64_that_differ(self):
+        """Each has a row; in the order in which they came."""
+        steps = []
+        for number in range(64):
+            steps += ["spawn=w%d" % number, "pid", "cu.init", "end"]
+        result = self.steps(steps)
+        summary = self.summary(result)
+        self.agrees(result, summary)
+        pid = observed.pids(result)
+        self.assertEqual(summary.order, [pid["w%d" % number] for number in range(64)])
+        for number in range(64):
+            self.assertEqual(summary.rows[pid["w%d" % number]]["process"],
+                             "open label w%d pid cu.init" % number)
+
+    def test_killed(self):
+        """What a process did before it was killed is known."""
+        steps = ["pid", "fork=i", "pid", "cu.init", "raise=9", "end", "fork=c", "pid", "cu.init",
+                 CONTEXT % 4, "raise=9", "end", "fork=n", "pid", "raise=9", "end"]
+        result = self.steps(steps)
+        summary = self.summary(result)
+        self.agrees(result, summary)
+        pid = observed.pids(result)
+        for label in "icn":
+            self.assertEqual(result.answers[label], "137")
+        self.assertEqual(summary.facts(pid["i"]), {"by": "open"})
+        self.assertEqual(summary.facts(pid["c"]), {"by": "open", "context": "4"})
+        self.assertEqual(set(summary.order), {pid["i"], pid["c"]})
+        # The program itself.
+        result = self.steps(["pid", "cu.init", "raise=9"])
+        summary = self.summary(result, 128 + 9)
+        self.assertEqual(summary.facts(observed.pids(result)[""]), {"by": "open"})
+
+    def test_outlives_the_program(self):
+        """A daemon, in a session of its own, whose parents have ended: it is waited for."""
+        late = "while [ -e /proc/%s ]; do sleep 0.02; done; exec %s label d pid cu.init " + CONTEXT % 6
+        for way in ("(setsid sh -c '%s' &)", "setsid -f sh -c '%s'", "(nohup sh -c '%s' &)",
+                    "sh -c '%s' &"):
+            with self.subTest(way=way):
+                daemon = way % (late % ("'$$'", box.program("open")))
+                result = self.observe(["sh", "-c", 'echo pid=$$; %s exit 7' %
+                                       (daemon + ("" if daemon.endswith("&") else ";"))])
+                summary = self.summary(result, 7)
+                self.agrees(result, summary)
+                pid = observed.pids(result)
+                self.assertEqual(summary.order, [pid["d"]], result)
+                self.assertEqual(summary.facts(pid["d"]), {"by": "open", "context": "6"})
+
+    def test_one_process_several_programs(self):
+        """exec keeps the process id: a row for each program."""
+        result = self.observe(["sh", "-c", 'echo pid=$$; exec "$0" cu.init exec cu.init',
+                               box.program("open")])
+        self.assertEqual(self.summary(result).order, [observed.pids(result)[""]], result)
+        script = 'echo pid=$$; exec "$0" "$1" cu.init'
+        result = self.observe(["sh", "-c", script, launcher.LAUNCHER, "run"])
+        self.assertEqual(result.rc, 127, result)  # cu.init is no program
+        result = self.steps(["pid", "nv.init", "exec", "cu.init"])
+        summary = self.summary(result)
+        self.assertEqual(summary.facts(observed.pids(result)[""]), {"by": "open", "nvml": "yes"})
+
+
+class Nested(observed.Case):
+    def test_in_a_run(self):
+        """The inner choice holds, as with --gpus; its presets are taken back."""
+        for outer in (["run"], ["run", "--cpu"], ["run", "--gpus", "3"]):
+            words = [launcher.LAUNCHER] + outer + OBSERVE + [box.program("open"), "pid", "cu.see"]
+            result = harness.run(words, world="none", guard=False, trace=False,
+                                 env=box.environment())
+            summary = self.summary(result)
+            self.agrees(result, summary)
+            self.assertEqual(box.seen(result.answers["cu.see"]),
+                             [3] if "--gpus" in outer else box.FASTEST, result)
+            self.assertEqual(summary.facts(observed.pids(result)[""]), {"by": "open"})
+
+    def test_a_worker_that_observes(self):
+        """It stays a worker of the outer run, which gives its children no GPU."""
+        words = " ".join(OBSERVE + [box.program("open"), "pid", "cu.init"])
+        result = harness.run([launcher.LAUNCHER, "run", "--gpus", "1", "--children=cpu", "sh", "-c",
+                              words + "; exit $?"], world="none", guard=False, trace=False,
+                             env=box.environment())
+        summary = self.summary(result)
+        self.assertEqual(summary.facts(observed.pids(result)[""]), {"refused": "cuInit by open"})
+        self.agrees(result, summary)
+
+    def test_in_each_other(self):
+        """The inner one sees its own tree, the outer one all of it."""
+        inner = " ".join(OBSERVE + ["--gpus", "5", box.program("open"), "label", "i", "pid", "cu.init"])
+        result = self.observe(["sh", "-c", '%s label o pid nv.init; %s' %
+                               (box.program("open"), inner)])
+        self.assertEqual(result.rc, 0, result)
+        pid = observed.pids(result)
+        first = observed.Summary(result.err)
+        second = observed.Summary(first.after)
+        self.assertEqual(first.order, [pid["i"]], result)
+        self.assertEqual(second.order, [pid["o"], pid["i"]], result)
+        self.assertEqual(second.facts(pid["i"]), {"by": "open"})
+        self.assertEqual(second.facts(pid["o"]), {"nvml": "yes"})
+
+    def test_runs_inside(self):
+        """A part of the tree that is kept off CUDA."""
+        words = " ".join([launcher.LAUNCHER, "run", "--cpu", box.program("open")])
+        result = self.observe(["sh", "-c", "%s label c pid cu.init; %s label g pid cu.init" %
+                               (words, box.program("open"))])
+        summary = self.summary(result)
+        pid = observed.pids(result)
+        self.assertEqual(summary.facts(pid["c"]), {"refused": "cuInit by open"}, result)
+        self.assertEqual(summary.facts(pid["g"]), {"by": "open"}, result)
+        self.agrees(result, summary)
+
+    def test_two_at_once(self):
+        """Each has its own tree, also where both write to one report."""
+        report = self.path("report")
+        for options in ("", " --report " + report):
+            one = " ".join(OBSERVE) + options + " %s label %s pid await cu.init 2>%s & "
+            script = ""
+            for label in "ab":
+                script += one % (box.program("open"), label, self.path(label))
+            script = script.replace(" await", "")
+            result = harness.run(["sh", "-c", script + "wait"], world="none", guard=False,
+                                 trace=False, env=box.environment())
+            pid = observed.pids(result)
+            for label in "ab":
+                with open(self.path(label), encoding="utf-8") as stream:
+                    summary = observed.Summary(stream.read())
+                self.assertEqual(summary.order, [pid[label]], result)
+            if options:
+                self.assertEqual({record["pid"] for record in observed.records(report)},
+                                 set(pid.values()))
+
+
+class Reports(observed.Case):
+    STEPS = ["pid", "rt12.sync", "fork=f", "pid", "nv.init", "end"]
+
+    def test_report(self):
+        """The user's file gets every record, behind what was there."""
+        report = self.make("report", "mine\n", 0o600)
+        control = self.path("control")
+        for where in (["--report", report], ["--report=" + os.path.relpath(report)], []):
+            env = {} if where else {"CUDAGUARD_REPORT": report}
+            with open(report, "w", encoding="utf-8") as stream:
+                stream.write("mine\n")
+            result = self.steps(self.STEPS, where, env=env)
+            summary = self.summary(result)
+            with open(report, encoding="utf-8") as stream:
+                self.assertEqual(stream.readline(), "mine\n")
+                got = [json.loads(line) for line in stream]
+            self.assertEqual([record["pid"] for record in got if record.get("event") == "init"],
+                             [observed.pids(result)[""]])
+            self.assertEqual({record["pid"] for record in got}, set(summary.order))
+            # As the guard itself writes it.
+            if os.path.exists(control):
+                os.unlink(control)
+            harness.run([launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--report", control,
+                         box.program("open")] + self.STEPS, world="none", guard=False, trace=False,
+                        env=box.environment())
+            different = ("ts", "pid", "ppid", "tid", "argv", "caller")
+            self.assertEqual(*[[{key: value for key, value in record.items()
+                                 if key not in different} for record in some]
+                               for some in (got, observed.records(control))])
+        self.assertEqual(stat.S_IMODE(os.stat(report).st_mode), 0o600)
+
+    def test_a_report_for_each_process(self):
+        result = self.steps(self.STEPS, ["--report", self.path("r.%p")])
+        summary = self.summary(result)
+        for pid in summary.order:
+            self.assertEqual({record["pid"] for record in observed.records(self.path("r.%d" % pid))},
+                             {pid})
+        self.assertEqual(len(os.listdir(self.folder)), len(summary.order))
+
+    def test_report_on_stderr(self):
+        result = self.steps(["pid", "cu.init"], ["--report", "/dev/stderr"])
+        summary = self.summary(result)
+        self.assertEqual(json.loads(summary.before)["pid"], observed.pids(result)[""])
+
+    def test_report_that_fails(self):
+        """Known at the start: refused. Later: said once, and the summary is right."""
+        for report in (self.path("none", "x"), self.folder):
+            self.refused(self.start("run", "--observe", "--report", report, "true"), 125, report)
+        report = self.path("report")
+        result = self.observe(["sh", "-c", "mkdir %s; %s cu.init; %s nv.init" % (
+            report, box.program("open"), box.program("open"))], ["--report", report])
+        summary = self.summary(result)
+        self.assertEqual(summary.before, 'cudaguard: records are missing in the report "%s": Is a '
+                         'directory\n' % report)
+        self.assertEqual(len(summary.order), 2)
+
+    def test_lines_of_somebody_else(self):
+        """They are counted, and nothing else is made of them."""
+        foreign = ["", "text", "{", "[]", "null", "1", '"text"', "{}", '{"v":1}', '{"v":1,"pid":7}',
+                   '{"v":2,"pid":7,"decision":"allow"}', '{"v":1,"pid":-7,"decision":"allow"}',
+                   '{"v":1,"pid":7.5,"decision":"allow"}', '{"v":1,"pid":"7","decision":"allow"}',
+                   '{"v":1,"pid":7,"decision":"maybe"}', '{"v":1,"pid":7,"decision":["allow"]}',
+                   '{"v":1,"pid":99999999999999999999,"decision":"deny"}', "[" * 60000, "x" * 70000,
+                   "\x00\x01", "{" + '"a":{' * 9000, '{"v":1,"pid":7,"decision":"allow"} x']
+        lines = self.make("lines", "\n".join(foreign) + "\n" + "cut off")
+        copy = self.path("copy")
+        result = self.observe(["sh", "-c", '%s pid cu.init; cat %s >>"$CUDAGUARD_REPORT"' % (
+            box.program("open"), lines)], ["--report", copy])
+        summary = self.summary(result)
+        self.assertEqual(summary.order, [observed.pids(result)[""]], result)
+        self.assertEqual(summary.rest, ["  left out: %d lines of the report that no guard has "
+                                        "written" % (len(foreign) + 1)])
+        self.assertEqual(len(observed.records(copy)), 1)
+
+    def test_records_with_odd_parts(self):
+        """Whole records whose parts are of another kind: what is usable is used."""
+        odd = ['{"v":1,"pid":8,"decision":"allow"}',
+               '{"v":1,"pid":9,"decision":"allow","event":7,"exe":[],"argv":{"a":1},"caller":{}}',
+               '{"v":1,"pid":10,"decision":"allow","event":"context","device":-1,"argv":[1,"a"]}',
+               '{"v":1,"pid":11,"decision":"allow","event":"context","device":1e9,"argv":["a"]}',
+               '{"v":1,"pid":12,"decision":"allow","event":"context","device":3,"argv":["/b/a",2]}',
+               '{"v":1,"pid":13,"decision":"deny","api":5,"caller":"/x/liby.so+0x1","exe":"/e/z"}',
+               '{"v":1,"pid":4294967296,"decision":"deny"}',
+               '{"v":1,"pid":14,"decision":"allow","event":"init","object":",,,GPU-\\u001b","caller":""}']
+        lines = self.make("lines", "\n".join(odd) + "\n")
+        result = self.observe(["sh", "-c", 'cat %s >>"$CUDAGUARD_REPORT"' % lines])
+        self.assertEqual(result.rc, 0, result)
+        self.assertNotIn("\x1b", result.err)
+        summary = observed.Summary(result.err)
+        self.assertEqual(summary.order, [8, 9, 10, 11, 12, 13, 14], result)
+        self.assertEqual(summary.rows[12], {"process": "a", "context": "3"})
+        self.assertEqual(summary.rows[13], {"process": "z", "refused": "by liby.so"})
+        self.assertIn("left out: 1 line of", result.err)
+
+    def test_private_file(self):
+        """Nobody else can read it, and it is gone at the end."""
+        os.mkdir(self.path("tmp"))
+        script = 'stat -c "%a %F" "$CUDAGUARD_REPORT" "${CUDAGUARD_REPORT%/*}"; echo $CUDAGUARD_REPORT'
+        for code in ("exit 0", "exit 3", "kill -TERM $$", "kill -KILL $$"):
+            done = self.start("run", "--observe", "sh", "-c", "umask 0; %s; %s" % (script, code),
+                              env=launcher.environment(TMPDIR=self.path("tmp")))
+            lines = done.stdout.splitlines()
+            self.assertEqual(lines[:2], ["600 regular empty file", "700 directory"], done)
+            self.assertTrue(lines[2].startswith(self.path("tmp") + "/cudaguard-"), done)
+            self.assertEqual(os.listdir(self.path("tmp")), [])
+        done = self.start("run", "--observe", "sh", "-c", script,
+                          env=launcher.environment(TMPDIR=None))
+        self.assertTrue(done.stdout.splitlines()[2].startswith("/tmp/cudaguard-"))
+        self.assertFalse(os.path.exists(done.stdout.splitlines()[2]))
+        # Relative, and the program goes elsewhere; removed by the program.
+        done = self.start("run", "--observe", "sh", "-c", 'cd /; echo x >>"$CUDAGUARD_REPORT"',
+                          env=launcher.environment(TMPDIR="tmp"), cwd=self.folder)
+        self.assertIn("left out: 1 line", done.stderr)
+        done = self.start("run", "--observe", "sh", "-c", 'rm -r "${CUDAGUARD_REPORT%/*}"',
+                          env=launcher.environment(TMPDIR=self.path("tmp")))
+        self.assertEqual((done.returncode, done.stderr), (0, NOBODY), done)
+        self.assertEqual(os.listdir(self.path("tmp")), [])
+
+    def test_nowhere_to_write(self):
+        """Refused before anything is started."""
+        mark = self.path("mark")
+        os.mkdir(self.path("%p"))
+        for folder in ("/no/such/folder", "/proc", self.make("file", "", 0o644), self.path("%p")):
+            done = self.start("run", "--observe", "touch", mark,
+                              env=launcher.environment(TMPDIR=folder))
+            self.refused(done, 125, folder, "TMPDIR")
+            self.assertFalse(os.path.exists(mark))
+        self.assertEqual(self.start("run", "--observe", "touch", mark).returncode, 0)
+        self.assertTrue(os.path.exists(mark))
+
+
+class Options(observed.Case):
+    def test_contradictions(self):
+        for options in (["--cpu"], ["--policy", "FORCE_CPU"], ["--policy", "off"]):
+            mark = self.path("mark")
+            done = self.start("run", "--observe", *options, "touch", mark)
+            self.refused(done, 125, "--observe", "contradict")
+            self.assertFalse(os.path.exists(mark))
+
+    def test_program(self):
+        """Nothing is left behind where the program cannot be started."""
+        env = launcher.environment(TMPDIR=self.folder)
+        self.refused(self.start("run", "--observe", self.path("none"), env=env), 127, "not found")
+        text = self.make("text", "text\n")
+        self.refused(self.start("run", "--observe", text, env=env), 126, "neither an ELF")
+        self.refused(self.start("run", "--observe", env=env), 125, "no program")
+        # Only execve itself says it: somebody is writing to the file.
+        program = self.compile("busy", "int main(void) { return 4; }")
+        self.assertEqual(self.start("run", "--observe", program, env=env).returncode, 4)
+        left = sorted(os.listdir(self.folder))
+        with open(program, "ab"):
+            done = self.start("run", "--observe", program, env=env)
+        self.refused(done, 126, "cannot be started", "busy")
+        self.assertEqual(sorted(os.listdir(self.folder)), left)
+
+    def test_print(self):
+        """What would be set; no file is made, nothing is started."""
+        env = launcher.environment(TMPDIR=self.folder)
+        done = self.start("run", "--observe", "--print", "touch", self.path("mark"), env=env)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.splitlines(), [
+            "export CUDAGUARD_POLICY=VALIDATE", "export CUDAGUARD_ROOT=$$",
+            "export CUDAGUARD_LOG=all", "export LD_PRELOAD=" + harness.GUARD])
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_root(self):
+        """The program is the root, not the launcher, also where somebody had named this process."""
+        show = "echo $$ $CUDAGUARD_ROOT $PPID"
+        for env in ({}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"}):
+            words = self.start("run", "--observe", "sh", "-c", show,
+                               env=launcher.environment(**env)).stdout.split()
+            self.assertEqual(words[0], words[1])
+        done = self.bare("sh", "-c", 'CUDAGUARD_CHILDREN=FORCE_CPU CUDAGUARD_ROOT=$$ exec "$@"',
+                         "sh", *OBSERVE, "sh", "-c", show)
+        self.assertEqual(done.stdout.split()[0], done.stdout.split()[1], done)
+        done = self.bare("env", "CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT=77", *OBSERVE, "sh",
+                         "-c", show)
+        self.assertEqual(done.stdout.split()[1], "77", done)
+
+    def test_static_program(self):
+        program = self.compile("static", "int main(void) { return 4; }", "-static")
+        done = self.start("run", "--observe", program)
+        self.assertEqual((done.returncode, done.stdout), (4, ""))
+        self.assertIn("is a static executable", done.stderr.splitlines()[0])
+        self.assertEqual(done.stderr.splitlines()[1] + "\n", NOBODY)
+
+    def test_closed_descriptors(self):
+        """The summary goes to the standard error and nowhere else."""
+        out = self.path("out")
+        script = '"$@" 2>&- >"$0"; echo $?; "$@" >&- <&- 2>&-; echo $?; "$@" >&- <&-; echo $?'
+        result = harness.run(["sh", "-c", script, out] + OBSERVE + [box.program("open"), "cu.init"],
+                             world="none", guard=False, trace=False, env=box.environment())
+        self.assertEqual(result.out, "0\n0\n0\n", result)
+        self.assertEqual(len(observed.TOTALS.findall(result.err)), 1, result)
+        with open(out, encoding="utf-8") as stream:
+            self.assertEqual(stream.read(), "cu.init=0\n")
+        self.assertEqual(self.bare("sh", "-c", '"$@" 2>/dev/full', "sh", *OBSERVE, "sh", "-c",
+                                   "exit 6").returncode, 6)
+
+
+class Golden(observed.Case):
+    def test_messages(self):
+        """Every message, process ids replaced."""
+        program = box.program("open")
+        text = ""
+        for options, words in (
+                ([], ["true"]),
+                ([], [program, "cu.init"]),
+                (["--gpus", "2,5"], [program, "rt12.sync", "nv.init"]),
+                (["--gpus", "2,5", "--children=cpu"],
+                 [program, "rt12.sync", "spawn=w", "cu.init", "nv.init", "end", "spawn=v", "cu.init",
+                  "end", "spawn=v", "cu.init", "end"]),
+                ([], ["sh", "-c", "for i in 1 2 3; do $0 cu.init; done", program]),
+                ([], ["sh", "-c", "$0 cu.init; echo >>$CUDAGUARD_REPORT", program]),
+                (["--report", "/"], ["true"]),
+                (["--cpu"], ["true"]),
+                (["--policy", "off"], ["true"])):
+            result = self.observe(words, options)
+            line = " ".join(options + words).replace(os.path.dirname(program) + "/", "")
+            text += "$ cudaguard run --observe %s\n%s-> %d\n" % (
+                line, self.without_numbers(result.err), result.rc)
+        path = os.path.join(HERE, "golden", "observe.txt")
+        if os.environ.get("CG_GOLDEN") == "write":
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write(text)
+        with open(path, encoding="utf-8") as stream:
+            self.assertEqual(text, stream.read())
+
+    @staticmethod
+    def without_numbers(text):
+        """Process ids become PID, in columns as wide as they are."""
+        text = re.sub(r"(?m)^( +)(\d+)(?=  )",
+                      lambda match: match[1] + "PID".rjust(len(match[2])), text)
+        return re.sub(r"(?m)^( +pids) [\d -]+$", r"\1 PIDS", text)
+
+
+if __name__ == "__main__":
+    harness.main()

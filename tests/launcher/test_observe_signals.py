@@ -1,0 +1,436 @@
+# SPDX-License-Identifier: Apache-2.0
+"""L1 under run --observe: the launcher stays, and whoever has to do with it does not notice: exit
+codes, signals, job control, descriptors; and it waits for the whole tree. Each bare first."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+import unittest.mock
+
+import harness
+import launcher
+import test_terminal
+from observed import NOBODY, OBSERVE
+
+PATIENCE = 60  # seconds, then something hangs
+
+
+def gone(pid):
+    """No process, or one that has ended."""
+    try:
+        with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
+            return stream.read().rsplit(")", 1)[1].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+class Case(launcher.Case):
+    def setUp(self):
+        super().setUp()
+        # KILL leaves a folder behind.
+        os.mkdir(self.path("tmp"))
+        patch = unittest.mock.patch.dict(os.environ, TMPDIR=self.path("tmp"))
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def until(self, true, *what):
+        end = time.monotonic() + PATIENCE
+        while not true():
+            if time.monotonic() > end:
+                self.fail("awaited in vain: %r" % (what,))
+            time.sleep(0.01)
+
+    def popen(self, words, **more):
+        """Its stdin, stdout and stderr are pipes."""
+        more.setdefault("env", launcher.environment())
+        process = subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            stream.close()
+
+    def both(self, check):
+        """check(words in front), bare and observed: the same."""
+        bare = check([])
+        self.assertEqual(check(OBSERVE), bare)
+        return bare
+
+
+class Codes(Case):
+    def test_exit_codes(self):
+        for code in (0, 7, 125, 126, 127, 255):
+            words = ["sh", "-c", "echo out; echo err >&2; exit %d" % code]
+            self.assertEqual(self.bare(*words).returncode, code)
+            done = self.start("run", "--observe", *words)
+            self.assertEqual((done.returncode, done.stdout, done.stderr),
+                             (code, "out\n", "err\n" + NOBODY))
+
+    def test_signals(self):
+        for name in ("TERM", "KILL", "ABRT", "SEGV", "INT", "HUP", "PIPE", "USR1", "ALRM", "CHLD",
+                     "WINCH"):
+            with self.subTest(signal=name):
+                words = ["sh", "-c", "ulimit -c 0; kill -%s $$" % name]
+                bare = self.bare(*words)
+                done = self.start("run", "--observe", *words)
+                self.assertEqual((done.returncode, done.stderr), (bare.returncode, NOBODY))
+                ignored = name in ("CHLD", "WINCH")
+                self.assertEqual(bare.returncode, 0 if ignored else -getattr(signal, "SIG" + name))
+
+    def test_one_core_file(self):
+        def check(before):
+            folder = self.path("with" if before else "bare")
+            os.mkdir(folder)
+            done = self.bare("sh", "-c", 'ulimit -c unlimited; exec "$@"', "sh", *before, "sh", "-c",
+                             "kill -ABRT $$", cwd=folder)
+            return done.returncode, len(os.listdir(folder))
+
+        self.assertEqual(self.both(check)[0], -signal.SIGABRT)
+
+    def test_first_process_of_a_container(self):
+        """Process 1 does not die by a signal: as a shell would say it."""
+        box = ["bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--as-pid-1"]
+        done = self.bare(*box, *OBSERVE, "sh", "-c", "echo $PPID; kill -TERM $$")
+        self.assertEqual((done.returncode, done.stdout), (128 + signal.SIGTERM, "1\n"), done)
+        done = self.bare(*box, *OBSERVE, "sh", "-c", "(setsid sh -c 'echo late' &) ; exit 3")
+        self.assertEqual((done.returncode, done.stdout), (3, "late\n"), done)
+
+
+class Passed(Case):
+    """Signals to the launcher."""
+    COUNT = ("import os, signal, sys\n"
+             "seen = []\n"
+             "def note(number, _):\n"
+             "    seen.append(number)\n"
+             "    print('one', flush=True)\n"
+             "for number in %r: signal.signal(number, note)\n"
+             "print(os.getpid(), flush=True)\n"
+             "while True:\n"
+             "    line = sys.stdin.readline()\n"
+             "    if not line: break\n"
+             "print(seen, flush=True)\n")
+
+    def counting(self, before, *numbers, **more):
+        process = self.popen(before + ["python3", "-c", self.COUNT % (list(map(int, numbers)),)],
+                             **more)
+        return process, int(process.stdout.readline())
+
+    def test_every_one(self):
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
+                   signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP,
+                   signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE, signal.SIGRTMIN, signal.SIGRTMAX)
+        for number in numbers:
+            with self.subTest(signal=number):
+                def check(before, number=number):
+                    process, pid = self.counting(before, number)
+                    self.assertEqual(pid == process.pid, not before)
+                    process.send_signal(number)
+                    self.assertEqual(process.stdout.readline(), "one\n")
+                    return process.communicate("\n")[0], process.returncode
+
+                self.assertEqual(self.both(check), ("[%d]\n" % number, 0))
+
+    def test_term_ends_the_program(self):
+        def check(before):
+            process = self.popen(before + ["sh", "-c", "echo; read -r word"])
+            process.stdout.readline()
+            process.terminate()
+            return process.wait(PATIENCE)
+
+        self.assertEqual(self.both(check), -signal.SIGTERM)
+
+    def test_kill(self):
+        """The program does not live on unseen."""
+        process, pid = self.counting(OBSERVE)
+        self.assertFalse(gone(pid))
+        process.kill()
+        self.assertEqual(process.wait(PATIENCE), -signal.SIGKILL)
+        self.until(lambda: gone(pid))
+
+    def test_timeout(self):
+        """timeout(1) sends to its child and to the group; -k: then KILL."""
+        self.need("timeout")
+        for options, trap, code in ((["-s", "TERM"], "", 124), (["-s", "KILL"], "", -9),
+                                    (["-k", "0.2"], "trap '' TERM; ", -9),
+                                    (["--foreground"], "", 124)):
+            def check(before, options=options, trap=trap):
+                mark = self.path("pid")
+                done = self.bare("timeout", *options, "0.4", *before, "sh", "-c", trap +
+                                 "echo $$ >%s; while :; do sleep 0.05; done" % mark)
+                with open(mark, encoding="utf-8") as stream:
+                    pid = int(stream.read())
+                self.until(lambda: gone(pid))
+                return done.returncode
+
+            with self.subTest(options=options):
+                self.assertEqual(self.both(check), code)
+
+    def test_alarm_set_before(self):
+        """exec keeps an alarm: `perl -e 'alarm 5; exec ...'`."""
+        def check(before):
+            return self.bare("python3", "-c", "import os, signal, sys\n"
+                             "signal.setitimer(signal.ITIMER_REAL, 0.3)\n"
+                             "os.execvp(sys.argv[1], sys.argv[1:])", *before, "sleep", "60").returncode
+
+        self.assertEqual(self.both(check), -signal.SIGALRM)
+
+    def test_from_the_tree(self):
+        """`kill 0` reaches the program, and not once more by us."""
+        program = ("import os, signal, sys, time\n"
+                   "seen = []\n"
+                   "signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))\n"
+                   "os.kill(0, signal.SIGUSR1)\n"
+                   "os.system('python3 -c \"import os; os.kill(0, 12)\"')\n"
+                   "os.system('true'); time.sleep(0.1)\n"
+                   "print(seen)\n")
+        program = program.replace("signal.signal(", "signal.signal(12, signal.SIG_IGN)\n"
+                                  "signal.signal(", 1)
+
+        def check(before):
+            done = self.bare(*before, "python3", "-c", program, start_new_session=True)
+            return done.stdout, done.returncode
+
+        self.assertEqual(self.both(check), ("[1]\n", 0))
+
+    def test_mask_and_dispositions(self):
+        """The program has those that the launcher was started with."""
+        show = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status"
+
+        def prepare():
+            signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGUSR1, signal.SIGTERM})
+            for number in (signal.SIGHUP, signal.SIGCHLD, signal.SIGTSTP):
+                signal.signal(number, signal.SIG_IGN)
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+        for before_exec in (None, prepare):
+            def check(before, before_exec=before_exec):
+                return self.bare(*before, *show.replace("'", "").split(),
+                                 preexec_fn=before_exec).stdout
+
+            self.assertIn("SigBlk", self.both(check))
+        self.assertEqual(self.start("run", "--observe", "sh", "-c", "exit 7",
+                                    preexec_fn=prepare).returncode, 7)
+
+    def test_stopped_and_continued_alone(self):
+        """Whoever holds the program by its number lets it go on likewise; nobody wakes us."""
+        process = self.popen(OBSERVE + ["sh", "-c", "echo $$; kill -STOP $$; exit 5"],
+                             start_new_session=True)
+        pid = int(process.stdout.readline())
+        self.until(lambda: self.state(pid) == "T")
+        os.kill(pid, signal.SIGCONT)
+        self.assertEqual(process.wait(PATIENCE), 5)
+
+    def test_tstp(self):
+        """Both stop, both go on, where a parent with job control does it by our number."""
+        # A group of its own: one without a parent that could wake it is not stopped by the system.
+        process, pid = self.counting(OBSERVE, signal.SIGCONT, preexec_fn=os.setpgrp)
+        os.kill(process.pid, signal.SIGTSTP)
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        self.assertTrue(os.WIFSTOPPED(status))
+        self.assertEqual(self.state(pid), "T")
+        os.kill(process.pid, signal.SIGCONT)
+        self.until(lambda: self.state(pid) != "T" and self.state(process.pid) != "T")
+        self.assertEqual(process.communicate("\n"), ("one\n[%d]\n" % signal.SIGCONT, NOBODY))
+        self.assertEqual(process.returncode, 0)
+
+    @staticmethod
+    def state(pid):
+        with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
+            return stream.read().rsplit(")", 1)[1].split()[0]
+
+
+class Descriptors(Case):
+    def test_program_has_its_own(self):
+        listing = ("import os; print(sorted((fd, os.readlink('/proc/self/fd/' + fd)) "
+                   "for fd in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + fd)"
+                   " and fd != '1'), file=open('%s', 'w'))" % self.path("fds"))
+        with open(self.path("err"), "wb") as err:
+            for shape in ("", "<&-", "2>&-", "<&- 2>&-", "<&- >&- 2>&-", "7</dev/null"):
+                def check(before, shape=shape):
+                    subprocess.run(["sh", "-c", 'exec "$@" ' + shape, "sh", *before, "python3", "-c",
+                                    listing], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=err, env=launcher.environment(), check=True)
+                    with open(self.path("fds"), encoding="utf-8") as stream:
+                        return stream.read()
+
+                with self.subTest(shape=shape):
+                    self.both(check)
+
+    def test_launcher_holds_none(self):
+        """Who reads from the program, or writes to it, sees when it closes its ends; so does who
+        waits for a lock."""
+        reader, writer = os.pipe()
+        process = self.popen(OBSERVE + ["sh", "-c", "exec 0<&- 1>&- %d>&-; kill -STOP $$" % writer],
+                             pass_fds=(writer,), start_new_session=True)
+        os.close(writer)
+        self.assertEqual(process.stdout.read(), "")
+        self.assertEqual(os.read(reader, 1), b"")
+        os.close(reader)
+        with self.assertRaises(BrokenPipeError):
+            while True:
+                process.stdin.write("x" * 4096)
+                process.stdin.flush()
+        self.assertIsNone(process.poll())
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.send_signal(signal.SIGCONT)
+        self.assertEqual(process.wait(PATIENCE), 0)
+
+
+class Waits(Case):
+    # Stays until it may go; in a session of its own, its parents have ended.
+    LEAVE = "(setsid sh -c 'exec <%s >/dev/null; echo $$ >%s; read word; exit 9' 2>/dev/null &); "
+
+    def setUp(self):
+        super().setUp()
+        os.mkfifo(self.path("go"))
+
+    def leaving(self, *options, end="exit 7", fifo="go"):
+        """A program that leaves a process behind, and the process's number."""
+        script = self.LEAVE % (self.path(fifo), self.path("pid"))
+        process = self.popen(OBSERVE + list(options) + ["sh", "-c", script + "echo; " + end])
+        go = open(self.path(fifo), "w", encoding="utf-8")
+        self.addCleanup(go.close)
+        self.until(lambda: os.path.exists(self.path("pid")) and os.path.getsize(self.path("pid")))
+        with open(self.path("pid"), encoding="utf-8") as stream:
+            return process, int(stream.read()), go
+
+    def test_for_what_is_left(self):
+        """With the program's code; who waits too long is told for what."""
+        process, pid, go = self.leaving()
+        self.assertEqual(process.stderr.readline(), "cudaguard: the program has ended; waiting for "
+                         "what it left running: sh (%d) (^C or TERM: no longer)\n" % pid)
+        with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
+            self.assertEqual(int(stream.read().rsplit(")", 1)[1].split()[1]), process.pid)
+        self.assertIsNone(process.poll())
+        go.write("word\n")
+        go.close()
+        self.assertEqual(process.communicate(), ("\n", NOBODY))
+        self.assertEqual(process.returncode, 7)
+
+    def test_no_longer(self):
+        """A signal ends the waiting; what was left goes on."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signal=number):
+                process, pid, go = self.leaving(end="kill -USR1 $$")
+                self.assertIn("waiting for", process.stderr.readline())
+                process.send_signal(signal.SIGUSR2)  # for the program, which is not there any more
+                process.send_signal(number)
+                self.assertEqual(process.communicate(),
+                                 ("\n", NOBODY + "  not waited for: sh (%d)\n" % pid))
+                self.assertEqual(process.returncode, -signal.SIGUSR1)
+                self.assertFalse(gone(pid))
+                go.write("word\n")
+                go.close()
+                self.until(lambda pid=pid: gone(pid))
+                os.unlink(self.path("pid"))
+
+    def test_signal_while_both_run(self):
+        """It is the program's alone, and the tree is waited for."""
+        process, _, go = self.leaving(end="trap 'exit 8' TERM; while :; do sleep 0.02; done")
+        process.stdout.readline()
+        process.terminate()
+        self.assertIn("waiting for", process.stderr.readline())
+        go.close()
+        self.assertEqual(process.wait(PATIENCE), 8)
+
+    def test_children_of_others(self):
+        """A shell that has become the launcher had children of its own: they are not waited for,
+        above all not those that wait for us."""
+        code = "exec 2> >(cat >%s); exec \"$@\"" % self.path("err")
+        done = self.bare("bash", "-c", code, "bash", *OBSERVE, "sh", "-c", "exit 3")
+        self.assertEqual(done.returncode, 3)
+        self.until(lambda: os.path.getsize(self.path("err")))
+        with open(self.path("err"), encoding="utf-8") as stream:
+            self.assertEqual(stream.read(), NOBODY)
+        # One of others that runs on, and one of the tree that is waited for.
+        os.mkfifo(self.path("other"))
+        late = "(setsid sh -c 'while [ -e /proc/'$$' ]; do sleep 0.02; done; echo late' &); exit 4"
+        process = self.popen(["sh", "-c", 'sh -c "read word" <%s >/dev/null 2>&1 & exec "$@"' %
+                              self.path("other"),
+                              "sh", *OBSERVE, "sh", "-c", late])
+        with open(self.path("other"), "w", encoding="utf-8"):
+            self.assertEqual(process.communicate(), ("late\n", NOBODY))
+            self.assertEqual(process.returncode, 4)
+
+
+class Mixed:
+    """The tests of plain `run` at a terminal, observed: the same but for what ps would show."""
+
+    def both(self, check):
+        bare = check([])
+        self.assertEqual(self.plain(check(OBSERVE)), self.plain(bare))
+        return bare
+
+    def plain(self, seen):
+        if isinstance(seen, (list, tuple)):
+            return [self.plain(part) for part in seen]
+        if not isinstance(seen, str):
+            return seen
+        # The launcher leads the group, and the session.
+        return re.sub(r"leader=\d session=\d own-group=\d", "", seen.replace(NOBODY, ""))
+
+
+class Jobs(Mixed, test_terminal.Jobs):
+    pass
+
+
+class SshLike(Mixed, test_terminal.SshLike):
+    pass
+
+
+class Keys(test_terminal.Case):
+    """What a terminal sends is there once."""
+    PROGRAM = ("import os, signal, sys\n"
+               "if %r: os.setpgid(0, 0); signal.signal(signal.SIGTTIN, signal.SIG_IGN)\n"
+               "seen = []\n"
+               "def note(number, _): seen.append(number); print('int', len(seen), flush=True)\n"
+               "signal.signal(signal.SIGINT, note)\n"
+               "signal.signal(signal.SIGUSR1, lambda *_: (print('all', len(seen)), sys.exit(6)))\n"
+               "print('pid=%%d.' %% os.getpid(), flush=True)\n"
+               "while True: signal.pause()\n")
+
+    def check(self, own_group):
+        terminal = self.terminal(OBSERVE + ["python3", "-c", self.PROGRAM % own_group])
+        pid = int(terminal.expect(r"pid=(\d+)\.")[1])
+        for count in (1, 2):
+            terminal.send("\x03")
+            terminal.expect("int %d" % count)
+        os.kill(pid, signal.SIGUSR1)
+        terminal.expect("all 2")
+        terminal.expect("no process used CUDA")
+        self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 6)
+
+    def test_in_our_group(self):
+        self.check(False)
+
+    def test_in_a_group_of_its_own(self):
+        """The terminal does not reach it: it is passed on."""
+        self.check(True)
+
+    def test_what_is_left(self):
+        """The ^C that ends the program does not end the waiting; the next one does."""
+        leave = ("(setsid sh -c 'read word <%s' >/dev/null 2>&1 &); "
+                 "trap 'exit 8' INT; echo ready; while :; do sleep 0.02; done")
+        os.mkfifo(self.path("go"))
+        terminal = self.terminal(OBSERVE + ["sh", "-c", leave % self.path("go")])
+        with open(self.path("go"), "w", encoding="utf-8"):
+            terminal.expect("ready")
+            terminal.send("\x03")
+            terminal.expect("the program has ended; waiting for what it left running: sh")
+            terminal.send("\x03")
+            terminal.expect("not waited for: sh")
+            self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 8)
+
+
+if __name__ == "__main__":
+    harness.main()
