@@ -128,7 +128,8 @@ LoaderAnswer ask_loader(const std::string& loader, const std::string& executable
   // variable; another one would start the program. (--list stops at a library that is missing.)
   std::vector<std::string> words = {loader};
   if (!contains(FileBytes(loader), "TRACE_LOADED_OBJECTS")) words.emplace_back("--list");
-  words.push_back(executable.starts_with("-") ? "./" + executable : executable);
+  // Without a slash it would search for it as for a library.
+  words.push_back(executable.find('/') == std::string::npos ? "./" + executable : executable);
   Pipe out;
   Pipe err;
   SpawnActions actions;

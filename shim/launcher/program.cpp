@@ -30,7 +30,7 @@ int cannot_start(const std::string& path) {
 [[noreturn]] void refuse(const std::string& path, int error, const std::string& whose) {
   if (error == EISDIR) throw Refusal(kCannotRun, whose + in_quotes(path) + " is a folder");
   if (error == EACCES) throw Refusal(kCannotRun, whose + in_quotes(path) + " is not executable");
-  if (error == ENOENT || error == ENOTDIR) {
+  if (error == ENOENT) {
     throw Refusal(kNotFound, whose + in_quotes(path) + " is not found");
   }
   throw Refusal(kCannotRun, whose + in_quotes(path) + ": " + strerror(error));

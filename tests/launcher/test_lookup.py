@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which file is started: as a shell finds it. Each case is put to bash too, and has the same exit
+code and the same output."""
+
+import os
+import shutil
+
+import harness
+import launcher
+
+SHOW = "#!/bin/sh\necho \"$0 $*\"\nexit 7\n"
+
+
+class Case(launcher.Case):
+    def setUp(self):
+        super().setUp()
+        self.need("bash")
+        self.bash = shutil.which("bash")
+
+    def by_bash(self, words, env):
+        return self.bare(self.bash, "-c", '"$@"', "bash", *words, env=env, cwd=self.folder)
+
+    def same(self, *words, code, path=None):
+        """Bash ends with `code`, and so does the launcher; path: PATH, or as it is."""
+        env = launcher.environment(**({} if path is None else {"PATH": path}))
+        wanted = self.by_bash(words, env)
+        self.assertEqual(wanted.returncode, code, wanted)
+        done = self.start("run", *words, env=env, cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout), (code, wanted.stdout), done)
+        if code in (126, 127):
+            self.refused(done, code)
+        else:
+            self.assertEqual(done.stderr, "")
+
+
+class Codes(Case):
+    def test_not_started(self):
+        """126 and 127 are bash's, case by case."""
+        os.mkdir(self.path("folder"))
+        os.symlink("nowhere", self.path("dangling"))
+        os.symlink("cycle", self.path("cycle"))
+        self.make("plain", SHOW, 0o644)
+        self.make("cut", b"\x7fELF")
+        with open(harness.program("door"), "rb") as stream:
+            self.make("cut600", stream.read(600))
+        for name, first in (("no-interpreter", "/no/interpreter"), ("relative", "relative-not"),
+                            ("a-folder", "/tmp"), ("a-file", "/etc/passwd"),
+                            ("env", "/usr/bin/env no"), ("loop", "./loop"), ("to-plain", "./plain"),
+                            ("to-none", "./none-elf"), ("under-a-file", "./plain/x")):
+            self.make(name, "#!%s\n" % first)
+        for name, loader in (("none-elf", "/no/ld.so"), ("folder-elf", "/tmp"),
+                             ("file-elf", "/etc/passwd")):
+            self.compile(name, "int main(void) { return 7; }", "-Wl,-dynamic-linker," + loader)
+        for name, code in (
+                ("none", 127), ("./none", 127), ("./none/x", 127), ("./dangling", 127), ("", 127),
+                ("./no-interpreter", 127), ("./relative", 127), ("./env", 127),
+                ("./none-elf", 127), ("./to-none", 127), ("x" * 300, 127),
+                ("./plain", 126), ("./folder", 126), ("./folder/", 126), ("/", 126),
+                ("./plain/x", 126), ("./under-a-file", 126), ("./cycle", 126), ("./loop", 126),
+                ("./a-folder", 126), ("./a-file", 126), ("./to-plain", 126), ("./cut", 126),
+                ("./cut600", 126), ("./folder-elf", 126), ("./file-elf", 126), ("/dev/null", 126),
+                ("./" + "x" * 300, 126), ("/" + "x/" * 3000, 126)):
+            with self.subTest(name=name[:30]):
+                self.same(name, code=code)
+
+    def test_where_bash_does_it_itself(self):
+        """Bash runs a text without #! as its own; execve and we do not."""
+        for text in ("exit 7\n", ""):
+            script = self.make("text", text)
+            self.assertEqual(self.by_bash([script], launcher.environment()).returncode,
+                             7 if text else 0)
+            self.refused(self.start("run", script), 126, "neither an ELF file nor a script")
+
+
+class Path(Case):
+    def setUp(self):
+        super().setUp()
+        for folder in ("first", "second"):
+            os.mkdir(self.path(folder))
+        self.make("first/plain", SHOW, 0o644)
+        os.mkdir(self.path("first", "folder"))
+        for name in ("tool", "plain", "folder"):
+            self.make("second/" + name, SHOW)
+        self.make("here", SHOW)
+        self.compile("elf", "int main(void) { return 7; }")
+        self.compile("-elf", "int main(void) { return 7; }")
+
+    def test_searched_in_order(self):
+        both = self.path("first") + ":" + self.path("second")
+        for path, name in ((both, "tool"), (both, "plain"), (both, "folder"),
+                           ("first:second", "tool"), ("first:second", "plain"),
+                           ("./first:./second", "tool"), ("first/../second", "tool"),
+                           ("/none:/etc/passwd:second", "tool"), (".", "here"), (".", "elf"),
+                           ("first:.", "elf"), (self.folder, "elf")):
+            with self.subTest(path=path, name=name):
+                self.same(name, "a  b", code=7, path=path)
+        for path, name, code in (("first", "plain", 126), ("first", "tool", 127),
+                                 ("second", "here", 127), ("/etc/passwd", "tool", 127),
+                                 ("first:second", "none", 127)):
+            with self.subTest(path=path, name=name):
+                self.same(name, code=code, path=path)
+
+    def test_empty_entries(self):
+        """They are the folder that one is in. An ELF file there is asked by its path: without a
+        slash ld.so would look for it among the libraries."""
+        for path in ("", ":", "first:", ":first", "first::second"):
+            for name in ("elf", "-elf"):
+                with self.subTest(path=path, name=name):
+                    if name == "elf":
+                        self.same(name, code=7, path=path)
+                    done = self.start("run", "--", name, env=launcher.environment(PATH=path),
+                                      cwd=self.folder)
+                    self.assertEqual((done.returncode, done.stderr), (7, ""), done)
+        self.assertEqual(self.start("run", "here", env=launcher.environment(PATH=":/bin"),
+                                    cwd=self.folder).returncode, 7)
+
+    def test_unset(self):
+        """The system's own folders, as execvp takes them; not the one that one is in."""
+        env = launcher.environment(PATH=None)
+        for words, code in ((["sh", "-c", "exit 7"], 7), (["here"], 127)):
+            bare = self.bare(shutil.which("env"), *words, env=env, cwd=self.folder)
+            self.assertEqual(bare.returncode, code)
+            done = self.start("run", *words, env=env, cwd=self.folder)
+            self.assertEqual(done.returncode, code, done)
+
+    def test_a_slash_is_no_search(self):
+        self.same("second/tool", "x", code=7, path="/nowhere")
+        self.same("tool/", code=127, path=self.path("second"))
+
+    def test_interpreter_of_the_folder(self):
+        """A relative interpreter is one of the folder that one is in, not of the script's."""
+        shutil.copy("/bin/sh", self.path("shell"))
+        self.make("second/script", "#!shell\nexit 7\n")
+        self.same("second/script", code=7)
+        self.same("script", code=7, path=self.path("second"))
+
+
+if __name__ == "__main__":
+    harness.main()
