@@ -35,6 +35,11 @@ class Machines(launcher.Case):
         done = self.bare("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", program)
         self.assertEqual(done.stdout, "hello\n", done)
         self.refused(self.start("run", program), 125, program, "it is for AArch64", "x86-64")
+        program = self.compile("arm-static", HELLO, "-static", compiler="aarch64-linux-gnu-gcc")
+        self.assertEqual(self.bare("qemu-aarch64", program).stdout, "hello\n")
+        self.refused(self.start("run", program), 125, program, "it is for AArch64", "x86-64")
+        script = self.make("script", "#!%s\n" % program)
+        self.refused(self.start("run", script), 125, program, "it is for AArch64")
 
     def test_musl(self):
         self.need("musl-gcc")
@@ -48,6 +53,19 @@ class Machines(launcher.Case):
                                compiler="musl-gcc")
         self.assertEqual(self.bare(program).stdout, "hello\n")
         self.refused(self.start("run", program), 125, program, "musl", "glibc")
+        script = self.make("script", "#!%s\n" % program)
+        self.refused(self.start("run", script), 125, program, "musl", "glibc")
+
+    def test_static_musl(self):
+        """Static is static, whatever its libc: started with the warning."""
+        self.need("musl-gcc")
+        program = self.compile("static", HELLO, "-static", compiler="musl-gcc")
+        self.assertNotIn("INTERP", self.bare("readelf", "-lW", program).stdout)
+        self.assertEqual(self.bare(program).stdout, "hello\n")
+        done = self.start("run", program)
+        self.assertEqual((done.returncode, done.stdout), (0, "hello\n"))
+        self.assertIn("is a static executable and not guarded itself", done.stderr)
+        self.refused(self.start("run", "--strict", program), 125, "static executable")
 
 
 class Static(launcher.Case):

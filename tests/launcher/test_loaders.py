@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that bring their own ld.so, run paths of their own, or an interpreter that is none."""
+
+import os
+import platform
+import re
+import shutil
+import unittest
+
+import harness
+import launcher
+
+RUN = [launcher.LAUNCHER, "run"]
+# Asks by dlopen, as most programs do.
+OPEN = ('#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n'
+        'void* h = dlopen("libcuda.so.1", RTLD_NOW);\n'
+        'int (*init)(unsigned) = h ? (int (*)(unsigned))dlsym(h, "cuInit") : 0;\n'
+        'printf("cuInit=%d\\n", init ? init(0) : -1); return 0; }\n')
+# Linked to libuser.so, which is linked to the driver.
+USER = 'int cuInit(unsigned); int use(void) { return cuInit(0); }\n'
+CALL = ('#include <stdio.h>\nint use(void);\n'
+        'int main(void) { printf("cuInit=%d\\n", use()); return 0; }\n')
+
+
+class OwnLoader(launcher.Case):
+    """As bundles do that carry a glibc: the interpreter is a file of the bundle."""
+
+    def setUp(self):
+        super().setUp()
+        self.need("gcc")
+        loader = harness.loader_of("/usr/bin/env")
+        libraries = re.findall(r"(/\S+) \(0x", self.bare("ldd", "/usr/bin/env").stdout)
+        os.mkdir(self.path("bundle"))
+        for library in {*libraries, loader}:
+            shutil.copy(library, self.path("bundle"))
+        shutil.move(self.path("bundle", os.path.basename(loader)), self.path("bundle", "start"))
+        self.options = ["-Wl,-dynamic-linker," + self.path("bundle", "start"),
+                        "-Wl,-rpath," + self.path("bundle"), "-ldl"]
+
+    def check(self, program, **more):
+        harness.run([program], guard=False, **more).assert_reached(self)
+        result = harness.run(RUN + [program], guard=False, **more)
+        self.assertEqual((result.rc, result.answers.get("cuInit")), (0, "100"), result)
+        self.assertEqual(result.init_calls(), [], result)
+        return result
+
+    def test_guarded(self):
+        program = self.compile("program", OPEN, *self.options)
+        maps = self.compile("maps", '#include <stdio.h>\nint main(void) { FILE* f = fopen('
+                            '"/proc/self/maps", "r"); int c; while ((c = getc(f)) != EOF) '
+                            "putchar(c); return 0; }\n", *self.options)
+        seen = self.start("run", maps).stdout
+        self.assertIn(self.path("bundle", "libc.so.6"), seen)
+        self.assertIn(harness.GUARD, seen)
+        self.check(program).assert_untouched(self)
+
+    def test_linked(self):
+        program = self.compile("linked", CALL.replace("use(void)", "cuInit(unsigned)").replace(
+            "use()", "cuInit(0)"), *self.options, "-L" + harness.FAKE_DRIVER, "-l:libcuda.so.1")
+        self.check(program)
+
+    def test_missing_libraries(self):
+        """What does not start bare does not start either; ld.so says which library it is."""
+        program = self.compile("program", OPEN, *self.options)
+        os.unlink(self.path("bundle", "libc.so.6"))
+        os.unlink(self.path("bundle", "start"))
+        self.assertRaises(FileNotFoundError, self.bare, program)
+        self.refused(self.start("run", program), 127, self.path("bundle", "start"))
+
+
+class RunPaths(launcher.Case):
+    def check(self, *options, env=None):
+        program = self.compile("program", CALL, "-L" + self.folder, "-l:libuser.so",
+                               "-Wl,--allow-shlib-undefined", *options)
+        harness.run([program], world="none", guard=False, env=env).assert_reached(self)
+        result = harness.run(RUN + [program], world="none", guard=False, env=env)
+        self.assertEqual((result.rc, result.answers.get("cuInit")), (0, "100"), result)
+        self.assertEqual(result.init_calls(), [], result)
+        preload = harness.run(RUN + ["--print", program], world="none", guard=False, env=env)
+        self.assertIn(harness.GUARD + ":" + harness.STANDIN_CUDA, preload.out)
+
+    def test_to_a_library_that_is_linked_to_the_driver(self):
+        """By RUNPATH or RPATH, with the driver beside it; by $ORIGIN and by LD_LIBRARY_PATH."""
+        shutil.copy(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), self.folder)
+        for library in ([], ["-Wl,-rpath,$ORIGIN"]):
+            self.compile("libuser.so", USER, "-shared", "-fPIC", "-L" + self.folder,
+                         "-l:libcuda.so.1", *library)
+            for kind in ("--enable-new-dtags", "--disable-new-dtags"):
+                for path in (self.folder, "$ORIGIN", "$ORIGIN/../" + os.path.basename(self.folder)):
+                    if not library and kind == "--enable-new-dtags":
+                        continue  # a RUNPATH is not for the libraries' own libraries
+                    with self.subTest(library=library, kind=kind, path=path):
+                        self.check("-Wl,-rpath," + path, "-Wl," + kind)
+        self.check(env={"LD_LIBRARY_PATH": self.folder})
+
+
+class NoLoader(launcher.Case):
+    """The interpreter is an ordinary static program."""
+
+    def program(self, text, *options):
+        interpreter = self.compile("interpreter", text, "-static", *options)
+        return self.compile("program", OPEN, "-Wl,-dynamic-linker," + interpreter)
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "written in its system calls")
+    def test_another_program(self):
+        program = self.program(
+            'static long call(long n, long a, const void* b, long c) { long r; __asm__ volatile('
+            '"syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory"); '
+            'return r; }\nvoid _start(void) { call(1, 1, "I am none\\n", 10); call(60, 7, 0, 0); }'
+            "\n", "-nostdlib")
+        done = self.bare(program)
+        self.assertEqual((done.stdout, done.returncode), ("I am none\n", 7))
+        self.refused(self.start("run", program), 125, "cannot be guarded",
+                     "its ld.so does not load")
+
+    def test_no_answer(self):
+        """One that hangs is asked for 10 s and not longer."""
+        program = self.program("#include <unistd.h>\nint main(void) { for (;;) pause(); }\n")
+        self.refused(self.start("run", program), 125, "its ld.so gave no answer within 10 s")
+
+    def test_killed(self):
+        program = self.program("#include <stdlib.h>\nint main(void) { abort(); }\n")
+        self.refused(self.start("run", program), 125, "its ld.so does not load")
+
+
+if __name__ == "__main__":
+    harness.main()
