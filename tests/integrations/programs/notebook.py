@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts a Jupyter kernel as a notebook server does, runs cells in it, prints what it answers.
+
+notebook.py KERNEL: key=value lines; "reply.NAME" is what the cell NAME printed.
+"""
+
+import queue
+import sys
+
+from jupyter_client.manager import KernelManager
+
+CELLS = {
+    "pid": "import os; print(os.getpid())",
+    "cuda": "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))",
+    "child": "import subprocess, sys; print(subprocess.run([sys.executable, '-c', \"import ctypes;"
+             "print(ctypes.CDLL('libcuda.so.1').cuInit(0))\"], capture_output=True, text=True)"
+             ".stdout.strip())",
+    "drivers": "print(sorted({line.split()[5] for line in open('/proc/self/maps')"
+               " if 'libcuda.so' in line}))",
+}
+LIMIT = 60
+
+
+def messages(client, cell):
+    """What the kernel publishes of this cell; late lines of an earlier one are not of it."""
+    while True:
+        message = client.get_iopub_msg(timeout=LIMIT)
+        if message["parent_header"].get("msg_id") == cell:
+            yield message["header"]["msg_type"], message["content"]
+
+
+def printed(client, cell):
+    """What a cell prints on stdout until its end, and the name of its error."""
+    text, error = "", ""
+    for kind, content in messages(client, cell):
+        if kind == "stream" and content["name"] == "stdout":
+            text += content["text"]
+        elif kind == "error":
+            error = content["ename"]
+        elif kind == "status" and content["execution_state"] == "idle":
+            return text.strip(), error
+
+
+def interrupted(manager, client):
+    """The interrupt button, when the cell is known to run: the error's name."""
+    cell = client.execute("import time; print('on', flush=True); time.sleep(%d)" % (10 * LIMIT))
+    for kind, _ in messages(client, cell):
+        if kind == "stream":
+            break
+    manager.interrupt_kernel()
+    return printed(client, cell)[1]
+
+
+def main():
+    manager = KernelManager(kernel_name=sys.argv[1])
+    manager.start_kernel()
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=LIMIT)
+        print("name=%s" % manager.kernel_spec.display_name.replace(" ", "_"))
+        for name, cell in CELLS.items():
+            text = printed(client, client.execute(cell))[0]
+            print("%s=%s" % (name, text.replace(" ", "")))
+        print("kernel=%d" % manager.provisioner.pid)
+        print("interrupt=%s" % interrupted(manager, client))
+        print("after=%s" % printed(client, client.execute("print(6 * 7)"))[0])
+        manager.shutdown_kernel(now=False)
+        print("alive=%s" % manager.is_alive())
+    except (queue.Empty, RuntimeError) as error:
+        print("failed=%r" % error)
+    finally:
+        client.stop_channels()
+        if manager.is_alive():
+            manager.shutdown_kernel(now=True)
+
+
+if __name__ == "__main__":
+    main()

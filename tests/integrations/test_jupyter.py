@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel "Python 3 (CPU only)", installed into a Jupyter from PyPI and started by it."""
+
+import json
+import os
+import subprocess
+
+import harness
+import places
+from places import launcher
+
+PYTHON = os.path.join(harness.DEPS, "frameworks", "jupyter", "bin", "python")
+INSTALL = places.script("jupyter", "install-kernel")
+NOTEBOOK = os.path.join(places.HERE, "programs", "notebook.py")
+
+
+class Jupyter(places.Case):
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(PYTHON):
+            harness.skip(self, "run scripts/fetch-frameworks %s jupyter" % harness.DEPS)
+        self.env = {"JUPYTER_DATA_DIR": self.path("data"), "JUPYTER_PATH": self.path("data"),
+                    "JUPYTER_RUNTIME_DIR": self.path("runtime"), "HOME": self.folder,
+                    "IPYTHONDIR": self.path("ipython"), "PYTHONWARNINGS": "ignore"}
+
+    def install(self, *words, python=PYTHON, script=INSTALL, **more):
+        return subprocess.run([python, script, *words], capture_output=True, text=True,
+                              env=launcher.environment(**{**self.env, **more}), timeout=120,
+                              check=False)
+
+    def spec(self, name="cudaguard-cpu", folder="data"):
+        with open(self.path(folder, "kernels", name, "kernel.json"), encoding="utf-8") as stream:
+            return json.load(stream)
+
+    def notebook(self, kernel, **more):
+        # Not under strace: while it holds the main thread, an interrupt goes to another one.
+        result = harness.run([PYTHON, NOTEBOOK, kernel], guard=False, trace=False,
+                             env={**self.env, **more})
+        self.assertEqual((result.rc, result.answers.get("failed")), (0, None), result)
+        return result
+
+    def works(self, result):
+        """As a kernel has to: the process that Jupyter started, interrupt, shutdown."""
+        self.assertEqual(result.answers["pid"], result.answers["kernel"], result)
+        self.assertEqual([result.answers[key] for key in ("interrupt", "after", "alive")],
+                         ["KeyboardInterrupt", "42", "False"], result)
+
+    def test_kernel(self):
+        done = self.install("--user", "--cudaguard", launcher.LAUNCHER)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        self.assertEqual(done.stdout, '"Python 3 (CPU only)": %s\n' %
+                         self.path("data", "kernels", "cudaguard-cpu"))
+        bare = self.notebook("python3")
+        bare.assert_reached(self)
+        self.works(bare)
+        self.assertEqual([bare.answers[key] for key in ("cuda", "child", "drivers")],
+                         ["0", "0", "['%s/libcuda.so.1']" % harness.FAKE_DRIVER], bare)
+        # A variable of the notebook server does not lift it.
+        for more in ({}, {"CUDAGUARD_POLICY": "OFF"}):
+            result = self.notebook("cudaguard-cpu", **more)
+            self.assertEqual(result.fake_calls, [], result)
+            self.works(result)
+            self.assertEqual(result.answers["name"], "Python_3_(CPU_only)", result)
+            self.assertEqual([result.answers[key] for key in ("cuda", "child", "drivers")],
+                             ["100", "100", "['%s']" % harness.STANDIN_CUDA], result)
+
+    def test_spec(self):
+        """The ordinary kernel's, behind the launcher; options and names as given."""
+        self.assertEqual(self.install("--user", "--cudaguard", launcher.LAUNCHER).returncode, 0)
+        done = subprocess.run([PYTHON, "-m", "ipykernel", "install", "--user", "--name", "plain"],
+                              capture_output=True, text=True, check=False,
+                              env=launcher.environment(**self.env))
+        self.assertEqual(done.returncode, 0, done)
+        plain, ours = self.spec("plain"), self.spec()
+        self.assertEqual(ours["argv"], [launcher.LAUNCHER, "run", "--cpu", "--"] + plain["argv"])
+        plain.update(argv=ours["argv"], display_name="Python 3 (CPU only)")
+        self.assertEqual(ours, plain)
+        self.assertEqual(self.install("--prefix", self.path("p"), "--name", "gpu2",
+                                      "--display-name", "Python 3 (GPU 2)", "--cudaguard",
+                                      launcher.LAUNCHER, "--", "--gpus", "2").returncode, 0)
+        spec = self.spec("gpu2", os.path.join("p", "share", "jupyter"))
+        self.assertEqual((spec["display_name"], spec["argv"][:5]),
+                         ("Python 3 (GPU 2)", [launcher.LAUNCHER, "run", "--gpus", "2", "--"]))
+
+    def test_installed_tree(self):
+        """Beside itself it finds the launcher; else on PATH."""
+        command = self.installed("tree")
+        os.makedirs(self.path("tree", "share", "cudaguard", "jupyter"))
+        script = self.make("tree/share/cudaguard/jupyter/install-kernel",
+                           places.read("jupyter", "install-kernel"))
+        self.assertEqual(self.install("--user", script=script).returncode, 0)
+        self.assertEqual(self.spec()["argv"][0], command)
+        path = os.path.dirname(launcher.LAUNCHER) + ":" + os.environ["PATH"]
+        self.assertEqual(self.install("--user", PATH=path).returncode, 0)
+        self.assertEqual(self.spec()["argv"][0], launcher.LAUNCHER)
+
+    def test_refusals(self):
+        """One clear line, and no kernel."""
+        copy = self.installed("with space")
+        ours = ["--user", "--cudaguard", launcher.LAUNCHER]
+        for words, more, meaning in (
+                (ours + ["--", "--gpus", "2,2"], {}, "nothing is installed"),
+                (["--user", "--cudaguard", copy], {}, "nothing is installed"),
+                (["--user", "--cudaguard", "/nonexistent"], {}, "/nonexistent: No such file"),
+                (["--user"], {"PATH": "/usr/bin:/bin"}, "not on PATH"),
+                (ours + ["--name", "a b"], {}, "Invalid kernel name"),
+                (["--prefix", "/proc/1/x", "--cudaguard", launcher.LAUNCHER], {}, "/proc/1/x")):
+            with self.subTest(words=words):
+                done = self.install(*words, **more)
+                self.assertEqual((done.returncode, done.stdout), (1, ""), done)
+                self.assertNotIn("Traceback", done.stderr)
+                self.assertIn(meaning, done.stderr.splitlines()[-1])
+                self.assertFalse(os.path.exists(self.path("data")), done)
+        done = self.install("--user", python="/usr/bin/python3", PYTHONNOUSERSITE="1")
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("has no ipykernel; run this file with the Python of the kernel", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The TaskProlog, read by a real Slurm that starts real tasks."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+
+import harness
+import places
+import slurm_node
+from places import launcher
+
+PROLOG = places.script("slurm", "task-prolog")
+DOOR = " ".join(places.OPEN)
+SHOWN = ("LD_PRELOAD", "CUDAGUARD_POLICY", "CUDAGUARD_TASK_PROLOG", "CUDAGUARD_ROOT",
+         "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "MPIR_CVAR_ENABLE_GPU")
+
+
+def chosen(shown):
+    return {key: shown[key] for key in SHOWN if key in shown}
+
+
+class Slurm(places.Case):
+    node = None
+
+    @classmethod
+    def setUpClass(cls):
+        if harness.check_tools():
+            return
+        cls.reason = ""
+        fetch = subprocess.run([places.script("fetch-slurm"), harness.DEPS], capture_output=True,
+                               text=True, check=False)
+        if fetch.returncode != 0:
+            cls.reason = fetch.stderr.strip()
+            return
+        cls.shared = tempfile.mkdtemp(prefix="cg-slurm-")
+        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        mounts = places.usr_local(os.path.join(cls.shared, "tree"))
+        cls.node = slurm_node.Node(cls.shared, PROLOG, mounts)
+        cls.addClassCleanup(cls.node.stop)
+        cls.problem = cls.node.wait()
+
+    def setUp(self):
+        super().setUp()
+        if self.node is None:
+            harness.skip(self, self.reason)
+        self.assertEqual(self.problem, "")
+
+    def task(self, *words, env=None):
+        """Runs a task. What it printed, its variables if it showed them, and what the fake driver
+        has seen of it."""
+        log = self.path("fake.log")
+        if os.path.exists(log):
+            os.remove(log)
+        env = self.node.outer(CG_FAKE_LOG=log, **(env or {}))
+        result = subprocess.run([*words], env=env, cwd=self.folder, stdin=subprocess.DEVNULL,
+                                capture_output=True, text=True, timeout=60, check=False)
+        if words[0] == "sbatch" and result.returncode == 0:
+            result.stdout = self.output_of_job()
+        result.shown = dict(re.findall(r"^([A-Z_]+)=(.*)$", result.stdout, re.MULTILINE))
+        result.answer = re.findall(r"^cuInit=(\d+)", result.stdout, re.MULTILINE)
+        result.calls = []
+        if os.path.exists(log):
+            with open(log, encoding="utf-8") as stream:
+                result.calls = stream.read().split()
+        return result
+
+    def output_of_job(self):
+        end = time.monotonic() + 60
+        text = ""
+        while "ended=" not in text:
+            if time.monotonic() > end:
+                self.fail("no end of the job: %s\n%s" % (text, self.node.why()))
+            time.sleep(0.05)
+            if os.path.exists(self.path("job.out")):
+                with open(self.path("job.out"), encoding="utf-8") as stream:
+                    text = stream.read()
+        return text
+
+    def job(self, name, *lines):
+        return self.make(name, "#!/bin/sh\n%s\necho ended=$?\n" % "\n".join(lines))
+
+    def batch(self, *lines, options=(), env=None):
+        """The same for a job script."""
+        if os.path.exists(self.path("job.out")):
+            os.remove(self.path("job.out"))
+        return self.task("sbatch", "-o", self.path("job.out"), *options, self.job("job", *lines),
+                         env=env)
+
+    def inner(self, job, options=""):
+        """The line of a job script that submits another one, whose output is the one we read."""
+        return "sbatch -o %s %s %s >%s 2>&1; exit" % (self.path("job.out"), options, job,
+                                                  self.path("submitted"))
+
+    def is_guarded(self, result, times=1):
+        self.assertEqual((result.returncode, result.answer, result.calls), (0, ["100"] * times, []),
+                         (result, self.node.why()))
+
+    def is_free(self, result, times=1):
+        self.assertEqual((result.returncode, result.answer), (0, ["0"] * times), result)
+        self.assertGreaterEqual(result.calls.count("cuInit"), times)
+
+    def test_without_gpus(self):
+        """And what a user says lifts it: the control, too."""
+        result = self.task("srun", *places.OPEN)
+        self.is_guarded(result)
+        self.assertRegex(result.stderr, r"\Acudaguard\[\d+\]: no CUDA here [^\n]*\n\Z")
+        self.is_guarded(self.batch(DOOR, "srun " + DOOR), times=2)
+        self.is_guarded(self.task("srun", "--ntasks=2", "--overcommit", *places.OPEN), times=2)
+        lifted = {"CUDAGUARD_POLICY": "OFF"}
+        self.is_free(self.task("srun", *places.OPEN, env=lifted))
+        self.is_free(self.batch(DOOR, "srun " + DOOR, env=lifted), times=2)
+        self.is_free(self.batch("CUDAGUARD_POLICY=OFF " + DOOR))
+
+    def test_with_gpus(self):
+        """Not touched in any way, whichever way they were asked for."""
+        ways = [(["--gres=gpu:1"], "0"), (["--gpus=2"], "0,1"), (["-n1", "--gpus-per-task=1"], "0")]
+        if slurm_node.version(self.node.outer()) >= (22, 5):
+            ways.append((["--gres=shard:1"], "0"))
+        for way, visible in ways:
+            with self.subTest(way=way):
+                self.is_free(self.task("srun", *way, *places.OPEN))
+                self.assertEqual(chosen(self.task("srun", *way, "env").shown),
+                                 {"CUDA_VISIBLE_DEVICES": visible})
+                step = "srun %s %s" % (" ".join(way), DOOR)
+                self.is_free(self.batch(DOOR, step, options=way), times=2)
+
+    def test_step_without_gpus(self):
+        """Of a job that has some: it inherits SLURM_JOB_GPUS, which does not count."""
+        result = self.batch("srun --gres=none env", "srun --gres=none " + DOOR,
+                            options=["--gres=gpu:2"])
+        self.assertEqual(result.shown.get("SLURM_JOB_GPUS"), "0,1", result)
+        self.is_guarded(result)
+
+    def test_jobs_that_submit_jobs(self):
+        """The environment comes along, and does not decide."""
+        ask = self.job("ask", "env", DOOR)
+        self.is_guarded(self.batch(self.inner(ask), options=["--gres=gpu:1"]))
+        for env in ({}, {"JAX_PLATFORMS": "cuda", "LD_PRELOAD": "libm.so.6"},
+                    {"MPIR_CVAR_ENABLE_GPU": "1"}):
+            with self.subTest(env=env):
+                result = self.batch(self.inner(ask, "--gres=gpu:1"), env=env)
+                self.is_free(result)
+                self.assertEqual(chosen(result.shown), {"CUDA_VISIBLE_DEVICES": "0", **env})
+        # Through three: without, without, with.
+        middle = self.job("middle", self.inner(ask, "--gres=gpu:1"))
+        self.is_free(self.batch("sbatch %s >/dev/null; exit" % middle))
+
+    def test_environment(self):
+        """As run sets it, to the byte; the process id that nobody knows is left out."""
+        for env in ({}, {"LD_PRELOAD": "libm.so.6 libdl.so.2"}, {"JAX_PLATFORMS": "cuda"},
+                    {"LD_PRELOAD": shutil.copy(os.path.realpath(harness.STANDIN_NVML),
+                                               self.path("it's a$b.so").replace(" ", "_"))}):
+            with self.subTest(env=env):
+                wanted = self.start("run", "env", env=launcher.environment(**env),
+                                    launcher=os.path.join(self.shared, "tree", "bin", "cudaguard"))
+                wanted = dict(re.findall(r"^(\w+)=(.*)$", wanted.stdout, re.MULTILINE))
+                shown = self.task("srun", "env", env=env).shown
+                names = set(SHOWN) - {"CUDAGUARD_TASK_PROLOG", "CUDAGUARD_ROOT"}
+                self.assertEqual(
+                    {key: shown.get(key) for key in names},
+                    {key: value and value.replace(self.shared + "/tree", "/usr/local")
+                     for key, value in ((key, wanted.get(key)) for key in names)})
+                self.assertNotIn("CUDAGUARD_ROOT", shown)
+
+    def test_a_mistake(self):
+        """The task does not run unguarded: it does not run, and says why."""
+        for name, value in (("CUDAGUARD_LOG", "loud"), ("CUDAGUARD_POLICY", "CPU")):
+            done = self.task("srun", "sh", "-c", "echo ran", env={name: value})
+            self.assertEqual(done.returncode, 125, done)
+            self.assertRegex(done.stdout, r'\Acudaguard TaskProlog: cudaguard: %s="%s" is not accepted '
+                             r"[^\n]*\n\Z" % (name, value))
+        done = self.task("srun", "sh", "-c", "echo ran; exit 7")
+        self.assertEqual((done.returncode, done.stdout), (7, "ran\n"), done)
+
+
+class Script(places.Case):
+    """The script alone."""
+
+    def prolog(self, *shell, cudaguard=launcher.LAUNCHER, **env):
+        text = places.read("slurm", "task-prolog")
+        self.assertEqual(text.count("\ncudaguard=/usr/local/bin/cudaguard\n"), 1)
+        path = self.make("prolog", text.replace("/usr/local/bin/cudaguard", cudaguard))
+        # As old Slurm starts it: without stdin and stderr.
+        return self.bare("sh", "-c", 'exec "$@" <&- 2>&-', "sh", *shell, path,
+                         env=launcher.environment(**env))
+
+    def test_shells(self):
+        shells = [words for words in (["dash"], ["bash"], ["bash", "--posix"], ["busybox", "sh"])
+                  if shutil.which(words[0])]
+        self.assertTrue(shells)
+        for env in ({}, {"LD_PRELOAD": "libm.so.6"}, {"CUDAGUARD_LOG": "loud"},
+                    {"SLURM_GPUS_ON_NODE": "1"}, {"CUDA_VISIBLE_DEVICES": "NoDevFiles"},
+                    {"SLURM_GPUS_ON_NODE": "1", "CUDAGUARD_TASK_PROLOG": "JAX_PLATFORMS",
+                     "LD_PRELOAD": "/a/libcudaguard.so:libm.so.6 x", "JAX_PLATFORMS": "cpu"}):
+            plain = self.prolog(**env)
+            for shell in shells:
+                done = self.prolog(*shell, **env)
+                self.assertEqual((done.returncode, done.stdout), (plain.returncode, plain.stdout),
+                                 (shell, env))
+
+    def test_who_has_gpus(self):
+        for env, has in (({}, False), ({"SLURM_GPUS_ON_NODE": "0"}, False),
+                         ({"SLURM_GPUS_ON_NODE": "2"}, True), ({"CUDA_VISIBLE_DEVICES": "0"}, True),
+                         ({"CUDA_VISIBLE_DEVICES": "GPU-12"}, True),
+                         ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, False),
+                         ({"CUDA_VISIBLE_DEVICES": "-1"}, False),
+                         ({"CUDA_VISIBLE_DEVICES": ""}, False),
+                         ({"SLURM_JOB_GPUS": "0", "SLURM_STEP_GPUS": "0"}, False)):
+            with self.subTest(env=env):
+                done = self.prolog(**env)
+                self.assertEqual(done.returncode, 0, done)
+                self.assertEqual("export LD_PRELOAD=%s\n" % harness.GUARD not in done.stdout, has)
+                self.assertEqual(done.stdout == "", has)
+
+    def test_no_launcher(self):
+        done = self.prolog(cudaguard="/nonexistent/cudaguard")
+        self.assertEqual(done.returncode, 125, done)
+        self.assertRegex(done.stdout, r"\Aprint cudaguard TaskProlog: .*/nonexistent/cudaguard: "
+                         r"not found\n\Z")
+
+    def test_lift(self):
+        """Only what the script has set; other people's entries stay."""
+        guard = "/usr/local/lib/libcudaguard.so"
+        ours = {"SLURM_GPUS_ON_NODE": "1", "CUDAGUARD_TASK_PROLOG": "JAX_PLATFORMS",
+                "JAX_PLATFORMS": "cpu"}
+        for before, after in ((guard, None), (guard + ":x.so", "x.so"), ("x.so:" + guard, "x.so"),
+                              ("x.so  %s y.so" % guard, "x.so:y.so"), ("", None),
+                              ("x.so", "x.so")):
+            done = self.prolog(LD_PRELOAD=before, **ours)
+            wanted = "unset LD_PRELOAD" if after is None else "export LD_PRELOAD=" + after
+            self.assertEqual(done.stdout.splitlines(),
+                             ["unset JAX_PLATFORMS", "unset CUDAGUARD_TASK_PROLOG", wanted])
+
+
+if __name__ == "__main__":
+    harness.main()
