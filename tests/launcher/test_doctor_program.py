@@ -101,6 +101,16 @@ class Kinds(doctor_program.Case):
         self.assertEqual(
             self.answer([launcher.LAUNCHER, "run", ask, "libcuda.so.1"], "preload"), "100")
 
+    def test_policy(self):
+        """`run` goes by the environment; what it lets through is let through on purpose."""
+        program = self.compile("ask", ASK)
+        off = {"CUDAGUARD_POLICY": "OFF"}
+        self.verdict(program, "no", "no", ["policy_off"], env=off)
+        self.assert_answers([program, "libcuda.so.1"], "0", "0", "0", env=off)
+        self.assertEqual(self.guarded(["--cpu", program, "libcuda.so.1"], "run", env=off).answers,
+                         {"cuInit": "100"})
+        self.verdict(program, "yes", "yes", [], env={"CUDAGUARD_POLICY": "VALIDATE"})
+
     def test_a_library_that_is_missing(self):
         self.compile("libgone.so", "int gone(void) { return 1; }", "-shared", "-fPIC")
         program = self.compile("user", "int gone(void); int main(void) { return gone(); }",

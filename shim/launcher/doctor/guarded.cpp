@@ -164,6 +164,10 @@ const char* name_of(Hold hold) {
 
 Guarded judge_facts(const ProgramFacts& facts) {
   Guarded guarded;
+  if (facts.off) {
+    add(guarded, "policy_off", Hold::kNo, Hold::kNo, facts.program.path,
+        "CUDAGUARD_POLICY is OFF here (cudaguard run --cpu goes before it)");
+  }
   for (const ExecutableFacts& executable : facts.executables) {
     judge_executable(executable, facts, guarded);
   }

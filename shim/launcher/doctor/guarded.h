@@ -14,8 +14,8 @@ enum class Hold { kYes, kInPart, kNo };
 /// "yes", "in part", "no".
 const char* name_of(Hold hold);
 
-/// Two ways of starting it: `cudaguard run --cpu`, which preloads what the program needs, and
-/// LD_PRELOAD with the guard alone.
+/// Two ways of starting it: `cudaguard run`, which preloads what the program needs, and LD_PRELOAD
+/// with the guard alone.
 struct Reason {
   const char* id;  ///< never changed: "static"
   Hold run;        ///< what it leaves of the guarding

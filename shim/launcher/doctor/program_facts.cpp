@@ -14,6 +14,7 @@
 #include "policy/library.h"
 #include "policy/text.h"
 #include "shim/launcher/doctor/cuda_runtime.h"
+#include "shim/launcher/doctor/findings.h"
 #include "shim/launcher/doctor/run_path.h"
 #include "shim/launcher/elf_symbols.h"
 #include "shim/launcher/preload.h"
@@ -256,6 +257,7 @@ ProgramFacts find_program_facts(const std::string& name, const Installation& ins
     const FileBytes bytes(file);
     if (!read_elf(bytes).is_elf && contains(bytes, kPreload)) facts.script_preloads = true;
   }
+  facts.off = config_of(variables).policy == Policy::kOff;
   facts.broken = find_broken(installation);
   return facts;
 }
