@@ -98,6 +98,15 @@ class Files(unittest.TestCase):
         for path in (harness.GUARD, harness.STANDIN_CUDA, harness.STANDIN_NVML):
             self.assertIn("AArch64", elf_facts.Library(path).machine)
 
+    def test_probe(self):
+        """doctor's: no start of glibc's, and it asks the driver that ld.so finds."""
+        probe = os.path.join(harness.STANDIN_DIR, "cudaguard-probe")
+        env = dict(os.environ, LD_LIBRARY_PATH=harness.STANDIN_DIR)
+        done = subprocess.run([os.environ["CG_RUNNER"], probe], env=env, capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        self.assertRegex(done.stdout, r"\ncudaguard-probe init 100 \d+\n")
+
     def test_thunks(self):
         """save, call, restore, jump; the caller's return address is back when the jump comes."""
         for symbol in self.guard.defined:

@@ -49,6 +49,14 @@ class Systems(systems.Case):
         self.assertEqual(bare.rc, 127, bare)
         self.assertIn("libcuda.so.1: cannot open shared object file", bare.err)
         self.guarded(run(*RUN, systems.LINKED, driver=False))
+        # doctor's probe finds the driver of this system, or that there is none.
+        doctor = run(LAUNCHER, "doctor")
+        self.assertEqual((doctor.rc, doctor.err), (0, ""), doctor)
+        self.assertIn("\ncuInit             0 CUDA_SUCCESS", doctor.out)
+        self.assertIn("Recording fake", doctor.out)
+        doctor = run(LAUNCHER, "doctor", driver=False)
+        self.assertEqual((doctor.rc, doctor.err), (0, ""), doctor)
+        self.assertIn("\ncuInit             not tried: there is no libcuda.so.1", doctor.out)
         # Linked, with a driver: it is mapped by the question alone, of which nothing runs.
         run(systems.LINKED).assert_reached(self)
         linked = run(*RUN, systems.LINKED)

@@ -211,8 +211,8 @@ void read_lines(std::string_view text, DriverAnswer& answer, std::string& noise,
 
 std::string place(const DriverAnswer& answer, std::string_view text) {
   if (answer.code) return "behind cuInit";
-  return text.find("cudaguard-probe version") == std::string_view::npos ? "before cuInit"
-                                                                        : "in cuInit";
+  return text.find("cudaguard-probe asks\n") == std::string_view::npos ? "before cuInit"
+                                                                       : "in cuInit";
 }
 
 /// ld.so's words, without its "PROBE: ".
@@ -269,18 +269,13 @@ DriverAnswer ask_driver(const std::string& probe, Variables variables, std::chro
   read_lines(text, answer, noise, lacks_init);
   if (!in_time) {
     answer.outcome = Outcome::kHang;
-    answer.reason = place(answer, text);
-    if (!ended) {
-      answer.reason += "; process " + std::to_string(child.pid) +
-                       " does not die of SIGKILL: it sleeps in the kernel";
-    }
-    if (!answer.code) {
-      answer.milliseconds = static_cast<int>(milliseconds(limit).count());
-    }
+    answer.where = place(answer, text);
+    if (!ended) answer.stuck = child.pid;
+    if (!answer.code) answer.milliseconds = static_cast<int>(milliseconds(limit).count());
   } else if (WIFSIGNALED(status)) {
     answer.outcome = Outcome::kSignal;
     answer.signal = signal_name(WTERMSIG(status));
-    answer.reason = place(answer, text);
+    answer.where = place(answer, text);
   } else if (answer.code) {
     answer.outcome = Outcome::kAnswer;
   } else {

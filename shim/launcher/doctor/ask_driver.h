@@ -26,7 +26,9 @@ struct DriverAnswer {
     kFailed,  ///< the probe did not come to ask
   };
   Outcome outcome = Outcome::kNotTried;
-  std::string reason;  ///< of every outcome but kAnswer: a clause
+  std::string reason;  ///< of kNotTried and kFailed: a clause
+  std::string where;   ///< of kSignal and kHang: "in cuInit"
+  int stuck = 0;       ///< the child, where it does not die of SIGKILL
   std::optional<int> code;
   std::string name;  ///< CUDA_ERROR_NO_DEVICE; empty: a code that CUDA does not have
   std::string text;

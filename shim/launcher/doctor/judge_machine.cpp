@@ -64,13 +64,29 @@ void judge_found(const DriverLibrary& library, const MachineFacts& facts, Findin
     findings.problems.push_back(what + "the CUDA toolkit's stub" + where + ": " +
                                 (cuda ? "CUDA fails with error 34" : "NVML does not work") +
                                 " in programs that ask for it" + how_to_lose(library, facts));
-  } else if (library.kind == Kind::kStandIn) {
-    findings.problems.push_back(what + "cudaguard's stand-in" + where +
-                                ": programs find no CUDA device, whatever CUDAGUARD_POLICY says" +
-                                how_to_lose(library, facts));
   } else if (library.kind == Kind::kUnknown) {
     findings.notes.push_back(what + "neither NVIDIA's driver nor the toolkit's stub nor ours" +
                              where);
+  }
+}
+
+/// Found or not: nobody's LD_LIBRARY_PATH has a use for them in every program.
+void judge_standins(const MachineFacts& facts, Findings& findings) {
+  std::vector<std::string> folders;
+  for (const auto* list : {&facts.libraries.found, &facts.libraries.copies}) {
+    for (const DriverLibrary& library : *list) {
+      const std::string folder(folder_of(library.path));
+      if (library.kind != Kind::kStandIn ||
+          std::find(folders.begin(), folders.end(), folder) != folders.end()) {
+        continue;
+      }
+      folders.push_back(folder);
+      findings.problems.push_back(library.name + " is cudaguard's stand-in (" +
+                                  printable(library.path) +
+                                  "), as what lies beside it: programs "
+                                  "find no CUDA device, whatever CUDAGUARD_POLICY says" +
+                                  how_to_lose(library, facts));
+    }
   }
 }
 
@@ -84,6 +100,7 @@ void judge_libraries(const MachineFacts& facts, Findings& findings) {
     if (&library == &dev && dev.file == cuda.file) continue;
     judge_found(library, facts, findings);
   }
+  judge_standins(facts, findings);
   for (const DriverLibrary& copy : facts.libraries.copies) {
     const bool is_found = std::any_of(found.begin(), found.end(), [&](const DriverLibrary& other) {
       return other.file == copy.file;
@@ -105,17 +122,6 @@ void judge_libraries(const MachineFacts& facts, Findings& findings) {
   if (!facts.libraries.trouble.empty()) {
     findings.notes.push_back("driver libraries were not looked for: " + facts.libraries.trouble);
   }
-}
-
-bool is_gpu_node(const std::string& path) {
-  constexpr std::string_view kStart = "/dev/nvidia";
-  return path.starts_with(kStart) && path.size() > kStart.size() &&
-         path.find_first_not_of("0123456789", kStart.size()) == std::string::npos;
-}
-
-/// What CUDA opens.
-bool is_needed(const std::string& path) {
-  return is_gpu_node(path) || path == "/dev/nvidiactl" || path == "/dev/nvidia-uvm";
 }
 
 bool has_gpu_node(const KernelFacts& kernel) {
@@ -161,8 +167,8 @@ void judge_kernel(const MachineFacts& facts, Findings& findings) {
                                   " (its group, or a cgroup): CUDA finds no device");
     }
   }
-  if (kernel.loaded == false && !kernel.nodes.empty() && !kernel.nodes[0].device.empty()) {
-    findings.problems.push_back(printable(kernel.nodes[0].path) +
+  if (const DeviceNode* node = kernel.left_behind(); node != nullptr) {
+    findings.problems.push_back(printable(node->path) +
                                 " is there, but the kernel module is not loaded: left behind by a "
                                 "driver that ran as root (JAX takes it for a GPU); modprobe "
                                 "nvidia, or remove it");
@@ -196,13 +202,17 @@ void judge_answer(const MachineFacts& facts, Findings& findings) {
       findings.problems.push_back("libcuda.so.1 does not work: " + answer.reason);
       return;
     case Outcome::kSignal:
-      findings.problems.push_back("the driver crashes " + answer.reason + " (" + answer.signal +
+      findings.problems.push_back("the driver crashes " + answer.where + " (" + answer.signal +
                                   "); cudaguard run keeps programs off it");
       return;
     case Outcome::kHang:
-      findings.problems.push_back("the driver hangs " + answer.reason +
+      findings.problems.push_back("the driver hangs " + answer.where +
                                   " (or is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer); "
                                   "cudaguard run keeps programs off it");
+      if (answer.stuck == 0) return;
+      findings.problems.push_back("process " + std::to_string(answer.stuck) +
+                                  ", which asked the driver, does not die of SIGKILL: it sleeps in "
+                                  "the kernel, and a reboot will be needed");
       return;
     case Outcome::kAnswer:
       break;

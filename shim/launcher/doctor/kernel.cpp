@@ -86,6 +86,24 @@ const DeviceNode* KernelFacts::node(const std::string& path) const {
   return nullptr;
 }
 
+const DeviceNode* KernelFacts::left_behind() const {
+  if (loaded != false) return nullptr;
+  for (const DeviceNode& node : nodes) {
+    if (is_needed(node.path) && !node.device.empty()) return &node;
+  }
+  return nullptr;
+}
+
+bool is_gpu_node(std::string_view path) {
+  constexpr std::string_view kStart = "/dev/nvidia";
+  return path.starts_with(kStart) && path.size() > kStart.size() &&
+         path.find_first_not_of("0123456789", kStart.size()) == std::string_view::npos;
+}
+
+bool is_needed(std::string_view path) {
+  return is_gpu_node(path) || path == "/dev/nvidiactl" || path == "/dev/nvidia-uvm";
+}
+
 KernelFacts examine_kernel() {
   KernelFacts facts;
   for (const std::string& name : names_in("/dev")) {

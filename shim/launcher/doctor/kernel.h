@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cudaguard::launcher {
@@ -23,7 +24,14 @@ struct KernelFacts {
   bool wsl = false;               ///< /dev/dxg
 
   const DeviceNode* node(const std::string& path) const;
+  /// A node that CUDA would open, though the module is not loaded; or null.
+  const DeviceNode* left_behind() const;
 };
+
+/// "/dev/nvidia0"
+bool is_gpu_node(std::string_view path);
+/// The same, and what else CUDA opens.
+bool is_needed(std::string_view path);
 
 KernelFacts examine_kernel();
 

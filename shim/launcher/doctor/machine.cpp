@@ -53,8 +53,8 @@ std::vector<std::string> missing_of(const Installation& installation, const std:
 std::string why_not_ask(const Libraries& libraries, const KernelFacts& kernel) {
   if (!libraries.trouble.empty()) return libraries.trouble;
   if (libraries.found[0].kind == Kind::kNone) return "there is no libcuda.so.1";
-  if (kernel.loaded == false && !kernel.nodes.empty()) {
-    return "to open " + printable(kernel.nodes[0].path) + " may load the kernel module";
+  if (const DeviceNode* node = kernel.left_behind(); node != nullptr) {
+    return "to open " + printable(node->path) + " may load the kernel module";
   }
   return {};
 }

@@ -64,10 +64,16 @@ const char* name_of(DriverAnswer::Outcome outcome) {
 }
 
 Json answer_json(const DriverAnswer& answer) {
-  return {{"outcome", name_of(answer.outcome)}, {"reason", or_null(answer.reason)},
-          {"code", or_null(answer.code)},       {"name", or_null(answer.name)},
-          {"text", or_null(answer.text)},       {"milliseconds", or_null(answer.milliseconds)},
-          {"signal", or_null(answer.signal)},   {"driver_version", or_null(answer.version)},
+  return {{"outcome", name_of(answer.outcome)},
+          {"reason", or_null(answer.reason)},
+          {"where", or_null(answer.where)},
+          {"stuck", answer.stuck == 0 ? Json() : Json(answer.stuck)},
+          {"code", or_null(answer.code)},
+          {"name", or_null(answer.name)},
+          {"text", or_null(answer.text)},
+          {"milliseconds", or_null(answer.milliseconds)},
+          {"signal", or_null(answer.signal)},
+          {"driver_version", or_null(answer.version)},
           {"gpus", gpus_json(answer.gpus)}};
 }
 

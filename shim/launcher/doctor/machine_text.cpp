@@ -78,10 +78,10 @@ std::string about(const DriverAnswer& answer) {
     case Outcome::kAnswer:
       return said;
     case Outcome::kSignal:
-      return (said.empty() ? "" : said + "; ") + "crash (" + answer.signal + ") " + answer.reason;
+      return (said.empty() ? "" : said + "; ") + "crash (" + answer.signal + ") " + answer.where;
     case Outcome::kHang:
-      return said.empty() ? "no answer" + time + ", " + answer.reason
-                          : said + "; no answer " + answer.reason;
+      return said.empty() ? "no answer" + time + ", " + answer.where
+                          : said + "; no answer " + answer.where;
     case Outcome::kFailed:
       return "failed: " + answer.reason;
     case Outcome::kNotTried:

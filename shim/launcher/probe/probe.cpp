@@ -124,6 +124,7 @@ int probe() {
     const int answer = cuDriverGetVersion(&version);
     tell("version", answer, version);
   }
+  { const Line line("asks"); }
   const int64_t start = microseconds();
   const int answer = cuInit(0);
   tell("init", answer, microseconds() - start);

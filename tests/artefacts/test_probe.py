@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cudaguard-probe as a file: it must run with any glibc from 2.17 on, and find what ld.so finds."""
+
+import os
+import sys
+import unittest
+
+import harness
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import guard_rules  # noqa: E402
+
+PROBE = os.path.join(harness.STANDIN_DIR, "cudaguard-probe")
+RULES = [
+    guard_rules.glibc_floor, guard_rules.no_libdl_import, guard_rules.no_run_path,
+    guard_rules.no_tls, guard_rules.no_text_relocation, guard_rules.stack,
+    guard_rules.no_writable_code, guard_rules.no_constructors, guard_rules.bind_now,
+    guard_rules.relro, guard_rules.size, guard_rules.stripped,
+]  # fmt: skip
+
+
+class Probe(unittest.TestCase):
+    def setUp(self):
+        self.file = guard_rules.GuardFile(PROBE)
+
+    def test_rules(self):
+        for rule in RULES:
+            with self.subTest(rule=rule.__name__):
+                self.assertEqual(rule(self.file), [])
+
+    def test_what_it_needs(self):
+        self.assertEqual(self.file.tags("NEEDED"), ["libcuda.so.1", "libc.so.6"])
+        imports = {symbol.name: symbol for symbol in self.file.undefined}
+        driver = {name for name in imports if name.startswith("cu")}
+        self.assertIn("cuInit", driver)
+        # A driver that lacks one of them is told so, not refused by ld.so.
+        self.assertEqual({imports[name].binding for name in driver}, {"WEAK"})
+        # __libc_start_main has a new version since glibc 2.34.
+        self.assertLessEqual(set(imports) - driver, {"write", "_exit", "clock_gettime", "memset"})
+
+    def test_rules_can_fail(self):
+        """On a stand-in, which has a run path, and on the shell, which has a start of glibc's."""
+        self.assertNotEqual(guard_rules.no_run_path(guard_rules.GuardFile(harness.STANDIN_CUDA)), [])
+        program = guard_rules.GuardFile(os.path.realpath("/bin/sh"))
+        self.assertNotEqual(guard_rules.glibc_floor(program) +
+                            guard_rules.no_constructors(program), [])
+
+
+if __name__ == "__main__":
+    harness.main()

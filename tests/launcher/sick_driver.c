@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// A libcuda.so.1 with an illness: CG_SICK says which. CG_LOOKS_REAL: it names a device node, as
+// NVIDIA's does.
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef CG_LOOKS_REAL
+const char* const kNode = "/dev/nvidiactl";
+#endif
+
+static int has(const char* illness) {
+  const char* own = getenv("CG_SICK");
+  return own != NULL && strcmp(own, illness) == 0;
+}
+
+static void sleep_for_ever(void) {
+  for (;;) pause();
+}
+
+static void crash(void) {
+  raise(SIGSEGV);
+  abort();
+}
+
+// This process stops at its end, until a tracer that nobody here can find lets it go.
+static void be_stuck(void) {
+  int ready[2];
+  if (pipe(ready) != 0) abort();
+  const pid_t self = getpid();
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+  if (fork() == 0) {
+    setsid();
+    if (fork() != 0) _exit(0);
+    const long traced = ptrace(PTRACE_SEIZE, self, NULL, (void*)PTRACE_O_TRACEEXIT);
+    for (int fd = 0; fd < 3; ++fd) close(fd);
+    if (traced != 0 || write(ready[1], "y", 1) != 1) _exit(1);
+    close(ready[1]);
+    int status = 0;
+    waitpid(self, &status, __WALL);
+    sleep(15);
+    _exit(0);
+  }
+  close(ready[1]);
+  char answer = 0;
+  if (read(ready[0], &answer, 1) != 1) abort();
+}
+
+// A child that keeps this process's output open.
+static void leave_a_child(void) {
+  if (fork() != 0) return;
+  setsid();
+  sleep(15);
+  _exit(0);
+}
+
+__attribute__((constructor)) static void start(void) {
+  if (has("hangs when loaded")) sleep_for_ever();
+  if (has("crashes when loaded")) crash();
+}
+
+int cuDriverGetVersion(int* version);
+int cuDriverGetVersion(int* version) {
+  *version = 12040;
+  return 0;
+}
+
+#ifndef CG_NO_INIT
+int cuInit(unsigned flags);
+int cuInit(unsigned flags) {
+  const char* answer = getenv("CG_ANSWER");
+  (void)flags;
+  if (has("hangs")) sleep_for_ever();
+  if (has("ignores signals")) {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    sleep_for_ever();
+  }
+  if (has("stuck")) {
+    be_stuck();
+    sleep_for_ever();
+  }
+  if (has("crashes")) crash();
+  if (has("aborts")) abort();
+  if (has("exits")) _exit(0);
+  if (has("leaves a child")) leave_a_child();
+  if (has("talks")) {
+    printf("WARNING: cudaguard-probe init 0 0\ncudaguard-probe");
+    fflush(stdout);
+    fprintf(stderr, "half a line");
+  }
+  return answer == NULL ? 100 : atoi(answer);
+}
+#endif
+
+int cuDeviceGetCount(int* count);
+int cuDeviceGetCount(int* count) {
+  if (has("hangs later")) sleep_for_ever();
+  if (has("crashes later")) crash();
+  if (has("cannot count")) return 999;
+  *count = has("is strange") ? 100000 : 1;
+  return 0;
+}
+
+int cuDeviceGet(int* device, int ordinal);
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return 0;
+}
+
+int cuDeviceGetName(char* name, int size, int device);
+int cuDeviceGetName(char* name, int size, int device) {
+  (void)device;
+  snprintf(name, (size_t)size, "%s", has("is strange") ? "\xff\ncudaguard-probe init 7 7" : "Sick");
+  return 0;
+}

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""L7: `doctor` and drivers that hang, crash, or answer what a healthy one does not."""
+
+import glob
+import os
+import unittest
+
+import doctor
+import harness
+
+
+def running(executable):
+    """The processes that run this file."""
+    found = []
+    for link in glob.glob("/proc/[0-9]*/exe"):
+        try:
+            if os.readlink(link) == executable:
+                found.append(int(link.split("/")[2]))
+        except OSError:
+            continue
+    return found
+
+
+class Sick(doctor.Case):
+    def setUp(self):
+        super().setUp()
+        self.driver = self.sick()
+        # A copy, whose processes are this test's.
+        self.command = self.installed()
+        self.probe = self.path("install", "lib", "cudaguard", "cudaguard-probe")
+
+    def ill(self, illness, **more):
+        return self.doctor(command=self.command, LD_LIBRARY_PATH=self.driver, CG_SICK=illness,
+                           **more)
+
+    def hangs(self, illness, where, **more):
+        answer = self.ill(illness, **doctor.WAIT, **more)
+        self.assertEqual((answer.code, answer.cuinit["outcome"], answer.cuinit["where"]),
+                         (1, "hang", where), answer.text)
+        self.assertIn("the driver hangs %s (or is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer)" %
+                      where, answer.problems[0])
+        return answer
+
+    def test_well(self):
+        """The control of all others."""
+        for code, name in ((0, "CUDA_SUCCESS"), (100, "CUDA_ERROR_NO_DEVICE")):
+            answer = self.ill("", CG_ANSWER=str(code))
+            self.assertEqual((answer.code, answer.cuinit["outcome"], answer.cuinit["code"],
+                              answer.cuinit["name"]), (0, "answer", code, name), answer.text)
+        self.assertIsNone(answer.cuinit["signal"])
+
+    def test_answers(self):
+        for code, *meaning in (
+                (999, "CUDA_ERROR_UNKNOWN", "dmesg"), (3, "CUDA_ERROR_NOT_INITIALIZED"),
+                (304, "CUDA_ERROR_OPERATING_SYSTEM", "system call"),
+                (802, "CUDA_ERROR_SYSTEM_NOT_READY", "fabricmanager"),
+                (803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "reboot"),
+                (804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "cuda-compat")):
+            answer = self.ill("", CG_ANSWER=str(code))
+            self.assertEqual((answer.code, answer.cuinit["outcome"], answer.cuinit["code"],
+                              answer.cuinit["name"]), (1, "answer", code, meaning[0]), answer.text)
+            self.problem(answer, "cuInit fails with %d" % code, *meaning)
+        for code in (12345, -7):
+            answer = self.ill("", CG_ANSWER=str(code))
+            self.assertEqual((answer.cuinit["code"], answer.cuinit["name"]), (code, None))
+            self.problem(answer, "cuInit fails with %d" % code)
+        self.golden("doctor_999.txt", LD_LIBRARY_PATH=self.driver, CG_ANSWER="999")
+
+    def test_hangs(self):
+        for illness, where, code in (("ignores signals", "in cuInit", None),
+                                     ("hangs when loaded", "before cuInit", None),
+                                     ("hangs later", "behind cuInit", 0)):
+            with self.subTest(illness=illness):
+                answer = self.hangs(illness, where, CG_ANSWER="0")
+                self.assertEqual((len(answer.problems), answer.cuinit["code"]), (1, code))
+                self.assertIsNone(answer.cuinit["stuck"])
+                self.assertEqual(running(self.probe), [], "it was left behind")
+        self.golden("doctor_hang.txt", LD_LIBRARY_PATH=self.driver, CG_SICK="hangs", **doctor.WAIT)
+
+    def test_cannot_be_killed(self):
+        """As in uninterruptible sleep: doctor does not wait for its end."""
+        answer = self.hangs("stuck", "in cuInit")
+        stuck = answer.cuinit["stuck"]
+        self.assertIn(stuck, running(self.probe), "control: it was killed after all")
+        self.assertIn("process %d, which asked the driver, does not die of SIGKILL" % stuck,
+                      answer.problems[1])
+
+    def test_leaves_a_child(self):
+        """Which holds the probe's output: nobody waits for it."""
+        answer = self.ill("leaves a child")
+        self.assertEqual((answer.code, answer.cuinit["code"]), (0, 100), answer.text)
+        self.assertNotEqual(running(self.probe), [], "control: there was none to wait for")
+
+    def test_crashes(self):
+        for illness, where, signal in (("crashes", "in cuInit", "SIGSEGV"),
+                                       ("aborts", "in cuInit", "SIGABRT"),
+                                       ("crashes when loaded", "before cuInit", "SIGSEGV"),
+                                       ("crashes later", "behind cuInit", "SIGSEGV")):
+            answer = self.ill(illness, CG_ANSWER="0")
+            self.assertEqual((answer.code, answer.cuinit["outcome"], answer.cuinit["where"],
+                              answer.cuinit["signal"]), (1, "signal", where, signal), answer.text)
+            self.problem(answer, "the driver crashes %s (%s)" % (where, signal))
+        self.assertEqual(glob.glob(self.path("core*")) + glob.glob("core*"), [])
+        self.golden("doctor_crash.txt", LD_LIBRARY_PATH=self.driver, CG_SICK="crashes")
+
+    def test_ends_the_process(self):
+        answer = self.ill("exits")
+        self.assertEqual(answer.cuinit["outcome"], "failed")
+        self.problem(answer, "libcuda.so.1 does not work: the probe ended without an answer")
+
+    def test_talks(self):
+        """What the driver prints is not taken for the probe's words."""
+        answer = self.ill("talks", CG_ANSWER="999")
+        self.assertEqual((answer.cuinit["outcome"], answer.cuinit["code"]), ("answer", 999))
+
+    def test_strange_devices(self):
+        answer = self.ill("is strange", CG_ANSWER="0")
+        gpus = answer.cuinit["gpus"]
+        self.assertEqual((len(gpus), gpus[0]["uuid"]), (256, None))
+        self.assertEqual(answer.cuinit["code"], 0)
+        self.assertNotIn("\n", gpus[0]["name"])
+        answer = self.ill("cannot count", CG_ANSWER="0")
+        self.assertIsNone(answer.cuinit["gpus"])
+
+    def test_without_what_is_asked(self):
+        answer = self.doctor(LD_LIBRARY_PATH=self.sick("no-init", "-DCG_NO_INIT"))
+        self.problem(answer, "libcuda.so.1 does not work: it has no cuInit")
+        missing = self.library("libneeded.so", "int x;", "-Wl,-soname,libneeded.so")
+        folder = self.sick("needs", "-L" + missing, "-Wl,--no-as-needed", "-lneeded")
+        answer = self.doctor(LD_LIBRARY_PATH=folder)
+        self.assertEqual(answer.cuinit["outcome"], "failed")
+        self.problem(answer, "libcuda.so.1 does not work: error while loading shared libraries: "
+                     "libneeded.so: cannot open shared object file")
+
+    def test_the_probe_is_missing(self):
+        os.unlink(self.probe)
+        answer = self.ill("")
+        self.problem(answer, self.probe + " is missing: install cudaguard again")
+        self.assertEqual(answer.cuinit["outcome"], "not tried")
+
+    def test_the_probe_cannot_be_started(self):
+        os.chmod(self.probe, 0o644)
+        answer = self.ill("")
+        self.assertEqual((answer.code, answer.cuinit["outcome"]), (0, "not tried"), answer.text)
+        self.assertIn("cannot be started: Permission denied", answer.notes[-1])
+
+    def test_time_limit(self):
+        for value in ("0", "-1", "x", "1s", "3601", "99999999999999999999", " 1"):
+            done = self.start("doctor", env={"CUDAGUARD_DOCTOR_TIMEOUT": value,
+                                             "LD_LIBRARY_PATH": self.driver})
+            self.refused(done, 125, 'CUDAGUARD_DOCTOR_TIMEOUT="%s" is not accepted' % value,
+                         "(accepted: seconds, 1 to 3600)")
+        self.assertEqual(self.ill("", CUDAGUARD_DOCTOR_TIMEOUT="").cuinit["code"], 100)
+
+    def test_many_answers(self):
+        """An answer that is there at once is not waited for, and none is lost."""
+        for _ in range(20):
+            self.assertEqual(self.ill("", CUDAGUARD_DOCTOR_TIMEOUT="60").cuinit["code"], 100)
+
+
+class Sandboxed(doctor.Case):
+    """What the probe may not do to the machine, whoever asks."""
+
+    PROGRAM = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#define TRY(call) if ((call) != -1 || errno != EPERM) { fprintf(stderr, "%s: errno %d\n", #call, errno); _exit(9); }
+int cuInit(unsigned flags) {
+  (void)flags;
+  char file[4096]; char other[4096];
+  snprintf(file, sizeof file, "%s/file", getenv("CG_FOLDER"));
+  snprintf(other, sizeof other, "%s/other", getenv("CG_FOLDER"));
+  TRY(mknod("/dev/nvidiactl", S_IFCHR | 0666, makedev(195, 255)));
+  TRY(mknodat(AT_FDCWD, "/dev/nvidiactl", S_IFCHR | 0666, makedev(195, 255)));
+  TRY(mkdir(other, 0777)); TRY(rmdir(getenv("CG_FOLDER"))); TRY(unlink(file));
+  TRY(unlinkat(AT_FDCWD, file, 0)); TRY(rename(file, other)); TRY(link(file, other));
+  TRY(symlink(file, other)); TRY(chmod(file, 0777)); TRY(chown(file, 1, 1)); TRY(lchown(file, 1, 1));
+  TRY(fchmodat(AT_FDCWD, file, 0777, 0));
+  TRY(syscall(SYS_renameat2, AT_FDCWD, file, AT_FDCWD, other, 0));
+  TRY(syscall(452, AT_FDCWD, file, 0777, 0));
+  TRY(syscall(SYS_init_module, 0, 0, "")); TRY(syscall(SYS_finit_module, -1, "", 0));
+  TRY(syscall(SYS_delete_module, "x", 0));
+#ifdef __x86_64__
+  TRY(syscall(0x40000000 + 133, "/dev/nvidiactl", S_IFCHR | 0666, makedev(195, 255)));
+#endif
+  return system(getenv("CG_COMMAND")) == 0 ? 0 : 100;
+}
+"""
+
+    @unittest.skipUnless(os.geteuid() == 0, "for others these calls fail anyway")
+    def test_calls(self):
+        folder = self.library("libcuda.so.1", self.PROGRAM, "-Wl,-soname,libcuda.so.1")
+        self.make("file", "x", 0o600)
+        # Children as well; and reading, writing and starting programs are not touched.
+        command = ("! mknod /dev/nvidia0 c 195 0 2>/dev/null && ! rm -f %s 2>/dev/null && "
+                   "grep -q x %s && test \"$(grep NoNewPrivs /proc/self/status)\" = "
+                   "\"$(printf 'NoNewPrivs:\\t1')\"") % (self.path("file"), self.path("file"))
+        answer = self.doctor(LD_LIBRARY_PATH=folder, CG_FOLDER=self.folder, CG_COMMAND=command)
+        self.assertEqual((answer.cuinit["outcome"], answer.cuinit["code"]), ("answer", 0),
+                         answer.text)
+        self.assertEqual(answer.nodes, [])
+        self.assertEqual(oct(os.stat(self.path("file")).st_mode & 0o777), "0o600")
+        # Control: the probe alone may.
+        code, out, err, nodes = self.run_in([doctor.PROBE], env={
+            "LD_LIBRARY_PATH": folder, "CG_FOLDER": self.folder, "CG_COMMAND": command})
+        self.assertEqual(code, 9, out + err)
+        self.assertIn("mknod", err)
+        self.assertEqual(nodes, ["/dev/nvidiactl"])
+
+    def test_unguarded(self):
+        """The guard and its variables do not reach the driver that is asked; other variables do."""
+        folder = self.library("libcuda.so.1", r'''
+#include <stdlib.h>
+#include <string.h>
+int cuInit(unsigned flags) {
+  (void)flags;
+  const char* preload = getenv("LD_PRELOAD");
+  if (preload == NULL || strcmp(preload, "libm.so.6") != 0) return 1;
+  if (getenv("CUDAGUARD_VISIBLE_DEVICES") || getenv("CUDAGUARD_CHILDREN")) return 2;
+  return getenv("CG_ANSWER") != NULL ? 0 : 3;
+}''', "-Wl,-soname,libcuda.so.1")
+        answer = self.doctor(LD_LIBRARY_PATH=folder, CG_ANSWER="1",
+                             LD_PRELOAD=harness.GUARD + ":libm.so.6",
+                             CUDAGUARD_POLICY="VALIDATE", CUDAGUARD_VISIBLE_DEVICES="0",
+                             CUDAGUARD_CHILDREN="FORCE_CPU")
+        self.assertEqual(answer.cuinit["code"], 0, answer.text)
+        self.assertEqual(answer.machine["shell"],
+                         {"guarded": True, "by": "LD_PRELOAD", "policy": "VALIDATE"})
+        self.assertIn("this shell         is guarded already, by LD_PRELOAD; policy VALIDATE",
+                      answer.text)
+
+
+if __name__ == "__main__":
+    harness.main()
