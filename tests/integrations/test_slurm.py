@@ -171,8 +171,8 @@ class Slurm(places.Case):
         for name, value in (("CUDAGUARD_LOG", "loud"), ("CUDAGUARD_POLICY", "CPU")):
             done = self.task("srun", "sh", "-c", "echo ran", env={name: value})
             self.assertEqual(done.returncode, 125, done)
-            self.assertRegex(done.stdout, r'\Acudaguard TaskProlog: cudaguard: %s="%s" is not accepted '
-                             r"[^\n]*\n\Z" % (name, value))
+            self.assertRegex(done.stdout, r'\Acudaguard TaskProlog: cudaguard: %s="%s" is not '
+                             r"accepted [^\n]*\n\Z" % (name, value))
         done = self.task("srun", "sh", "-c", "echo ran; exit 7")
         self.assertEqual((done.returncode, done.stdout), (7, "ran\n"), done)
 

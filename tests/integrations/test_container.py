@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Dockerfile's two lines, done as docker does them; the program is process 1 there."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+import harness
+import places
+import image
+
+TEXT = places.read("container", "Dockerfile")
+DOOR = "/mnt/programs/door"
+OPEN = [DOOR, "lib=libcuda.so.1"]
+LINKED = ["/mnt/programs/linked_cuda"]
+GUARD = "/usr/local/lib/libcudaguard.so"
+WARNING = ('cudaguard: "%s" is a static executable and not guarded itself; dynamic programs that '
+           "it starts are\n")
+SHARED = []
+ANSWERS_TERM = "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done"
+
+
+class Case(places.Case):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            harness.skip(self, "only root can make and enter another system")
+        self.need("debootstrap", "gcc", "tini-static", "tini")
+
+    def build(self, text=TEXT):
+        """docker build, in a context that has the installed tree."""
+        os.mkdir(self.path("context"))
+        self.installed("context/cudaguard")
+        return image.Image(self, text, self.path("context"))
+
+    def built(self):
+        """The Dockerfile's image, the same for all tests that change nothing in it."""
+        if not SHARED:
+            SHARED.append(self.build())
+        return SHARED[0]
+
+    def no_device(self, result, warnings=""):
+        self.assertEqual((result.rc, result.answers.get("cuInit")), (0, "100"), result)
+        self.assertEqual(result.err[:len(warnings)], warnings)
+        self.assertRegex(result.err[len(warnings):],
+                         r"\Acudaguard\[\d+\]: no CUDA here [^\n]*\n\Z")
+
+    def a_device(self, result):
+        result.assert_reached(self)
+        self.assertEqual((result.rc, result.answers.get("cuInit")), (0, "0"), result)
+
+
+class Dockerfile(Case):
+    def test_two_lines(self):
+        """COPY brings the whole installed tree, and ENTRYPOINT starts it."""
+        names = [name for name, _ in image.instructions(TEXT)]
+        self.assertEqual(names, ["FROM", "COPY", "ENTRYPOINT", "CMD"])
+        built = self.build()
+        for folder, _, files in os.walk(self.path("context", "cudaguard")):
+            for name in files:
+                path = os.path.relpath(os.path.join(folder, name),
+                                       self.path("context", "cudaguard"))
+                self.assertTrue(os.path.lexists(os.path.join(built.root, "usr/local", path)), path)
+        done = built.run(["/bin/sh", "-c", "echo $$ $LD_PRELOAD"])
+        self.assertEqual((done.rc, done.out, done.err), (0, "1 %s\n" % GUARD, ""), done)
+        self.assertEqual(built.run().rc, 0)  # its CMD, at the end of stdin
+
+    def test_guarded(self):
+        built = self.built()
+        for options in ((), ("--remount-ro", "/"), ("--unshare-user", "--uid", "65534")):
+            with self.subTest(options=options):
+                self.a_device(built.run(OPEN, entrypoint=[], options=options))
+                result = built.run(OPEN, options=options)
+                self.no_device(result)
+                result.assert_untouched(self)
+        # A program that is linked to the driver; with the GPU's libraries in the container and
+        # without, where it would not start.
+        built.run(LINKED, entrypoint=[]).assert_reached(self)
+        self.no_device(built.run(LINKED))
+        nowhere = {"env": {"LD_LIBRARY_PATH": ""}}
+        self.assertEqual(built.run(LINKED, entrypoint=[], **nowhere).rc, 127)
+        self.no_device(built.run(LINKED, **nowhere))
+        self.a_device(built.run(OPEN, env={"CUDAGUARD_POLICY": "OFF"}))  # docker run -e
+
+    def test_without_command(self):
+        """ENTRYPOINT empties the base image's CMD; the launcher says so, nothing is started."""
+        text = "".join(line for line in TEXT.splitlines(True) if not line.startswith("CMD"))
+        done = self.build(text).run()
+        self.assertEqual((done.rc, done.out), (125, ""), done)
+        self.assertIn("no program given", done.err)
+
+    def test_missing(self):
+        """An image without the file does not start, where LD_PRELOAD would let the program through
+        (Variable.test_missing)."""
+        built = self.build()
+        os.remove(built.root + GUARD)
+        result = built.run(OPEN)
+        self.assertEqual((result.rc, result.out, result.fake_calls), (125, "", []), result)
+        self.assertIn(GUARD + " is missing", result.err)
+        os.remove(built.root + "/usr/local/bin/cudaguard")
+        result = built.run(OPEN)
+        self.assertEqual((result.rc, result.out, result.fake_calls), (1, "", []), result)
+
+    def test_other_entrypoints(self):
+        """A base image's own entrypoint behind ours, a script as they are."""
+        built = self.built()
+        script = os.path.join(built.folder, "programs", "entry.sh")
+        with open(script, "w", encoding="utf-8") as stream:
+            stream.write('#!/bin/sh\nset -e\necho "$$ $#"\nexec "$@"\n')
+        os.chmod(script, 0o755)
+        own = ["/mnt/programs/entry.sh"]
+        self.a_device(built.run(OPEN, entrypoint=own))
+        result = built.run(OPEN, entrypoint=built.entrypoint + own)
+        self.no_device(result)
+        self.assertEqual(result.out.splitlines()[0], "1 2")
+        # docker exec: a process of its own.
+        self.no_device(built.run(["cudaguard", "run", "--", *OPEN], entrypoint=[]))
+
+
+class ProcessOne(Case):
+    """What docker stop and an exit code see: with the entrypoint as without it."""
+
+    def start(self, built, words, **more):
+        """A running container: process 1 and the pipes."""
+        reading, writing = os.pipe()
+        process = subprocess.Popen(
+            built.sandbox(options=("--info-fd", str(writing)), **more) + words, text=True,
+            pass_fds=(writing,), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        os.close(writing)
+        with os.fdopen(reading) as stream:
+            pid = json.load(stream)["child-pid"]
+        return process, pid
+
+    def test_codes(self):
+        built = self.built()
+        for command, code in (("exit 0", 0), ("exit 7", 7), ("exit 255", 255),
+                              ("exec 2>&-; /bin/sh -c 'kill -9 $$'; exit $?", 137)):
+            for entrypoint in ([], built.entrypoint):
+                done = built.run(["/bin/sh", "-c", command], entrypoint=entrypoint)
+                self.assertEqual((done.rc, done.out, done.err), (code, "", ""), done)
+
+    def test_term(self):
+        """docker stop: a program that listens ends as it likes."""
+        built = self.built()
+        for init in (False, True):
+            for entrypoint in ([], built.entrypoint):
+                process, pid = self.start(built, entrypoint + ["/bin/sh", "-c", ANSWERS_TERM],
+                                          init=init)
+                self.assertEqual(process.stdout.readline(), "on\n")
+                os.kill(pid, signal.SIGTERM)
+                self.assertEqual(process.communicate(timeout=60), ("", ""))
+                self.assertEqual(process.returncode, 9)
+
+    def test_term_unheard(self):
+        """The kernel keeps TERM from a process 1 that does not listen; an init passes it on, and
+        then it ends the program."""
+        built = self.built()
+        for init in (False, True):
+            for entrypoint in ([], built.entrypoint):
+                process, pid = self.start(built, entrypoint + ["/bin/cat"], init=init)
+                process.stdin.write("a\n")
+                process.stdin.flush()
+                self.assertEqual(process.stdout.readline(), "a\n")
+                os.kill(pid, signal.SIGTERM)
+                if init:
+                    self.assertEqual(process.wait(timeout=60), 143)
+                else:
+                    self.assertEqual(process.communicate("b\n", timeout=60), ("b\n", ""))
+                    self.assertEqual(process.returncode, 0)
+
+
+class Init(Case):
+    """docker run --init, and images that bring an init of their own."""
+
+    def test_before(self):
+        """Docker's init is process 1 and starts the entrypoint: guarded, nothing to say."""
+        built = self.built()
+        self.a_device(built.run(OPEN, entrypoint=[], init=True))
+        result = built.run(OPEN, init=True)
+        self.no_device(result)
+        result.assert_untouched(self)
+
+    def test_behind(self):
+        """An image's own, behind the entrypoint: a static one is said to be unguarded itself."""
+        built = self.build()
+        for name, warning in (("tini-static", WARNING % "/usr/bin/tini-static"), ("tini", "")):
+            image.copy_over("/usr/bin/" + name, built.root + "/usr/bin/" + name)
+            own = ["/usr/bin/" + name, "--"]
+            self.a_device(built.run(OPEN, entrypoint=own))
+            result = built.run(OPEN, entrypoint=built.entrypoint + own)
+            self.no_device(result, warning)
+            result.assert_untouched(self)
+            strict = ["/usr/local/bin/cudaguard", "run", "--strict", "--"]
+            result = built.run(OPEN, entrypoint=strict + own)
+            self.assertEqual(result.rc, 125 if warning else 0, result)
+            # The other way round there is nothing to warn of.
+            self.no_device(built.run(OPEN, entrypoint=own + built.entrypoint))
+
+
+class Variable(Case):
+    """Why not ENV LD_PRELOAD: what the Dockerfile and the README say of it."""
+
+    ENV = {"LD_PRELOAD": GUARD}
+
+    def test_missing(self):
+        """Where the file is not: a line from every program, and no guard."""
+        bare = image.Image(self)
+        result = bare.run(["/bin/sh", "-c", "true; /bin/true; %s lib=libcuda.so.1" % DOOR],
+                          env=self.ENV)
+        self.a_device(result)
+        lines = result.err.splitlines()
+        self.assertEqual(len(lines), 3, result)
+        for line in lines:
+            self.assertEqual(line, "ERROR: ld.so: object '%s' from LD_PRELOAD cannot be preloaded "
+                             "(cannot open shared object file): ignored." % GUARD)
+
+    def test_static(self):
+        """Nobody says that it is not guarded."""
+        built = self.build()
+        shutil.copy("/usr/bin/tini-static", built.root + "/usr/bin/tini-static")
+        result = built.run(["/usr/bin/tini-static", "--version"], entrypoint=[], env=self.ENV)
+        self.assertEqual((result.rc, result.err), (0, ""), result)
+        result = built.run(["/usr/bin/tini-static", "--version"])
+        self.assertEqual((result.rc, result.err), (0, WARNING % "/usr/bin/tini-static"), result)
+
+    def test_setuid(self):
+        """Not guarded, without a word; the launcher refuses. (Not in bubblewrap, which forbids
+        setuid.)"""
+        built = self.build()
+        if os.statvfs(built.root).f_flag & os.ST_NOSUID:
+            harness.skip(self, "this file system forbids setuid programs")
+        os.makedirs(built.root + "/opt/driver")
+        for name in ("plain", "setuid"):
+            shutil.copy(os.path.join(built.folder, "programs", "door"), built.root + "/opt/" + name)
+        os.chmod(built.root + "/opt/setuid", 0o4755)
+        driver = shutil.copy(harness.FAKE_DRIVER + "/libcuda.so.1", built.root + "/opt/driver")
+        os.chmod(driver, 0o755)
+
+        def ask(name, *launch):
+            return subprocess.run(
+                ["chroot", "--userspec=65534:65534", built.root, *launch, "/opt/" + name,
+                 "lib=/opt/driver/libcuda.so.1"], capture_output=True, text=True, check=False,
+                env={"PATH": image.PATH})
+
+        for name, answer, lines in (("plain", "100", 1), ("setuid", "0", 0)):
+            done = ask(name, "/usr/bin/env", "LD_PRELOAD=" + GUARD)
+            self.assertEqual((done.returncode, done.stdout.split()[0]), (0, "cuInit=" + answer),
+                             done)
+            self.assertEqual(len(done.stderr.splitlines()), lines, done)
+        self.assertEqual(ask("plain").stdout.split()[0], "cuInit=0")
+        done = ask("setuid", *built.entrypoint)
+        self.assertEqual((done.returncode, done.stdout), (125, ""), done)
+        self.assertIn("it is setuid", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()

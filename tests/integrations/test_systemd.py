@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The drop-ins: looked at by systemd-analyze verify, and used by a real systemd."""
+
+import os
+import re
+import shutil
+import sys
+
+import harness
+import manager
+import places
+
+NAMES = ("cudaguard-run.conf", "cudaguard-preload.conf")
+EXAMPLE = "/usr/bin/program --its-options"
+GUARD = "/usr/local/lib/libcudaguard.so"
+UNIT = """[Unit]
+Description=asks for CUDA
+[Service]
+Type=%s
+Environment=LD_LIBRARY_PATH=%s CG_FAKE_LOG=%s
+ExecStart=%s
+StandardOutput=file:%s
+StandardError=file:%s
+"""
+NOTIFY = """import os, signal, socket
+name = os.environ["NOTIFY_SOCKET"]
+notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+notify.connect(name.replace("@", "\\0", 1) if name.startswith("@") else name)
+print(os.getpid(), flush=True)
+notify.send(b"READY=1")
+signal.pause()
+"""
+
+
+class Case(places.Case):
+    def setUp(self):
+        super().setUp()
+        self.need("systemd-analyze")
+        self.mounts = places.usr_local(self.path("tree"))
+        self.without = ["--tmpfs", "/usr/local"]
+        os.makedirs(self.path("units"))
+
+    def unit(self, command=" ".join(places.OPEN), kind="oneshot"):
+        for name in ("out", "err", "fake.log"):
+            if os.path.exists(self.path(name)):
+                os.remove(self.path(name))
+        self.make("units/demo.service", UNIT % (
+            kind, harness.FAKE_DRIVER, self.path("fake.log"), command, self.path("out"),
+            self.path("err")), 0o644)
+
+    def drop_in(self, name, edit=lambda text: text, folder="demo.service.d"):
+        """Puts one of ours beside the unit, in place of what was there."""
+        shutil.rmtree(self.path("units", "demo.service.d"), ignore_errors=True)
+        if name:
+            os.makedirs(self.path("units", folder))
+            self.make("units/%s/cudaguard.conf" % folder, edit(places.read("systemd", name)), 0o644)
+
+
+class Verify(Case):
+    def verify(self, mounts=None):
+        box = harness.sandbox("fake", self.mounts if mounts is None else mounts)
+        return self.bare(*box, "systemd-analyze", "verify", "--man=no",
+                         self.path("units", "demo.service"))
+
+    def test_as_they_are(self):
+        for name in NAMES:
+            self.unit(kind="simple")
+            self.drop_in(name)
+            done = self.verify()
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""), done)
+
+    def test_controls(self):
+        """It does see what is wrong with a drop-in."""
+        for name, mounts, edit, meaning in (
+                (NAMES[0], self.without, str, "cudaguard is not executable"),
+                (NAMES[0], None, lambda text: text.replace("ExecStart=\n", ""),
+                 "more than one ExecStart="),
+                (NAMES[0], None, lambda text: text.replace("[Service]", "[Sevice]"),
+                 "Unknown section 'Sevice'"),
+                (NAMES[1], None, lambda text: text.replace("Environment=", "Enviroment="),
+                 "Unknown key")):
+            with self.subTest(meaning=meaning):
+                self.unit(kind="simple")
+                self.drop_in(name, edit)
+                done = self.verify(mounts)
+                self.assertNotEqual((done.returncode, done.stderr), (0, ""), done)
+                self.assertIn(meaning, done.stderr)
+
+
+class Service(Case):
+    def setUp(self):
+        super().setUp()
+        self.systemd = manager.Manager(self.folder, self.mounts)
+        missing = self.systemd.missing()
+        if missing:
+            harness.skip(self, "no systemd of our own: " + missing)
+
+    def systemctl(self, *commands):
+        """Runs these systemctl commands; the lines that they print, as key: value."""
+        done = self.systemd.run("".join("systemctl --user %s\n" % command for command in commands))
+        self.assertNotEqual(done.returncode, 99, done)
+        return dict(re.findall(r"^(\w+)=(.*)$", done.stdout, re.MULTILINE))
+
+    def read(self, name):
+        if not os.path.exists(self.path(name)):
+            return ""
+        with open(self.path(name), encoding="utf-8") as stream:
+            return stream.read()
+
+    def start(self, *more):
+        """Starts the unit; what systemd says of it, and what the program has answered."""
+        told = self.systemctl("start demo", "show demo -p Result,ExecMainStatus,ActiveState", *more)
+        answer = re.findall(r"^cuInit=(\d+)", self.read("out"))
+        return told, answer, self.read("err")
+
+    def edited(self, command=" ".join(places.OPEN)):
+        return lambda text: text.replace(EXAMPLE, command)
+
+    def test_guarded(self):
+        for name, edit, folder in (
+                (None, None, None), (NAMES[0], self.edited(), "demo.service.d"),
+                (NAMES[1], str, "demo.service.d"), (NAMES[1], str, "service.d")):
+            with self.subTest(drop_in=name, folder=folder):
+                self.unit()
+                self.drop_in(name, edit, folder)
+                told, answer, err = self.start()
+                self.assertEqual((told["Result"], told["ExecMainStatus"]), ("success", "0"),
+                                 (answer, err))
+                if not name:
+                    self.assertEqual((answer, err), (["0"], ""))
+                    self.assertIn("cuInit\n", self.read("fake.log"))
+                    continue
+                self.assertEqual((answer, self.read("fake.log")), (["100"], ""))
+                self.assertRegex(err, r"\Acudaguard\[\d+\]: no CUDA here [^\n]*\n\Z")
+
+    def test_main_process(self):
+        """The program is the unit's main process: it may notify, and stop ends it."""
+        script = self.make("notify.py", NOTIFY)
+        command = "%s %s" % (sys.executable, script)
+        for name, edit in ((None, None), (NAMES[0], self.edited(command)), (NAMES[1], str)):
+            self.unit(command, "notify")
+            self.drop_in(name, edit)
+            told = self.start("show demo -p MainPID", "stop demo", "show demo -p Result")[0]
+            self.assertEqual((told["ActiveState"], told["Result"]), ("active", "success"), name)
+            self.assertEqual(self.read("out"), told["MainPID"] + "\n")
+
+    def test_refused(self):
+        """What cannot be guarded is not started: the unit fails, and says why."""
+        command = "%s lib=libcuda.so.1" % harness.program("static_door")
+        self.unit(command)
+        self.drop_in(NAMES[0], self.edited(command))
+        told, answer, err = self.start()
+        self.assertEqual((told["Result"], told["ExecMainStatus"], answer), ("exit-code", "125", []))
+        self.assertIn("static executable", err)
+
+    def test_no_installation(self):
+        """Neither lets the program through where the files are not; the bare variable would."""
+        self.systemd.mounts = self.without
+        for name, edit, result in (
+                (NAMES[0], self.edited(), "exit-code"), (NAMES[1], str, "assert"),
+                (NAMES[1], lambda text: text[text.index("[Service]"):], None)):
+            self.unit()
+            self.drop_in(name, edit)
+            told, answer, err = self.start("show demo -p AssertResult")
+            if result is None:
+                self.assertEqual((told["Result"], answer), ("success", ["0"]))
+                self.assertIn("cannot be preloaded", err)
+                continue
+            self.assertEqual((told["ActiveState"] == "active", answer, self.read("fake.log")),
+                             (False, [], ""))
+            if result == "assert":
+                self.assertEqual(told["AssertResult"], "no")
+            else:
+                self.assertEqual((told["Result"], told["ExecMainStatus"]), (result, "203"))
+
+
+if __name__ == "__main__":
+    harness.main()
