@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts of activate.d and deactivate.d, sourced in the order in which conda does it.
+
+conda itself is neither in Debian nor on PyPI. What it does is in its conda/activate.py: it sources
+the scripts of the environment that it leaves, sets CONDA_PREFIX and CONDA_SHLVL, and sources those
+of the one that it enters.
+"""
+
+import os
+import shutil
+
+import harness
+import places
+from places import launcher
+
+ASK = " ".join(places.OPEN)
+SHELLS = {"bash": ["bash"], "bash -eu": ["bash", "-eu"], "posix": ["bash", "--posix", "-eu"],
+          "dash": ["dash"], "dash -eu": ["dash", "-eu"], "zsh": ["zsh", "-f"],
+          "zsh -eu": ["zsh", "-f", "-eu"], "busybox": ["busybox", "sh", "-eu"]}
+STARTS = (
+    {}, {"LD_PRELOAD": "libm.so.6 libdl.so.2"},
+    {"JAX_PLATFORMS": "cuda", "CUDAGUARD_POLICY": "OFF"},
+    {"CUDAGUARD_VISIBLE_DEVICES": "2", "CUDAGUARD_POLICY": "VALIDATE", "CUDA_VISIBLE_DEVICES": "1"},
+    {"MPIR_CVAR_ENABLE_GPU": "", "JAX_PLATFORMS": "it's \"a b\" $HOME\nnext `line`"})
+
+
+class Conda:
+    """Writes the commands that conda's shell function evaluates."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.stack = []  # (name, put on the other one)
+        self.lines = []
+
+    def prefix(self, name):
+        return os.path.join(self.folder, name)
+
+    def source(self, kind, name):
+        script = os.path.join(self.prefix(name), "etc", "conda", kind, "cudaguard.sh")
+        if os.path.exists(script):
+            self.lines.append('. "%s"' % script)
+
+    def enter(self):
+        if self.stack:
+            self.lines.append('export CONDA_PREFIX="%s" CONDA_SHLVL=%d' %
+                              (self.prefix(self.stack[-1][0]), len(self.stack)))
+        else:
+            self.lines.append("unset CONDA_PREFIX; export CONDA_SHLVL=0")
+
+    def activate(self, name, stacked=False):
+        if self.stack and not stacked:
+            self.source("deactivate.d", self.stack[-1][0])
+        self.stack.append((name, stacked))
+        self.enter()
+        self.source("activate.d", name)
+        return self
+
+    def deactivate(self):
+        name, stacked = self.stack.pop()
+        self.source("deactivate.d", name)
+        self.enter()
+        if self.stack and not stacked:
+            self.source("activate.d", self.stack[-1][0])
+        return self
+
+    def reactivate(self):
+        name = self.stack[-1][0]
+        self.source("deactivate.d", name)
+        self.source("activate.d", name)
+        return self
+
+    def run(self, command):
+        self.lines.append(command)
+        return self
+
+
+class Activation(places.Case):
+    def setUp(self):
+        super().setUp()
+        self.installed("tree")
+        for name in ("cpu", "more"):
+            self.environment(name)
+        os.makedirs(self.path("plain", "conda-meta"))
+        self.bin = self.path("tree", "bin")
+
+    def environment(self, name):
+        """A conda environment as the comment in activate.sh makes it."""
+        for kind in ("activate", "deactivate"):
+            folder = self.path(name, "etc", "conda", kind + ".d")
+            os.makedirs(folder)
+            shutil.copy(places.script("conda", kind + ".sh"), os.path.join(folder, "cudaguard.sh"))
+
+    def shell(self, words, conda, env=None, path=True):
+        found = self.bin + ":" + os.environ["PATH"] if path else "/usr/bin:/bin"
+        result = harness.run(words + ["-c", "\n".join(conda.lines)], guard=False, trace=False,
+                             env={"PATH": found, **dict.fromkeys(launcher.PRESETS), **(env or {})})
+        self.assertEqual(result.rc, 0, result)
+        result.parts = [part.strip("\n") for part in result.out.split("----\n")]
+        return result
+
+    def shells(self):
+        missing = [words[0] for words in SHELLS.values() if not shutil.which(words[0])]
+        if missing:
+            harness.skip(self, "not installed: " + " ".join(sorted(set(missing))))
+        return SHELLS.items()
+
+    def test_there_and_back(self):
+        """Guarded between the two, and then everything is as it was, whatever it was."""
+        show = ("echo ----; env -0 | tr '\\n\\0' '^\\n' | "
+                "grep -vE '^(CONDA_|_=|SHLVL|OLDPWD)' | sort")
+        steps = Conda(self.folder).run(show).run("echo ----; " + ASK).activate("cpu")
+        steps.run("echo ----; " + ASK).run("echo ----; printenv LD_PRELOAD")
+        steps.deactivate().run(show).run("echo ----; " + ASK)
+        for name, words in self.shells():
+            for env in STARTS:
+                with self.subTest(shell=name, env=env):
+                    result = self.shell(words, steps, env)
+                    _, before, bare, guarded, preload, after, again = result.parts
+                    self.assertTrue(guarded.startswith("cuInit=100 "), result)
+                    others = env.get("LD_PRELOAD", "").replace(" ", ":")
+                    self.assertEqual(preload.split(":", 1)[1:], [others] if others else [])
+                    self.assertEqual(preload.split(":")[0], self.path("tree/lib/libcudaguard.so"))
+                    self.assertEqual(before.splitlines(), after.splitlines())
+                    for answer in (bare, again):
+                        self.assertTrue(answer.startswith("cuInit=0 "), result)
+
+    def walk(self, *steps):
+        """conda's commands one after the other, each followed by the question."""
+        conda = Conda(self.folder)
+        wanted = []
+        for method, words, answer in steps:
+            getattr(conda, method)(*words)
+            conda.run("echo ----; " + ASK)
+            wanted.append("cuInit=%s" % answer)
+        return conda, wanted
+
+    def test_ways(self):
+        on, off = "100", "0"
+        ways = {
+            "reactivated": self.walk(("activate", ["cpu"], on), ("reactivate", [], on),
+                                     ("deactivate", [], off)),
+            "sourced twice": self.walk(
+                ("activate", ["cpu"], on), ("source", ["activate.d", "cpu"], on),
+                ("deactivate", [], off), ("source", ["deactivate.d", "cpu"], off)),
+            "another and back": self.walk(
+                ("activate", ["cpu"], on), ("activate", ["plain"], off), ("deactivate", [], on),
+                ("deactivate", [], off)),
+            "from another": self.walk(
+                ("activate", ["plain"], off), ("activate", ["cpu"], on),
+                ("activate", ["more"], on), ("deactivate", [], on), ("deactivate", [], off)),
+            "stacked": self.walk(
+                ("activate", ["cpu"], on), ("activate", ["more", True], on), ("deactivate", [], on),
+                ("deactivate", [], off)),
+            "plain on top": self.walk(
+                ("activate", ["cpu"], on), ("activate", ["plain", True], on),
+                ("deactivate", [], on), ("deactivate", [], off)),
+            "never active": self.walk(("source", ["deactivate.d", "cpu"], off))}
+        for shell, words in self.shells():
+            for way, (conda, wanted) in ways.items():
+                with self.subTest(shell=shell, way=way):
+                    result = self.shell(words, conda)
+                    self.assertEqual([part.split()[0] for part in result.parts[1:]], wanted, result)
+
+    def test_child(self):
+        """A shell that is started in the environment can leave it."""
+        leave = Conda(self.folder)
+        leave.stack = [("cpu", False)]
+        leave.deactivate().run("printenv LD_PRELOAD JAX_PLATFORMS; " + ASK)
+        inner = self.make("leave.sh", "\n".join(leave.lines) + "\n")
+        for name, words in self.shells():
+            outer = Conda(self.folder).activate("cpu").run("echo ----; exec %s %s" % (
+                " ".join(words).replace("-eu", ""), inner))
+            result = self.shell(words, outer, {"LD_PRELOAD": "libm.so.6"})
+            lines = result.parts[1].splitlines()
+            self.assertEqual((name, lines[0], lines[1].split()[0]), (name, "libm.so.6", "cuInit=0"))
+
+    def test_which_launcher(self):
+        """The environment's own, else PATH's."""
+        os.mkdir(self.path("cpu", "bin"))
+        shutil.copytree(harness.LIB, self.path("cpu", "lib"), symlinks=True)
+        shutil.copy(launcher.LAUNCHER, self.path("cpu", "bin"))
+        conda = Conda(self.folder).activate("cpu").run("printenv LD_PRELOAD").activate("more")
+        for name, words in self.shells():
+            result = self.shell(words, conda.run("printenv LD_PRELOAD"))
+            self.assertEqual(result.out.splitlines()[:2],
+                             [self.path(place, "lib", "libcudaguard.so")
+                              for place in ("cpu", "tree")], name)
+
+    def test_not_guarded(self):
+        """It is said, and the shell goes on, with the environment as it was."""
+        os.mkdir(self.path("cpu", "bin"))
+        self.make("cpu/bin/cudaguard", "#!/bin/sh\necho 'cudaguard: some reason' >&2\nexit 125\n")
+        conda = Conda(self.folder).activate("cpu").run(ASK).deactivate().activate("more").run(ASK)
+        conda.run("echo LD_PRELOAD=${LD_PRELOAD-unset}")
+        for name, words in self.shells():
+            result = self.shell(words, conda, path=False)
+            self.assertEqual(result.out.count("cuInit=0 "), 2, (name, result))
+            self.assertIn("LD_PRELOAD=unset\n", result.out)
+            self.assertIn("cudaguard: some reason\n", result.err)
+            self.assertEqual(result.err.count("cudaguard: this environment is NOT guarded\n"), 2)
+            self.assertIn("not found", result.err)
+
+
+if __name__ == "__main__":
+    harness.main()
