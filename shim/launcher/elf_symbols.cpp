@@ -15,6 +15,8 @@ namespace {
 /// As much of a table as is read at a time.
 constexpr size_t kPiece = size_t{1} << 16;
 constexpr size_t kLongestName = 4096;
+/// libtorch_cuda.so's is 20 MB.
+constexpr uint64_t kMostStrings = uint64_t{256} << 20;
 
 /// A table that is loaded: its place in the file, and as much as there can be of it.
 struct Range {
@@ -64,6 +66,7 @@ bool find_tables(const Bytes& file, Tables& tables) {
       !find_range(layout, value_of(DT_STRTAB), value_of(DT_STRSZ), strings)) {
     return false;
   }
+  if (strings.size > kMostStrings) return false;
   tables.strings.resize(static_cast<size_t>(strings.size));
   if (!file.read(strings.at, tables.strings.data(), tables.strings.size())) return false;
   const auto optional = [&](int64_t tag, uint64_t size, Range& range) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "shim/launcher/doctor/doctor.h"
@@ -28,8 +30,11 @@ int work(int argc, char** argv) {
       text = "cudaguard " CUDAGUARD_VERSION "\n";
       break;
   }
-  return fputs(text.c_str(), stdout) >= 0 && fflush(stdout) == 0 ? 0
-                                                                 : cudaguard::launcher::kRefused;
+  if (fputs(text.c_str(), stdout) < 0 || fflush(stdout) != 0) {
+    throw cudaguard::launcher::Refusal(cudaguard::launcher::kRefused,
+                                       std::string("cannot print: ") + strerror(errno));
+  }
+  return 0;
 }
 
 }  // namespace

@@ -2,12 +2,15 @@
 #include "shim/launcher/report.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "policy/message.h"
+#include "shim/launcher/elf_file.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -22,6 +25,12 @@ int cannot_append(const std::string& path) {
     if (path.ends_with("/")) return EISDIR;
     const size_t slash = path.rfind('/');
     const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    // root may write there, and yet nobody can make a file.
+    struct statfs system = {};
+    if (statfs(folder.c_str(), &system) == 0 &&
+        (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC)) {
+      return EACCES;
+    }
     return faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
   }
   if (S_ISLNK(status.st_mode)) return ELOOP;
@@ -35,6 +44,17 @@ int cannot_append(const std::string& path) {
   if (fd < 0) return errno;
   close(fd);
   return 0;
+}
+
+/// Records are never appended to what is something else: a script, the guard itself.
+bool has_other_things(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
+    return false;
+  }
+  const FileBytes file(path);
+  char first = 0;
+  return file.error() == 0 && file.read(0, &first, 1) && first != '{';
 }
 
 }  // namespace
@@ -70,6 +90,11 @@ void check_report(std::string_view report, bool by_option,
         other.st_ino == own.st_ino) {
       throw Refusal(kRefused, "the report " + in_quotes(report) + " is the program's own file");
     }
+  }
+  if (has_other_things(path)) {
+    throw Refusal(kRefused, (by_option ? "--report " : "CUDAGUARD_REPORT=") + in_quotes(report) +
+                                ": there is something else in it (accepted: a new file, or one of "
+                                "records)");
   }
 }
 

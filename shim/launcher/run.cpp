@@ -69,6 +69,9 @@ int run(const Options& options, const char* const* environment) {
     add_for_linked(verdict, policy, installation, own);
     variables.set(kPreload, preload_list(before.c_str(), verdict.sanitizers, own));
   }
+  if (policy == Policy::kOff && !options.policy) {
+    say("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
+  }
   for (const std::string& warning : verdict.warnings) say(warning);
   if (options.print) {
     print(variables.changes());

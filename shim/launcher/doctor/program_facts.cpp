@@ -213,11 +213,15 @@ ExecutableFacts facts_of(const Executable& executable, const Installation& insta
 
 /// What "#!/usr/bin/env ..." has behind it, where env is as far as it could be followed.
 std::string env_words(const Program& program) {
-  const size_t count = program.files.size();
-  if (count < 2 || base_name(program.files.back()) != "env") return {};
-  const FileBytes script(program.files[count - 2]);
-  std::string head(static_cast<size_t>(std::min<uint64_t>(script.size(), 256)), '\0');
-  if (!script.read(0, head.data(), head.size())) return {};
+  if (base_name(program.files.back()) != "env") return {};
+  // env may start env: the line is that of the last script.
+  std::string head;
+  for (const std::string& path : program.files) {
+    const FileBytes file(path);
+    std::string start(static_cast<size_t>(std::min<uint64_t>(file.size(), 256)), '\0');
+    if (file.read(0, start.data(), start.size()) && start.starts_with("#!")) head = start;
+  }
+  if (head.empty()) return {};
   head = head.substr(0, head.find('\n'));
   // "#!", blanks, the interpreter, blanks, the rest.
   size_t at = head.find_first_not_of(" \t", 2);
