@@ -323,16 +323,17 @@ class Reports(observed.Case):
 
     def test_report(self):
         """The user's file gets every record, behind what was there."""
-        report = self.make("report", "mine\n", 0o600)
+        mine = '{"mine": 1}\n'
+        report = self.make("report", mine, 0o600)
         control = self.path("control")
         for where in (["--report", report], ["--report=" + os.path.relpath(report)], []):
             env = {} if where else {"CUDAGUARD_REPORT": report}
             with open(report, "w", encoding="utf-8") as stream:
-                stream.write("mine\n")
+                stream.write(mine)
             result = self.steps(self.STEPS, where, env=env)
             summary = self.summary(result)
             with open(report, encoding="utf-8") as stream:
-                self.assertEqual(stream.readline(), "mine\n")
+                self.assertEqual(stream.readline(), mine)
                 got = [json.loads(line) for line in stream]
             self.assertEqual([record["pid"] for record in got if record.get("event") == "init"],
                              [observed.pids(result)[""]])
