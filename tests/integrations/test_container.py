@@ -66,6 +66,8 @@ class Dockerfile(Case):
         done = built.run(["/bin/sh", "-c", "echo $$ $LD_PRELOAD"])
         self.assertEqual((done.rc, done.out, done.err), (0, "1 %s\n" % GUARD, ""), done)
         self.assertEqual(built.run().rc, 0)  # its CMD, at the end of stdin
+        # docker run IMAGE --version: the program's word, not the launcher's.
+        self.assertEqual(built.run(["--version"]).rc, 127)
 
     def test_guarded(self):
         built = self.built()

@@ -147,7 +147,9 @@ class Slurm(places.Case):
                 self.assertEqual(chosen(result.shown), {"CUDA_VISIBLE_DEVICES": "0", **env})
         # Through three: without, without, with.
         middle = self.job("middle", self.inner(ask, "--gres=gpu:1"))
-        self.is_free(self.batch("sbatch %s >/dev/null; exit" % middle))
+        result = self.batch("sbatch %s >/dev/null; exit" % middle)
+        self.is_free(result)
+        self.assertEqual(chosen(result.shown), {"CUDA_VISIBLE_DEVICES": "0"})
 
     def test_environment(self):
         """As run sets it, to the byte; the process id that nobody knows is left out."""
