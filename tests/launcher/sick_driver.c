@@ -77,6 +77,8 @@ int cuInit(unsigned flags) {
   const char* answer = getenv("CG_ANSWER");
   (void)flags;
   if (has("hangs")) sleep_for_ever();
+  // A GPU that is ill, and not among those that are visible.
+  if (has("crashes with all") && getenv("CUDA_VISIBLE_DEVICES") == NULL) crash();
   if (has("ignores signals")) {
     sigset_t all;
     sigfillset(&all);

@@ -134,11 +134,18 @@ class Kernel(doctor.Case):
         os.mknod(closed, 0o020600, os.makedev(1, 3))
         more = ["--dev-bind", closed, "/dev/nvidia1", "--dir", "/dev/nvidia-caps", "--dev-bind",
                 closed, "/dev/nvidia-caps/nvidia-cap1"]
+        answer = self.on(more=more, user="65534", answer=304)
+        self.assertEqual(len(answer.problems), 2, answer.text)
+        self.assertIn("this user may not open /dev/nvidia1 (its group, or a cgroup)",
+                      answer.problems)
+        # With others that work it is no problem.
         answer = self.on(more=more, user="65534")
-        self.problem(answer, "this user may not open /dev/nvidia1 (its group, or a cgroup)")
+        self.assertEqual((answer.code, answer.notes),
+                         (0, ["this user may not open /dev/nvidia1 (its group, or a cgroup)"]))
         self.assertIn("/dev/nvidia1 (not for this user)", answer.text)
         # Root may; MIG's capabilities are never everybody's.
-        self.assertEqual(self.on(more=more).problems, [])
+        answer = self.on(more=more)
+        self.assertEqual((answer.problems, answer.notes), ([], []))
         self.assertIn("/dev/nvidia-caps/nvidia-cap1",
                       [node["path"] for node in answer.machine["nodes"]])
 

@@ -144,6 +144,10 @@ class Stub(doctor.Case):
         answer = self.doctor(LD_LIBRARY_PATH=folder, CG_ANSWER="34")
         self.assertEqual(answer.kinds()[0], "unknown")
         self.problem(answer, "cuInit fails with 34 CUDA_ERROR_STUB_LIBRARY: libcuda.so.1 is a stub")
+        folder = self.library("libcuda.so.1", "int cuInit(unsigned x) { return x ? 1 : 34; } "
+                              "int cuMemAlloc(void) { return 34; }", "-O2",
+                              "-Wl,-soname,libcuda.so.1")
+        self.assertEqual(self.doctor(LD_LIBRARY_PATH=folder).kinds()[0], "unknown")
 
 
 class RealDriver(doctor.Case):

@@ -3,6 +3,9 @@
 
 import glob
 import os
+import signal
+import subprocess
+import time
 import unittest
 
 import doctor
@@ -102,6 +105,29 @@ class Sick(doctor.Case):
             self.problem(answer, "the driver crashes %s (%s)" % (where, signal))
         self.assertEqual(glob.glob(self.path("core*")) + glob.glob("core*"), [])
         self.golden("doctor_crash.txt", LD_LIBRARY_PATH=self.driver, CG_SICK="crashes")
+
+    def test_a_hidden_gpu_is_sick(self):
+        answer = self.ill("crashes with all", CUDA_VISIBLE_DEVICES="0", CG_ANSWER="0")
+        self.assertEqual((answer.code, answer.cuinit["code"], answer.machine["gpus"]),
+                         (0, 0, None), answer.text)
+        self.assertIn("with every GPU visible the driver crashes in cuInit (SIGSEGV); cudaguard "
+                      "run keeps programs off it", answer.notes)
+
+    def test_doctor_is_killed(self):
+        """Its child goes with it."""
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            with subprocess.Popen([self.command, "doctor"], stdout=subprocess.DEVNULL,
+                                  env={"LD_LIBRARY_PATH": self.driver,
+                                       "CG_SICK": "ignores signals"}) as process:
+                self.until(lambda: running(self.probe))
+                process.send_signal(signal_number)
+            self.until(lambda: not running(self.probe))
+
+    def until(self, condition):
+        end = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
 
     def test_ends_the_process(self):
         answer = self.ill("exits")

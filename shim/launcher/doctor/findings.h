@@ -31,6 +31,8 @@ struct MachineFacts {
   Libraries libraries;
   KernelFacts kernel;
   DriverAnswer answer;                   ///< in this environment
+  /// The same where nobody chose some of the GPUs; nothing: nobody did.
+  std::optional<DriverAnswer> with_every_gpu;
   std::optional<std::vector<Gpu>> gpus;  ///< the machine's, whatever CUDA_VISIBLE_DEVICES says
   /// The variables that matter here, those that are set.
   std::vector<std::pair<std::string, std::string>> environment;

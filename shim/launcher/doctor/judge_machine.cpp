@@ -163,8 +163,10 @@ void judge_kernel(const MachineFacts& facts, Findings& findings) {
     if (node.device.empty()) {
       findings.problems.push_back(printable(node.path) + " is no device; remove it");
     } else if (!node.usable && is_needed(node.path) && kernel.loaded != false) {
-      findings.problems.push_back("this user may not open " + printable(node.path) +
-                                  " (its group, or a cgroup): CUDA finds no device");
+      // With some GPUs for this user, that others are not is nobody's mistake.
+      std::vector<std::string>& list = facts.answer.code == 0 ? findings.notes : findings.problems;
+      list.push_back("this user may not open " + printable(node.path) +
+                     " (its group, or a cgroup)");
     }
   }
   if (const DeviceNode* node = kernel.left_behind(); node != nullptr) {
@@ -190,45 +192,57 @@ void judge_kernel(const MachineFacts& facts, Findings& findings) {
   }
 }
 
-void judge_answer(const MachineFacts& facts, Findings& findings) {
-  const DriverAnswer& answer = facts.answer;
+/// Empty: it is well, as far as it was asked.
+std::string illness(const DriverAnswer& answer) {
   switch (answer.outcome) {
     case Outcome::kNotTried:
-      if (facts.libraries.found[0].kind != Kind::kNone) {
-        findings.notes.push_back("cuInit was not tried: " + answer.reason);
-      }
-      return;
+      return {};
     case Outcome::kFailed:
-      findings.problems.push_back("libcuda.so.1 does not work: " + answer.reason);
-      return;
+      return "libcuda.so.1 does not work: " + answer.reason;
     case Outcome::kSignal:
-      findings.problems.push_back("the driver crashes " + answer.where + " (" + answer.signal +
-                                  "); cudaguard run keeps programs off it");
-      return;
+      return "the driver crashes " + answer.where + " (" + answer.signal +
+             "); cudaguard run keeps programs off it";
     case Outcome::kHang:
-      findings.problems.push_back("the driver hangs " + answer.where +
-                                  " (or is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer); "
-                                  "cudaguard run keeps programs off it");
-      if (answer.stuck == 0) return;
-      findings.problems.push_back("process " + std::to_string(answer.stuck) +
-                                  ", which asked the driver, does not die of SIGKILL: it sleeps in "
-                                  "the kernel, and a reboot will be needed");
-      return;
+      return "the driver hangs " + answer.where +
+             " (or is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer); cudaguard run keeps "
+             "programs off it";
     case Outcome::kAnswer:
       break;
   }
   const int code = answer.code.value_or(0);
-  const bool hidden = facts.gpus && !facts.gpus->empty();
-  if (code == kNoDevice && facts.kernel.loaded == true && has_gpu_node(facts.kernel) && !hidden) {
-    findings.problems.emplace_back(
-        "cuInit finds no GPU, though there are its kernel module and its "
-        "device nodes: a cgroup, or it is lost (dmesg: Xid)");
+  if (code == 0 || code == kNoDevice) return {};
+  return "cuInit fails with " + std::to_string(code) +
+         (answer.name.empty() ? "" : " " + answer.name) + advice_for(code);
+}
+
+void judge_stuck(const DriverAnswer& answer, Findings& findings) {
+  if (answer.stuck == 0) return;
+  findings.problems.push_back("process " + std::to_string(answer.stuck) +
+                              ", which asked the driver, does not die of SIGKILL: it sleeps in the "
+                              "kernel, and a reboot will be needed");
+}
+
+void judge_answer(const MachineFacts& facts, Findings& findings) {
+  const DriverAnswer& answer = facts.answer;
+  if (answer.outcome == Outcome::kNotTried && facts.libraries.found[0].kind != Kind::kNone) {
+    findings.notes.push_back("cuInit was not tried: " + answer.reason);
   }
+  const std::string ill = illness(answer);
   // The library's own sentence says it.
-  const bool said = code == kStubLibrary && facts.libraries.found[0].kind == Kind::kStub;
-  if (code == 0 || code == kNoDevice || said) return;
-  findings.problems.push_back("cuInit fails with " + std::to_string(code) +
-                              (answer.name.empty() ? "" : " " + answer.name) + advice_for(code));
+  const bool said = answer.code == kStubLibrary && facts.libraries.found[0].kind == Kind::kStub;
+  if (!ill.empty() && !said) findings.problems.push_back(ill);
+  judge_stuck(answer, findings);
+  const bool hidden = facts.gpus && !facts.gpus->empty();
+  if (answer.code == kNoDevice && facts.kernel.loaded == true && has_gpu_node(facts.kernel) &&
+      !hidden) {
+    findings.problems.emplace_back(
+        "cuInit finds no GPU, though there are its kernel module and its device nodes: a cgroup, "
+        "or it is lost (dmesg: Xid)");
+  }
+  if (!facts.with_every_gpu) return;
+  const std::string ill_with_all = illness(*facts.with_every_gpu);
+  if (!ill_with_all.empty()) findings.notes.push_back("with every GPU visible " + ill_with_all);
+  judge_stuck(*facts.with_every_gpu, findings);
 }
 
 }  // namespace

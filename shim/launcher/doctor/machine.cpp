@@ -77,9 +77,9 @@ void ask(const std::string& probe, MachineFacts& facts) {
   Variables plain = facts.variables;
   plain.unset("CUDA_VISIBLE_DEVICES");
   plain.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-  const DriverAnswer all = ask_driver(probe, plain, limit);
-  facts.gpus = all.gpus;
-  if (all.code == kNoDevice) facts.gpus.emplace();
+  facts.with_every_gpu = ask_driver(probe, plain, limit);
+  facts.gpus = facts.with_every_gpu->gpus;
+  if (facts.with_every_gpu->code == kNoDevice) facts.gpus.emplace();
 }
 
 /// CUDA_*, CUDAGUARD_* and LD_*: all that changes what ld.so, the driver or the guard does.
