@@ -55,15 +55,15 @@ std::string_view reason(ListError::Why why) {
   using Why = ListError::Why;
   switch (why) {
     case Why::kEmptyEntry:
-      return "is empty";
+      return "is empty (accepted: index, GPU-..., MIG-...)";
     case Why::kNotUnderstood:
       return "is no index, GPU-... or MIG-...";
     case Why::kNegative:
-      return "is negative: only -1 alone means no GPU";
+      return "is negative (accepted: -1 alone)";
     case Why::kTooMany:
-      return "is one too many: at most 64 are accepted";
+      return "is one too many (accepted: 64)";
     case Why::kDuplicate:
-      return "names a GPU that is in the list already";
+      return "names a GPU again (accepted: each once)";
     case Why::kNoSuchIndex:
       return "does not exist";
     case Why::kUnknownUuid:
@@ -116,14 +116,15 @@ void write_allowed(Text& out, uint32_t pid, const Config& config, const Touch& t
 void write_list_error(Text& out, uint32_t pid, std::string_view list, const ListError& error,
                       size_t count) {
   start(out, pid).put("CUDAGUARD_VISIBLE_DEVICES=\"").put_printable(list, kShownValue);
-  out.put("\" is not accepted: ");
+  out.put("\": ");
   if (error.position != 0) out.put("entry ").put_decimal(error.position);
   if (!error.entry.empty()) out.put(" \"").put_printable(error.entry, kShownValue).put("\"");
-  out.put(error.position != 0 ? " " : "").put(reason(error.why));
-  if (count != 0) {
+  const std::string_view why = reason(error.why);
+  out.put(error.position != 0 ? " " : "").put(why);
+  if (count != 0 && !why.ends_with(")")) {
     out.put(" (this machine has ").put_decimal(count).put(count == 1 ? " GPU)" : " GPUs)");
   }
-  out.put(" (accepted: indices, GPU- and MIG- UUIDs, comma separated); FORCE_CPU applies\n");
+  out.put("; FORCE_CPU applies\n");
 }
 
 void write_not_enforced(Text& out, uint32_t pid, std::string_view why) {
@@ -222,7 +223,7 @@ void write_report_failed(Text& out, uint32_t pid, std::string_view path, int err
   } else {
     out.put(text);
   }
-  out.put(" (accepted: a file that can be appended to, or /dev/stderr); no report\n");
+  out.put(" (accepted: a file or /dev/stderr); no report\n");
 }
 
 void write_record(Text& out, const ProcessFacts& process, const Touch& touch,

@@ -145,9 +145,10 @@ LoaderAnswer ask_loader(const std::string& loader, const std::string& executable
   const int error = posix_spawn(&child, loader.c_str(), actions.get(), nullptr, argv.data(),
                                 own.pointers().data());
   if (error != 0) {
-    throw Refusal(error == ENOENT ? kNotFound : kCannotRun,
+    const bool missing = error == ENOENT;
+    throw Refusal(missing ? kNotFound : kCannotRun,
                   "the interpreter of " + in_quotes(executable) + ", " + in_quotes(loader) +
-                      ", cannot be started: " + strerror(error));
+                      (missing ? " is not found" : std::string(": ") + strerror(error)));
   }
   out.close_end(1);
   err.close_end(1);

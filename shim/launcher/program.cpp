@@ -100,8 +100,8 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
   program.files.push_back(path);
   const FileBytes file(path);
   if (file.error() != 0) {
-    throw Refusal(kRefused, in_quotes(path) + " cannot be read (" + strerror(file.error()) +
-                                "), so nobody can say whether it can be guarded");
+    throw Refusal(kRefused, in_quotes(path) + " cannot be read, which the check needs: " +
+                                strerror(file.error()));
   }
   ElfFacts facts = read_elf(file);
   if (facts.is_elf) {

@@ -31,9 +31,9 @@ void hinder(Examined& examined, const char* id, const std::string& why) {
 }
 
 void check_machine(const ElfFacts& facts, Examined& examined) {
-  const std::string ours = "the guard is for 64-bit " + machine_name(kMachine);
+  const std::string ours = "the guard is 64-bit " + machine_name(kMachine);
   if (!facts.little_endian) {
-    hinder(examined, "architecture", "it is for a big-endian machine, " + ours);
+    hinder(examined, "architecture", "it is big-endian, " + ours);
   } else if (!facts.is_64) {
     hinder(examined, "architecture",
            "it is a 32-bit program (" + machine_name(facts.machine) + "), " + ours);
@@ -50,7 +50,7 @@ void check_privileges(const std::string& file, Examined& examined) {
   if (stat(path, &status) != 0) return;  // execve says why
   if (statvfs(path, &system) == 0 && (system.f_flag & ST_NOSUID) != 0) return;
   if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) return;
-  const std::string why = ", and ld.so ignores LD_PRELOAD there (/etc/ld.so.preload works)";
+  const std::string why = ", so ld.so ignores LD_PRELOAD";
   if ((status.st_mode & S_ISUID) != 0 && status.st_uid != getuid()) {
     hinder(examined, "setuid", "it is setuid" + why);
   }
@@ -152,7 +152,7 @@ std::string machine_name(uint16_t machine) {
     case EM_386:
       return "i386";
     case EM_ARM:
-      return "32-bit ARM";
+      return "ARM";
     case EM_PPC64:
       return "POWER";
     case EM_RISCV:
@@ -188,8 +188,8 @@ Verdict judge(const Program& program, const Installation& installation, const Va
     if (examined.kind == Examined::Kind::kStatic) {
       if (strict) refuse(executable, "it is a static executable");
       verdict.warnings.push_back(in_quotes(executable.path) +
-                                 " is a static executable and not guarded itself; dynamic programs "
-                                 "that it starts are");
+                                 " is a static executable, not guarded; dynamic programs that it "
+                                 "starts are");
     }
     if (examined.answer) note_libraries(*examined.answer, verdict);
   }

@@ -96,7 +96,7 @@ class BadInput(guest.Case):
         os.mkfifo(self.path("fifo"))
         with open(self.path("file"), "w", encoding="utf-8") as stream:
             stream.write("")
-        accepted = " (accepted: a file that can be appended to, or /dev/stderr); no report"
+        accepted = " (accepted: a file or /dev/stderr); no report"
         for path, why in (("folder", "it is a folder"), ("link", "it is a symbolic link"),
                           ("dangling", "it is a symbolic link"), ("fifo", "nobody reads that pipe"),
                           ("none/x", "no such folder"), ("file/x",

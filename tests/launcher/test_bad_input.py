@@ -53,12 +53,12 @@ class CommandLine(launcher.Case):
 
     def test_lists(self):
         for text, meaning in (
-                ("1,1", "already"), ("1,01", "already"), ("GPU-1,GPU-1", "already"),
+                ("1,1", "again"), ("1,01", "again"), ("GPU-1,GPU-1", "again"),
                 ("1,,2", "empty"), ("1,", "empty"), (",", "empty"), ("all", "no index"),
                 ("none", "no index"), ("void", "no index"), ("0x1", "no index"),
                 ("1gpu2", "no index"), ("GPU0", "no index"), ("-1,0", "negative"),
                 ("0,-1", "negative"), ("--cpu", "no index"), ("1;2", "no index"),
-                (",".join(map(str, range(65))), "at most 64"), ("1," * 5000, "longer than 6143")):
+                (",".join(map(str, range(65))), "one too many"), ("1," * 5000, "longer than 6143")):
             with self.subTest(list=text[:40]):
                 self.check(["run", "--gpus", text], "--gpus", meaning)
                 self.check(["run"], "CUDAGUARD_VISIBLE_DEVICES=", meaning,

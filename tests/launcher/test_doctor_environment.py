@@ -93,10 +93,10 @@ class Environment(doctor.Case):
                 ('CUDAGUARD_LOG="x" is not accepted', {"LOG": "x"}),
                 ('CUDAGUARD_ROOT="x" is not accepted', {"ROOT": "x"}),
                 ('CUDAGUARD_CHILDREN="x" is not accepted', {"CHILDREN": "x", "POLICY": "CLAMP"}),
-                ('CUDAGUARD_VISIBLE_DEVICES="1,1" is not accepted: entry 2', {"VISIBLE_DEVICES": "1,1"}),
-                ('"2,9" is not accepted: entry 2 "9"', {"VISIBLE_DEVICES": "2,9"}),
+                ('CUDAGUARD_VISIBLE_DEVICES="1,1": entry 2', {"VISIBLE_DEVICES": "1,1"}),
+                ('"2,9": entry 2 "9" does not exist', {"VISIBLE_DEVICES": "2,9"}),
                 ("(this machine has 8 GPUs)", {"VISIBLE_DEVICES": "GPU-0"}),
-                ('"all" is not accepted: entry 1 "all" is no index', {"VISIBLE_DEVICES": "all"}),
+                ('"all": entry 1 "all" is no index', {"VISIBLE_DEVICES": "all"}),
                 ('CUDAGUARD_VISIBLE_DEVICES="1" has no effect under CUDAGUARD_POLICY=FORCE_CPU',
                  {"POLICY": "FORCE_CPU", "VISIBLE_DEVICES": "1"}),
                 ('CUDAGUARD_VISIBLE_DEVICES="1" has no effect under CUDAGUARD_POLICY=OFF',
@@ -114,7 +114,7 @@ class Environment(doctor.Case):
     def test_list_order(self):
         """Indices are in PCI order, whatever CUDA's own order is."""
         first = "GPU-8a1f03c2"  # of the bus; CUDA's own second
-        self.wrong('entry 2 "GPU-8a1f03c2" names a GPU that is in the list already',
+        self.wrong('entry 2 "GPU-8a1f03c2" names a GPU again',
                    **self.box(CUDAGUARD_VISIBLE_DEVICES="0," + first))
         self.well(**self.box(CUDAGUARD_VISIBLE_DEVICES="1," + first))
 

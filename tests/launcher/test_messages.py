@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""L8: every message word for word (golden/messages.txt) and the help (golden/help.txt). They fit
-100 columns where they do not carry a long path, and have no colour.
+"""L8: what `run` says, word for word (golden/messages.txt, programs.txt, privileged.txt), and the
+help. Each is one line, fits 100 columns where it carries no long value, and has no colour, at a
+terminal neither. Elsewhere: what ld.so itself says (test_refusals), an interpreter that hangs
+(test_loaders), a system without /proc (tests/roots).
 
 CG_GOLDEN=write rewrites the files."""
 
 import os
 import platform
+import pty
+import re
+import shutil
+import struct
+import subprocess
 import unittest
 
 import harness
@@ -14,15 +21,16 @@ import launcher
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class Messages(launcher.Case):
-    def golden(self, name, text):
-        path = os.path.join(HERE, "golden", name)
-        if os.environ.get("CG_GOLDEN") == "write":
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.write(text)
-        with open(path, encoding="utf-8") as stream:
-            self.assertEqual(text, stream.read())
+def golden(case, name, text):
+    path = os.path.join(HERE, "golden", name)
+    if os.environ.get("CG_GOLDEN") == "write":
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+    with open(path, encoding="utf-8") as stream:
+        case.assertEqual(text, stream.read())
 
+
+class Help(launcher.Case):
     def test_help(self):
         done = self.start("--help")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -32,7 +40,7 @@ class Messages(launcher.Case):
         self.assertLessEqual(len(lines), 24)
         self.assertLessEqual(max(map(len, lines)), 100)
         self.assertTrue(done.stdout.isascii() and "\x1b" not in done.stdout)
-        self.golden("help.txt", done.stdout)
+        golden(self, "help.txt", done.stdout)
 
     def test_version(self):
         with open(os.path.join(harness.SOURCE, "CMakeLists.txt"), encoding="utf-8") as stream:
@@ -46,42 +54,231 @@ class Messages(launcher.Case):
                 self.assertEqual(done.returncode, 125, words)
             full.flush()
 
-    @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from there")
-    def test_messages(self):
-        self.make("script", "#!/no/interpreter\n")
-        self.make("text", "text\n")
-        self.make("own", "#!/bin/sh\n")
+
+def elf(machine=62, kind=2, bits=2, order=1, size=56, segments=(), tail=b"", count=None):
+    """The bytes of an ELF file: (type, offset, size) of each segment, then `tail`."""
+    count = len(segments) if count is None else count
+    header = struct.pack("<4sBBB9xHHIQQQIHHHHHH", b"\x7fELF", bits, order, 1, kind, machine, 1, 0,
+                         64, 0, 0, 64, size, count, 0, 0, 0)
+    return header + b"".join(struct.pack("<IIQQQQQQ", what, 5, at, at, at, length, length, 1)
+                             for what, at, length in segments) + tail
+
+
+def dynamic(*entries):
+    """An ELF file with this dynamic section; the names are at its end, 8 bytes."""
+    table = b"".join(struct.pack("<QQ", tag, value) for tag, value in entries)
+    start = 64 + 2 * 56
+    return elf(segments=[(1, 0, start + len(table) + 8), (2, start, len(table))],
+               tail=table + b"\0names\0x")
+
+
+COMMAND_LINES = r"""
+cudaguard
+cudaguard walk
+cudaguard --bad
+cudaguard run
+cudaguard run --
+cudaguard run --bad true
+cudaguard run --cpu=1 true
+cudaguard run --gpus
+cudaguard run --gpus 1 --gpus 2 true
+cudaguard run --cpu --gpus 1 true
+cudaguard run --cpu --children=cpu true
+cudaguard run --cpu --observe true
+cudaguard run --cpu --policy OFF true
+cudaguard run --gpus 1 --policy off true
+cudaguard run --children=cpu --policy off true
+cudaguard run --observe --policy force-cpu true
+cudaguard run --children=cpu true
+cudaguard run --children=gpu --gpus 1 true
+cudaguard run --policy= true
+cudaguard run --log= true
+cudaguard run --report= true
+cudaguard run --policy x true
+cudaguard run --policy "$(printf 'a\033[31m\nb')" true
+CUDAGUARD_POLICY=x cudaguard run true
+cudaguard run --log x true
+CUDAGUARD_LOG=x cudaguard run true
+CUDAGUARD_VISIBLE_DEVICES=1 CUDAGUARD_CHILDREN=x cudaguard run true
+CUDAGUARD_VISIBLE_DEVICES=1 CUDAGUARD_CHILDREN=FORCE_CPU CUDAGUARD_ROOT=x cudaguard run true
+cudaguard run --gpus 1,,2 true
+cudaguard run --gpus all true
+cudaguard run --gpus=-1,0 true
+cudaguard run --gpus 1,1 true
+cudaguard run --gpus "$(seq -s, 65)" true
+cudaguard run --gpus "$(seq -s, 6000)" true
+CUDAGUARD_VISIBLE_DEVICES=1,,2 cudaguard run true
+CUDAGUARD_VISIBLE_DEVICES=all cudaguard run true
+CUDAGUARD_VISIBLE_DEVICES=-1,0 cudaguard run true
+CUDAGUARD_VISIBLE_DEVICES=1,1 cudaguard run true
+cudaguard run --report /none/x true
+cudaguard run --report / true
+cudaguard run --report plain/x true
+cudaguard run --report link true
+CUDAGUARD_REPORT=/none/x cudaguard run true
+cudaguard run --report "$(printf '%05000d')" true
+cudaguard run --report ./own ./own
+mkdir gone; cd gone; rmdir ../gone; cudaguard run --report x true
+cudaguard run --print >/dev/full
+(ulimit -n 3; cudaguard run ./own)
+(ulimit -n 4; cudaguard run ./own)
+"""
+
+PROGRAMS = r"""
+cudaguard run none
+cudaguard run ./none
+cudaguard run ""
+cudaguard run .
+cudaguard run ./plain
+cudaguard run ./plain/x
+cudaguard run ./cycle
+cudaguard run ./script
+cudaguard run ./script-folder
+cudaguard run ./script-plain
+cudaguard run ./script-env
+cudaguard run ./script-static
+cudaguard run --strict ./script-static
+cudaguard run ./text
+cudaguard run ./loop
+cudaguard run ./no-loader
+cudaguard run ./no-answer
+exec 9>>busy; cudaguard run ./busy
+cudaguard run ./cut
+cudaguard run ./damage-object
+cudaguard run ./damage-none
+cudaguard run ./damage-size
+cudaguard run ./damage-table
+cudaguard run ./damage-load
+cudaguard run ./damage-interpreter
+cudaguard run ./damage-strings
+cudaguard run ./damage-needed
+cudaguard run ./damage-soname
+cudaguard run ./damage-runpath
+cudaguard run ./hello
+cudaguard run --strict ./hello
+cudaguard run ./named
+cudaguard run ./i386
+cudaguard run ./arm32
+cudaguard run ./arm64
+cudaguard run ./power
+cudaguard run ./riscv
+cudaguard run ./machine258
+cudaguard run ./big-endian
+cudaguard run ./musl
+broken/bin/cudaguard run true
+half/bin/cudaguard run ./linked
+'a b/bin/cudaguard' run true
+'a:b/bin/cudaguard' run true
+"""
+
+PRIVILEGED = r"""
+nobody run ./setuid
+nobody run ./setgid
+nobody run ./capable
+nobody run ./unreadable
+nobody run --report plain true
+nobody run --report new true
+"""
+
+
+class Lines(launcher.Case):
+    """Each command as a shell runs it, what it says and its exit code."""
+
+    def setUp(self):
+        super().setUp()
+        self.installed("tree")
         self.make("plain", "", 0o644)
-        self.make("cut", b"\x7fELF")
-        self.make("loop", "#!./loop\n")
-        self.compile("hello", "int main(void) { return 0; }", "-static")
+        self.make("own", "#!/bin/sh\n")
+        os.symlink("plain", self.path("link"))
+
+    def run_lines(self, lines, name):
+        """Compared with golden/NAME. stderr is a pipe, then a terminal: the same, and no colour."""
+        env = launcher.environment(PATH=self.path("tree", "bin") + ":" + os.environ["PATH"],
+                                   TERM="xterm-256color", COLORTERM="truecolor")
+        text = ""
+        for line in lines.strip("\n").split("\n"):
+            done = self.bare("sh", "-c", line, env=env, cwd=self.folder)
+            self.assertEqual(done.stdout, "", line)
+            self.assertEqual(self.at_terminal(line, env), done.stderr, line)
+            shown = done.stderr.replace(self.folder, "FOLDER")
+            self.assertTrue(shown.isascii() and "\x1b" not in shown, shown)
+            self.assertEqual(shown.count("\n"), 1, shown)
+            if not re.search(r"[^ ]{45}", shown):
+                self.assertLessEqual(len(shown.rstrip("\n").replace("FOLDER/", "/")), 100, shown)
+            text += "$ %s\n%s-> %d\n" % (line, shown, done.returncode)
+        golden(self, name, text)
+
+    def at_terminal(self, line, env):
+        here, there = pty.openpty()
+        with open(here, "rb", buffering=0) as end:
+            process = subprocess.Popen(["sh", "-c", line], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=there, env=env,
+                                       cwd=self.folder)
+            os.close(there)
+            text = b""
+            try:
+                while piece := end.read(65536):
+                    text += piece
+            except OSError:  # EIO: nobody writes there any more
+                pass
+            process.wait(timeout=120)
+        return text.decode().replace("\r\n", "\n")
+
+    def test_command_lines(self):
+        self.run_lines(COMMAND_LINES, "messages.txt")
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from there")
+    def test_programs(self):
+        self.need("gcc", "musl-gcc")
+        for name, first in (("script", "/no/interpreter"), ("loop", "./loop"),
+                            ("script-folder", "/"), ("script-plain", "./plain"),
+                            ("script-env", "/usr/bin/env none"), ("script-static", "./hello")):
+            self.make(name, "#!%s\n" % first)
+        os.symlink("cycle", self.path("cycle"))
+        self.make("text", "text\n")
+        for name, data in (
+                ("cut", b"\x7fELF"), ("damage-object", elf(kind=1)), ("damage-none", elf()),
+                ("damage-size", elf(size=32, count=1)), ("damage-table", elf(count=1)),
+                ("damage-load", elf(segments=[(1, 0, 9999)])),
+                ("damage-interpreter", elf(segments=[(3, 120, 4)], tail=b"/lib")),
+                ("damage-strings", dynamic((1, 1), (5, 1 << 40), (10, 8), (0, 0))),
+                ("damage-needed", dynamic((1, 99), (5, 240), (10, 8), (0, 0))),
+                ("damage-soname", dynamic((14, 7), (5, 240), (10, 8), (0, 0))),
+                ("damage-runpath", dynamic((29, 7), (5, 240), (10, 8), (0, 0))),
+                ("arm32", elf(machine=40, bits=1)),
+                ("arm64", elf(machine=183, segments=[(1, 0, 64)])),
+                ("power", elf(machine=21, segments=[(1, 0, 64)])),
+                ("riscv", elf(machine=243, segments=[(1, 0, 64)])),
+                ("machine258", elf(machine=258, segments=[(1, 0, 64)])),
+                ("big-endian", elf(order=2))):
+            self.make(name, data)
+        main = "int main(void) { return 0; }"
+        self.compile("hello", main, "-static")
         self.compile("named", "#include <stdio.h>\nint main(void) { puts(\"libcuda.so\"); }",
                      "-static")
         self.compile("i386", "void _start(void) {}", "-m32", "-nostdlib", "-static")
-        broken = self.installed("copy")
-        os.unlink(self.path("copy", "lib", "libcudaguard.so"))
-        text = ""
-        for line in (
-                "", "walk", "--bad", "run", "run --bad true", "run --cpu=1 true", "run --gpus",
-                "run --gpus 1 --gpus 2 true", "run --cpu --gpus 1 true",
-                "run --cpu --children=cpu true", "run --cpu --policy OFF true",
-                "run --gpus 1 --policy off true", "run --children=cpu true",
-                "run --children=gpu --gpus 1 true", "run --policy= true", "run --policy x true",
-                "run --log x true", "run --gpus 1,1 true", "run --gpus all true",
-                "run --report ./none/x true", "run --report . true", "run --report ./own ./own",
-                "run none", "run ./none", "run .", "run ./plain", "run ./script", "run ./text",
-                "run ./cut", "run ./loop", "run ./hello", "run --strict ./hello", "run ./named",
-                "run ./i386", "@run true"):
-            words = line.split()
-            command = launcher.LAUNCHER
-            if line.startswith("@"):
-                words[0] = words[0][1:]
-                command = broken
-            done = self.start(*words, launcher=command, cwd=self.folder)
-            text += "$ cudaguard %s\n%s-> %d\n" % (
-                line, done.stderr.replace(self.folder, "FOLDER"), done.returncode)
-        self.assertTrue(text.isascii() and "\x1b" not in text)
-        self.golden("messages.txt", text)
+        self.compile("musl", main, compiler="musl-gcc")
+        self.compile("busy", main)
+        self.compile("no-loader", main, "-Wl,-dynamic-linker,/no/ld.so")
+        self.compile("no-answer", main, "-Wl,-dynamic-linker," + self.path("hello"))
+        shutil.copy(harness.program("linked_cuda"), self.path("linked"))
+        for name in ("broken", "half", "a b", "a:b"):
+            self.installed(name)
+        os.unlink(self.path("broken", "lib", "libcudaguard.so"))
+        os.unlink(self.path("half", "lib", "cudaguard", "libcuda.so.1"))
+        self.run_lines(PROGRAMS, "programs.txt")
+
+    def test_privileged(self):
+        self.need("gcc", "setcap", "setpriv")
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root for setuid files and file capabilities")
+        self.make("nobody", "#!/bin/sh\nexec setpriv --reuid=65534 --regid=65534 --clear-groups "
+                  'tree/bin/cudaguard "$@"\n')
+        for name, mode in (("setuid", 0o4755), ("setgid", 0o2755), ("capable", 0o755),
+                           ("unreadable", 0o711)):
+            os.chmod(self.compile(name, "int main(void) { return 0; }"), mode)
+        subprocess.run(["setcap", "cap_net_raw+ep", self.path("capable")], check=True)
+        self.run_lines(PRIVILEGED.replace("nobody", "./nobody"), "privileged.txt")
 
 
 if __name__ == "__main__":
