@@ -533,7 +533,6 @@ class Golden(observed.Case):
                   "end", "spawn=v", "cu.init", "end"]),
                 ([], ["sh", "-c", "for i in 1 2 3; do $0 cu.init; done", program]),
                 ([], ["sh", "-c", "$0 cu.init; echo >>$CUDAGUARD_REPORT", program]),
-                (["--report", "/"], ["true"]),
                 (["--cpu"], ["true"]),
                 (["--policy", "off"], ["true"])):
             result = self.observe(words, options)
