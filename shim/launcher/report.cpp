@@ -92,9 +92,9 @@ void check_report(std::string_view report, bool by_option,
     }
   }
   if (has_other_things(path)) {
-    throw Refusal(kRefused, (by_option ? "--report " : "CUDAGUARD_REPORT=") + in_quotes(report) +
-                                ": there is something else in it (accepted: a new file, or one of "
-                                "records)");
+    throw Refusal(kRefused,
+                  (by_option ? "--report " : "CUDAGUARD_REPORT=") + in_quotes(report) +
+                      ": there is something else in it (accepted: a new file or records)");
   }
 }
 

@@ -86,7 +86,8 @@ class Reports(launcher.Case):
     def test_reports(self):
         os.mkdir(self.path("folder"))
         os.symlink("nowhere", self.path("link"))
-        self.make("file", "kept", 0o644)
+        kept = '{"kept": 1}\n'
+        self.make("file", kept, 0o644)
         os.symlink("file", self.path("link2"))
         before = sorted(os.listdir(self.folder))
         self.check(self.path("folder"), "it is a folder")
@@ -100,7 +101,7 @@ class Reports(launcher.Case):
         for good in ("file", "new", "new.%p"):
             self.assertEqual(self.start("run", "--report", self.path(good), "true").returncode, 0)
         with open(self.path("file"), encoding="utf-8") as stream:
-            self.assertEqual(stream.read(), "kept")
+            self.assertEqual(stream.read(), kept)
         self.assertEqual(sorted(os.listdir(self.folder)), before, "a file was made for nothing")
 
     def test_permission(self):

@@ -115,11 +115,15 @@ cudaguard run --report /none/x true
 cudaguard run --report / true
 cudaguard run --report plain/x true
 cudaguard run --report link true
+cudaguard run --report own true
+CUDAGUARD_REPORT=own cudaguard run true
 CUDAGUARD_REPORT=/none/x cudaguard run true
 cudaguard run --report "$(printf '%05000d')" true
 cudaguard run --report ./own ./own
 mkdir gone; cd gone; rmdir ../gone; cudaguard run --report x true
 cudaguard run --print >/dev/full
+cudaguard --help >/dev/full
+CUDAGUARD_POLICY=off cudaguard run true
 (ulimit -n 3; cudaguard run ./own)
 (ulimit -n 4; cudaguard run ./own)
 """
