@@ -16,8 +16,7 @@ DOOR = "/mnt/programs/door"
 OPEN = [DOOR, "lib=libcuda.so.1"]
 LINKED = ["/mnt/programs/linked_cuda"]
 GUARD = "/usr/local/lib/libcudaguard.so"
-WARNING = ('cudaguard: "%s" is a static executable and not guarded itself; dynamic programs that '
-           "it starts are\n")
+WARNING = r'cudaguard: "/usr/bin/tini-static" is a static executable[^\n]* not guarded[^\n]*\n'
 SHARED = []
 ANSWERS_TERM = "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done"
 
@@ -41,11 +40,9 @@ class Case(places.Case):
             SHARED.append(self.build())
         return SHARED[0]
 
-    def no_device(self, result, warnings=""):
+    def no_device(self, result, warning=""):
         self.assertEqual((result.rc, result.answers.get("cuInit")), (0, "100"), result)
-        self.assertEqual(result.err[:len(warnings)], warnings)
-        self.assertRegex(result.err[len(warnings):],
-                         r"\Acudaguard\[\d+\]: no CUDA here [^\n]*\n\Z")
+        self.assertRegex(result.err, r"\A%scudaguard\[\d+\]: no CUDA here [^\n]*\n\Z" % warning)
 
     def a_device(self, result):
         result.assert_reached(self)
@@ -190,7 +187,7 @@ class Init(Case):
     def test_behind(self):
         """An image's own, behind the entrypoint: a static one is said to be unguarded itself."""
         built = self.build()
-        for name, warning in (("tini-static", WARNING % "/usr/bin/tini-static"), ("tini", "")):
+        for name, warning in (("tini-static", WARNING), ("tini", "")):
             image.copy_over("/usr/bin/" + name, built.root + "/usr/bin/" + name)
             own = ["/usr/bin/" + name, "--"]
             self.a_device(built.run(OPEN, entrypoint=own))
@@ -228,7 +225,8 @@ class Variable(Case):
         result = built.run(["/usr/bin/tini-static", "--version"], entrypoint=[], env=self.ENV)
         self.assertEqual((result.rc, result.err), (0, ""), result)
         result = built.run(["/usr/bin/tini-static", "--version"])
-        self.assertEqual((result.rc, result.err), (0, WARNING % "/usr/bin/tini-static"), result)
+        self.assertEqual(result.rc, 0, result)
+        self.assertRegex(result.err, r"\A%s\Z" % WARNING)
 
     def test_setuid(self):
         """Not guarded, without a word; the launcher refuses. (Not in bubblewrap, which forbids
