@@ -111,6 +111,9 @@ ElfFacts read_elf(const Bytes& file) {
   facts.damage = elf.e_type == ET_EXEC || elf.e_type == ET_DYN ? read_layout(file, elf, layout)
                                                                : "it is no executable";
   if (!facts.damage.empty()) return facts;
+  for (const Elf64_Phdr& load : layout.loads) {
+    facts.loaded_end = std::max(facts.loaded_end, load.p_offset + load.p_filesz);
+  }
   if (layout.has_interpreter &&
       (!read_string(file, layout.interpreter.p_offset,
                     layout.interpreter.p_offset + layout.interpreter.p_filesz, facts.interpreter) ||
@@ -122,13 +125,14 @@ ElfFacts read_elf(const Bytes& file) {
   return facts;
 }
 
-bool contains(const Bytes& file, std::string_view text) {
+bool contains(const Bytes& file, std::string_view text, uint64_t end) {
   constexpr size_t kPiece = size_t{1} << 20;
   if (text.empty() || text.size() > 64) return false;
   const size_t overlap = text.size() - 1;
+  end = std::min({end, file.size(), kMostSearched});
   std::string piece;
-  for (uint64_t at = 0; at < file.size(); at += kPiece) {
-    piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece + overlap, file.size() - at)));
+  for (uint64_t at = 0; at < end; at += kPiece) {
+    piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece + overlap, end - at)));
     if (!file.read(at, piece.data(), piece.size())) return false;
     if (memmem(piece.data(), piece.size(), text.data(), text.size()) != nullptr) return true;
   }

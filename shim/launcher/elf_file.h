@@ -49,13 +49,17 @@ struct ElfFacts {
   std::string interpreter;  ///< PT_INTERP; empty: static, or ld.so itself
   std::string soname;
   std::vector<std::string> needed;
-  std::string run_path;  ///< DT_RUNPATH, else DT_RPATH
+  std::string run_path;     ///< DT_RUNPATH, else DT_RPATH
+  uint64_t loaded_end = 0;  ///< no byte of the file behind this place is loaded
 };
 
 /// What is not for a 64-bit little-endian machine is not read beyond its header.
 ElfFacts read_elf(const Bytes& file);
 
-/// Does `text` (at most 64 bytes) stand anywhere in the file?
-bool contains(const Bytes& file, std::string_view text);
+/// As much of a file as is searched: a crafted one may claim to be any size.
+inline constexpr uint64_t kMostSearched = uint64_t{4} << 30;
+
+/// Does `text` (at most 64 bytes) stand in the file, in front of `end`?
+bool contains(const Bytes& file, std::string_view text, uint64_t end = kMostSearched);
 
 }  // namespace cudaguard::launcher

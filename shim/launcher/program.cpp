@@ -16,6 +16,7 @@ namespace cudaguard::launcher {
 namespace {
 
 constexpr int kMostScripts = 5;                        // the kernel's own limit
+constexpr size_t kMostFiles = 32;                      // env starts anew, and may go in a circle
 constexpr size_t kScriptHead = 256;                    // as much of a "#!" line as the kernel reads
 constexpr const char* kDefaultPath = "/bin:/usr/bin";  // execvp's, where PATH is unset
 
@@ -119,7 +120,7 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
                                   " is neither an ELF file nor a script that begins "
                                   "with #! and its interpreter");
   }
-  if (depth == kMostScripts) {
+  if (depth == kMostScripts || program.files.size() > kMostFiles) {
     throw Refusal(kCannotRun, in_quotes(program.path) +
                                   ": more than 5 scripts, each the "
                                   "interpreter of another");
@@ -131,8 +132,7 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
   if (base_name(script.interpreter) != "env") return;
   const std::string next = started_by_env(script.argument);
   if (next.empty()) return;
-  follow(look_up(next, search, "the interpreter of " + in_quotes(path) + ", "), search, depth + 1,
-         program);
+  follow(look_up(next, search, "the interpreter of " + in_quotes(path) + ", "), search, 0, program);
 }
 
 }  // namespace

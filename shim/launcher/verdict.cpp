@@ -72,13 +72,15 @@ bool is_loader(const ElfFacts& facts) {
 
 void examine_static(const Executable& executable, Examined& examined) {
   const FileBytes file(executable.path);
+  // What is behind that, such as an image that it mounts, may be very long.
+  const uint64_t end = executable.facts.loaded_end;
   if (is_loader(executable.facts)) {
     examined.kind = Examined::Kind::kLoader;
-  } else if (contains(file, kLauncherMark)) {
+  } else if (contains(file, kLauncherMark, end)) {
     examined.kind = Examined::Kind::kLauncher;
   } else {
     examined.kind = Examined::Kind::kStatic;
-    if (contains(file, "libcuda.so")) {
+    if (contains(file, "libcuda.so", end)) {
       hinder(examined, "static_driver", "it is a static executable and names libcuda.so");
     }
   }
@@ -111,6 +113,17 @@ void examine_dynamic(const Executable& executable, const Installation& installat
                      const Variables& variables, Examined& examined) {
   if (is_for_musl(executable.facts)) {
     hinder(examined, "musl", "it is for musl, the guard is for glibc");
+    return;
+  }
+  // Only a glibc's is asked: anything else would be somebody's code, started by us.
+  const std::string& interpreter = executable.facts.interpreter;
+  const FileBytes loader(interpreter);
+  const ElfFacts facts = read_elf(loader);
+  if (loader.error() == 0 && !(is_loader(facts) && facts.interpreter.empty())) {
+    const std::string why = in_quotes(interpreter) + " is not glibc's ld.so";
+    if (!facts.is_elf)
+      throw Refusal(kCannotRun, "the interpreter of " + in_quotes(executable.path) + ", " + why);
+    hinder(examined, "loader", "its interpreter " + why);
     return;
   }
   examined.answer = ask_loader(executable.facts.interpreter, executable.path, variables);

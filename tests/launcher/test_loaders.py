@@ -94,33 +94,83 @@ class RunPaths(launcher.Case):
         self.check(env={"LD_LIBRARY_PATH": self.folder})
 
 
-class NoLoader(launcher.Case):
-    """The interpreter is an ordinary static program."""
+CALLS = ('static long call(long n, long a, long b, long c) { long r; __asm__ volatile("syscall" : '
+         '"=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory"); return r; }\n')
 
-    def program(self, text, *options):
-        interpreter = self.compile("interpreter", text, "-static", *options)
+
+@unittest.skipUnless(platform.machine() == "x86_64", "written in its system calls")
+class NoLoader(launcher.Case):
+    """The interpreter is somebody's program, and would be started by us."""
+
+    def program(self, steps, *options):
+        interpreter = self.compile("interpreter", CALLS + "void _start(void) { %s }\n" % steps,
+                                   "-nostdlib", "-fno-stack-protector", *options)
         return self.compile("program", OPEN, "-Wl,-dynamic-linker," + interpreter)
 
-    @unittest.skipUnless(platform.machine() == "x86_64", "written in its system calls")
-    def test_another_program(self):
-        program = self.program(
-            'static long call(long n, long a, const void* b, long c) { long r; __asm__ volatile('
-            '"syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory"); '
-            'return r; }\nvoid _start(void) { call(1, 1, "I am none\\n", 10); call(60, 7, 0, 0); }'
-            "\n", "-nostdlib")
-        done = self.bare(program)
-        self.assertEqual((done.stdout, done.returncode), ("I am none\n", 7))
+    def test_not_started(self):
+        """Neither to be asked by run nor by doctor: it would make a file."""
+        made = self.path("made")
+        program = self.program('call(85, (long)"%s", 0644, 0); call(60, 7, 0, 0);' % made,
+                               "-static")
+        self.assertEqual(self.bare(program).returncode, 7)
+        os.unlink(made)
         self.refused(self.start("run", program), 125, "cannot be guarded",
-                     "its ld.so does not load")
+                     "is not glibc's ld.so")
+        done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, "doctor", program)
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn("is not glibc's ld.so", done.stdout.splitlines()[-1])
+        self.assertFalse(os.path.exists(made))
+
+    # One that has a glibc's name in it is asked.
+    NAMED = ("-shared", "-fPIC", "-Wl,-e,_start", "-Wl,-soname,ld-linux-x86-64.so.2")
 
     def test_no_answer(self):
         """One that hangs is asked for 10 s and not longer."""
-        program = self.program("#include <unistd.h>\nint main(void) { for (;;) pause(); }\n")
+        program = self.program("for (;;) call(34, 0, 0, 0);", *self.NAMED)
         self.refused(self.start("run", program), 125, "its ld.so gave no answer within 10 s")
 
     def test_killed(self):
-        program = self.program("#include <stdlib.h>\nint main(void) { abort(); }\n")
+        program = self.program("call(62, call(39, 0, 0, 0), 6, 0);", *self.NAMED)
         self.refused(self.start("run", program), 125, "its ld.so does not load")
+
+
+class Long(launcher.Case):
+    """Files that are mostly something else."""
+
+    def test_static_with_much_behind_it(self):
+        """An image that it mounts itself: 1 TB, which has no bytes on the disk."""
+        program = self.compile("program", "int main(void) { return 7; }\n", "-static")
+        os.truncate(program, 1 << 40)
+        done = self.start("run", program)
+        self.assertEqual(done.returncode, 7, done)
+        self.assertIn("is a static executable", done.stderr)
+
+    def test_names_of_300_mb(self):
+        """More names than any library has: none is read, and that is said."""
+        program = self.compile("program", OPEN, "-ldl")
+        with open(program, "r+b") as stream:
+            data = bytearray(stream.read())
+            self.enlarge(data, 300 << 20)
+            stream.seek(0)
+            stream.write(data)
+            stream.truncate(300 << 20)
+        done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, "doctor", program)
+        self.assertIn(done.returncode, (1, 2), done)
+        self.assertNotIn("bad_alloc", done.stderr)
+
+    def enlarge(self, data, size):
+        """The first PT_LOAD and DT_STRSZ claim this size."""
+        word = lambda at: int.from_bytes(data[at:at + 8], "little")
+        table, count = word(32), int.from_bytes(data[56:58], "little")
+        for at in range(table, table + 56 * count, 56):
+            kind = int.from_bytes(data[at:at + 4], "little")
+            if kind == 1 and word(at + 8) == 0:
+                data[at + 32:at + 48] = size.to_bytes(8, "little") * 2
+            if kind == 2:
+                dynamic = word(at + 8)
+        while word(dynamic) != 10:
+            dynamic += 16
+        data[dynamic + 8:dynamic + 16] = size.to_bytes(8, "little")
 
 
 if __name__ == "__main__":

@@ -134,6 +134,13 @@ class Path(Case):
         self.same("second/script", code=7)
         self.same("script", code=7, path=self.path("second"))
 
+    def test_env_starts_anew(self):
+        """The kernel's limit counts from each exec; env makes one."""
+        self.make("e0", "#!/bin/sh\nexit 7\n")
+        for number in range(1, 9):
+            self.make("e%d" % number, "#!/usr/bin/env %s\n" % self.path("e%d" % (number - 1)))
+        self.same(self.path("e8"), code=7)
+
 
 if __name__ == "__main__":
     harness.main()

@@ -34,8 +34,9 @@ constexpr std::array<Mark, 3> kMarks = {
 template <typename Use>
 bool for_each_piece(const Bytes& file, Use use) {
   std::string piece;
-  for (uint64_t at = 0; at < file.size(); at += kPiece) {
-    piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece + kOverlap, file.size() - at)));
+  const uint64_t end = std::min(file.size(), kMostSearched);
+  for (uint64_t at = 0; at < end; at += kPiece) {
+    piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece + kOverlap, end - at)));
     if (!file.read(at, piece.data(), piece.size())) return false;
     if (!use(std::string_view(piece))) return true;
   }

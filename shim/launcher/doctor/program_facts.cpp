@@ -24,6 +24,8 @@ namespace cudaguard::launcher {
 namespace {
 
 constexpr const char* kPreload = "LD_PRELOAD";
+// An installer's script may have gigabytes behind it.
+constexpr uint64_t kScriptText = uint64_t{1} << 20;
 // By which the guard knows a stand-in.
 constexpr const char* kClaim = "cudaguard_standin_claim_v1";
 
@@ -259,7 +261,7 @@ ProgramFacts find_program_facts(const std::string& name, const Installation& ins
   facts.env_words = env_words(facts.program);
   for (const std::string& file : facts.program.files) {
     const FileBytes bytes(file);
-    if (!read_elf(bytes).is_elf && contains(bytes, kPreload)) facts.script_preloads = true;
+    if (!read_elf(bytes).is_elf && contains(bytes, kPreload, kScriptText)) facts.script_preloads = true;
   }
   facts.off = config_of(variables).policy == Policy::kOff;
   facts.broken = find_broken(installation);
