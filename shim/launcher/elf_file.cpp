@@ -126,7 +126,7 @@ ElfFacts read_elf(const Bytes& file) {
 }
 
 bool contains(const Bytes& file, std::string_view text, uint64_t end) {
-  constexpr size_t kPiece = size_t{1} << 20;
+  constexpr size_t kPiece = size_t{16} << 10;  // as much memory as is touched
   if (text.empty() || text.size() > 64) return false;
   const size_t overlap = text.size() - 1;
   end = std::min({end, file.size(), kMostSearched});

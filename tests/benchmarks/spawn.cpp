@@ -5,6 +5,7 @@
 //   bench_spawn fleet ROUNDS SIZE NAME=PRELOAD... -- PROGRAM [ARG...]
 //       SIZE at once; each prints a line when it is ready and ends when its input does:
 //       "NAME nanoseconds PSS-in-KiB" per round
+// PRELOAD may be "+WORD WORD...": no preload, these words in front of PROGRAM.
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -17,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,8 @@ using Clock = std::chrono::steady_clock;
 struct Setup {
   std::string name;
   std::string preload;  // "LD_PRELOAD=..." or empty
+  std::vector<std::string> words;
+  std::vector<char*> argv;
   std::vector<char*> environment;
 };
 
@@ -36,8 +40,9 @@ long long since(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
 }
 
-pid_t start(Setup& setup, char** argv, posix_spawn_file_actions_t* actions) {
+pid_t start(Setup& setup, posix_spawn_file_actions_t* actions) {
   pid_t child = -1;
+  char** argv = setup.argv.data();
   if (posix_spawnp(&child, argv[0], actions, nullptr, argv, setup.environment.data()) != 0) {
     std::perror(argv[0]);
     std::exit(1);
@@ -57,9 +62,9 @@ long long finish(pid_t child) {
          (used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000LL;
 }
 
-void one(Setup& setup, char** argv) {
+void one(Setup& setup) {
   const auto begin = Clock::now();
-  const long long processor = finish(start(setup, argv, nullptr));
+  const long long processor = finish(start(setup, nullptr));
   std::printf("%s %lld %lld\n", setup.name.c_str(), since(begin), processor);
 }
 
@@ -73,7 +78,7 @@ long long proportional_memory(pid_t child) {
   return 0;
 }
 
-void fleet(Setup& setup, char** argv, int size) {
+void fleet(Setup& setup, int size) {
   int ready[2];
   int release[2];
   if (pipe2(ready, O_CLOEXEC) != 0 || pipe2(release, O_CLOEXEC) != 0) std::exit(1);
@@ -84,7 +89,7 @@ void fleet(Setup& setup, char** argv, int size) {
   std::vector<pid_t> children;
   children.reserve(static_cast<size_t>(size));
   const auto begin = Clock::now();
-  for (int i = 0; i < size; ++i) children.push_back(start(setup, argv, &actions));
+  for (int i = 0; i < size; ++i) children.push_back(start(setup, &actions));
   close(ready[1]);
   int lines = 0;
   char text[4096];
@@ -121,7 +126,12 @@ int main(int argc, char** argv) {
     if (equals == nullptr) return 2;
     Setup setup;
     setup.name.assign(argv[at], static_cast<size_t>(equals - argv[at]));
-    if (equals[1] != '\0') setup.preload = std::string("LD_PRELOAD") + equals;
+    if (equals[1] == '+') {
+      std::istringstream words(equals + 2);
+      for (std::string word; words >> word;) setup.words.push_back(word);
+    } else if (equals[1] != '\0') {
+      setup.preload = std::string("LD_PRELOAD") + equals;
+    }
     setups.push_back(setup);
   }
   if (++at >= argc) return 2;
@@ -131,15 +141,17 @@ int main(int argc, char** argv) {
     }
     if (!setup.preload.empty()) setup.environment.push_back(setup.preload.data());
     setup.environment.push_back(nullptr);
+    for (std::string& word : setup.words) setup.argv.push_back(word.data());
+    setup.argv.insert(setup.argv.end(), argv + at, argv + argc + 1);  // with the null at its end
   }
   for (int round = number(argv[2]); round > 0; --round) {
     for (size_t i = 0; i < setups.size(); ++i) {
       // Nobody is always behind the same neighbour.
       Setup& setup = setups[(i + static_cast<size_t>(round)) % setups.size()];
       if (each) {
-        one(setup, argv + at);
+        one(setup);
       } else {
-        fleet(setup, argv + at, number(argv[3]));
+        fleet(setup, number(argv[3]));
       }
     }
   }
