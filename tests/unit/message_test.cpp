@@ -184,10 +184,9 @@ TEST_F(Message, MissingStandin) {
 
 TEST_F(Message, ReportFailed_SaysWhy) {
   write_report_failed(out_, 7, "/x/y", EACCES);
-  EXPECT_EQ(
-      take(),
-      "cudaguard[7]: CUDAGUARD_REPORT=\"/x/y\": permission denied (accepted: a file or "
-      "/dev/stderr); no report\n");
+  EXPECT_EQ(take(),
+            "cudaguard[7]: CUDAGUARD_REPORT=\"/x/y\": permission denied (accepted: a file or "
+            "/dev/stderr); no report\n");
   write_report_failed(out_, 7, "/x/y", 999);
   EXPECT_NE(take().find("errno 999"), std::string::npos);
 }
