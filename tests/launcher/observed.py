@@ -15,7 +15,7 @@ import launcher  # noqa: E402
 
 OBSERVE = [launcher.LAUNCHER, "run", "--observe", "--log=off"]
 TOTALS = re.compile(r"(?m)^cudaguard: (\d+) process(?:es)?(?:: (.*))?$")
-NOBODY = "cudaguard: no process used CUDA or NVML\n"
+NOBODY = "cudaguard: no process was seen to use CUDA or NVML\n"
 TITLES = {"process": "process", "initialised by": "by", "context on": "context",
           "worked": "worked", "NVML": "nvml", "refused": "refused"}
 

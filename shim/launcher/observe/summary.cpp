@@ -214,7 +214,7 @@ std::string totals(const std::vector<ObservedProcess>& processes) {
 std::string summary(const Records& records, const std::string& left) {
   std::string text;
   if (records.processes().empty()) {
-    text = "cudaguard: no process used CUDA or NVML\n";
+    text = "cudaguard: no process was seen to use CUDA or NVML\n";
   } else {
     text = totals(records.processes());
     std::vector<Row> rows;
