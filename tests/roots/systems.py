@@ -94,6 +94,10 @@ class Case(harness.Case):
         script = os.path.join(harness.SOURCE, "scripts", "fetch-roots")
         fetch = subprocess.run([script, ROOTS, suite], capture_output=True, text=True)
         if fetch.returncode != 0:
+            # Debian's archive is where this machine's packages come from; not every machine that
+            # runs this reaches Ubuntu's.
+            if suite == "xenial":
+                self.skipTest(fetch.stderr.strip())
             harness.skip(self, fetch.stderr.strip())
         return os.path.join(ROOTS, suite)
 

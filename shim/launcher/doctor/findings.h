@@ -30,7 +30,7 @@ struct MachineFacts {
   std::vector<std::string> missing_files;  ///< of the installation
   Libraries libraries;
   KernelFacts kernel;
-  DriverAnswer answer;                   ///< in this environment
+  DriverAnswer answer;  ///< in this environment
   /// The same where nobody chose some of the GPUs; nothing: nobody did.
   std::optional<DriverAnswer> with_every_gpu;
   std::optional<std::vector<Gpu>> gpus;  ///< the machine's, whatever CUDA_VISIBLE_DEVICES says

@@ -261,7 +261,8 @@ ProgramFacts find_program_facts(const std::string& name, const Installation& ins
   facts.env_words = env_words(facts.program);
   for (const std::string& file : facts.program.files) {
     const FileBytes bytes(file);
-    if (!read_elf(bytes).is_elf && contains(bytes, kPreload, kScriptText)) facts.script_preloads = true;
+    if (!read_elf(bytes).is_elf && contains(bytes, kPreload, kScriptText))
+      facts.script_preloads = true;
   }
   facts.off = config_of(variables).policy == Policy::kOff;
   facts.broken = find_broken(installation);
