@@ -310,11 +310,11 @@ class Waits(Case):
         super().setUp()
         os.mkfifo(self.path("go"))
 
-    def leaving(self, *options, end="exit 7", fifo="go"):
+    def leaving(self, before=(), end="exit 7"):
         """A program that leaves a process behind, and the process's number."""
-        script = self.LEAVE % (self.path(fifo), self.path("pid"))
-        process = self.popen(OBSERVE + list(options) + ["sh", "-c", script + "echo; " + end])
-        go = open(self.path(fifo), "w", encoding="utf-8")
+        script = self.LEAVE % (self.path("go"), self.path("pid"))
+        process = self.popen([*before, *OBSERVE, "sh", "-c", script + "echo; " + end])
+        go = open(self.path("go"), "w", encoding="utf-8")
         self.addCleanup(go.close)
         self.until(lambda: os.path.exists(self.path("pid")) and os.path.getsize(self.path("pid")))
         with open(self.path("pid"), encoding="utf-8") as stream:
@@ -349,6 +349,17 @@ class Waits(Case):
                 go.close()
                 self.until(lambda pid=pid: gone(pid))
                 os.unlink(self.path("pid"))
+
+    def test_ignored_from_the_start(self):
+        """nohup: neither the program nor the waiting hears of a hangup."""
+        process, _, go = self.leaving(before=["nohup"], end="kill -HUP $$; exit 7")
+        self.until(lambda: "waiting for" in process.stderr.readline())
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        go.write("word\n")
+        go.close()
+        _, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual((err, process.returncode), (NOBODY, 7))
 
     def test_signal_while_both_run(self):
         """It is the program's alone, and the tree is waited for."""
@@ -404,6 +415,38 @@ class SshLike(Mixed, test_terminal.SshLike):
     pass
 
 
+class Shell(test_terminal.Case):
+    """A shell with job control inside: the terminal is its own, then the outer one's again."""
+
+    def test_inside(self):
+        def check(before):
+            env = launcher.environment(PS1="outer> ", TERM="dumb", HISTFILE="/dev/null", ENV=None)
+            terminal = self.terminal(["bash", "--norc", "--noprofile", "-i"], env=env)
+
+            def step(keys, *patterns):
+                terminal.send(keys)
+                for pattern in patterns:
+                    terminal.expect(pattern)
+
+            terminal.expect("outer> ")
+            step(" ".join(["PS1='in''ner> '", *before, "bash", "--norc", "--noprofile", "-i\n"]),
+                 "inner> ")
+            step(self.program + " wait\n", "ready")
+            step("\x1a", "Stopped", "inner> ")
+            step("fg\n", "continued")
+            step("\x03", "inner> ")
+            step("echo code=$?\n", "code=130", "inner> ")
+            step("suspend\n", "Stopped", "outer> ")
+            step("fg\n", "inner> ")
+            step("exit 9\n", "outer> ")
+            step("echo code=$?\n", "code=9", "outer> ")
+            step("exit 4\n")
+            return os.waitstatus_to_exitcode(terminal.wait())
+
+        for before in ([], OBSERVE):
+            self.assertEqual(check(before), 4)
+
+
 class Keys(test_terminal.Case):
     """What a terminal sends is there once."""
     PROGRAM = ("import os, signal, sys\n"
@@ -423,7 +466,7 @@ class Keys(test_terminal.Case):
             terminal.expect("int %d" % count)
         os.kill(pid, signal.SIGUSR1)
         terminal.expect("all 2")
-        terminal.expect("no process used CUDA")
+        terminal.expect("no process was seen to use CUDA")
         self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 6)
 
     def test_in_our_group(self):

@@ -49,7 +49,8 @@ std::string command_of(const Json& record, const std::string& executable) {
       }
     }
   }
-  return command.empty() ? std::string(base_name(executable)) : command;
+  if (command.empty()) command = base_name(executable);
+  return command.empty() ? "?" : command;  // without /proc
 }
 
 void note_denied(const Json& record, ObservedProcess& process) {

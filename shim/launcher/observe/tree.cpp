@@ -46,11 +46,12 @@ void give_up_descriptors() {
   }
 }
 
-/// Is this process group the one that the terminal belongs to?
-bool in_foreground() {
+/// Does the terminal belong to our process group, or to the program's (a shell has its own)?
+bool in_foreground(pid_t program) {
   const int terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (terminal < 0) return false;
-  const bool ours = tcgetpgrp(terminal) == getpgrp();
+  const pid_t group = tcgetpgrp(terminal);
+  const bool ours = group == getpgrp() || group == getpgid(program);
   close(terminal);
   return ours;
 }
@@ -183,6 +184,7 @@ void Tree::handle(const siginfo_t& signal) {
   if (number == SIGCHLD || program_ == Program::kEnds) return;
   if (program_ == Program::kHasEnded) {
     // Those that it has left behind would not have heard of it without us, either.
+    if (is_refused(number)) return;
     if (ends_waiting(number)) no_longer_ = true;
     if (number == SIGTSTP) take_default(number);
   } else if (has_it_already(signal)) {
@@ -194,6 +196,13 @@ void Tree::handle(const siginfo_t& signal) {
   } else {
     kill(pid_, number);
   }
+}
+
+/// Somebody has started us so that it does nothing: nohup, a shell's `&`.
+bool Tree::is_refused(int number) const {
+  struct sigaction now = {};
+  sigaction(number, nullptr, &now);
+  return now.sa_handler == SIG_IGN || sigismember(&mask_, number) == 1;
 }
 
 /// A terminal's signals (^C, ^\, ^Z, a new size, a hangup) go to its whole foreground group, which
@@ -215,7 +224,7 @@ bool Tree::has_it_already(const siginfo_t& signal) const {
 /// to the group; one that was sent to us alone is passed on.
 void Tree::stop_or_go_on() {
   const int number = std::exchange(stopped_by_, 0);
-  if (number != 0 && (number != SIGSTOP || in_foreground())) take_default(number);
+  if (number != 0 && (number != SIGSTOP || in_foreground(pid_))) take_default(number);
   const bool told = std::exchange(to_continue_, false);
   const bool went_on = std::exchange(continued_, false);
   if (told && !went_on && program_ == Program::kRuns) kill(pid_, SIGCONT);
@@ -249,8 +258,9 @@ bool Tree::wait_for_signal(bool often, siginfo_t& signal) {
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (tell && now.tv_sec - ended_at_.tv_sec >= kPatience.tv_sec) {
     said_ = true;
-    say("the program has ended; waiting for what it left running: " + names_of(left_behind()) +
-        " (^C or TERM: no longer)");
+    const std::string names = names_of(left_behind());  // empty without /proc
+    say("the program has ended; waiting for what it left running" +
+        (names.empty() ? names : ": " + names) + " (^C or TERM: no longer)");
   }
   return false;
 }

@@ -43,6 +43,7 @@ class Tree {
   void note_program(int status);
   void take_signals();
   void handle(const siginfo_t& signal);
+  bool is_refused(int number) const;
   bool has_it_already(const siginfo_t& signal) const;
   void stop_or_go_on();
   bool is_over();
