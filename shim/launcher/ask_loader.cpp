@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/ask_loader.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -15,44 +15,18 @@
 
 #include "shim/launcher/elf_file.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/pipe.h"
 
 namespace cudaguard::launcher {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kPatience{10};
+/// Of a second question, which is only to show where the first one hangs.
+constexpr std::chrono::seconds kSecondPatience{2};
+/// For a process that has closed its pipes, or was killed, to be gone.
+constexpr std::chrono::seconds kDeath{2};
 constexpr size_t kMostText = size_t{4} << 20;
-
-/// A pipe whose ends are none of 0-2: the program may have been started with those closed.
-class Pipe {
- public:
-  Pipe() {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) fail();
-    for (int i = 0; i < 2; ++i) ends_[i] = fcntl(ends[i], F_DUPFD_CLOEXEC, 3);
-    close(ends[0]);
-    close(ends[1]);
-    if (ends_[0] < 0 || ends_[1] < 0) fail();
-  }
-  ~Pipe() {
-    close_end(0);
-    close_end(1);
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  int end(int which) const { return ends_[which]; }
-  void close_end(int which) {
-    if (ends_[which] >= 0) close(ends_[which]);
-    ends_[which] = -1;
-  }
-
- private:
-  [[noreturn]] static void fail() {
-    throw Refusal(kRefused, std::string("cannot make a pipe: ") + strerror(errno));
-  }
-  int ends_[2] = {-1, -1};
-};
 
 class SpawnActions {
  public:
@@ -67,8 +41,9 @@ class SpawnActions {
 };
 
 /// Reads both pipes until both end, or the time is over.
-bool read_both(Pipe& out, Pipe& err, std::string& out_text, std::string& err_text) {
-  const auto end = Clock::now() + kPatience;
+bool read_both(Pipe& out, Pipe& err, std::chrono::seconds patience, std::string& out_text,
+               std::string& err_text) {
+  const auto end = Clock::now() + patience;
   std::string* texts[] = {&out_text, &err_text};
   Pipe* pipes[] = {&out, &err};
   while (out.end(0) >= 0 || err.end(0) >= 0) {
@@ -106,32 +81,30 @@ void read_line(std::string_view line, LoaderAnswer& answer) {
   answer.libraries.push_back(std::move(library));
 }
 
-}  // namespace
-
-const LoadedLibrary* LoaderAnswer::find(std::string_view name) const {
-  for (const LoadedLibrary& library : libraries) {
-    if (library.name == name) return &library;
+/// Waits for its end, which is near.
+bool ends(pid_t child) {
+  const auto limit = Clock::now() + kDeath;
+  for (useconds_t step = 20; Clock::now() < limit; step = std::min<useconds_t>(step * 2, 1000)) {
+    const pid_t ended = waitpid(child, nullptr, WNOHANG);
+    if (ended == child || (ended < 0 && errno != EINTR)) return true;
+    usleep(step);
   }
-  return nullptr;
+  return false;
 }
 
-LoaderAnswer ask_loader(const std::string& loader, const std::string& executable,
-                        const Variables& variables) {
-  Variables own = variables;
-  // They change what it prints, or run other people's code.
-  for (const char* name : {"LD_DEBUG", "LD_DEBUG_OUTPUT", "LD_VERBOSE", "LD_WARN", "LD_AUDIT",
-                           "LD_SHOW_AUXV", "LD_PROFILE", "LD_BIND_NOW"}) {
-    own.unset(name);
-  }
-  own.set("LD_TRACE_LOADED_OBJECTS", "1");
-  // As ldd asks: by the loader as a command, which is never privileged, and only if it knows the
-  // variable; another one would start the program. (--list stops at a library that is missing.)
-  std::vector<std::string> words = {loader};
-  if (!contains(FileBytes(loader), "TRACE_LOADED_OBJECTS")) words.emplace_back("--list");
-  // Without a slash it would search for it as for a library.
-  words.push_back(executable.find('/') == std::string::npos ? "./" + executable : executable);
-  Pipe out;
-  Pipe err;
+/// The last file that LD_DEBUG=libs,files names: "trying file=/x/libcuda.so.1",
+/// "file=/x/y.so [0];  needed by ...".
+std::string last_file(std::string_view errors) {
+  constexpr std::string_view kMark = "file=";
+  const size_t at = errors.rfind(kMark);
+  if (at == std::string_view::npos) return {};
+  errors.remove_prefix(at + kMark.size());
+  errors = errors.substr(0, errors.find('\n'));
+  return std::string(errors.substr(0, errors.find(" [")));
+}
+
+pid_t start(const std::string& executable, std::vector<std::string>& words, Variables& variables,
+            const Pipe& out, const Pipe& err) {
   SpawnActions actions;
   // Nothing can be read there; a bare root may have no /dev/null.
   posix_spawn_file_actions_adddup2(actions.get(), err.end(1), STDIN_FILENO);
@@ -142,22 +115,35 @@ LoaderAnswer ask_loader(const std::string& loader, const std::string& executable
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t child = -1;
-  const int error = posix_spawn(&child, loader.c_str(), actions.get(), nullptr, argv.data(),
-                                own.pointers().data());
+  const int error = posix_spawn(&child, words[0].c_str(), actions.get(), nullptr, argv.data(),
+                                variables.pointers().data());
   if (error != 0) {
     const bool missing = error == ENOENT;
     throw Refusal(missing ? kNotFound : kCannotRun,
-                  "the interpreter of " + in_quotes(executable) + ", " + in_quotes(loader) +
+                  "the interpreter of " + in_quotes(executable) + ", " + in_quotes(words[0]) +
                       (missing ? " is not found" : std::string(": ") + strerror(error)));
   }
+  return child;
+}
+
+/// Asks once.
+LoaderAnswer ask(const std::string& executable, std::vector<std::string>& words,
+                 Variables& variables, std::chrono::seconds patience) {
+  Pipe out;
+  Pipe err;
+  if (!out.made() || !err.made()) {
+    throw Refusal(kRefused, std::string("cannot make a pipe: ") + strerror(errno));
+  }
+  const pid_t child = start(executable, words, variables, out, err);
   out.close_end(1);
   err.close_end(1);
   LoaderAnswer answer;
+  answer.patience = patience;
   std::string text;
-  answer.in_time = read_both(out, err, text, answer.errors);
-  if (!answer.in_time) kill(child, SIGKILL);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  answer.in_time = read_both(out, err, patience, text, answer.errors) && ends(child);
+  if (!answer.in_time) {
+    kill(child, SIGKILL);
+    if (!ends(child)) answer.stuck = child;
   }
   std::string_view rest = text;
   while (!rest.empty()) {
@@ -165,6 +151,52 @@ LoaderAnswer ask_loader(const std::string& loader, const std::string& executable
     read_line(rest.substr(0, end), answer);
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
   }
+  return answer;
+}
+
+}  // namespace
+
+const LoadedLibrary* LoaderAnswer::find(std::string_view name) const {
+  for (const LoadedLibrary& library : libraries) {
+    if (library.name == name) return &library;
+  }
+  return nullptr;
+}
+
+std::string LoaderAnswer::why_none() const {
+  std::string why = "gave no answer within " + std::to_string(patience.count()) + " s";
+  if (!hangs_at.empty()) why += ", at " + printable(hangs_at);
+  if (stuck != 0) why += "; process " + std::to_string(stuck) + " does not die of SIGKILL";
+  return why;
+}
+
+void unset_loader_questions(Variables& variables) {
+  for (const char* name : {"LD_AUDIT", "LD_DEBUG", "LD_DEBUG_OUTPUT", "LD_PROFILE",
+                           "LD_PROFILE_OUTPUT", "LD_SHOW_AUXV", "LD_TRACE_LOADED_OBJECTS",
+                           "LD_TRACE_PRELINKING", "LD_VERBOSE", "LD_WARN"}) {
+    variables.unset(name);
+  }
+}
+
+LoaderAnswer ask_loader(const std::string& loader, const std::string& executable,
+                        const Variables& variables, std::chrono::seconds patience) {
+  Variables own = variables;
+  unset_loader_questions(own);
+  own.unset("LD_BIND_NOW");  // here it asks for more
+  own.set("LD_TRACE_LOADED_OBJECTS", "1");
+  // As ldd asks: by the loader as a command, which is never privileged, and only if it knows the
+  // variable; another one would start the program. (--list stops at a library that is missing.)
+  std::vector<std::string> words = {loader};
+  if (!contains(FileBytes(loader), "TRACE_LOADED_OBJECTS")) words.emplace_back("--list");
+  // Without a slash it would search for it as for a library.
+  words.push_back(executable.find('/') == std::string::npos ? "./" + executable : executable);
+  LoaderAnswer answer = ask(executable, words, own, patience);
+  // Of a process that cannot be killed one is enough.
+  if (answer.in_time || answer.stuck != 0) return answer;
+  own.set("LD_DEBUG", "libs,files");
+  const LoaderAnswer again = ask(executable, words, own, std::min(patience, kSecondPatience));
+  answer.stuck = again.stuck;
+  if (!again.in_time) answer.hangs_at = last_file(again.errors);
   return answer;
 }
 

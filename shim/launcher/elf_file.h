@@ -3,6 +3,8 @@
 // mislead; every offset is checked against the file before it is used.
 #pragma once
 
+#include <elf.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,6 +12,13 @@
 #include <vector>
 
 namespace cudaguard::launcher {
+
+/// Ours, as an ELF header has it.
+#if defined(__x86_64__)
+inline constexpr uint16_t kMachine = EM_X86_64;
+#elif defined(__aarch64__)
+inline constexpr uint16_t kMachine = EM_AARCH64;
+#endif
 
 /// A file or a piece of memory.
 class Bytes {

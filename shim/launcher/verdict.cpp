@@ -20,12 +20,6 @@ namespace cudaguard::launcher {
 
 namespace {
 
-#if defined(__x86_64__)
-constexpr uint16_t kMachine = EM_X86_64;
-#elif defined(__aarch64__)
-constexpr uint16_t kMachine = EM_AARCH64;
-#endif
-
 void hinder(Examined& examined, const char* id, const std::string& why) {
   examined.hindrances.push_back({id, why});
 }
@@ -94,7 +88,7 @@ bool is_for_musl(const ElfFacts& facts) {
 
 /// ld.so's reason for leaving our library out.
 std::string reason_for(const LoaderAnswer& answer, const std::string& guard) {
-  if (!answer.in_time) return "its ld.so gave no answer within 10 s";
+  if (!answer.in_time) return "its ld.so " + answer.why_none();
   std::string last;
   std::string_view rest = answer.errors;
   while (!rest.empty()) {

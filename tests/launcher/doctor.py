@@ -178,3 +178,4 @@ class Case(launcher.Case):
                 stream.write(text)
         with open(path, encoding="utf-8") as stream:
             self.assertEqual(text, stream.read())
+        return answer

@@ -109,7 +109,7 @@ void judge_libraries(const MachineFacts& facts, Findings& findings) {
     findings.notes.push_back(printable(copy.path) + " is the CUDA toolkit's stub; another " +
                              copy.name + " is found before it");
   }
-  const bool two = cuda.kind != Kind::kNone && dev.kind != Kind::kNone && cuda.file != dev.file;
+  const bool two = !cuda.file.empty() && !dev.file.empty() && cuda.file != dev.file;
   if (two && cuda.kind == Kind::kDriver && dev.kind == Kind::kDriver) {
     findings.problems.push_back("libcuda.so.1 and libcuda.so are different drivers (" +
                                 printable(cuda.file) + ", " + printable(dev.file) +
@@ -119,7 +119,12 @@ void judge_libraries(const MachineFacts& facts, Findings& findings) {
     findings.problems.push_back("libcuda is of driver " + cuda.version + ", NVML of " +
                                 nvml.version + ": install both from one driver");
   }
-  if (!facts.libraries.trouble.empty()) {
+  if (facts.libraries.hangs) {
+    findings.problems.push_back(
+        "which driver libraries there are is not known: " + facts.libraries.trouble +
+        "; programs that load them hang too (or it is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 waits "
+        "longer)");
+  } else if (!facts.libraries.trouble.empty()) {
     findings.notes.push_back("driver libraries were not looked for: " + facts.libraries.trouble);
   }
 }
@@ -224,7 +229,7 @@ void judge_stuck(const DriverAnswer& answer, Findings& findings) {
 
 void judge_answer(const MachineFacts& facts, Findings& findings) {
   const DriverAnswer& answer = facts.answer;
-  if (answer.outcome == Outcome::kNotTried && facts.libraries.found[0].kind != Kind::kNone) {
+  if (answer.outcome == Outcome::kNotTried && !facts.libraries.found[0].path.empty()) {
     findings.notes.push_back("cuInit was not tried: " + answer.reason);
   }
   const std::string ill = illness(answer);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/doctor/libraries.h"
 
-#include <elf.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "policy/text.h"
 #include "shim/launcher/ask_loader.h"
@@ -26,12 +26,6 @@ constexpr std::string_view kNames[] = {"libcuda.so.1", "libcuda.so", "libnvidia-
 constexpr std::string_view kGuard = "libcudaguard.so";
 /// Stubs and stand-ins are smaller by far, NVIDIA's larger.
 constexpr uint64_t kMostStub = uint64_t{1} << 20;
-
-#if defined(__x86_64__)
-constexpr uint16_t kMachine = EM_X86_64;
-#elif defined(__aarch64__)
-constexpr uint16_t kMachine = EM_AARCH64;
-#endif
 
 size_t count_of(std::string_view text, std::string_view part) {
   size_t count = 0;
@@ -82,27 +76,50 @@ bool is_for_us(const ElfFacts& facts) {
   return facts.is_elf && facts.is_64 && facts.little_endian && facts.machine == kMachine;
 }
 
-/// What ld.so finds for a name that an environment like this one asks for.
-std::string asked(const std::string& loader, const std::string& probe, const Variables& variables,
-                  std::string_view preload, std::string_view name) {
-  Variables own = variables;
-  preload.empty() ? own.unset("LD_PRELOAD") : own.set("LD_PRELOAD", preload);
-  const LoaderAnswer answer = ask_loader(loader, probe, own);
-  for (const LoadedLibrary& library : answer.libraries) {
-    if (library.name == name || (name == kGuard && base_name(library.path) == kGuard)) {
-      return library.path;
-    }
-  }
-  return {};
-}
+/// Asks ld.so what an environment like this one gives for a name, until it has hung once.
+class Search {
+ public:
+  Search(std::string loader, std::string probe, const Variables& variables,
+         std::chrono::seconds limit)
+      : loader_(std::move(loader)),
+        probe_(std::move(probe)),
+        variables_(variables),
+        limit_(limit) {}
 
-DriverLibrary none_of(std::string_view name) {
+  /// Its path; empty: none.
+  std::string find(std::string_view preload, std::string_view name) {
+    if (!trouble_.empty()) return {};
+    preload.empty() ? variables_.unset("LD_PRELOAD") : variables_.set("LD_PRELOAD", preload);
+    const LoaderAnswer answer = ask_loader(loader_, probe_, variables_, limit_);
+    if (!answer.in_time) {
+      trouble_ = "asked for " + std::string(name) + ", ld.so " + answer.why_none();
+    }
+    for (const LoadedLibrary& library : answer.libraries) {
+      if (library.name == name || (name == kGuard && base_name(library.path) == kGuard)) {
+        return library.path;
+      }
+    }
+    return {};
+  }
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  std::string loader_;
+  std::string probe_;
+  Variables variables_;
+  std::chrono::seconds limit_;
+  std::string trouble_;
+};
+
+DriverLibrary without_file(std::string_view name, Kind kind) {
   DriverLibrary library;
   library.name = name;
+  library.kind = kind;
   return library;
 }
 
-void find_by_loader(const std::string& probe, const Variables& variables, Libraries& libraries) {
+void find_by_loader(const std::string& probe, const Variables& variables,
+                    std::chrono::seconds limit, Libraries& libraries) {
   const ElfFacts facts = read_elf(FileBytes(probe));
   if (facts.interpreter.empty()) {
     libraries.trouble = printable(probe) + " is missing or damaged";
@@ -112,16 +129,17 @@ void find_by_loader(const std::string& probe, const Variables& variables, Librar
     libraries.trouble = "there is no " + printable(facts.interpreter) + ", which starts programs";
     return;
   }
-  const auto ask = [&](std::string_view preload, std::string_view name) {
-    return asked(facts.interpreter, probe, variables, preload, name);
-  };
+  Search search(facts.interpreter, probe, variables, limit);
   for (const std::string_view name : kNames) {
     // The probe is linked to this one, as programs are.
-    const std::string path = ask(name == "libcuda.so.1" ? "" : name, name);
-    libraries.found.push_back(path.empty() ? none_of(name) : identify(name, path));
+    const std::string path = search.find(name == "libcuda.so.1" ? "" : name, name);
+    const Kind none = search.trouble().empty() ? Kind::kNone : Kind::kNotKnown;
+    libraries.found.push_back(path.empty() ? without_file(name, none) : identify(name, path));
   }
-  libraries.system_guard = ask("", kGuard);
-  libraries.guard_by_bare_name = ask(kGuard, kGuard);
+  libraries.system_guard = search.find("", kGuard);
+  libraries.guard_by_bare_name = search.find(kGuard, kGuard);
+  libraries.trouble = search.trouble();
+  libraries.hangs = !libraries.trouble.empty();
 }
 
 }  // namespace
@@ -158,16 +176,19 @@ std::vector<std::string> library_path(const Variables& variables) {
   return folders;
 }
 
-Libraries find_libraries(const std::string& probe, const Variables& variables) {
+Libraries find_libraries(const std::string& probe, const Variables& variables,
+                         std::chrono::seconds limit) {
   Libraries libraries;
   const std::string icd = beginning_of(kNvidiaIcd);
   libraries.opencl_icd = icd.substr(0, icd.find_first_of(" \t\r\n"));
-  find_by_loader(probe, variables, libraries);
+  find_by_loader(probe, variables, limit, libraries);
   if (libraries.found.empty()) {
     for (const std::string_view name : kNames) {
-      libraries.found.push_back(none_of(name));
+      libraries.found.push_back(without_file(name, Kind::kNotKnown));
     }
   }
+  // A folder at which ld.so hangs is none to look into.
+  if (libraries.hangs) return libraries;
   std::vector<std::string> seen;
   for (const std::string& folder : library_path(variables)) {
     if (std::find(seen.begin(), seen.end(), folder) != seen.end()) continue;
@@ -183,6 +204,8 @@ Libraries find_libraries(const std::string& probe, const Variables& variables) {
 
 std::string_view name_of(Kind kind) {
   switch (kind) {
+    case Kind::kNotKnown:
+      return "not known";
     case Kind::kNone:
       return "none";
     case Kind::kDriver:

@@ -2,6 +2,7 @@
 // Which driver libraries a program would get, and what each of them is.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@ namespace cudaguard::launcher {
 
 struct DriverLibrary {
   enum class Kind {
+    kNotKnown,  ///< ld.so could not be asked
     kNone,
     kDriver,   ///< NVIDIA's
     kStub,     ///< the CUDA toolkit's, to link against and nothing else
@@ -39,11 +41,14 @@ struct Libraries {
   std::string guard_by_bare_name;  ///< what LD_PRELOAD=libcudaguard.so gives; empty: nothing
   std::string system_guard;        ///< the guard that /etc/ld.so.preload has
   std::string opencl_icd;          ///< the library that kNvidiaIcd names
-  std::string trouble;             ///< why ld.so could not be asked: a clause
+  std::string trouble;             ///< why ld.so could not be asked, or hung: a clause
+  bool hangs = false;              ///< ld.so does
 };
 
-/// `probe`: a dynamic executable that is linked to libcuda.so.1.
-Libraries find_libraries(const std::string& probe, const Variables& variables);
+/// `probe`: a dynamic executable that is linked to libcuda.so.1. `limit`: how long ld.so may take
+/// for an answer.
+Libraries find_libraries(const std::string& probe, const Variables& variables,
+                         std::chrono::seconds limit);
 
 /// The folders of LD_LIBRARY_PATH; an empty one is ".".
 std::vector<std::string> library_path(const Variables& variables);

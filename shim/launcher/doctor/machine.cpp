@@ -51,7 +51,7 @@ std::vector<std::string> missing_of(const Installation& installation, const std:
 
 /// Empty: it may be asked.
 std::string why_not_ask(const Libraries& libraries, const KernelFacts& kernel) {
-  if (!libraries.trouble.empty()) return libraries.trouble;
+  if (libraries.found[0].kind == Kind::kNotKnown) return libraries.trouble;
   if (libraries.found[0].kind == Kind::kNone) return "there is no libcuda.so.1";
   if (const DeviceNode* node = kernel.left_behind(); node != nullptr) {
     return "to open " + printable(node->path) + " may load the kernel module";
@@ -59,8 +59,7 @@ std::string why_not_ask(const Libraries& libraries, const KernelFacts& kernel) {
   return {};
 }
 
-void ask(const std::string& probe, MachineFacts& facts) {
-  const std::chrono::seconds limit = time_limit(facts.variables);
+void ask(const std::string& probe, std::chrono::seconds limit, MachineFacts& facts) {
   facts.answer.reason = why_not_ask(facts.libraries, facts.kernel);
   if (!facts.answer.reason.empty()) return;
   facts.answer = ask_driver(probe, facts.variables, limit);
@@ -114,13 +113,14 @@ std::string guarded_by(const Variables& variables, const Libraries& libraries) {
 
 MachineReport examine_machine(const Installation& installation, const Variables& variables) {
   const std::string probe = std::string(folder_of(installation.standin_cuda)) + "/cudaguard-probe";
+  const std::chrono::seconds limit = time_limit(variables);
   MachineFacts facts(installation, variables);
   facts.missing_files = missing_of(installation, probe);
-  facts.libraries = find_libraries(probe, variables);
+  facts.libraries = find_libraries(probe, variables, limit);
   facts.kernel = examine_kernel();
   facts.environment = environment_of(variables);
   facts.guarded_by = guarded_by(variables, facts.libraries);
-  ask(probe, facts);
+  ask(probe, limit, facts);
   Findings findings;
   judge_machine(facts, findings);
   judge_environment(facts, findings);

@@ -13,7 +13,9 @@ void add_guard(const MachineFacts& facts, std::string& text) {
   const std::string& bare = facts.libraries.guard_by_bare_name;
   add_line(text, "cudaguard", CUDAGUARD_VERSION);
   add_line(text, "guard", printable(facts.installation.guard));
-  if (bare.empty()) {
+  if (!facts.libraries.trouble.empty()) {
+    add_line(text, "", "not known whether ld.so finds it by its name alone");
+  } else if (bare.empty()) {
     add_line(text, "", "not on ld.so's path: LD_PRELOAD needs the whole path");
   } else {
     add_line(text, "", "LD_PRELOAD=libcudaguard.so finds " + printable(bare));
@@ -26,7 +28,7 @@ void add_guard(const MachineFacts& facts, std::string& text) {
 
 std::string about(const DriverLibrary& library) {
   std::string what(name_of(library.kind));
-  if (library.kind == DriverLibrary::Kind::kNone) return what;
+  if (library.path.empty()) return what;
   if (!library.version.empty()) what += " " + library.version;
   return what + ", " + printable(library.path);
 }

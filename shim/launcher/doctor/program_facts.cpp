@@ -174,7 +174,7 @@ std::vector<std::string> standins_for(const ExecutableFacts& facts,
 /// stand-in.
 void find_mapped(const Installation& installation, const Variables& variables,
                  ExecutableFacts& facts) {
-  if (facts.linked.empty()) return;
+  if (facts.linked.empty() || !facts.examined.answer->in_time) return;
   Variables own = variables;
   own.set(kPreload, preload_list(variables.get(kPreload), {}, standins_for(facts, installation)));
   const LoaderAnswer answer =

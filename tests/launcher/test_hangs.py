@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An ld.so that hangs, as at a network folder that is gone (here: at a named pipe), is asked for a
+while and not longer, by `run` and by `doctor`; what hangs is named."""
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import time
+import unittest
+
+import doctor
+import harness
+import launcher
+
+BOX = os.path.join(harness.BUILD, "tests", "devices", "lazy")
+# Stops the process at its end until this one ends.
+TRACER = r"""
+#include <stdlib.h>
+#include <sys/ptrace.h>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  if (ptrace(PTRACE_SEIZE, argc > 1 ? atoi(argv[1]) : 0, 0, (void*)PTRACE_O_TRACEEXIT) != 0) return 1;
+  if (write(1, "y", 1) != 1) return 2;
+  for (;;) pause();
+}
+"""
+# Glibc's by its name; closes all it has and stays.
+CLOSES = r"""
+static long call(long n, long a) {
+  long r;
+  __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a) : "rcx", "r11", "memory");
+  return r;
+}
+void _start(void) {
+  for (long fd = 0; fd < 3; ++fd) call(3, fd);
+  for (;;) call(34, 0);
+}
+"""
+
+
+def child_of(parent):
+    """The one process that this one has started, once it is ld.so; None: not yet."""
+    for entry in os.listdir("/proc"):
+        try:
+            with open("/proc/%d/stat" % int(entry), encoding="utf-8") as stream:
+                if int(stream.read().rsplit(")", 1)[1].split()[1]) != parent:
+                    continue
+            if os.path.basename(os.readlink("/proc/%s/exe" % entry)).startswith("ld-"):
+                return int(entry)
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+class Hangs(doctor.Case):
+    def pipe(self, name="libcuda.so.1"):
+        folder = self.path("pipe")
+        os.mkdir(folder)
+        os.mkfifo(os.path.join(folder, name))
+        return folder
+
+    def test_control(self):
+        """It hangs, whoever asks."""
+        env = launcher.environment(LD_LIBRARY_PATH=self.pipe())
+        with self.assertRaises(subprocess.TimeoutExpired):
+            subprocess.run([harness.program("linked_cuda")], env=env, timeout=2, check=False)
+
+    def test_doctor(self):
+        folder = self.pipe()
+        answer = self.golden("doctor_loader_hangs.txt", LD_LIBRARY_PATH=folder, **doctor.WAIT)
+        self.assertEqual((answer.code, answer.kinds(), answer.notes), (1, ["not known"] * 4, []))
+        self.problem(answer, "asked for libcuda.so.1, ld.so gave no answer within 2 s, at %s/"
+                     "libcuda.so.1;" % folder, "CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer")
+        self.assertEqual(answer.cuinit["outcome"], "not tried")
+
+    def test_doctor_of_nvml(self):
+        """What was found before is kept, and asked."""
+        folder = self.pipe("libnvidia-ml.so.1")
+        answer = self.doctor(LD_LIBRARY_PATH="%s:%s" % (folder, BOX), LD_PRELOAD="libcudaguard.so",
+                             **doctor.WAIT)
+        self.assertEqual(answer.kinds(), ["unknown", "unknown", "not known", "not known"])
+        self.problem(answer, "asked for libnvidia-ml.so.1, ld.so gave no answer within 2 s, at %s/"
+                     "libnvidia-ml.so.1;" % folder)
+        self.assertEqual(answer.cuinit["code"], 0)
+
+    def test_doctor_of_a_program(self):
+        folder = self.pipe()
+        code, out, err, _ = self.run_in(
+            [launcher.LAUNCHER, "doctor", "--json", harness.program("linked_cuda")],
+            bwrap=self.kernel(), env=launcher.environment(LD_LIBRARY_PATH=folder, **doctor.WAIT))
+        self.assertEqual((code, err), (2, ""), out)
+        self.assertIn("its ld.so gave no answer within 10 s, at %s/libcuda.so.1" % folder,
+                      json.dumps(json.loads(out)["program"]))
+
+    def test_run(self):
+        program = harness.program("linked_cuda")
+        folder = self.pipe()
+        self.refused(self.start("run", program, env=launcher.environment(LD_LIBRARY_PATH=folder)),
+                     125, '"%s" cannot be guarded: its ld.so gave no answer within 10 s, at '
+                     "%s/libcuda.so.1\n" % (program, folder))
+
+    @unittest.skipUnless(os.geteuid() == 0, "to hold another process at its end")
+    def test_cannot_be_killed(self):
+        """As in uninterruptible sleep: nobody waits for its end."""
+        tracer = self.compile("tracer", TRACER)
+        env = launcher.environment(LD_LIBRARY_PATH=self.pipe())
+        with subprocess.Popen([launcher.LAUNCHER, "run", harness.program("linked_cuda")], env=env,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as asking:
+            child = None
+            while child is None and asking.poll() is None:
+                child = child_of(asking.pid)
+                time.sleep(0.01)
+            self.assertIsNotNone(child, "it has not asked")
+            with subprocess.Popen([tracer, str(child)], stdout=subprocess.PIPE) as holding:
+                try:
+                    self.assertEqual(holding.stdout.read(1), b"y")
+                    out, err = asking.communicate(timeout=60)
+                    self.assertTrue(os.path.exists("/proc/%d/fd" % child),
+                                    "control: it was killed after all")
+                finally:
+                    holding.send_signal(signal.SIGKILL)
+        self.assertEqual((asking.returncode, out), (125, ""), err)
+        self.assertEqual(err.count("\n"), 1, err)
+        self.assertIn("its ld.so gave no answer within 10 s; process %d does not die of SIGKILL"
+                      % child, err)
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "written in its system calls")
+    def test_closes_its_pipes(self):
+        interpreter = self.compile("closes", CLOSES, "-shared", "-fPIC", "-nostdlib",
+                                   "-Wl,-e,_start,-soname,ld-linux-closes.so.2")
+        program = self.compile("program", "int main(void) { return 0; }",
+                               "-Wl,-dynamic-linker," + interpreter)
+        self.refused(self.start("run", program), 125, "cannot be guarded", "its ld.so gave no answer")
+
+
+if __name__ == "__main__":
+    harness.main()
