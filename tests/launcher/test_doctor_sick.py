@@ -2,14 +2,17 @@
 """L7: `doctor` and drivers that hang, crash, or answer what a healthy one does not."""
 
 import glob
+import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
 import doctor
 import harness
+import launcher
 
 
 def running(executable):
@@ -193,10 +196,16 @@ class Sandboxed(doctor.Case):
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/swap.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 #include <unistd.h>
+#ifdef __x86_64__
+#include <sys/io.h>
+#endif
 #define TRY(call) if ((call) != -1 || errno != EPERM) { fprintf(stderr, "%s: errno %d\n", #call, errno); _exit(9); }
 int cuInit(unsigned flags) {
   (void)flags;
@@ -212,8 +221,23 @@ int cuInit(unsigned flags) {
   TRY(syscall(SYS_renameat2, AT_FDCWD, file, AT_FDCWD, other, 0));
   TRY(syscall(452, AT_FDCWD, file, 0777, 0));
   TRY(syscall(SYS_init_module, 0, 0, "")); TRY(syscall(SYS_finit_module, -1, "", 0));
-  TRY(syscall(SYS_delete_module, "x", 0));
+  TRY(syscall(SYS_delete_module, "x", 0)); TRY(syscall(SYS_kexec_load, 0, 0, 0, 0));
+  TRY(syscall(SYS_reboot, 0, 0, 0, 0)); TRY(mount("none", getenv("CG_FOLDER"), "tmpfs", 0, 0));
+  TRY(umount2(getenv("CG_FOLDER"), 0)); TRY(syscall(SYS_pivot_root, "/", "/")); TRY(chroot("/"));
+  TRY(swapon(file, 0)); TRY(swapoff(file)); TRY(acct(file));
+  TRY(syscall(SYS_settimeofday, 0, 0)); TRY(syscall(SYS_clock_settime, -1, 0));
+  TRY(sethostname("x", 1)); TRY(setdomainname("x", 1));
+  TRY(utimensat(AT_FDCWD, file, 0, 0)); TRY(setxattr(file, "user.x", "x", 1, 0));
+  TRY(lsetxattr(file, "user.x", "x", 1, 0)); TRY(fsetxattr(-1, "user.x", "x", 1, 0));
+  TRY(removexattr(file, "user.x")); TRY(lremovexattr(file, "user.x"));
+  TRY(fremovexattr(-1, "user.x")); TRY(syscall(SYS_bpf, -1, 0, 0));
+  TRY(syscall(SYS_kexec_file_load, -1, -1, 0, 0, 0));
+  for (int number = 428; number <= 433; ++number) TRY(syscall(number, -1, 0, 0, 0, 0));
+  TRY(syscall(425, 1, 0)); TRY(syscall(442, -1, 0, 0, 0, 0)); TRY(syscall(463, -1, 0, 0, 0, 0, 0));
+  TRY(syscall(466, -1, 0, 0, 0));
 #ifdef __x86_64__
+  TRY(syscall(SYS_utime, file, 0)); TRY(syscall(SYS_utimes, file, 0));
+  TRY(syscall(SYS_futimesat, AT_FDCWD, file, 0)); TRY(iopl(0)); TRY(ioperm(0, 1, 0));
   TRY(syscall(0x40000000 + 133, "/dev/nvidiactl", S_IFCHR | 0666, makedev(195, 255)));
 #endif
   return system(getenv("CG_COMMAND")) == 0 ? 0 : 100;
@@ -241,14 +265,13 @@ int cuInit(unsigned flags) {
         self.assertEqual(nodes, ["/dev/nvidiactl"])
 
     def test_unguarded(self):
-        """The guard and its variables do not reach the driver that is asked; other variables do."""
+        """The guard, its variables and what is preloaded besides do not reach the driver that is
+        asked; other variables do."""
         folder = self.library("libcuda.so.1", r'''
 #include <stdlib.h>
-#include <string.h>
 int cuInit(unsigned flags) {
   (void)flags;
-  const char* preload = getenv("LD_PRELOAD");
-  if (preload == NULL || strcmp(preload, "libm.so.6") != 0) return 1;
+  if (getenv("LD_PRELOAD")) return 1;
   if (getenv("CUDAGUARD_VISIBLE_DEVICES") || getenv("CUDAGUARD_CHILDREN")) return 2;
   return getenv("CG_ANSWER") != NULL ? 0 : 3;
 }''', "-Wl,-soname,libcuda.so.1")
@@ -261,6 +284,60 @@ int cuInit(unsigned flags) {
                          {"guarded": True, "by": "LD_PRELOAD", "policy": "VALIDATE"})
         self.assertIn("this shell         is guarded already, by LD_PRELOAD; policy VALIDATE",
                       answer.text)
+
+    def test_what_ld_so_is_told(self):
+        """Its variables for debugging, and other people's preloads, say nothing of the driver."""
+        folder = self.sick()
+        hangs = self.compile("hangs.so", "#include <unistd.h>\n__attribute__((constructor)) "
+                             "static void start(void) { for (;;) pause(); }", "-shared", "-fPIC")
+        audit = self.compile("audit.so", "#include <stdlib.h>\nunsigned la_version(unsigned v) { "
+                             "abort(); return v; }", "-shared", "-fPIC")
+        self.doctor(LD_LIBRARY_PATH=folder)
+        before = set(os.listdir(self.folder))
+        for more in ({"LD_TRACE_LOADED_OBJECTS": "1"}, {"LD_PRELOAD": hangs}, {"LD_AUDIT": audit},
+                     {"LD_DEBUG": "all"},
+                     {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": self.path("told")},
+                     {"LD_SHOW_AUXV": "1"}, {"LD_VERBOSE": "1", "LD_WARN": "1"},
+                     {"LD_PROFILE": "libcuda.so.1", "LD_PROFILE_OUTPUT": self.folder}):
+            with self.subTest(**more):
+                answer = self.asked(LD_LIBRARY_PATH=folder, CG_ANSWER="0", **more)
+                self.assertEqual((answer["outcome"], answer["code"], answer["reason"]),
+                                 ("answer", 0, None))
+                self.assertEqual(set(os.listdir(self.folder)) - before, set())
+
+    def asked(self, **env):
+        code, out, err, _ = self.run_in([launcher.LAUNCHER, "doctor", "--json"],
+                                        bwrap=self.kernel(),
+                                        env=launcher.environment(**doctor.WAIT, **env))
+        self.assertEqual((code, err), (0, ""), out)
+        return json.loads(out)["machine"]["cuinit"]
+
+    def test_descriptors(self):
+        """None of its caller's is left open in the probe, whatever its number."""
+        folder = self.library("libcuda.so.1", r'''
+#include <fcntl.h>
+int cuInit(unsigned flags) {
+  (void)flags;
+  for (int fd = 3; fd < 4096; ++fd) {
+    if (fcntl(fd, F_GETFD) != -1) return fd;
+  }
+  return 0;
+}''', "-Wl,-soname,libcuda.so.1")
+        for taken, limit in (((5,), 4096), ((1023, 1024, 4095), 4096), ((1024,), 64)):
+            script = ("import os, resource, sys\n"
+                      "most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+                      "resource.setrlimit(resource.RLIMIT_NOFILE, (4096, most))\n"
+                      "for fd in %s: os.dup2(0, fd)\n"
+                      "resource.setrlimit(resource.RLIMIT_NOFILE, (%d, most))\n"
+                      "os.execv(sys.argv[1], sys.argv[1:])\n" % (taken, limit))
+            start = [sys.executable, "-c", script]
+            env = launcher.environment(LD_LIBRARY_PATH=folder)
+            code, out, _, _ = self.run_in([*start, launcher.LAUNCHER, "doctor", "--json"],
+                                          bwrap=self.kernel(), env=env)
+            self.assertEqual((code, json.loads(out)["machine"]["cuinit"]["code"]), (0, 0), out)
+            # Control: they reach what is started like this.
+            out = self.run_in([*start, doctor.PROBE], env=env)[1]
+            self.assertIn("cudaguard-probe init %d " % taken[0], out)
 
 
 if __name__ == "__main__":

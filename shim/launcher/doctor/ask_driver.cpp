@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,9 +16,10 @@
 #include <cstring>
 #include <string_view>
 
+#include "shim/launcher/ask_loader.h"
 #include "shim/launcher/doctor/forbid_changes.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload.h"
+#include "shim/launcher/pipe.h"
 
 namespace cudaguard::launcher {
 
@@ -31,7 +33,6 @@ constexpr milliseconds kStep{10};
 /// For a process that was killed to be gone.
 constexpr milliseconds kDeath{2000};
 constexpr size_t kMostText = size_t{4} << 20;
-constexpr int kMostDescriptors = 1024;
 
 struct ErrorRow {
   int code;
@@ -66,14 +67,15 @@ struct Failure {
   int error;
 };
 
-/// Both ends are above 2: doctor may have been started with those closed.
-bool make_pipe(int ends[2]) {
-  int made[2];
-  if (pipe2(made, O_CLOEXEC) != 0) return false;
-  for (int i = 0; i < 2; ++i) ends[i] = fcntl(made[i], F_DUPFD_CLOEXEC, 3);
-  close(made[0]);
-  close(made[1]);
-  return ends[0] >= 0 && ends[1] >= 0;
+/// What cannot be killed must not hold other people's pipes open.
+void keep_descriptors_here() {
+  // close_range(2), of Linux 5.9, with CLOSE_RANGE_CLOEXEC, of 5.11.
+  constexpr long kCloseRange = 436;
+  if (syscall(kCloseRange, 3U, ~0U, 1U << 2) == 0) return;
+  rlimit most = {};
+  if (getrlimit(RLIMIT_NOFILE, &most) != 0) most.rlim_cur = 1024;
+  const int end = static_cast<int>(std::min<rlim_t>(most.rlim_cur, 1 << 20));
+  for (int fd = 3; fd < end; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 [[noreturn]] void become_probe(const std::string& probe, Variables& variables, int output,
@@ -82,8 +84,7 @@ bool make_pipe(int ends[2]) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
-  // What cannot be killed must not hold other people's pipes open.
-  for (int fd = 3; fd < kMostDescriptors; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  keep_descriptors_here();
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0) close(STDIN_FILENO);
   if (null > STDIN_FILENO) dup2(null, STDIN_FILENO);
@@ -102,24 +103,21 @@ bool make_pipe(int ends[2]) {
 
 struct Child {
   pid_t pid = -1;
-  int output = -1;
-  int failure = -1;
+  Pipe output;
+  Pipe failure;
 };
 
+/// False: errno says why.
 bool start(const std::string& probe, Variables& variables, Child& child) {
-  int output[2];
-  int failure[2];
-  if (!make_pipe(output) || !make_pipe(failure)) return false;
+  if (!child.output.made() || !child.failure.made()) return false;
+  signal(SIGCHLD, SIG_DFL);  // ignored, the child's end would not be told
   child.pid = fork();
-  if (child.pid == 0) become_probe(probe, variables, output[1], failure[1]);
-  const int error = errno;
-  close(output[1]);
-  close(failure[1]);
-  child.output = output[0];
-  child.failure = failure[0];
-  errno = error;
-  if (child.pid > 0) setpgid(child.pid, child.pid);
-  return child.pid > 0;
+  if (child.pid < 0) return false;
+  if (child.pid == 0) become_probe(probe, variables, child.output.end(1), child.failure.end(1));
+  child.output.close_end(1);
+  child.failure.close_end(1);
+  setpgid(child.pid, child.pid);
+  return true;
 }
 
 /// Waits up to `step` for more. False: nobody is left who could write.
@@ -139,7 +137,7 @@ bool wait_for(const Child& child, milliseconds patience, std::string& text, int&
   bool open = true;
   do {
     if (open) {
-      open = read_some(child.output, text, kStep);
+      open = read_some(child.output.end(0), text, kStep);
     } else {
       usleep(1000);
     }
@@ -148,7 +146,7 @@ bool wait_for(const Child& child, milliseconds patience, std::string& text, int&
     // What it wrote last; a child of its own may still hold the pipe.
     for (size_t before = text.size() + 1; open && before != text.size();) {
       before = text.size();
-      open = read_some(child.output, text, milliseconds{0});
+      open = read_some(child.output.end(0), text, milliseconds{0});
     }
     return true;
   } while (Clock::now() < end);
@@ -230,57 +228,76 @@ DriverAnswer not_tried(const std::string& reason) {
   return answer;
 }
 
-}  // namespace
-
-DriverAnswer ask_driver(const std::string& probe, Variables variables, std::chrono::seconds limit) {
-  const std::string preload = preload_list(variables.get("LD_PRELOAD"), {}, {});
-  preload.empty() ? variables.unset("LD_PRELOAD") : variables.set("LD_PRELOAD", preload);
+/// The driver's answer is asked for: not the guard's, nor that of anything else that is preloaded.
+void leave_driver_alone(Variables& variables) {
+  unset_loader_questions(variables);
+  variables.unset("LD_PRELOAD");
   // A guard in /etc/ld.so.preload stays.
   variables.set("CUDAGUARD_POLICY", "OFF");
   for (const char* name : {"CUDAGUARD_VISIBLE_DEVICES", "CUDAGUARD_CHILDREN", "CUDAGUARD_ROOT",
                            "CUDAGUARD_REPORT", "CUDAGUARD_LOG"}) {
     variables.unset(name);
   }
-  signal(SIGCHLD, SIG_DFL);  // ignored, the child's end would not be told
-  Child child;
-  if (!start(probe, variables, child)) {
-    return not_tried(std::string("no process can be started: ") + strerror(errno));
-  }
-  std::string text;
+}
+
+/// How the probe ended.
+struct End {
+  bool in_time = false;
+  bool gone = false;
   int status = 0;
-  bool ended = wait_for(child, limit, text, status);
-  const bool in_time = ended;
+  std::string text;
+};
+
+End wait_and_kill(const Child& child, milliseconds limit) {
+  End end;
+  end.in_time = end.gone = wait_for(child, limit, end.text, end.status);
   kill(-child.pid, SIGKILL);  // with what it may have started
-  if (!ended) ended = wait_for(child, kDeath, text, status);
-  Failure failure = {};
-  const bool failed =
-      in_time && read(child.failure, &failure, sizeof failure) == ssize_t{sizeof failure};
-  close(child.output);
-  close(child.failure);
-  if (failed) {
-    return not_tried(failure.filter
-                         ? "this kernel has no seccomp filter, which keeps the driver "
-                           "from making device nodes"
-                         : printable(probe) + " cannot be started: " + strerror(failure.error));
-  }
+  if (!end.gone) end.gone = wait_for(child, kDeath, end.text, end.status);
+  return end;
+}
+
+DriverAnswer answer_of(const std::string& probe, const End& end) {
   DriverAnswer answer;
   std::string noise;
   bool lacks_init = false;
-  read_lines(text, answer, noise, lacks_init);
-  if (!in_time) {
+  read_lines(end.text, answer, noise, lacks_init);
+  if (!end.in_time) {
     answer.outcome = Outcome::kHang;
-    answer.where = place(answer, text);
-    if (!ended) answer.stuck = child.pid;
-    if (!answer.code) answer.milliseconds = static_cast<int>(milliseconds(limit).count());
-  } else if (WIFSIGNALED(status)) {
+    answer.where = place(answer, end.text);
+  } else if (WIFSIGNALED(end.status)) {
     answer.outcome = Outcome::kSignal;
-    answer.signal = signal_name(WTERMSIG(status));
-    answer.where = place(answer, text);
+    answer.signal = signal_name(WTERMSIG(end.status));
+    answer.where = place(answer, end.text);
   } else if (answer.code) {
     answer.outcome = Outcome::kAnswer;
   } else {
     answer.outcome = Outcome::kFailed;
     answer.reason = reason_of_failure(probe, noise, lacks_init);
+  }
+  return answer;
+}
+
+}  // namespace
+
+DriverAnswer ask_driver(const std::string& probe, Variables variables, std::chrono::seconds limit) {
+  leave_driver_alone(variables);
+  Child child;
+  if (!start(probe, variables, child)) {
+    return not_tried(std::string("no process can be started: ") + strerror(errno));
+  }
+  const End end = wait_and_kill(child, limit);
+  Failure failure = {};
+  if (end.in_time &&
+      read(child.failure.end(0), &failure, sizeof failure) == ssize_t{sizeof failure}) {
+    return not_tried(failure.filter
+                         ? "this kernel has no seccomp filter, which keeps the driver "
+                           "from making device nodes"
+                         : printable(probe) + " cannot be started: " + strerror(failure.error));
+  }
+  DriverAnswer answer = answer_of(probe, end);
+  if (!end.gone) answer.stuck = child.pid;
+  if (!end.in_time && !answer.code) {
+    answer.milliseconds = static_cast<int>(milliseconds(limit).count());
   }
   return answer;
 }

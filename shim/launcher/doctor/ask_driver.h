@@ -38,8 +38,9 @@ struct DriverAnswer {
   std::optional<std::vector<Gpu>> gpus;
 };
 
-/// Starts the probe in this environment, but unguarded and unable to change the machine. Comes back
-/// when the time is over, even where the child cannot be killed.
+/// Starts the probe in this environment, but without LD_PRELOAD and the guard's variables, and
+/// behind forbid_changes(). Comes back when the time is over, even where the child cannot be
+/// killed.
 DriverAnswer ask_driver(const std::string& probe, Variables variables, std::chrono::seconds limit);
 
 }  // namespace cudaguard::launcher

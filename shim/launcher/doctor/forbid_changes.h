@@ -3,9 +3,12 @@
 
 namespace cudaguard::launcher {
 
-/// From now on this process and its children make, rename, remove and re-own no file, make no
-/// device node and load no kernel module (EPERM), and gain no privilege by a setuid program: what a
-/// driver does as root, and nvidia-modprobe for it. Returns 0, or errno where this kernel cannot.
+/// From now on this process and its children make no device node, load no kernel module or other
+/// kernel, mount nothing, set neither clock nor names, and make, rename, remove, re-own and re-mark
+/// no file (EPERM): what a driver does as root, and nvidia-modprobe for it; a setuid program gains
+/// nothing. No sandbox: they may still open(O_CREAT), write and truncate ordinary files (a driver
+/// keeps caches below ~/.nv), bind sockets, and talk to devices and other processes. Returns 0, or
+/// errno where this kernel cannot.
 int forbid_changes();
 
 }  // namespace cudaguard::launcher
