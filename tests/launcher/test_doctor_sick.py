@@ -98,14 +98,14 @@ class Sick(doctor.Case):
         self.assertNotEqual(running(self.probe), [], "control: there was none to wait for")
 
     def test_crashes(self):
-        for illness, where, signal in (("crashes", "in cuInit", "SIGSEGV"),
-                                       ("aborts", "in cuInit", "SIGABRT"),
-                                       ("crashes when loaded", "before cuInit", "SIGSEGV"),
-                                       ("crashes later", "behind cuInit", "SIGSEGV")):
+        for illness, where, name in (("crashes", "in cuInit", "SIGSEGV"),
+                                     ("aborts", "in cuInit", "SIGABRT"),
+                                     ("crashes when loaded", "before cuInit", "SIGSEGV"),
+                                     ("crashes later", "behind cuInit", "SIGSEGV")):
             answer = self.ill(illness, CG_ANSWER="0")
             self.assertEqual((answer.code, answer.cuinit["outcome"], answer.cuinit["where"],
-                              answer.cuinit["signal"]), (1, "signal", where, signal), answer.text)
-            self.problem(answer, "the driver crashes %s (%s)" % (where, signal))
+                              answer.cuinit["signal"]), (1, "signal", where, name), answer.text)
+            self.problem(answer, "the driver crashes %s (%s)" % (where, name))
         self.assertEqual(glob.glob(self.path("core*")) + glob.glob("core*"), [])
         self.golden("doctor_crash.txt", LD_LIBRARY_PATH=self.driver, CG_SICK="crashes")
 
