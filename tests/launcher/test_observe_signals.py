@@ -3,7 +3,6 @@
 codes, signals, job control, descriptors; and it waits for the whole tree. Each bare first."""
 
 import os
-import re
 import signal
 import subprocess
 import time
@@ -11,7 +10,6 @@ import unittest.mock
 
 import harness
 import launcher
-import test_terminal
 from observed import NOBODY, OBSERVE
 
 PATIENCE = 60  # seconds, then something hangs
@@ -45,8 +43,8 @@ class Case(launcher.Case):
     def popen(self, words, **more):
         """Its stdin, stdout and stderr are pipes."""
         more.setdefault("env", launcher.environment())
-        process = subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        process = subprocess.Popen([str(word) for word in words], text=True, **pipes, **more)
         self.addCleanup(self.end, process)
         return process
 
@@ -181,9 +179,10 @@ class Passed(Case):
     def test_alarm_set_before(self):
         """exec keeps an alarm: `perl -e 'alarm 5; exec ...'`."""
         def check(before):
-            return self.bare("python3", "-c", "import os, signal, sys\n"
+            done = self.bare("python3", "-c", "import os, signal, sys\n"
                              "signal.setitimer(signal.ITIMER_REAL, 0.3)\n"
-                             "os.execvp(sys.argv[1], sys.argv[1:])", *before, "sleep", "60").returncode
+                             "os.execvp(sys.argv[1], sys.argv[1:])", *before, "sleep", "60")
+            return done.returncode
 
         self.assertEqual(self.both(check), -signal.SIGALRM)
 
@@ -264,9 +263,10 @@ class Descriptors(Case):
         with open(self.path("err"), "wb") as err:
             for shape in ("", "<&-", "2>&-", "<&- 2>&-", "<&- >&- 2>&-", "7</dev/null"):
                 def check(before, shape=shape):
-                    subprocess.run(["sh", "-c", 'exec "$@" ' + shape, "sh", *before, "python3", "-c",
-                                    listing], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=err, env=launcher.environment(), check=True)
+                    subprocess.run(["sh", "-c", 'exec "$@" ' + shape, "sh", *before, "python3",
+                                    "-c", listing], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=err,
+                                   env=launcher.environment(), check=True)
                     with open(self.path("fds"), encoding="utf-8") as stream:
                         return stream.read()
 
@@ -387,109 +387,6 @@ class Waits(Case):
         with open(self.path("other"), "w", encoding="utf-8"):
             self.assertEqual(process.communicate(timeout=PATIENCE), ("late\n", NOBODY))
             self.assertEqual(process.returncode, 4)
-
-
-class Mixed:
-    """The tests of plain `run` at a terminal, observed: the same but for what ps would show."""
-
-    def both(self, check):
-        bare = check([])
-        self.assertEqual(self.plain(check(OBSERVE)), self.plain(bare))
-        return bare
-
-    def plain(self, seen):
-        if isinstance(seen, (list, tuple)):
-            return [self.plain(part) for part in seen]
-        if not isinstance(seen, str):
-            return seen
-        # The launcher leads the group, and the session. A SIGCONT for the group is passed on where
-        # the program was not seen to stop.
-        seen = re.sub(r"leader=\d session=\d own-group=\d", "", seen.replace(NOBODY, ""))
-        return re.sub(r"(continued\n)+", "continued\n", seen)
-
-
-class Jobs(Mixed, test_terminal.Jobs):
-    pass
-
-
-class SshLike(Mixed, test_terminal.SshLike):
-    pass
-
-
-class Shell(test_terminal.Case):
-    """A shell with job control inside: the terminal is its own, then the outer one's again."""
-
-    def test_inside(self):
-        def check(before):
-            env = launcher.environment(PS1="outer> ", TERM="dumb", HISTFILE="/dev/null", ENV=None)
-            terminal = self.terminal(["bash", "--norc", "--noprofile", "-i"], env=env)
-
-            def step(keys, *patterns):
-                terminal.send(keys)
-                for pattern in patterns:
-                    terminal.expect(pattern)
-
-            terminal.expect("outer> ")
-            step(" ".join(["PS1='in''ner> '", *before, "bash", "--norc", "--noprofile", "-i\n"]),
-                 "inner> ")
-            step(self.program + " wait\n", "ready")
-            step("\x1a", "Stopped", "inner> ")
-            step("fg\n", "continued")
-            step("\x03", "inner> ")
-            step("echo code=$?\n", "code=130", "inner> ")
-            step("suspend\n", "Stopped", "outer> ")
-            step("fg\n", "inner> ")
-            step("exit 9\n", "outer> ")
-            step("echo code=$?\n", "code=9", "outer> ")
-            step("exit 4\n")
-            return os.waitstatus_to_exitcode(terminal.wait())
-
-        for before in ([], OBSERVE):
-            self.assertEqual(check(before), 4)
-
-
-class Keys(test_terminal.Case):
-    """What a terminal sends is there once."""
-    PROGRAM = ("import os, signal, sys, time\n"
-               "if %r: os.setpgid(0, 0); signal.signal(signal.SIGTTIN, signal.SIG_IGN)\n"
-               "seen = []\n"
-               "def note(number, _): seen.append(number); print('int', len(seen), flush=True)\n"
-               "signal.signal(signal.SIGINT, note)\n"
-               "signal.signal(signal.SIGUSR1, lambda *_: (print('all', len(seen)), sys.exit(6)))\n"
-               "print('pid=%%d.' %% os.getpid(), flush=True)\n"
-               "while True: time.sleep(0.05)\n")
-
-    def check(self, own_group):
-        terminal = self.terminal(OBSERVE + ["python3", "-c", self.PROGRAM % own_group])
-        pid = int(terminal.expect(r"pid=(\d+)\.")[1])
-        for count in (1, 2):
-            terminal.send("\x03")
-            terminal.expect("int %d" % count)
-        os.kill(pid, signal.SIGUSR1)
-        terminal.expect("all 2")
-        terminal.expect("no process was seen to use CUDA")
-        self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 6)
-
-    def test_in_our_group(self):
-        self.check(False)
-
-    def test_in_a_group_of_its_own(self):
-        """The terminal does not reach it: it is passed on."""
-        self.check(True)
-
-    def test_what_is_left(self):
-        """The ^C that ends the program does not end the waiting; the next one does."""
-        leave = ("(setsid sh -c 'read word <%s' >/dev/null 2>&1 &); "
-                 "trap 'exit 8' INT; echo ready; while :; do sleep 0.02; done")
-        os.mkfifo(self.path("go"))
-        terminal = self.terminal(OBSERVE + ["sh", "-c", leave % self.path("go")])
-        with open(self.path("go"), "w", encoding="utf-8"):
-            terminal.expect("ready")
-            terminal.send("\x03")
-            terminal.expect("the program has ended; waiting for what it left running: sh")
-            terminal.send("\x03")
-            terminal.expect("not waited for: sh")
-            self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 8)
 
 
 if __name__ == "__main__":

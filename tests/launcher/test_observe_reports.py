@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run --observe: the user's report, the tree's own, lines that nobody of ours has written; and the
+options that go with it."""
+
+import json
+import os
+import stat
+
+import harness
+import launcher
+import observed
+from observed import NOBODY, OBSERVE, box
+
+
+class Reports(observed.Case):
+    STEPS = ["pid", "rt12.sync", "fork=f", "pid", "nv.init", "end"]
+
+    def test_report(self):
+        """The user's file gets every record, behind what was there."""
+        mine = '{"mine": 1}\n'
+        report = self.make("report", mine, 0o600)
+        control = self.path("control")
+        for where in (["--report", report], ["--report=" + os.path.relpath(report)], []):
+            env = {} if where else {"CUDAGUARD_REPORT": report}
+            with open(report, "w", encoding="utf-8") as stream:
+                stream.write(mine)
+            result = self.steps(self.STEPS, where, env=env)
+            summary = self.summary(result)
+            with open(report, encoding="utf-8") as stream:
+                self.assertEqual(stream.readline(), mine)
+                got = [json.loads(line) for line in stream]
+            self.assertEqual([record["pid"] for record in got if record.get("event") == "init"],
+                             [observed.pids(result)[""]])
+            self.assertEqual({record["pid"] for record in got}, set(summary.order))
+            # As the guard itself writes it.
+            if os.path.exists(control):
+                os.unlink(control)
+            harness.run([launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--report", control,
+                         box.program("open")] + self.STEPS, world="none", guard=False, trace=False,
+                        env=box.environment())
+            different = ("ts", "pid", "ppid", "tid", "argv", "caller")
+            self.assertEqual(*[[{key: value for key, value in record.items()
+                                 if key not in different} for record in some]
+                               for some in (got, observed.records(control))])
+        self.assertEqual(stat.S_IMODE(os.stat(report).st_mode), 0o600)
+
+    def test_a_report_for_each_process(self):
+        result = self.steps(self.STEPS, ["--report", self.path("r.%p")])
+        summary = self.summary(result)
+        for pid in summary.order:
+            records = observed.records(self.path("r.%d" % pid))
+            self.assertEqual({record["pid"] for record in records}, {pid})
+        self.assertEqual(len(os.listdir(self.folder)), len(summary.order))
+
+    def test_report_on_stderr(self):
+        result = self.steps(["pid", "cu.init"], ["--report", "/dev/stderr"])
+        summary = self.summary(result)
+        self.assertEqual(json.loads(summary.before)["pid"], observed.pids(result)[""])
+
+    def test_report_that_fails(self):
+        """Known at the start: refused. Later: said once, and the summary is right."""
+        for report in (self.path("none", "x"), self.folder):
+            self.refused(self.start("run", "--observe", "--report", report, "true"), 125, report)
+        report = self.path("report")
+        result = self.observe(["sh", "-c", "mkdir %s; %s cu.init; %s nv.init" % (
+            report, box.program("open"), box.program("open"))], ["--report", report])
+        summary = self.summary(result)
+        self.assertEqual(summary.before, 'cudaguard: records are missing in the report "%s": Is a '
+                         'directory\n' % report)
+        self.assertEqual(len(summary.order), 2)
+
+    def test_lines_of_somebody_else(self):
+        """They are counted, and nothing else is made of them."""
+        foreign = ["", "text", "{", "[]", "null", "1", '"text"', "{}", '{"v":1}', '{"v":1,"pid":7}',
+                   '{"v":2,"pid":7,"decision":"allow"}', '{"v":1,"pid":-7,"decision":"allow"}',
+                   '{"v":1,"pid":7.5,"decision":"allow"}', '{"v":1,"pid":"7","decision":"allow"}',
+                   '{"v":1,"pid":7,"decision":"maybe"}', '{"v":1,"pid":7,"decision":["allow"]}',
+                   '{"v":1,"pid":99999999999999999999,"decision":"deny"}', "[" * 60000, "x" * 70000,
+                   "\x00\x01", "{" + '"a":{' * 9000, '{"v":1,"pid":7,"decision":"allow"} x']
+        lines = self.make("lines", "\n".join(foreign) + "\n" + "cut off")
+        copy = self.path("copy")
+        result = self.observe(["sh", "-c", '%s pid cu.init; cat %s >>"$CUDAGUARD_REPORT"' % (
+            box.program("open"), lines)], ["--report", copy])
+        summary = self.summary(result)
+        self.assertEqual(summary.order, [observed.pids(result)[""]], result)
+        self.assertEqual(summary.rest, ["  left out: %d lines of the report that no guard has "
+                                        "written" % (len(foreign) + 1)])
+        self.assertEqual(len(observed.records(copy)), 1)
+
+    def test_records_with_odd_parts(self):
+        """Whole records whose parts are of another kind: what is usable is used."""
+        odd = ['{"v":1,"pid":8,"decision":"allow"}',
+               '{"v":1,"pid":9,"decision":"allow","event":7,"exe":[],"argv":{"a":1},"caller":{}}',
+               '{"v":1,"pid":10,"decision":"allow","event":"context","device":-1,"argv":[1,"a"]}',
+               '{"v":1,"pid":11,"decision":"allow","event":"context","device":1e9,"argv":["a"]}',
+               '{"v":1,"pid":12,"decision":"allow","event":"context","device":3,"argv":["/b/a",2]}',
+               '{"v":1,"pid":13,"decision":"deny","api":5,"caller":"/x/liby.so+0x1","exe":"/e/z"}',
+               '{"v":1,"pid":4294967296,"decision":"deny"}',
+               '{"v":1,"pid":14,"decision":"allow","event":"init","object":",,,GPU-\\u001b",'
+               '"caller":""}']
+        lines = self.make("lines", "\n".join(odd) + "\n")
+        result = self.observe(["sh", "-c", 'cat %s >>"$CUDAGUARD_REPORT"' % lines])
+        self.assertEqual(result.rc, 0, result)
+        self.assertNotIn("\x1b", result.err)
+        summary = observed.Summary(result.err)
+        self.assertEqual(summary.order, [8, 9, 10, 11, 12, 13, 14], result)
+        self.assertEqual(summary.rows[12], {"process": "a", "context": "3"})
+        self.assertEqual(summary.rows[13], {"process": "z", "refused": "by liby.so"})
+        self.assertIn("left out: 1 line of", result.err)
+
+    def test_private_file(self):
+        """Nobody else can read it, and it is gone at the end."""
+        os.mkdir(self.path("tmp"))
+        script = ('stat -c "%a %F" "$CUDAGUARD_REPORT" "${CUDAGUARD_REPORT%/*}"; '
+                  'echo $CUDAGUARD_REPORT')
+        for code in ("exit 0", "exit 3", "kill -TERM $$", "kill -KILL $$"):
+            done = self.start("run", "--observe", "sh", "-c", "umask 0; %s; %s" % (script, code),
+                              env=launcher.environment(TMPDIR=self.path("tmp")))
+            lines = done.stdout.splitlines()
+            self.assertEqual(lines[:2], ["600 regular empty file", "700 directory"], done)
+            self.assertTrue(lines[2].startswith(self.path("tmp") + "/cudaguard-"), done)
+            self.assertEqual(os.listdir(self.path("tmp")), [])
+        done = self.start("run", "--observe", "sh", "-c", script,
+                          env=launcher.environment(TMPDIR=None))
+        self.assertTrue(done.stdout.splitlines()[2].startswith("/tmp/cudaguard-"))
+        self.assertFalse(os.path.exists(done.stdout.splitlines()[2]))
+        # Relative, and the program goes elsewhere; removed by the program.
+        done = self.start("run", "--observe", "sh", "-c", 'cd /; echo x >>"$CUDAGUARD_REPORT"',
+                          env=launcher.environment(TMPDIR="tmp"), cwd=self.folder)
+        self.assertIn("left out: 1 line", done.stderr)
+        done = self.start("run", "--observe", "sh", "-c", 'rm -r "${CUDAGUARD_REPORT%/*}"',
+                          env=launcher.environment(TMPDIR=self.path("tmp")))
+        self.assertEqual((done.returncode, done.stderr), (0, NOBODY), done)
+        self.assertEqual(os.listdir(self.path("tmp")), [])
+
+    def test_nowhere_to_write(self):
+        """Refused before anything is started."""
+        mark = self.path("mark")
+        os.mkdir(self.path("%p"))
+        for folder in ("/no/such/folder", "/proc", self.make("file", "", 0o644), self.path("%p")):
+            done = self.start("run", "--observe", "touch", mark,
+                              env=launcher.environment(TMPDIR=folder))
+            self.refused(done, 125, folder, "TMPDIR")
+            self.assertFalse(os.path.exists(mark))
+        self.assertEqual(self.start("run", "--observe", "touch", mark).returncode, 0)
+        self.assertTrue(os.path.exists(mark))
+
+
+class Options(observed.Case):
+    def test_contradictions(self):
+        for options in (["--cpu"], ["--policy", "FORCE_CPU"], ["--policy", "off"]):
+            mark = self.path("mark")
+            done = self.start("run", "--observe", *options, "touch", mark)
+            self.refused(done, 125, "--observe", "contradict")
+            self.assertFalse(os.path.exists(mark))
+
+    def test_program(self):
+        """Nothing is left behind where the program cannot be started."""
+        env = launcher.environment(TMPDIR=self.folder)
+        self.refused(self.start("run", "--observe", self.path("none"), env=env), 127, "not found")
+        text = self.make("text", "text\n")
+        self.refused(self.start("run", "--observe", text, env=env), 126, "neither an ELF")
+        self.refused(self.start("run", "--observe", env=env), 125, "no program")
+        # Only execve itself says it: somebody is writing to the file.
+        program = self.compile("busy", "int main(void) { return 4; }")
+        self.assertEqual(self.start("run", "--observe", program, env=env).returncode, 4)
+        left = sorted(os.listdir(self.folder))
+        with open(program, "ab"):
+            done = self.start("run", "--observe", program, env=env)
+        self.refused(done, 126, "cannot be started", "busy")
+        self.assertEqual(sorted(os.listdir(self.folder)), left)
+
+    def test_print(self):
+        """What would be set; no file is made, nothing is started."""
+        env = launcher.environment(TMPDIR=self.folder)
+        done = self.start("run", "--observe", "--print", "touch", self.path("mark"), env=env)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.splitlines(), [
+            "export CUDAGUARD_POLICY=VALIDATE", "export CUDAGUARD_ROOT=$$",
+            "export CUDAGUARD_LOG=all", "export LD_PRELOAD=" + harness.GUARD])
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_root(self):
+        """The program is the root, not the launcher, also where somebody had named this process."""
+        show = "echo $$ $CUDAGUARD_ROOT $PPID"
+        for env in ({}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"}):
+            words = self.start("run", "--observe", "sh", "-c", show,
+                               env=launcher.environment(**env)).stdout.split()
+            self.assertEqual(words[0], words[1])
+        done = self.bare("sh", "-c", 'CUDAGUARD_CHILDREN=FORCE_CPU CUDAGUARD_ROOT=$$ exec "$@"',
+                         "sh", *OBSERVE, "sh", "-c", show)
+        self.assertEqual(done.stdout.split()[0], done.stdout.split()[1], done)
+        done = self.bare("env", "CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT=77", *OBSERVE, "sh",
+                         "-c", show)
+        self.assertEqual(done.stdout.split()[1], "77", done)
+
+    def test_static_program(self):
+        program = self.compile("static", "int main(void) { return 4; }", "-static")
+        done = self.start("run", "--observe", program)
+        self.assertEqual((done.returncode, done.stdout), (4, ""))
+        self.assertIn("is a static executable", done.stderr.splitlines()[0])
+        self.assertEqual(done.stderr.splitlines()[1] + "\n", NOBODY)
+
+    def test_closed_descriptors(self):
+        """The summary goes to the standard error and nowhere else."""
+        out = self.path("out")
+        script = '"$@" 2>&- >"$0"; echo $?; "$@" >&- <&- 2>&-; echo $?; "$@" >&- <&-; echo $?'
+        result = harness.run(["sh", "-c", script, out] + OBSERVE + [box.program("open"), "cu.init"],
+                             world="none", guard=False, trace=False, env=box.environment())
+        self.assertEqual(result.out, "0\n0\n0\n", result)
+        self.assertEqual(len(observed.TOTALS.findall(result.err)), 1, result)
+        with open(out, encoding="utf-8") as stream:
+            self.assertEqual(stream.read(), "cu.init=0\n")
+        self.assertEqual(self.bare("sh", "-c", '"$@" 2>/dev/full', "sh", *OBSERVE, "sh", "-c",
+                                   "exit 6").returncode, 6)
+
+
+if __name__ == "__main__":
+    harness.main()
