@@ -139,7 +139,8 @@ Options parse_options(int argc, char** argv) {
   if (options.command == Options::Command::kDoctor && has_program &&
       options.program[1] != nullptr) {
     throw Refusal(kRefused, "doctor takes one program and none of its arguments, not " +
-                                in_quotes(options.program[1]));
+                                in_quotes(options.program[1]) +
+                                (options.program[1][0] == '-' ? " (options go before it)" : ""));
   }
   return options;
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "policy/text.h"
+#include "shim/launcher/env_line.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -80,23 +81,6 @@ bool read_script(const std::string& head, Script& script) {
   return !script.interpreter.empty();
 }
 
-/// What `env ARGUMENT` starts: "python3", or "-S VAR=x python3 -u". Empty: not that simple.
-std::string started_by_env(const std::string& argument) {
-  std::string rest = argument;
-  const bool split = rest.starts_with("-S");
-  if (split) rest.erase(0, 2);
-  while (!rest.empty()) {
-    const size_t start = rest.find_first_not_of(" \t");
-    if (start == std::string::npos) return {};
-    const size_t end = split ? rest.find_first_of(" \t", start) : rest.size();
-    std::string word = rest.substr(start, end - start);
-    if (word.starts_with("-") || word.find_first_of("\"'\\$") != std::string::npos) return {};
-    if (word.find('=') == std::string::npos) return word;
-    rest.erase(0, end);
-  }
-  return {};
-}
-
 void follow(const std::string& path, const char* search, int depth, Program& program) {
   program.files.push_back(path);
   const FileBytes file(path);
@@ -131,6 +115,10 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
   follow(script.interpreter, search, depth + 1, program);
   if (base_name(script.interpreter) != "env") return;
   const std::string next = started_by_env(script.argument);
+  if (env_takes_preload(script.argument)) program.env_clears = true;
+  if (next.empty() || base_name(next) == "env" || program.env_clears) {
+    program.env_words = script.argument;
+  }
   if (next.empty()) return;
   follow(look_up(next, search, "the interpreter of " + in_quotes(path) + ", "), search, 0, program);
 }

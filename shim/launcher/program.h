@@ -19,6 +19,8 @@ struct Program {
   std::string path;                     ///< for execve
   std::vector<std::string> files;       ///< every file of the chain, `path` first
   std::vector<Executable> executables;  ///< the last is the one that stays
+  std::string env_words;                ///< what "#!.../env" is given, where it is not plain
+  bool env_clears = false;              ///< and has LD_PRELOAD taken away by
 };
 
 /// `name` as a shell would look it up; `search`: PATH, or null. Throws Refusal with 126 or 127.

@@ -52,9 +52,14 @@ bool has_other_things(const std::string& path) {
   if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
     return false;
   }
+  // A whole record, {"v":1,...}, stands at its start, and the last one is ended.
+  constexpr std::string_view kStart = R"({"v":)";
   const FileBytes file(path);
-  char first = 0;
-  return file.error() == 0 && file.read(0, &first, 1) && first != '{';
+  if (file.error() != 0) return false;
+  std::string start(kStart.size(), '\0');
+  char last = 0;
+  return !(file.read(0, start.data(), start.size()) && start == kStart &&
+           file.read(file.size() - 1, &last, 1) && last == '\n');
 }
 
 }  // namespace

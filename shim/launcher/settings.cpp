@@ -199,9 +199,8 @@ Config settle(const Options& options, Variables& variables) {
       refuse_list(options, config.visible_devices, error);
     }
   }
-  if (options.no_presets) return config;
   take_back_presets(variables);
-  if (config.policy == Policy::kForceCpu) set_presets(variables);
+  if (config.policy == Policy::kForceCpu && !options.no_presets) set_presets(variables);
   return parse(variables, options.print);  // the strings may have moved
 }
 

@@ -70,6 +70,8 @@ void examine_static(const Executable& executable, Examined& examined) {
   const uint64_t end = executable.facts.loaded_end;
   if (is_loader(executable.facts)) {
     examined.kind = Examined::Kind::kLoader;
+  } else if (base_name(executable.path).starts_with("ld-musl")) {
+    hinder(examined, "musl", "it is musl's ld.so, the guard is for glibc");
   } else if (contains(file, kLauncherMark, end)) {
     examined.kind = Examined::Kind::kLauncher;
   } else {
@@ -199,6 +201,11 @@ Verdict judge(const Program& program, const Installation& installation, const Va
                                  "starts are");
     }
     if (examined.answer) note_libraries(*examined.answer, verdict);
+  }
+  if (program.env_clears) {
+    throw Refusal(kRefused, in_quotes(program.path) +
+                                " cannot be guarded: its #! line has env take LD_PRELOAD away (" +
+                                printable(program.env_words) + ")");
   }
   return verdict;
 }

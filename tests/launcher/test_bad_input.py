@@ -86,7 +86,7 @@ class Reports(launcher.Case):
     def test_reports(self):
         os.mkdir(self.path("folder"))
         os.symlink("nowhere", self.path("link"))
-        kept = '{"kept": 1}\n'
+        kept = '{"v":1,"kept":1}\n'
         self.make("file", kept, 0o644)
         os.symlink("file", self.path("link2"))
         before = sorted(os.listdir(self.folder))

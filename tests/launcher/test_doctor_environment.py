@@ -200,8 +200,8 @@ class Preload(doctor.Case):
         command = self.root(*driver, "--ro-bind", line, "/etc/ld.so.preload", "--setenv",
                             "LD_LIBRARY_PATH", env["LD_LIBRARY_PATH"])
         done = self.bare(*command, env={})
-        self.assertIn("this shell         is guarded already, by /etc/ld.so.preload; policy "
-                      "FORCE_CPU", done.stdout, done.stderr)
+        self.assertIn("this shell         is guarded already, by /etc/ld.so.preload; its "
+                      "programs' policy: FORCE_CPU", done.stdout, done.stderr)
         # The driver is asked all the same.
         self.assertIn("cuInit             0 CUDA_SUCCESS", done.stdout)
         self.assertIn("GPUs seen          8\n", done.stdout)

@@ -47,13 +47,14 @@ class Kinds(doctor_program.Case):
 
     def test_env_that_clears(self):
         text = "#!/usr/bin/env -S -i python3\n" + PYTHON % DRIVER
-        script = self.make("script", text)
-        report = self.verdict(script, "no", "no", ["env_clears"], env=SYSTEM)
-        self.assertEqual(report["env_words"], "-S -i python3")
-        self.assert_answers([script], "0", "0", "0", env=SYSTEM)
-        script = self.make("script2", text.replace("-i", "-u LD_PRELOAD"))
-        self.verdict(script, "no", "no", ["env_clears", "script_preload"], env=SYSTEM)
-        self.assert_answers([script], "0", "0", "0", env=SYSTEM)
+        for words in ("-S -i python3", "-S -u LD_PRELOAD python3", "-S LD_PRELOAD= python3",
+                      "-S env -i /usr/bin/python3", "-iS python3"):
+            script = self.make("script", text.replace("-S -i python3", words))
+            reasons = ["env_clears"] + ["script_preload"] * ("LD_PRELOAD" in words)
+            report = self.verdict(script, "no", "no", reasons, env=SYSTEM)
+            self.assertEqual(report["env_words"], words)
+            self.assertEqual([self.answer([script], way, env=SYSTEM) for way in ("bare", "preload")],
+                             ["0", "0"], words)
 
     def test_env_that_is_not_followed(self):
         script = self.make("script", "#!/usr/bin/env -S --chdir=/ python3\n" + PYTHON % DRIVER)

@@ -282,7 +282,8 @@ int cuInit(unsigned flags) {
         self.assertEqual(answer.cuinit["code"], 0, answer.text)
         self.assertEqual(answer.machine["shell"],
                          {"guarded": True, "by": "LD_PRELOAD", "policy": "VALIDATE"})
-        self.assertIn("this shell         is guarded already, by LD_PRELOAD; policy VALIDATE",
+        self.assertIn("this shell         is guarded already, by LD_PRELOAD; its programs' "
+                      "policy: VALIDATE",
                       answer.text)
 
     def test_what_ld_so_is_told(self):

@@ -106,7 +106,8 @@ class Environment(launcher.Case):
         self.assertEqual(self.inner(cpu, gpus), {})
         self.assertEqual(self.inner(gpus, cpu), alone)
         self.assertEqual(self.inner(cpu, ["--policy", "OFF"]), {})
-        self.assertEqual(self.inner(cpu, ["--no-presets"] + gpus), alone)
+        for inner in (gpus, cpu):
+            self.assertEqual(self.inner(cpu, ["--no-presets"] + inner), {})
         self.assertEqual(self.inner(cpu, gpus, "export JAX_PLATFORMS=cuda"),
                          {"JAX_PLATFORMS": "cuda"})
         # What the user has set stays, the preset's own value too.

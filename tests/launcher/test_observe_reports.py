@@ -17,7 +17,7 @@ class Reports(observed.Case):
 
     def test_report(self):
         """The user's file gets every record, behind what was there."""
-        mine = '{"mine": 1}\n'
+        mine = '{"v":1,"pid":1,"mine":1}\n'
         report = self.make("report", mine, 0o600)
         control = self.path("control")
         for where in (["--report", report], ["--report=" + os.path.relpath(report)], []):

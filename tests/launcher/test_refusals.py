@@ -56,6 +56,14 @@ class Machines(launcher.Case):
         script = self.make("script", "#!%s\n" % program)
         self.refused(self.start("run", script), 125, program, "musl", "glibc")
 
+    def test_musl_loader(self):
+        """As a command: it would start the program without us."""
+        self.need("musl-gcc")
+        program = self.compile("musl", HELLO, compiler="musl-gcc")
+        loader = "/lib/ld-musl-%s.so.1" % platform.machine()
+        self.assertEqual(self.bare(loader, program).returncode, self.bare(program).returncode)
+        self.refused(self.start("run", loader, program), 125, loader, "musl")
+
     def test_static_musl(self):
         """Static is static, whatever its libc: started with the warning."""
         self.need("musl-gcc")

@@ -20,9 +20,11 @@ class Reports(launcher.Case):
         """A script that an interpreter is given, a library, a note: refused, and left as they are."""
         script = self.make("script.py", "print(1)\n", 0o644)
         note = self.make("note", "\n", 0o644)
+        package = self.make("package.json", '{"name":"mine"}\n', 0o644)
+        cut = self.make("cut", '{"v":1,"pid":1}\n{"v":1', 0o644)
         guard = os.path.join(os.path.dirname(os.path.dirname(self.installed())), "lib",
                              "libcudaguard.so")
-        for path in (script, note, guard):
+        for path in (script, note, package, cut, guard):
             before = read(path)
             for env, options, name in ((launcher.environment(), ["--report", path], "--report"),
                                        (launcher.environment(CUDAGUARD_REPORT=path), [],

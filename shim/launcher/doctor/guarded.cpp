@@ -106,31 +106,14 @@ void judge_executable(const ExecutableFacts& facts, const ProgramFacts& program,
   judge_sanitizers(facts, guarded);
 }
 
-/// env's short options may stand together: "-S", "-iS", "-".
-bool clears_environment(const std::string& words) {
-  if (words.find("LD_PRELOAD") != std::string::npos) return true;
-  std::string_view rest = words;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find_first_of(" \t"), rest.size());
-    const std::string_view word = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (word == "-" || word == "--ignore-environment") return true;
-    if (word.starts_with("-") && !word.starts_with("--") && !word.starts_with("-u") &&
-        word.find('i') != std::string_view::npos) {
-      return true;
-    }
-  }
-  return false;
-}
-
 void judge_scripts(const ProgramFacts& facts, Guarded& guarded) {
   const std::string& file = facts.program.path;
-  if (clears_environment(facts.env_words)) {
+  if (facts.program.env_clears) {
     add(guarded, "env_clears", Hold::kNo, Hold::kNo, file,
-        "its #! line has env take LD_PRELOAD away (" + printable(facts.env_words) + ")");
-  } else if (!facts.env_words.empty()) {
+        "its #! line has env take LD_PRELOAD away (" + printable(facts.program.env_words) + ")");
+  } else if (!facts.program.env_words.empty()) {
     add(guarded, "env_unknown", Hold::kInPart, Hold::kInPart, file,
-        "what env starts by its #! line is not told (" + printable(facts.env_words) + ")");
+        "what env starts by its #! line is not told (" + printable(facts.program.env_words) + ")");
   }
   if (facts.script_preloads) {
     add(guarded, "script_preload", Hold::kInPart, Hold::kInPart, file,

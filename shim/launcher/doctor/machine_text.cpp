@@ -23,7 +23,8 @@ void add_guard(const MachineFacts& facts, std::string& text) {
   std::string shell = "not guarded";
   if (!facts.guarded_by.empty()) shell = "is guarded already, by " + facts.guarded_by;
   const Policy policy = config_of(facts.variables).policy;
-  add_line(text, "this shell", shell + "; policy " + std::string(cudaguard::name_of(policy)));
+  add_line(text, "this shell",
+           shell + "; its programs' policy: " + std::string(cudaguard::name_of(policy)));
 }
 
 std::string about(const DriverLibrary& library) {

@@ -213,25 +213,6 @@ ExecutableFacts facts_of(const Executable& executable, const Installation& insta
   return facts;
 }
 
-/// What "#!/usr/bin/env ..." has behind it, where env is as far as it could be followed.
-std::string env_words(const Program& program) {
-  if (base_name(program.files.back()) != "env") return {};
-  // env may start env: the line is that of the last script.
-  std::string head;
-  for (const std::string& path : program.files) {
-    const FileBytes file(path);
-    std::string start(static_cast<size_t>(std::min<uint64_t>(file.size(), 256)), '\0');
-    if (file.read(0, start.data(), start.size()) && start.starts_with("#!")) head = start;
-  }
-  if (head.empty()) return {};
-  head = head.substr(0, head.find('\n'));
-  // "#!", blanks, the interpreter, blanks, the rest.
-  size_t at = head.find_first_not_of(" \t", 2);
-  if (at != std::string::npos) at = head.find_first_of(" \t", at);
-  if (at != std::string::npos) at = head.find_first_not_of(" \t", at);
-  return at == std::string::npos ? std::string() : head.substr(at);
-}
-
 std::vector<BrokenFile> find_broken(const Installation& installation) {
   std::vector<BrokenFile> broken;
   for (const std::string& path : {installation.standin_cuda, installation.standin_nvml}) {
@@ -258,7 +239,6 @@ ProgramFacts find_program_facts(const std::string& name, const Installation& ins
   for (const Executable& executable : facts.program.executables) {
     facts.executables.push_back(facts_of(executable, installation, own));
   }
-  facts.env_words = env_words(facts.program);
   for (const std::string& file : facts.program.files) {
     const FileBytes bytes(file);
     if (!read_elf(bytes).is_elf && contains(bytes, kPreload, kScriptText))

@@ -77,7 +77,6 @@ struct ProgramFacts {
   std::string name;  ///< as it was given
   Program program;
   std::vector<ExecutableFacts> executables;  ///< the last is the one that stays
-  std::string env_words;                     ///< what "#!.../env" is given that was not followed
   bool script_preloads = false;              ///< a script says LD_PRELOAD itself
   bool off = false;                          ///< by CUDAGUARD_POLICY, which `run` goes by
   std::vector<BrokenFile> broken;

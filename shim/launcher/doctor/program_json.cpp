@@ -78,7 +78,7 @@ nlohmann::ordered_json program_json(const ProgramFacts& facts, const Guarded& gu
   json["name"] = facts.name;
   json["path"] = facts.program.path;
   json["files"] = facts.program.files;
-  json["env_words"] = text_or_null(facts.env_words);
+  json["env_words"] = text_or_null(facts.program.env_words);
   json["script_preloads"] = facts.script_preloads;
   json["executables"] = list_of(
       facts.executables, [](const ExecutableFacts& executable) { return json_of(executable); });

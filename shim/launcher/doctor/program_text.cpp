@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "policy/library.h"
+#include "policy/text.h"
 #include "shim/launcher/doctor/lines.h"
 #include "shim/launcher/message.h"
 
@@ -33,6 +34,12 @@ class Once {
   const char* name_;
 };
 
+bool is_shell(const std::string& path) {
+  const std::string_view name = base_name(path);
+  return name == "sh" || name == "bash" || name == "dash" || name == "zsh" || name == "ksh" ||
+         name == "busybox";
+}
+
 void add_program(const ProgramFacts& facts, std::string& text) {
   const Program& program = facts.program;
   add_line(text, "program", printable(program.path));
@@ -42,6 +49,9 @@ void add_program(const ProgramFacts& facts, std::string& text) {
     chain += (i > 1 ? ", then " : "") + printable(program.files[i]);
   }
   add_line(text, "", chain);
+  if (is_shell(program.files.back())) {
+    add_line(text, "", "what the script starts is not looked at");
+  }
 }
 
 void add_kind(const ExecutableFacts& facts, bool alone, std::string& text) {
