@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The TaskProlog, read by a real Slurm that starts real tasks."""
 
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ from places import launcher
 
 PROLOG = places.script("slurm", "task-prolog")
 DOOR = " ".join(places.OPEN)
-SHOWN = ("LD_PRELOAD", "CUDAGUARD_POLICY", "CUDAGUARD_TASK_PROLOG", "CUDAGUARD_ROOT",
+SHOWN = ("LD_PRELOAD", "CUDAGUARD_POLICY", "_CUDAGUARD_TASK_PROLOG", "CUDAGUARD_ROOT",
          "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "MPIR_CVAR_ENABLE_GPU")
 
 
@@ -60,7 +61,7 @@ class Slurm(places.Case):
                                 capture_output=True, text=True, timeout=60, check=False)
         if words[0] == "sbatch" and result.returncode == 0:
             result.stdout = self.output_of_job()
-        result.shown = dict(re.findall(r"^([A-Z_]+)=(.*)$", result.stdout, re.MULTILINE))
+        result.shown = dict(re.findall(r"^(\w+)=(.*)$", result.stdout, re.MULTILINE))
         result.answer = re.findall(r"^cuInit=(\d+)", result.stdout, re.MULTILINE)
         result.calls = []
         if os.path.exists(log):
@@ -113,7 +114,25 @@ class Slurm(places.Case):
         lifted = {"CUDAGUARD_POLICY": "OFF"}
         self.is_free(self.task("srun", *places.OPEN, env=lifted))
         self.is_free(self.batch(DOOR, "srun " + DOOR, env=lifted), times=2)
-        self.is_free(self.batch("CUDAGUARD_POLICY=OFF " + DOOR))
+
+    def test_one_program(self):
+        """Lifted inside of the task: by the launcher, as the variable leaves the presets."""
+        result = self.batch("/usr/local/bin/cudaguard run --policy OFF -- env",
+                            "/usr/local/bin/cudaguard run --policy OFF -- " + DOOR, DOOR)
+        self.assertEqual((result.returncode, result.answer), (0, ["0", "100"]), result)
+        self.assertEqual([key for key in launcher.PRESETS if key in result.shown], [], result)
+        self.assertIn("cuInit", result.calls)
+        # The fake driver that is asked here does not read the variable; NVIDIA's does.
+        result = self.batch("CUDAGUARD_POLICY=OFF " + DOOR, "CUDAGUARD_POLICY=OFF env")
+        self.is_free(result)
+        self.assertEqual(result.shown.get("CUDA_VISIBLE_DEVICES"), "")
+
+    def test_doctor(self):
+        """It finds nothing wrong with what the script has set."""
+        result = self.task("srun", "/usr/local/bin/cudaguard", "doctor", "--json")
+        problems = json.loads(result.stdout)["machine"]["problems"]
+        # The node's devices are /dev/null.
+        self.assertEqual([line for line in problems if not line.startswith("/dev/nvidia")], [])
 
     def test_with_gpus(self):
         """Not touched in any way, whichever way they were asked for."""
@@ -161,7 +180,7 @@ class Slurm(places.Case):
                                     launcher=os.path.join(self.shared, "tree", "bin", "cudaguard"))
                 wanted = dict(re.findall(r"^(\w+)=(.*)$", wanted.stdout, re.MULTILINE))
                 shown = self.task("srun", "env", env=env).shown
-                names = set(SHOWN) - {"CUDAGUARD_TASK_PROLOG", "CUDAGUARD_ROOT"}
+                names = set(SHOWN) - {"_CUDAGUARD_TASK_PROLOG", "CUDAGUARD_ROOT"}
                 self.assertEqual(
                     {key: shown.get(key) for key in names},
                     {key: value and value.replace(self.shared + "/tree", "/usr/local")
@@ -196,7 +215,7 @@ class Script(places.Case):
         self.assertTrue(shells)
         for env in ({}, {"LD_PRELOAD": "libm.so.6"}, {"CUDAGUARD_LOG": "loud"},
                     {"SLURM_GPUS_ON_NODE": "1"}, {"CUDA_VISIBLE_DEVICES": "NoDevFiles"},
-                    {"SLURM_GPUS_ON_NODE": "1", "CUDAGUARD_TASK_PROLOG": "JAX_PLATFORMS",
+                    {"SLURM_GPUS_ON_NODE": "1", "_CUDAGUARD_TASK_PROLOG": "JAX_PLATFORMS",
                      "LD_PRELOAD": "/a/libcudaguard.so:libm.so.6 x", "JAX_PLATFORMS": "cpu"}):
             plain = self.prolog(**env)
             for shell in shells:
@@ -227,15 +246,24 @@ class Script(places.Case):
     def test_lift(self):
         """Only what the script has set; other people's entries stay."""
         guard = "/usr/local/lib/libcudaguard.so"
-        ours = {"SLURM_GPUS_ON_NODE": "1", "CUDAGUARD_TASK_PROLOG": "JAX_PLATFORMS",
+        ours = {"SLURM_GPUS_ON_NODE": "1", "_CUDAGUARD_TASK_PROLOG": "JAX_PLATFORMS",
                 "JAX_PLATFORMS": "cpu"}
+        # Those that the launcher takes for its own: shim/launcher/preload.cpp.
+        own = [guard, "libcudaguard.so"] + ["/a/lib/cudaguard/" + name for name in (
+            "libcuda.so.1", "libnvidia-ml.so.1", "libcudaguard-driver.so", "libcudaguard-nvml.so")]
+        others = ["/a/libcuda.so.1", "/a/libnvidia-ml.so.1", "libcuda.so.1", "/a/cudaguard/x.so",
+                  "/a/cudaguard/b/libcuda.so.1", "/a/libcudaguard.so.1", "/libcudaguard-1/x.so"]
         for before, after in ((guard, None), (guard + ":x.so", "x.so"), ("x.so:" + guard, "x.so"),
                               ("x.so  %s y.so" % guard, "x.so:y.so"), ("", None),
-                              ("x.so", "x.so")):
+                              ("x.so", "x.so"), (":".join(own), None),
+                              (":".join(own + others), ":".join(others))):
             done = self.prolog(LD_PRELOAD=before, **ours)
             wanted = "unset LD_PRELOAD" if after is None else "export LD_PRELOAD=" + after
             self.assertEqual(done.stdout.splitlines(),
-                             ["unset JAX_PLATFORMS", "unset CUDAGUARD_TASK_PROLOG", wanted])
+                             ["unset JAX_PLATFORMS", "unset _CUDAGUARD_TASK_PROLOG", wanted])
+            kept = self.start("run", "--print", env=launcher.environment(LD_PRELOAD=before)).stdout
+            self.assertEqual(kept.splitlines()[-1], "export LD_PRELOAD=%s" % ":".join(
+                [harness.GUARD] + ([after] if after else [])))
 
 
 if __name__ == "__main__":
