@@ -188,18 +188,61 @@ class Activation(places.Case):
                               for place in ("cpu", "tree")], name)
 
     def test_not_guarded(self):
-        """It is said, and the shell goes on, with the environment as it was."""
+        """It is said, and the shell goes on; the GPUs are hidden as well as a variable does it."""
         os.mkdir(self.path("cpu", "bin"))
         self.make("cpu/bin/cudaguard", "#!/bin/sh\necho 'cudaguard: some reason' >&2\nexit 125\n")
-        conda = Conda(self.folder).activate("cpu").run(ASK).deactivate().activate("more").run(ASK)
-        conda.run("echo LD_PRELOAD=${LD_PRELOAD-unset}")
+        show = "echo ${LD_PRELOAD-unset} ${CUDA_VISIBLE_DEVICES-unset}."
+        conda = Conda(self.folder).activate("cpu").run(ASK).run(show).deactivate().run(show)
+        conda.activate("more").run(ASK).run(show).deactivate().run(show)
         for name, words in self.shells():
-            result = self.shell(words, conda, path=False)
-            self.assertEqual(result.out.count("cuInit=0 "), 2, (name, result))
-            self.assertIn("LD_PRELOAD=unset\n", result.out)
-            self.assertIn("cudaguard: some reason\n", result.err)
-            self.assertEqual(result.err.count("cudaguard: this environment is NOT guarded\n"), 2)
-            self.assertIn("not found", result.err)
+            for given in (None, "1"):
+                result = self.shell(words, conda, {"CUDA_VISIBLE_DEVICES": given}, path=False)
+                self.assertEqual(result.out.count("cuInit=0 "), 2, (name, result))
+                self.assertEqual([line for line in result.out.splitlines() if line[-1] == "."],
+                                 ["unset .", "unset %s." % (given or "unset")] * 2, (name, result))
+                self.assertIn("cudaguard: some reason\n", result.err)
+                self.assertEqual(result.err.count(
+                    "cudaguard: this environment is NOT guarded; CUDA_VISIBLE_DEVICES= hides the "
+                    "GPUs from programs that heed it\n"), 2, result)
+                self.assertIn("not found", result.err)
+
+    def test_bad_values(self):
+        """What the guard itself passes over does not switch it off."""
+        conda = Conda(self.folder).activate("cpu").run(ASK).run("printenv CUDAGUARD_LOG || true")
+        conda.deactivate().run(ASK)
+        for name, words in self.shells():
+            for env in ({"CUDAGUARD_LOG": "loud"}, {"CUDAGUARD_REPORT": "/nonexistent/x"},
+                        {"CUDAGUARD_LOG": "loud", "CUDAGUARD_REPORT": "/nonexistent/x"}):
+                result = self.shell(words, conda, env)
+                answers = [line.split()[0] for line in result.out.splitlines() if "cuInit" in line]
+                self.assertEqual(answers, ["cuInit=100", "cuInit=0"], (name, result))
+                self.assertEqual("loud\n" in result.out, "CUDAGUARD_LOG" in env)
+                self.assertIn("cudaguard: %s=" % list(env)[0], result.err)
+                self.assertNotIn("NOT guarded", result.err)
+
+    def test_separators(self):
+        """Whatever the user's shell splits words at, it is undone, and IFS is as it was."""
+        show = "env | grep -E '^(CUDA|JAX_|MPIR_|LD_PRELOAD|_CUDAGUARD)' || true"
+        for separators in ("IFS=:", "IFS=,", "IFS=", "IFS=AD_", "unset IFS"):
+            conda = Conda(self.folder).run(separators).activate("cpu")
+            conda.run("'%s' lib=libcuda.so.1" % places.DOOR)
+            conda.deactivate().run("echo ----; echo \"${IFS-unset}.\"; echo ----; " + show)
+            for name, words in self.shells():
+                result = self.shell(words, conda, {"JAX_PLATFORMS": "a b"})
+                self.assertIn("cuInit=100 ", result.parts[0], (name, separators, result))
+                self.assertEqual(result.parts[1:], [
+                    "unset." if separators == "unset IFS" else separators[4:] + ".",
+                    "JAX_PLATFORMS=a b"], (name, separators, result))
+
+    def test_one_program(self):
+        """Lifted for one program, with the presets."""
+        conda = Conda(self.folder).activate("cpu").run("cudaguard run --policy OFF -- " + ASK)
+        conda.run("echo ----; cudaguard run --policy OFF -- env; echo ----; " + ASK)
+        result = self.shell(["dash"], conda)
+        self.assertTrue(result.parts[0].startswith("cuInit=0 "), result)
+        for name in launcher.PRESETS:
+            self.assertNotIn(name + "=", result.parts[1])
+        self.assertTrue(result.parts[2].startswith("cuInit=100 "), result)
 
 
 if __name__ == "__main__":
