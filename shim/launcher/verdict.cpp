@@ -200,6 +200,11 @@ Verdict judge(const Program& program, const Installation& installation, const Va
                                  " is a static executable, not guarded; dynamic programs that it "
                                  "starts are");
     }
+    if (examined.kind == Examined::Kind::kLoader) {
+      verdict.warnings.push_back(in_quotes(executable.path) +
+                                 " is ld.so: whether what it starts can be guarded is not looked "
+                                 "at");
+    }
     if (examined.answer) note_libraries(*examined.answer, verdict);
   }
   if (program.env_clears) {
