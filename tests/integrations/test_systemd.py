@@ -119,7 +119,7 @@ class Service(Case):
     def test_guarded(self):
         for name, edit, folder in (
                 (None, None, None), (NAMES[0], self.edited(), "demo.service.d"),
-                (NAMES[1], str, "demo.service.d"), (NAMES[1], str, "service.d")):
+                (NAMES[1], str, "demo.service.d")):
             with self.subTest(drop_in=name, folder=folder):
                 self.unit()
                 self.drop_in(name, edit, folder)
@@ -132,6 +132,44 @@ class Service(Case):
                     continue
                 self.assertEqual((answer, self.read("fake.log")), (["100"], ""))
                 self.assertRegex(err, r"\Acudaguard\[\d+\]: no CUDA here [^\n]*\n\Z")
+
+    def test_environment_file(self):
+        """One that has LD_PRELOAD wins over ours; the other drop-in does not care."""
+        path = self.path("variables")
+
+        def ahead(text):
+            return text + "Environment=LD_PRELOAD=%s:libm.so.6\n" % GUARD
+        for name, value, edit, guarded in (
+                (NAMES[1], "libm.so.6", str, False),
+                (NAMES[1], "libm.so.6", ahead, False),
+                (NAMES[1], GUARD + ":libm.so.6", str, True),
+                (NAMES[1], None, ahead, True),
+                (NAMES[0], "libm.so.6", self.edited(), True)):
+            with self.subTest(drop_in=name, value=value):
+                self.make("variables", "LD_PRELOAD=%s\n" % value if value else "A=b\n", 0o644)
+                self.unit()
+                self.drop_in(name, edit)
+                with open(self.path("units", "demo.service"), "a", encoding="utf-8") as stream:
+                    stream.write("EnvironmentFile=%s\n" % path)
+                told, answer, err = self.start()
+                self.assertEqual((told["Result"], answer), ("success", ["100" if guarded else "0"]),
+                                 err)
+                self.assertEqual("cuInit\n" in self.read("fake.log"), not guarded)
+
+    def test_root_directory(self):
+        """AssertPathExists= looks at the machine's file, not at the one that the program sees."""
+        self.unit()
+        root = self.path("root")
+        os.mkdir(root)
+        hidden = "RootDirectory=%s\n" % root + "".join(
+            "BindPaths=%s\n" % path for path in ("/usr", "/lib", "/lib64", "/tmp"))
+        hidden += "TemporaryFileSystem=/usr/local\n"
+        for name, edit, result in ((NAMES[1], str, ("success", ["0"])),
+                                   (NAMES[0], self.edited(), ("exit-code", []))):
+            self.unit()
+            self.drop_in(name, lambda text, edit=edit: edit(text) + hidden)
+            told, answer, err = self.start()
+            self.assertEqual((told["Result"], answer), result, err)
 
     def test_main_process(self):
         """The program is the unit's main process: it may notify, and stop ends it."""
