@@ -82,6 +82,46 @@ class Jupyter(places.Case):
         self.assertEqual((spec["display_name"], spec["argv"][:5]),
                          ("Python 3 (GPU 2)", [launcher.LAUNCHER, "run", "--gpus", "2", "--"]))
 
+    def test_cpu_by_name(self):
+        """Unless another policy is given: else one in the server's environment would lift it."""
+        for given, wanted in (("--strict", "--cpu --strict"), ("--log off", "--cpu --log off"),
+                              ("--no-presets --cpu", "--no-presets --cpu"),
+                              ("--gpus=2", "--gpus=2"), ("--policy VALIDATE", "--policy VALIDATE"),
+                              ("--policy=CLAMP", "--policy=CLAMP"), ("--observe", "--observe"),
+                              ("--report /tmp/r-%p", "--cpu --report /tmp/r-%p")):
+            done = self.install("--user", "--cudaguard", launcher.LAUNCHER, "--", *given.split())
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+            words = self.spec()["argv"]
+            self.assertEqual(words[:words.index("--")], [launcher.LAUNCHER, "run", *wanted.split()])
+        self.install("--user", "--cudaguard", launcher.LAUNCHER, "--", "--log", "off")
+        result = self.notebook("cudaguard-cpu", CUDAGUARD_POLICY="OFF")
+        self.assertEqual((result.answers["cuda"], result.fake_calls), ("100", []), result)
+
+    def test_not_options(self):
+        """Words that are no options of run, or that are a program: one line, and no kernel."""
+        touch = self.path("touched")
+        alone = "options of cudaguard run alone"
+        for words, meaning in (
+                (["true"], "unrecognized arguments: true"), (["--gpus", "2"], "--gpus 2"),
+                (["--na", "x"], "unrecognized arguments: --na x"), (["--name"], "--name"),
+                (["--sys-prefix"], "not allowed with"),
+                (["--", "--gpus", "0", "true"], alone), (["--", "touch", touch], alone),
+                (["--", "--gpus", "0", "--", "touch", touch], alone), (["--", "--help"], alone),
+                (["--", "--report"], alone), (["--", "--version"], "nothing is installed"),
+                (["--", "--print"], "--print"), (["--", "--strict", "--print"], "--print"),
+                (["--", "--gpus", "0", "--"], "nothing is installed"),
+                (["--", "--bogus"], "nothing is installed"),
+                (["--", "--cpu", "--gpus", "0"], "nothing is installed"),
+                (["--", "--children", "cpu"], "nothing is installed"),
+                (["--", "no-such-program"], "nothing is installed")):
+            with self.subTest(words=words):
+                done = self.install("--user", "--cudaguard", launcher.LAUNCHER, *words)
+                self.assertNotEqual(done.returncode, 0, done)
+                self.assertEqual(done.stdout, "", done)
+                self.assertRegex(done.stderr, r"\A(cudaguard: [^\n]*\n)?install-kernel: [^\n]*\n\Z")
+                self.assertIn(meaning, done.stderr.splitlines()[-1])
+                self.assertFalse(os.path.exists(self.path("data")) or os.path.exists(touch), done)
+
     def test_installed_tree(self):
         """Beside itself it finds the launcher; else on PATH."""
         command = self.installed("tree")
