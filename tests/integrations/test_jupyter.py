@@ -89,7 +89,8 @@ class Jupyter(places.Case):
                               ("--gpus=2", "--gpus=2"), ("--policy VALIDATE", "--policy VALIDATE"),
                               ("--policy=CLAMP", "--policy=CLAMP"), ("--observe", "--observe"),
                               ("--report /tmp/r-%p", "--cpu --report /tmp/r-%p")):
-            done = self.install("--user", "--cudaguard", launcher.LAUNCHER, "--", *given.split())
+            done = self.install("--user", "--cudaguard", launcher.LAUNCHER, "--display-name", "P",
+                                "--", *given.split())
             self.assertEqual((done.returncode, done.stderr), (0, ""), done)
             words = self.spec()["argv"]
             self.assertEqual(words[:words.index("--")], [launcher.LAUNCHER, "run", *wanted.split()])
@@ -113,6 +114,7 @@ class Jupyter(places.Case):
                 (["--", "--bogus"], "nothing is installed"),
                 (["--", "--cpu", "--gpus", "0"], "nothing is installed"),
                 (["--", "--children", "cpu"], "nothing is installed"),
+                (["--", "--gpus", "2"], "--display-name is needed"),
                 (["--", "no-such-program"], "nothing is installed")):
             with self.subTest(words=words):
                 done = self.install("--user", "--cudaguard", launcher.LAUNCHER, *words)
