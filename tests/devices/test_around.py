@@ -97,7 +97,7 @@ class Companions(box.Case):
             # By dlopen there is no library; by the linker FORCE_CPU's answer.
             for name, steps, nvml in (("open", ["nv.see", "cu.see"], "!-999"),
                                       ("open", ["cu.see", "nv.see"], "!-999"),
-                                      ("all", ["nv.see", "cu.see"], [])):
+                                      ("mixed", ["nv.see", "cu.see"], [])):
                 with self.subTest(how=how, program=name, steps=steps):
                     self.sees(box.run(steps, name, guard=False), cu=FASTEST, nv=ALL)
                     result = copy.run(steps, name, allow="2,5")

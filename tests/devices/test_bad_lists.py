@@ -92,7 +92,7 @@ class BadLists(box.Case):
                     ("cuda", ["cu.see"], {"cu": "!100"}), ("cuda_now", ["cu.see"], {"cu": "!100"}),
                     ("nvml", ["nv.see"], {"nv": []}), ("runtime12", ["rt.see"], {"rt": "!100"}),
                     ("runtime13", ["nv.see", "rt.see"], {"rt": "!100", "nv": []}),
-                    ("all", ["rt.see", "nv.see", "cu.see"], {"rt": "!100", "nv": [], "cu": "!100"}),
+                    ("mixed", ["rt.see", "nv.see", "cu.see"], {"rt": "!100", "nv": [], "cu": "!100"}),
                     ("open", ["cu.route=proc", "cu.see"], {"cu": "!100"})):
                 with self.subTest(allow=allow, program=name):
                     result = box.run(steps, name, allow=allow)

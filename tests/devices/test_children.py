@@ -69,7 +69,7 @@ class Children(box.Case):
 
     def test_linked_programs(self):
         for name, steps in (("cuda", ["cu.see"]), ("nvml", ["nv.see"]), ("runtime13", ["rt.see"]),
-                            ("all", ["rt.see", "nv.see", "cu.see"])):
+                            ("mixed", ["rt.see", "nv.see", "cu.see"])):
             with self.subTest(program=name):
                 blocks = ["fork=f"] + steps + ["end", "spawn=s"] + steps + ["end"] + steps
                 result = box.run(ROOT + blocks, name, allow="1,2",

@@ -18,7 +18,7 @@ WAYS = [
     ("cuda_now", "cu.init", "cu.init", "cuda_now"),
     ("runtime12", "rt.count", "rt.set=1", "libcudart.so.12"),
     ("runtime13", "rt.set=1", "rt.count", "libcudart.so.13"),
-    ("all", "rt.sync", "cu.init", "libcudart.so.12"),
+    ("mixed", "rt.sync", "cu.init", "libcudart.so.12"),
 ]
 
 

@@ -7,11 +7,11 @@ VIEW = [5, 2, 7]
 ALLOW = "5,2,7"
 # program, the steps before, the prefix of its runtime's steps.
 RUNTIMES = [("open", "rt12."), ("open", "rt13."), ("runtime12", "rt."), ("runtime13", "rt."),
-            ("all", "rt."), ("all_now", "rt.")]
+            ("mixed", "rt."), ("mixed_now", "rt.")]
 CALLS = {"set": "cudaSetDevice", "initdevice": "cudaInitDevice",
          "properties": "cudaGetDeviceProperties", "properties2": "cudaGetDeviceProperties",
          "attribute": "cudaDeviceGetAttribute"}
-DRIVERS = [("open", []), ("open", ["cu.route=proc"]), ("cuda", []), ("cuda_now", []), ("all", [])]
+DRIVERS = [("open", []), ("open", ["cu.route=proc"]), ("cuda", []), ("cuda_now", []), ("mixed", [])]
 TOO_HIGH = ("3", "100", "2147483647")
 NEGATIVE = ("-1", "-2147483648")
 

@@ -19,7 +19,7 @@ class LateWrite(box.Case):
                 ("open", ["nv.see", WRITE, "rt12.see"], "nvmlDeviceGetCount_v2"),
                 ("open", ["nv.initold", "nv.listold", WRITE, "rt13.see"], "nvmlDeviceGetCount"),
                 ("nvml", ["nv.see", WRITE, "cu.see"], "nvmlDeviceGetCount_v2"),
-                ("all", ["nv.see", WRITE, "rt.see"], "nvmlDeviceGetCount_v2"),
+                ("mixed", ["nv.see", WRITE, "rt.see"], "nvmlDeviceGetCount_v2"),
                 ("runtime13", ["nv.see", WRITE, "rt.see"], "nvmlDeviceGetCount_v2")):
             for policy in ("VALIDATE", "CLAMP"):
                 with self.subTest(program=name, steps=steps, policy=policy):

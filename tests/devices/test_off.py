@@ -14,8 +14,8 @@ STEPS = {
     "nvml": ["nv.see", "nv.facts=7", "nv.uuid=" + box.uuid(3), "nv.listold", "nv.shutdown"],
     "runtime12": ["rt.see", "rt.set=9", "rt.peek", "rt.attribute=2", "rt.properties2=3"],
     "runtime13": ["rt.initdevice=3", "rt.sync", "rt.properties=9", "rt.last"],
-    "all": ["rt.see", "nv.see", "cu.see", "rt12.see", "rt13.see", "cu.get=-1"],
-    "all_now": ["cu.see", "rt.see", "nv.see"],
+    "mixed": ["rt.see", "nv.see", "cu.see", "rt12.see", "rt13.see", "cu.get=-1"],
+    "mixed_now": ["cu.see", "rt.see", "nv.see"],
 }
 OURS = {"libcudaguard.so"}
 
@@ -25,7 +25,7 @@ class Off(box.Case):
     def test_changes_nothing(self):
         for kind in ("lazy", "now", "noslot", "no_nvml"):
             for name, steps in STEPS.items():
-                if kind == "no_nvml" and name in ("nvml", "all", "all_now"):
+                if kind == "no_nvml" and name in ("nvml", "mixed", "mixed_now"):
                     continue  # linked to NVML: cannot start there
                 for more in ({}, {"allow": "5,2"}, {"allow": "nonsense"},
                              {"CUDAGUARD_CHILDREN": "FORCE_CPU"}):

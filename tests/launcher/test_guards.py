@@ -125,8 +125,8 @@ class Gpus(box.Case):
     """`run --gpus` on the machine with eight fake GPUs."""
 
     LINKED = (("open", ["cu.see", "nv.see", "rt12.see"]), ("cuda", ["cu.see"]),
-              ("nvml", ["nv.see"]), ("runtime13", ["rt.see"]), ("all", ["rt.see", "nv.see"]),
-              ("all_now", ["nv.see", "cu.see"]))
+              ("nvml", ["nv.see"]), ("runtime13", ["rt.see"]), ("mixed", ["rt.see", "nv.see"]),
+              ("mixed_now", ["nv.see", "cu.see"]))
 
     def launch(self, options, steps, name="open", **more):
         return harness.run(RUN + options + [box.program(name)] + steps, world="none", guard=False,
