@@ -162,7 +162,8 @@ class Service(Case):
         root = self.path("root")
         os.mkdir(root)
         hidden = "RootDirectory=%s\n" % root + "".join(
-            "BindPaths=%s\n" % path for path in ("/usr", "/lib", "/lib64", "/tmp"))
+            "BindPaths=%s\n" % path for path in ("/usr", "/lib", "/lib64", "/tmp", harness.SOURCE,
+                                                harness.BUILD))
         hidden += "TemporaryFileSystem=/usr/local\n"
         for name, edit, result in ((NAMES[1], str, ("success", ["0"])),
                                    (NAMES[0], self.edited(), ("exit-code", []))):
