@@ -54,7 +54,12 @@ static void be_stuck(void) {
 
 // A child that keeps this process's output open.
 static void leave_a_child(void) {
-  if (fork() != 0) return;
+  const pid_t child = fork();
+  if (child != 0) {
+    // Until it has left the group, which is killed as a whole.
+    while (getpgid(child) != child) usleep(1000);
+    return;
+  }
   setsid();
   sleep(15);
   _exit(0);
