@@ -10,6 +10,7 @@
 
 #include "policy/text.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload.h"
 
 namespace cudaguard::launcher {
 
@@ -38,7 +39,7 @@ Installation find_installation() {
   const std::string self = own_path();
   const std::string_view bin = folder_of(self);
   const std::string lib = std::string(folder_of(bin)) + "/lib";
-  if (lib.find_first_of(" :") != std::string::npos) {
+  if (!can_be_preloaded(lib)) {
     throw Refusal(kRefused, "installed in " + in_quotes(folder_of(bin)) +
                                 ", a path with a space or a colon: ld.so splits LD_PRELOAD there");
   }

@@ -22,4 +22,9 @@ std::vector<std::string> preload_entries(const char* list);
 std::string preload_list(const char* before, const std::vector<std::string>& first,
                          const std::vector<std::string>& own);
 
+/// Can LD_PRELOAD carry it?
+inline bool can_be_preloaded(std::string_view path) {
+  return !path.empty() && path.find_first_of(" :") == std::string_view::npos;
+}
+
 }  // namespace cudaguard::launcher

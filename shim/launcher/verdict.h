@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "shim/launcher/ask_loader.h"
@@ -50,10 +49,5 @@ struct Verdict {
 /// Throws Refusal for what can never be guarded. `variables`: with the guard in LD_PRELOAD.
 Verdict judge(const Program& program, const Installation& installation, const Variables& variables,
               bool strict);
-
-/// Can LD_PRELOAD carry it?
-inline bool can_be_preloaded(std::string_view path) {
-  return !path.empty() && path.find_first_of(" :") == std::string_view::npos;
-}
 
 }  // namespace cudaguard::launcher

@@ -172,10 +172,5 @@ class Case(launcher.Case):
         version = answer.library("libcuda.so.1")["version"]
         if version:
             text = re.sub(r"up to \d+\.\d+", "up to N", text.replace(version, "VERSION"))
-        path = os.path.join(HERE, "golden", name)
-        if os.environ.get("CG_GOLDEN") == "write":
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.write(text)
-        with open(path, encoding="utf-8") as stream:
-            self.assertEqual(text, stream.read())
+        self.same_as_golden(name, text)
         return answer

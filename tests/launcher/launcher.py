@@ -70,6 +70,15 @@ class Case(harness.Case):
                               text=True, env=environment() if env is None else env, timeout=120,
                               check=False, **more)
 
+    def same_as_golden(self, name, text):
+        """golden/NAME holds this text. CG_GOLDEN=write rewrites it."""
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden", name)
+        if os.environ.get("CG_GOLDEN") == "write":
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write(text)
+        with open(path, encoding="utf-8") as stream:
+            self.assertEqual(text, stream.read())
+
     def refused(self, done, code, *meaning):
         """One clear line, this exit code, nothing printed by a program."""
         self.assertEqual((done.returncode, done.stdout), (code, ""), done)

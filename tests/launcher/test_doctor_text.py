@@ -15,7 +15,6 @@ import doctor_program
 import harness
 from doctor_program import ASK, LINKED, MAIN, OWN, VARIABLE
 
-GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden", "doctor_program.txt")
 # What NVIDIA's static runtime is known by.
 RUNTIME = r"""
 const char* marks[] = {"CUDA driver version is insufficient for CUDA runtime version",
@@ -89,11 +88,7 @@ class Text(doctor_program.Case):
             folders = "libs" if line.endswith(" none") else "libs:driver"
             text += "$ LD_LIBRARY_PATH=%s cudaguard doctor ./%s\n%s\n" % (
                 folders, name, self.text_of("./" + name, folders))
-        if os.environ.get("CG_GOLDEN") == "write":
-            with open(GOLDEN, "w", encoding="utf-8") as stream:
-                stream.write(text)
-        with open(GOLDEN, encoding="utf-8") as stream:
-            self.assertEqual(text, stream.read())
+        self.same_as_golden("doctor_program.txt", text)
 
 
 if __name__ == "__main__":

@@ -18,17 +18,6 @@ import unittest
 import harness
 import launcher
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-def golden(case, name, text):
-    path = os.path.join(HERE, "golden", name)
-    if os.environ.get("CG_GOLDEN") == "write":
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(text)
-    with open(path, encoding="utf-8") as stream:
-        case.assertEqual(text, stream.read())
-
 
 class Help(launcher.Case):
     def test_help(self):
@@ -40,7 +29,7 @@ class Help(launcher.Case):
         self.assertLessEqual(len(lines), 24)
         self.assertLessEqual(max(map(len, lines)), 100)
         self.assertTrue(done.stdout.isascii() and "\x1b" not in done.stdout)
-        golden(self, "help.txt", done.stdout)
+        self.same_as_golden("help.txt", done.stdout)
 
     def test_version(self):
         with open(os.path.join(harness.SOURCE, "CMakeLists.txt"), encoding="utf-8") as stream:
@@ -210,7 +199,7 @@ class Lines(launcher.Case):
             if not re.search(r"[^ ]{45}", shown):
                 self.assertLessEqual(len(shown.rstrip("\n").replace("FOLDER/", "/")), 100, shown)
             text += "$ %s\n%s-> %d\n" % (line, shown, done.returncode)
-        golden(self, name, text)
+        self.same_as_golden(name, text)
 
     def at_terminal(self, line, env):
         here, there = pty.openpty()

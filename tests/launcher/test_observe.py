@@ -12,7 +12,6 @@ import launcher
 import observed
 from observed import NOBODY, OBSERVE, box
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 CONTEXT = "cu.context=v2,%d"
 
 
@@ -338,12 +337,7 @@ class Golden(observed.Case):
             line = " ".join(options + words).replace(os.path.dirname(program) + "/", "")
             text += "$ cudaguard run --observe %s\n%s-> %d\n" % (
                 line, self.without_numbers(result.err), result.rc)
-        path = os.path.join(HERE, "golden", "observe.txt")
-        if os.environ.get("CG_GOLDEN") == "write":
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.write(text)
-        with open(path, encoding="utf-8") as stream:
-            self.assertEqual(text, stream.read())
+        self.same_as_golden("observe.txt", text)
 
     @staticmethod
     def without_numbers(text):
