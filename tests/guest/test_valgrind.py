@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Under valgrind's memcheck a guarded program has no error that it does not have bare."""
+
+import os
+import sys
+
+import guest
+import harness
+
+sys.path.insert(0, os.path.join(harness.SOURCE, "tests", "devices"))
+
+import box  # noqa: E402: after its folder is known
+
+MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=no"]
+RUN_PATH = b"$ORIGIN/////////\0"
+SCRIPT = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
+SEES = ["cu.init", "cu.see"]
+LIST = dict(box.environment(allow="5,2"), LD_LIBRARY_PATH=os.path.join(box.FOLDER, "lazy"))
+# What runs, its world and variables, and an answer of it: bare and guarded.
+PROGRAMS = [
+    ([guest.STEPS, "touch", "nvml"], "fake", {}, "cuInit=0", "cuInit=100"),
+    ([guest.STEPS, "fork", "touch", "end", "touch"], "fake", {}, "cuInit=0", "cuInit=100"),
+    ([guest.binary("steps_linked"), "touch"], "fake", {}, "cuInit=0", "cuInit=100"),
+    ([guest.PYTHON, "-I", "-S", "-c", SCRIPT], "fake", {"PYTHONMALLOC": "malloc"}, "cuInit=0",
+     "cuInit=100"),
+    ([box.program("open"), *SEES], "none", LIST, "cu.see=0:0:8:", "cu.see=0:0:2:"),
+    ([box.program("cuda"), *SEES], "none", LIST, "cu.see=0:0:8:", "cu.see=0:0:2:"),
+]
+
+
+class Memcheck(guest.Case):
+    def setUp(self):
+        super().setUp()
+        self.need("valgrind")
+
+    def memcheck(self, argv, guard, world="fake", env=None):
+        preload = [guard] if guard else []
+        return harness.run(MEMCHECK + argv, world=world, env=env, guard=False, preload=preload,
+                           trace=False, timeout=300)
+
+    def check(self, guard, answer):
+        for argv, world, env, *answers in PROGRAMS:
+            with self.subTest(argv=argv, guard=guard):
+                result = self.memcheck(argv, guard, world, env)
+                self.assertEqual(result.rc, 0, result)
+                self.assertNotIn("==", result.err, result)
+                self.assertIn(answers[answer], result.out, result)
+
+    def test_bare(self):
+        """The control: the driver is reached, and nothing is wrong with the programs."""
+        self.check(None, 0)
+
+    def test_guarded(self):
+        self.check(harness.GUARD, 1)
+
+    def test_it_sees_errors(self):
+        """The control: stand-ins whose run path is shorter than the steps ld.so reads it in."""
+        guard = self.copy_install(self.path("lib"))
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            path = self.path("lib", "cudaguard", name)
+            with open(path, "rb") as stream:
+                content = stream.read()
+            self.assertEqual(content.count(RUN_PATH), 1)
+            with open(path, "wb") as stream:
+                stream.write(content.replace(RUN_PATH, b"$ORIGIN".ljust(len(RUN_PATH), b"\0")))
+        result = self.memcheck([guest.STEPS, "touch"], guard)
+        self.assertEqual(result.rc, 99, result)
+        self.assertIn("Invalid read", result.err, result)
+
+
+if __name__ == "__main__":
+    harness.main()
