@@ -7,8 +7,10 @@ They are apart from the tests so that the AArch64 build is held to the same ones
 import functools
 import os
 import re
+import struct
 
 import elf_facts
+import harness
 
 # design.md, "What we ship". As few names as can be: a library that has a variable called like an
 # export of the guard crashes.
@@ -38,6 +40,15 @@ FLOOR = (2, 17)
 MOST_BYTES = 48 * 1024
 
 
+def version():
+    with open(os.path.join(harness.SOURCE, "CMakeLists.txt"), encoding="utf-8") as stream:
+        return re.search(r"project\(cudaguard VERSION ([0-9.]+)", stream.read())[1]
+
+
+def version_note():
+    """The note that says which cudaguard a file is."""
+    text = b"cudaguard %s\0" % version().encode()
+    return struct.pack("<III12s", len(b"cudaguard\0"), len(text), 1, b"cudaguard") + text
 
 
 class GuardFile(elf_facts.Library):
@@ -202,6 +213,11 @@ def branch_protection(elf):
     return found
 
 
+def says_its_version(elf):
+    notes = [elf.bytes[s.offset:s.offset + s.file_size] for s in elf.kind("NOTE")]
+    return [] if any(version_note() in note for note in notes) else ["no note says its version"]
+
+
 RULES = [needed, imports, no_libdl_import, glibc_floor, exports, soname, no_run_path, no_tls,
          no_text_relocation, no_unique, stack, no_writable_code, no_constructors, bind_now,
-         nodelete, relro, size, stripped, branch_protection]  # fmt: skip
+         nodelete, relro, size, stripped, branch_protection, says_its_version]  # fmt: skip

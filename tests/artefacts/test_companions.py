@@ -24,7 +24,7 @@ SHARED_RULES = [
     guard_rules.no_text_relocation, guard_rules.no_unique, guard_rules.stack,
     guard_rules.no_writable_code, guard_rules.no_constructors, guard_rules.bind_now,
     guard_rules.relro, guard_rules.size, guard_rules.stripped,
-    guard_rules.branch_protection,
+    guard_rules.branch_protection, guard_rules.says_its_version,
 ]  # fmt: skip
 # getenv: what the driver asks for besides its own variables. The guard is there or not.
 IMPORTS = guard_rules.IMPORTS | {"getenv", "strchr", "cudaguard_services_v1"}

@@ -26,7 +26,14 @@ GOOD_FLAGS = [
 ]  # fmt: skip
 NO_PROTECTION = ("-fcf-protection=none" if os.uname().machine == "x86_64" else
                  "-mbranch-protection=none")
-GOOD_SOURCE = "".join("void %s(void) {}\n" % name for name in sorted(guard_rules.EXPORTS))
+NOTE = """
+#ifndef NOTE_FLAGS
+#define NOTE_FLAGS "a"
+#endif
+__asm__(".section .note.cudaguard,\\"" NOTE_FLAGS "\\"\\n.balign 4\\n.byte %s\\n.text\\n");
+""" % ",".join(map(str, guard_rules.version_note()))
+GOOD_SOURCE = NOTE + "".join(
+    "void %s(void) {}\n" % name for name in sorted(guard_rules.EXPORTS))
 EARLY = "volatile int ran; __attribute__((constructor)) void early(void) { ran = 1; }"
 LATE = "volatile int ran; __attribute__((destructor)) void late(void) { ran = 1; }"
 
@@ -66,6 +73,7 @@ MUTANTS = [
     (guard_rules.stripped, "", [], ["-s"]),
     (guard_rules.stripped, "", ["-g"], ["-s"]),
     (guard_rules.branch_protection, "", [NO_PROTECTION], []),
+    (guard_rules.says_its_version, "", ["-DNOTE_FLAGS=\"\""], []),
 ]  # fmt: skip
 
 

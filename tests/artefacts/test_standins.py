@@ -10,6 +10,7 @@ import harness
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import elf_facts  # noqa: E402
+import guard_rules  # noqa: E402
 
 API = os.path.join(harness.SOURCE, "shim", "api")
 CLAIM = "cudaguard_standin_claim_v1"
@@ -167,6 +168,9 @@ class Standin:
         names = {s.name for s in real.exports() if s.name.startswith(prefix)}
         self.assertGreater(len(names), 300)
         self.assertEqual(sorted(names - {s.name for s in self.exports}), [])
+
+    def test_says_its_version(self):
+        self.assertEqual(guard_rules.says_its_version(guard_rules.GuardFile(self.path)), [])
 
     # A4
     def test_size(self):
