@@ -16,6 +16,8 @@ namespace cudaguard::launcher {
 
 namespace {
 
+constexpr const char* kGuard = "/libcudaguard.so";
+
 /// The path of this executable.
 std::string own_path() {
   char self[PATH_MAX];
@@ -33,18 +35,29 @@ std::string own_path() {
   return path.get();
 }
 
+/// `way` from `folder`, which has no links in it.
+std::string go(std::string_view folder, std::string_view way) {
+  for (; way.starts_with("../"); way.remove_prefix(3)) folder = folder_of(folder);
+  return std::string(folder) + "/" + std::string(way);
+}
+
 }  // namespace
 
 Installation find_installation() {
   const std::string self = own_path();
   const std::string_view bin = folder_of(self);
-  const std::string lib = std::string(folder_of(bin)) + "/lib";
+  // As the packager calls it; a build tree always has lib.
+  std::string lib = go(bin, CUDAGUARD_LIB_FROM_BIN);
+  const std::string plain = go(bin, "../lib");
+  if (access((lib + kGuard).c_str(), R_OK) != 0 && access((plain + kGuard).c_str(), R_OK) == 0) {
+    lib = plain;
+  }
   if (!can_be_preloaded(lib)) {
     throw Refusal(kRefused, "installed in " + in_quotes(folder_of(bin)) +
                                 ", a path with a space or a colon: ld.so splits LD_PRELOAD there");
   }
   Installation found;
-  found.guard = lib + "/libcudaguard.so";
+  found.guard = lib + kGuard;
   found.standin_cuda = lib + "/cudaguard/libcuda.so.1";
   found.standin_nvml = lib + "/cudaguard/libnvidia-ml.so.1";
   found.companion_cuda = lib + "/cudaguard/libcudaguard-driver.so";

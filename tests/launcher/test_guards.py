@@ -14,6 +14,7 @@ import harness  # noqa: E402
 import launcher  # noqa: E402
 
 RUN = [launcher.LAUNCHER, "run"]
+WHERE = os.path.join(harness.BUILD, "tests", "launcher", "where_installed")
 ASK = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
 
 
@@ -275,6 +276,26 @@ class Moved(launcher.Case):
         for mounts in (["--proc", "/proc"], []):
             done = self.bare(*sandbox, *mounts, *command, env=env)
             self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
+
+    def test_library_folder(self):
+        """The folder that the build was told, from wherever the tree lies; else lib, as in a build
+        tree. (scripts/build-matrix builds all of it so, installs it and runs it.)"""
+        for folder in ("lib/some-linux-gnu", "lib"):
+            with self.subTest(folder=folder):
+                tree = self.path(folder.replace("/", "-"))
+                os.makedirs(os.path.join(tree, "usr", "bin"))
+                program = shutil.copy(WHERE, os.path.join(tree, "usr", "bin"))
+                done = self.bare(program)
+                self.assertEqual(done.returncode, 125, done)
+                missing = os.path.join(tree, "usr", "lib/some-linux-gnu", "libcudaguard.so")
+                self.assertEqual(done.stdout, missing + " is missing or cannot be read\n")
+                lib = os.path.join(tree, "usr", folder)
+                shutil.copytree(harness.LIB, lib, symlinks=True)
+                done = self.bare(program)
+                self.assertEqual((done.returncode, done.stdout.split()), (0, [
+                    os.path.join(lib, name) for name in (
+                        "libcudaguard.so", "cudaguard/libcuda.so.1", "cudaguard/libnvidia-ml.so.1",
+                        "cudaguard/libcudaguard-driver.so", "cudaguard/libcudaguard-nvml.so")]))
 
     def test_static(self):
         """No interpreter, nothing needed, and none of the functions that load libraries."""

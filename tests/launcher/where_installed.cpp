@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prints where the launcher would find its files, if it were this program.
+#include <cstdio>
+
+#include "shim/launcher/installation.h"
+#include "shim/launcher/message.h"
+
+int main() {
+  using namespace cudaguard::launcher;
+  try {
+    const Installation found = find_installation();
+    for (const std::string& file : {found.guard, found.standin_cuda, found.standin_nvml,
+                                    found.companion_cuda, found.companion_nvml}) {
+      puts(file.c_str());
+    }
+  } catch (const Refusal& refusal) {
+    puts(refusal.what());
+    return refusal.code();
+  }
+  return 0;
+}
