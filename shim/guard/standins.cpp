@@ -88,19 +88,20 @@ const char* load(const Loader& the, const Names& names, OwnPath& folder, Loaded&
 void load_both() {
   const Loader& the = loader();
   if (the.dlopen == nullptr || the.dlclose == nullptr || the.dlerror == nullptr) return;
+  const sys::Mapped<OwnPath> folder;
+  if (!folder) return;
   const int saved_errno = errno;
-  OwnPath folder;
   const char* own = own_path();
-  if (own != nullptr) folder.set_folder(own);
+  if (own != nullptr) folder->set_folder(own);
   bool known = own != nullptr;
   bool failed = false;
   bool passing = false;
   for (int i = 0; i < 2; ++i) {
     if (loaded[i].path.load(std::memory_order_relaxed) != nullptr) continue;
-    const char* why = known ? load(the, kNames[i], folder, loaded[i]) : kMissing;
-    if (why == kMissing && folder.set_real_folder()) {
+    const char* why = known ? load(the, kNames[i], *folder, loaded[i]) : kMissing;
+    if (why == kMissing && folder->set_real_folder()) {
       known = true;
-      why = load(the, kNames[i], folder, loaded[i]);
+      why = load(the, kNames[i], *folder, loaded[i]);
     }
     loaded[i].why.store(why, std::memory_order_release);
     failed = failed || why != nullptr;
@@ -136,13 +137,12 @@ Standin standin(StandinKind kind) {
 void say_missing(StandinKind kind) {
   const int index = static_cast<int>(kind);
   const char* why = loaded[index].why.load(std::memory_order_acquire);
-  OwnPath folder;
+  const sys::Mapped<OwnPath> folder;
+  if (!folder) return;
   const char* own = own_path();
-  if (!folder.set_real_folder() && own != nullptr) {
-    folder.set_folder(own);
-  }
+  if (!folder->set_real_folder() && own != nullptr) folder->set_folder(own);
   say_missing_standin(kind == StandinKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
-                      folder.file(kNames[index].file), why != nullptr ? why : kMissing);
+                      folder->file(kNames[index].file), why != nullptr ? why : kMissing);
 }
 
 }  // namespace cudaguard

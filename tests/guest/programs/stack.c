@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much stack dlopen(NAME) takes, as the first request of this process.
+//   stack paint NAME     on a thread's stack that was painted before: prints used=BYTES
+//   stack signal NAME    in a signal handler, on an alternate stack of 8 KiB: prints opened=0 or 1
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { kStack = 256 * 1024, kAlternate = 8192, kPage = 4096, kPaint = 0xa5 };
+
+static const char* g_name;
+static const char* g_inside;  // of the frame that calls dlopen
+static volatile int g_opened;
+
+static void* open_it(void* unused) {
+  g_inside = __builtin_frame_address(0);
+  g_opened = dlopen(g_name, RTLD_NOW) != NULL;
+  return unused;
+}
+
+static void on_signal(int number) {
+  (void)number;
+  g_opened = dlopen(g_name, RTLD_NOW) != NULL;
+}
+
+// With an inaccessible page below it.
+static char* new_stack(size_t size) {
+  char* stack =
+      mmap(NULL, size + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack == MAP_FAILED || mprotect(stack, kPage, PROT_NONE) != 0) return NULL;
+  return stack + kPage;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  g_name = argv[2];
+  const int paint = strcmp(argv[1], "paint") == 0;
+  char* stack = new_stack(paint ? kStack : kAlternate);
+  if (stack == NULL) return 3;
+  if (paint) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    memset(stack, kPaint, kStack);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstack(&attributes, stack, kStack);
+    if (pthread_create(&thread, &attributes, open_it, NULL) != 0) return 4;
+    pthread_join(thread, NULL);
+    const char* deepest = stack;
+    while (*deepest == (char)kPaint) ++deepest;
+    printf("opened=%d\nused=%zd\n", g_opened, g_inside - deepest);
+    return 0;
+  }
+  const stack_t alternate = {.ss_sp = stack, .ss_size = kAlternate};
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_ONSTACK;
+  if (sigaltstack(&alternate, NULL) != 0 || sigaction(SIGUSR1, &action, NULL) != 0) return 5;
+  raise(SIGUSR1);
+  printf("opened=%d\n", g_opened);
+  return 0;
+}

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first dlopen of a process loads the stand-ins: how much more stack it takes than bare."""
+
+import os
+
+import guest
+import harness
+
+PROGRAM = guest.binary("stack")
+DRIVER = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
+# A library that is found on ld.so's path, one by its path, the driver, and one that is not there.
+NAMES = ["libm.so.6", guest.EMPTY, "libcuda.so.1", DRIVER, "libcg-none.so"]
+MOST_MORE = 1536
+
+
+class Stack(guest.Case):
+    def used(self, name, guard=True, **more):
+        result = harness.run([PROGRAM, "paint", name], guard=guard, trace=False, **more)
+        self.assertEqual(result.rc, 0, result)
+        self.assertEqual(result.answers["opened"], str(int("none" not in name)), result)
+        return int(result.answers["used"])
+
+    def test_it_measures(self):
+        """The control: ld.so's own need, which grows with what a library is linked to."""
+        bare = self.used(guest.EMPTY, guard=False)
+        self.assertGreater(bare, 1000)
+        self.assertGreater(self.used(harness.STANDIN_DIR + "/libcudaguard-driver.so", guard=False),
+                           bare + 500)
+
+    def test_at_most_so_much_more(self):
+        for name in NAMES:
+            bare = self.used(name, guard=False)
+            for policy in (None, "VALIDATE", "OFF"):
+                with self.subTest(name=name, policy=policy):
+                    guarded = self.used(name, env={"CUDAGUARD_POLICY": policy})
+                    self.assertLessEqual(guarded - bare, MOST_MORE)
+
+    def test_with_a_list(self):
+        """It loads our companion library and the driver behind it, whatever is asked for: as much
+        more than bare dlopen takes for the companion."""
+        bare = self.used(harness.STANDIN_DIR + "/libcudaguard-driver.so", guard=False)
+        for name in NAMES:
+            with self.subTest(name):
+                guarded = self.used(name, env={"CUDAGUARD_VISIBLE_DEVICES": "0"})
+                self.assertLessEqual(guarded - bare, MOST_MORE)
+
+    def test_alternate_stack(self):
+        """In a signal handler, with the 8 KiB that SIGSTKSZ is."""
+        for name in NAMES:
+            bare = harness.run([PROGRAM, "signal", name], guard=False, trace=False)
+            if bare.rc != 0:
+                # The frame of a signal alone takes 3.5 KiB with AVX-512.
+                harness.skip(self, "8 KiB are too little for this machine's ld.so, bare")
+            with self.subTest(name):
+                result = harness.run([PROGRAM, "signal", name], trace=False)
+                self.assertEqual((result.rc, result.out), (0, bare.out), result)
+
+
+if __name__ == "__main__":
+    harness.main()
