@@ -152,7 +152,7 @@ void Process::fall_back(Fallen because) {
   last_policy.store(static_cast<int>(Policy::kForceCpu), std::memory_order_relaxed);
 }
 
-bool Process::first_case(uint64_t key) {
+bool Process::first_case(Cases& cases, uint64_t key) {
   if (key == 0) key = 1;
   for (auto& slot : cases) {
     uint64_t here = slot.load(std::memory_order_relaxed);

@@ -55,10 +55,13 @@ struct Process {
   /// True for the first caller with this bit.
   bool say_once(Said bit) { return (said.fetch_or(bit, std::memory_order_relaxed) & bit) == 0; }
 
-  /// Distinct cases that were said or recorded: hashes, in order of arrival.
-  std::atomic<uint64_t> cases[256] = {};
+  /// Distinct cases: hashes, in order of arrival. There are fewer events than places (two for each
+  /// of 64 GPUs); lines there may be any number, and more are too many to read.
+  using Cases = std::atomic<uint64_t>[256];
+  Cases lines = {};
+  Cases events = {};
   /// True for the first caller with this case. False as well when there are too many.
-  bool first_case(uint64_t key);
+  static bool first_case(Cases& cases, uint64_t key);
 
   std::atomic<bool> companions_looked{false};
   std::atomic<bool> no_nvml{false};  ///< its companion cannot be used

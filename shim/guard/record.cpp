@@ -307,7 +307,7 @@ void record_event(Process& process, const Event& event) {
   if (event.kind == Event::Kind::kContext || event.kind == Event::Kind::kSelect) {
     key += static_cast<uint64_t>(static_cast<uint32_t>(event.device)) << 8;
   }
-  if (process.first_case(key)) write_event(process, event);
+  if (Process::first_case(process.events, key)) write_event(process, event);
 }
 
 void say(Process& process, Process::Said bit, Writer write, const void* context) {
@@ -316,8 +316,7 @@ void say(Process& process, Process::Said bit, Writer write, const void* context)
 }
 
 void say_case(Process& process, uint64_t key, Writer write, const void* context) {
-  constexpr uint64_t kNoEvent = uint64_t{1} << 63;
-  if (process.config.log == Log::kOff || !process.first_case(key | kNoEvent)) return;
+  if (process.config.log == Log::kOff || !Process::first_case(process.lines, key)) return;
   write_one_line(process, write, context);
 }
 

@@ -87,6 +87,17 @@ class LogAll(box.Case):
         self.assertEqual([record["device"] for record in records
                           if record.get("event") == "select"], [1], records)
 
+    def test_after_many_wrong_indices(self):
+        """The lines about them, of which there are so many and no more, hide no event."""
+        steps = ["cu.init"] + ["cu.get=%d" % index for index in range(2, 302)]
+        result, records = self.run_reported(steps + ["nv.init", "rt12.set=1", "cu.context=v4,0"],
+                                            allow="5,2", **ALL_LINES)
+        self.assertEqual(self.said(result, "cuDeviceGet"), 256)
+        events = {record.get("event") for record in records}
+        self.assertLessEqual({"nvml", "select", "context"}, events)
+        for words in ("NVML in use", "device 1 selected", "context on device 0"):
+            self.assertEqual(self.said(result, words), 1, words)
+
     def test_a_context_that_was_refused(self):
         result, records = self.run_reported(["cu.init", "cu.context=v4,7"], allow="5,2",
                                             **ALL_LINES)
