@@ -31,13 +31,13 @@ constexpr Choices kPolicies = {"CUDAGUARD_POLICY",
                                 {"CLAMP", number(Policy::kClamp)},
                                 {"OFF", number(Policy::kOff)}}};
 constexpr Choices kLogs = {"CUDAGUARD_LOG",
-                           "off, deny, all",
+                           "off, error, deny, all",
                            "deny applies",
                            number(Log::kDeny),
                            {{"OFF", number(Log::kOff)},
                             {"DENY", number(Log::kDeny)},
-                            {"ALL", number(Log::kAll)},
-                            {"", 0}}};
+                            {"ERROR", number(Log::kError)},
+                            {"ALL", number(Log::kAll)}}};
 constexpr Choices kChildren = {"CUDAGUARD_CHILDREN",
                                "FORCE_CPU",
                                "FORCE_CPU applies to all processes but the root",

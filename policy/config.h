@@ -25,9 +25,10 @@ constexpr bool lets_through(Policy policy) {
 }
 
 enum class Log : uint8_t {
-  kDeny,  ///< one line per process, at its first denied touch
-  kOff,   ///< no line
-  kAll,   ///< one line per distinct touch
+  kDeny,   ///< one line per process, at its first denied touch
+  kOff,    ///< no line
+  kError,  ///< what went wrong; none for a denied touch
+  kAll,    ///< one line per distinct touch
 };
 
 /// What a forked child keeps of the process that it was forked from.

@@ -28,10 +28,10 @@ void declare_run(CLI::App& app, Options& options) {
   value("--policy", options.policy, "P",
         "FORCE_CPU, VALIDATE (a wrong index is explained), CLAMP, OFF");
   value("--children", options.children, "cpu", "processes that it starts find no CUDA device");
-  value("--log", options.log, "L", "lines on stderr: off, deny (the default), all");
+  value("--log", options.log, "L", "lines on stderr: off, error, deny (the default), all");
   value("--report", options.report, "FILE", "append JSON Lines records to FILE; %p: process id");
   app.add_flag("--observe", options.observe,
-               "VALIDATE and --log all; then a summary of who used which GPU");
+               "VALIDATE unless --cpu, --log error; then a summary of who used CUDA");
   app.add_flag("--no-presets", options.no_presets,
                "leave CUDA_VISIBLE_DEVICES, JAX_PLATFORMS, MPIR_CVAR_ENABLE_GPU alone");
   app.add_flag("--print", options.print,

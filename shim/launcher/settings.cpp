@@ -92,14 +92,13 @@ void check_contradictions(const Options& options) {
   }
   if (options.cpu && options.gpus) contradict("--cpu", "--gpus");
   if (options.cpu && options.children) contradict("--cpu", "--children");
-  if (options.cpu && options.observe) contradict("--cpu", "--observe");
   if (!options.policy) return;
   const Policy policy = policy_of(options, options.policy->c_str());
   const std::string shown = "--policy " + std::string(name_of(policy));
   if (options.cpu && policy != Policy::kForceCpu) contradict("--cpu", shown);
   if (options.gpus && !lets_through(policy)) contradict("--gpus", shown);
   if (options.children && !lets_through(policy)) contradict("--children", shown);
-  if (options.observe && !lets_through(policy)) contradict("--observe", shown);
+  if (options.observe && policy == Policy::kOff) contradict("--observe", shown);
 }
 
 /// CUDAGUARD_POLICY, _VISIBLE_DEVICES, _CHILDREN, _ROOT.
@@ -149,14 +148,16 @@ void take_back_presets(Variables& variables) {
   variables.unset(kPreset);
 }
 
-void set_presets(Variables& variables) {
+/// The names are set where there are none, too: by them the guard knows that `run` is at work here,
+/// and what its line has to advise.
+void set_presets(bool wanted, Variables& variables) {
   std::string names;
   for (const Preset& preset : kPresets) {
-    if (variables.has(preset.name)) continue;
+    if (!wanted || variables.has(preset.name)) continue;
     variables.set(preset.name, preset.value);
     names.append(names.empty() ? "" : ",").append(preset.name);
   }
-  if (!names.empty()) variables.set(kPreset, names);
+  variables.set(kPreset, names);
 }
 
 std::string absolute(const std::string& path) {
@@ -182,7 +183,11 @@ Config parse(const Variables& variables, bool print) {
 Config settle(const Options& options, Variables& variables) {
   check_contradictions(options);
   settle_policy(options, variables);
-  if (options.log || options.observe) variables.set(kLog, options.log.value_or("all"));
+  if (options.log) {
+    variables.set(kLog, *options.log);
+  } else if (options.observe && !is_given(variables.get(kLog))) {
+    variables.set(kLog, "error");  // the summary says who was refused
+  }
   // The guard takes a relative path from the folder that the process is in at that time.
   if (options.report) variables.set(kReport, absolute(*options.report));
 
@@ -200,7 +205,7 @@ Config settle(const Options& options, Variables& variables) {
     }
   }
   take_back_presets(variables);
-  if (config.policy == Policy::kForceCpu && !options.no_presets) set_presets(variables);
+  if (config.policy == Policy::kForceCpu) set_presets(!options.no_presets, variables);
   return parse(variables, options.print);  // the strings may have moved
 }
 

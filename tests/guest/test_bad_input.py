@@ -10,7 +10,7 @@ import guest
 import harness
 
 POLICY = 'CUDAGUARD_POLICY="%s" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF); FORCE_CPU applies'
-LOG = 'CUDAGUARD_LOG="%s" is not accepted (accepted: off, deny, all); deny applies'
+LOG = 'CUDAGUARD_LOG="%s" is not accepted (accepted: off, error, deny, all); deny applies'
 
 
 class BadInput(guest.Case):

@@ -14,10 +14,10 @@ import harness  # noqa: E402
 import launcher  # noqa: E402
 
 OBSERVE = [launcher.LAUNCHER, "run", "--observe", "--log=off"]
-TOTALS = re.compile(r"(?m)^cudaguard: (\d+) process(?:es)?(?:: (.*))?$")
-NOBODY = "cudaguard: no process was seen to use CUDA or NVML\n"
+TOTALS = re.compile(r"(?m)^cudaguard: (\d+) process(?:es)? asked(?:: (.*))?$")
+NOBODY = "cudaguard: no process was seen to ask for CUDA or NVML\n"
 TITLES = {"process": "process", "initialised by": "by", "context on": "context",
-          "worked": "worked", "NVML": "nvml", "refused": "refused"}
+          "worked": "worked", "NVML": "nvml", "tried": "tried", "refused": "refused"}
 
 
 def numbers(text):
@@ -117,6 +117,10 @@ class Case(launcher.Case, box.Case):
                            ("worked", "worked"), ("used NVML", "nvml"), ("refused", "refused")):
             self.assertEqual(sum(fact in row for row in summary.rows.values()),
                              summary.totals.get(what, 0), "%s\n%s" % (what, summary.text))
+        tried = [row["tried"] for row in summary.rows.values() if "tried" in row]
+        none = sum(text.startswith("found none") for text in tried)
+        self.assertEqual(summary.totals.get("found none", 0), none, summary.text)
+        self.assertGreaterEqual(summary.totals.get("failed", 0), len(tried) - none, summary.text)
         return summary
 
     def agrees(self, result, summary):

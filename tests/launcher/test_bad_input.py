@@ -40,7 +40,7 @@ class CommandLine(launcher.Case):
                 (["run", "--children=CPU", "--gpus=1"], "accepted: cpu"),
                 (["run", "--policy", ""], "--policy needs a value"),
                 (["run", "--policy", "NONE"], "accepted: FORCE_CPU, VALIDATE, CLAMP, OFF"),
-                (["run", "--log", "loud"], "accepted: off, deny, all"),
+                (["run", "--log", "loud"], "accepted: off, error, deny, all"),
                 (["run", "--log", ""], "--log needs a value"),
                 (["run", "--report", ""], "--report needs a value"),
                 (["run", "--gpus", "a\x1b[31m\nb"], '"a?[31m?b"')):

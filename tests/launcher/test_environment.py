@@ -89,6 +89,17 @@ class Environment(launcher.Case):
             for value in ("mine", ""):
                 self.assertEqual(pick(self.seen(**{name: value})), {**presets, name: value})
 
+    def test_a_sign_of_the_launcher(self):
+        """By it the guard tells what lifts the policy: an inner run, not a variable alone. Set by
+        every run without CUDA, whether or not a preset was."""
+        for options in ([], ["--cpu"], ["--gpus", ""]):
+            self.assertEqual(self.seen(*options)["CUDAGUARD_PRESETS"], ALL_PRESETS)
+            self.assertEqual(self.seen("--no-presets", *options)["CUDAGUARD_PRESETS"], "")
+        own = dict.fromkeys(launcher.PRESETS, "mine")
+        self.assertEqual(self.seen(**own)["CUDAGUARD_PRESETS"], "")
+        for options in (["--gpus", "1"], ["--policy", "CLAMP"], ["--policy", "OFF"]):
+            self.assertNotIn("CUDAGUARD_PRESETS", self.seen(*options))
+
     def inner(self, outer, inner, between="", **given):
         """The presets as a program has them in a run in a run."""
         done = self.start("run", *outer, "sh", "-c", between + '\nexec "$0" run "$@" env -0',
@@ -106,8 +117,8 @@ class Environment(launcher.Case):
         self.assertEqual(self.inner(cpu, gpus), {})
         self.assertEqual(self.inner(gpus, cpu), alone)
         self.assertEqual(self.inner(cpu, ["--policy", "OFF"]), {})
-        for inner in (gpus, cpu):
-            self.assertEqual(self.inner(cpu, ["--no-presets"] + inner), {})
+        self.assertEqual(self.inner(cpu, ["--no-presets"] + gpus), {})
+        self.assertEqual(self.inner(cpu, ["--no-presets"] + cpu), {"CUDAGUARD_PRESETS": ""})
         self.assertEqual(self.inner(cpu, gpus, "export JAX_PLATFORMS=cuda"),
                          {"JAX_PLATFORMS": "cuda"})
         # What the user has set stays, the preset's own value too.

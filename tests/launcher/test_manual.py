@@ -99,7 +99,7 @@ class Completion(launcher.Case):
                 ("cudaguard d", ["doctor"]),
                 ("cudaguard run --policy ", ["FORCE_CPU", "VALIDATE", "CLAMP", "OFF"]),
                 ("cudaguard run --policy=V", ["VALIDATE"]),
-                ("cudaguard run --cpu --log=", ["off", "deny", "all"]),
+                ("cudaguard run --cpu --log=", ["off", "error", "deny", "all"]),
                 ("cudaguard run --children c", ["cpu"]),
                 ("cudaguard run --gpus ", []),
                 ("cudaguard run --report f", ["file.txt"]),

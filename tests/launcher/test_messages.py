@@ -73,11 +73,10 @@ cudaguard run --gpus
 cudaguard run --gpus 1 --gpus 2 true
 cudaguard run --cpu --gpus 1 true
 cudaguard run --cpu --children=cpu true
-cudaguard run --cpu --observe true
 cudaguard run --cpu --policy OFF true
 cudaguard run --gpus 1 --policy off true
 cudaguard run --children=cpu --policy off true
-cudaguard run --observe --policy force-cpu true
+cudaguard run --observe --policy off true
 cudaguard run --children=cpu true
 cudaguard run --children=gpu --gpus 1 true
 cudaguard run --policy= true

@@ -61,14 +61,37 @@ class Who(observed.Case):
             self.assertEqual((result.rc, result.err), (0, NOBODY), result)
             self.assertNotIn("cuInit:initialised", result.fake_calls)
 
-    def test_lines_too(self):
-        """Without --log it is --log all."""
-        words = [launcher.LAUNCHER, "run", "--observe", box.program("open"), "cu.init"]
-        for env in ({}, {"CUDAGUARD_LOG": "off"}):
-            result = harness.run(words, world="none", guard=False, trace=False,
-                                 env=box.environment(**env))
-            summary = self.summary(result)
-            self.assertIn("CUDA initialised (policy VALIDATE", summary.before)
+    def lines(self, options, steps, **env):
+        """What is said before the summary: the run's own choice of lines."""
+        words = [launcher.LAUNCHER, "run", "--observe", *options, box.program("open"), *steps]
+        return self.summary(harness.run(words, world="none", guard=False, trace=False,
+                                        env=box.environment(**env))).before
+
+    def test_lines(self):
+        """Only who asks for them has them; the summary says the same."""
+        for options, steps, line in (
+                ([], ["cu.init"], "CUDA initialised (policy VALIDATE"),
+                (["--cpu"], ["cu.init"], "no CUDA here (policy FORCE_CPU"),
+                (["--children=cpu"], ["fork=f", "cu.init", "end"], "no CUDA here (policy FORCE_CPU")):
+            with self.subTest(options=options):
+                self.assertEqual(self.lines(options, steps), "")
+                self.assertEqual(self.lines(options, steps, CUDAGUARD_LOG=""), "")
+                self.assertEqual(self.lines(options + ["--log=off"], steps), "")
+                for log in ("deny", "all"):
+                    wanted = [line] if log == "all" or "no CUDA" in line else []
+                    for said in (self.lines(options + ["--log", log], steps),
+                                 self.lines(options, steps, CUDAGUARD_LOG=log)):
+                        self.assertEqual([one for one in wanted if one in said], wanted, said)
+                        self.assertEqual(bool(said), bool(wanted), said)
+
+    def test_what_went_wrong(self):
+        """That is not in the summary: a line says it, unless there shall be none."""
+        for options, steps, line in (
+                (["--gpus", "9"], ["cu.init"], 'entry 1 "9" does not exist (this machine has 8'),
+                ([], ["rt12.set=9"], "device 9 asked by runtime_12.so")):
+            with self.subTest(options=options):
+                self.assertIn(line, self.lines(options, steps))
+                self.assertEqual(self.lines(options + ["--log=off"], steps), "")
 
     def test_gpus(self):
         """What the driver was told; an index counts in the list."""
@@ -122,6 +145,39 @@ class Who(observed.Case):
             result = self.observe(["bash", "-c", script, box.program("open"), name])
             summary = self.summary(result)
             self.assertTrue(summary.rows[summary.order[0]]["process"].startswith(shown), result)
+
+
+class Cpu(observed.Case):
+    """Without CUDA: who asked for it."""
+
+    def test_one(self):
+        for options in (["--cpu"], ["--policy", "FORCE_CPU"]):
+            result = self.steps(["pid", "cu.init", "nv.init"], options)
+            summary = self.summary(result)
+            self.assertEqual(summary.facts(observed.pids(result)[""]),
+                             {"refused": "cuInit by open and 1 more"}, result)
+            self.assertEqual((result.answers["cu.init"], result.fake_calls), ("100", []), result)
+        # The control: without --cpu it reaches the driver.
+        self.assertIn("cuInit:initialised", self.steps(["cu.init"]).fake_calls)
+
+    def test_64_workers(self):
+        """One row in place of 64 equal lines; the end is the program's own."""
+        script = ('i=0; while [ $i -lt 64 ]; do "$0" cu.init >/dev/null & i=$((i+1)); done; wait; '
+                  '"$0" rt12.sync >/dev/null; exit 7')
+        words = [launcher.LAUNCHER, "run", "--observe", "--cpu", "sh", "-c", script,
+                 box.program("open")]
+        result = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+        summary = self.summary(result, 7)
+        self.assertEqual(summary.totals, {"processes": 65, "refused": 65}, summary.text)
+        self.assertEqual((summary.before, result.fake_calls), ("", []), result)
+        rows = [line for line in summary.lines if "64x" in line]
+        self.assertEqual(len(rows), 1, summary.text)
+        self.assertRegex(rows[0], "64x  open cu.init +cuInit by open$")
+        self.assertLess(len(summary.lines), 20, summary.text)
+        # The control: a line for each where they are asked for, and one more for the last.
+        result = harness.run(words[:4] + ["--log=deny"] + words[4:], world="none", guard=False,
+                             trace=False, env=box.environment())
+        self.assertEqual(result.err.count("no CUDA here"), 65, result)
 
 
 class Trees(observed.Case):
@@ -332,6 +388,7 @@ class Golden(observed.Case):
                 ([], ["sh", "-c", "for i in 1 2 3; do $0 cu.init; done", program]),
                 ([], ["sh", "-c", "$0 cu.init; echo >>$CUDAGUARD_REPORT", program]),
                 (["--cpu"], ["true"]),
+                (["--cpu"], ["sh", "-c", "for i in 1 2 3; do $0 cu.init; done", program]),
                 (["--policy", "off"], ["true"])):
             result = self.observe(words, options)
             line = " ".join(options + words).replace(os.path.dirname(program) + "/", "")

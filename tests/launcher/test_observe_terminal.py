@@ -92,7 +92,7 @@ class Keys(test_terminal.Case):
             terminal.expect("int %d" % count)
         os.kill(pid, signal.SIGUSR1)
         terminal.expect("all 2")
-        terminal.expect("no process was seen to use CUDA")
+        terminal.expect("no process was seen to ask for CUDA")
         self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 6)
 
     def test_in_our_group(self):

@@ -49,11 +49,12 @@ TEST(Config, EmptyVariable_IsUnset) {
 
 TEST(Config, Log) {
   EXPECT_EQ(parse_config({.log = "off"}).log, Log::kOff);
+  EXPECT_EQ(parse_config({.log = "error"}).log, Log::kError);
   EXPECT_EQ(parse_config({.log = "ALL"}).log, Log::kAll);
   const Config bad = parse_config({.log = "verbose"});
   EXPECT_EQ(bad.log, Log::kDeny);
   ASSERT_EQ(bad.complaint_count, 1U);
-  EXPECT_EQ(bad.complaints[0].accepted, "off, deny, all");
+  EXPECT_EQ(bad.complaints[0].accepted, "off, error, deny, all");
 }
 
 TEST(Config, Report_LongestPathAndOneMore) {
@@ -218,6 +219,7 @@ TEST(Config, WantsLine) {
   EXPECT_FALSE(wants_line(Log::kDeny, false));
   EXPECT_TRUE(wants_line(Log::kAll, false));
   EXPECT_FALSE(wants_line(Log::kOff, true));
+  EXPECT_FALSE(wants_line(Log::kError, true));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ _cudaguard_value() {
   case $1 in
     --policy) _cudaguard_words -W "FORCE_CPU VALIDATE CLAMP OFF" ;;
     --children) _cudaguard_words -W cpu ;;
-    --log) _cudaguard_words -W "off deny all" ;;
+    --log) _cudaguard_words -W "off error deny all" ;;
     --report)
       compopt -o filenames
       _cudaguard_words -f

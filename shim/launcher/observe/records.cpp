@@ -15,6 +15,8 @@ using Json = nlohmann::json;
 
 constexpr size_t kMostCommand = 1024;
 constexpr int64_t kMostDevice = 4095;
+constexpr int64_t kNotInitialised = 3;
+constexpr int64_t kNoDevice = 100;
 
 std::string text_of(const Json& record, const char* name) {
   const auto found = record.find(name);
@@ -53,18 +55,41 @@ std::string command_of(const Json& record, const std::string& executable) {
   return command.empty() ? "?" : command;  // without /proc
 }
 
+void add_once(std::vector<std::string>& list, const std::string& text) {
+  if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
+}
+
 void note_denied(const Json& record, ObservedProcess& process) {
   std::string what = text_of(record, "api");
   const std::string object = text_of(record, "object");
   if (!object.empty()) what.append(" ").append(base_name(object));
   what.append(" by ").append(caller_of(record));
-  auto& list = process.refused;
-  if (std::find(list.begin(), list.end(), what) == list.end()) list.push_back(what);
+  add_once(process.refused, what);
+}
+
+/// An initialisation that has failed with this CUresult or nvmlReturn_t.
+void note_failed(const Json& record, bool is_cuda, int64_t result, ObservedProcess& process) {
+  const bool none = is_cuda && result == kNoDevice;
+  std::string what;
+  if (!is_cuda) {
+    what = "NVML error " + std::to_string(result);
+  } else if (none) {
+    what = "found none";
+  } else if (result == kNotInitialised) {
+    what = "forked after init";
+  } else {
+    what = "error " + std::to_string(result);
+  }
+  (none ? process.found_none : process.failed) = true;
+  add_once(process.tried, what.append(" by ").append(caller_of(record)));
 }
 
 void note_allowed(const Json& record, ObservedProcess& process) {
   const std::string event = text_of(record, "event");
-  if (event == "init") {
+  const int64_t result = number_of(record, "result");
+  if (result > 0) {
+    note_failed(record, event == "init", result, process);
+  } else if (event == "init") {
     process.initialised = true;
     process.by = caller_of(record);
     process.told = text_of(record, "object");

@@ -22,6 +22,9 @@ struct ObservedProcess {
   std::set<int> contexts;            ///< devices
   bool worked = false;               ///< loaded code
   bool nvml = false;                 ///< was let into NVML
+  bool found_none = false;           ///< asked the driver, which showed no GPU
+  bool failed = false;               ///< asked, and was told of an error
+  std::vector<std::string> tried;    ///< these two: "found none by libx.so", each once
   std::vector<std::string> refused;  ///< "cuInit by libx.so", each once
 };
 

@@ -19,9 +19,9 @@ constexpr size_t kPidWidth = 7;  // 4194304 is Linux's last
 constexpr std::string_view kNothing = "-";
 constexpr std::string_view kIndent = "  ";
 
-enum Column { kBy, kContext, kWorked, kNvml, kRefused, kFacts };
-constexpr std::array<std::string_view, kFacts> kTitles = {"initialised by", "context on", "worked",
-                                                          "NVML", "refused"};
+enum Column { kBy, kContext, kWorked, kNvml, kTried, kRefused, kFacts };
+constexpr std::array<std::string_view, kFacts> kTitles = {
+    "initialised by", "context on", "worked", "NVML", "tried", "refused"};
 
 struct Row {
   std::string command;
@@ -48,6 +48,13 @@ std::string joined(const List& list, std::string_view between, Show show) {
   return text;
 }
 
+std::string first_of(const std::vector<std::string>& list) {
+  if (list.empty()) return {};
+  std::string text = cut(list[0], kMostName);
+  if (list.size() > 1) text += " and " + std::to_string(list.size() - 1) + " more";
+  return text;
+}
+
 Row row_of(const ObservedProcess& process) {
   Row row;
   row.command = process.command;
@@ -56,12 +63,8 @@ Row row_of(const ObservedProcess& process) {
       joined(process.contexts, ",", [](int device) { return std::to_string(device); }), kMostName);
   row.facts[kWorked] = process.worked ? "yes" : "";
   row.facts[kNvml] = process.nvml ? "yes" : "";
-  if (const auto& refused = process.refused; !refused.empty()) {
-    row.facts[kRefused] = cut(refused[0], kMostName);
-    if (refused.size() > 1) {
-      row.facts[kRefused] += " and " + std::to_string(refused.size() - 1) + " more";
-    }
-  }
+  row.facts[kTried] = first_of(process.tried);
+  row.facts[kRefused] = first_of(process.refused);
   row.told = process.told;
   row.pids = {process.pid};
   return row;
@@ -194,7 +197,8 @@ std::string totals(const std::vector<ObservedProcess>& processes) {
     return std::to_string(std::count_if(processes.begin(), processes.end(), test));
   };
   const size_t all = processes.size();
-  std::string text = "cudaguard: " + std::to_string(all) + (all == 1 ? " process" : " processes");
+  std::string text =
+      "cudaguard: " + std::to_string(all) + (all == 1 ? " process asked" : " processes asked");
   std::string_view before = ": ";
   const auto put = [&](const std::string& number, std::string_view what) {
     if (number == "0") return;
@@ -205,6 +209,8 @@ std::string totals(const std::vector<ObservedProcess>& processes) {
   put(count([](const auto& process) { return !process.contexts.empty(); }), "held a context");
   put(count([](const auto& process) { return process.worked; }), "worked");
   put(count([](const auto& process) { return process.nvml; }), "used NVML");
+  put(count([](const auto& process) { return process.found_none; }), "found none");
+  put(count([](const auto& process) { return process.failed; }), "failed");
   put(count([](const auto& process) { return !process.refused.empty(); }), "refused");
   return text + "\n";
 }
@@ -214,7 +220,7 @@ std::string totals(const std::vector<ObservedProcess>& processes) {
 std::string summary(const Records& records, const std::string& left) {
   std::string text;
   if (records.processes().empty()) {
-    text = "cudaguard: no process was seen to use CUDA or NVML\n";
+    text = "cudaguard: no process was seen to ask for CUDA or NVML\n";
   } else {
     text = totals(records.processes());
     std::vector<Row> rows;
