@@ -51,6 +51,11 @@ Text& put_value(Text& out, bool set, std::string_view value) {
   return out.put("\"").put_printable(value, kShownValue).put("\"");
 }
 
+Text& put_list(Text& out, uint32_t pid, std::string_view list) {
+  start(out, pid).put("CUDAGUARD_VISIBLE_DEVICES=\"").put_printable(list, kShownValue);
+  return out.put("\": ");
+}
+
 std::string_view reason(ListError::Why why) {
   using Why = ListError::Why;
   switch (why) {
@@ -95,8 +100,9 @@ void write_denied(Text& out, uint32_t pid, const Config& config, std::string_vie
 
 void write_allowed(Text& out, uint32_t pid, const Config& config, const Touch& touch) {
   start(out, pid);
+  const bool failed = touch.result > 0;
   if (touch.event == "init") {
-    out.put("CUDA initialised");
+    out.put(failed ? "CUDA not initialised" : "CUDA initialised");
     if (!touch.object.empty()) {
       out.put(", GPUs ").put_printable(touch.object, kMaxLine / 2);
     }
@@ -105,18 +111,18 @@ void write_allowed(Text& out, uint32_t pid, const Config& config, const Touch& t
   } else if (touch.event == "select") {
     out.put("device ").put_decimal(static_cast<uint64_t>(touch.device)).put(" selected");
   } else if (touch.event == "nvml") {
-    out.put("NVML in use");
+    out.put(failed ? "NVML not in use" : "NVML in use");
   } else {
     out.put("code loaded");
   }
+  if (failed) out.put(", error ").put_decimal(static_cast<uint64_t>(touch.result));
   out.put(" (policy ").put(name_of(config.policy)).put("; ").put(touch.api).put(" asked by ");
   put_caller(out, touch.caller).put(")\n");
 }
 
 void write_list_error(Text& out, uint32_t pid, std::string_view list, const ListError& error,
                       size_t count) {
-  start(out, pid).put("CUDAGUARD_VISIBLE_DEVICES=\"").put_printable(list, kShownValue);
-  out.put("\": ");
+  put_list(out, pid, list);
   if (error.position != 0) out.put("entry ").put_decimal(error.position);
   if (!error.entry.empty()) out.put(" \"").put_printable(error.entry, kShownValue).put("\"");
   const std::string_view why = reason(error.why);
@@ -125,6 +131,10 @@ void write_list_error(Text& out, uint32_t pid, std::string_view list, const List
     out.put(" (this machine has ").put_decimal(count).put(count == 1 ? " GPU)" : " GPUs)");
   }
   out.put("; FORCE_CPU applies\n");
+}
+
+void write_list_in_vain(Text& out, uint32_t pid, std::string_view list, std::string_view why) {
+  put_list(out, pid, list).put(why).put("\n");
 }
 
 void write_not_enforced(Text& out, uint32_t pid, std::string_view why) {
@@ -269,15 +279,13 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch,
     cut_object = !out.put_json(touch.object, field / 2);
   }
   if (!touch.event.empty()) out.put(R"(","event":")").put(touch.event);
-  if (touch.device >= 0) {
-    out.put(R"(","device":)")
-        .put_decimal(static_cast<uint64_t>(touch.device))
-        .put(R"(,"decision":")");
-  } else {
-    out.put(R"(","decision":")");
-  }
-  out.put(decision);
-  out.put(R"(","caller":")");
+  out.put(R"(","decision":")").put(decision).put("\"");
+  const auto number = [&](const char* name, int value) {
+    if (value >= 0) out.put(name).put_decimal(static_cast<uint64_t>(value));
+  };
+  number(R"(,"device":)", touch.device);
+  number(R"(,"result":)", touch.result);
+  out.put(R"(,"caller":")");
   if (touch.caller.module.empty()) {
     out.put("?");
   } else {

@@ -30,6 +30,7 @@ struct Touch {
   std::string_view object;
   std::string_view event;  ///< of what was allowed: init, context, select, nvml, work
   int device = -1;         ///< the index of a context or selection
+  int result = -1;         ///< of an init or of NVML's: what it answered; -1: none of these
   CodePlace caller;
 };
 
@@ -59,6 +60,9 @@ void write_list_error(Text& out, uint32_t pid, std::string_view list, const List
 
 /// The allow-list cannot be enforced: `why` is a sentence without its full stop.
 void write_not_enforced(Text& out, uint32_t pid, std::string_view why);
+
+/// The allow-list is good, and there is nothing to show: "there is no driver".
+void write_list_in_vain(Text& out, uint32_t pid, std::string_view list, std::string_view why);
 
 /// A device index that does not exist.
 struct IndexFacts {

@@ -102,6 +102,9 @@ Result init(const void* caller) {
   // Another thread's try may have ended in FORCE_CPU.
   if (guard.policy() == Policy::kForceCpu) return kNoDevice;
   const Result result = init_inside_list(guard, caller);
+  if (result != kSuccess && guard.policy() != Policy::kForceCpu) {
+    guard.record_event({.api = "cuInit", .caller = caller, .result = result});
+  }
   here.initialised = result == kSuccess && &here != &without_memory;
   if (here.initialised) here.open.store(1, std::memory_order_release);
   return result;

@@ -58,7 +58,8 @@ size_t count_gpus(const Machine& machine) {
 }  // namespace
 
 Nvml::Nvml(const RealLibrary& library) {
-  take(init, library, "nvmlInit_v2");
+  take(init_with_flags, library, "nvmlInitWithFlags");
+  take(init_v2, library, "nvmlInit_v2");
   take(shutdown, library, "nvmlShutdown");
   take(count, library, "nvmlDeviceGetCount_v2");
   take(by_index, library, "nvmlDeviceGetHandleByIndex_v2");
@@ -94,7 +95,7 @@ void resolve_list(const Services& guard, Allowed& allowed) {
   bool known = false;
   open_nvml(guard.loader());
   const Nvml nvml(RealLibrary(kept_nvml.load(std::memory_order_acquire)));
-  if (nvml.usable() && nvml.init() == NVML_SUCCESS) {
+  if (nvml.usable() && nvml.init()) {
     known = list_gpus(nvml, allowed.machine);
     nvml.shutdown();
   }

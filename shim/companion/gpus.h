@@ -13,7 +13,9 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// What is needed of NVML. Null pointers where it has no such function.
 struct Nvml {
-  nvmlReturn_t (*init)() = nullptr;
+  /// nvmlInit_v2 calls this one by its name, which leads to us: it would be the program's.
+  nvmlReturn_t (*init_with_flags)(unsigned) = nullptr;
+  nvmlReturn_t (*init_v2)() = nullptr;  ///< of an older NVML
   nvmlReturn_t (*shutdown)() = nullptr;
   nvmlReturn_t (*count)(unsigned*) = nullptr;
   nvmlReturn_t (*by_index)(unsigned, nvmlDevice_t*) = nullptr;
@@ -23,8 +25,11 @@ struct Nvml {
 
   explicit Nvml(const RealLibrary& library);
   bool usable() const {
-    return init != nullptr && shutdown != nullptr && count != nullptr && by_index != nullptr &&
-           uuid != nullptr;
+    return (init_with_flags != nullptr || init_v2 != nullptr) && shutdown != nullptr &&
+           count != nullptr && by_index != nullptr && uuid != nullptr;
+  }
+  bool init() const {
+    return (init_with_flags != nullptr ? init_with_flags(0) : init_v2()) == NVML_SUCCESS;
   }
 };
 

@@ -32,13 +32,13 @@ namespace {
 
 nvmlReturn_t initialised(const Access& now, nvmlReturn_t result, const char* api,
                          const void* caller) {
-  if (result != NVML_SUCCESS) return result;
-  if (now.way == Way::kFilter && !make_view(*now.guard)) {
+  if (result == NVML_SUCCESS && now.way == Way::kFilter && !make_view(*now.guard)) {
     now.guard->record_touch(api, caller);
     return NVML_SUCCESS;  // and no GPU, as FORCE_CPU has it
   }
   if (now.guard->policy() != Policy::kOff) {
-    now.guard->record_event({.kind = Event::Kind::kNvml, .api = api, .caller = caller});
+    now.guard->record_event(
+        {.kind = Event::Kind::kNvml, .api = api, .caller = caller, .result = result});
   }
   return result;
 }

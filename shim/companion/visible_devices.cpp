@@ -70,6 +70,17 @@ void say_why(const Services& guard, const char* why) {
       why);
 }
 
+void say_shows_none(const Services& guard) {
+  const std::string_view list = guard.allow_list();
+  guard.say(
+      Process::kList,
+      [](Text& out, uint32_t pid, const void* data) {
+        write_list_in_vain(out, pid, *static_cast<const std::string_view*>(data),
+                           "this machine shows no GPU");
+      },
+      &list);
+}
+
 constexpr char kNoUuid[] = "CUDAGUARD_VISIBLE_DEVICES: a chosen GPU does not say its UUID";
 
 bool list_is_set() { return !the_guard->allow_list().empty(); }
@@ -239,7 +250,10 @@ Result init_inside_list(const Services& guard, const void* caller) {
                 "CUDAGUARD_VISIBLE_DEVICES: the driver shows none of the GPUs that were chosen",
                 caller);
   }
-  if (result == kNoDevice) guard.note_no_device();
+  if (result == kNoDevice) {
+    guard.note_no_device();
+    if (plan->selection.count != 0) say_shows_none(guard);
+  }
   if (result != kSuccess) return result;
   const char* wrong = check_what_is_visible(*plan, asked_before);
   if (wrong != nullptr) return deny(guard, wrong, caller);

@@ -204,6 +204,11 @@ const char* name_with_companion(Process& process, CompanionKind kind, const char
   Quiet quiet(the);
   void* asked = open_as_asked(the, quiet, name, mode, caller);
   if (asked == nullptr) {
+    // By another name or path there may be one all the same.
+    if (kind == CompanionKind::kDriver && name == std::string_view(names.real) &&
+        (mode & RTLD_NOLOAD) == 0) {
+      record_no_driver(process, "dlopen", caller);
+    }
     // A token that only ld.so can expand: refused, rather than let past us.
     return std::string_view(name).find('$') != std::string_view::npos ? never : name;
   }

@@ -59,6 +59,11 @@ void check_fork(Process& process, const char* api) {
         write_fork_poison(out, pid, *static_cast<const ForkFacts*>(data));
       },
       &facts);
+  // cuInit is recorded with its caller where it is made. CUDA's answer to all others is 3 as well.
+  constexpr int kNotInitialized = 3;
+  if (std::string_view(api) != "cuInit") {
+    record_event(process, {.api = api, .result = kNotInitialized});
+  }
 }
 
 }  // namespace cudaguard

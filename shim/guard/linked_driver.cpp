@@ -108,6 +108,7 @@ CUresult CUDAAPI cuInit(unsigned int flags) {
   if (here.policy() != Policy::kForceCpu) CG_FORWARD(kDriver, cuInit, flags);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   record_touch(here, "cuInit", nullptr, CG_CALLER);
+  if (lets_through(here.policy())) record_no_driver(here, "cuInit", CG_CALLER);
   return CUDA_ERROR_NO_DEVICE;
 }
 

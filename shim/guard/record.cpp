@@ -185,11 +185,14 @@ void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, c
   }
 }
 
-void say_complaints(Process& process, const ScratchPages& scratch, uint32_t pid) {
+void say_complaints(Process& process) {
   const Config& config = process.config;
   const bool bad_list = config.list_error.why != ListError::Why::kNone;
   if ((config.complaint_count == 0 && !bad_list) || config.log == Log::kOff) return;
   if (!process.say_once(Process::kComplaints)) return;
+  const ScratchPages scratch;
+  if (!scratch) return;
+  const uint32_t pid = sys::getpid();
   if (bad_list) {
     Text line(scratch->line, sizeof scratch->line);
     write_list_error(line, pid, config.bad_list, config.list_error, 0);
@@ -217,6 +220,7 @@ std::string_view why_denied(const Process& process) {
 
 [[gnu::cold, gnu::noinline]] void write_down(Process& process, const char* key, const char* object,
                                              const void* caller) {
+  say_complaints(process);
   const Config& config = process.config;
   const bool first = process.say_once(Process::kDenied);
   const bool line_wanted = wants_line(config.log, first);
@@ -224,7 +228,6 @@ std::string_view why_denied(const Process& process) {
   const ScratchPages scratch;
   if (!scratch) return;
   const uint32_t pid = sys::getpid();
-  say_complaints(process, scratch, pid);
   Touch touch;
   touch.api = object != nullptr ? "dlopen" : key;
   if (object != nullptr) touch.object = object;
@@ -241,11 +244,12 @@ std::string_view why_denied(const Process& process) {
   const ScratchPages scratch;
   if (!scratch) return;
   const uint32_t pid = sys::getpid();
-  say_complaints(process, scratch, pid);
   Touch touch;
   touch.api = event.api;
   touch.event = event_name(event.kind);
   touch.device = event.device;
+  using Kind = Event::Kind;
+  if (event.kind == Kind::kInit || event.kind == Kind::kNvml) touch.result = event.result;
   if (event.object != nullptr) touch.object = event.object;
   touch.caller = place_of(event.caller, scratch->path, sizeof scratch->path);
   if (process.config.log == Log::kAll) {
@@ -258,10 +262,10 @@ std::string_view why_denied(const Process& process) {
 
 [[gnu::cold, gnu::noinline]] void write_one_line(Process& process, Writer write,
                                                  const void* context) {
+  say_complaints(process);
   const ScratchPages scratch;
   if (!scratch) return;
   const uint32_t pid = sys::getpid();
-  say_complaints(process, scratch, pid);
   Text line(scratch->line, sizeof scratch->line);
   write(line, pid, context);
   write_line(line);
@@ -296,17 +300,12 @@ void record_touch(Process& process, const char* key, const char* object, const v
 }
 
 void record_event(Process& process, const Event& event) {
-  if (process.config.complaint_count != 0 &&
-      (process.said.load(std::memory_order_relaxed) & Process::kComplaints) == 0) {
-    const ScratchPages scratch;
-    if (scratch) say_complaints(process, scratch, sys::getpid());
-  }
+  say_complaints(process);
   if (!wants_events(process)) return;
   // The first of its kind: what a process *does* is what counts, not by which of the functions.
-  uint64_t key = static_cast<uint64_t>(event.kind) + 1;
-  if (event.kind == Event::Kind::kContext || event.kind == Event::Kind::kSelect) {
-    key += static_cast<uint64_t>(static_cast<uint32_t>(event.device)) << 8;
-  }
+  const bool of_device = event.kind == Event::Kind::kContext || event.kind == Event::Kind::kSelect;
+  const auto which = static_cast<uint32_t>(of_device ? event.device : event.result);
+  const uint64_t key = static_cast<uint64_t>(event.kind) + 1 + (uint64_t{which} << 8);
   if (Process::first_case(process.events, key)) write_event(process, event);
 }
 
@@ -318,6 +317,21 @@ void say(Process& process, Process::Said bit, Writer write, const void* context)
 void say_case(Process& process, uint64_t key, Writer write, const void* context) {
   if (process.config.log == Log::kOff || !Process::first_case(process.lines, key)) return;
   write_one_line(process, write, context);
+}
+
+void record_no_driver(Process& process, const char* api, const void* caller) {
+  constexpr int kNoDevice = 100;
+  const std::string_view list = process.config.visible_devices;
+  if (!list.empty()) {
+    say(
+        process, Process::kList,
+        [](Text& out, uint32_t pid, const void* data) {
+          write_list_in_vain(out, pid, *static_cast<const std::string_view*>(data),
+                             "there is no driver");
+        },
+        &list);
+  }
+  record_event(process, {.api = api, .caller = caller, .result = kNoDevice});
 }
 
 void say_no_opencl(Process& process, const void* caller) {

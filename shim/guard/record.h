@@ -23,6 +23,7 @@ struct Event {
   const void* caller = nullptr;
   int device = -1;               ///< an index, for kContext and kSelect
   const char* object = nullptr;  ///< for kInit: what the driver was told to show; may be null
+  int result = 0;                ///< of kInit and kNvml: what the real function answered
 };
 
 /// Writes the first event of its kind and device down, where somebody wants to know. Says what is
@@ -39,6 +40,9 @@ using Writer = void (*)(Text& out, uint32_t pid, const void* context);
 void say(Process& process, Process::Said bit, Writer write, const void* context);
 /// Says a line once per process and case; `key` is any hash of it.
 void say_case(Process& process, uint64_t key, Writer write, const void* context);
+
+/// There is no driver, and somebody has asked for it by `api`.
+void record_no_driver(Process& process, const char* api, const void* caller);
 
 /// Says that NVIDIA's OpenCL was refused.
 void say_no_opencl(Process& process, const void* caller);

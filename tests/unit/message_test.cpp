@@ -82,6 +82,28 @@ TEST_F(Message, Allowed_SaysWhatHappened) {
   EXPECT_TRUE(take().starts_with("cudaguard[1]: device 3 selected (policy VALIDATE; "));
 }
 
+TEST_F(Message, Allowed_SaysWhatFailed) {
+  const Config config = {.policy = Policy::kClamp};
+  Touch touch{.api = "cuInit", .event = "init", .result = 100, .caller = {"/lib/libfoo.so", 16}};
+  write_allowed(out_, 1, config, touch);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: CUDA not initialised, error 100 (policy CLAMP; cuInit asked by "
+            "libfoo.so)\n");
+  touch = {.api = "nvmlInit_v2", .event = "nvml", .result = 9, .caller = touch.caller};
+  write_allowed(out_, 1, config, touch);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: NVML not in use, error 9 (policy CLAMP; nvmlInit_v2 asked by "
+            "libfoo.so)\n");
+  touch.result = 0;
+  write_allowed(out_, 1, config, touch);
+  EXPECT_TRUE(take().starts_with("cudaguard[1]: NVML in use (policy CLAMP; "));
+}
+
+TEST_F(Message, ListInVain) {
+  write_list_in_vain(out_, 1, "0,2", "there is no driver");
+  EXPECT_EQ(take(), "cudaguard[1]: CUDAGUARD_VISIBLE_DEVICES=\"0,2\": there is no driver\n");
+}
+
 TEST_F(Message, ListError_NamesEntryReasonAndMachine) {
   write_list_error(out_, 1, "0,9", {ListError::Why::kNoSuchIndex, 2, "9"}, 8);
   EXPECT_EQ(take(),
@@ -207,6 +229,18 @@ TEST_F(Message, Record_IsOneLineOfJson) {
       R"("argv":["app","a b"],"api":"dlopen","object":"libnvidia-opencl.so","decision":"deny",)"
       R"("caller":"/lib/x.so+0x1f"})"
       "\n");
+}
+
+TEST_F(Message, Record_HasTheResultAndTheDevice) {
+  Touch touch{.api = "cuInit", .event = "init", .result = 0};
+  write_record(out_, {}, touch, "allow", kMaxRecord);
+  EXPECT_NE(
+      take().find(R"("api":"cuInit","event":"init","decision":"allow","result":0,"caller":"?"})"),
+      std::string::npos);
+  touch = {.api = "cuCtxCreate_v2", .event = "context", .device = 3};
+  write_record(out_, {}, touch, "allow", kMaxRecord);
+  EXPECT_NE(take().find(R"("event":"context","decision":"allow","device":3,"caller":"?"})"),
+            std::string::npos);
 }
 
 TEST_F(Message, Record_WithoutFactsIsStillJson) {

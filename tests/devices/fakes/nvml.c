@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fake NVML: the same eight GPUs, always in PCI order. It reads no CUDA variable. CG_LOST=n: it
-// counts GPU n and hands it out no more, as one that fell off the bus.
+// counts GPU n and hands it out no more, as one that fell off the bus. CG_SICK: it cannot be
+// initialised.
 #include <stddef.h>
 
 #include "box.h"
@@ -13,6 +14,7 @@ enum {
   kNotSupported = 3,
   kNotFound = 6,
   kInsufficientSize = 7,
+  kDriverNotLoaded = 9,
   kGpuIsLost = 15,
 };
 
@@ -40,6 +42,7 @@ static int users(int change) {
 
 static int init(const char* name) {
   fake_log("", name);
+  if (getenv("CG_SICK") != NULL) return kDriverNotLoaded;
   users(1);
   return kSuccess;
 }

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fails is said and recorded: a cuInit or nvmlInit that finds no GPU, a driver that is not
+there, a forked child's error 3."""
+
+import json
+import os
+import tempfile
+
+import box
+import harness
+
+EVERY_POLICY = ({"policy": "VALIDATE"}, {"policy": "CLAMP"}, {"allow": "0,2"})
+# A driver beside no GPU; the same without NVML; no driver.
+SICK = {"CG_SICK": "100"}
+NO_DRIVER = {"box": "only_nvml"}
+
+
+class NoGpu(box.Case):
+
+    def run_reported(self, steps, name="open", **more):
+        with tempfile.TemporaryDirectory(prefix="cg-report-") as folder:
+            path = os.path.join(folder, "report.jsonl")
+            result = box.run(steps, name, CUDAGUARD_REPORT=path, **more)
+            records = []
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as stream:
+                    records = [json.loads(line) for line in stream]
+        self.assertEqual(result.rc, 0, result)
+        return result, records
+
+    def results(self, records, event="init"):
+        self.assertEqual({record["decision"] for record in records}, {"allow"}, records)
+        return [(record["pid"], record["result"]) for record in records
+                if record["event"] == event]
+
+    def test_controls(self):
+        bare = box.run(["pid", "cu.init", "nv.init"], guard=False, **SICK)
+        self.assertEqual((bare.answers["cu.init"], bare.answers["nv.init"]), ("100", "9"), bare)
+        self.assertEqual(bare.fake_calls, ["cuInit", "nvmlInit_v2"], bare)
+        bare = box.run(["cu.open", "cu.init"], guard=False, **NO_DRIVER)
+        self.assertEqual((bare.answers["cu.open"], bare.answers["cu.init"]), ("null", "-999"), bare)
+        bare = box.run(["cu.init", "fork=c", "cu.init", "end"], guard=False)
+        self.assertEqual(bare.answers["c.cu.init"], "3", bare)
+
+    def test_recorded(self):
+        """Every result, once each, with the caller; and what succeeds after it."""
+        for more in EVERY_POLICY:
+            for code in (100, 3, 999):
+                with self.subTest(code=code, **more):
+                    steps = ["pid", "cu.init", "cu.init", "nv.init", "nv.init"]
+                    result, records = self.run_reported(steps, CG_SICK=str(code), **more)
+                    own = int(result.answers["pid"])
+                    self.assertEqual(result.answers["cu.init"], str(code), result)
+                    self.assertEqual(self.results(records), [(own, code)])
+                    self.assertEqual(self.results(records, "nvml"), [(own, 9)])
+                    for record in records:
+                        self.assertRegex(record["caller"], r"/programs/open\+0x", record)
+        for name, steps in (("open", ["cu.init", "nv.init"]), ("cuda", ["cu.init"]),
+                            ("nvml", ["nv.init"])):
+            with self.subTest(program=name):
+                _, records = self.run_reported(steps + ["unsetenv=CG_SICK"] + steps, name,
+                                               policy="VALIDATE", **SICK)
+                for step, event, failed in (("cu.init", "init", 100), ("nv.init", "nvml", 9)):
+                    self.assertEqual([code for _, code in self.results(records, event)],
+                                     [failed, 0] if step in steps else [], records)
+
+    def test_the_lists_own_line(self):
+        """With a list: once, whatever the log is but off, and whoever asks."""
+        for name, steps in (("open", ["cu.init", "cu.init", "rt12.count", "cu.see"]),
+                            ("open", ["rt13.count"]), ("cuda", ["cu.init"]),
+                            ("runtime13", ["rt.count"])):
+            with self.subTest(program=name, steps=steps):
+                result = box.run(steps, name, allow="0,2", **SICK)
+                self.one_line(result, 'CUDAGUARD_VISIBLE_DEVICES="0,2": this machine shows no GPU')
+                self.assertLessEqual(len(box.lines(result)[0]), 100, result)
+        self.silent(box.run(["cu.init", "nv.init"], allow="0,2", CUDAGUARD_LOG="off", **SICK))
+        self.silent(box.run(["cu.init", "nv.init"], policy="VALIDATE", **SICK))
+        # The program's own wish is no news.
+        self.silent(box.run(["cu.init"], allow="0,2", own="-1"))
+
+    def test_no_driver(self):
+        """The name that everybody asks by is not found: said and recorded as an init."""
+        for steps in (["cu.open", "cu.open"], ["rt12.count"],
+                      ["cu.library=libcuda.so", "cu.open", "cu.library=libcuda.so.1", "cu.open"]):
+            with self.subTest(steps=steps):
+                result, records = self.run_reported(["pid"] + steps, allow="0,2", **NO_DRIVER)
+                self.one_line(result, 'CUDAGUARD_VISIBLE_DEVICES="0,2": there is no driver')
+                self.assertEqual([(r["api"], r["event"], r["decision"], r["result"])
+                                  for r in records], [("dlopen", "init", "allow", 100)])
+        for steps in (["nv.init"], ["lib.open=libm.so.6"], ["cu.library=libcuda.so", "cu.open"],
+                      ["cu.library=/nowhere/libcuda.so.1", "cu.open"], ["cu.noload"]):
+            with self.subTest(steps=steps):
+                result, records = self.run_reported(steps, allow="0,2", **NO_DRIVER)
+                self.silent(result)
+                self.assertNotIn("init", [record["event"] for record in records], records)
+        result, records = self.run_reported(["cu.open"], policy="VALIDATE", **NO_DRIVER)
+        self.silent(result)
+        self.assertEqual(len(records), 1, records)
+
+    def test_log_all(self):
+        for more, words in ((SICK, "cuInit"), (NO_DRIVER, "dlopen")):
+            for config in EVERY_POLICY:
+                with self.subTest(words=words, **config):
+                    result = box.run(["cu.init", "cu.init"], CUDAGUARD_LOG="all", **config, **more)
+                    lines = [line for line in box.lines(result) if "not initialised" in line]
+                    self.assertEqual(len(lines), 1, result)
+                    self.assertRegex(lines[0], r"CUDA not initialised, error 100 \(policy \w+; %s "
+                                     r"asked by open\)$" % words)
+        result = box.run(["nv.init"], policy="VALIDATE", CUDAGUARD_LOG="all", **SICK)
+        self.one_line(result, "NVML not in use, error 9 (policy VALIDATE; nvmlInit_v2 asked by open)")
+
+    def test_complaints(self):
+        """Printed at the first call, whatever its answer."""
+        for more in (SICK, {"CG_SICK": "999"}, NO_DRIVER):
+            for config in EVERY_POLICY:
+                with self.subTest(**more, **config):
+                    result = box.run(["cu.init"], CUDAGUARD_LOG="loud", **config, **more)
+                    self.assertIn('CUDAGUARD_LOG="loud" is not accepted', result.err, result)
+        result = box.run(["nv.init"], policy="VALIDATE", CUDAGUARD_LOG="loud", **SICK)
+        self.one_line(result, 'CUDAGUARD_LOG="loud" is not accepted')
+
+    def test_forked_children(self):
+        """The driver's error 3 is in the records, beside the parent's success."""
+        for name, before, call in (("open", "cu.init", "cu.init"), ("cuda", "cu.init", "cu.init"),
+                                   ("open", "rt12.sync", "rt12.set=0"),
+                                   ("open", "cu.init", "cu.get=0"),
+                                   ("runtime13", "rt.set=1", "rt.sync")):
+            with self.subTest(program=name, call=call):
+                result, records = self.run_reported(
+                    ["pid", before, "fork=c", "pid", call, call, "end"], name, policy="VALIDATE")
+                self.assertEqual(result.answers["c." + call.partition("=")[0]][0], "3", result)
+                self.assertEqual(self.results(records), [(int(result.answers["pid"]), 0),
+                                                         (int(result.answers["c.pid"]), 3)])
+
+    def test_the_real_driver(self):
+        self.need_real_driver()
+        for config, said in (({"CUDAGUARD_POLICY": "VALIDATE"}, 0),
+                             ({"CUDAGUARD_VISIBLE_DEVICES": "0,2"}, 1)):
+            with self.subTest(**config), tempfile.TemporaryDirectory(prefix="cg-") as folder:
+                path = os.path.join(folder, "report.jsonl")
+                result = harness.run([box.program("open"), "cu.init"], world="real", trace=False,
+                                     env={"CUDAGUARD_REPORT": path, **config}, timeout=300)
+                self.assertEqual(result.answers["cu.init"], "100", result)
+                self.assertEqual(len(box.lines(result)), said, result)
+                self.assertEqual(result.err.count('="0,2": this machine shows no GPU'), said)
+                with open(path, encoding="utf-8") as stream:
+                    self.assertEqual([json.loads(line)["result"] for line in stream], [100])
+
+
+if __name__ == "__main__":
+    harness.main()
