@@ -85,7 +85,6 @@ void note_failed(const Json& record, bool is_cuda, int64_t result, ObservedProce
 }
 
 void note_allowed(const Json& record, ObservedProcess& process) {
-  if (number_of(record, "result") > 0) return;  // tried, and found none
   const std::string event = text_of(record, "event");
   const int64_t result = number_of(record, "result");
   if (result > 0) {
