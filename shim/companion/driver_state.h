@@ -43,8 +43,7 @@ template <typename Function>
 /// Of this process; in pages that the kernel wipes in a forked child.
 struct InProcess {
   std::atomic<uint32_t> open;  ///< 1: calls pass without a further look
-  std::atomic<uint32_t> lock;
-  bool initialised;  ///< under the lock: the real cuInit has succeeded here
+  bool initialised;            ///< under the lock: the real cuInit has succeeded here
 };
 namespace detail {
 extern constinit std::atomic<InProcess*>

@@ -18,7 +18,6 @@ constexpr const char* kNames[kGuardedCount] = {
 };
 
 constinit std::atomic<bool> bound{false};
-constinit std::atomic<uint32_t> writing{0};
 constinit std::atomic<const Shown*> current{nullptr};
 using Parent = nvmlReturn_t (*)(nvmlDevice_t, nvmlDevice_t*);
 using IsMig = nvmlReturn_t (*)(nvmlDevice_t, unsigned*);
@@ -28,7 +27,7 @@ constinit IsMig real_is_mig = nullptr;
 void prepare(const Services& guard) {
   if (bound.load(std::memory_order_acquire)) return;
   const RealLibrary real = open_real(guard.loader(), "libnvidia-ml.so.1", RTLD_NOLOAD);
-  const Lock lock(writing);
+  const Lock lock(guard.binding());
   if (bound.load(std::memory_order_relaxed)) return;  // others are reading it
   for (size_t i = 0; i < kGuardedCount; ++i) {
     real_functions[i] = real.symbol(kNames[i]);

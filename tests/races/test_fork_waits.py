@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forks beside threads that load the driver for the first time: no child waits on a word of ours,
+which its parent's thread held. What children meet in ld.so they meet without the guard too."""
+
+import os
+import re
+
+import harness
+import racing
+
+PROGRAM = os.path.join(racing.FOLDER, "fork_waits")
+FORKS = 35  # in each process
+WAIT = re.compile(r"^waits 0x[0-9a-f]+ (.*)$", re.M)
+ENDED = re.compile(r"^ended (\d+) (\d+) (\d+)$", re.M)
+
+
+def companions(folder):
+    return os.path.join(racing.FOLDER, folder, "lib", "cudaguard")
+
+
+class ForkWaits(harness.Case):
+    def forks(self, rounds, guard):
+        """How many children came through, and the files of the words that others wait on."""
+        env = {"LD_LIBRARY_PATH": racing.DRIVER, "CUDAGUARD_POLICY": "VALIDATE",
+               "CUDAGUARD_LOG": "off"}
+        result = harness.run([PROGRAM, str(rounds), str(FORKS)], world="none", guard=False,
+                             preload=[guard] if guard else [], trace=False, timeout=600, env=env)
+        self.assertEqual(result.rc, 0, result)
+        ended = [tuple(map(int, found)) for found in ENDED.findall(result.out)]
+        self.assertEqual([sum(numbers) for numbers in ended], [FORKS] * rounds, result)
+        return sum(done for done, _, _ in ended), WAIT.findall(result.out)
+
+    def ours(self, waits):
+        return [name for name in waits if name == "none" or "cudaguard" in name]
+
+    def check(self, rounds, guard):
+        done, waits = self.forks(rounds, guard)
+        self.assertGreater(done, rounds * FORKS // 2)
+        self.assertEqual(self.ours(waits), [])
+
+    def test_as_it_ships(self):
+        self.check(100, harness.GUARD)
+
+    def test_with_a_slow_lock(self):
+        with racing.library_folder(companions("slow")) as guard:
+            self.check(20, guard)
+
+    def test_without_the_guard(self):
+        """The control: the program is right."""
+        self.check(5, None)
+
+    def test_one_word_for_all(self):
+        """The control: the same slow lock, in a word that a forked child has as it was."""
+        with racing.library_folder(companions("one_word")) as guard:
+            self.assertTrue(self.ours(self.forks(20, guard)[1]))
+
+
+if __name__ == "__main__":
+    harness.main()
