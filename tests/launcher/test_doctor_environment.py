@@ -111,6 +111,28 @@ class Environment(doctor.Case):
                                                   for key, value in env.items()}))
         self.assertFalse(os.path.exists(self.path("r.%p")))
 
+    def test_nothing_to_let_through(self):
+        """GPUs are chosen, or CUDA let through, where there is none. Without a choice it is well."""
+        no_gpu = {"LD_LIBRARY_PATH": self.sick(), "CG_ANSWER": "100"}
+        for machine, why in (({}, "there is no driver here (no libcuda.so.1)"),
+                             (no_gpu, "this machine shows no GPU")):
+            for meaning, env in (
+                    ('CUDAGUARD_VISIBLE_DEVICES="0,2" chooses GPUs', {"VISIBLE_DEVICES": "0,2"}),
+                    ('CUDAGUARD_VISIBLE_DEVICES="0" chooses GPUs',
+                     {"VISIBLE_DEVICES": "0", "POLICY": "clamp"}),
+                    ('CUDAGUARD_POLICY="VALIDATE" lets CUDA through', {"POLICY": "VALIDATE"}),
+                    ('CUDAGUARD_POLICY="clamp" lets CUDA through', {"POLICY": "clamp"})):
+                with self.subTest(env=env, why=why):
+                    env = {"CUDAGUARD_" + key: value for key, value in env.items()}
+                    self.wrong("%s, but %s: programs find no CUDA device" % (meaning, why),
+                               **env, **machine)
+                    # The control: the same where there are eight.
+                    self.well(**self.box(**env))
+            for env in ({}, {"POLICY": "FORCE_CPU"}, {"POLICY": "OFF"}, {"VISIBLE_DEVICES": ""}):
+                self.well(**{"CUDAGUARD_" + key: value for key, value in env.items()}, **machine)
+        # Somebody has hidden them.
+        self.well(**self.box(CUDAGUARD_POLICY="VALIDATE", CUDA_VISIBLE_DEVICES=""))
+
     def test_list_order(self):
         """Indices are in PCI order, whatever CUDA's own order is."""
         first = "GPU-8a1f03c2"  # of the bus; CUDA's own second

@@ -187,6 +187,20 @@ void judge_list(const MachineFacts& facts, const Config& config, Choice& choice,
   }));
 }
 
+/// GPUs were chosen, or CUDA let through, on a machine that has none of it.
+void judge_choice(const MachineFacts& facts, const Config& config, Findings& findings) {
+  if (!lets_through(config.policy)) return;
+  const bool no_driver = facts.libraries.found[0].kind == DriverLibrary::Kind::kNone;
+  if (!no_driver && (!facts.gpus || !facts.gpus->empty())) return;
+  const bool list = !config.visible_devices.empty();
+  findings.problems.push_back(
+      (list ? shown("CUDAGUARD_VISIBLE_DEVICES", facts.variables) + " chooses GPUs"
+            : shown("CUDAGUARD_POLICY", facts.variables) + " lets CUDA through") +
+      (no_driver ? ", but there is no driver here (no libcuda.so.1)"
+                 : ", but this machine shows no GPU") +
+      ": programs find no CUDA device");
+}
+
 bool is_same_file(const std::string& a, const std::string& b) {
   struct stat one = {};
   struct stat other = {};
@@ -249,6 +263,7 @@ void judge_environment(const MachineFacts& facts, Findings& findings) {
   const Config config = config_of(facts.variables);
   const auto choice = std::make_unique<Choice>();
   judge_own_variables(facts, config, findings);
+  judge_choice(facts, config, findings);
   judge_list(facts, config, *choice, findings);
   judge_visible(facts, *choice, findings);
   judge_order(facts.variables, findings);
