@@ -118,7 +118,7 @@ class Case(launcher.Case, box.Case):
             self.assertEqual(sum(fact in row for row in summary.rows.values()),
                              summary.totals.get(what, 0), "%s\n%s" % (what, summary.text))
         tried = [row["tried"] for row in summary.rows.values() if "tried" in row]
-        none = sum(text.startswith("found none") for text in tried)
+        none = sum(text.startswith("found no") for text in tried)
         self.assertEqual(summary.totals.get("found none", 0), none, summary.text)
         self.assertGreaterEqual(summary.totals.get("failed", 0), len(tried) - none, summary.text)
         return summary

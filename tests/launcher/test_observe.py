@@ -147,6 +147,53 @@ class Who(observed.Case):
             self.assertTrue(summary.rows[summary.order[0]]["process"].startswith(shown), result)
 
 
+class Tried(observed.Case):
+    """Let through, and found nothing: the driver was entered, and who did it is named."""
+
+    def one(self, steps, options=(), **env):
+        result = self.steps(["pid"] + steps, options, env=env)
+        summary = self.summary(result)
+        self.assertEqual(summary.order, [observed.pids(result)[""]], result)
+        return summary.facts(summary.order[0]), summary.totals
+
+    def test_no_gpu(self):
+        # The control: bare it does the same.
+        bare = box.run(["cu.init", "nv.init"], guard=False, CG_SICK="100")
+        self.assertEqual((bare.answers["cu.init"], bare.answers["nv.init"]), ("100", "9"), bare)
+        for options in ([], ["--policy=CLAMP"], ["--gpus", "0,2"]):
+            with self.subTest(options=options):
+                self.assertEqual(self.one(["cu.init", "cu.init"], options, CG_SICK="100"), (
+                    {"tried": "found none by open"}, {"processes": 1, "found none": 1}))
+                self.assertEqual(self.one(["nv.init", "nv.init"], options, CG_SICK="100"), (
+                    {"tried": "NVML error 9 by open"}, {"processes": 1, "failed": 1}))
+                self.assertEqual(self.one(["rt12.count"], options, CG_SICK="999"), (
+                    {"tried": "error 999 by libcudart.so.12"}, {"processes": 1, "failed": 1}))
+        facts, totals = self.one(["cu.init"], ["--children=cpu"], CG_SICK="100")
+        self.assertEqual((facts, totals), ({"tried": "found none by open"},
+                                           {"processes": 1, "found none": 1}))
+
+    def test_no_driver(self):
+        env = box.environment(box="only_nvml")
+        for options in ([], ["--gpus", "0"]):
+            facts, totals = self.one(["cu.open"], options, **env)
+            self.assertEqual((facts, totals), ({"tried": "found no driver by open"},
+                                               {"processes": 1, "found none": 1}))
+
+    def test_later(self):
+        """What succeeds after it counts as well."""
+        self.assertEqual(self.one(["cu.init", "unsetenv=CG_SICK", "cu.init"], CG_SICK="100"), (
+            {"by": "open", "tried": "found none by open"},
+            {"processes": 1, "initialised CUDA": 1, "found none": 1}))
+
+    def test_forked(self):
+        for before, call in (("cu.init", "cu.init"), ("rt12.sync", "rt12.sync")):
+            result = self.steps([before, "fork=f", "pid", call, "end"])
+            summary = self.summary(result)
+            self.assertEqual(summary.facts(observed.pids(result)["f"]),
+                             {"tried": "forked after init"}, result)
+            self.assertEqual(summary.totals["failed"], 1)
+
+
 class Cpu(observed.Case):
     """Without CUDA: who asked for it."""
 
@@ -201,7 +248,8 @@ class Trees(observed.Case):
                     self.assertEqual(summary.facts(pid["s"]), {"refused": "cuInit by open"})
                 else:
                     # A forked child of an initialised process cannot initialise.
-                    self.assertEqual(summary.facts(pid["f"]), {"nvml": "yes"}, summary.text)
+                    self.assertEqual(summary.facts(pid["f"]), {
+                        "nvml": "yes", "tried": "forked after init"}, summary.text)
                     self.assertEqual(summary.facts(pid["s"]), {"by": "open", "context": "1"})
 
     def test_64_workers_by_exec(self):
@@ -387,6 +435,7 @@ class Golden(observed.Case):
                   "cu.init", "end", "spawn=v", "cu.init", "end"]),
                 ([], ["sh", "-c", "for i in 1 2 3; do $0 cu.init; done", program]),
                 ([], ["sh", "-c", "$0 cu.init; echo >>$CUDAGUARD_REPORT", program]),
+                ([], ["sh", "-c", "CG_SICK=100 $0 cu.init; $0 cu.init fork=w cu.init end", program]),
                 (["--cpu"], ["true"]),
                 (["--cpu"], ["sh", "-c", "for i in 1 2 3; do $0 cu.init; done", program]),
                 (["--policy", "off"], ["true"])):

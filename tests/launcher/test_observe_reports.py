@@ -120,7 +120,7 @@ class Reports(observed.Case):
         result = self.observe(["sh", "-c", 'cat %s >>"$CUDAGUARD_REPORT"' % lines])
         summary = self.summary(result)
         self.assertEqual({pid: summary.facts(pid) for pid in summary.order}, {
-            7: {"tried": "found none by liba.so"}, 8: {"tried": "forked after init by liba.so"},
+            7: {"tried": "found none by liba.so"}, 8: {"tried": "forked after init"},
             9: {"tried": "error 999 by liba.so"}, 10: {"tried": "NVML error 9 by liba.so"},
             11: {"by": "liba.so"}, 12: {"by": "liba.so"}, 13: {"nvml": "yes"},
             14: {"tried": "found none by liba.so and 1 more"},

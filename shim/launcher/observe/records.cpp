@@ -70,18 +70,18 @@ void note_denied(const Json& record, ObservedProcess& process) {
 /// An initialisation that has failed with this CUresult or nvmlReturn_t.
 void note_failed(const Json& record, bool is_cuda, int64_t result, ObservedProcess& process) {
   const bool none = is_cuda && result == kNoDevice;
+  const bool forked = is_cuda && result == kNotInitialised;
   std::string what;
-  if (!is_cuda) {
-    what = "NVML error " + std::to_string(result);
+  if (forked) {
+    what = "forked after init";  // no matter by whom
   } else if (none) {
-    what = "found none";
-  } else if (result == kNotInitialised) {
-    what = "forked after init";
+    what = text_of(record, "api") == "dlopen" ? "found no driver" : "found none";
   } else {
-    what = "error " + std::to_string(result);
+    what = (is_cuda ? "error " : "NVML error ") + std::to_string(result);
   }
+  if (!forked) what.append(" by ").append(caller_of(record));
   (none ? process.found_none : process.failed) = true;
-  add_once(process.tried, what.append(" by ").append(caller_of(record)));
+  add_once(process.tried, what);
 }
 
 void note_allowed(const Json& record, ObservedProcess& process) {

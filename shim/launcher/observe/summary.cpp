@@ -13,7 +13,7 @@ namespace cudaguard::launcher {
 namespace {
 
 constexpr size_t kColumns = 100;
-constexpr size_t kLeastCommand = 24;
+constexpr size_t kLeastCommand = 16;
 constexpr size_t kMostName = 36;
 constexpr size_t kPidWidth = 7;  // 4194304 is Linux's last
 constexpr std::string_view kNothing = "-";
