@@ -1,18 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# install_packages NAME...: installs the Debian packages that are not there yet. Never changes the
-# machine's package sources. `apt-get update` runs only if something is missing.
+# install_packages NAME...: installs the Debian packages that are not there yet, silently unless that
+# fails. Never changes the machine's package sources. `apt-get update` runs only if something is
+# missing. Without root or sudo one line names what to install.
 # install_known_packages NAME...: the same for those that this release has; names the others.
 
 as_root() {
-  if [ "$(id -u)" = 0 ]; then
-    "$@"
-  elif command -v sudo >/dev/null; then
-    sudo "$@"
-  else
-    echo "cudaguard: need root (or sudo) for: $*" >&2
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# need_root NAME...: packages are missing; can they be installed?
+need_root() {
+  if [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; then return; fi
+  echo "cudaguard: please install: $* (that needs root or sudo)" >&2
+  return 1
+}
+
+# quietly COMMAND...: its output is shown only if it fails.
+quietly() {
+  local output
+  output=$("$@" 2>&1) || {
+    printf '%s\ncudaguard: failed: %s\n' "$output" "$*" >&2
     return 1
-  fi
+  }
 }
 
 missing_packages() {
@@ -23,9 +33,11 @@ missing_packages() {
 }
 
 install_known_packages() {
-  local known=() name
-  [ -n "$(missing_packages "$@")" ] || return 0
-  as_root apt-get update -q
+  local known=() name missing
+  mapfile -t missing < <(missing_packages "$@")
+  [ ${#missing[@]} -gt 0 ] || return 0
+  need_root "${missing[@]}" || return 1
+  quietly as_root apt-get update -q || return 1
   for name in "$@"; do
     if [ -n "$(apt-cache show --no-all-versions "$name" 2>/dev/null)" ]; then
       known+=("$name")
@@ -44,7 +56,9 @@ install_packages() {
   local missing
   mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} -gt 0 ] || return 0
-  as_root apt-get update -q
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
-    "${missing[@]}"
+  need_root "${missing[@]}" || return 1
+  echo "installing: ${missing[*]}"
+  quietly as_root apt-get update -q &&
+    quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+      --no-install-recommends "${missing[@]}"
 }

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/fetch-cuda and fetch-frameworks: the true reason of a failure, pip's settings, going on."""
+
+import functools
+import http.server
+import os
+import shutil
+import ssl
+import subprocess
+import tempfile
+import threading
+import unittest
+
+import harness
+
+SCRIPTS = os.path.join(harness.SOURCE, "scripts")
+# uv in its place: fails for one framework, notes what it was told.
+UV = """#!/bin/bash
+echo "$1 index=${UV_DEFAULT_INDEX:-} cert=${SSL_CERT_FILE:-}" >>"$NOTES"
+case "$*" in *broken*/ucx* | *"/ucx.txt"*) [ "$1" = pip ] && exit 2 ;; esac
+[ "$1" = venv ] && mkdir -p "${@: -1}/bin"
+exit 0
+"""
+UV_VERSION = "0.13.8"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="cg-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+        self.dest = os.path.join(self.folder, "deps")
+        self.notes = os.path.join(self.folder, "notes")
+
+    def call(self, script, *words, **settings):
+        """With no pip or TLS setting but these."""
+        env = {name: value for name, value in os.environ.items() if not name.startswith(
+            ("PIP_", "UV_", "SSL_", "REQUESTS_", "CURL_", "HTTP", "http"))}
+        env.update({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "1", "NOTES": self.notes,
+                    "NO_PROXY": "*", "HOME": self.folder, **settings})
+        return subprocess.run([os.path.join(SCRIPTS, script), self.dest, *words], env=env,
+                              capture_output=True, text=True, timeout=300)
+
+    def last_line(self, done):
+        self.assertNotEqual(done.returncode, 0, done)
+        return done.stderr.strip().splitlines()[-1]
+
+
+class Reason(Case):
+    def server(self):
+        """An index behind a certificate that nobody knows."""
+        openssl = shutil.which("openssl")
+        if not openssl:
+            harness.skip(self, "not installed: openssl")
+        key, certificate = (os.path.join(self.folder, name) for name in ("key", "certificate"))
+        subprocess.run([openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key,
+                        "-out", certificate, "-days", "2", "-subj", "/CN=localhost", "-addext",
+                        "subjectAltName=DNS:localhost"], check=True, capture_output=True)
+        os.mkdir(os.path.join(self.folder, "index"))
+        handler = functools.partial(Quiet, directory=os.path.join(self.folder, "index"))
+        served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        served.socket = context.wrap_socket(served.socket, server_side=True)
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        self.addCleanup(served.server_close)
+        self.addCleanup(served.shutdown)
+        return "https://localhost:%d/simple" % served.server_port, certificate
+
+    def test_certificate(self):
+        index, certificate = self.server()
+        line = self.last_line(self.call("fetch-cuda", "13", PIP_INDEX_URL=index))
+        self.assertRegex(line, "^fetch-cuda: download failed: certificate verify failed")
+        # With pip's own setting the certificate is no obstacle; that this index is empty is.
+        line = self.last_line(self.call("fetch-cuda", "13", PIP_INDEX_URL=index,
+                                        PIP_CERT=certificate))
+        self.assertNotIn("certificate", line)
+
+    def test_certificate_of_a_framework(self):
+        index, _ = self.server()
+        done = self.call("fetch-frameworks", "ucx", PIP_INDEX_URL=index)
+        self.assertEqual(done.returncode, 75, done)
+        with open(os.path.join(self.dest, "frameworks", "ucx.unreachable"), encoding="utf-8") as f:
+            self.assertIn("cannot be reached: certificate verify failed", f.read())
+
+    def test_no_network(self):
+        line = self.last_line(self.call("fetch-cuda", "13",
+                                        PIP_INDEX_URL="http://127.0.0.1:1/simple"))
+        self.assertRegex(line, "^fetch-cuda: download failed: .*Connection refused")
+
+    def test_no_such_file_of_certificates(self):
+        line = self.last_line(self.call("fetch-cuda", "13", PIP_CERT="/nonexistent.pem"))
+        self.assertIn("/nonexistent.pem", line)
+
+
+class Frameworks(Case):
+    def setUp(self):
+        super().setUp()
+        place = os.path.join(self.dest, "frameworks", ".uv-" + UV_VERSION, "bin")
+        os.makedirs(place)
+        with open(os.path.join(place, "uv"), "w", encoding="utf-8") as stream:
+            stream.write(UV)
+        os.chmod(os.path.join(place, "uv"), 0o755)
+
+    def test_goes_on_after_a_failure(self):
+        """ucx fails, and the index cannot be reached; the others are there."""
+        done = self.call("fetch-frameworks", "nvml", "ucx", "jupyter",
+                         PIP_INDEX_URL="http://127.0.0.1:1/simple")
+        self.assertEqual(done.returncode, 75, done)
+        self.assertIn("fetch-frameworks: nvml: ", done.stdout)
+        self.assertIn("fetch-frameworks: jupyter: ", done.stdout)
+        self.assertEqual(self.last_line(done), "fetch-frameworks: not fetched: ucx")
+        found = os.listdir(os.path.join(self.dest, "frameworks"))
+        self.assertIn("ucx.unreachable", found)
+        for name, there in (("nvml", True), ("ucx", False), ("jupyter", True)):
+            stamp = os.path.join(self.dest, "frameworks", name, ".fetched")
+            self.assertEqual(os.path.exists(stamp), there, name)
+
+    def settings(self, **settings):
+        done = self.call("fetch-frameworks", "nvml", **settings)
+        self.assertEqual(done.returncode, 0, done)
+        with open(self.notes, encoding="utf-8") as stream:
+            return stream.read()
+
+    def test_pip_certificate_from_its_configuration(self):
+        config = os.path.join(self.folder, "pip.conf")
+        with open(config, "w", encoding="utf-8") as stream:
+            stream.write("[global]\ncert = /company.pem\nindex-url = https://company/simple\n")
+        self.assertIn("venv index=https://company/simple cert=/company.pem",
+                      self.settings(PIP_CONFIG_FILE=config))
+
+    def test_pip_certificate_from_the_environment(self):
+        self.assertIn("venv index= cert=/mine.pem", self.settings(PIP_CERT="/mine.pem"))
+
+    def test_control(self):
+        self.assertIn("venv index= cert=\n", self.settings())
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/quickstart and scripts/test where they cannot work: one line that says what to do."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import harness
+
+SCRIPTS = os.path.join(harness.SOURCE, "scripts")
+# As one tool says it; what it does is noted in a file.
+STUB = '#!/bin/bash\necho "${0##*/} $*" >>"$NOTES"\n%s\n'
+TOOLS = {
+    "id": "echo 1000",
+    "dpkg-query": 'case "${@: -1}" in cmake | make) echo "install ok installed" ;; *) exit 1 ;; esac',
+    "apt-get": "exit 0",
+    "apt-cache": "echo Package: x",
+}  # fmt: skip
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="cg-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def stubs(self, tools):
+        """A PATH with the shell's usual tools, and these in place of apt and its kin."""
+        path = os.path.join(self.folder, "bin")
+        os.mkdir(path)
+        for name in ("bash", "env", "dirname", "basename", "cat", "grep", "mkdir"):
+            os.symlink(shutil.which(name), os.path.join(path, name))
+        for name, body in tools.items():
+            with open(os.path.join(path, name), "w", encoding="utf-8") as stream:
+                stream.write(STUB % body)
+            os.chmod(os.path.join(path, name), 0o755)
+        return path
+
+    def call(self, command, path=None):
+        self.notes = os.path.join(self.folder, "notes")
+        env = {"PATH": path or os.environ["PATH"], "NOTES": self.notes, "LC_ALL": "C.UTF-8"}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120,
+                              stdin=subprocess.DEVNULL)
+        noted = ""
+        if os.path.exists(self.notes):
+            with open(self.notes, encoding="utf-8") as stream:
+                noted = stream.read()
+        return done, noted
+
+
+class Path(Case):
+    """LD_PRELOAD cannot name a file below such a folder; said before anything is done."""
+
+    def copy(self, name):
+        place = os.path.join(self.folder, name)
+        shutil.copytree(SCRIPTS, os.path.join(place, "scripts"), symlinks=True)
+        return place
+
+    def test_refused_at_once(self):
+        path = self.stubs(TOOLS)
+        for name in ("with space", "with:colon"):
+            place = self.copy(name)
+            for script in ("quickstart", "test"):
+                with self.subTest(name=name, script=script):
+                    done, noted = self.call([os.path.join(place, "scripts", script)], path)
+                    self.assertEqual(done.returncode, 1, done)
+                    self.assertEqual(done.stdout, "")
+                    self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                    self.assertIn(place + "; please move the checkout", done.stderr)
+                    self.assertEqual(noted, "")
+
+    def test_link_does_not_hide_it(self):
+        place = self.copy("real place")
+        os.symlink(place, os.path.join(self.folder, "link"))
+        done, _ = self.call([os.path.join(self.folder, "link", "scripts", "quickstart")],
+                            self.stubs(TOOLS))
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn(place, done.stderr)
+
+    def test_control(self):
+        """Elsewhere the same copy goes on, to the packages."""
+        done, noted = self.call([os.path.join(self.copy("plain"), "scripts", "quickstart")],
+                                self.stubs(TOOLS))
+        self.assertNotIn("please move", done.stderr)
+        self.assertIn("dpkg-query", noted)
+
+
+class Packages(Case):
+    def install(self, tools, script="install-build-deps"):
+        return self.call([os.path.join(SCRIPTS, script)], self.stubs(tools))
+
+    def test_without_root_the_missing_are_named(self):
+        for script, some in (("install-build-deps", "g++ python3"), ("install-test-deps", "ruby")):
+            with self.subTest(script):
+                done, noted = self.install(TOOLS, script)
+                shutil.rmtree(os.path.join(self.folder, "bin"))
+                self.assertEqual(done.returncode, 1, done)
+                self.assertEqual(done.stdout, "")
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertRegex(done.stderr, "^cudaguard: please install: .*" + some.replace("+", r"\+"))
+                self.assertIn("root or sudo", done.stderr)
+                self.assertNotIn("cmake", done.stderr)  # is there
+                self.assertNotIn("apt-get", noted)
+
+    def test_root_installs_silently(self):
+        done, noted = self.install({**TOOLS, "id": "echo 0", "apt-get": "echo Reading; echo W: >&2"})
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        self.assertRegex(done.stdout, r"\Ainstalling: g\+\+ [^\n]*\n\Z")
+        self.assertIn("apt-get update", noted)
+        self.assertRegex(noted, r"apt-get install .* g\+\+")
+
+    def test_by_sudo(self):
+        done, noted = self.install({**TOOLS, "sudo": '"$@"'})
+        self.assertEqual(done.returncode, 0, done)
+        self.assertRegex(noted, r"sudo env .*apt-get install .* g\+\+")
+
+    def test_failure_is_shown(self):
+        fails = 'case "$*" in *install*) echo Reading lists; echo "E: Unable to fetch" >&2; exit 100 ;; esac'
+        done, _ = self.install({**TOOLS, "id": "echo 0", "apt-get": fails})
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("E: Unable to fetch", done.stderr)
+        self.assertIn("Reading lists", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
