@@ -2,6 +2,7 @@
 """`doctor`: the environment's mistakes, each in one sentence; what is right has none."""
 
 import os
+import re
 import shutil
 import unittest
 
@@ -242,6 +243,53 @@ class Installation(doctor.Case):
         self.assertEqual(self.doctor(command=command).machine["guard"]["missing"], [])
         os.unlink(self.path("install", "lib", "libcudaguard.so"))
         self.refused(self.start("doctor", launcher=command), 125, "libcudaguard.so is missing")
+
+    def overwrite(self, name, old, new):
+        path = self.path("install", "lib", name)
+        with open(path, "rb") as stream:
+            content = stream.read()
+        self.assertEqual(content.count(old), 1, path)
+        with open(path, "wb") as stream:
+            stream.write(content.replace(old, new))
+        return path
+
+    def test_versions(self):
+        """Which guard it would preload, of which build; files of two versions are a problem."""
+        command = self.installed()
+        version = self.start("--version").stdout.split()[1]
+        notes = self.bare("readelf", "-n", harness.GUARD).stdout
+        build = (re.findall(r"Build ID: ([0-9a-f]+)", notes) or [None])[0]
+        answer = self.doctor(command=command)
+        self.assertEqual((answer.code, answer.machine["guard"]["version"],
+                          answer.machine["guard"]["build"]), (0, version, build), answer.text)
+        said = "version %s%s\n" % (version, ", build " + build if build else "")
+        self.assertIn(said, answer.text)
+        own, other = b"cudaguard %s\0" % version.encode(), b"cudaguard 0.0.9\0"
+        self.assertEqual(len(own), len(other))
+        changed = "is of cudaguard 0.0.9, %s of " + version + ": install all of one version"
+        for name, beside in (("libcudaguard.so", "this command"),
+                             ("cudaguard/libcuda.so.1", "libcudaguard.so"),
+                             ("cudaguard/libnvidia-ml.so.1", "libcudaguard.so"),
+                             ("cudaguard/libcudaguard-driver.so", "libcudaguard.so"),
+                             ("cudaguard/libcudaguard-nvml.so", "libcudaguard.so")):
+            with self.subTest(name=name):
+                path = self.overwrite(name, own, other)
+                answer = self.doctor(command=command)
+                self.assertIn("%s %s" % (path, changed % beside), answer.problems)
+                # A guard of another version than all of the rest: the rest is not well either.
+                self.assertEqual(len(answer.problems), 5 if name == "libcudaguard.so" else 1)
+                self.assertEqual(answer.machine["guard"]["version"],
+                                 "0.0.9" if name == "libcudaguard.so" else version)
+                self.overwrite(name, other, own)
+        # One that does not say it, nor its build; another program's notes say nothing.
+        path = self.overwrite("libcudaguard.so", own, b"cudaguards\0" + bytes(len(own) - 11))
+        answer = self.doctor(command=command)
+        self.assertIn(path + " does not say of which cudaguard it is", answer.problems[0])
+        self.assertIsNone(answer.machine["guard"]["version"])
+        shutil.copy(self.compile("lib", "int x;", "-shared", "-Wl,--build-id=none"), path)
+        answer = self.doctor(command=command)
+        self.assertEqual((answer.machine["guard"]["version"], answer.machine["guard"]["build"]),
+                         (None, None), answer.text)
 
     def test_bytes_that_are_no_text(self):
         env = launcher.environment()

@@ -11,6 +11,7 @@
 #include "shim/launcher/doctor/ask_driver.h"
 #include "shim/launcher/doctor/kernel.h"
 #include "shim/launcher/doctor/libraries.h"
+#include "shim/launcher/doctor/own_version.h"
 #include "shim/launcher/installation.h"
 #include "shim/launcher/variables.h"
 
@@ -28,6 +29,7 @@ struct MachineFacts {
   const Installation& installation;
   const Variables& variables;
   std::vector<std::string> missing_files;  ///< of the installation
+  OwnVersion guard;                        ///< the file's own word
   Libraries libraries;
   KernelFacts kernel;
   DriverAnswer answer;  ///< in this environment

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is wrong with the machine's driver, each in a sentence with its remedy.
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "policy/text.h"
@@ -250,12 +252,33 @@ void judge_answer(const MachineFacts& facts, Findings& findings) {
   judge_stuck(*facts.with_every_gpu, findings);
 }
 
+void judge_version(const std::string& file, const std::string& found, const std::string& wanted,
+                   const std::string& of, Findings& findings) {
+  if (found == wanted || access(file.c_str(), R_OK) != 0) return;
+  const std::string what =
+      found.empty() ? " does not say of which cudaguard it is" : " is of cudaguard " + found;
+  findings.problems.push_back(printable(file) + what + ", " + of + " of " +
+                              (wanted.empty() ? "none" : wanted) + ": install all of one version");
+}
+
+/// An upgrade may have left some of the old files.
+void judge_versions(const MachineFacts& facts, Findings& findings) {
+  const Installation& own = facts.installation;
+  judge_version(own.guard, facts.guard.version, CUDAGUARD_VERSION, "this command", findings);
+  for (const std::string& file :
+       {own.standin_cuda, own.standin_nvml, own.companion_cuda, own.companion_nvml}) {
+    judge_version(file, read_own_version(file).version, facts.guard.version,
+                  std::string(base_name(own.guard)), findings);
+  }
+}
+
 }  // namespace
 
 void judge_machine(const MachineFacts& facts, Findings& findings) {
   for (const std::string& file : facts.missing_files) {
     findings.problems.push_back(printable(file) + " is missing: install cudaguard again");
   }
+  judge_versions(facts, findings);
   judge_libraries(facts, findings);
   judge_kernel(facts, findings);
   judge_answer(facts, findings);

@@ -116,6 +116,7 @@ MachineReport examine_machine(const Installation& installation, const Variables&
   const std::chrono::seconds limit = time_limit(variables);
   MachineFacts facts(installation, variables);
   facts.missing_files = missing_of(installation, probe);
+  facts.guard = read_own_version(installation.guard);
   facts.libraries = find_libraries(probe, variables, limit);
   facts.kernel = examine_kernel();
   facts.environment = environment_of(variables);

@@ -84,6 +84,8 @@ Json machine_json(const MachineFacts& facts, const Findings& findings) {
   const KernelFacts& kernel = facts.kernel;
   Json json;
   json["guard"] = {{"path", facts.installation.guard},
+                   {"version", or_null(facts.guard.version)},
+                   {"build", or_null(facts.guard.build)},
                    {"missing", facts.missing_files},
                    {"bare_name", or_null(libraries.guard_by_bare_name)}};
   json["shell"] = {{"guarded", !facts.guarded_by.empty()},

@@ -13,6 +13,9 @@ void add_guard(const MachineFacts& facts, std::string& text) {
   const std::string& bare = facts.libraries.guard_by_bare_name;
   add_line(text, "cudaguard", CUDAGUARD_VERSION);
   add_line(text, "guard", printable(facts.installation.guard));
+  add_line(text, "",
+           "version " + (facts.guard.version.empty() ? "not known" : facts.guard.version) +
+               (facts.guard.build.empty() ? "" : ", build " + facts.guard.build));
   if (!facts.libraries.trouble.empty()) {
     add_line(text, "", "not known whether ld.so finds it by its name alone");
   } else if (bare.empty()) {
