@@ -31,6 +31,7 @@ int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
   const std::string_view soname = name;
   if (soname != "libc.so.6" && soname != "libdl.so.2") return 0;
   take(into.dlopen, dynamic, base, "dlopen");
+  take(into.dlmopen, dynamic, base, "dlmopen");
   take(into.dlclose, dynamic, base, "dlclose");
   take(into.dlerror, dynamic, base, "dlerror");
   take(into.dlsym, dynamic, base, "dlsym");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dynamic loader's functions, found without one versioned reference to any of them: linked on a
-// new glibc such a reference kills every program on glibc < 2.30 (spikes.md 1). Found once;
+// new glibc such a reference kills every program on glibc < 2.30. Found once;
 // lock-free; takes the loader's lock (dl_iterate_phdr) on the first call only.
 #pragma once
 
@@ -18,6 +18,7 @@ struct Loader {
   OpenIn next_dlmopen = nullptr;
   /// libc's own.
   Open dlopen = nullptr;
+  OpenIn dlmopen = nullptr;
   int (*dlclose)(void*) = nullptr;
   char* (*dlerror)() = nullptr;
   void* (*dlsym)(void*, const char*) = nullptr;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a dlopen goes. Called by the thunks on every request, so the way of a request that is not
 // ours is a few loads and compares: no lock, no allocation, no system call.
+#include <atomic>
+
 #include "policy/library.h"
+#include "shim/elf/object.h"
+#include "shim/elf/version_need.h"
 #include "shim/guard/caller_scope.h"
 #include "shim/guard/companions.h"
 #include "shim/guard/loader.h"
@@ -90,6 +94,48 @@ const char* choose_through(Process& here, const LibraryRequest& request, const c
          (name == nullptr || !may_be_ours(name));
 }
 
+/// Is there a hook of the same function behind ours that looks things up by version?
+struct HookBehind {
+  const char* function;
+  bool passed_us = false;
+  bool found = false;
+};
+
+int find_hook(dl_phdr_info* object, size_t /*size*/, void* data) {
+  auto& look = *static_cast<HookBehind*>(data);
+  const ElfW(Dyn)* dynamic = dynamic_section(*object);
+  if (holds(*object, &detail::loader_is_whole)) {
+    look.passed_us = true;
+  } else if (look.passed_us && imported_from(dynamic, object->dlpi_addr, "dlvsym") != nullptr) {
+    look.found = elf_symbol(dynamic, object->dlpi_addr, look.function) != nullptr;
+  }
+  return static_cast<int>(look.found);
+}
+
+constinit std::atomic<const void*> last_caller{nullptr};
+constinit std::atomic<uint32_t> rounds{0};
+
+/// Such a hook may look up RTLD_DEFAULT: bare that passes over its own definition, which has no
+/// version, and finds libc's; here it finds ours, and we go to the hook again. Nothing tells that
+/// from a program's call but that it does not end: of many calls in a row from one place one goes
+/// to libc's.
+[[gnu::noinline, gnu::cold]] bool goes_in_circles(const char* function, const void* caller) {
+  constexpr uint32_t kMany = 256;
+  HookBehind look = {.function = function};
+  dl_iterate_phdr(find_hook, &look);
+  if (!look.found) return false;
+  if (last_caller.exchange(caller, std::memory_order_relaxed) != caller) {
+    rounds.store(0, std::memory_order_relaxed);
+  }
+  return rounds.fetch_add(1, std::memory_order_relaxed) % kMany == kMany - 1;
+}
+
+template <typename Function>
+const void* target(const char* function, Function next, Function libcs, const void* caller) {
+  const bool hooked = next != libcs && goes_in_circles(function, caller);
+  return reinterpret_cast<const void*>(hooked ? libcs : next);
+}
+
 }  // namespace
 }  // namespace cudaguard
 
@@ -106,7 +152,8 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   if (!is_nobodys_business(name)) [[unlikely]] {
     name = choose_name(name, mode, caller);
   }
-  return {name, reinterpret_cast<const void*>(loader().next_dlopen)};
+  const Loader& the = loader();
+  return {name, target("dlopen", the.next_dlopen, the.dlopen, caller)};
 }
 
 Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode) {
@@ -114,6 +161,7 @@ Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode) {
   if (!is_nobodys_business(name)) [[unlikely]] {
     name = choose_name(name, mode, caller);
   }
-  return {name, reinterpret_cast<const void*>(loader().next_dlmopen)};
+  const Loader& the = loader();
+  return {name, target("dlmopen", the.next_dlmopen, the.dlmopen, caller)};
 }
 }

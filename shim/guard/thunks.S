@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The two hooks. A thunk saves the integer arguments, asks the router which name to use and where to
  * go, restores, and jumps: the caller's return address stays on top, so that ld.so sees the true
- * caller (RUNPATH, $ORIGIN, RTLD_NEXT, namespaces). C++ tail calls do not promise that
- * (spikes.md 2). dl* functions take no vector arguments. A null target answers null.
+ * caller (RUNPATH, $ORIGIN, RTLD_NEXT, namespaces). C++ tail calls do not promise that.
+ * dl* functions take no vector arguments. A null target answers null.
+ *
+ * Each has both of glibc's versions: that of libdl.so.2 and, as default, that of libc.so.6. dlvsym
+ * finds nothing else; imports without a version find them too.
  *
  * cudaguard_route_dlopen(const char *name, const void *return_address, int mode) -> {name, target}
  */
@@ -15,12 +18,14 @@
 	.long 0xc0000002, 4, 3, 0
 
 /* \slot: where the name lies among the saved registers */
-.macro THUNK name, router, slot
+.macro THUNK name, router, slot, old
 	.text
 	.p2align 4
-	.globl	\name
-	.type	\name, @function
-\name:
+	.globl	cudaguard_\name
+	.type	cudaguard_\name, @function
+	.symver	cudaguard_\name, \name\()@GLIBC_\old
+	.symver	cudaguard_\name, \name\()@@GLIBC_2.34
+cudaguard_\name:
 	.cfi_startproc
 	endbr64
 	pushq	%rdi
@@ -53,11 +58,11 @@
 1:	xorl	%eax, %eax
 	ret
 	.cfi_endproc
-	.size	\name, . - \name
+	.size	cudaguard_\name, . - cudaguard_\name
 .endm
 
-	THUNK dlopen, cudaguard_route_dlopen, 16
-	THUNK dlmopen, cudaguard_route_dlmopen, 8
+	THUNK dlopen, cudaguard_route_dlopen, 16, 2.2.5
+	THUNK dlmopen, cudaguard_route_dlmopen, 8, 2.3.4
 
 #elif defined(__aarch64__)
 
@@ -67,12 +72,14 @@
 	.asciz "GNU"
 	.long 0xc0000000, 4, 3, 0
 
-.macro THUNK name, router, slot
+.macro THUNK name, router, slot, old
 	.text
 	.p2align 4
-	.globl	\name
-	.type	\name, %function
-\name:
+	.globl	cudaguard_\name
+	.type	cudaguard_\name, %function
+	.symver	cudaguard_\name, \name\()@GLIBC_\old
+	.symver	cudaguard_\name, \name\()@@GLIBC_2.34
+cudaguard_\name:
 	.cfi_startproc
 	hint	#34 /* bti c */
 	stp	x0, x1, [sp, #-32]!
@@ -94,11 +101,11 @@
 1:	mov	x0, xzr
 	ret
 	.cfi_endproc
-	.size	\name, . - \name
+	.size	cudaguard_\name, . - cudaguard_\name
 .endm
 
-	THUNK dlopen, cudaguard_route_dlopen, 0
-	THUNK dlmopen, cudaguard_route_dlmopen, 8
+	THUNK dlopen, cudaguard_route_dlopen, 0, 2.17
+	THUNK dlmopen, cudaguard_route_dlmopen, 8, 2.17
 
 #else
 #error "cudaguard knows x86-64 and AArch64"

@@ -12,8 +12,7 @@ import struct
 import elf_facts
 import harness
 
-# design.md, "What we ship". As few names as can be: a library that has a variable called like an
-# export of the guard crashes.
+# As few names as can be: a library that has a variable called like an export of the guard crashes.
 EXPORTS = {
     "dlopen", "dlmopen",
     "cuInit", "cuGetProcAddress", "cuGetProcAddress_v2", "cuDeviceGet",
@@ -26,6 +25,13 @@ EXPORTS = {
     "cudaInitDevice", "cudaGetDeviceProperties", "cudaGetDeviceProperties_v2",
     "cudaDeviceGetAttribute",
     "cudaguard_touch_v1", "cudaguard_touches", "cudaguard_services_v1",
+}  # fmt: skip
+# dlvsym finds what has glibc's versions alone; an import without a version takes the default.
+VERSIONS = {
+    "x86_64": {"dlopen": ["@@GLIBC_2.34", "@GLIBC_2.2.5"],
+               "dlmopen": ["@@GLIBC_2.34", "@GLIBC_2.3.4"]},
+    "aarch64": {"dlopen": ["@@GLIBC_2.34", "@GLIBC_2.17"],
+                "dlmopen": ["@@GLIBC_2.34", "@GLIBC_2.17"]},
 }  # fmt: skip
 # Everything a C library has had for decades (musl too), nothing that locks, allocates or prints.
 # The mem* functions are what compilers make of plain loops and copies.
@@ -71,7 +77,16 @@ class GuardFile(elf_facts.Library):
 
     @property
     def defined(self):
-        return [s for s in self.facts[1] if s.section != "UND" and s.type != "SECTION"]
+        """Without the names of the versions themselves, which ld lists too."""
+        return [s for s in self.facts[1] if s.section != "UND" and s.type != "SECTION" and
+                not (s.section == "ABS" and s.name.startswith("GLIBC_"))]
+
+    @functools.cached_property
+    def export_versions(self):
+        """{"dlopen": ["@@GLIBC_2.34", "@GLIBC_2.2.5"], "cuInit": [""]}"""
+        listed = elf_facts.tool_output("readelf", "-W", "--dyn-syms", self.path)
+        return {symbol.name: sorted(re.findall(r" %s(@\S+|)(?: |$)" % symbol.name, listed,
+                                               re.MULTILINE)) for symbol in self.defined}
 
     @property
     def undefined(self):
@@ -120,11 +135,14 @@ def exports(elf):
     found = ["exports " + name for name in sorted(names - EXPORTS)]
     found += ["does not export " + name for name in sorted(EXPORTS - names)]
     for symbol in elf.defined:
-        # A data object would be copied into programs; an unversioned function satisfies
-        # dlopen@GLIBC_2.34 and dlopen@GLIBC_2.2.5 alike.
+        # A data object would be copied into programs.
         if symbol.type != "FUNC" or symbol.binding not in ("GLOBAL", "WEAK"):
             found.append("exports %s as %s %s" % (symbol.name, symbol.binding, symbol.type))
-    return found + (["defines symbol versions"] if elf.tags("VERDEF") else [])
+    versions = VERSIONS["x86_64" if elf.is_x86 else "aarch64"]
+    for name, given in elf.export_versions.items():
+        if given != versions.get(name, [""]):
+            found.append("exports %s with the versions %s" % (name, given))
+    return found
 
 
 def soname(elf):

@@ -277,5 +277,29 @@ class Native(box.Case):
                     self.assertEqual(result.answers["kept"], bare.answers["kept"], result)
 
 
+class Versions(box.Case):
+    """dlopen looked up by glibc's versions (dlvsym), as overlays and tracers do: the list holds."""
+
+    STEPS = ["cu.see", "nv.see", "rt12.see", "linked.cu.see"]
+    HOOK = harness.program("dlopen_hook.so")
+
+    def test_hooks(self):
+        for where in ("next", "default"):
+            for version in ("old", "new"):
+                more = {"CG_HOOK": where, "CG_HOOK_VERSION": version}
+                for about, name, preload in (
+                        ("in front", "open", (self.HOOK, harness.GUARD)),
+                        ("behind", "open", (harness.GUARD, self.HOOK)),
+                        ("the program's own", "open_own", (harness.GUARD,))):
+                    with self.subTest(hook=about, **more):
+                        bare = [path for path in preload if path != harness.GUARD]
+                        result = box.run(self.STEPS, name, guard=False, preload=bare, **more)
+                        self.sees(result, cu=FASTEST, nv=ALL)
+                        result = box.run(self.STEPS, name, guard=False, preload=preload,
+                                         allow="5,2", **more)
+                        self.silent(result)
+                        self.sees(result, cu=[5, 2], nv=[5, 2], rt12=[5, 2], linked_cu=[5, 2])
+
+
 if __name__ == "__main__":
     harness.main()

@@ -5,6 +5,7 @@
 //   api=cuda|nvml
 //   flags=a,b      now|lazy, global|local, deepbind, nodelete, noload
 //   via=call|libc|next|default   where dlopen itself comes from
+//   version=old|new  the look-up of via=next and via=default is dlvsym's, with glibc's version
 //   space=base|new dlopen, or dlmopen into a new namespace
 //   get=dlsym|default|next|self|proc|proc1|chain   how the entries are found
 //   close=1        close what was opened, twice
@@ -17,6 +18,7 @@
 #include <sys/wait.h>
 
 #include "probe.h"
+#include "versions.h"
 
 static int g_argc;
 static char** g_argv;
@@ -52,8 +54,9 @@ typedef void* (*open_in_function)(Lmid_t, const char*, int);
 // The function `name` of libdl as a program would get hold of it.
 static void* libdl_function(const char* name, void* direct) {
   const char* via = option("via", "call");
-  if (strcmp(via, "next") == 0) return dlsym(RTLD_NEXT, name);
-  if (strcmp(via, "default") == 0) return dlsym(RTLD_DEFAULT, name);
+  const char* version = option("version", NULL);
+  if (strcmp(via, "next") == 0) return look_up(RTLD_NEXT, name, version);
+  if (strcmp(via, "default") == 0) return look_up(RTLD_DEFAULT, name, version);
   if (strcmp(via, "libc") == 0) {
     void* libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
     return libc == NULL ? NULL : dlsym(libc, name);

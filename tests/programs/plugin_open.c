@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plug-in that opens the driver by itself, by each name in $CG_NAMES (colons between them).
-// Loaded with RTLD_DEEPBIND its dlopen is libc's own.
-#include <dlfcn.h>
+// Loaded with RTLD_DEEPBIND its dlopen is libc's own. With $CG_VERSION (old, new) it takes dlopen
+// from dlvsym(RTLD_DEFAULT).
 #include <stdlib.h>
 
 #include "probe.h"
+#include "versions.h"
 
 static void* find(void* context, const char* name) { return dlsym(context, name); }
 
 __attribute__((visibility("default"))) void plugin_probe(int out);
 void plugin_probe(int out) {
   const char* given = getenv("CG_NAMES");
+  const char* version = getenv("CG_VERSION");
+  void* (*open_it)(const char*, int) = dlopen;
+  if (version != NULL) {
+    open_it = (void* (*)(const char*, int))look_up(RTLD_DEFAULT, "dlopen", version);
+  }
   char names[1024];
   snprintf(names, sizeof names, "%s", given != NULL ? given : "libcuda.so.1:libcuda.so");
   char* rest = names;
   for (char* name; (name = strsep(&rest, ":")) != NULL;) {
-    void* handle = dlopen(name, RTLD_NOW);
+    void* handle = open_it(name, RTLD_NOW);
     if (handle == NULL) {
       probe_say(out, "open=null error=%s\n", probe_word(dlerror()));
       continue;
