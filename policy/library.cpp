@@ -31,7 +31,7 @@ LibraryRequest classify(std::string_view request) {
   if (is_version_of(file, "libcuda.so")) return {Library::kDriver, nullptr};
   if (is_version_of(file, "libnvidia-ml.so")) return {Library::kNvml, nullptr};
   for (const auto& row : kRefusedLibraries) {
-    if (is_version_of(file, row.name)) return {Library::kRefused, &row};
+    if (is_version_of(file, row.name())) return {Library::kRefused, &row};
   }
   return {};
 }

@@ -18,21 +18,26 @@ enum class Library : uint8_t {
 
 /// A library that must not be loaded under FORCE_CPU.
 struct RefusedLibrary {
-  std::string_view name;  ///< basename; a version (".1", ".535.2") may follow
-  std::string_view
-      never;  ///< the name to ask ld.so for instead; cannot exist, so the error is its own
+  const char* never;  ///< the name to ask ld.so for instead; cannot exist, so the error is its own
   bool under_list = false;  ///< also under an allow-list, which it does not keep to
+
+  /// The basename, a C string too; a version (".1", ".535.2") may follow in a request.
+  constexpr std::string_view name() const;
 };
 
 /// /proc/self is made by the kernel: nobody can put a file there.
 #define CG_NEVER "/proc/self/cudaguard-refused/"
 inline constexpr RefusedLibrary kRefusedLibraries[] = {
     // Opens the device without libcuda; the OpenCL loader then skips NVIDIA.
-    {"libnvidia-opencl.so", CG_NEVER "libnvidia-opencl.so.1", true},
+    {CG_NEVER "libnvidia-opencl.so", true},
+    // Makes and opens /dev/nvidiactl by itself. It configures the driver and does no CUDA:
+    // nvidia-persistenced ends without it, nvidia-xconfig and nvidia-settings know no GPU.
+    {CG_NEVER "libnvidia-cfg.so"},
     // ONNX Runtime raises where a driver says "no device", and falls back where these are missing.
-    {"libonnxruntime_providers_cuda.so", CG_NEVER "libonnxruntime_providers_cuda.so"},
-    {"libonnxruntime_providers_tensorrt.so", CG_NEVER "libonnxruntime_providers_tensorrt.so"},
+    {CG_NEVER "libonnxruntime_providers_cuda.so"},
+    {CG_NEVER "libonnxruntime_providers_tensorrt.so"},
 };
+constexpr std::string_view RefusedLibrary::name() const { return never + sizeof CG_NEVER - 1; }
 /// What is asked for in the driver's place when a stand-in cannot be loaded.
 inline constexpr std::string_view kNoDriver = CG_NEVER "libcuda.so.1";
 inline constexpr std::string_view kNoNvml = CG_NEVER "libnvidia-ml.so.1";
@@ -44,7 +49,7 @@ struct LibraryRequest {
 };
 
 /// False for most requests, at the price of a few compares: every name of ours ends in "da.so",
-/// "ml.so", "cl.so" or "rt.so" and perhaps a version. (To look for the basename costs 13-24 ns;
+/// "ml.so", "cl.so", "fg.so" or "rt.so" and perhaps a version. (To look for the basename costs 13-24 ns;
 /// measured by scripts/bench, S3.)
 constexpr bool may_be_ours(std::string_view request) {
   size_t end = request.size();
@@ -55,7 +60,7 @@ constexpr bool may_be_ours(std::string_view request) {
   const char last = request[end - 4];
   const char before = request[end - 5];
   return (last == 'a' && before == 'd') || (last == 'l' && (before == 'm' || before == 'c')) ||
-         (last == 't' && before == 'r');
+         (last == 'g' && before == 'f') || (last == 't' && before == 'r');
 }
 
 /// `request` is what was given to dlopen: a name or any path.

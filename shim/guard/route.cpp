@@ -33,8 +33,8 @@ const char* choose_denied(Process& here, const LibraryRequest& request, const ch
     case Library::kNvml:
       return standin_name(StandinKind::kNvml, kNoNvml.data());
     case Library::kRefused:
-      record_touch(here, request.refused->name.data(), name, caller);
-      return request.refused->never.data();
+      record_touch(here, request.refused->name().data(), name, caller);
+      return request.refused->never;
     default:
       return name;
   }
@@ -45,7 +45,7 @@ const char* refuse_under_list(Process& here, const RefusedLibrary& refused, cons
                               const void* caller) {
   if (!refused.under_list || here.config.visible_devices.empty()) return name;
   say_no_opencl(here, caller);
-  return refused.never.data();
+  return refused.never;
 }
 
 /// Under the policies that let CUDA through. Null: FORCE_CPU has begun to apply.

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The libraries of NVIDIA's driver packages: which of them open the device by themselves, bare and
+guarded. Each is loaded, and each of its exports is called with zeros, in a /dev of its own."""
+
+import os
+import subprocess
+
+import harness
+
+PROGRAM = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
+NONE, OPENS = "opens nothing", "opens the device"
+REFUSED, BY_DRIVER = "refused", "opens it through libcuda, which is the stand-in"
+# Driver 535 as Debian has it: bare, and what becomes of it under the guard. Not here, because its
+# exports start a server that stays: libcudadebugger.so.1, which goes through libcuda too.
+LIBRARIES = {
+    "libnvidia-cfg.so.1": (OPENS, REFUSED),        # nvCfgOpenDevice, nvCfgOpenPciDevice
+    "libnvidia-opencl.so.1": (OPENS, REFUSED),     # clGetPlatformInfo
+    "libnvcuvid.so.1": (OPENS, BY_DRIVER),         # cuvidCtxLockCreate, cuvidGetDecoderCaps
+    "libnvidia-encode.so.1": (NONE, NONE),
+    "libnvidia-nvvm.so.4": (NONE, NONE),
+    "libnvidia-ptxjitcompiler.so.1": (NONE, NONE),
+}
+# Looked at where they are installed. NVIDIA's OpenGL, EGL and Vulkan are not stopped, see README.
+# libGLX_nvidia.so.0 asks /dev/dri, where no test machine has a GPU.
+OTHERS = {
+    "libEGL_nvidia.so.0": (OPENS, OPENS),          # vk_icd…
+    "libGLX_nvidia.so.0": (NONE, NONE),
+    "libGLESv1_CM_nvidia.so.1": (NONE, NONE),
+    "libGLESv2_nvidia.so.2": (NONE, NONE),
+    "libnvidia-allocator.so.1": (NONE, NONE),
+    "libnvidia-api.so.1": (NONE, NONE),
+    "libnvidia-fbc.so.1": (NONE, NONE),
+    "libnvidia-ngx.so.1": (NONE, NONE),
+    "libnvidia-opticalflow.so.1": (NONE, NONE),
+    "libnvoptix.so.1": (NONE, NONE),
+    "libvdpau_nvidia.so.1": (NONE, NONE),
+}
+
+
+def exports(path):
+    listed = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True,
+                            check=True).stdout
+    return sorted({line.split()[2].split("@")[0] for line in listed.splitlines()
+                   if line.split()[1] in "TWi"})
+
+
+class Libraries(harness.Case):
+
+    def setUp(self):
+        super().setUp()
+        self.need_real_driver()
+
+    def look_at(self, name, bare, guarded):
+        path = os.path.join(harness.real_driver_dir(), name)
+        names = exports(path)
+        for guard, wanted in ((False, bare), (True, guarded)):
+            with self.subTest(library=name, guard=guard):
+                result = harness.run([PROGRAM, path, *names], world="real", guard=guard)
+                self.assertEqual(result.rc, 0, result)
+                self.assertEqual(result.reached_driver(), wanted == OPENS, result)
+                called = int(result.answers["called"])
+                self.assertEqual(called, 0 if wanted == REFUSED else len(names), result)
+                self.assertEqual(path in result.driver_files, wanted != REFUSED, result)
+
+    def test_of_the_driver(self):
+        for name, row in LIBRARIES.items():
+            if not os.path.exists(os.path.join(harness.real_driver_dir(), name)):
+                harness.skip(self, name + " is not installed")
+            self.look_at(name, *row)
+
+    def test_of_the_display(self):
+        found = [name for name in OTHERS
+                 if os.path.exists(os.path.join(harness.real_driver_dir(), name))]
+        for name in found:
+            self.look_at(name, *OTHERS[name])
+        print("  looked at: " + (" ".join(found) or "none is installed"))
+
+
+if __name__ == "__main__":
+    harness.main()

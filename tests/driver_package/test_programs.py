@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of Debian that come by NVIDIA's other libraries."""
+
+import json
+import os
+import shutil
+import tempfile
+
+import harness
+
+LAUNCHER = os.path.join(os.path.dirname(harness.LIB), "bin", "cudaguard")
+
+
+class Programs(harness.Case):
+
+    def setUp(self):
+        super().setUp()
+        self.need_real_driver()
+        self.folder = tempfile.mkdtemp(prefix="cg-")
+        os.chmod(self.folder, 0o777)
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def need(self, tool, package):
+        if not shutil.which(tool):
+            harness.skip(self, "not installed: " + package)
+
+    def run_it(self, *argv, guard=True, **env):
+        return harness.run(argv, world="real", guard=guard, env=dict(env, HOME=self.folder))
+
+    def control(self, *argv, **env):
+        bare = self.run_it(*argv, guard=False, **env)
+        bare.assert_reached(self)
+        return bare
+
+    def test_persistenced(self):
+        """A daemon without stderr: its record is all that can be had."""
+        self.need("nvidia-persistenced", "nvidia-persistenced")
+        if os.geteuid() != 0:
+            harness.skip(self, "nvidia-persistenced must be started by root")
+        bare = self.control("nvidia-persistenced")
+        report = os.path.join(self.folder, "report")
+        result = self.run_it("nvidia-persistenced", CUDAGUARD_REPORT=report)
+        result.assert_untouched(self)
+        self.assertEqual((result.rc, result.out, result.err), (bare.rc, bare.out, bare.err), result)
+        with open(report, encoding="utf-8") as stream:
+            records = [json.loads(line) for line in stream]
+        self.assertEqual([(r["api"], r["object"], r["decision"]) for r in records],
+                         [("dlopen", "libnvidia-cfg.so.1", "deny")])
+
+    def test_ffmpeg(self):
+        """It maps NVIDIA's encoder and decoder, which find the stand-in."""
+        self.need("ffmpeg", "ffmpeg")
+        make = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=s=64x64:d=0.1"]
+        for argv, mapped in ((make + ["-c:v", "h264_nvenc", "-f", "null", "-"], True),
+                             (make + ["-init_hw_device", "cuda", "-f", "null", "-"], False)):
+            with self.subTest(argv=argv):
+                bare = self.control(*argv)
+                result = self.run_it(*argv)
+                result.assert_untouched(self, linked=mapped)
+                self.assertEqual(mapped, any("encode" in path for path in result.driver_files), result)
+                self.assertFalse([path for path in result.driver_files
+                                  if os.path.basename(path).startswith("libcuda.")], result)
+                self.assertEqual(result.rc, bare.rc, result)
+                self.assertIn("cuInit(0) failed -> CUDA_ERROR_NO_DEVICE", result.err)
+                self.assertRegex(result.err, r"no CUDA here \(policy FORCE_CPU; asked by libav")
+
+    def test_gstreamer(self):
+        """What it remembers of its plug-ins is not found by programs that are not guarded."""
+        self.need("gst-inspect-1.0", "gstreamer1.0-tools")
+        inspect = ["gst-inspect-1.0", "nvcodec"]
+        if self.run_it(*inspect, guard=False).rc != 0:
+            harness.skip(self, "no nvcodec: gstreamer1.0-plugins-bad")
+        registry = os.path.join(self.folder, ".cache", "gstreamer-1.0")
+        # Control: asked once, then never again.
+        self.assertFalse(self.run_it(*inspect, guard=False).reached_driver())
+        shutil.rmtree(registry)
+        for _ in range(2):
+            result = self.run_it(LAUNCHER, "run", "--", *inspect, guard=False)
+            result.assert_untouched(self, linked=True)
+            self.assertEqual(result.rc, 0, result)
+        self.assertFalse(os.path.exists(registry))
+        self.control(*inspect)
+        # The bare preload has nobody to say so (README, Troubleshooting).
+        shutil.rmtree(registry)
+        self.run_it(*inspect).assert_untouched(self, linked=True)
+        self.assertFalse(self.run_it(*inspect, guard=False).reached_driver())
+
+
+if __name__ == "__main__":
+    harness.main()
