@@ -3,7 +3,14 @@
 // The NVML entries with behaviour: a library that works on a machine without a GPU. The other
 // names of the API are in entries.S.
 #define NVML_NO_UNVERSIONED_FUNC_DEFS  // nvmlInit means nvmlInit, not nvmlInit_v2
+#include <fcntl.h>
 #include <nvml.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string_view>
 
 #include "shim/standin/export.h"
 #include "shim/standin/touch.h"
@@ -22,7 +29,10 @@ using nvmlUUID_t = void;
 
 namespace {
 
-constexpr int kDriverVersion = 99990;  // the same as the driver stand-in's
+// The driver stand-in's, and what belongs to it in NVIDIA's form: tools take the numbers apart.
+constexpr int kCudaVersion = 99990;
+constexpr std::string_view kDriverVersion = "999.90";
+constexpr std::string_view kNvmlVersion = "99.999.90";
 
 [[gnu::always_inline]] inline nvmlReturn_t initialised(const char* api, const void* caller) {
   cudaguard::touch(api, caller);
@@ -37,8 +47,29 @@ constexpr int kDriverVersion = 99990;  // the same as the driver stand-in's
 
 [[gnu::always_inline]] inline nvmlReturn_t put_version(int* out) {
   if (out == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-  *out = kDriverVersion;
+  *out = kCudaVersion;
   return cudaguard::roomy(NVML_SUCCESS);
+}
+
+nvmlReturn_t put_text(char* out, unsigned int size, std::string_view text) {
+  if (out == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  if (size <= text.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
+  memcpy(out, text.data(), text.size());
+  out[text.size()] = '\0';
+  return NVML_SUCCESS;
+}
+
+/// The first of a process's arguments, cut to what fits.
+nvmlReturn_t put_process_name(unsigned int pid, char* out, unsigned int size) {
+  if (out == nullptr || size == 0) return NVML_ERROR_INVALID_ARGUMENT;
+  char path[32];
+  snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return NVML_ERROR_NOT_FOUND;
+  const ssize_t got = read(file, out, size - 1);
+  close(file);
+  out[got > 0 ? got : 0] = '\0';
+  return NVML_SUCCESS;
 }
 
 [[gnu::always_inline]] inline nvmlReturn_t no_such_index() {
@@ -102,6 +133,40 @@ CG_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* version) { return put
 CG_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* version) {
   return put_version(version);
 }
+
+CG_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned int size) {
+  return cudaguard::roomy(put_text(version, size, kDriverVersion));
+}
+CG_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char* version, unsigned int size) {
+  return cudaguard::roomy(put_text(version, size, kNvmlVersion));
+}
+CG_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name, unsigned int size) {
+  return cudaguard::roomy(put_process_name(pid, name, size));
+}
+CG_EXPORT nvmlReturn_t nvmlSystemGetHicVersion(unsigned int* count, nvmlHwbcEntry_t*) {
+  return put(count, 0);
+}
+CG_EXPORT nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int, unsigned int* count,
+                                                   nvmlDevice_t*) {
+  return put(count, 0);
+}
+
+// A set to which no GPU can be added: nothing ever happens in it. What waits in a loop must wait.
+CG_EXPORT nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t* set) {
+  static char one;
+  if (set == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  *set = reinterpret_cast<nvmlEventSet_t>(&one);
+  return cudaguard::roomy(NVML_SUCCESS);
+}
+CG_EXPORT nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t, nvmlEventData_t*, unsigned int ms) {
+  poll(nullptr, 0, static_cast<int>(ms));
+  return NVML_ERROR_TIMEOUT;
+}
+CG_EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t, nvmlEventData_t*, unsigned int ms) {
+  poll(nullptr, 0, static_cast<int>(ms));
+  return NVML_ERROR_TIMEOUT;
+}
+CG_EXPORT nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t) { return cudaguard::roomy(NVML_SUCCESS); }
 
 // Success without a table: nvidia-smi takes any error for a wrong library version.
 CG_EXPORT nvmlReturn_t nvmlInternalGetExportTable(const void** table, const void*) {

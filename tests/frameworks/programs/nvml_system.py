@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NVML says of the system, as dask, pynvml_utils and the exporters ask it."""
+
+import ctypes
+import os
+
+import pynvml
+from pynvml_utils import nvidia_smi
+
+pynvml.nvmlInit()
+print("driver=%s" % pynvml.nvmlSystemGetDriverVersion())
+print("nvml=%s" % pynvml.nvmlSystemGetNVMLVersion())
+print("cuda=%d" % pynvml.nvmlSystemGetCudaDriverVersion())
+print("cuda2=%d" % pynvml.nvmlSystemGetCudaDriverVersion_v2())
+cuda = ctypes.c_int()
+ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(cuda))
+print("libcuda=%d" % cuda.value)
+print("devices=%d" % pynvml.nvmlDeviceGetCount())
+print("units=%d" % pynvml.nvmlUnitGetCount())
+print("hics=%d" % len(pynvml.nvmlSystemGetHicVersion()))
+print("near=%d" % len(pynvml.nvmlSystemGetTopologyGpuSet(0)))
+name = pynvml.nvmlSystemGetProcessName(os.getpid())
+with open("/proc/self/cmdline", "rb") as stream:
+    print("name=%s" % (name == stream.read().split(b"\0")[0].decode()))
+try:
+    pynvml.nvmlSystemGetProcessName(2**31 - 1)
+except pynvml.NVMLError_NotFound:
+    print("nobody=found none")
+short = ctypes.create_string_buffer(6)
+function = pynvml._nvmlGetFunctionPointer("nvmlSystemGetDriverVersion")
+print("short=%d" % function(short, ctypes.c_uint(6)))
+events = pynvml.nvmlEventSetCreate()
+try:
+    pynvml.nvmlEventSetWait(events, 1)
+except pynvml.NVMLError_Timeout:
+    print("events=none came")
+pynvml.nvmlEventSetFree(events)
+query = nvidia_smi.getInstance().DeviceQuery()
+print("query=%s" % query)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that show GPUs: they see none, and end as they do where NVML counts none."""
+
+import json
+import os
+
+import framework
+import harness
+
+SYSTEM = """\
+driver=999.90
+nvml=99.999.90
+cuda=99990
+cuda2=99990
+libcuda=99990
+devices=0
+units=0
+hics=0
+near=0
+name=True
+nobody=found none
+short=7
+events=none came
+"""
+
+
+class Monitor(framework.Case):
+    def tool(self, name, *arguments):
+        return [os.path.join(framework.ENVIRONMENTS, self.environment, "bin", name), *arguments]
+
+    def sees_none(self, argv, rc=0, out="", err=""):
+        """Bare it enters NVIDIA's driver; guarded it ends so, with these words. What it printed."""
+        env = {"PYTHONWARNINGS": "ignore"}  # PyPI's pynvml says that it is old
+        self.control(argv, env)
+        for world in ("none", "real"):
+            result = self.guarded(argv, world, env)
+            self.assertEqual(result.rc, rc, result)
+            self.assertIn(out, result.out, result)
+            self.assertEqual(result.err, err, result)
+        return result.out
+
+
+class Monitors(Monitor):
+    environment = "monitors"
+
+    def test_system(self):
+        self.sees_none(self.argv("nvml_system.py"), out=SYSTEM)
+
+    def test_gpustat(self):
+        self.sees_none(self.tool("gpustat", "--no-header"), out="(No GPUs are available)")
+        self.assertEqual(json.loads(self.sees_none(self.tool("gpustat", "--json")))["gpus"], [])
+
+    def test_nvitop(self):
+        self.sees_none(self.tool("nvitop", "--once", "--ascii"), out="No visible devices found")
+
+    def test_exporter(self):
+        self.sees_none(self.tool("nvitop-exporter", "--bind-address", "127.0.0.1"), rc=1,
+                       err="NVML ERROR: No NVIDIA devices found.\n")
+
+    def test_codecarbon(self):
+        self.sees_none(self.argv("codecarbon_gpus.py"), out="gpus=0\n")
+
+
+class OldGpustat(Monitor):
+    environment = "gpustat-1.0"
+
+    def test_json(self):
+        shown = json.loads(self.sees_none(self.tool("gpustat", "--json")))
+        self.assertEqual((shown["driver_version"], shown["gpus"]), ("999.90", []))
+
+    def test_a_defect_of_its_own(self):
+        """As a table it cannot show that there is no GPU (README, Troubleshooting)."""
+        result = self.run_program(self.tool("gpustat"), "none", True)
+        self.assertIn("ValueError: max() arg is an empty sequence", result.err, result)
+
+
+del Monitor  # has no tests of its own
+if __name__ == "__main__":
+    harness.main()
