@@ -5,6 +5,7 @@
 
 #include <climits>
 #include <memory>
+#include <utility>
 
 #include "policy/message.h"
 #include "shim/launcher/message.h"
@@ -12,6 +13,12 @@
 namespace cudaguard::launcher {
 
 namespace {
+
+#if defined(__x86_64__)
+#define CG_ARCHITECTURE "x86_64"
+#else
+#define CG_ARCHITECTURE "aarch64"
+#endif
 
 constexpr const char* kPolicy = "CUDAGUARD_POLICY";
 constexpr const char* kVisible = "CUDAGUARD_VISIBLE_DEVICES";
@@ -24,12 +31,16 @@ constexpr const char* kPreset = "CUDAGUARD_PRESETS";  // the names of those that
 struct Preset {
   const char* name;
   const char* value;
+  bool in_cache = false;  // the value is a file below the user's cache folder
 };
 // Programs that ask somebody else than the driver, or complain loudly where there is none.
 constexpr Preset kPresets[] = {
-    {"CUDA_VISIBLE_DEVICES", ""},    // frameworks that read it before they ask the driver
-    {"JAX_PLATFORMS", "cpu"},        // else JAX prints a traceback
-    {"MPIR_CVAR_ENABLE_GPU", "0"}};  // MPICH asks for a GPU in MPI_Init
+    {"CUDA_VISIBLE_DEVICES", ""},   // frameworks that read it before they ask the driver
+    {"JAX_PLATFORMS", "cpu"},       // else JAX prints a traceback
+    {"MPIR_CVAR_ENABLE_GPU", "0"},  // MPICH asks for a GPU in MPI_Init
+    // GStreamer remembers "nvcodec can do nothing" for programs that are not guarded as well. One
+    // file for each architecture, as its own.
+    {"GST_REGISTRY", "/cudaguard/gstreamer-1.0/registry." CG_ARCHITECTURE ".bin", true}};
 
 bool is_given(const char* value) { return value != nullptr && *value != '\0'; }
 
@@ -133,6 +144,16 @@ void settle_policy(const Options& options, Variables& variables) {
   }
 }
 
+/// $XDG_CACHE_HOME or $HOME/.cache, which must be absolute; else empty.
+std::string cache_folder(const Variables& variables) {
+  for (const auto& [name, below] :
+       {std::pair("XDG_CACHE_HOME", ""), std::pair("HOME", "/.cache")}) {
+    const char* folder = variables.get(name);
+    if (folder != nullptr && *folder == '/') return std::string(folder) + below;
+  }
+  return {};
+}
+
 /// An outer run's presets are not the user's wish: `run --gpus` in a `run --cpu` would find no GPU.
 void take_back_presets(Variables& variables) {
   const char* names = variables.get(kPreset);
@@ -140,7 +161,9 @@ void take_back_presets(Variables& variables) {
   const std::string list = "," + std::string(names) + ",";
   for (const Preset& preset : kPresets) {
     const char* value = variables.get(preset.name);
-    const bool same = value != nullptr && std::string_view(value) == preset.value;
+    if (value == nullptr) continue;
+    const std::string_view text = value;
+    const bool same = preset.in_cache ? text.ends_with(preset.value) : text == preset.value;
     if (same && list.find("," + std::string(preset.name) + ",") != std::string::npos) {
       variables.unset(preset.name);
     }
@@ -153,8 +176,10 @@ void take_back_presets(Variables& variables) {
 void set_presets(bool wanted, Variables& variables) {
   std::string names;
   for (const Preset& preset : kPresets) {
-    if (!wanted || variables.has(preset.name)) continue;
-    variables.set(preset.name, preset.value);
+    const std::string folder = preset.in_cache ? cache_folder(variables) : "";
+    const bool nowhere = preset.in_cache && folder.empty();
+    if (!wanted || nowhere || variables.has(preset.name)) continue;
+    variables.set(preset.name, folder + preset.value);
     names.append(names.empty() ? "" : ",").append(preset.name);
   }
   variables.set(kPreset, names);

@@ -78,7 +78,7 @@ class Environment(launcher.Case):
                          {"VISIBLE_DEVICES": "1", "ROOT": "PID"})
 
     def test_presets(self):
-        presets = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "MPIR_CVAR_ENABLE_GPU": "0"}
+        presets = launcher.PRESETS
         pick = lambda env: {key: env[key] for key in launcher.PRESETS if key in env}  # noqa: E731
         self.assertEqual(pick(self.seen()), presets)
         self.assertEqual(pick(self.seen("--gpus", "-1")), presets)
@@ -88,6 +88,25 @@ class Environment(launcher.Case):
         for name in launcher.PRESETS:
             for value in ("mine", ""):
                 self.assertEqual(pick(self.seen(**{name: value})), {**presets, name: value})
+
+    def test_the_user_s_cache(self):
+        """GStreamer's registry lies there, as GStreamer's own does; without one it is not set."""
+        for given, folder in (({"XDG_CACHE_HOME": "/c"}, "/c"), ({"HOME": "/h"}, "/h/.cache"),
+                              ({"XDG_CACHE_HOME": "c", "HOME": "/h"}, "/h/.cache"),
+                              ({"XDG_CACHE_HOME": "", "HOME": "h"}, None), ({"HOME": None}, None)):
+            with self.subTest(given=given):
+                self.assertEqual(self.seen(**given).get("GST_REGISTRY"),
+                                 folder and folder + launcher.REGISTRY)
+                self.assertEqual(self.seen(GST_REGISTRY="/mine", **given)["GST_REGISTRY"], "/mine")
+
+    def test_what_gets_past_the_guard(self):
+        """There the driver itself shows no GPU, by the preset CUDA_VISIBLE_DEVICES=."""
+        box = os.path.join(harness.BUILD, "tests", "devices")
+        see = ["env", "-u", "LD_PRELOAD", os.path.join(box, "programs", "open"), "cu.see"]
+        env = launcher.environment(LD_LIBRARY_PATH=os.path.join(box, "lazy"))
+        seen = {options: self.start("run", *options, *see, env=env).stdout.split(":")[1:3]
+                for options in ((), ("--no-presets",))}
+        self.assertEqual(seen, {(): ["3", "-7"], ("--no-presets",): ["0", "8"]})
 
     def test_a_sign_of_the_launcher(self):
         """By it the guard tells what lifts the policy: an inner run, not a variable alone. Set by
@@ -106,14 +125,13 @@ class Environment(launcher.Case):
                           launcher.LAUNCHER, *inner, env=launcher.environment(**given))
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         env = dict(entry.split("=", 1) for entry in done.stdout.split("\0")[:-1])
-        return {key: env[key] for key in launcher.PRESETS + ("CUDAGUARD_PRESETS",) if key in env}
+        return {key: env[key] for key in (*launcher.PRESETS, "CUDAGUARD_PRESETS") if key in env}
 
     def test_presets_of_an_outer_run(self):
         """Its empty CUDA_VISIBLE_DEVICES would leave an inner --gpus without one."""
         cpu, gpus = ["--cpu"], ["--gpus", "2"]
         alone = self.inner(cpu, cpu)
-        self.assertEqual(alone, dict(zip(launcher.PRESETS, ("", "cpu", "0")),
-                                     CUDAGUARD_PRESETS=ALL_PRESETS))
+        self.assertEqual(alone, dict(launcher.PRESETS, CUDAGUARD_PRESETS=ALL_PRESETS))
         self.assertEqual(self.inner(cpu, gpus), {})
         self.assertEqual(self.inner(gpus, cpu), alone)
         self.assertEqual(self.inner(cpu, ["--policy", "OFF"]), {})
@@ -127,6 +145,11 @@ class Environment(launcher.Case):
         self.assertEqual(self.inner(gpus, gpus, JAX_PLATFORMS="cpu"), {"JAX_PLATFORMS": "cpu"})
         self.assertEqual(self.inner(["--no-presets"] + cpu, gpus, MPIR_CVAR_ENABLE_GPU="0"),
                          {"MPIR_CVAR_ENABLE_GPU": "0"})
+        # Ours, of whatever home; not the user's own.
+        for value, left in (("/elsewhere" + launcher.REGISTRY, {}),
+                            ("/mine/registry.bin", {"GST_REGISTRY": "/mine/registry.bin"})):
+            self.assertEqual(self.inner(gpus, gpus, CUDAGUARD_PRESETS="GST_REGISTRY",
+                                        GST_REGISTRY=value), left)
         # Other people's names in our variable are nobody's business.
         self.assertEqual(self.inner(gpus, gpus, CUDAGUARD_PRESETS="HOME,,JAX_PLATFORMS,x",
                                     JAX_PLATFORMS="cuda"), {"JAX_PLATFORMS": "cuda"})
@@ -135,7 +158,7 @@ class Environment(launcher.Case):
         given = {"A": "", "B": "x=y", "LD_LIBRARY_PATH": "/nowhere", "PATH": os.environ["PATH"]}
         bare = self.bare("env", "-0", env=given).stdout.split("\0")
         done = self.start("run", "env", "-0", env=given).stdout.split("\0")
-        changed = ("CUDAGUARD_", "LD_PRELOAD") + launcher.PRESETS
+        changed = ("CUDAGUARD_", "LD_PRELOAD", *launcher.PRESETS)
         self.assertEqual([entry for entry in done if not entry.startswith(changed)], bare)
 
     def test_preload(self):
@@ -166,7 +189,9 @@ class Print(launcher.Case):
             "export CUDAGUARD_POLICY=FORCE_CPU", "unset CUDAGUARD_VISIBLE_DEVICES",
             "export CUDAGUARD_ROOT=$$", "export CUDAGUARD_REPORT='/r 1'",
             "export CUDA_VISIBLE_DEVICES=", "export JAX_PLATFORMS=cpu",
-            "export MPIR_CVAR_ENABLE_GPU=0", "export CUDAGUARD_PRESETS=" + ALL_PRESETS,
+            "export MPIR_CVAR_ENABLE_GPU=0",
+            "export GST_REGISTRY=" + launcher.PRESETS["GST_REGISTRY"],
+            "export CUDAGUARD_PRESETS=" + ALL_PRESETS,
             "export LD_PRELOAD='%s:lib'\\''m.so'" % GUARD)))
         self.assertFalse(os.path.exists(mark))
         self.start("run", "--cpu", "touch", mark)  # the control
@@ -178,13 +203,13 @@ class Print(launcher.Case):
             done = subprocess.run(words, env=launcher.environment(), capture_output=True, text=True,
                                   timeout=120, check=True)
             return sorted(line for line in done.stdout.splitlines()
-                          if line.startswith(("CUDAGUARD_", "LD_PRELOAD") + launcher.PRESETS)
+                          if line.startswith(("CUDAGUARD_", "LD_PRELOAD", *launcher.PRESETS))
                           and not line.startswith("CUDAGUARD_ROOT="))
 
         printed = variables(["sh", "-c", 'eval "$("$0" run --print)"; exec env',
                              launcher.LAUNCHER])
         self.assertEqual(printed, variables([launcher.LAUNCHER, "run", "env"]))
-        self.assertEqual(len(printed), 6, printed)
+        self.assertEqual(len(printed), 7, printed)
 
 
 if __name__ == "__main__":

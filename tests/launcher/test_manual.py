@@ -53,6 +53,7 @@ class Manual(launcher.Case):
         text = self.rendered()
         for name in launcher.PRESETS:
             value = re.search(r"\b%s=(\S*)" % name, printed).group(1).strip("'")
+            value = value.replace(launcher.HOME, "~").replace(os.uname().machine, "ARCH")
             self.assertRegex(text, r"(?m)^ +%s=%s$" % (name, value))
             self.assertIn(name, self.start("--help").stdout)
 
