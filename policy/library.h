@@ -49,8 +49,8 @@ struct LibraryRequest {
 };
 
 /// False for most requests, at the price of a few compares: every name of ours ends in "da.so",
-/// "ml.so", "cl.so", "fg.so" or "rt.so" and perhaps a version. (To look for the basename costs 13-24 ns;
-/// measured by scripts/bench, S3.)
+/// "ml.so", "cl.so", "fg.so" or "rt.so" and perhaps a version. (To look for the basename costs
+/// 13-24 ns; measured by scripts/bench, S3.)
 constexpr bool may_be_ours(std::string_view request) {
   size_t end = request.size();
   while (end > 0 && request[end - 1] <= '9' && request[end - 1] >= '.') --end;  // '/' does no harm

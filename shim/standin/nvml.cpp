@@ -3,12 +3,9 @@
 // The NVML entries with behaviour: a library that works on a machine without a GPU. The other
 // names of the API are in entries.S.
 #define NVML_NO_UNVERSIONED_FUNC_DEFS  // nvmlInit means nvmlInit, not nvmlInit_v2
-#include <fcntl.h>
 #include <nvml.h>
 #include <poll.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
 #include <string_view>
 
@@ -56,19 +53,6 @@ nvmlReturn_t put_text(char* out, unsigned int size, std::string_view text) {
   if (size <= text.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
   memcpy(out, text.data(), text.size());
   out[text.size()] = '\0';
-  return NVML_SUCCESS;
-}
-
-/// The first of a process's arguments, cut to what fits.
-nvmlReturn_t put_process_name(unsigned int pid, char* out, unsigned int size) {
-  if (out == nullptr || size == 0) return NVML_ERROR_INVALID_ARGUMENT;
-  char path[32];
-  snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return NVML_ERROR_NOT_FOUND;
-  const ssize_t got = read(file, out, size - 1);
-  close(file);
-  out[got > 0 ? got : 0] = '\0';
   return NVML_SUCCESS;
 }
 
@@ -140,8 +124,9 @@ CG_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned int si
 CG_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char* version, unsigned int size) {
   return cudaguard::roomy(put_text(version, size, kNvmlVersion));
 }
-CG_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name, unsigned int size) {
-  return cudaguard::roomy(put_process_name(pid, name, size));
+// Processes are asked for by the numbers that a GPU gave; nobody has one.
+CG_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int, char*, unsigned int) {
+  return not_found();
 }
 CG_EXPORT nvmlReturn_t nvmlSystemGetHicVersion(unsigned int* count, nvmlHwbcEntry_t*) {
   return put(count, 0);

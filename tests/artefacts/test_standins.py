@@ -37,6 +37,7 @@ class Standin:
     """The tests of one stand-in; the classes below say which."""
 
     path = csv_file = list_file = soname = dev_name = ""
+    waits = frozenset()
 
     @classmethod
     def setUpClass(cls):
@@ -56,7 +57,7 @@ class Standin:
         imports = {s.name: s for s in self.library.imports()}
         touch = imports.pop("cudaguard_touch_v1")
         self.assertEqual(touch.binding, "WEAK", "without a guard it must be null")
-        self.assertEqual(set(imports), {"getauxval"})
+        self.assertEqual(set(imports), {"getauxval"} | self.waits)
         self.assertFalse([name for name in imports if name.startswith(("dl", "_dl"))])
 
     def test_glibc_floor(self):
@@ -191,6 +192,7 @@ class NvmlStandin(Standin, unittest.TestCase):
     path = harness.STANDIN_NVML
     csv_file, list_file = "nvml.csv", "driver-535-nvml.txt"
     soname, dev_name = "libnvidia-ml.so.1", "libnvidia-ml.so"
+    waits = frozenset({"poll"})  # nvmlEventSetWait
 
 
 if __name__ == "__main__":

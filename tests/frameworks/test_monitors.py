@@ -17,8 +17,7 @@ devices=0
 units=0
 hics=0
 near=0
-name=True
-nobody=found none
+process=none found
 short=7
 events=none came
 """

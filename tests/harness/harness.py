@@ -36,7 +36,7 @@ REAL_DRIVER_DIRS = [
     "/usr/lib/aarch64-linux-gnu/nvidia/current",
 ]
 # What belongs to CUDA, NVML and OpenCL; NVIDIA's OpenGL and Vulkan are nobody's business here.
-DRIVER_FILE = re.compile(r"^lib(cuda|cudadebugger|nvcuvid|nvidia-(ml|cfg|opencl|nvvm\w*|encode|"
+DRIVER_FILE = re.compile(r"^lib(cuda|nvcuvid|nvidia-(ml|cfg|opencl|nvvm\w*|encode|"
                          r"ptxjitcompiler|opticalflow|gpucomp|compiler))\.so(\.[0-9.]+)?$")
 INIT_CALL = re.compile(r"^(cuInit|nvmlInit\w*|opencl)$")
 # What a test must not inherit from the shell it is started from.

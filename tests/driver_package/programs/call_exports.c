@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// call_exports LIBRARY NAME...: loads the library and calls each of these functions with zeros, in a
-// child of its own that has two seconds. Prints how many there were; 0: the library was refused.
+// call_exports LIBRARY NAME...: loads the library and calls each of these functions with zeros, in
+// a child of its own that has two seconds. Prints how many there were; 0: the library was refused.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
