@@ -19,9 +19,8 @@ constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 /// among the wiped pages. kNone: not read yet.
 constexpr int kNone = -1;
 constinit std::atomic<int> last_policy{kNone};
-/// The allow-list likewise. Written once, by the first to be configured.
-constinit char last_visible_devices[kMaxVisibleDevices + 1];
-constinit std::atomic<int> last_list{0};  // 0: none, 1: being written, 2: there
+/// The allow-list likewise: of the first to be configured, in a page of its own.
+constinit std::atomic<const char*> last_list{nullptr};
 constinit std::atomic<bool> last_children_cpu{false};
 
 /// For a process that cannot map a page: guarded, silent. Filled when it is needed, which keeps it
@@ -37,10 +36,15 @@ constinit Process without_memory;
 }
 
 void remember_list(std::string_view list) {
-  int none = 0;
-  if (list.empty() || !last_list.compare_exchange_strong(none, 1)) return;
-  keep(list, last_visible_devices, sizeof last_visible_devices);
-  last_list.store(2, std::memory_order_release);
+  constexpr size_t kRoom = kMaxVisibleDevices + 1;
+  const char* none = last_list.load(std::memory_order_relaxed);
+  if (list.empty() || none != nullptr) return;
+  void* room = sys::map(kRoom);
+  if (room == nullptr) return;
+  const char* kept = keep(list, static_cast<char*>(room), kRoom).data();
+  if (!last_list.compare_exchange_strong(none, kept, std::memory_order_release)) {
+    sys::unmap(room, kRoom);
+  }
 }
 
 /// Does the parent's environment, as it was when that program started, have the variable? True
@@ -102,8 +106,8 @@ void configure(Process& process) {
   const int last = last_policy.load(std::memory_order_relaxed);
   Inherited inherited;
   inherited.policy = static_cast<Policy>(last);
-  if (last_list.load(std::memory_order_acquire) == 2) {
-    inherited.visible_devices = last_visible_devices;
+  if (const char* list = last_list.load(std::memory_order_acquire); list != nullptr) {
+    inherited.visible_devices = list;
   }
   inherited.children_cpu = last_children_cpu.load(std::memory_order_relaxed);
   if (last != kNone) environment.inherited = &inherited;
