@@ -15,10 +15,8 @@ namespace cudaguard {
 namespace {
 
 template <typename Function>
-void take(Function& slot, const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name) {
-  if (slot == nullptr) {
-    slot = reinterpret_cast<Function>(const_cast<void*>(elf_symbol(dynamic, base, name)));
-  }
+void take(Found<Function>& slot, const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name) {
+  if (slot == nullptr) slot.take(elf_symbol(dynamic, base, name));
 }
 
 /// glibc >= 2.34 has the dl* functions in libc.so.6, older ones in libdl.so.2.
@@ -46,28 +44,24 @@ int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
   return result;
 }
 
-/// glibc < 2.34 without libdl.so.2: what there is so far. A place of its own, so that a thread that
-/// saw less cannot overwrite what another has found meanwhile.
-constinit Loader partial_loader;
-
 }  // namespace
 
 constinit Loader detail::found_loader;
 constinit std::atomic<bool> detail::loader_is_whole{false};
 
+/// What there is so far, with glibc < 2.34 without libdl.so.2.
 const Loader& detail::find_loader() {
-  Loader fresh;
-  dl_iterate_phdr(visit, &fresh);
-  if (fresh.dlsym != nullptr) {
-    fresh.next_dlopen = reinterpret_cast<Loader::Open>(ask_next(fresh.dlsym, "dlopen"));
-    fresh.next_dlmopen = reinterpret_cast<Loader::OpenIn>(ask_next(fresh.dlsym, "dlmopen"));
+  Loader& it = found_loader;
+  dl_iterate_phdr(visit, &it);
+  if (it.dlsym != nullptr) {
+    it.next_dlopen.take(ask_next(it.dlsym, "dlopen"));
+    it.next_dlmopen.take(ask_next(it.dlsym, "dlmopen"));
   }
-  const bool whole = fresh.next_dlopen != nullptr && fresh.dlopen != nullptr &&
-                     fresh.dlclose != nullptr && fresh.dlerror != nullptr;
-  if (!whole) return partial_loader = fresh;
-  found_loader = fresh;  // racing threads write the same values
-  loader_is_whole.store(true, std::memory_order_release);
-  return found_loader;
+  if (it.next_dlopen != nullptr && it.dlopen != nullptr && it.dlclose != nullptr &&
+      it.dlerror != nullptr) {
+    loader_is_whole.store(true, std::memory_order_release);
+  }
+  return it;
 }
 
 }  // namespace cudaguard

@@ -8,21 +8,38 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
+/// One of them. Threads that race through the first call write the same.
+template <typename Function>
+class Found {
+ public:
+  Function get() const { return at_.load(std::memory_order_relaxed); }
+  operator Function() const { return get(); }  // NOLINT(google-explicit-constructor): called
+  /// Null changes nothing: a thread that saw less does not undo what another has found.
+  void take(const void* found) {
+    if (found != nullptr) {
+      at_.store(reinterpret_cast<Function>(const_cast<void*>(found)), std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  std::atomic<Function> at_{nullptr};
+};
+
 struct Loader {
   using Open = void* (*)(const char*, int);
   using OpenIn = void* (*)(long, const char*, int);
 
   /// The definitions behind ours in the search order: another interposer's or libc's. May be null
   /// (glibc < 2.34, a weak caller, libdl.so.2 not loaded).
-  Open next_dlopen = nullptr;
-  OpenIn next_dlmopen = nullptr;
+  Found<Open> next_dlopen;
+  Found<OpenIn> next_dlmopen;
   /// libc's own.
-  Open dlopen = nullptr;
-  OpenIn dlmopen = nullptr;
-  int (*dlclose)(void*) = nullptr;
-  char* (*dlerror)() = nullptr;
-  void* (*dlsym)(void*, const char*) = nullptr;
-  int (*dlinfo)(void*, int, void*) = nullptr;
+  Found<Open> dlopen;
+  Found<OpenIn> dlmopen;
+  Found<int (*)(void*)> dlclose;
+  Found<char* (*)()> dlerror;
+  Found<void* (*)(void*, const char*)> dlsym;
+  Found<int (*)(void*, int, void*)> dlinfo;
 };
 
 namespace detail {

@@ -153,7 +153,7 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
     name = choose_name(name, mode, caller);
   }
   const Loader& the = loader();
-  return {name, target("dlopen", the.next_dlopen, the.dlopen, caller)};
+  return {name, target("dlopen", the.next_dlopen.get(), the.dlopen.get(), caller)};
 }
 
 Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode) {
@@ -162,6 +162,6 @@ Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode) {
     name = choose_name(name, mode, caller);
   }
   const Loader& the = loader();
-  return {name, target("dlmopen", the.next_dlmopen, the.dlmopen, caller)};
+  return {name, target("dlmopen", the.next_dlmopen.get(), the.dlmopen.get(), caller)};
 }
 }
