@@ -24,7 +24,7 @@ struct Plan {
 };
 
 constinit const Services* the_guard = nullptr;
-constinit std::atomic<Plan*> current_plan{nullptr};
+constinit std::atomic<const Plan*> current_plan{nullptr};
 constinit std::atomic<uint32_t> times_asked{0};
 constinit bool redirected = false;
 
@@ -38,12 +38,11 @@ constinit GetUuid get_uuid = nullptr;
 constinit Init real_init = nullptr;
 
 /// What the driver shall be told now; null: no memory. A failed cuInit may be tried again, and the
-/// program may have changed its variable: the same pages are written again then.
-Plan* make_plan() {
-  Plan* plan = current_plan.load(std::memory_order_acquire);
-  if (plan == nullptr) plan = static_cast<Plan*>(sys::map(sizeof(Plan)));
+/// program may have changed its variable: then it is another plan, for the driver may still be
+/// reading the text of the old one, which stays.
+const Plan* make_plan() {
+  auto* plan = static_cast<Plan*>(sys::map(sizeof(Plan)));
   if (plan == nullptr) return nullptr;
-  plan->ready = false;
   resolve_list(*the_guard, plan->allowed);
   if (plan->allowed.view.error.why == ListError::Why::kNone) {
     plan->selection =
@@ -58,7 +57,12 @@ Plan* make_plan() {
       if (plan->allowed.machine.devices[at].uuid[0] == '\0') plan->ready = false;
     }
   }
-  return plan;
+  const Plan* old = current_plan.load(std::memory_order_acquire);
+  if (old == nullptr || old->ready != plan->ready || strcmp(old->told, plan->told) != 0) {
+    return plan;
+  }
+  sys::unmap(plan, sizeof(Plan));
+  return old;
 }
 
 void say_why(const Services& guard, const char* why) {
@@ -103,7 +107,7 @@ char* answer(const char* name) {
   if (plan == nullptr) {
     plan = make_plan();
     if (plan == nullptr) return const_cast<char*>(kNoneOfThem);
-    current_plan.store(const_cast<Plan*>(plan), std::memory_order_release);
+    current_plan.store(plan, std::memory_order_release);
     if (!plan->ready) say_why(*the_guard, kNoUuid);  // a wrong list has said so already
   }
   return const_cast<char*>(plan->ready ? plan->told : kNoneOfThem);
@@ -232,7 +236,7 @@ Result init_inside_list(const Services& guard, const void* caller) {
   // Initialised without us, by a plug-in that is bound to the driver itself (RTLD_DEEPBIND): what
   // it was told then is what holds, whatever the program's variable is now.
   int count = 0;
-  Plan* plan = current_plan.load(std::memory_order_acquire);
+  const Plan* plan = current_plan.load(std::memory_order_acquire);
   const bool already = plan != nullptr && get_count != nullptr && get_count(&count) == kSuccess;
   if (!already) plan = make_plan();
   if (plan == nullptr) return deny(guard, "CUDAGUARD_VISIBLE_DEVICES: out of memory", caller);

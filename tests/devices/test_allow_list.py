@@ -278,6 +278,9 @@ class Rewrites(box.Case):
         self.assertEqual(result.answers["cu.count"][:1], "3", result)
         self.sees(result, cu=[2])
         self.assertEqual(box.seen(result.answers["cu.list"]), [2], result)
+        # The driver still has the text of its first try, and finds it as it was.
+        self.assertEqual([call for call in result.fake_calls if call.startswith("told")],
+                         ["told first:-1"], result)
 
     def test_the_list_itself_cannot_be_widened(self):
         """A program that writes CUDAGUARD_VISIBLE_DEVICES, before and after its first call: a forked

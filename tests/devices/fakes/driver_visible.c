@@ -94,6 +94,10 @@ int read_visible(struct visible* out) {
     ++total;
   }
   const char* text = CG_GETENV_VISIBLE("CUDA_VISIBLE_DEVICES");
+  // What it was told first must stay as it was, for as long as it likes to look at it.
+  static const char* first = NULL;
+  if (first != NULL) fake_log("told first:", first);
+  if (first == NULL) first = text;
   if (text == NULL) {
     memcpy(out, all, sizeof *all * (size_t)total);
     return total;
