@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fake_log.h"
@@ -12,7 +13,8 @@ enum { kSuccess = 0, kInvalidValue = 1, kNotFound = 500, kUnknown = 999, kVersio
 
 typedef void (*any_function)(void);
 
-// All names but those written out below: 999, which no caller takes for a working GPU.
+// All names but those written out below: 999. What is there is enough for a program that copies
+// memory by the driver API, and no more.
 #define OTHER(name)      \
   int name(void);        \
   int name(void) {       \
@@ -112,6 +114,44 @@ int cuGetExportTable(const void** table, const void* uuid) {
 int cuCtxGetCurrent(void** context) {
   fake_log("", "cuCtxGetCurrent");
   *context = NULL;
+  return kSuccess;
+}
+
+int cuCtxSetCurrent(void* context) {
+  (void)context;
+  fake_log("", "cuCtxSetCurrent");
+  return kSuccess;
+}
+
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  static char the_only;
+  fake_log("", "cuDevicePrimaryCtxRetain");
+  *context = &the_only;
+  return device == 0 ? kSuccess : 101;
+}
+
+int cuMemAlloc_v2(uint64_t* address, size_t size) {
+  fake_log("", "cuMemAlloc_v2");
+  void* memory = malloc(size);
+  *address = (uint64_t)(uintptr_t)memory;
+  return memory == NULL ? 2 : kSuccess;
+}
+
+int cuMemFree_v2(uint64_t address) {
+  fake_log("", "cuMemFree_v2");
+  free((void*)(uintptr_t)address);
+  return kSuccess;
+}
+
+int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size) {
+  fake_log("", "cuMemcpyHtoD_v2");
+  memcpy((void*)(uintptr_t)to, from, size);
+  return kSuccess;
+}
+
+int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
+  fake_log("", "cuMemcpyDtoH_v2");
+  memcpy(to, (const void*)(uintptr_t)from, size);
   return kSuccess;
 }
 

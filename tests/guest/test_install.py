@@ -119,6 +119,54 @@ class Install(guest.Case):
                     wanted = "unavailable" if "libnvidia-ml.so.1" in gone else "0"
                     self.assertEqual(result.answers["nvmlInit_v2"], wanted, result)
 
+    def upgraded(self, *command, cwd=None):
+        """A guarded program is running when another file is put over the guard. (exit code, what the
+        program said after that, whether it reached the driver)"""
+        shutil.rmtree(self.lib)
+        self.copy_install(self.lib)
+        new = self.path("new", "libcudaguard.so")
+        os.makedirs(self.path("new"), exist_ok=True)
+        # Another library, so that whoever still reads it from the file would not get far.
+        shutil.copy(harness.STANDIN_NVML, new)
+        gate, log = self.path("gate"), self.path("fake.log")
+        if not os.path.exists(gate):
+            os.mkfifo(gate)
+        env = harness.child_environment("fake", False, {"LD_PRELOAD": self.guard}, (), log)
+        process = subprocess.Popen(
+            [guest.STEPS, "touch", "print:ready", "open:%s:r" % gate, "load:libm.so.6", "touch",
+             "touch:libcuda.so"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), "cuInit=100\n")
+        self.assertIn("ready", process.stdout.readline())
+        subprocess.run(command, check=True, timeout=60, cwd=cwd, stdout=subprocess.DEVNULL)
+        with open(new, "rb") as one, open(self.guard, "rb") as other:
+            self.assertEqual(one.read() if os.path.exists(new) else b"", other.read())
+        with open(gate, "wb"):
+            out = process.communicate(timeout=60)[0]
+        return process.returncode, out, os.path.exists(log)
+
+    def test_upgrade_under_a_running_program(self):
+        """README: these put a new file in the old one's place; who has the old one keeps it."""
+        new, archive = self.path("new", "libcudaguard.so"), self.path("new.tar")
+        script = self.path("install.cmake")
+        with open(script, "w", encoding="utf-8") as stream:  # what cmake --install does
+            stream.write('file(INSTALL "%s" DESTINATION "%s")\n' % (new, self.lib))
+        for command in (["install", new, self.guard], ["cmake", "-P", script],
+                        ["sh", "-c", 'cp "$1" "$2.new" && mv "$2.new" "$2"', "sh", new, self.guard],
+                        ["sh", "-c", 'tar -cf "$1" -C "${2%/*}" libcudaguard.so && '
+                         'tar -xf "$1" -C "${3%/*}"', "sh", archive, new, self.guard]):
+            with self.subTest(command[0], last=command[-1]):
+                code, out, reached = self.upgraded(*command)
+                self.assertEqual(code, 0)
+                self.assertRegex(out, r"(?s)load=ok.*cuInit=100.*cuInit=100")
+                self.assertFalse(reached)
+
+    def test_limit_upgrade_by_cp(self):
+        """Documented: cp writes into the very file that running programs have mapped."""
+        code, out, _ = self.upgraded("cp", self.path("new", "libcudaguard.so"), self.guard)
+        self.assertLess(code, 0, out)
+
     def test_bare_name_by_library_path(self):
         self.guarded("libcudaguard.so",
                      env={"LD_LIBRARY_PATH": harness.FAKE_DRIVER + ":" + self.lib})

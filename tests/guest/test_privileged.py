@@ -13,6 +13,8 @@ import guest
 import harness
 
 NOBODY = 65534
+IGNORED = ("ERROR: ld.so: object 'libcudaguard.so' from LD_PRELOAD cannot be preloaded "
+           "(cannot open shared object file): ignored.\n")
 IN_NAMESPACE = """set -eu
 etc=$1 preload=$2 driver=$3; shift 3
 for folder in {masks}; do if [ -d "$folder" ]; then mount -t tmpfs none "$folder"; fi; done
@@ -111,12 +113,24 @@ class Privileged(guest.Case):
         self.assertFalse(os.path.exists(self.report))
 
     def test_limit_setuid_without_the_file(self):
-        """Documented: LD_PRELOAD is not for privileged programs; ld.so drops it without a word."""
+        """Documented: LD_PRELOAD is not for privileged programs; ld.so drops a path without a
+        word."""
         done = self.run_as_nobody(self.setuid, "touch", preload=False, LD_PRELOAD=self.guard)
         self.assertEqual((done.stdout, done.stderr), ("cuInit=0\n", ""), done)
         self.assertIn("cuInit", self.fake_calls())
         done = self.run_as_nobody(self.plain, "touch", preload=False, LD_PRELOAD=self.guard)
         self.assertEqual(done.stdout, "cuInit=100\n", done)
+
+    def test_limit_setuid_and_the_bare_name(self):
+        """Documented: of a bare name ld.so says that it is ignored, at every start."""
+        os.symlink(self.guard, os.path.join(self.driver, "libcudaguard.so"))
+        done = self.run_as_nobody(self.setuid, "touch", preload=False, LD_PRELOAD="libcudaguard.so")
+        self.assertEqual((done.stdout, done.stderr), ("cuInit=0\n", IGNORED), done)
+        self.assertIn("cuInit", self.fake_calls())
+        # Where the same name is found, for an ordinary program.
+        done = self.run_as_nobody(self.plain, "touch", preload=False, LD_PRELOAD="libcudaguard.so")
+        self.assertEqual(done.stdout, "cuInit=100\n", done)
+        self.assertNotIn(IGNORED, done.stderr)
 
 
 if __name__ == "__main__":

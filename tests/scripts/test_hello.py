@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a newcomer without a driver sees in scripts/quickstart: one GPU bare, none guarded."""
+
+import os
+
+import harness
+
+HELLO = os.path.join(harness.PROGRAMS, "hello_driver")
+
+
+class Hello(harness.Case):
+    def test_bare(self):
+        result = harness.run([HELLO], guard=False)
+        result.assert_reached(self)
+        self.assertEqual((result.rc, result.out),
+                         (0, "hello_driver: 1 GPU(s), copied 1 2 3 4 there and back\n"), result)
+
+    def test_guarded(self):
+        result = harness.run([HELLO])
+        result.assert_untouched(self)
+        self.assertEqual((result.rc, result.out), (
+            0, "hello_driver: no CUDA-capable device is detected (error 100); working on the CPU\n"),
+            result)
+
+
+if __name__ == "__main__":
+    harness.main()

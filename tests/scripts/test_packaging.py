@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What README says to packagers: which dependencies dpkg-shlibdeps finds in the installed files."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import harness
+
+
+class Dependencies(unittest.TestCase):
+    def shlibdeps(self, file):
+        """(exit code, the dependencies it writes)"""
+        if not shutil.which("dpkg-shlibdeps"):
+            harness.skip(self, "not installed: dpkg-dev")
+        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+            os.mkdir(os.path.join(folder, "debian"))
+            with open(os.path.join(folder, "debian", "control"), "w", encoding="utf-8") as stream:
+                stream.write("Source: x\n\nPackage: x\nArchitecture: any\n")
+            done = subprocess.run(["dpkg-shlibdeps", "-O", "-e" + file], cwd=folder, text=True,
+                                  capture_output=True, check=False, timeout=120)
+        return done.returncode, done.stdout
+
+    def test_the_guard_needs_libc(self):
+        code, found = self.shlibdeps(harness.GUARD)
+        self.assertEqual(code, 0)
+        self.assertRegex(found, r"\Ashlibs:Depends=libc6 \(>= [0-9.]+\)\n\Z")
+
+    def test_limit_without_the_exclusion(self):
+        """Documented: with the companions looked at, the driver's package would be needed, or one is
+        not found."""
+        for name in ("libcudaguard-driver.so", "libcudaguard-nvml.so"):
+            code, found = self.shlibdeps(os.path.join(harness.STANDIN_DIR, name))
+            self.assertTrue(code != 0 or "libcuda" in found or "libnvidia-ml" in found, found)
+
+
+if __name__ == "__main__":
+    harness.main()
