@@ -7,6 +7,7 @@
 #include <exception>
 #include <optional>
 
+#include "policy/text.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/private_report.h"
 #include "shim/launcher/observe/report_reader.h"
@@ -17,17 +18,33 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// The program is not this process: what settle() has set for it is for the child.
-void name_root(Variables& variables, const std::string& launcher) {
-  constexpr const char* kRoot = "CUDAGUARD_ROOT";
+constexpr const char* kRoot = "CUDAGUARD_ROOT";
+
+/// Does settle() mean the program?
+bool is_root(const Variables& variables, const std::string& launcher) {
   const char* root = variables.get(kRoot);
-  if (root != nullptr && launcher == root) variables.set(kRoot, std::to_string(getpid()));
+  return root != nullptr && launcher == root;
 }
 
-void print_summary(ReportReader& reader, const std::string& left) noexcept {
+/// A program that was to have the GPU for itself, has not asked for it, and whose children were
+/// refused: it only starts others. Empty, or a clause.
+std::string idle_root(const Records& records, uint32_t pid, const char* name) {
+  bool refused = false;
+  for (const ObservedProcess& process : records.processes()) {
+    if (process.pid == pid) return {};
+    refused |= !process.refused.empty();
+  }
+  if (!refused) return {};
+  return "the GPU was kept for process " + std::to_string(pid) + " (" + printable(base_name(name)) +
+         "), which did not ask for it";
+}
+
+void print_summary(ReportReader& reader, const Tree& tree, const char* root) noexcept {
   try {
     reader.finish();
-    write_stderr(summary(reader.records(), left));
+    const auto pid = static_cast<uint32_t>(tree.pid());
+    write_stderr(summary(reader.records(), tree.left(),
+                         root == nullptr ? "" : idle_root(reader.records(), pid, root)));
   } catch (const std::exception& error) {
     say(std::string("--observe: no summary: ") + error.what());
   }
@@ -42,14 +59,17 @@ void observe(const std::string& path, char** arguments, Variables& variables,
   ReportReader reader(own->path(), report);
   variables.set("CUDAGUARD_REPORT", own->path());
   const std::string launcher = std::to_string(getpid());
+  const bool root = is_root(variables, launcher);
   tree.start([&] {
-    name_root(variables, launcher);
+    // The program is not this process.
+    if (root) variables.set(kRoot, std::to_string(getpid()));
     execve(path.c_str(), arguments, variables.pointers().data());
     return errno;
   });
   tree.wait([&] { reader.read_on(); }, reader.copies());
   if (const int error = tree.start_error(); error != 0) throw cannot_start(path, error);
-  print_summary(reader, tree.left());
+  const bool alone = root && variables.has("CUDAGUARD_CHILDREN");
+  print_summary(reader, tree, alone ? arguments[0] : nullptr);
   own.reset();
   end_as(tree.status());
 }

@@ -217,7 +217,7 @@ std::string totals(const std::vector<ObservedProcess>& processes) {
 
 }  // namespace
 
-std::string summary(const Records& records, const std::string& left) {
+std::string summary(const Records& records, const std::string& left, const std::string& idle) {
   std::string text;
   if (records.processes().empty()) {
     text = "cudaguard: no process was seen to ask for CUDA or NVML\n";
@@ -227,6 +227,9 @@ std::string summary(const Records& records, const std::string& left) {
     for (const ObservedProcess& process : records.processes()) rows.push_back(row_of(process));
     put_table(text, rows);
     put_told(text, rows);
+  }
+  if (!idle.empty()) {
+    text += "  " + idle + ":\n    put cudaguard run behind it, in front of the program that does\n";
   }
   if (!left.empty()) text += "  not waited for: " + left + "\n";
   if (const size_t lines = records.not_understood(); lines != 0) {

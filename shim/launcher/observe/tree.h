@@ -29,6 +29,7 @@ class Tree {
   /// the program has left behind. Calls `now_and_then`, at least once a second if `often`.
   void wait(const std::function<void()>& now_and_then, bool often);
 
+  pid_t pid() const { return pid_; }  ///< the program's
   /// Of execve; 0: the program was started.
   int start_error() const { return *start_error_; }
   /// As waitpid gives it.

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--children=cpu and programs that only start others (torchrun, accelerate launch, uv run, xargs, a
+shell): the forms of the manual give the trainer its GPU, and no trainer is on the CPU unsaid."""
+
+import harness
+import launcher
+import observed
+from observed import box
+
+RUN = [launcher.LAUNCHER, "run", "--policy=VALIDATE", "--children=cpu"]
+# A trainer with one worker.
+TRAINER = [box.program("open"), "pid", "cu.init", "spawn=w", "pid", "cu.init", "end"]
+# As torchrun, accelerate launch and uv run do it.
+CHILD = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
+STARTERS = (["python3", "-c", CHILD], ["xargs", "-a", "/dev/null"],
+            ["sh", "-c", '"$@"; exit $?', "sh"])
+
+
+class Starters(observed.Case):
+    def answers(self, words):
+        result = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+        self.assertEqual(result.rc, 0, result)
+        return result, result.answers["cu.init"], result.answers["w.cu.init"]
+
+    def test_in_front_of_the_starter(self):
+        """The starter is the one that keeps the GPU. The trainer has none, and says so."""
+        for starter in STARTERS:
+            with self.subTest(starter=starter):
+                # The control: without us both have it.
+                self.assertEqual(self.answers(starter + TRAINER)[1:], ("0", "0"))
+                result, *codes = self.answers(RUN + starter + TRAINER)
+                self.assertEqual(codes, ["100", "100"], result)
+                pid = observed.pids(result)
+                self.assertEqual(result.err.count("cudaguard[%d]: no CUDA here" % pid[""]), 1)
+
+    def test_behind_the_starter(self):
+        """The form of the manual; and a shell that becomes the trainer."""
+        for words in [starter + RUN for starter in STARTERS] + [RUN + ["sh", "-c", 'exec "$@"',
+                                                                       "sh"]]:
+            with self.subTest(words=words):
+                result, *codes = self.answers(words + TRAINER)
+                self.assertEqual(codes, ["0", "100"], result)
+                pid = observed.pids(result)
+                self.assertEqual(result.err.count("no CUDA here"), 1, result)
+                self.assertIn("cudaguard[%d]: no CUDA here" % pid["w"], result.err)
+
+    def test_observed(self):
+        """Without lines the summary says it."""
+        said = "  the GPU was kept for process %d (%s), which did not ask for it"
+        for starter in STARTERS:
+            with self.subTest(starter=starter):
+                shown = "echo root=$$ >&2; exec " + '"$@"'
+                result = self.observe(["sh", "-c", shown, "sh"] + starter + TRAINER,
+                                      ["--children=cpu"])
+                summary = self.summary(result)
+                root = int(summary.before.partition("root=")[2])
+                self.assertEqual(summary.totals, {"processes": 2, "refused": 2}, result)
+                self.assertTrue(summary.rest[0].startswith(said % (root, "sh")), summary.text)
+                # Behind it, and where nobody is refused, there is no such line.
+                result = self.observe(starter + RUN + TRAINER)
+                self.assertEqual(self.summary(result).rest, [], result)
+                result = self.observe(starter + TRAINER)
+                self.assertEqual(self.summary(result).rest, [], result)
+        for steps in (["cu.init", "spawn=w", "cu.init", "end"],
+                      ["nv.init", "spawn=w", "cu.init", "end"]):
+            result = self.steps(steps, ["--children=cpu"])
+            self.assertEqual(self.summary(result).rest, [], result)
+
+
+if __name__ == "__main__":
+    harness.main()
