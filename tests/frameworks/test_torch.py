@@ -2,9 +2,13 @@
 """PyTorch 2.3.0 from PyPI (CUDA 12.1): no GPU, in no process, and not a word."""
 
 import os
+import sys
 
 import framework
 import harness
+
+sys.path.append(os.path.join(os.path.dirname(framework.HERE), "devices"))
+import box  # noqa: E402
 
 
 class TorchCase(framework.Case):
@@ -48,6 +52,26 @@ class Torch(TorchCase):
     def test_cleanrl_without_cuda(self):
         self.compare(self.argv("torch_cleanrl.py", "--no-cuda"), worlds=("real",),
                      expect="device=cpu sum=4.0\n")
+
+
+class Torchrun(TorchCase):
+    """The programs that it starts are its children: `run --children=cpu` goes behind it, or the
+    trainer is one that has no GPU."""
+
+    def test_children(self):
+        torchrun = [os.path.join(framework.ENVIRONMENTS, "torch", "bin", "torchrun"), "--no-python"]
+        launcher = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
+        run = [launcher, "run", "--policy=VALIDATE", "--children=cpu"]
+        trainer = [box.program("open"), "cu.init", "spawn=w", "cu.init", "end"]
+        for words, trainers, workers in ((torchrun, "0", "0"), (run + torchrun, "100", "100"),
+                                         (torchrun + run, "0", "100")):
+            with self.subTest(words=words):
+                result = harness.run(words + trainer, world="none", guard=False, trace=False,
+                                     env=box.environment(OMP_NUM_THREADS="1"), timeout=self.timeout)
+                self.assertEqual((result.rc, result.answers["cu.init"], result.answers["w.cu.init"]),
+                                 (0, trainers, workers), result)
+                self.assertEqual(result.err.count(": no CUDA here"),
+                                 [trainers, workers].count("100"), result)
 
 
 if __name__ == "__main__":
