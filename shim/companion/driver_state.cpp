@@ -45,7 +45,7 @@ InProcess& this_process() {
 /// Threads that race find the same. The lock is for the pages that are made writable for a moment;
 /// nothing under it waits for ld.so, whose lock a constructor may hold that calls us.
 void bind_to(const Services& guard, const RealLibrary& real) {
-  const Lock lock(guard.binding());
+  const Lock lock(guard.locks().binding);
   if (bound.load(std::memory_order_relaxed)) return;  // others are reading it
   for (size_t i = 0; i < kGuardedCount; ++i) {
     real_functions[i] = real.symbol(guarded_names[i]);
@@ -96,7 +96,7 @@ Result init(const void* caller) {
   const Services& guard = guard_services();
   InProcess& here = this_process();
   if (here.open.load(std::memory_order_acquire) == 1) return kSuccess;
-  const Lock lock(guard.initialising());
+  const Lock lock(guard.locks().initialising);
   if (here.initialised) return kSuccess;
   // Another thread's try may have ended in FORCE_CPU.
   if (guard.policy() == Policy::kForceCpu) return kNoDevice;

@@ -27,7 +27,7 @@ constinit IsMig real_is_mig = nullptr;
 void prepare(const Services& guard) {
   if (bound.load(std::memory_order_acquire)) return;
   const RealLibrary real = open_real(guard.loader(), "libnvidia-ml.so.1", RTLD_NOLOAD);
-  const Lock lock(guard.binding());
+  const Lock lock(guard.locks().binding);
   if (bound.load(std::memory_order_relaxed)) return;  // others are reading it
   for (size_t i = 0; i < kGuardedCount; ++i) {
     real_functions[i] = real.symbol(kNames[i]);

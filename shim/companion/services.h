@@ -39,9 +39,7 @@ struct Services {
   void (*check_fork)(const char* api) = nullptr;
   void (*set_visible)(const VisibleGpus& gpus) = nullptr;
 
-  /// Words for Lock: a forked child has its own, which are free.
-  std::atomic<uint32_t>& (*binding)() = nullptr;
-  std::atomic<uint32_t>& (*initialising)() = nullptr;
+  Process::Locks& (*locks)() = nullptr;  ///< of this process: a forked child's are free
 
   /// libc's own functions, to be called from the companion's code: they look at who calls.
   const Loader& (*loader)() = nullptr;

@@ -14,11 +14,6 @@ namespace cudaguard {
 
 namespace {
 
-template <typename Function>
-void take(Found<Function>& slot, const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name) {
-  if (slot == nullptr) slot.take(elf_symbol(dynamic, base, name));
-}
-
 /// glibc >= 2.34 has the dl* functions in libc.so.6, older ones in libdl.so.2.
 int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
   auto& into = *static_cast<Loader*>(result);
@@ -28,12 +23,12 @@ int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
   if (name == nullptr) return 0;
   const std::string_view soname = name;
   if (soname != "libc.so.6" && soname != "libdl.so.2") return 0;
-  take(into.dlopen, dynamic, base, "dlopen");
-  take(into.dlmopen, dynamic, base, "dlmopen");
-  take(into.dlclose, dynamic, base, "dlclose");
-  take(into.dlerror, dynamic, base, "dlerror");
-  take(into.dlsym, dynamic, base, "dlsym");
-  take(into.dlinfo, dynamic, base, "dlinfo");
+  into.dlopen.take(elf_symbol(dynamic, base, "dlopen"));
+  into.dlmopen.take(elf_symbol(dynamic, base, "dlmopen"));
+  into.dlclose.take(elf_symbol(dynamic, base, "dlclose"));
+  into.dlerror.take(elf_symbol(dynamic, base, "dlerror"));
+  into.dlsym.take(elf_symbol(dynamic, base, "dlsym"));
+  into.dlinfo.take(elf_symbol(dynamic, base, "dlinfo"));
   return 0;
 }
 

@@ -9,20 +9,22 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// One of them. Threads that race through the first call write the same.
-template <typename Function>
-class Found {
+class AnyFound {
  public:
-  Function get() const { return at_.load(std::memory_order_relaxed); }
-  operator Function() const { return get(); }  // NOLINT(google-explicit-constructor): called
   /// Null changes nothing: a thread that saw less does not undo what another has found.
   void take(const void* found) {
-    if (found != nullptr) {
-      at_.store(reinterpret_cast<Function>(const_cast<void*>(found)), std::memory_order_relaxed);
-    }
+    if (found != nullptr) at_.store(const_cast<void*>(found), std::memory_order_relaxed);
   }
 
- private:
-  std::atomic<Function> at_{nullptr};
+ protected:
+  std::atomic<void*> at_{nullptr};
+};
+
+template <typename Function>
+class Found : public AnyFound {
+ public:
+  Function get() const { return reinterpret_cast<Function>(at_.load(std::memory_order_relaxed)); }
+  operator Function() const { return get(); }  // NOLINT(google-explicit-constructor): called
 };
 
 struct Loader {

@@ -42,9 +42,7 @@ void remember_list(std::string_view list) {
   void* room = sys::map(kRoom);
   if (room == nullptr) return;
   const char* kept = keep(list, static_cast<char*>(room), kRoom).data();
-  if (!last_list.compare_exchange_strong(none, kept, std::memory_order_release)) {
-    sys::unmap(room, kRoom);
-  }
+  last_list.compare_exchange_strong(none, kept, std::memory_order_release);
 }
 
 /// Does the parent's environment, as it was when that program started, have the variable? True

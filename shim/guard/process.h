@@ -63,9 +63,12 @@ struct Process {
   /// True for the first caller with this case. False as well when there are too many.
   static bool first_case(Cases& cases, uint64_t key);
 
-  /// The companions': a lock that a thread of the parent held would never be free in a child.
-  std::atomic<uint32_t> binding{0};
-  std::atomic<uint32_t> initialising{0};
+  /// Words for the companions' locks, which a thread of the parent may hold when it forks: a child
+  /// would never find them free.
+  struct Locks {
+    std::atomic<uint32_t> binding{0};
+    std::atomic<uint32_t> initialising{0};
+  } locks;
 
   std::atomic<bool> companions_looked{false};
   std::atomic<bool> no_nvml{false};  ///< its companion cannot be used

@@ -38,8 +38,7 @@ constexpr Services kServices = {
     .note_no_device = [] { note_no_device(process()); },
     .check_fork = [](const char* api) { check_fork_once(process(), api); },
     .set_visible = &set_visible,
-    .binding = []() -> std::atomic<uint32_t>& { return process().binding; },
-    .initialising = []() -> std::atomic<uint32_t>& { return process().initialising; },
+    .locks = []() -> Process::Locks& { return process().locks; },
     .loader = []() -> const Loader& { return loader(); },
 };
 
