@@ -93,6 +93,10 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
     if (!facts.damage.empty()) {
       throw Refusal(kCannotRun, in_quotes(path) + " is damaged: " + facts.damage);
     }
+    // A static executable needs none, whatever else it has.
+    if (facts.interpreter.empty() && !facts.needed.empty()) {
+      throw Refusal(kCannotRun, in_quotes(path) + " is a shared library, no program");
+    }
     program.executables.push_back({path, std::move(facts)});
     return;
   }

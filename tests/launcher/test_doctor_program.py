@@ -85,6 +85,13 @@ class Kinds(doctor_program.Case):
         ask = self.compile("ask", ASK)
         self.assert_stopped([starter, ask, "libcuda.so.1"], "run", "preload")
 
+    def test_a_shared_library(self):
+        """It has no interpreter either."""
+        path = self.compile("library.so", "int main(void) { return 0; }", "-shared", "-fPIC",
+                            "-Wl,--no-as-needed")
+        for command in ("doctor", "run"):
+            self.refused(self.start(command, path), 126, "is a shared library, no program")
+
     def test_static_that_names_the_driver(self):
         program = harness.program("static_door")
         self.verdict(program, "no", "no", ["static_driver"])

@@ -134,6 +134,7 @@ cudaguard run ./text
 cudaguard run ./loop
 cudaguard run ./no-loader
 cudaguard run ./no-answer
+cudaguard run ./library.so
 exec 9>>busy; cudaguard run ./busy
 cudaguard run ./cut
 cudaguard run ./damage-object
@@ -251,6 +252,7 @@ class Lines(launcher.Case):
         self.compile("i386", "void _start(void) {}", "-m32", "-nostdlib", "-static")
         self.compile("musl", main, compiler="musl-gcc")
         self.compile("busy", main)
+        self.compile("library.so", main, "-shared", "-fPIC", "-Wl,--no-as-needed")
         self.compile("no-loader", main, "-Wl,-dynamic-linker,/no/ld.so")
         self.compile("no-answer", main, "-Wl,-dynamic-linker," + self.path("hello"))
         shutil.copy(harness.program("linked_cuda"), self.path("linked"))
