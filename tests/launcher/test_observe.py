@@ -55,6 +55,30 @@ class Who(observed.Case):
             self.agrees(result, summary)
             self.assertEqual(summary.facts(observed.pids(result)[""]), wanted, summary.text)
 
+    def test_ctypes(self):
+        """libffi says nothing to a reader of Python; another language's stays what it is."""
+        text = "import ctypes, os; print('pid=%d' % os.getpid()); "
+        text += "ctypes.CDLL('libcuda.so.1').cuInit(0); ctypes.CDLL('libnvidia-ml.so.1').nvmlInit()"
+        result = self.observe(["python3", "-c", text])
+        pid = observed.pids(result)[""]
+        self.assertEqual(self.summary(result).facts(pid), {"by": "ctypes/cffi", "nvml": "yes"})
+        self.agrees(result, self.summary(result))
+        result = self.observe(["python3", "-c", text], ["--cpu"])
+        pid = observed.pids(result)[""]
+        self.assertEqual(self.summary(result).facts(pid),
+                         {"refused": "cuInit by ctypes/cffi and 1 more"}, result)
+        record = ('{"v":1,"pid":7,"decision":"deny","api":"cuInit","exe":"/usr/bin/%s",'
+                  '"caller":"/lib/%s+0x1"}')
+        for program, library, shown in (
+                ("python3.11", "libffi.so.8.1.2", "ctypes/cffi"), ("ruby3.1", "libffi.so.8", None),
+                ("pypy3", "_cffi_backend.pypy39-x86_64-linux-gnu.so", "ctypes/cffi"),
+                ("python3.12", "_ctypes.cpython-312-x86_64-linux-gnu.so", "ctypes/cffi"),
+                ("python3.12", "libffitoo.so", None)):
+            line = self.make("line", record % (program, library) + "\n")
+            result = self.observe(["sh", "-c", 'cat %s >>"$CUDAGUARD_REPORT"' % line])
+            self.assertEqual(self.summary(result).facts(7),
+                             {"refused": "cuInit by " + (shown or library)}, result)
+
     def test_nobody(self):
         for words in (["true"], [box.program("open"), "cu.open"]):
             result = self.observe(words)

@@ -31,10 +31,17 @@ int64_t number_of(const Json& record, const char* name) {
   return value <= INT32_MAX ? static_cast<int64_t>(value) : -1;
 }
 
-/// "/opt/lib/libx.so+0x12" becomes "libx.so".
+/// "/opt/lib/libx.so+0x12" becomes "libx.so". What Python's two ways to call C by are called there.
 std::string caller_of(const Json& record) {
   const std::string caller = text_of(record, "caller");
-  return std::string(base_name(head(caller, caller.rfind('+'))));
+  const std::string_view file = base_name(head(caller, caller.rfind('+')));
+  const std::string executable = text_of(record, "exe");
+  if (base_name(executable).starts_with("py")) {
+    for (const std::string_view name : {"libffi.so", "_ctypes.", "_cffi_backend."}) {
+      if (file.starts_with(name)) return "ctypes/cffi";
+    }
+  }
+  return std::string(file);
 }
 
 std::string command_of(const Json& record, const std::string& executable) {
