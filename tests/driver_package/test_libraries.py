@@ -68,6 +68,12 @@ class Libraries(harness.Case):
                 harness.skip(self, name + " is not installed")
             self.look_at(name, *row)
 
+    def test_documented_limit(self):
+        """libc's own dlopen, taken by pointer, is not asked about libnvidia-cfg (README)."""
+        result = harness.run([PROGRAM, "libnvidia-cfg.so.1", "nvCfgOpenDevice"], world="real",
+                             env={"CG_LIBC": "1"})
+        self.assertTrue(result.reached_driver(), result)
+
     def test_of_the_display(self):
         found = [name for name in OTHERS
                  if os.path.exists(os.path.join(harness.real_driver_dir(), name))]

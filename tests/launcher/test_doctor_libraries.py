@@ -72,9 +72,19 @@ class Linked(doctor_program.Case):
             "opencl", "void* clGetExtensionFunctionAddress(const char*);\nint main(void) { return "
             "((int (*)(unsigned, void*, unsigned*))clGetExtensionFunctionAddress("
             "\"clIcdGetPlatformIDsKHR\"))(0, 0, 0); }", FAKE, "-l:libnvidia-opencl.so.1")
-        self.verdict(program, "in part", "in part", ["linked_opencl"])
+        self.verdict(program, "in part", "in part", ["linked_refused"])
         for way in ("bare", "run", "preload"):
             self.assertIn("opencl", self.guarded([program], way).init_calls(), way)
+
+
+    def test_cfg(self):
+        """Mapped by ld.so, which does not ask the guard."""
+        self.compile("libnvidia-cfg.so.1", "int nvCfgOpenDevice(void) { return 0; }", "-shared",
+                     "-fPIC", "-Wl,-soname,libnvidia-cfg.so.1")
+        program = self.compile(
+            "cfg", "int nvCfgOpenDevice(void);\nint main(void) { return nvCfgOpenDevice(); }",
+            "-L" + self.folder, "-l:libnvidia-cfg.so.1", "-Wl,-rpath," + self.folder)
+        self.verdict(program, "in part", "in part", ["linked_refused"])
 
 
 class RunPaths(doctor_program.Case):

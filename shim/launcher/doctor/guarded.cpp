@@ -34,7 +34,7 @@ void judge_linked(const ExecutableFacts& facts, const ProgramFacts& program, Gua
   for (const LinkedLibrary& library : facts.linked) {
     const std::string linked = "it is linked to " + printable(library.name) + ", ";
     if (classify(library.name).library == Library::kRefused) {
-      add(guarded, "linked_opencl", Hold::kInPart, Hold::kInPart, file,
+      add(guarded, "linked_refused", Hold::kInPart, Hold::kInPart, file,
           linked + "which opens the GPU by itself");
     } else if (library.path.empty()) {
       add(guarded, "linked", Hold::kYes, Hold::kNo, file,
