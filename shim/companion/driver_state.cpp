@@ -113,6 +113,6 @@ Result init(const void* caller) {
 
 extern "C" [[gnu::visibility("default")]] const char* cudaguard_companion_prepare_v1(
     const cudaguard::Services* guard) {
-  if (!cudaguard::adopt_guard(guard)) return "the companion library is of another build";
+  if (!cudaguard::adopt_guard(guard)) return "";
   return cudaguard::prepare(*cudaguard::find_guard());
 }

@@ -25,9 +25,7 @@ const Services* ask() {
 }  // namespace
 
 bool adopt_guard(const Services* guard) {
-  if (guard == nullptr || guard->version != Services::kVersion || guard->size != sizeof(Services)) {
-    return false;
-  }
+  if (guard == nullptr || guard->id != CUDAGUARD_INTERFACE_ID) return false;
   const Services* none = nullptr;
   found.compare_exchange_strong(none, guard, std::memory_order_acq_rel);
   return true;

@@ -96,7 +96,7 @@ bool make_view(const Services& guard) {
 
 extern "C" [[gnu::visibility("default")]] const char* cudaguard_companion_prepare_v1(
     const cudaguard::Services* guard) {
-  if (!cudaguard::adopt_guard(guard)) return "the companion library is of another build";
+  if (!cudaguard::adopt_guard(guard)) return "";
   cudaguard::prepare(*cudaguard::find_guard());
   return nullptr;
 }

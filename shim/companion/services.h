@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the guard does for the companions: it owns the configuration, the records and the lines of a
-// process. Guard and companions are built and installed together; a companion of another build is
-// refused by its version. Every function is thread-safe and leaves errno and dlerror alone.
+// process. Guard and companions are built and installed together; a companion that was built from
+// other headers is refused. Every function is thread-safe and leaves errno and dlerror alone.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
+#include "interface_id.h"
 #include "policy/config.h"
 #include "policy/message.h"
 #include "shim/guard/bad_index.h"
@@ -16,10 +17,7 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Services {
-  static constexpr uint32_t kVersion = 1;
-
-  uint32_t version = kVersion;
-  uint32_t size = sizeof(Services);
+  uint32_t id = CUDAGUARD_INTERFACE_ID;  ///< in front; the rest has a meaning where it is the same
 
   Policy (*policy)() = nullptr;                          ///< of this process, now
   std::string_view (*allow_list)() = nullptr;            ///< empty: every GPU
@@ -53,6 +51,7 @@ const Services& own_services();
 extern "C" {
 /// Exported by the guard.
 [[gnu::visibility("default")]] const cudaguard::Services* cudaguard_services_v1();
-/// Exported by each companion: binds the real library. Null, or why CUDA must not be let through.
+/// Exported by each companion: binds the real library. Null, or why CUDA must not be let through;
+/// empty: the guard is of another build.
 using cudaguard_prepare_v1 = const char*(const cudaguard::Services*);
 }

@@ -102,14 +102,14 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
   const auto* map = static_cast<const link_map*>(handle);
   const auto prepare = reinterpret_cast<cudaguard_prepare_v1*>(
       const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_companion_prepare_v1")));
-  const char* why = prepare != nullptr ? prepare(&own_services()) : nullptr;
-  if (prepare != nullptr && why == nullptr) {
+  const char* why = prepare != nullptr ? prepare(&own_services()) : "";
+  if (why == nullptr) {
     result.link_map.store(map, std::memory_order_relaxed);
     result.path.store(map->l_name, std::memory_order_release);
     return;
   }
-  if (prepare == nullptr) {
-    give_up(process, names, path, "is of another version");
+  if (*why == '\0') {
+    give_up(process, names, path, "is of another build");
   } else {
     process.fall_back(Process::kNotEnforced);
     say(

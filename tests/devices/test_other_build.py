@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A companion that was built from other headers than the guard is refused: what is behind its
+table of functions may be something else."""
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+
+import box
+import harness
+
+STEPS = {"driver": ["cu.see", "rt12.see"], "nvml": ["nv.see"]}
+
+
+def interface_id(source):
+    """The number of a source tree, as the build makes it."""
+    with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+        header = os.path.join(folder, "interface_id.h")
+        subprocess.run(["cmake", "-DOUT=" + header, "-P",
+                        os.path.join(source, "shim", "companion", "interface_id.cmake")],
+                       check=True)
+        with open(header, encoding="utf-8") as stream:
+            return int(re.search(r"CUDAGUARD_INTERFACE_ID (0x[0-9a-f]{8})U", stream.read())[1], 16)
+
+
+class OtherBuild(box.Case):
+
+    def run_with(self, guards_id, kind, allow):
+        """A run with a guard whose table says that it was made with this number."""
+        with tempfile.TemporaryDirectory(prefix="cg-lib-") as folder:
+            shutil.copytree(harness.LIB, folder, symlinks=True, dirs_exist_ok=True)
+            guard = os.path.join(folder, "libcudaguard.so")
+            with open(guard, "rb") as stream:
+                content = stream.read()
+            own = struct.pack("=I", interface_id(harness.SOURCE))
+            self.assertEqual(content.count(own), 1)
+            with open(guard, "wb") as stream:
+                stream.write(content.replace(own, struct.pack("=I", guards_id)))
+            return box.run(STEPS[kind], guard=False, preload=[guard], allow=allow,
+                           policy="VALIDATE")
+
+    def test_another_id(self):
+        own = interface_id(harness.SOURCE)
+        for kind, steps in STEPS.items():
+            for allow in ("0,1", None):
+                with self.subTest(kind=kind, allow=allow):
+                    result = self.run_with(own ^ 1, kind, allow)
+                    # Under a list the driver's is looked at first, and FORCE_CPU applies to all.
+                    first = "driver" if allow else kind
+                    refused = {"driver": ("!100", []), "nvml": ("!-999",)}[first]
+                    for step in steps:
+                        self.assertIn(box.seen(result.answers[step]), refused, result)
+                    self.assertIn("libcudaguard-%s.so is of another build; " % first, result.err,
+                                  result)
+                    self.assertNotIn("cuInit", result.fake_calls, result)
+                    # The control: the same copy with its own number.
+                    result = self.run_with(own, kind, allow)
+                    self.silent(result)
+                    for step in steps:
+                        self.assertEqual(len(box.seen(result.answers[step])), 2 if allow else 8,
+                                         result)
+
+    def test_two_fields_that_change_places(self):
+        """Elsewhere the tree has the same number; with two fields swapped it has not."""
+        with tempfile.TemporaryDirectory(prefix="cg-source-") as folder:
+            for part in ("policy", "shim"):
+                shutil.copytree(os.path.join(harness.SOURCE, part), os.path.join(folder, part))
+            self.assertEqual(interface_id(folder), interface_id(harness.SOURCE))
+            path = os.path.join(folder, "shim", "companion", "services.h")
+            with open(path, encoding="utf-8") as stream:
+                lines = stream.read().split("\n")
+            first = next(i for i, line in enumerate(lines) if "(*note_count)" in line)
+            second = next(i for i, line in enumerate(lines) if "(*check_fork)" in line)
+            lines[first], lines[second] = lines[second], lines[first]
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write("\n".join(lines))
+            self.assertNotEqual(interface_id(folder), interface_id(harness.SOURCE))
+
+
+if __name__ == "__main__":
+    harness.main()
