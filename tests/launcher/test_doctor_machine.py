@@ -201,6 +201,17 @@ class RealDriver(doctor.Case):
             "path": doctor.VENDORS + "/nvidia.icd", "library": "libnvidia-opencl.so.1"})
         self.assertIn("nvidia.icd names libnvidia-opencl.so.1", answer.text)
 
+    def test_what_is_not_stopped(self):
+        """The same machine without the file has no such note."""
+        path = self.make("egl.json", "{}", 0o644)
+        for name in ("glvnd/egl_vendor.d/10_nvidia.json", "vulkan/icd.d/nvidia_icd.json"):
+            for bound in ([], ["--ro-bind", path, "/usr/share/" + name]):
+                answer = self.doctor(world="real", bwrap=self.kernel() + [
+                    "--tmpfs", "/usr/share", *bound])
+                self.assertEqual([note for note in answer.notes if "Vulkan" in note], [
+                    "/usr/share/%s: NVIDIA's OpenGL, EGL and Vulkan open the GPU by themselves, and "
+                    "are not stopped" % name] if bound else [], answer.text)
+
     def test_as_a_user(self):
         answer = self.doctor(world="real", user="65534")
         self.assertEqual((answer.code, answer.cuinit["code"]), (0, 100), answer.text)

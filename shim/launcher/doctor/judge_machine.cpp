@@ -129,6 +129,11 @@ void judge_libraries(const MachineFacts& facts, Findings& findings) {
   } else if (!facts.libraries.trouble.empty()) {
     findings.notes.push_back("driver libraries were not looked for: " + facts.libraries.trouble);
   }
+  if (!facts.libraries.display_icd.empty()) {
+    findings.notes.push_back(facts.libraries.display_icd +
+                             ": NVIDIA's OpenGL, EGL and Vulkan open the GPU by themselves, and "
+                             "are not stopped");
+  }
 }
 
 bool has_gpu_node(const KernelFacts& kernel) {

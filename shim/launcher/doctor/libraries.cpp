@@ -181,6 +181,9 @@ Libraries find_libraries(const std::string& probe, const Variables& variables,
   Libraries libraries;
   const std::string icd = beginning_of(kNvidiaIcd);
   libraries.opencl_icd = icd.substr(0, icd.find_first_of(" \t\r\n"));
+  for (const char* path : kDisplayIcds) {
+    if (libraries.display_icd.empty() && access(path, F_OK) == 0) libraries.display_icd = path;
+  }
   find_by_loader(probe, variables, limit, libraries);
   if (libraries.found.empty()) {
     for (const std::string_view name : kNames) {

@@ -33,6 +33,11 @@ DriverLibrary identify(std::string_view name, const std::string& path);
 /// What registers NVIDIA's OpenCL.
 inline constexpr const char* kNvidiaIcd = "/etc/OpenCL/vendors/nvidia.icd";
 
+/// What registers NVIDIA's Vulkan and EGL, with which its OpenGL comes.
+inline constexpr const char* kDisplayIcds[] = {"/usr/share/vulkan/icd.d/nvidia_icd.json",
+                                               "/etc/vulkan/icd.d/nvidia_icd.json",
+                                               "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"};
+
 struct Libraries {
   /// libcuda.so.1, libcuda.so, libnvidia-ml.so.1, libnvidia-opencl.so.1, as ld.so finds them.
   std::vector<DriverLibrary> found;
@@ -41,6 +46,7 @@ struct Libraries {
   std::string guard_by_bare_name;  ///< what LD_PRELOAD=libcudaguard.so gives; empty: nothing
   std::string system_guard;        ///< the guard that /etc/ld.so.preload has
   std::string opencl_icd;          ///< the library that kNvidiaIcd names
+  std::string display_icd;         ///< the first of kDisplayIcds that is there
   std::string trouble;             ///< why ld.so could not be asked, or hung: a clause
   bool hangs = false;              ///< ld.so does
 };
