@@ -43,6 +43,7 @@ constexpr Choices kChildren = {"CUDAGUARD_CHILDREN",
                                "FORCE_CPU applies to all processes but the root",
                                1,
                                {{"FORCE_CPU", 1}, {"", 0}, {"", 0}, {"", 0}}};
+constexpr char kNoRoot[] = "needs sh -c 'CUDAGUARD_ROOT=$$ exec APP'; FORCE_CPU applies";
 constexpr char kVisibleDevices[] = "CUDAGUARD_VISIBLE_DEVICES";
 
 constexpr char folded(char c) {
@@ -120,6 +121,27 @@ void parse_list(const Environment& environment, Config& config) {
   config.visible_devices = text;
 }
 
+/// CUDAGUARD_ROOT: "41" or, as the launcher writes it, "41:pid:[4026531836]". Without one nobody
+/// can tell who may keep the GPU.
+void parse_root(const Environment& environment, Config& config) {
+  const char* given = environment.root;
+  if (given != nullptr && *given != '\0') {
+    const std::string_view text = given;
+    const size_t colon = text.find(':');
+    if (colon != std::string_view::npos) config.root_namespace = tail(text, colon + 1);
+    config.root = process_id(head(text, colon));
+    if (config.root != 0 &&
+        (colon == std::string_view::npos || config.root_namespace.starts_with("pid:["))) {
+      return;
+    }
+    complain(config, "CUDAGUARD_ROOT", text, "a process id", "no process is the root");
+    config.root = UINT32_MAX;  // nobody
+  } else if (config.children_cpu && !config.forked_child && lets_through(config.policy)) {
+    complain(config, kChildren.variable, {}, "", kNoRoot);
+    narrow_to_cpu(config, "no CUDAGUARD_ROOT");
+  }
+}
+
 bool holds_entry(std::string_view list, std::string_view entry) {
   while (!list.empty()) {
     const size_t comma = list.find(',');
@@ -169,14 +191,7 @@ Config parse_config(const Environment& environment) {
     config.children_cpu = true;
     config.forked_child = true;
   }
-  if (environment.root != nullptr && *environment.root != '\0') {
-    config.root = process_id(environment.root);
-    if (config.root == 0) {
-      complain(config, "CUDAGUARD_ROOT", environment.root, "a process id",
-               "no process is the root");
-      config.root = UINT32_MAX;  // nobody
-    }
-  }
+  parse_root(environment, config);
   config.log = static_cast<Log>(parse_choice(config, environment.log, kLogs, number(Log::kDeny)));
   if (environment.report != nullptr) {
     const std::string_view path = environment.report;
@@ -191,9 +206,8 @@ Config parse_config(const Environment& environment) {
 
 bool is_child(const Config& config, const Place& place) {
   if (!config.children_cpu || !lets_through(config.policy)) return false;
-  if (config.forked_child) return true;
-  if (config.root != 0) return place.pid != config.root;
-  return place.forked || place.parent_carries_variable;
+  return config.forked_child || place.pid != config.root ||
+         (!config.root_namespace.empty() && config.root_namespace != place.pid_namespace);
 }
 
 void narrow_to_cpu(Config& config, std::string_view because) {

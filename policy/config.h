@@ -53,7 +53,7 @@ struct Environment {
 /// A value that was not understood: everything that one line about it needs.
 struct Complaint {
   std::string_view variable;
-  std::string_view value;
+  std::string_view value;     ///< empty: it is not about the value
   std::string_view accepted;  ///< empty: the value is good, but has no effect
   std::string_view instead;   ///< what applies now
 };
@@ -77,16 +77,18 @@ struct Config {
   bool children_cpu = false;         ///< CUDAGUARD_CHILDREN=FORCE_CPU
   bool forked_child = false;         ///< of a process that had it
   uint32_t root = 0;                 ///< CUDAGUARD_ROOT, a process id; 0: not given
+  /// The PID namespace that the number is of, as readlink shows it: "pid:[4026531836]". Empty: not
+  /// given, points into the environment.
+  std::string_view root_namespace;
   Complaint complaints[kMostComplaints];
   size_t complaint_count = 0;
 };
 
-/// A process's place under CUDAGUARD_CHILDREN=FORCE_CPU.
+/// A process under CUDAGUARD_CHILDREN=FORCE_CPU. The number alone does not tell the root from a
+/// process with the same one in a PID namespace of its own.
 struct Place {
   uint32_t pid = 0;
-  /// Asked only where CUDAGUARD_ROOT does not say who the root is. True where nobody can tell.
-  bool parent_carries_variable = true;
-  bool forked = false;  ///< from a process that we were in
+  std::string_view pid_namespace;  ///< asked only where the root's is known
 };
 
 /// CUDAGUARD_CHILDREN: does this process narrow to FORCE_CPU?

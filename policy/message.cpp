@@ -203,8 +203,9 @@ void write_no_opencl(Text& out, uint32_t pid, const Touch& touch) {
 }
 
 void write_complaint(Text& out, uint32_t pid, const Complaint& complaint) {
-  start(out, pid).put(complaint.variable).put("=\"").put_printable(complaint.value, kShownValue);
-  out.put("\" ");
+  start(out, pid).put(complaint.variable);
+  if (!complaint.value.empty()) put_value(out.put("="), true, complaint.value);
+  out.put(" ");
   if (!complaint.accepted.empty()) {
     out.put("is not accepted (accepted: ").put(complaint.accepted).put("); ");
   }

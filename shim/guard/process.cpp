@@ -6,8 +6,9 @@
 #include "policy/text.h"
 #include "shim/guard/system.h"
 
-// Data, not getenv(): bash and others export a getenv of their own.
-extern "C" char** environ;  // NOLINT(readability-redundant-declaration)
+// Data, not getenv(): bash and others export a getenv of their own. And by libc's name for it: a
+// program may have an `environ` of its own.
+extern "C" char** __environ;  // NOLINT(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
 
 namespace cudaguard {
 
@@ -45,51 +46,14 @@ void remember_list(std::string_view list) {
   last_list.compare_exchange_strong(none, kept, std::memory_order_release);
 }
 
-/// Does the parent's environment, as it was when that program started, have the variable? True
-/// where nobody can tell; false for the first process of a container, which has no parent.
-bool parent_has(std::string_view name) {
-  const uint32_t parent = sys::getppid();
-  if (parent == 0) return false;
-  char path[32];
-  Text out(path, sizeof path - 1);
-  out.put("/proc/").put_decimal(parent).put("/environ");
-  path[out.view().size()] = '\0';
-  const sys::File file(path, O_RDONLY | O_CLOEXEC);
-  if (!file.ok()) return true;
-  char part[1024] = {};
-  size_t matched = 0;
-  bool at_start = true;  // of a variable, or inside a match
-  for (;;) {
-    const long got = sys::read(file.fd(), part, sizeof part);
-    if (got <= 0) return got < 0;
-    for (long i = 0; i < got; ++i) {
-      if (part[i] == '\0') {
-        at_start = true;
-        matched = 0;
-      } else if (at_start) {
-        if (matched == name.size() && part[i] == '=') return true;
-        at_start = matched < name.size() && part[i] == name.data()[matched];
-        ++matched;
-      }
-    }
+void apply_children_rule(Config& config) {
+  char own[32];  // pid:[4026531836]
+  Place place = {.pid = sys::getpid(), .pid_namespace = {}};
+  if (!config.root_namespace.empty()) {
+    const long size = sys::readlink("/proc/self/ns/pid", own, sizeof own);
+    if (size > 0) place.pid_namespace = {own, static_cast<size_t>(size)};
   }
-}
-
-constexpr std::string_view kChildren = "CUDAGUARD_CHILDREN";
-
-void apply_children_rule(Config& config, bool forked) {
-  if (!config.children_cpu || !lets_through(config.policy)) return;
-  Place place = {.pid = sys::getpid(), .forked = forked};
-  if (config.root == 0 && !forked) place.parent_carries_variable = parent_has(kChildren);
-  if (is_child(config, place)) {
-    narrow_to_cpu(config, "CUDAGUARD_CHILDREN=FORCE_CPU");
-  } else if (config.root == 0) {
-    Complaint& complaint = config.complaints[config.complaint_count++];
-    complaint.variable = kChildren;
-    complaint.value = "FORCE_CPU";
-    complaint.instead =
-        "without CUDAGUARD_ROOT: this process is taken for the root (its parent has neither)";
-  }
+  if (is_child(config, place)) narrow_to_cpu(config, "CUDAGUARD_CHILDREN=FORCE_CPU");
 }
 
 void configure(Process& process) {
@@ -111,7 +75,7 @@ void configure(Process& process) {
   if (last != kNone) environment.inherited = &inherited;
   Config& config = process.config;
   config = parse_config(environment);
-  apply_children_rule(config, last != kNone);
+  apply_children_rule(config);
   config.report = keep(config.report, process.report, sizeof process.report);
   config.visible_devices =
       keep(config.visible_devices, process.visible_devices, sizeof process.visible_devices);
@@ -134,7 +98,7 @@ void configure(Process& process) {
 }  // namespace
 
 const char* variable(const char* name) {
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+  for (char** entry = __environ; entry != nullptr && *entry != nullptr; ++entry) {
     const char* text = *entry;
     const char* wanted = name;
     while (*wanted != '\0' && *text == *wanted) {

@@ -140,7 +140,7 @@ void settle_policy(const Options& options, Variables& variables) {
   // option says so. exec keeps the process id.
   const bool asked = options.gpus || options.policy || options.children || options.cpu;
   if (asked || !is_given(variables.get(kChildren)) || !is_given(variables.get(kRoot))) {
-    variables.set(kRoot, options.print ? "$$" : std::to_string(getpid()));
+    variables.set(kRoot, options.print ? "$$" : root_name());
   }
 }
 
@@ -199,11 +199,18 @@ Config parse(const Variables& variables, bool print) {
   environment.report = variables.get(kReport);
   environment.visible_devices = variables.get(kVisible);
   environment.children = variables.get(kChildren);
-  environment.root = print ? nullptr : variables.get(kRoot);
+  environment.root = print ? "1" : variables.get(kRoot);  // a shell's "$$"
   return parse_config(environment);
 }
 
 }  // namespace
+
+std::string root_name() {
+  const std::string number = std::to_string(getpid());
+  char space[64];
+  const ssize_t size = readlink("/proc/self/ns/pid", space, sizeof space);
+  return size <= 0 ? number : number + ":" + std::string(space, static_cast<size_t>(size));
+}
 
 Config settle(const Options& options, Variables& variables) {
   check_contradictions(options);

@@ -2,6 +2,8 @@
 // What the options and the environment ask for together: flag, then environment, then default.
 #pragma once
 
+#include <string>
+
 #include "policy/config.h"
 #include "shim/launcher/options.h"
 #include "shim/launcher/variables.h"
@@ -12,5 +14,9 @@ namespace cudaguard::launcher {
 /// make of them; its strings are `variables`' own. Throws Refusal for what the guard would complain
 /// about, and for options that contradict each other.
 Config settle(const Options& options, Variables& variables);
+
+/// CUDAGUARD_ROOT for this process: its number, and where /proc says it the PID namespace that the
+/// number is of.
+std::string root_name();
 
 }  // namespace cudaguard::launcher

@@ -92,22 +92,59 @@ class Children(box.Case):
         self.assertEqual(result.fake_calls.count("cuDevicePrimaryCtxRetain"), 1, result)
         self.assertEqual(result.out.count("rt12.sync=100"), 24, result)
 
-    def test_without_the_root(self):
-        """The process whose parent does not carry the variable is the root, and a line says it."""
-        result = box.run(WORKERS + SEE, allow="1,2", **CPU)
-        self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), self.NOTHING)
-        self.assertIn("CUDAGUARD_ROOT", result.err, result)
+    RECIPE = "sh -c 'CUDAGUARD_ROOT=$$ exec APP'"
 
-    def test_a_shell_in_between(self):
-        """The variable set for a script: the script is the root, its programs are not."""
-        argv = ["sh", "-c", shlex.join([box.program("open"), "cu.see"]) + "; exit $?"]
+    def test_without_the_root(self):
+        """Nobody can tell who may keep the GPUs: nobody does, and a line has the recipe."""
+        for policy, allow in (("VALIDATE", "1,2"), ("CLAMP", None), (None, "1")):
+            with self.subTest(policy=policy):
+                result = box.run(WORKERS + SEE, policy=policy, allow=allow, **CPU)
+                self.check(result, self.NOTHING, self.NOTHING)
+                self.assertEqual(result.fake_calls, [], result)
+                said = [line for line in box.lines(result) if self.RECIPE in line]
+                self.assertEqual(len({line.split(":")[0] for line in said}), len(said), result)
+                self.assertRegex(said[0], r"CUDAGUARD_CHILDREN needs .*; FORCE_CPU applies")
+                self.assertLessEqual(len(said[0]), 100)
+
+    def test_a_title_makes_no_root(self):
+        """A root that names itself anew, as setproctitle does, wipes what /proc shows of its
+        environment; its spawned workers do not become roots."""
+        result = box.run(["title"] + WORKERS + SEE, allow="1,2", **CPU)
+        self.check(result, self.NOTHING, self.NOTHING)
+        result = box.run(ROOT + ["title"] + WORKERS + SEE, allow="1,2", **CPU)
+        self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), self.NOTHING)
+
+    def test_a_shell(self):
+        """The variable set for a script: no program of it is the root. And the line's way out."""
+        see = shlex.join([box.program("open"), "cu.see"])
         env = box.environment(allow="1,2", **CPU)
-        result = harness.run(argv, world="none", env=env, trace=False)
+        result = harness.run(["sh", "-c", see + "; exit $?"], world="none", env=env, trace=False)
         self.sees(result, cu="!100")
-        # The way out that the line names.
-        argv[2] = "export CUDAGUARD_ROOT=$$; exec " + shlex.join([box.program("open"), "cu.see"])
-        result = harness.run(argv, world="none", env=env, trace=False)
+        result = harness.run(["sh", "-c", "CUDAGUARD_ROOT=$$ exec " + see], world="none", env=env,
+                             trace=False)
         self.sees(result, cu=[1, 2])
+
+    def in_a_namespace(self, root, start=()):
+        """What a root sees, and its child that has the root's number in a PID namespace of its own.
+        Both are process 1 of a namespace, as in a container."""
+        see = lambda label: shlex.join([box.program("open"), "label", label, "cu.see"])  # noqa: E731
+        nest = "unshare --pid --fork "
+        inner = "%s %s%s; exec %s" % (root, nest, see("child"), see("root"))
+        words = ["unshare", "--map-root-user", "--pid", "--fork", *start, "sh", "-c", inner]
+        result = harness.run(words, world="none", trace=False, env=box.environment(
+            allow=None if start else "1,2", **({} if start else CPU)))
+        self.assertEqual(result.rc, 0, result)
+        self.sees(result, root_cu=[1, 2])
+        return box.seen(result.answers["child.cu.see"])
+
+    def test_the_same_number_in_another_namespace(self):
+        exact = "export CUDAGUARD_ROOT=$$:$(readlink /proc/self/ns/pid);"
+        self.assertEqual(self.in_a_namespace(exact), "!100")
+        launcher = os.path.join(os.path.dirname(harness.LIB), "bin", "cudaguard")
+        self.assertEqual(self.in_a_namespace("", [
+            launcher, "run", "--gpus", "1,2", "--children=cpu", "--"]), "!100")
+        # What a number alone cannot tell; README says so.
+        self.assertEqual(self.in_a_namespace("export CUDAGUARD_ROOT=$$;"), [1, 2])
 
     def test_another_root(self):
         """A process id that is none of these: nobody is the root."""
@@ -116,7 +153,7 @@ class Children(box.Case):
             self.check(result, self.NOTHING, self.NOTHING)
 
     def test_bad_roots(self):
-        for root in ("abc", "-1", "0", "1x", " 1", "99999999999999999999", "0x10", "1,2"):
+        for root in ("abc", "-1", "0", "1x", "1:", "1:x", " 1", "99999999999999999999", "0x10", "1,2"):
             with self.subTest(root=root):
                 result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=root, **CPU)
                 self.check(result, self.NOTHING, self.NOTHING)

@@ -98,8 +98,6 @@ def all_workers(box, report, one):
             ("children-" + how, "CUDAGUARD_CHILDREN=FORCE_CPU and CUDAGUARD_ROOT, " + how, True,
              narrowed, how, True),
         ]
-    setups.append(("no-root", "CUDAGUARD_CHILDREN=FORCE_CPU without CUDAGUARD_ROOT, spawn", True,
-                   narrowed, "spawn", False))
     sizes = {}
     for key, about, guarded, env, how, root in setups:
         name, what = "workers." + key, TRAINER + ", " + about

@@ -41,6 +41,15 @@ class BadInput(guest.Case):
     def test_control(self):
         self.steps("touch", guard=False).assert_reached(self)
 
+    def test_an_environ_of_the_programs_own(self):
+        """The variables are read where libc keeps them."""
+        argv = [guest.binary("steps_own_environ"), "touch"]
+        harness.run(argv, guard=False).assert_reached(self)
+        harness.run(argv, env={"CUDAGUARD_POLICY": "OFF"}).assert_reached(self)
+        result = harness.run(argv, env={"CUDAGUARD_POLICY": "x"})
+        self.untouched(result)
+        self.assertIn(POLICY % "x", guest.lines_of(result.err), result)
+
     def test_unknown_policy(self):
         for world in self.worlds():
             for value in ("foo", "0", "force", "OFF ", " off", "none", "VALIDATED", "CLAMPED",

@@ -25,7 +25,9 @@ class Environment(launcher.Case):
 
     def ours(self, *options, **given):
         env = self.seen(*options, **given)
-        return {key[len("CUDAGUARD_"):]: value.replace(env["pid"], "PID")
+        # The root is this process, of this PID namespace.
+        root = env["pid"] + ":" + os.readlink("/proc/self/ns/pid")
+        return {key[len("CUDAGUARD_"):]: value.replace(root, "PID")
                 for key, value in env.items() if key.startswith("CUDAGUARD_")}
 
     def test_options(self):

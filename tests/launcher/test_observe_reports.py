@@ -203,7 +203,7 @@ class Options(observed.Case):
 
     def test_root(self):
         """The program is the root, not the launcher, also where somebody had named this process."""
-        show = "echo $$ $CUDAGUARD_ROOT $PPID"
+        show = "echo $$ ${CUDAGUARD_ROOT%%:*} $PPID"
         for env in ({}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"}):
             words = self.start("run", "--observe", "sh", "-c", show,
                                env=launcher.environment(**env)).stdout.split()

@@ -179,26 +179,44 @@ TEST(Config, Children_NarrowAllButTheRoot) {
   EXPECT_TRUE(root.children_cpu);
   EXPECT_EQ(root.root, 41U);
   EXPECT_FALSE(is_child(root, {.pid = 41}));
-  EXPECT_FALSE(is_child(root, {.pid = 41, .parent_carries_variable = true, .forked = true}));
+  EXPECT_FALSE(is_child(root, {.pid = 41, .pid_namespace = "pid:[7]"}));
   EXPECT_TRUE(is_child(root, {.pid = 42}));
-  EXPECT_TRUE(is_child(root, {.pid = 42, .parent_carries_variable = false}));
-  const Config alone = parse_config({.policy = "VALIDATE", .children = "FORCE_CPU"});
-  EXPECT_FALSE(is_child(alone, {.pid = 41, .parent_carries_variable = false}));
-  EXPECT_TRUE(is_child(alone, {.pid = 41}));
-  EXPECT_TRUE(is_child(alone, {.pid = 41, .parent_carries_variable = false, .forked = true}));
   EXPECT_FALSE(is_child(parse_config({.policy = "VALIDATE"}), {.pid = 42}));
   EXPECT_FALSE(is_child(parse_config({.policy = "OFF", .children = "FORCE_CPU"}), {.pid = 42}));
 }
 
+TEST(Config, Children_TheRootsNamespace) {
+  const Config root =
+      parse_config({.policy = "VALIDATE", .children = "FORCE_CPU", .root = "1:pid:[4026531836]"});
+  EXPECT_EQ(root.complaint_count, 0U);
+  EXPECT_FALSE(is_child(root, {.pid = 1, .pid_namespace = "pid:[4026531836]"}));
+  EXPECT_TRUE(is_child(root, {.pid = 1, .pid_namespace = "pid:[4026531837]"}));
+  EXPECT_TRUE(is_child(root, {.pid = 2, .pid_namespace = "pid:[4026531836]"}));
+  EXPECT_TRUE(is_child(root, {.pid = 1, .pid_namespace = {}})) << "nobody can tell";
+}
+
+TEST(Config, Children_WithoutARootNobodyIs) {
+  const Config alone = parse_config({.policy = "VALIDATE", .children = "FORCE_CPU"});
+  EXPECT_EQ(alone.policy, Policy::kForceCpu);
+  EXPECT_FALSE(alone.because.empty());
+  ASSERT_EQ(alone.complaint_count, 1U);
+  EXPECT_NE(alone.complaints[0].instead.find("CUDAGUARD_ROOT=$$"), std::string_view::npos);
+  // A forked child of a root is a child whatever it did to the variables, and no mistake.
+  const Inherited inherited = {
+      .policy = Policy::kValidate, .visible_devices = {}, .children_cpu = true};
+  EXPECT_EQ(parse_config({.children = "FORCE_CPU", .inherited = &inherited}).complaint_count, 0U);
+  EXPECT_EQ(parse_config({.policy = "OFF", .children = "FORCE_CPU"}).complaint_count, 0U);
+}
+
 TEST(Config, Children_BadValuesGuardMore) {
-  const Config children = parse_config({.policy = "VALIDATE", .children = "yes"});
+  const Config children = parse_config({.policy = "VALIDATE", .children = "yes", .root = "4"});
   EXPECT_TRUE(children.children_cpu);
   EXPECT_EQ(children.complaint_count, 1U);
-  for (const char* bad : {"0", "-4", "4x", "x", "99999999999", " 4"}) {
+  for (const char* bad : {"0", "-4", "4x", "x", "99999999999", " 4", "4:", "4:5", ":pid:[4]"}) {
     const Config config =
         parse_config({.policy = "VALIDATE", .children = "FORCE_CPU", .root = bad});
     EXPECT_EQ(config.complaint_count, 1U) << bad;
-    EXPECT_TRUE(is_child(config, {.pid = 4, .parent_carries_variable = false})) << bad;
+    EXPECT_TRUE(is_child(config, {.pid = 4})) << bad;
   }
 }
 

@@ -154,7 +154,9 @@ void judge_own_variables(const MachineFacts& facts, const Config& config, Findin
   };
   const std::string under = "under CUDAGUARD_POLICY=" + std::string(name_of(config.policy));
   if (config.policy == Policy::kOff) no_effect("CUDAGUARD_VISIBLE_DEVICES", under);
-  if (!lets_through(config.policy) && config.children_cpu) no_effect("CUDAGUARD_CHILDREN", under);
+  if (!lets_through(config.policy) && config.because.empty() && config.children_cpu) {
+    no_effect("CUDAGUARD_CHILDREN", under);
+  }
   for (const std::string& name : own_names(variables)) {
     if (std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown)) continue;
     findings.problems.push_back(printable(name) + " is not a variable of cudaguard's");

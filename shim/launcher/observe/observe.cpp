@@ -13,6 +13,7 @@
 #include "shim/launcher/observe/report_reader.h"
 #include "shim/launcher/observe/summary.h"
 #include "shim/launcher/observe/tree.h"
+#include "shim/launcher/settings.h"
 
 namespace cudaguard::launcher {
 
@@ -22,8 +23,8 @@ constexpr const char* kRoot = "CUDAGUARD_ROOT";
 
 /// Does settle() mean the program?
 bool is_root(const Variables& variables, const std::string& launcher) {
-  const char* root = variables.get(kRoot);
-  return root != nullptr && launcher == root;
+  const std::string root = variables.get(kRoot) == nullptr ? "" : variables.get(kRoot);
+  return root.substr(0, root.find(':')) == launcher;
 }
 
 /// A program that was to have the GPU for itself, has not asked for it, and whose children were
@@ -62,7 +63,7 @@ void observe(const std::string& path, char** arguments, Variables& variables,
   const bool root = is_root(variables, launcher);
   tree.start([&] {
     // The program is not this process.
-    if (root) variables.set(kRoot, std::to_string(getpid()));
+    if (root) variables.set(kRoot, root_name());
     execve(path.c_str(), arguments, variables.pointers().data());
     return errno;
   });

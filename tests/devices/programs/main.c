@@ -10,6 +10,7 @@
 //   spawn=LABEL STEP... end    the same in a fresh program
 //   thread=LABEL STEP... end   the same in a thread
 //   exec                   the rest in a program that replaces this one
+//   title                  wipes what /proc shows of the arguments and the environment
 //   maps                   the guard's files that are mapped here
 //   nofile= kept= raise= context=   see around_ops.c
 //   lib.open=NAME lib.noload=NAME lib.close=NAME lib.default=SYMBOL   ld.so's answers
@@ -149,6 +150,15 @@ static void set_variable(const char* text) {
   setenv(name, equals + 1, 1);
 }
 
+// As setproctitle does: the variables live on elsewhere.
+static void wipe_title(void) {
+  for (char** entry = environ; *entry != NULL; ++entry) {
+    char* old = *entry;
+    *entry = strdup(old);
+    memset(old, 0, strlen(old));
+  }
+}
+
 static int general_step(const char* name, const char* value) {
   if (strcmp(name, "setenv") == 0) {
     set_variable(value);
@@ -167,6 +177,8 @@ static int general_step(const char* name, const char* value) {
     char number[32];
     snprintf(number, sizeof number, "%d", (int)getpid());
     say("pid", number);
+  } else if (strcmp(name, "title") == 0) {
+    wipe_title();
   } else if (strcmp(name, "maps") == 0) {
     say_maps();
   } else {

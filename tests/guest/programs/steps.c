@@ -24,6 +24,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef OWN_ENVIRON
+char** environ = NULL;
+#endif
+
 typedef void* (*open_function)(const char*, int);
 
 static int g_results = 1;
