@@ -22,11 +22,26 @@ bool is_version_of(std::string_view file, std::string_view name) {
   return true;
 }
 
+/// Debian's links to NAME, in /etc/alternatives, are called "nvidia--NAME-x86_64-linux-gnu", those
+/// outside a folder of an architecture "nvidia--NAME".
+std::string_view without_alternative(std::string_view file) {
+  if (file.starts_with("nvidia--")) {
+    file.remove_prefix(8);
+  } else if (file.starts_with("glx--")) {
+    file.remove_prefix(5);
+  } else {
+    return file;
+  }
+  if (!file.ends_with("-linux-gnu")) return file;
+  file.remove_suffix(10);
+  return head(file, file.rfind('-'));
+}
+
 }  // namespace
 
 LibraryRequest classify(std::string_view request) {
   if (!may_be_ours(request)) return {};
-  const std::string_view file = base_name(request);
+  const std::string_view file = without_alternative(base_name(request));
   if (!file.starts_with("lib")) return {};
   if (is_version_of(file, "libcuda.so")) return {Library::kDriver, nullptr};
   if (is_version_of(file, "libnvidia-ml.so")) return {Library::kNvml, nullptr};

@@ -11,8 +11,8 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 
 enum class Library : uint8_t {
   kOther,    ///< not ours
-  kDriver,   ///< libcuda.so, libcuda.so.<digits and dots>
-  kNvml,     ///< libnvidia-ml.so, libnvidia-ml.so.<digits and dots>
+  kDriver,   ///< libcuda.so, libcuda.so.<digits and dots>, Debian's alternatives of that name
+  kNvml,     ///< libnvidia-ml.so likewise
   kRefused,  ///< a row of kRefusedLibraries
 };
 
@@ -49,13 +49,13 @@ struct LibraryRequest {
 };
 
 /// False for most requests, at the price of a few compares: every name of ours ends in "da.so",
-/// "ml.so", "cl.so", "fg.so" or "rt.so" and perhaps a version. (To look for the basename costs
-/// 13-24 ns; measured by scripts/bench, S3.)
+/// "ml.so", "cl.so", "fg.so" or "rt.so" and perhaps a version, or in Debian's way. (To look for the
+/// basename costs 13-24 ns; measured by scripts/bench, S3.)
 constexpr bool may_be_ours(std::string_view request) {
   size_t end = request.size();
   while (end > 0 && request[end - 1] <= '9' && request[end - 1] >= '.') --end;  // '/' does no harm
   if (end < 5 || request[end - 1] != 'o' || request[end - 2] != 's' || request[end - 3] != '.') {
-    return false;
+    return request.ends_with("-linux-gnu");
   }
   const char last = request[end - 4];
   const char before = request[end - 5];

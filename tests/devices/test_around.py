@@ -132,6 +132,22 @@ class Paths(box.Case):
                     self.silent(result)
                     self.sees(result, cu=[2, 5])
 
+    def test_debians_links(self):
+        """/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu, the first link behind the usual
+        name. (Bound early, the driver keeps to the list; the companion's answers show the way.)"""
+        folder = tempfile.mkdtemp(prefix="cg-around-")
+        self.addCleanup(shutil.rmtree, folder)
+        link = os.path.join(folder, "nvidia--libcuda.so.1-x86_64-linux-gnu")
+        os.symlink(os.path.join(box.FOLDER, "lazy", "libcuda.so.1"), link)
+        steps = ["cu.library=" + link, "cu.see", "maps"]
+        self.sees(box.run(steps, guard=False), cu=FASTEST)
+        result = box.run(steps, allow="2,5")
+        self.sees(result, cu=[2, 5])
+        self.assertIn(DRIVER, result.answers["maps"])
+        result = box.run(steps)
+        self.sees(result, cu=NOTHING)
+        self.assertEqual(result.fake_calls, [], result)
+
     def test_nvidias_own_names(self):
         """A library whose file is named as NVIDIA's are, and that opens the driver."""
         for steps in (["nvidia.cu.see"], ["nvidia.cu.see", "cu.see"], ["cu.see", "nvidia.cu.see"]):

@@ -104,6 +104,23 @@ ROWS += [
         CUDA, lines=32),
 ]
 
+# Debian's links to the driver's file; the package's own where it is installed.
+ALTERNATIVE = "/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu"
+for space in ("base", "new"):
+    ROWS += [
+        Row("D4.alternative-" + space, "Debian's link to the driver",
+            [DOOR, "lib=" + ALTERNATIVE, "space=" + space], CUDA, worlds=("real",), bare=("real",),
+            needs=(ALTERNATIVE,), why="Debian's package libcuda1"),
+        Row("D4.alternative-fake-" + space, "a link named as Debian's",
+            [DOOR, "lib={programs}/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu",
+             "space=" + space], CUDA, worlds=("fake",), bare=("fake",)),
+    ]
+for key, name in (("dev", "libcuda.so-x86_64-linux-gnu"), ("plain", "libcuda.so.1"),
+                  ("aarch64", "libcuda.so.1-aarch64-linux-gnu")):
+    ROWS.append(Row("D4.alternative-" + key, "such a link, nvidia--" + name,
+                    [DOOR, "lib={programs}/alternatives/nvidia--" + name], CUDA, worlds=("fake",),
+                    bare=("fake",)))
+
 # D5: RTLD_DEEPBIND, in C (other languages are in rows of their own).
 for name in ("libcuda.so.1", "libcuda.so", "{driver}/libcuda.so.1"):
     key = {"libcuda.so.1": "soname", "libcuda.so": "devname"}.get(name, "absolute")

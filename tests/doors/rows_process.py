@@ -26,6 +26,11 @@ ROWS += [
         lines=0, check=only_the_others, needs=("/usr/bin/clinfo",),
         why="Debian's packages clinfo, ocl-icd-libopencl1",
         env={"OCL_ICD_VENDORS": "{driver}/libnvidia-opencl.so.1"}, rc=0),
+    Row("D12.alternative", "the OpenCL loader is given a link named as Debian's", ["clinfo", "-l"],
+        lines=0, check=only_the_others, needs=("/usr/bin/clinfo",), worlds=("fake",),
+        why="Debian's packages clinfo, ocl-icd-libopencl1", bare=("fake",), env={
+            "OCL_ICD_VENDORS":
+                "{programs}/alternatives/nvidia--libnvidia-opencl.so.1-x86_64-linux-gnu"}),
     Row("D12.deepbind", "an RTLD_DEEPBIND plug-in that is linked to the OpenCL loader",
         [DOOR, "plugin={programs}/plugin_opencl.so", "flags=now,deepbind"], {"nvidia": "0"},
         says=None,

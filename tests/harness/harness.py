@@ -36,8 +36,9 @@ REAL_DRIVER_DIRS = [
     "/usr/lib/aarch64-linux-gnu/nvidia/current",
 ]
 # What belongs to CUDA, NVML and OpenCL; NVIDIA's OpenGL and Vulkan are nobody's business here.
-DRIVER_FILE = re.compile(r"^lib(cuda|nvcuvid|nvidia-(ml|cfg|opencl|nvvm\w*|encode|"
-                         r"ptxjitcompiler|opticalflow|gpucomp|compiler))\.so(\.[0-9.]+)?$")
+DRIVER_FILE = re.compile(r"^(?:nvidia--)?lib(cuda|nvcuvid|nvidia-(ml|cfg|opencl|nvvm\w*|encode|"
+                         r"ptxjitcompiler|opticalflow|gpucomp|compiler))\.so(\.[0-9.]+)?"
+                         r"(-\w+-linux-gnu)?$")
 INIT_CALL = re.compile(r"^(cuInit|nvmlInit\w*|opencl)$")
 # What a test must not inherit from the shell it is started from.
 SCRUBBED = re.compile(r"^(LD_(PRELOAD|LIBRARY_PATH|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|"

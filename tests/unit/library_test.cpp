@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace cudaguard {
 namespace {
 
@@ -18,6 +20,32 @@ TEST(Library, Driver_EveryNameItIsKnownBy) {
 TEST(Library, Nvml) {
   for (const char* name : {"libnvidia-ml.so", "libnvidia-ml.so.1", "/x/libnvidia-ml.so.535.54"}) {
     EXPECT_EQ(classify(name).library, Library::kNvml) << name;
+  }
+}
+
+TEST(Library, DebiansAlternatives) {
+  for (const char* triplet : {"", "-x86_64-linux-gnu", "-i386-linux-gnu", "-aarch64-linux-gnu",
+                              "-powerpc64le-linux-gnu"}) {
+    const std::string before = "/etc/alternatives/nvidia--";
+    for (const char* name : {"libcuda.so", "libcuda.so.1"}) {
+      EXPECT_EQ(classify(before + name + triplet).library, Library::kDriver) << name << triplet;
+    }
+    for (const char* name : {"libnvidia-ml.so", "libnvidia-ml.so.1"}) {
+      EXPECT_EQ(classify(before + name + triplet).library, Library::kNvml) << name << triplet;
+    }
+    for (const auto& row : kRefusedLibraries) {
+      const std::string name = std::string(row.name()) + ".1" + triplet;
+      EXPECT_EQ(classify(before + name).refused, &row) << name;
+      EXPECT_EQ(classify("glx--" + name).refused, &row) << name;
+    }
+  }
+  for (const char* name :
+       {"nvidia--libcudart.so.1-x86_64-linux-gnu", "nvidia--libcuda.so.1-x86_64-linux-gnu.bak",
+        "nvidia--libcuda.so.1x-x86_64-linux-gnu", "libcuda.so.1-x86_64-linux-gnu",
+        "nvidia--libcuda.so.1-x86_64", "nvidia--nvidia-smi", "nvidia---linux-gnu", "-linux-gnu",
+        "mesa--libcuda.so.1", "nvidia--libcuda.so.1-linux-gnu/x",
+        "glx--libGL.so.1-x86_64-linux-gnu"}) {
+    EXPECT_EQ(classify(name).library, Library::kOther) << name;
   }
 }
 
