@@ -24,6 +24,8 @@ std::string_view meaning(int error) {
       return "it is a folder";
     case ELOOP:
       return "it is a symbolic link";
+    case EMLINK:
+      return "it is a hard link";
     case EROFS:
       return "read-only file system";
     case ENXIO:

@@ -33,6 +33,21 @@ size_t utf8_length(std::string_view text) {
   return length;
 }
 
+/// The character of such a sequence.
+uint32_t utf8_value(std::string_view sequence) {
+  const auto first = static_cast<unsigned char>(sequence[0]);
+  uint32_t value = sequence.size() == 1 ? first : first & (0x7fU >> sequence.size());
+  for (const char c : tail(sequence, 1)) value = value << 6 | (c & 0x3fU);
+  return value;
+}
+
+/// Controls a terminal, or turns the direction of what follows: C0, DEL, C1, and where Unicode
+/// keeps such (with some punctuation).
+constexpr bool is_control(uint32_t c) {
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x2000 && c < 0x2070) ||
+         c == 0xfeff;
+}
+
 }  // namespace
 
 Text& Text::put(std::string_view text) {
@@ -84,17 +99,14 @@ bool Text::put_json(std::string_view text, size_t limit) {
   size_t used = 0;
   while (!text.empty()) {
     const size_t length = utf8_length(text);
-    char escape[6] = {'\\', 'u', '0', '0', 0, 0};
+    const uint32_t value = length == 0 ? 0xfffd : utf8_value(head(text, length));
+    char escape[6] = {'\\', 'u'};
     std::string_view out = head(text, length);
-    const auto first = static_cast<unsigned char>(text[0]);
-    if (length == 0) {
-      out = "\\ufffd";
-    } else if (first == '"' || first == '\\') {
+    if (value == '"' || value == '\\') {
       escape[1] = text[0];
       out = {escape, 2};
-    } else if (first < 0x20 || first == 0x7f) {
-      escape[4] = static_cast<char>('0' + first / 16);
-      escape[5] = "0123456789abcdef"[first % 16];
+    } else if (length == 0 || is_control(value)) {
+      for (int i = 0; i < 4; ++i) escape[2 + i] = "0123456789abcdef"[value >> (12 - 4 * i) & 15];
       out = {escape, 6};
     }
     if (used + out.size() > limit) return false;

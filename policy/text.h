@@ -40,8 +40,8 @@ class Text {
   /// `limit` bytes are cut and marked with "...".
   Text& put_printable(std::string_view text, size_t limit);
 
-  /// The inside of a JSON string (RFC 8259): escapes what must be escaped, replaces what is not
-  /// UTF-8 by U+FFFD. Stops before the character that would exceed `limit` bytes of output.
+  /// The inside of a JSON string (RFC 8259): escapes what must be escaped and what a terminal would
+  /// obey, replaces what is not UTF-8 by U+FFFD. Stops before the character that would exceed `limit` bytes of output.
   /// Returns false if it stopped early.
   bool put_json(std::string_view text, size_t limit);
 

@@ -113,12 +113,13 @@ void write_line(const Text& text) {
 int append(const char* path, const ProcessFacts& facts, const Touch& touch,
            std::string_view decision, char* buffer) {
   // O_NONBLOCK: a pipe without a reader must not stop the program. O_NOFOLLOW: a link in a shared
-  // folder must not choose where this user writes.
+  // folder must not choose where this user writes; nor must a hard link.
   const sys::File file(
       path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);
   if (!file.ok()) return file.error();
   struct stat status = {};
   if (sys::fstat(file.fd(), &status) != 0 || S_ISDIR(status.st_mode)) return EISDIR;
+  if (S_ISREG(status.st_mode) && status.st_nlink > 1) return EMLINK;
   // On a pipe more than PIPE_BUF would mix with other processes' records.
   const size_t limit = S_ISFIFO(status.st_mode) ? kMaxLine : kMaxRecord;
   Text record(buffer, limit);

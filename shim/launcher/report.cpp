@@ -40,6 +40,7 @@ int cannot_append(const std::string& path) {
   if (!S_ISREG(status.st_mode)) {
     return faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0 ? 0 : errno;
   }
+  if (status.st_nlink > 1) return EMLINK;
   const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY);
   if (fd < 0) return errno;
   close(fd);

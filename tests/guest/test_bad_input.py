@@ -103,17 +103,25 @@ class BadInput(guest.Case):
         os.symlink(self.path("target"), self.path("link"))
         os.symlink(self.path("nowhere", "x"), self.path("dangling"))
         os.mkfifo(self.path("fifo"))
-        with open(self.path("file"), "w", encoding="utf-8") as stream:
-            stream.write("")
+        for name in ("file", "other"):
+            with open(self.path(name), "w", encoding="utf-8") as stream:
+                stream.write("")
+        os.link(self.path("other"), self.path("hard"))
         accepted = " (accepted: a file or /dev/stderr); no report"
         for path, why in (("folder", "it is a folder"), ("link", "it is a symbolic link"),
-                          ("dangling", "it is a symbolic link"), ("fifo", "nobody reads that pipe"),
+                          ("dangling", "it is a symbolic link"),
+                          ("hard", "it is a hard link"), ("fifo", "nobody reads that pipe"),
                           ("none/x", "no such folder"), ("file/x",
                                                          "a part of the path is not a folder")):
             with self.subTest(path):
                 self.guarded({"CUDAGUARD_REPORT": self.path(path)},
                              'CUDAGUARD_REPORT="%s": %s%s' % (self.path(path), why, accepted))
         self.assertFalse(os.path.exists(self.path("target")))
+        self.assertEqual(os.path.getsize(self.path("other")), 0)
+        # The control: the same file, once it has one name.
+        os.remove(self.path("hard"))
+        self.guarded({"CUDAGUARD_REPORT": self.path("other")})
+        self.assertGreater(os.path.getsize(self.path("other")), 0)
         self.guarded({"CUDAGUARD_REPORT": "/proc/cudaguard"},
                      'CUDAGUARD_REPORT="/proc/cudaguard": no such folder' + accepted)
         self.guarded({"CUDAGUARD_REPORT": "/dev/full"},

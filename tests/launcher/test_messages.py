@@ -103,6 +103,7 @@ cudaguard run --report /none/x true
 cudaguard run --report / true
 cudaguard run --report plain/x true
 cudaguard run --report link true
+cudaguard run --report hard true
 cudaguard run --report own true
 CUDAGUARD_REPORT=own cudaguard run true
 CUDAGUARD_REPORT=/none/x cudaguard run true
@@ -183,6 +184,8 @@ class Lines(launcher.Case):
         self.make("plain", "", 0o644)
         self.make("own", "#!/bin/sh\n")
         os.symlink("plain", self.path("link"))
+        self.make("linked-report", "", 0o644)
+        os.link(self.path("linked-report"), self.path("hard"))
 
     def run_lines(self, lines, name):
         """Compared with golden/NAME. stderr is a pipe, then a terminal: the same, and no colour."""

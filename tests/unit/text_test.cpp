@@ -51,6 +51,13 @@ TEST(Text, Json_Escapes) {
   EXPECT_EQ(json("grün €𝄞"), "grün €𝄞");
 }
 
+TEST(Text, Json_EscapesWhatATerminalWouldObey) {
+  EXPECT_EQ(json("\xc2\x80 \xc2\x9b \xc2\x9f"), R"(\u0080 \u009b \u009f)");  // C1
+  EXPECT_EQ(json("a\u202eb\u2066c\u200fd\u2028"), R"(a\u202eb\u2066c\u200fd\u2028)");
+  EXPECT_EQ(json("\u061c\ufeff"), R"(\u061c\ufeff)");
+  EXPECT_EQ(json("\u00a0\u1fff\u2070\U0001f600"), "\u00a0\u1fff\u2070\U0001f600");
+}
+
 TEST(Text, Json_ReplacesWhatIsNotUtf8) {
   EXPECT_EQ(json("\xff"), "\\ufffd");
   EXPECT_EQ(json("\xc0\xaf"), "\\ufffd\\ufffd");             // overlong '/'
