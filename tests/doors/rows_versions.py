@@ -46,6 +46,11 @@ for version in ("old", "new"):
             ["{programs}/door_linked", "via=next", "version=" + version], worlds=DRIVEN,
             limit=True),
     ]
+ROWS.append(Row("limit.got", "a path, after a library has written libc's dlopen to the program's GOT",
+                [DOOR, ABSOLUTE], worlds=DRIVEN, limit=True,
+                own_preload=("{programs}/patch_got.so",)))
+ROWS.append(Row("D15.got-soname", "the soname, after that", [DOOR, "lib=libcuda.so.1"], CUDA,
+                own_preload=("{programs}/patch_got.so",)))
 for via in ("call", "next", "default"):
     for space in ("base", "new"):
         ROWS.append(Row("D15.unversioned-%s-%s" % (via, space),

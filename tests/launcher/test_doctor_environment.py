@@ -116,6 +116,18 @@ class Environment(doctor.Case):
                                                   for key, value in env.items()}))
         self.assertFalse(os.path.exists(self.path("r.%p")))
 
+    def test_other_software(self):
+        """What leads around the guard, where its variables tell."""
+        for mode in ("reloc", "RELOC"):
+            self.wrong('UCX_MEM_MMAP_HOOK_MODE="%s"' % mode, "past the guard",
+                       **self.box(UCX_MEM_MMAP_HOOK_MODE=mode))
+        self.well(**self.box(UCX_MEM_MMAP_HOOK_MODE="bistro"))
+        said = "tox has started this: it hands LD_PRELOAD"
+        self.assertIn(said, self.well(**self.box(TOX_ENV_NAME="py311")).text)
+        self.assertNotIn(said, self.well(**self.box()).text)
+        self.assertNotIn(said, self.well(
+            **self.box(TOX_ENV_NAME="py311", LD_PRELOAD=harness.GUARD)).text)
+
     def test_nothing_to_let_through(self):
         """GPUs are chosen, or CUDA let through, where there is none. Without a choice it is well."""
         no_gpu = {"LD_LIBRARY_PATH": self.sick(), "CG_ANSWER": "100"}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The environment's mistakes, each in a sentence with its remedy.
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -248,6 +249,24 @@ void judge_preload(const MachineFacts& facts, Findings& findings) {
   }
 }
 
+/// What makes other software pass the guard by.
+void judge_others(const Variables& variables, Findings& findings) {
+  const char* mode = variables.get("UCX_MEM_MMAP_HOOK_MODE");
+  if (mode != nullptr && strcasecmp(mode, "reloc") == 0) {
+    findings.problems.push_back(shown("UCX_MEM_MMAP_HOOK_MODE", variables) +
+                                ": UCX then leads the program's dlopen past the guard; unset it");
+  }
+  const std::vector<std::string> entries = preload_entries(variables.get("LD_PRELOAD"));
+  if (variables.has("TOX_ENV_NAME") &&
+      std::none_of(entries.begin(), entries.end(), [](const std::string& entry) {
+        return base_name(entry) == "libcudaguard.so";
+      })) {
+    findings.notes.emplace_back(
+        "tox has started this: it hands LD_PRELOAD and CUDAGUARD_* on only where pass_env has "
+        "them");
+  }
+}
+
 }  // namespace
 
 Config config_of(const Variables& variables) {
@@ -270,6 +289,7 @@ void judge_environment(const MachineFacts& facts, Findings& findings) {
   judge_visible(facts, *choice, findings);
   judge_order(facts.variables, findings);
   judge_preload(facts, findings);
+  judge_others(facts.variables, findings);
 }
 
 }  // namespace cudaguard::launcher
