@@ -147,10 +147,11 @@ bool name_of(const Tables& tables, const Elf64_Sym& symbol, std::string_view& na
   return end != std::string_view::npos || rest.size() > kLongestName;
 }
 
+/// Not the names of versions, which are absolute.
 bool is_export(const Elf64_Sym& symbol) {
   const unsigned char binding = ELF64_ST_BIND(symbol.st_info);
   const unsigned char visibility = ELF64_ST_VISIBILITY(symbol.st_other);
-  return symbol.st_shndx != SHN_UNDEF &&
+  return symbol.st_shndx != SHN_UNDEF && symbol.st_shndx != SHN_ABS &&
          (binding == STB_GLOBAL || binding == STB_WEAK || binding == STB_GNU_UNIQUE) &&
          (visibility == STV_DEFAULT || visibility == STV_PROTECTED);
 }
