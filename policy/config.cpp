@@ -180,6 +180,7 @@ Config parse_config(const Environment& environment) {
   Config config;
   config.privileged = environment.privileged;
   if (environment.privileged) return config;
+  config.in_run = environment.presets != nullptr;
   // A forked child whose environment says nothing keeps its parent's policy.
   if (environment.inherited != nullptr) config.policy = environment.inherited->policy;
   config.policy = static_cast<Policy>(

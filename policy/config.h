@@ -46,6 +46,7 @@ struct Environment {
   const char* visible_devices = nullptr;  ///< CUDAGUARD_VISIBLE_DEVICES
   const char* children = nullptr;         ///< CUDAGUARD_CHILDREN
   const char* root = nullptr;             ///< CUDAGUARD_ROOT
+  const char* presets = nullptr;          ///< CUDAGUARD_PRESETS, which the launcher sets
   bool privileged = false;  ///< AT_SECURE: the environment is somebody else's, ignore it
   const Inherited* inherited = nullptr;  ///< of the process that this one was forked from
 };
@@ -68,6 +69,7 @@ struct Config {
   Policy policy = Policy::kForceCpu;
   Log log = Log::kDeny;
   bool privileged = false;
+  bool in_run = false;  ///< inside a `cudaguard run` without CUDA
   /// Of a FORCE_CPU that nobody asked for by name: the cause, as a clause; else empty.
   std::string_view because;
   std::string_view report;           ///< points into the environment; empty: no report
@@ -90,6 +92,9 @@ struct Place {
   uint32_t pid = 0;
   std::string_view pid_namespace;  ///< asked only where the root's is known
 };
+
+/// Config::because of a process that is one of the children.
+inline constexpr std::string_view kIsChild = "CUDAGUARD_CHILDREN=FORCE_CPU";
 
 /// CUDAGUARD_CHILDREN: does this process narrow to FORCE_CPU?
 bool is_child(const Config& config, const Place& place);

@@ -8,6 +8,7 @@ namespace cudaguard {
 namespace {
 
 constexpr size_t kShownValue = 80;
+constexpr size_t kShownName = 40;
 
 Text& start(Text& out, uint32_t pid) { return out.put("cudaguard[").put_decimal(pid).put("]: "); }
 
@@ -42,9 +43,60 @@ std::string_view meaning(int error) {
   }
 }
 
-Text& put_caller(Text& out, const CodePlace& caller) {
+constexpr char kEventNames[][8] = {"", "init", "context", "select", "nvml", "work"};
+
+/// Does `text` begin with one of the names? Each ends in a zero byte, the list in two.
+[[gnu::noinline]] bool begins(std::string_view text, const char* names) {
+  while (*names != '\0') {
+    size_t same = 0;
+    while (same < text.size() && names[same] != '\0' && names[same] == text.data()[same]) ++same;
+    if (names[same] == '\0') return true;
+    while (*names++ != '\0') {
+    }
+  }
+  return false;
+}
+
+/// Takes the first argument off.
+[[gnu::noinline]] std::string_view take_argument(std::string_view& rest) {
+  const std::string_view argument = head(rest, rest.find('\0'));
+  rest = tail(rest, argument.size() + 1);
+  return argument;
+}
+
+/// " in python3 ppo.py", " in python3 -m pkg.train".
+void put_script(Text& out, std::string_view name, std::string_view arguments) {
+  out.put(" in ").put_printable(name, kShownName);
+  std::string_view word = take_argument(arguments);
+  // Options that stand alone, whichever of them it is.
+  while (word.size() == 2 && begins(word, "-u\0-s\0-S\0-B\0-O\0")) word = take_argument(arguments);
+  if (word == "-m") {
+    out.put(" -m");
+    word = take_argument(arguments);
+  }
+  if (!word.empty() && word[0] != '-') out.put(" ").put_printable(base_name(word), kShownName);
+}
+
+/// `program`: the process's arguments, or empty.
+Text& put_caller(Text& out, const CodePlace& caller, std::string_view program = {}) {
   if (caller.module.empty()) return out.put("code outside any file");
-  return out.put_printable(base_name(caller.module), kShownValue);
+  const std::string_view file = base_name(caller.module);
+  const std::string_view name = base_name(take_argument(program));
+  // Python's two, each with a copy of its own or the system's, which Ruby and others use as well.
+  const bool ffi =
+      begins(file, "libffi\0_ctypes.\0_cffi_backend.\0") && (name.empty() || begins(name, "py\0"));
+  if (ffi) out.put("ctypes/cffi (");
+  out.put_printable(file, kShownValue);
+  if (ffi) out.put(")");
+  if (name.empty()) return out;
+  // Who is behind the OpenCL loader cannot be told without unwinding the stack.
+  if (begins(file, "libOpenCL.so\0")) {
+    out.put(", the OpenCL loader");
+    put_script(out, name, {});
+  } else if (begins(name, "python\0pypy\0ruby\0perl\0node\0lua\0php\0")) {
+    put_script(out, name, program);
+  }
+  return out;
 }
 
 /// "unset" or the value in quotes.
@@ -91,31 +143,38 @@ std::string_view reason(ListError::Why why) {
 
 void write_denied(Text& out, uint32_t pid, const Config& config, std::string_view because,
                   const Touch& touch) {
-  const bool nvml = touch.api.starts_with("nvml");
-  start(out, pid).put(nvml ? "no GPU to see" : "no CUDA here").put(" (policy FORCE_CPU");
-  if (!because.empty()) out.put(", ").put(because);
-  out.put("; ");
+  const bool nvml = begins(touch.api, "nvml\0");
+  start(out, pid).put(nvml ? "no GPU to see (" : "no CUDA here (");
+  out.put(because.empty() ? "FORCE_CPU" : because).put("; ");
   if (config.log == Log::kAll) out.put(touch.api).put(" ");
-  put_caller(out.put("asked by "), touch.caller);
-  out.put(config.privileged ? ")\n" : "); CUDAGUARD_POLICY=OFF lifts it\n");
+  put_caller(out.put("asked by "), touch.caller, touch.program).put(")");
+  if (because == kIsChild && config.root != 0 && config.root != UINT32_MAX) {
+    out.put("; process ").put_decimal(config.root).put(" has the GPU (CUDAGUARD_ROOT)");
+  } else if (because.empty() && !config.privileged) {
+    out.put(config.in_run ? "; cudaguard run --policy OFF lifts it"
+                          : "; CUDAGUARD_POLICY=OFF in front lifts it");
+  }
+  out.put("\n");
 }
 
 void write_allowed(Text& out, uint32_t pid, const Config& config, const Touch& touch) {
-  start(out, pid);
   const bool failed = touch.result > 0;
-  if (touch.event == "init") {
-    out.put(failed ? "CUDA not initialised" : "CUDA initialised");
-    if (!touch.object.empty()) {
-      out.put(", GPUs ").put_printable(touch.object, kMaxLine / 2);
-    }
-  } else if (touch.event == "context") {
-    out.put("context on device ").put_decimal(static_cast<uint64_t>(touch.device));
-  } else if (touch.event == "select") {
-    out.put("device ").put_decimal(static_cast<uint64_t>(touch.device)).put(" selected");
-  } else if (touch.event == "nvml") {
-    out.put(failed ? "NVML not in use" : "NVML in use");
-  } else {
-    out.put("code loaded");
+  start(out, pid);
+  switch (touch.event) {
+    case EventKind::kInit:
+      out.put(failed ? "CUDA not initialised" : "CUDA initialised");
+      if (!touch.object.empty()) out.put(", GPUs ").put_printable(touch.object, kMaxLine / 2);
+      break;
+    case EventKind::kNvml:
+      out.put(failed ? "NVML not in use" : "NVML in use");
+      break;
+    case EventKind::kWork:
+      out.put("code loaded");
+      break;
+    default:
+      out.put(touch.event == EventKind::kContext ? "context on device " : "device ");
+      out.put_decimal(static_cast<uint64_t>(touch.device));
+      if (touch.event == EventKind::kSelect) out.put(" selected");
   }
   if (failed) out.put(", error ").put_decimal(static_cast<uint64_t>(touch.result));
   out.put(" (policy ").put(name_of(config.policy)).put("; ").put(touch.api).put(" asked by ");
@@ -239,8 +298,7 @@ void write_report_failed(Text& out, uint32_t pid, std::string_view path, int err
   out.put(" (accepted: a file or /dev/stderr); no report\n");
 }
 
-void write_record(Text& out, const ProcessFacts& process, const Touch& touch,
-                  std::string_view decision, size_t limit) {
+void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit) {
   // Room for the fixed fields and the closing of the record, so that it is always whole JSON.
   constexpr size_t kFixed = 640;
   const size_t field = limit > 4 * kFixed ? (limit - kFixed) / 4 : kFixed / 4;
@@ -281,8 +339,9 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch,
     out.put(R"(","object":")");
     cut_object = !out.put_json(touch.object, field / 2);
   }
-  if (!touch.event.empty()) out.put(R"(","event":")").put(touch.event);
-  out.put(R"(","decision":")").put(decision).put("\"");
+  const bool allowed = touch.event != EventKind::kNone;
+  if (allowed) out.put(R"(","event":")").put(kEventNames[static_cast<int>(touch.event)]);
+  out.put(allowed ? R"(","decision":"allow")" : R"(","decision":"deny")");
   const auto number = [&](const char* name, int value) {
     if (value >= 0) out.put(name).put_decimal(static_cast<uint64_t>(value));
   };

@@ -22,15 +22,19 @@ struct CodePlace {
   uint64_t offset = 0;      ///< bytes from the start of the file
 };
 
+/// What was allowed; kNone: it was denied.
+enum class EventKind : uint8_t { kNone, kInit, kContext, kSelect, kNvml, kWork };
+
 /// Somebody asked for the driver.
 struct Touch {
   std::string_view api;  ///< "cuInit", "nvmlInit_v2", "dlopen"
   /// For dlopen: the name or path that was asked for. For an init: what the driver was told to
   /// show.
   std::string_view object;
-  std::string_view event;  ///< of what was allowed: init, context, select, nvml, work
-  int device = -1;         ///< the index of a context or selection
-  int result = -1;         ///< of an init or of NVML's: what it answered; -1: none of these
+  std::string_view program;  ///< the process's arguments, as ProcessFacts has them
+  EventKind event = EventKind::kNone;
+  int device = -1;  ///< the index of a context or selection
+  int result = -1;  ///< of an init or of NVML's: what it answered; -1: none of these
   CodePlace caller;
 };
 
@@ -44,9 +48,10 @@ struct ProcessFacts {
   std::string_view arguments;  ///< as /proc/self/cmdline: each ends in a zero byte
 };
 
-/// "cudaguard[7]: no CUDA here (policy FORCE_CPU; asked by libfoo.so); CUDAGUARD_POLICY=OFF lifts
-/// it". Under CUDAGUARD_LOG=all it names the call; in a privileged process there is no variable to
-/// advise. `because`: why it is FORCE_CPU, where nobody asked for that by name.
+/// "cudaguard[7]: no CUDA here (FORCE_CPU; asked by libfoo.so in python3 a.py);
+/// CUDAGUARD_POLICY=OFF in front lifts it". Under CUDAGUARD_LOG=all it names the call. `because`:
+/// why it is FORCE_CPU, where nobody asked for that by name. The advice is what works where the
+/// line is read; none in a privileged process, and where the cause was said.
 void write_denied(Text& out, uint32_t pid, const Config& config, std::string_view because,
                   const Touch& touch);
 
@@ -116,7 +121,6 @@ void write_report_failed(Text& out, uint32_t pid, std::string_view path, int err
 
 /// One line of JSON. `limit` is the longest that may be written in one piece, in bytes; the long
 /// fields (argv, then exe) are cut to fit, and "cut" names them.
-void write_record(Text& out, const ProcessFacts& process, const Touch& touch,
-                  std::string_view decision, size_t limit);
+void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit);
 
 }  // namespace cudaguard

@@ -50,6 +50,10 @@ constexpr bool is_control(uint32_t c) {
 
 }  // namespace
 
+std::string_view base_name(std::string_view path) {
+  return tail(path, path.rfind('/') + 1);  // npos + 1 == 0
+}
+
 Text& Text::put(std::string_view text) {
   for (const char c : text) {
     if (size_ == capacity_) {

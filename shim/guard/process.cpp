@@ -20,6 +20,10 @@ constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 /// among the wiped pages. kNone: not read yet.
 constexpr int kNone = -1;
 constinit std::atomic<int> last_policy{kNone};
+/// Why that is FORCE_CPU, where nobody asked for it by name; a constant.
+constinit std::atomic<const char*> last_because{nullptr};
+/// What it has complained about: the sum of the values' addresses.
+constinit std::atomic<uintptr_t> last_complaints{0};
 /// The allow-list likewise: of the first to be configured, in a page of its own.
 constinit std::atomic<const char*> last_list{nullptr};
 constinit std::atomic<bool> last_children_cpu{false};
@@ -53,7 +57,7 @@ void apply_children_rule(Config& config) {
     const long size = sys::readlink("/proc/self/ns/pid", own, sizeof own);
     if (size > 0) place.pid_namespace = {own, static_cast<size_t>(size)};
   }
-  if (is_child(config, place)) narrow_to_cpu(config, "CUDAGUARD_CHILDREN=FORCE_CPU");
+  if (is_child(config, place)) narrow_to_cpu(config, kIsChild);
 }
 
 void configure(Process& process) {
@@ -64,6 +68,7 @@ void configure(Process& process) {
   environment.visible_devices = variable("CUDAGUARD_VISIBLE_DEVICES");
   environment.children = variable("CUDAGUARD_CHILDREN");
   environment.root = variable("CUDAGUARD_ROOT");
+  environment.presets = variable("CUDAGUARD_PRESETS");
   environment.privileged = privileged();
   const int last = last_policy.load(std::memory_order_relaxed);
   Inherited inherited;
@@ -76,9 +81,22 @@ void configure(Process& process) {
   Config& config = process.config;
   config = parse_config(environment);
   apply_children_rule(config);
+  const char* because = last_because.load(std::memory_order_relaxed);
+  if (config.policy == Policy::kForceCpu && config.because.empty() && because != nullptr) {
+    config.because = because;
+  }
+  last_because.store(config.because.data(), std::memory_order_relaxed);
   config.report = keep(config.report, process.report, sizeof process.report);
   config.visible_devices =
       keep(config.visible_devices, process.visible_devices, sizeof process.visible_devices);
+  // What the parent has complained about is not said again; what is new here is.
+  auto complaints = reinterpret_cast<uintptr_t>(config.bad_list.data());
+  for (size_t i = 0; i < config.complaint_count; ++i) {
+    complaints += reinterpret_cast<uintptr_t>(config.complaints[i].value.data());
+  }
+  if (last_complaints.exchange(complaints, std::memory_order_relaxed) != complaints) {
+    Process::said.fetch_and(~Process::kComplaints, std::memory_order_relaxed);
+  }
   // The entry at fault points into the list.
   const std::string_view given = config.bad_list;
   config.bad_list = keep(given, process.bad_list, sizeof process.bad_list);
@@ -110,8 +128,22 @@ const char* variable(const char* name) {
   return nullptr;
 }
 
-void Process::fall_back(Fallen because) {
-  fallen.store(because);
+std::string_view Process::because() const {
+  switch (fallen.load(std::memory_order_relaxed)) {
+    case kNoCompanion:
+      return "its companion library cannot be used";
+    case kNotEnforced:
+      return "CUDAGUARD_VISIBLE_DEVICES cannot be enforced";
+    case kNotAccepted:
+      return "CUDAGUARD_VISIBLE_DEVICES is not accepted";
+    default:
+      return config.because;
+  }
+}
+
+void Process::fall_back(Fallen because_of) {
+  fallen.store(because_of);
+  last_because.store(because().data(), std::memory_order_relaxed);
   steady.store(false, std::memory_order_relaxed);
   selected.store(0, std::memory_order_relaxed);
   device_get.store(nullptr, std::memory_order_relaxed);

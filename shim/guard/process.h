@@ -30,13 +30,15 @@ struct Process {
     return fallen.load(std::memory_order_relaxed) == kStands ? config.policy : Policy::kForceCpu;
   }
   /// FORCE_CPU from now on, in forked children too.
-  void fall_back(Fallen because);
+  void fall_back(Fallen because_of);
+  /// Why it is FORCE_CPU, where nobody asked for that by name; a constant, else empty.
+  std::string_view because() const;
 
   std::atomic<uint32_t> touches{0};
   /// Names whose touch was recorded (or is being recorded), in order of arrival. Compared by
   /// address first: the callers pass constants.
   std::atomic<const char*> seen[24] = {};
-  /// Lines that are said once per process.
+  /// Lines that are said once per process, and not again by its forked children.
   enum Said : uint32_t {
     kDenied = 1,
     kComplaints = 2,
@@ -49,11 +51,15 @@ struct Process {
     kLateWrite = 256,
     kForkPoison = 512,
     kOpenCl = 1024,
+    kDeniedNvml = 2048,
   };
-  std::atomic<uint32_t> said{0};
+  /// Not in these pages: a forked child knows what its parent has said.
+  static inline constinit std::atomic<uint32_t> said{0};
 
-  /// True for the first caller with this bit.
-  bool say_once(Said bit) { return (said.fetch_or(bit, std::memory_order_relaxed) & bit) == 0; }
+  /// True for the first caller with this bit, if there was none with `other`.
+  static bool say_once(Said bit, uint32_t other = 0) {
+    return (said.fetch_or(bit, std::memory_order_relaxed) & (bit | other)) == 0;
+  }
 
   /// Distinct cases: hashes, in order of arrival. There are fewer events than places (two for each
   /// of 64 GPUs); lines there may be any number, and more are too many to read.

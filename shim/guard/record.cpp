@@ -76,22 +76,6 @@ void write_without_waiting(std::string_view line) {
   }
 }
 
-constexpr std::string_view event_name(Event::Kind kind) {
-  switch (kind) {
-    case Event::Kind::kInit:
-      return "init";
-    case Event::Kind::kContext:
-      return "context";
-    case Event::Kind::kSelect:
-      return "select";
-    case Event::Kind::kNvml:
-      return "nvml";
-    case Event::Kind::kWork:
-      return "work";
-  }
-  return {};
-}
-
 /// Nothing where descriptor 2 is not ours to use.
 void write_line(const Text& text) {
   const std::string_view line = text.view();
@@ -110,8 +94,7 @@ void write_line(const Text& text) {
 }
 
 /// Appends one record to the report. Returns 0 or an errno value.
-int append(const char* path, const ProcessFacts& facts, const Touch& touch,
-           std::string_view decision, char* buffer) {
+int append(const char* path, const ProcessFacts& facts, const Touch& touch, char* buffer) {
   // O_NONBLOCK: a pipe without a reader must not stop the program. O_NOFOLLOW: a link in a shared
   // folder must not choose where this user writes; nor must a hard link.
   const sys::File file(
@@ -123,7 +106,7 @@ int append(const char* path, const ProcessFacts& facts, const Touch& touch,
   // On a pipe more than PIPE_BUF would mix with other processes' records.
   const size_t limit = S_ISFIFO(status.st_mode) ? kMaxLine : kMaxRecord;
   Text record(buffer, limit);
-  write_record(record, facts, touch, decision, limit);
+  write_record(record, facts, touch, limit);
   const long written = sys::quiet_write(file.fd(), record.view().data(), record.view().size());
   if (written < 0) return static_cast<int>(-written);
   return static_cast<size_t>(written) == record.view().size() ? 0 : ENOSPC;
@@ -154,8 +137,7 @@ std::string_view read_all(const char* path, char* to, size_t size) {
   return {to, used};
 }
 
-void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, const Touch& touch,
-                  std::string_view decision) {
+void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
   ProcessFacts facts;
   facts.pid = pid;
   facts.parent_pid = sys::getppid();
@@ -172,11 +154,11 @@ void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, c
   if (process.config.report == "/dev/stderr") {
     // A link on most systems; what it leads to is descriptor 2, with its own rule.
     Text record(scratch->record, kMaxLine);
-    write_record(record, facts, touch, decision, kMaxLine);
+    write_record(record, facts, touch, kMaxLine);
     write_line(record);
   } else {
     error = expand(process.config.report, pid, scratch->report, sizeof scratch->report)
-                ? append(scratch->report, facts, touch, decision, scratch->record)
+                ? append(scratch->report, facts, touch, scratch->record)
                 : ENAMETOOLONG;
   }
   if (error != 0 && process.config.log != Log::kOff && process.say_once(Process::kReportFailed)) {
@@ -206,59 +188,50 @@ void say_complaints(Process& process) {
   }
 }
 
-std::string_view why_denied(const Process& process) {
-  switch (process.fallen.load(std::memory_order_relaxed)) {
-    case Process::kNoCompanion:
-      return "its companion library cannot be used";
-    case Process::kNotEnforced:
-      return "CUDAGUARD_VISIBLE_DEVICES cannot be enforced";
-    case Process::kNotAccepted:
-      return "CUDAGUARD_VISIBLE_DEVICES is not accepted";
-    default:
-      return process.config.because;
+/// Writes the line, where one is wanted, and the record. `touch` lacks its caller and program.
+[[gnu::cold, gnu::noinline]] void write_both(Process& process, Touch& touch, const void* caller,
+                                             bool line_wanted) {
+  const Config& config = process.config;
+  if (!line_wanted && config.report.empty()) return;
+  const ScratchPages scratch;
+  if (!scratch) return;
+  const uint32_t pid = sys::getpid();
+  touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
+  if (line_wanted) {
+    touch.program = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
+    Text line(scratch->line, sizeof scratch->line);
+    if (touch.event == EventKind::kNone) {
+      write_denied(line, pid, config, process.because(), touch);
+    } else {
+      write_allowed(line, pid, config, touch);
+    }
+    write_line(line);
   }
+  if (!config.report.empty()) write_report(process, scratch, pid, touch);
 }
 
 [[gnu::cold, gnu::noinline]] void write_down(Process& process, const char* key, const char* object,
                                              const void* caller) {
   say_complaints(process);
-  const Config& config = process.config;
-  const bool first = process.say_once(Process::kDenied);
-  const bool line_wanted = wants_line(config.log, first);
-  if (!line_wanted && config.report.empty()) return;
-  const ScratchPages scratch;
-  if (!scratch) return;
-  const uint32_t pid = sys::getpid();
   Touch touch;
   touch.api = object != nullptr ? "dlopen" : key;
   if (object != nullptr) touch.object = object;
-  touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
-  if (line_wanted) {
-    Text line(scratch->line, sizeof scratch->line);
-    write_denied(line, pid, config, why_denied(process), touch);
-    write_line(line);
-  }
-  if (!config.report.empty()) write_report(process, scratch, pid, touch, "deny");
+  // NVML's refusal is no news after CUDA's; CUDA's is, after NVML's.
+  const bool first = touch.api.starts_with("nvml")
+                         ? Process::say_once(Process::kDeniedNvml, Process::kDenied)
+                         : Process::say_once(Process::kDenied);
+  write_both(process, touch, caller, wants_line(process.config.log, first));
 }
 
 [[gnu::cold, gnu::noinline]] void write_event(Process& process, const Event& event) {
-  const ScratchPages scratch;
-  if (!scratch) return;
-  const uint32_t pid = sys::getpid();
   Touch touch;
   touch.api = event.api;
-  touch.event = event_name(event.kind);
+  touch.event = event.kind;
   touch.device = event.device;
   using Kind = Event::Kind;
   if (event.kind == Kind::kInit || event.kind == Kind::kNvml) touch.result = event.result;
   if (event.object != nullptr) touch.object = event.object;
-  touch.caller = place_of(event.caller, scratch->path, sizeof scratch->path);
-  if (process.config.log == Log::kAll) {
-    Text line(scratch->line, sizeof scratch->line);
-    write_allowed(line, pid, process.config, touch);
-    write_line(line);
-  }
-  if (!process.config.report.empty()) write_report(process, scratch, pid, touch, "allow");
+  write_both(process, touch, event.caller, process.config.log == Log::kAll);
 }
 
 [[gnu::cold, gnu::noinline]] void write_one_line(Process& process, Writer write,
@@ -306,7 +279,7 @@ void record_event(Process& process, const Event& event) {
   // The first of its kind: what a process *does* is what counts, not by which of the functions.
   const bool of_device = event.kind == Event::Kind::kContext || event.kind == Event::Kind::kSelect;
   const auto which = static_cast<uint32_t>(of_device ? event.device : event.result);
-  const uint64_t key = static_cast<uint64_t>(event.kind) + 1 + (uint64_t{which} << 8);
+  const uint64_t key = static_cast<uint64_t>(event.kind) + (uint64_t{which} << 8);
   if (Process::first_case(process.events, key)) write_event(process, event);
 }
 

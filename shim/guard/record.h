@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "policy/message.h"
 #include "policy/text.h"
 #include "shim/guard/process.h"
 
@@ -17,7 +18,7 @@ void record_touch(Process& process, const char* key, const char* object, const v
 
 /// Something that was allowed. Seldom: not for a path that is called often.
 struct Event {
-  enum class Kind : uint8_t { kInit, kContext, kSelect, kNvml, kWork };
+  using Kind = EventKind;
   Kind kind = Kind::kInit;
   const char* api = nullptr;
   const void* caller = nullptr;

@@ -48,6 +48,16 @@ class Children(box.Case):
                 self.check(result, dict.fromkeys(("cu", "nv", "rt12"), gpus), self.NOTHING)
                 self.assertEqual(result.fake_calls.count("cuInit:initialised"), 1, result)
 
+    def test_who_has_the_gpu(self):
+        """The line of a refused child names the process that has it, also behind a fork server."""
+        for steps in (["spawn=s", "cu.init", "end"], ["fork=f", "cu.init", "end"],
+                      ["spawn=s", "lib.open=libm.so.6", "fork=f", "cu.init", "end", "end"]):
+            with self.subTest(steps=steps):
+                result = box.run(ROOT + ["pid"] + steps + ["cu.init"], allow="1,2", **CPU)
+                self.assertEqual(result.answers["cu.init"], "0", result)
+                self.one_line(result, "no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by open); "
+                              "process %s has the GPU (CUDAGUARD_ROOT)" % result.answers["pid"])
+
     def test_without_an_allow_list(self):
         result = box.run(ROOT + WORKERS + SEE, policy="VALIDATE", **CPU)
         self.check(result, {"cu": box.FASTEST, "nv": box.ALL}, self.NOTHING)

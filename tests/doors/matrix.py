@@ -171,20 +171,23 @@ def judge_answers(row, result):
 
 
 def judge_words(row, result):
-    """The guard says one line per process that touched, and nobody says anything else."""
-    pids = []
+    """The guard says one line per process that touched, two where NVML was first, and nobody says
+    anything else."""
+    said = []
     found = []
     for line in result.err.splitlines():
         match = OUR_LINE.match(line)
         if match:
-            pids.append(match[1])
+            said.append((match[1], match[2]))
         elif not re.search(row.err, line):
             found.append("printed: " + line)
-    if len(pids) != len(set(pids)):
-        found.append("more than one line of ours from one process")
-    if row.says and row.guard and not pids:
+    if len(said) != len(set(said)):
+        found.append("the same line of ours twice from one process")
+    if any((pid, "CUDA here") in said[:place] for place, (pid, what) in enumerate(said)):
+        found.append("a line of ours behind the one about CUDA")
+    if row.says and row.guard and not said:
         found.append("the guard said nothing")
-    if row.says is False and pids:
+    if row.says is False and said:
         found.append("the guard spoke")
     return found
 

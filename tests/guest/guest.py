@@ -26,11 +26,11 @@ def lines_of(text):
     return [m[2] for m in (LINE.match(line) for line in text.splitlines()) if m]
 
 
-DENIED = "no CUDA here (policy FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF lifts it"
+DENIED = "no CUDA here (FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF in front lifts it"
 # With CUDAGUARD_LOG=all: the call, then who made it. In a privileged process OFF would lift nothing.
-CALLED = "no CUDA here (policy FORCE_CPU; %s asked by %s); CUDAGUARD_POLICY=OFF lifts it"
-PRIVILEGED = "no CUDA here (policy FORCE_CPU; asked by %s)"
-NO_GPU = "no GPU to see (policy FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF lifts it"
+CALLED = "no CUDA here (FORCE_CPU; %s asked by %s); CUDAGUARD_POLICY=OFF in front lifts it"
+PRIVILEGED = "no CUDA here (FORCE_CPU; asked by %s)"
+NO_GPU = "no GPU to see (FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF in front lifts it"
 
 
 class Case(harness.Case):

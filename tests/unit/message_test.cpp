@@ -26,14 +26,14 @@ TEST_F(Message, Denied_NamesPolicyCallerAndRemedy) {
   Touch touch{.api = "cuInit", .object = {}, .caller = {"/opt/torch/lib/libc10_cuda.so", 16}};
   write_denied(out_, 4711, {}, {}, touch);
   EXPECT_EQ(take(),
-            "cudaguard[4711]: no CUDA here (policy FORCE_CPU; asked by libc10_cuda.so); "
-            "CUDAGUARD_POLICY=OFF lifts it\n");
+            "cudaguard[4711]: no CUDA here (FORCE_CPU; asked by libc10_cuda.so); "
+            "CUDAGUARD_POLICY=OFF in front lifts it\n");
   touch.api = "nvmlInit_v2";
   touch.caller = {};
   write_denied(out_, 1, {}, {}, touch);
   EXPECT_EQ(take(),
-            "cudaguard[1]: no GPU to see (policy FORCE_CPU; asked by code outside any file); "
-            "CUDAGUARD_POLICY=OFF lifts it\n");
+            "cudaguard[1]: no GPU to see (FORCE_CPU; asked by code outside any file); "
+            "CUDAGUARD_POLICY=OFF in front lifts it\n");
 }
 
 TEST_F(Message, Denied_NamesTheCallUnderAllAndAdvisesNothingWhenPrivileged) {
@@ -42,54 +42,120 @@ TEST_F(Message, Denied_NamesTheCallUnderAllAndAdvisesNothingWhenPrivileged) {
   config.log = Log::kAll;
   config.privileged = true;
   write_denied(out_, 1, config, {}, touch);
-  EXPECT_EQ(take(), "cudaguard[1]: no CUDA here (policy FORCE_CPU; cuInit asked by libfoo.so)\n");
+  EXPECT_EQ(take(), "cudaguard[1]: no CUDA here (FORCE_CPU; cuInit asked by libfoo.so)\n");
 }
 
-TEST_F(Message, Denied_SaysWhyWhereNobodyAskedForForceCpu) {
+TEST_F(Message, Denied_AdvisesWhatWorksThere) {
   const Touch touch{.api = "cuInit", .caller = {"/lib/libfoo.so", 16}};
-  write_denied(out_, 1, {}, "CUDAGUARD_CHILDREN=FORCE_CPU", touch);
+  Config config;
+  config.in_run = true;
+  write_denied(out_, 1, config, {}, touch);
   EXPECT_EQ(take(),
-            "cudaguard[1]: no CUDA here (policy FORCE_CPU, CUDAGUARD_CHILDREN=FORCE_CPU; asked by "
-            "libfoo.so); CUDAGUARD_POLICY=OFF lifts it\n");
+            "cudaguard[1]: no CUDA here (FORCE_CPU; asked by libfoo.so); cudaguard run --policy "
+            "OFF lifts it\n");
+  // The cause is what is to be mended: OFF would lift more.
+  write_denied(out_, 1, {}, "CUDAGUARD_VISIBLE_DEVICES is not accepted", touch);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: no CUDA here (CUDAGUARD_VISIBLE_DEVICES is not accepted; asked by "
+            "libfoo.so)\n");
+  config.root = 7;
+  write_denied(out_, 9, config, kIsChild, touch);
+  EXPECT_EQ(take(),
+            "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so); "
+            "process 7 has the GPU (CUDAGUARD_ROOT)\n");
+  config.root = UINT32_MAX;  // nobody
+  write_denied(out_, 9, config, kIsChild, touch);
+  EXPECT_EQ(take(),
+            "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so)\n");
+}
+
+TEST_F(Message, Denied_NamesTheScript) {
+  const auto asked_by = [&](std::string_view file, std::string_view arguments) {
+    write_denied(out_, 1, {}, {}, {.api = "cuInit", .program = arguments, .caller = {file, 16}});
+    const std::string line = take();
+    const size_t from = line.find("asked by ") + 9;
+    return line.substr(from, line.find("); CUDAGUARD") - from);
+  };
+  using namespace std::string_view_literals;
+  for (const auto& [arguments, words] :
+       {std::pair{"/usr/bin/python3\0/home/me/ppo.py\0--cuda\0"sv, " in python3 ppo.py"},
+        std::pair{"python3.11\0-u\0-B\0ppo.py\0"sv, " in python3.11 ppo.py"},
+        std::pair{"python3\0-u\0-m\0pkg.train\0--cuda\0"sv, " in python3 -m pkg.train"},
+        std::pair{"python3\0-c\0import torch\0"sv, " in python3"},
+        std::pair{"python3\0-X\0dev\0ppo.py\0"sv, " in python3"},
+        std::pair{"python3\0"sv, " in python3"}, std::pair{"python3"sv, " in python3"},
+        std::pair{"python3\0-m"sv, " in python3 -m"}, std::pair{"python3\0-u"sv, " in python3"},
+        std::pair{"node\0app.js\0"sv, " in node app.js"},
+        std::pair{"perl5.36\0a\"\nb.pl\0"sv, " in perl5.36 a??b.pl"},
+        std::pair{"./train\0--cuda\0"sv, ""}, std::pair{""sv, ""}, std::pair{"\0\0"sv, ""}}) {
+    EXPECT_EQ(asked_by("/x/libc10_cuda.so", arguments), "libc10_cuda.so" + std::string(words))
+        << arguments;
+  }
+  const std::string huge = "python3" + std::string(1, '\0') + std::string(5000, 'x');
+  EXPECT_LE(asked_by("/x/libc10_cuda.so", huge).size(), 100U);
+}
+
+TEST_F(Message, Denied_NamesWhatTheFileIs) {
+  const auto line_of = [&](std::string_view file, std::string_view arguments) {
+    write_denied(out_, 1, {}, {}, {.api = "cuInit", .program = arguments, .caller = {file, 16}});
+    return take();
+  };
+  using namespace std::string_view_literals;
+  for (const std::string file :
+       {"libffi.so.8.1.2", "libffi-a2e8f3d1.so.8.1.2", "_ctypes.cpython-311-x86_64-linux-gnu.so",
+        "_cffi_backend.cpython-311-x86_64-linux-gnu.so"}) {
+    EXPECT_NE(line_of("/usr/lib/" + file, "python3\0ppo.py\0"sv)
+                  .find("(FORCE_CPU; asked by ctypes/cffi (" + file + ") in python3 ppo.py); "),
+              std::string::npos);
+    EXPECT_NE(line_of("/usr/lib/" + file, {}).find("asked by ctypes/cffi (" + file + ")); "),
+              std::string::npos);
+  }
+  EXPECT_NE(line_of("/usr/lib/libffi.so.8", "ruby\0a.rb\0"sv)
+                .find("asked by libffi.so.8 in ruby a.rb); "),
+            std::string::npos);
+  EXPECT_NE(line_of("/usr/lib/libOpenCL.so.1.0.0", "./hashcat\0-b\0"sv)
+                .find("asked by libOpenCL.so.1.0.0, the OpenCL loader in hashcat); "),
+            std::string::npos);
 }
 
 TEST_F(Message, Allowed_SaysWhatHappened) {
   const Config config = {.policy = Policy::kValidate};
   Touch touch{.api = "cuInit",
               .object = "GPU-1,GPU-2",
-              .event = "init",
+              .event = EventKind::kInit,
               .device = -1,
               .caller = {"/lib/libfoo.so", 16}};
   write_allowed(out_, 1, config, touch);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA initialised, GPUs GPU-1,GPU-2 (policy VALIDATE; cuInit asked by "
             "libfoo.so)\n");
-  touch.event = "context";
+  touch.event = EventKind::kContext;
   touch.device = 3;
   touch.api = "cuCtxCreate_v2";
   write_allowed(out_, 1, config, touch);
   EXPECT_EQ(take(),
             "cudaguard[1]: context on device 3 (policy VALIDATE; cuCtxCreate_v2 asked by "
             "libfoo.so)\n");
-  touch.event = "work";
+  touch.event = EventKind::kWork;
   write_allowed(out_, 1, config, touch);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: code loaded (policy VALIDATE; "));
-  touch.event = "nvml";
+  touch.event = EventKind::kNvml;
   write_allowed(out_, 1, config, touch);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: NVML in use (policy VALIDATE; "));
-  touch.event = "select";
+  touch.event = EventKind::kSelect;
   write_allowed(out_, 1, config, touch);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: device 3 selected (policy VALIDATE; "));
 }
 
 TEST_F(Message, Allowed_SaysWhatFailed) {
   const Config config = {.policy = Policy::kClamp};
-  Touch touch{.api = "cuInit", .event = "init", .result = 100, .caller = {"/lib/libfoo.so", 16}};
+  Touch touch{
+      .api = "cuInit", .event = EventKind::kInit, .result = 100, .caller = {"/lib/libfoo.so", 16}};
   write_allowed(out_, 1, config, touch);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA not initialised, error 100 (policy CLAMP; cuInit asked by "
             "libfoo.so)\n");
-  touch = {.api = "nvmlInit_v2", .event = "nvml", .result = 9, .caller = touch.caller};
+  touch = {.api = "nvmlInit_v2", .event = EventKind::kNvml, .result = 9, .caller = touch.caller};
   write_allowed(out_, 1, config, touch);
   EXPECT_EQ(take(),
             "cudaguard[1]: NVML not in use, error 9 (policy CLAMP; nvmlInit_v2 asked by "
@@ -222,7 +288,7 @@ TEST_F(Message, Record_IsOneLineOfJson) {
                            .executable = "/usr/bin/app",
                            .arguments = std::string_view("app\0a b\0", 8)};
   const Touch touch{.api = "dlopen", .object = "libnvidia-opencl.so", .caller = {"/lib/x.so", 31}};
-  write_record(out_, facts, touch, "deny", kMaxRecord);
+  write_record(out_, facts, touch, kMaxRecord);
   EXPECT_EQ(
       take(),
       R"({"v":1,"ts":1700000000.000042,"pid":2,"ppid":1,"tid":3,"exe":"/usr/bin/app",)"
@@ -232,19 +298,19 @@ TEST_F(Message, Record_IsOneLineOfJson) {
 }
 
 TEST_F(Message, Record_HasTheResultAndTheDevice) {
-  Touch touch{.api = "cuInit", .event = "init", .result = 0};
-  write_record(out_, {}, touch, "allow", kMaxRecord);
+  Touch touch{.api = "cuInit", .event = EventKind::kInit, .result = 0};
+  write_record(out_, {}, touch, kMaxRecord);
   EXPECT_NE(
       take().find(R"("api":"cuInit","event":"init","decision":"allow","result":0,"caller":"?"})"),
       std::string::npos);
-  touch = {.api = "cuCtxCreate_v2", .event = "context", .device = 3};
-  write_record(out_, {}, touch, "allow", kMaxRecord);
+  touch = {.api = "cuCtxCreate_v2", .event = EventKind::kContext, .device = 3};
+  write_record(out_, {}, touch, kMaxRecord);
   EXPECT_NE(take().find(R"("event":"context","decision":"allow","device":3,"caller":"?"})"),
             std::string::npos);
 }
 
 TEST_F(Message, Record_WithoutFactsIsStillJson) {
-  write_record(out_, {}, {}, "deny", kMaxRecord);
+  write_record(out_, {}, {}, kMaxRecord);
   EXPECT_EQ(take(), R"({"v":1,"ts":0.000000,"pid":0,"ppid":0,"tid":0,"exe":"","argv":[],"api":"",)"
                     R"("decision":"deny","caller":"?"})"
                     "\n");
@@ -259,7 +325,7 @@ TEST_F(Message, Record_NeverLongerThanItsLimitAndAlwaysClosed) {
   facts.arguments = arguments;
   const Touch touch{.api = "cuInit", .object = path, .caller = {path, ~0ULL}};
   for (const size_t limit : {kMaxLine, kMaxRecord}) {
-    write_record(out_, facts, touch, "deny", limit);
+    write_record(out_, facts, touch, limit);
     const std::string record = take();
     EXPECT_LE(record.size(), limit);
     EXPECT_TRUE(record.ends_with("]}\n")) << record.substr(record.size() - 60);
