@@ -12,11 +12,11 @@ struct Choice {
   uint8_t value;
 };
 struct Choices {
-  const char* variable;
-  const char* accepted;
-  const char* instead;  // of a value that is not accepted
-  uint8_t fallback;     // that
-  Choice choices[4];    // up to the first without a name
+  char variable[20];
+  char accepted[32];
+  char instead[48];   // of a value that is not accepted
+  uint8_t fallback;   // that
+  Choice choices[4];  // up to the first without a name
 };
 
 constexpr uint8_t number(Policy policy) { return static_cast<uint8_t>(policy); }
@@ -142,21 +142,10 @@ void parse_root(const Environment& environment, Config& config) {
   }
 }
 
-bool holds_entry(std::string_view list, std::string_view entry) {
-  while (!list.empty()) {
-    const size_t comma = list.find(',');
-    if (head(list, comma) == entry) return true;
-    list = comma == std::string_view::npos ? std::string_view{} : tail(list, comma + 1);
-  }
-  return false;
-}
-
 /// Is every entry of the list, as it is written, in the other one?
 bool is_part_of(std::string_view list, std::string_view other) {
   while (!list.empty()) {
-    const size_t comma = list.find(',');
-    if (!holds_entry(other, head(list, comma))) return false;
-    list = comma == std::string_view::npos ? std::string_view{} : tail(list, comma + 1);
+    if (place_of_entry(other, take_entry(list)) == std::string_view::npos) return false;
   }
   return true;
 }

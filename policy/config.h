@@ -94,7 +94,7 @@ struct Place {
 };
 
 /// Config::because of a process that is one of the children.
-inline constexpr std::string_view kIsChild = "CUDAGUARD_CHILDREN=FORCE_CPU";
+inline constexpr char kIsChild[] = "CUDAGUARD_CHILDREN=FORCE_CPU";
 
 /// CUDAGUARD_CHILDREN: does this process narrow to FORCE_CPU?
 bool is_child(const Config& config, const Place& place);

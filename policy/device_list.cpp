@@ -10,8 +10,8 @@ using Kind = AllowEntry::Kind;
 using Device = Machine::Device;
 
 constexpr size_t kNowhere = SIZE_MAX;
-constexpr std::string_view kGpuPrefix = "GPU-";
-constexpr std::string_view kMigPrefix = "MIG-";
+constexpr char kGpuPrefix[] = "GPU-";
+constexpr char kMigPrefix[] = "MIG-";
 
 constexpr bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -82,7 +82,7 @@ Why parse_entry(std::string_view text, AllowEntry& entry) {
   }
   if (!all_are(text, is_uuid_char)) return Why::kNotUnderstood;
   // Even on a machine with one GPU: the list would mean another one after the next is built in.
-  if (text.size() == kGpuPrefix.size()) return Why::kAmbiguousUuid;
+  if (text.size() == sizeof kGpuPrefix - 1) return Why::kAmbiguousUuid;
   return text.size() < kMostUuid ? Why::kNone : Why::kUnknownUuid;
 }
 

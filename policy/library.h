@@ -18,7 +18,7 @@ enum class Library : uint8_t {
 
 /// A library that must not be loaded under FORCE_CPU.
 struct RefusedLibrary {
-  const char* never;  ///< the name to ask ld.so for instead; cannot exist, so the error is its own
+  char never[72];  ///< the name to ask ld.so for instead; cannot exist, so the error is its own
   bool under_list = false;  ///< also under an allow-list, which it does not keep to
 
   /// The basename, a C string too; a version (".1", ".535.2") may follow in a request.

@@ -12,7 +12,7 @@ constexpr size_t kShownName = 40;
 
 Text& start(Text& out, uint32_t pid) { return out.put("cudaguard[").put_decimal(pid).put("]: "); }
 
-std::string_view meaning(int error) {
+const char* meaning(int error) {
   switch (error) {
     case EACCES:
     case EPERM:
@@ -39,7 +39,7 @@ std::string_view meaning(int error) {
     case EINVAL:
       return "it is not a regular file";
     default:
-      return {};
+      return nullptr;
   }
 }
 
@@ -77,8 +77,9 @@ void put_script(Text& out, std::string_view name, std::string_view arguments) {
   if (!word.empty() && word[0] != '-') out.put(" ").put_printable(base_name(word), kShownName);
 }
 
-/// `program`: the process's arguments, or empty.
+/// "asked by libfoo.so". `program`: the process's arguments, or empty.
 Text& put_caller(Text& out, const CodePlace& caller, std::string_view program = {}) {
+  out.put("asked by ");
   if (caller.module.empty()) return out.put("code outside any file");
   const std::string_view file = base_name(caller.module);
   const std::string_view name = base_name(take_argument(program));
@@ -110,7 +111,7 @@ Text& put_list(Text& out, uint32_t pid, std::string_view list) {
   return out.put("\": ");
 }
 
-std::string_view reason(ListError::Why why) {
+const char* reason(ListError::Why why) {
   using Why = ListError::Why;
   switch (why) {
     case Why::kEmptyEntry:
@@ -136,7 +137,7 @@ std::string_view reason(ListError::Why why) {
     case Why::kNone:
       break;
   }
-  return {};
+  return "is wrong";
 }
 
 }  // namespace
@@ -147,7 +148,7 @@ void write_denied(Text& out, uint32_t pid, const Config& config, std::string_vie
   start(out, pid).put(nvml ? "no GPU to see (" : "no CUDA here (");
   out.put(because.empty() ? "FORCE_CPU" : because).put("; ");
   if (config.log == Log::kAll) out.put(touch.api).put(" ");
-  put_caller(out.put("asked by "), touch.caller, touch.program).put(")");
+  put_caller(out, touch.caller, touch.program).put(")");
   if (because == kIsChild && config.root != 0 && config.root != UINT32_MAX) {
     out.put("; process ").put_decimal(config.root).put(" has the GPU (CUDAGUARD_ROOT)");
   } else if (because.empty() && !config.privileged) {
@@ -177,7 +178,7 @@ void write_allowed(Text& out, uint32_t pid, const Config& config, const Touch& t
       if (touch.event == EventKind::kSelect) out.put(" selected");
   }
   if (failed) out.put(", error ").put_decimal(static_cast<uint64_t>(touch.result));
-  out.put(" (policy ").put(name_of(config.policy)).put("; ").put(touch.api).put(" asked by ");
+  out.put(" (policy ").put(name_of(config.policy)).put("; ").put(touch.api).put(" ");
   put_caller(out, touch.caller).put(")\n");
 }
 
@@ -186,9 +187,9 @@ void write_list_error(Text& out, uint32_t pid, std::string_view list, const List
   put_list(out, pid, list);
   if (error.position != 0) out.put("entry ").put_decimal(error.position);
   if (!error.entry.empty()) out.put(" \"").put_printable(error.entry, kShownValue).put("\"");
-  const std::string_view why = reason(error.why);
+  const char* why = reason(error.why);
   out.put(error.position != 0 ? " " : "").put(why);
-  if (count != 0 && !why.ends_with(")")) {
+  if (count != 0 && !std::string_view(why).ends_with(")")) {
     out.put(" (this machine has ").put_decimal(count).put(count == 1 ? " GPU)" : " GPUs)");
   }
   out.put("; FORCE_CPU applies\n");
@@ -207,7 +208,7 @@ void write_bad_index(Text& out, uint32_t pid, const IndexFacts& facts) {
   if (facts.asked < 0) out.put("-");
   out.put_decimal(static_cast<uint64_t>(facts.asked < 0 ? -static_cast<int64_t>(facts.asked)
                                                         : static_cast<int64_t>(facts.asked)));
-  put_caller(out.put(" asked by "), facts.caller);
+  put_caller(out.put(" "), facts.caller);
   const auto last = static_cast<uint64_t>(facts.count - 1);
   if (facts.count <= 0) {
     out.put(", none is visible");
@@ -229,24 +230,39 @@ void write_bad_index(Text& out, uint32_t pid, const IndexFacts& facts) {
 }
 
 void write_late_write(Text& out, uint32_t pid, const LateWriteFacts& facts) {
-  start(out, pid).put("CUDA_VISIBLE_DEVICES changed from ");
-  put_value(out, facts.was_set, facts.was).put(" to ");
-  put_value(out, facts.is_set, facts.is).put(" after ").put(facts.api);
-  if (facts.read_already) {
-    out.put(" had read it: no effect in this process");
+  start(out, pid).put("CUDA_VISIBLE_DEVICES");
+  if (facts.api.empty()) {
+    put_value(out.put("="), true, facts.is).put(" leaves no GPU");
   } else {
-    out.put(" had told the program of ").put_decimal(facts.told);
-    out.put(facts.told == 1 ? " GPU; CUDA sees " : " GPUs; CUDA sees ").put_decimal(facts.sees);
+    put_value(out.put(" changed from "), facts.was_set, facts.was);
+    put_value(out.put(" to "), facts.is_set, facts.is).put(" after ").put(facts.api);
+    if (facts.read_already) {
+      out.put(" had read it: no effect in this process");
+    } else {
+      out.put(" had told the program of ").put_decimal(facts.told);
+      out.put(facts.told == 1 ? " GPU; CUDA sees " : " GPUs; CUDA sees ").put_decimal(facts.sees);
+    }
   }
+  // The program may have made it of an option of its own: said is what holds, not who is to write.
   if (!facts.allow_list.empty()) {
-    out.put(". CUDAGUARD_VISIBLE_DEVICES has chosen already: leave CUDA_VISIBLE_DEVICES alone\n");
-  } else if (facts.is_set && !facts.is.empty()) {
-    out.put(". Start the program with CUDAGUARD_VISIBLE_DEVICES=")
-        .put_printable(facts.is, kShownValue)
-        .put(" in front instead; its devices count from 0 then\n");
+    out.put(". Inside CUDAGUARD_VISIBLE_DEVICES=").put_printable(facts.allow_list, kShownValue);
+    out.put(" devices count from 0");
+    const char* before = ": GPU ";
+    for (std::string_view rest = facts.is; !rest.empty(); before = ", GPU ") {
+      const std::string_view entry = take_entry(rest);
+      const size_t place = place_of_entry(facts.allow_list, entry);
+      if (place == std::string_view::npos) break;
+      out.put(before).put_printable(entry, kShownName).put(" is device ").put_decimal(place);
+    }
+  } else if (!facts.is_set) {
+    out.put(". Start the program without CUDA_VISIBLE_DEVICES");
   } else {
-    out.put(". Set CUDAGUARD_VISIBLE_DEVICES in front of the program instead\n");
+    out.put(". Start the program with CUDAGUARD_VISIBLE_DEVICES=");
+    out.put_printable(facts.is, kShownValue).put(" in front");
+    const bool one = facts.is.size() == 1;  // "2"
+    out.put(one ? ", and device 0" : "; its devices count from 0 then");
   }
+  out.put("\n");
 }
 
 void write_fork_poison(Text& out, uint32_t pid, const ForkFacts& facts) {
@@ -260,7 +276,7 @@ void write_fork_poison(Text& out, uint32_t pid, const ForkFacts& facts) {
 
 void write_no_opencl(Text& out, uint32_t pid, const Touch& touch) {
   start(out, pid).put("NVIDIA's OpenCL is not loaded: it does not keep to ");
-  put_caller(out.put("CUDAGUARD_VISIBLE_DEVICES (asked by "), touch.caller).put(")\n");
+  put_caller(out.put("CUDAGUARD_VISIBLE_DEVICES ("), touch.caller).put(")\n");
 }
 
 void write_complaint(Text& out, uint32_t pid, const Complaint& complaint) {
@@ -289,8 +305,8 @@ void write_missing_companion(Text& out, uint32_t pid, std::string_view file, std
 
 void write_report_failed(Text& out, uint32_t pid, std::string_view path, int error) {
   start(out, pid).put("CUDAGUARD_REPORT=\"").put_printable(path, kMaxLine / 2).put("\": ");
-  const std::string_view text = meaning(error);
-  if (text.empty()) {
+  const char* text = meaning(error);
+  if (text == nullptr) {
     out.put("errno ").put_decimal(static_cast<uint64_t>(error));
   } else {
     out.put(text);
@@ -298,78 +314,66 @@ void write_report_failed(Text& out, uint32_t pid, std::string_view path, int err
   out.put(" (accepted: a file or /dev/stderr); no report\n");
 }
 
+namespace {
+[[gnu::noinline]] void put_number(Text& out, const char* name, uint64_t value) {
+  out.put(name).put_decimal(value);
+}
+}  // namespace
+
 void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit) {
   // Room for the fixed fields and the closing of the record, so that it is always whole JSON.
   constexpr size_t kFixed = 640;
   const size_t field = limit > 4 * kFixed ? (limit - kFixed) / 4 : kFixed / 4;
-  bool cut_exe = false;
-  bool cut_argv = false;
-  bool cut_caller = false;
-  bool cut_object = false;
+  constexpr char kLong[][7] = {"exe", "argv", "object", "caller"};
+  bool cut[4] = {};
 
   out.put(R"({"v":1,"ts":)").put_decimal(process.seconds).put(".");
   for (uint32_t digit = 100000; digit != 0; digit /= 10) {
     out.put_decimal(process.microseconds / digit % 10);
   }
-  out.put(R"(,"pid":)").put_decimal(process.pid);
-  out.put(R"(,"ppid":)").put_decimal(process.parent_pid);
-  out.put(R"(,"tid":)").put_decimal(process.thread_id);
+  put_number(out, R"(,"pid":)", process.pid);
+  put_number(out, R"(,"ppid":)", process.parent_pid);
+  put_number(out, R"(,"tid":)", process.thread_id);
   out.put(R"(,"exe":")");
-  cut_exe = !out.put_json(process.executable, field);
+  cut[0] = !out.put_json(process.executable, field);
   out.put(R"(","argv":[)");
   std::string_view rest = process.arguments;
   const size_t argv_start = out.view().size();
-  while (!rest.empty()) {
-    const size_t end = rest.find('\0');
-    const std::string_view argument = head(rest, end);
+  while (!rest.empty() && !cut[1]) {
     const size_t used = out.view().size() - argv_start;
     if (used + 4 >= field) {
-      cut_argv = true;
+      cut[1] = true;
       break;
     }
-    if (used != 0) out.put(",");
+    out.put(used != 0 ? ",\"" : "\"");
+    cut[1] = !out.put_json(take_argument(rest), field - used - 4);
     out.put("\"");
-    cut_argv = !out.put_json(argument, field - used - 4);
-    out.put("\"");
-    if (cut_argv || end == std::string_view::npos) break;
-    rest.remove_prefix(end + 1);
   }
   out.put(R"(],"api":")").put_json(touch.api, 64);
   if (!touch.object.empty()) {
     out.put(R"(","object":")");
-    cut_object = !out.put_json(touch.object, field / 2);
+    cut[2] = !out.put_json(touch.object, field / 2);
   }
   const bool allowed = touch.event != EventKind::kNone;
   if (allowed) out.put(R"(","event":")").put(kEventNames[static_cast<int>(touch.event)]);
   out.put(allowed ? R"(","decision":"allow")" : R"(","decision":"deny")");
-  const auto number = [&](const char* name, int value) {
-    if (value >= 0) out.put(name).put_decimal(static_cast<uint64_t>(value));
-  };
-  number(R"(,"device":)", touch.device);
-  number(R"(,"result":)", touch.result);
+  if (touch.device >= 0) put_number(out, R"(,"device":)", static_cast<uint64_t>(touch.device));
+  if (touch.result >= 0) put_number(out, R"(,"result":)", static_cast<uint64_t>(touch.result));
   out.put(R"(,"caller":")");
   if (touch.caller.module.empty()) {
     out.put("?");
   } else {
-    cut_caller = !out.put_json(touch.caller.module, field);
+    cut[3] = !out.put_json(touch.caller.module, field);
     out.put("+").put_hex(touch.caller.offset);
   }
   out.put("\"");
-  if (cut_exe || cut_argv || cut_caller || cut_object) {
-    out.put(R"(,"cut":[)");
-    bool first = true;
-    const auto name = [&](bool cut, std::string_view text) {
-      if (!cut) return;
-      out.put(first ? "\"" : ",\"").put(text).put("\"");
-      first = false;
-    };
-    name(cut_exe, "exe");
-    name(cut_argv, "argv");
-    name(cut_object, "object");
-    name(cut_caller, "caller");
-    out.put("]");
+  bool any = false;
+  for (int i = 0; i < 4; ++i) {
+    if (!cut[i]) continue;
+    out.put(any ? ",\"" : R"(,"cut":[")").put(kLong[i]).put("\"");
+    any = true;
   }
-  out.put("}\n");
+  out.put(any ? "]}\n" : "}\n");
 }
 
 }  // namespace cudaguard

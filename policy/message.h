@@ -82,7 +82,8 @@ struct IndexFacts {
 };
 void write_bad_index(Text& out, uint32_t pid, const IndexFacts& facts);
 
-/// CUDA_VISIBLE_DEVICES was changed after the program had been told how many GPUs there are.
+/// CUDA_VISIBLE_DEVICES was changed after the program had been told how many GPUs there are; with
+/// no `api`: its numbers name no GPU of the allow-list.
 struct LateWriteFacts {
   bool was_set = false;
   std::string_view was;

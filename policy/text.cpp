@@ -54,6 +54,19 @@ std::string_view base_name(std::string_view path) {
   return tail(path, path.rfind('/') + 1);  // npos + 1 == 0
 }
 
+std::string_view take_entry(std::string_view& list) {
+  const std::string_view entry = head(list, list.find(','));
+  list = tail(list, entry.size() + 1);
+  return entry;
+}
+
+size_t place_of_entry(std::string_view list, std::string_view entry) {
+  for (size_t place = 0; !list.empty(); ++place) {
+    if (take_entry(list) == entry) return place;
+  }
+  return std::string_view::npos;
+}
+
 Text& Text::put(std::string_view text) {
   for (const char c : text) {
     if (size_ == capacity_) {
@@ -67,24 +80,14 @@ Text& Text::put(std::string_view text) {
 
 Text& Text::put(const char* text) { return put(std::string_view(text)); }
 
-Text& Text::put_decimal(uint64_t value) {
+Text& Text::put_digits(uint64_t value, unsigned base) {
   char digits[20];
   size_t at = sizeof digits;
   do {
-    digits[--at] = static_cast<char>('0' + value % 10);
-    value /= 10;
+    digits[--at] = "0123456789abcdef"[value % base];
+    value /= base;
   } while (value != 0);
   return put({digits + at, sizeof digits - at});
-}
-
-Text& Text::put_hex(uint64_t value) {
-  char digits[16];
-  size_t at = sizeof digits;
-  do {
-    digits[--at] = "0123456789abcdef"[value % 16];
-    value /= 16;
-  } while (value != 0);
-  return put("0x").put({digits + at, sizeof digits - at});
 }
 
 Text& Text::put_printable(std::string_view text, size_t limit) {

@@ -25,14 +25,19 @@ constexpr std::string_view folder_of(std::string_view path) {
   return slash == std::string_view::npos ? std::string_view{} : head(path, slash);
 }
 
+/// The part in front of the first comma, taken off with the comma.
+std::string_view take_entry(std::string_view& list);
+/// The place of an entry, as it is written, in a comma-separated list; npos: it is not there.
+size_t place_of_entry(std::string_view list, std::string_view entry);
+
 class Text {
  public:
   constexpr Text(char* buffer, size_t capacity) : begin_(buffer), capacity_(capacity) {}
 
   Text& put(std::string_view text);
   Text& put(const char* text);  ///< ends in a zero byte; a call with a literal is short this way
-  Text& put_decimal(uint64_t value);
-  Text& put_hex(uint64_t value);  ///< "0x1f"
+  Text& put_decimal(uint64_t value) { return put_digits(value, 10); }
+  Text& put_hex(uint64_t value) { return put("0x").put_digits(value, 16); }
 
   /// For a line on a terminal: control characters, quotes and bytes above 126 become '?'; more than
   /// `limit` bytes are cut and marked with "...".
@@ -48,6 +53,8 @@ class Text {
   bool cut() const { return cut_; }
 
  private:
+  Text& put_digits(uint64_t value, unsigned base);
+
   char* begin_;
   size_t capacity_;
   size_t size_ = 0;

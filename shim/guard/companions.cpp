@@ -22,9 +22,10 @@ namespace cudaguard {
 
 namespace {
 
+// No pointers in it: each would need a relocation.
 struct Names {
-  const char* file;  // below our own folder
-  const char* real;  // its DT_NEEDED
+  char file[24];  // below our own folder
+  char real[20];  // its DT_NEEDED
   Process::Said missing;
 };
 constexpr Names kNames[] = {

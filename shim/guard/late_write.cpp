@@ -35,17 +35,20 @@ bool differs(const LateWrite::Moment& moment, const char* now) {
   return head(now, sizeof moment.value - 1) != std::string_view(moment.value);
 }
 
-/// `sees`: what cuInit found, when it came after the change.
-void compare(Process& process, const LateWrite::Moment& moment, const unsigned* sees) {
+/// `moment`: of what the program was told; null: nothing. `sees`: what cuInit found, when it came
+/// after the change.
+void compare(Process& process, const LateWrite::Moment* moment, const unsigned* sees) {
   const char* now = variable(kVariable);
-  if (!differs(moment, now)) return;
   LateWriteFacts facts;
-  facts.was_set = moment.set;
-  facts.was = moment.value;
+  if (moment != nullptr) {
+    if (!differs(*moment, now)) return;
+    facts.was_set = moment->set;
+    facts.was = moment->value;
+    facts.api = moment->api;
+    facts.told = moment->count;
+  }
   facts.is_set = now != nullptr;
   if (now != nullptr) facts.is = now;
-  facts.api = moment.api;
-  facts.told = moment.count;
   facts.read_already = sees == nullptr;
   if (sees != nullptr) facts.sees = *sees;
   facts.allow_list = process.config.visible_devices;
@@ -61,7 +64,7 @@ void compare(Process& process, const LateWrite::Moment& moment, const unsigned* 
 
 void note_count(Process& process, const char* api, unsigned count) {
   LateWrite& late = process.late_write;
-  if (happened(late.initialised)) return compare(process, late.initialised, nullptr);
+  if (happened(late.initialised)) return compare(process, &late.initialised, nullptr);
   note(late.counted, api, count);
 }
 
@@ -71,17 +74,22 @@ void note_init(Process& process, const char* api, unsigned count) {
   if (!happened(late.counted)) return;
   // As many as it was told, with no list of its own that it may have counted: nothing disagrees.
   if (!late.counted.set && late.counted.count == count) return;
-  compare(process, late.counted, &count);
+  compare(process, &late.counted, &count);
 }
 
 void note_no_device(Process& process) {
   const unsigned none = 0;
-  if (happened(process.late_write.counted)) compare(process, process.late_write.counted, &none);
+  const LateWrite::Moment& counted = process.late_write.counted;
+  if (happened(counted)) return compare(process, &counted, &none);
+  // Nobody was told before: numbers that name nothing inside the list ("" and -1 mean no GPU).
+  const char* now = variable(kVariable);
+  const bool number = now != nullptr && *now >= '0' && *now <= '9';
+  if (number && !process.config.visible_devices.empty()) compare(process, nullptr, &none);
 }
 
 void check_late_write(Process& process) {
   const LateWrite& late = process.late_write;
-  if (happened(late.initialised)) compare(process, late.initialised, nullptr);
+  if (happened(late.initialised)) compare(process, &late.initialised, nullptr);
 }
 
 }  // namespace cudaguard

@@ -89,14 +89,6 @@ void configure(Process& process) {
   config.report = keep(config.report, process.report, sizeof process.report);
   config.visible_devices =
       keep(config.visible_devices, process.visible_devices, sizeof process.visible_devices);
-  // What the parent has complained about is not said again; what is new here is.
-  auto complaints = reinterpret_cast<uintptr_t>(config.bad_list.data());
-  for (size_t i = 0; i < config.complaint_count; ++i) {
-    complaints += reinterpret_cast<uintptr_t>(config.complaints[i].value.data());
-  }
-  if (last_complaints.exchange(complaints, std::memory_order_relaxed) != complaints) {
-    Process::said.fetch_and(~Process::kComplaints, std::memory_order_relaxed);
-  }
   // The entry at fault points into the list.
   const std::string_view given = config.bad_list;
   config.bad_list = keep(given, process.bad_list, sizeof process.bad_list);
@@ -104,9 +96,15 @@ void configure(Process& process) {
     config.list_error.entry = {config.bad_list.data() + (entry - given.data()),
                                config.list_error.entry.size()};
   }
+  auto complaints = reinterpret_cast<uintptr_t>(given.data());
   for (size_t i = 0; i < config.complaint_count; ++i) {
-    config.complaints[i].value =
-        keep(config.complaints[i].value, process.values[i], sizeof process.values[i]);
+    std::string_view& value = config.complaints[i].value;
+    complaints += reinterpret_cast<uintptr_t>(value.data());
+    value = keep(value, process.values[i], sizeof process.values[i]);
+  }
+  // What the parent has complained about is not said again; what is new here is.
+  if (last_complaints.exchange(complaints, std::memory_order_relaxed) != complaints) {
+    Process::said.fetch_and(~Process::kComplaints, std::memory_order_relaxed);
   }
   remember_list(config.visible_devices);
   if (config.children_cpu) last_children_cpu.store(true, std::memory_order_relaxed);

@@ -20,15 +20,16 @@ namespace cudaguard {
 
 namespace {
 
+// No pointers in it: each would need a relocation.
 struct Names {
-  const char* file;       // below our own folder
-  const char* claims[2];  // names that it answers to as well: links beside the file
-  int64_t size;           // of the file that was built with this guard, in bytes
+  char file[20];       // below our own folder
+  char claims[2][24];  // names that it answers to as well, or empty: links beside the file
+  int64_t size;        // of the file that was built with this guard, in bytes
 };
 // NVIDIA's OpenCL is refused by the hook; where the hook is not asked (RTLD_DEEPBIND), its name
 // leads to a library without OpenCL's entry, and the OpenCL loader skips that too.
 constexpr Names kNames[] = {
-    {"libcuda.so.1", {"libcuda.so", nullptr}, CG_DRIVER_SIZE},
+    {"libcuda.so.1", {"libcuda.so", ""}, CG_DRIVER_SIZE},
     {"libnvidia-ml.so.1", {"libnvidia-ml.so", "libnvidia-opencl.so.1"}, CG_NVML_SIZE}};
 
 struct Loaded {
@@ -56,7 +57,7 @@ using Claim = void* (*)(void* (*)(const char*, int), const char*);
 void claim_names(const Loader& the, const Names& names, void* handle, Claim claim) {
   if (privileged()) return;
   for (const char* name : names.claims) {
-    if (name == nullptr) continue;
+    if (*name == '\0') continue;
     void* same = claim(the.dlopen, name);
     if (same == nullptr) the.dlerror();  // ours, not the program's
     if (same != nullptr && same != handle) the.dlclose(same);

@@ -28,7 +28,8 @@ class LateWrite(box.Case):
                     # It cannot be undone: the answers are what they are without us.
                     self.assertEqual(result.out, bare.out, result)
                     self.one_line(result, "CUDA_VISIBLE_DEVICES", "unset", '"1"', "8 GPUs", first,
-                                  "CUDA sees 1", "CUDAGUARD_VISIBLE_DEVICES=1 in front")
+                                  "CUDA sees 1",
+                                  "with CUDAGUARD_VISIBLE_DEVICES=1 in front, and device 0")
 
     def test_after_cuda(self):
         """CUDA itself had told: the driver does not read the variable again."""
@@ -49,7 +50,9 @@ class LateWrite(box.Case):
         for own, write, before, after in cases:
             with self.subTest(own=own, write=write):
                 result = box.run(["nv.see", write, "cu.see"], policy="VALIDATE", own=own)
-                self.one_line(result, "from " + before, "to " + after, "CUDAGUARD_VISIBLE_DEVICES")
+                remedy = ("without CUDA_VISIBLE_DEVICES" if after == "unset" else
+                          "with CUDAGUARD_VISIBLE_DEVICES=%s in front" % after.strip('"'))
+                self.one_line(result, "from " + before, "to " + after, remedy)
 
     def test_no_change_no_line(self):
         for steps in (["nv.see", "cu.see", "nv.see", "rt12.set=1"],
@@ -79,6 +82,22 @@ class LateWrite(box.Case):
                 self.assertNotIn("in front", result.err, result)
         result = box.run(["nv.see", "cu.see", "rt12.see"], allow="1")
         self.silent(result)
+
+    def test_an_option_that_is_written(self):
+        """YOLOv5's `--device 1`: the same option with the list is told which device that is. Also
+        where nobody had counted before; the device that the line names works."""
+        for steps in (["nv.see", WRITE, "cu.see"], ["nv.see", WRITE, "rt12.see"],
+                      [WRITE, "cu.see"], [WRITE, "rt13.see"]):
+            with self.subTest(steps=steps):
+                result = box.run(steps, allow="1")
+                self.sees(result, **{steps[-1].partition(".")[0]: "!100"})
+                self.one_line(result, "CUDA_VISIBLE_DEVICES", "Inside CUDAGUARD_VISIBLE_DEVICES=1 "
+                              "devices count from 0: GPU 1 is device 0")
+                self.assertNotIn("alone", result.err, result)
+                steps[-2] = "setenv=CUDA_VISIBLE_DEVICES=0"
+                self.assertIn(":1:" + box.uuid(1)[4:], box.run(steps, allow="1").out, result)
+        for write in ("", "-1"):
+            self.silent(box.run(["setenv=CUDA_VISIBLE_DEVICES=" + write, "cu.see"], allow="1"))
 
     def test_a_write_inside_the_list(self):
         """Two GPUs allowed, one chosen late: they disagree again, and the line says so."""

@@ -95,8 +95,8 @@ class Who(observed.Case):
         """Only who asks for them has them; the summary says the same."""
         for options, steps, line in (
                 ([], ["cu.init"], "CUDA initialised (policy VALIDATE"),
-                (["--cpu"], ["cu.init"], "no CUDA here (policy FORCE_CPU"),
-                (["--children=cpu"], ["fork=f", "cu.init", "end"], "no CUDA here (policy FORCE_CPU")):
+                (["--cpu"], ["cu.init"], "no CUDA here (FORCE_CPU"),
+                (["--children=cpu"], ["fork=f", "cu.init", "end"], "no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU")):
             with self.subTest(options=options):
                 self.assertEqual(self.lines(options, steps), "")
                 self.assertEqual(self.lines(options, steps, CUDAGUARD_LOG=""), "")

@@ -222,7 +222,12 @@ TEST_F(Message, LateWrite_SaysFromWhatToWhatAndTheRemedy) {
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from unset to \"2\" after "
             "nvmlDeviceGetCount_v2 had told the program of 8 GPUs; CUDA sees 1. Start the program "
-            "with CUDAGUARD_VISIBLE_DEVICES=2 in front instead; its devices count from 0 then\n");
+            "with CUDAGUARD_VISIBLE_DEVICES=2 in front, and device 0\n");
+  facts.is = "2,5";
+  write_late_write(out_, 1, facts);
+  EXPECT_TRUE(take().ends_with(
+      ". Start the program with CUDAGUARD_VISIBLE_DEVICES=2,5 in front; its devices count from 0 "
+      "then\n"));
   facts = {.was_set = true,
            .was = "0",
            .is_set = true,
@@ -233,8 +238,35 @@ TEST_F(Message, LateWrite_SaysFromWhatToWhatAndTheRemedy) {
   write_late_write(out_, 1, facts);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from \"0\" to \"\" after cuInit had read "
-            "it: no effect in this process. Set CUDAGUARD_VISIBLE_DEVICES in front of the program "
-            "instead\n");
+            "it: no effect in this process. Start the program with CUDAGUARD_VISIBLE_DEVICES= in "
+            "front; its devices count from 0 then\n");
+  facts.is_set = false;
+  write_late_write(out_, 1, facts);
+  EXPECT_TRUE(take().ends_with(". Start the program without CUDA_VISIBLE_DEVICES\n"));
+}
+
+TEST_F(Message, LateWrite_InsideAListSaysWhichDeviceItIs) {
+  LateWriteFacts facts{
+      .is_set = true, .is = "2", .api = "nvmlDeviceGetCount_v2", .told = 1, .allow_list = "2"};
+  write_late_write(out_, 1, facts);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from unset to \"2\" after "
+            "nvmlDeviceGetCount_v2 had told the program of 1 GPU; CUDA sees 0. Inside "
+            "CUDAGUARD_VISIBLE_DEVICES=2 devices count from 0: GPU 2 is device 0\n");
+  facts.api = {};
+  facts.is = "5,2";
+  facts.allow_list = "2,4,5";
+  write_late_write(out_, 1, facts);
+  EXPECT_EQ(take(),
+            "cudaguard[1]: CUDA_VISIBLE_DEVICES=\"5,2\" leaves no GPU. Inside "
+            "CUDAGUARD_VISIBLE_DEVICES=2,4,5 devices count from 0: GPU 5 is device 2, GPU 2 is "
+            "device 0\n");
+  for (const char* other : {"7", "", "-1", "2x", ",2", "02"}) {
+    facts.is = other;
+    write_late_write(out_, 1, facts);
+    EXPECT_TRUE(take().ends_with(". Inside CUDAGUARD_VISIBLE_DEVICES=2,4,5 devices count from 0\n"))
+        << other;
+  }
 }
 
 TEST_F(Message, ForkPoison) {

@@ -81,5 +81,18 @@ TEST(Text, Paths) {
   EXPECT_EQ(folder_of("a"), "");
 }
 
+TEST(Entries, AreTakenAndFoundAsTheyAreWritten) {
+  std::string_view list = "5,,2";
+  EXPECT_EQ(take_entry(list), "5");
+  EXPECT_EQ(take_entry(list), "");
+  EXPECT_EQ(take_entry(list), "2");
+  EXPECT_TRUE(list.empty());
+  EXPECT_EQ(place_of_entry("5,,2", "2"), 2U);
+  EXPECT_EQ(place_of_entry("5,,2", ""), 1U);
+  for (const char* none : {"", "5", "25,52", "2 ", "02"}) {
+    EXPECT_EQ(place_of_entry(none, "2"), std::string_view::npos) << none;
+  }
+}
+
 }  // namespace
 }  // namespace cudaguard
