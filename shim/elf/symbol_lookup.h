@@ -29,61 +29,99 @@ inline ElfW(Addr) absolute(ElfW(Addr) value, ElfW(Addr) base) {
 }
 
 struct Tables {
-  const ElfW(Sym) * symbols = nullptr;
-  const char* strings = nullptr;
-  const uint32_t* gnu_hash = nullptr;
-  const uint32_t* sysv_hash = nullptr;
-  const ElfW(Half) * versions = nullptr;
-  ElfW(Addr) base = 0;
+  const ElfW(Sym) * symbols;
+  const char* strings;
+  const uint32_t* gnu_hash;
+  const uint32_t* sysv_hash;
+  const ElfW(Half) * versions;
+  const char* needed_versions;
+  const char* defined_versions;
+  ElfW(Addr) base;
+  // Null: any definition will do. Else an import's version, as ld.so takes it: "" for none.
+  const char* wanted;
 };
 
-inline Tables read_tables(const ElfW(Dyn) * dynamic, ElfW(Addr) base) {
-  Tables t;
-  t.base = base;
-  for (; dynamic != nullptr && dynamic->d_tag != DT_NULL; ++dynamic) {
-    const ElfW(Addr) at = absolute(dynamic->d_un.d_ptr, base);
-    switch (dynamic->d_tag) {
-      case DT_SYMTAB:
-        t.symbols = reinterpret_cast<const ElfW(Sym)*>(at);
-        break;
-      case DT_STRTAB:
-        t.strings = reinterpret_cast<const char*>(at);
-        break;
-      case DT_GNU_HASH:
-        t.gnu_hash = reinterpret_cast<const uint32_t*>(at);
-        break;
-      case DT_HASH:
-        t.sysv_hash = reinterpret_cast<const uint32_t*>(at);
-        break;
-      case DT_VERSYM:
-        t.versions = reinterpret_cast<const ElfW(Half)*>(at);
-        break;
-      default:
-        break;
+// A value of the dynamic section; 0 where it has none.
+inline ElfW(Addr) dynamic_value(const ElfW(Dyn) * entry, ElfW(Sxword) tag) {
+  for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == tag) return entry->d_un.d_val;
+  }
+  return 0;
+}
+
+// The same, as an address.
+[[gnu::noinline]] inline const void* dynamic_address(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
+                                                     ElfW(Sxword) tag) {
+  const ElfW(Addr) value = dynamic_value(dynamic, tag);
+  return value == 0 ? nullptr : reinterpret_cast<const void*>(absolute(value, base));
+}
+template <typename T>
+[[gnu::always_inline]] inline const T* table(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
+                                             ElfW(Sxword) tag) {
+  return static_cast<const T*>(dynamic_address(dynamic, base, tag));
+}
+
+inline Tables read_tables(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
+                          const char* wanted = nullptr) {
+  return {.symbols = table<ElfW(Sym)>(dynamic, base, DT_SYMTAB),
+          .strings = table<char>(dynamic, base, DT_STRTAB),
+          .gnu_hash = table<uint32_t>(dynamic, base, DT_GNU_HASH),
+          .sysv_hash = table<uint32_t>(dynamic, base, DT_HASH),
+          .versions = table<ElfW(Half)>(dynamic, base, DT_VERSYM),
+          .needed_versions = table<char>(dynamic, base, DT_VERNEED),
+          .defined_versions = table<char>(dynamic, base, DT_VERDEF),
+          .base = base,
+          .wanted = wanted};
+}
+
+// The name of an object's version `number` (2 and up), or null.
+inline const char* version_name(const Tables& t, unsigned number) {
+  for (const char* at = t.defined_versions; at != nullptr;) {
+    const auto* version = reinterpret_cast<const ElfW(Verdef)*>(at);
+    if (version->vd_ndx == number) {
+      return t.strings + reinterpret_cast<const ElfW(Verdaux)*>(at + version->vd_aux)->vda_name;
     }
+    at = version->vd_next != 0 ? at + version->vd_next : nullptr;
   }
-  return t;
+  for (const char* at = t.needed_versions; at != nullptr;) {
+    const auto* file = reinterpret_cast<const ElfW(Verneed)*>(at);
+    const char* one = at + file->vn_aux;
+    for (unsigned left = file->vn_cnt; left > 0; --left) {
+      const auto* version = reinterpret_cast<const ElfW(Vernaux)*>(one);
+      if (version->vna_other == number) return t.strings + version->vna_name;
+      one += version->vna_next;
+    }
+    at = file->vn_next != 0 ? at + file->vn_next : nullptr;
+  }
+  return nullptr;
 }
 
-// What `index` gives for `name`: a plain defined symbol's address, else null. An old version of a
-// name (the hidden bit) counts as `older`, to be used only when there is no current one.
-inline const void* match(const Tables& t, uint32_t index, const char* name, const void** older) {
-  const ElfW(Sym)& symbol = t.symbols[index];
-  const unsigned type = symbol.st_info & 0xf;  // the same bits in both ELF classes
-  if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx == SHN_ABS || type == STT_TLS ||
-      type == STT_GNU_IFUNC || !same(t.strings + symbol.st_name, name)) {
+// The symbol `index` if it is a plain definition of `name` that will do, else null. `second` is to
+// be used only when there is no other: an old version of the name (the hidden bit) where any will
+// do; the default one for an import without a version, which takes the oldest (2) before it.
+inline const ElfW(Sym) *
+    match(const Tables& t, uint32_t index, const char* name, const ElfW(Sym) * *second) {
+  const ElfW(Sym)* symbol = t.symbols + index;
+  const unsigned type = symbol->st_info & 0xf;  // the same bits in both ELF classes
+  if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS || type == STT_TLS ||
+      type == STT_GNU_IFUNC || !same(t.strings + symbol->st_name, name)) {
     return nullptr;
   }
-  const void* address = reinterpret_cast<const void*>(t.base + symbol.st_value);
-  constexpr ElfW(Half) kHidden = 0x8000;
-  if (t.versions != nullptr && (t.versions[index] & kHidden) != 0) {
-    if (*older == nullptr) *older = address;
-    return nullptr;
+  if (t.versions == nullptr) return symbol;
+  constexpr unsigned kHidden = 0x8000;
+  const unsigned number = t.versions[index] & ~kHidden;
+  const bool hidden = number != t.versions[index];
+  if (t.wanted == nullptr ? !hidden : number < 2) return symbol;
+  if (t.wanted != nullptr && *t.wanted != '\0') {
+    const char* version = version_name(t, number);
+    return version != nullptr && same(version, t.wanted) ? symbol : nullptr;
   }
-  return address;
+  if (t.wanted != nullptr && number == 2) return symbol;
+  if (*second == nullptr && (t.wanted == nullptr || !hidden)) *second = symbol;
+  return nullptr;
 }
 
-inline const void* by_gnu_hash(const Tables& t, const char* name, const void** older) {
+inline const ElfW(Sym) * by_gnu_hash(const Tables& t, const char* name, const ElfW(Sym) * *second) {
   const uint32_t bucket_count = t.gnu_hash[0];
   const uint32_t first_index = t.gnu_hash[1];
   const uint32_t bloom_words = t.gnu_hash[2];
@@ -98,13 +136,14 @@ inline const void* by_gnu_hash(const Tables& t, const char* name, const void** o
   for (;; ++index) {
     const uint32_t entry = chain[index - first_index];
     if ((entry | 1U) == (hash | 1U)) {
-      if (const void* found = match(t, index, name, older)) return found;
+      if (const ElfW(Sym)* found = match(t, index, name, second)) return found;
     }
     if ((entry & 1U) != 0) return nullptr;  // the last one of its bucket
   }
 }
 
-inline const void* by_sysv_hash(const Tables& t, const char* name, const void** older) {
+inline const ElfW(Sym) *
+    by_sysv_hash(const Tables& t, const char* name, const ElfW(Sym) * *second) {
   const uint32_t bucket_count = t.sysv_hash[0];
   if (bucket_count == 0) return nullptr;
   uint32_t hash = 0;
@@ -115,9 +154,22 @@ inline const void* by_sysv_hash(const Tables& t, const char* name, const void** 
   const uint32_t* buckets = t.sysv_hash + 2;
   const uint32_t* chain = buckets + bucket_count;
   for (uint32_t index = buckets[hash % bucket_count]; index != STN_UNDEF; index = chain[index]) {
-    if (const void* found = match(t, index, name, older)) return found;
+    if (const ElfW(Sym)* found = match(t, index, name, second)) return found;
   }
   return nullptr;
+}
+
+inline const void* lookup(const Tables& t, const char* name) {
+  if (t.symbols == nullptr || t.strings == nullptr) return nullptr;
+  const ElfW(Sym)* second = nullptr;
+  const ElfW(Sym)* found = nullptr;
+  if (t.gnu_hash != nullptr) {
+    found = by_gnu_hash(t, name, &second);
+  } else if (t.sysv_hash != nullptr) {
+    found = by_sysv_hash(t, name, &second);
+  }
+  if (found == nullptr) found = second;
+  return found != nullptr ? reinterpret_cast<const void*>(t.base + found->st_value) : nullptr;
 }
 
 }  // namespace elf_detail
@@ -125,32 +177,20 @@ inline const void* by_sysv_hash(const Tables& t, const char* name, const void** 
 // The address of the symbol `name` that the object with this dynamic section *defines* (functions
 // and data; no TLS, no ifunc), or null. `base` is its load base (dlpi_addr, l_addr).
 inline const void* elf_symbol(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name) {
-  const elf_detail::Tables t = elf_detail::read_tables(dynamic, base);
-  if (t.symbols == nullptr || t.strings == nullptr) return nullptr;
-  const void* older = nullptr;
-  const void* found = nullptr;
-  if (t.gnu_hash != nullptr) {
-    found = elf_detail::by_gnu_hash(t, name, &older);
-  } else if (t.sysv_hash != nullptr) {
-    found = elf_detail::by_sysv_hash(t, name, &older);
-  }
-  return found != nullptr ? found : older;
+  return elf_detail::lookup(elf_detail::read_tables(dynamic, base), name);
+}
+
+// The same for an import of `version` ("" for none): only what ld.so would bind it to.
+inline const void* elf_definition(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name,
+                                  const char* version) {
+  return elf_detail::lookup(elf_detail::read_tables(dynamic, base, version), name);
 }
 
 // The object's DT_SONAME, or null when it has none.
 inline const char* elf_soname(const ElfW(Dyn) * dynamic, ElfW(Addr) base) {
-  const char* strings = nullptr;
-  ElfW(Addr) offset = 0;
-  bool has_name = false;
-  for (; dynamic != nullptr && dynamic->d_tag != DT_NULL; ++dynamic) {
-    if (dynamic->d_tag == DT_STRTAB) {
-      strings = reinterpret_cast<const char*>(elf_detail::absolute(dynamic->d_un.d_ptr, base));
-    } else if (dynamic->d_tag == DT_SONAME) {
-      offset = dynamic->d_un.d_val;
-      has_name = true;
-    }
-  }
-  return has_name && strings != nullptr ? strings + offset : nullptr;
+  const ElfW(Addr) name = elf_detail::dynamic_value(dynamic, DT_SONAME);
+  const char* strings = elf_detail::table<char>(dynamic, base, DT_STRTAB);
+  return name != 0 && strings != nullptr ? strings + name : nullptr;
 }
 
 }  // namespace cudaguard

@@ -1,170 +1,199 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/guard/caller_scope.h"
 
+#include <dlfcn.h>
 #include <link.h>
 
 #include <atomic>
 #include <cstdint>
-#include <initializer_list>
 
 #include "shim/elf/object.h"
+#include "shim/elf/reference.h"
 #include "shim/elf/symbol_lookup.h"
-#include "shim/elf/version_need.h"
+#include "shim/guard/answers.h"
+#include "shim/guard/system.h"
 
 namespace cudaguard {
 
 namespace {
 
-/// One remembered answer. `version` is odd while somebody writes (a sequence lock that never waits:
-/// who finds it odd or changed asks ld.so again).
-struct Remembered {
-  std::atomic<uint32_t> version{0};
-  std::atomic<const void*> caller{nullptr};
-  std::atomic<const char*> name{nullptr};
-  std::atomic<uint64_t> generation{0};
-  std::atomic<void*> target{nullptr};
-};
-constinit Remembered remembered[64];
-
-Remembered& place_for(const char* name, const void* caller) {
-  const auto mixed =
-      (reinterpret_cast<uintptr_t>(caller) >> 2) ^ (reinterpret_cast<uintptr_t>(name) >> 1);
-  return remembered[(mixed ^ (mixed >> 6)) % 64];
+/// Of the last part of a path (FNV-1a).
+constexpr uint32_t hash_of(const char* path) {
+  constexpr uint32_t kEmpty = 2166136261;
+  uint32_t hash = kEmpty;
+  for (; *path != '\0'; ++path) {
+    hash = *path == '/' ? kEmpty : (hash ^ static_cast<uint8_t>(*path)) * 16777619;
+  }
+  return hash;
 }
+constexpr uint32_t kGuard = hash_of("libcudaguard.so");
+constexpr uint32_t kLibc = hash_of("libc.so.6");
 
-/// One walk over the loaded objects, in the order in which they were loaded. dl_iterate_phdr alone,
-/// no dlsym or dlopen: a constructor may hold ld.so's other lock and wait for the thread that calls
-/// us.
-struct Walk {
-  const char* name;
-  const void* caller;
-  const char* file = nullptr;          // what the caller imports the name from, if it says
-  const ElfW(Dyn) * own = nullptr;     // the caller's dynamic section
-  const char* own_strings = nullptr;   // its string table
-  const void* from_file = nullptr;     // the definition in that file
-  const void* from_caller = nullptr;   // the caller's own: TensorFlow's trampolines
-  const void* from_needed = nullptr;   // the first in a library that the caller names as needed
-  const void* from_program = nullptr;  // the first among the objects of the program's start
-  const void* from_any = nullptr;      // the first
-  bool started = true;                 // until ld.so's own object: what came with the program
-};
+/// The names that were asked for with RTLD_GLOBAL. A forked child has the libraries, and these.
+constinit std::atomic<uint32_t> global_names[256];
 
-bool same(const char* a, const char* b) { return elf_detail::same(a, b); }
-
-int find_caller(dl_phdr_info* object, size_t /*size*/, void* data) {
-  auto& walk = *static_cast<Walk*>(data);
-  if (!holds(*object, walk.caller)) return 0;
-  walk.own = dynamic_section(*object);
-  walk.own_strings = elf_detail::read_tables(walk.own, object->dlpi_addr).strings;
-  walk.file = imported_from(walk.own, object->dlpi_addr, walk.name);
-  return 1;
-}
-
-/// Is the file among the caller's DT_NEEDED?
-bool needs(const Walk& walk, const char* soname) {
-  if (walk.own_strings == nullptr || soname == nullptr) return false;
-  for (const ElfW(Dyn)* entry = walk.own; entry->d_tag != DT_NULL; ++entry) {
-    if (entry->d_tag == DT_NEEDED && same(walk.own_strings + entry->d_un.d_val, soname))
-      return true;
+bool is_global(uint32_t name) {
+  for (const auto& slot : global_names) {
+    const uint32_t here = slot.load(std::memory_order_relaxed);
+    if (here == name || here == 0) return here != 0;
   }
   return false;
 }
 
-/// Would ld.so bind the caller's import to a definition there? An import that names a version's
-/// file takes that file's, or one of a library without versions (another preload's hook).
-bool satisfies(const Walk& walk, const ElfW(Dyn) * dynamic, const char* soname) {
-  if (walk.file == nullptr || (soname != nullptr && same(soname, walk.file))) return true;
-  for (const ElfW(Dyn)* entry = dynamic; entry->d_tag != DT_NULL; ++entry) {
-    if (entry->d_tag == DT_VERDEF) return false;
+struct Object {
+  const link_map* map;
+  const void* definition;
+  uint32_t soname;
+  uint32_t file;
+  bool in_scope;
+};
+
+/// What is loaded, in the order in which it was, and one scope among it.
+struct Objects {
+  static constexpr unsigned kMost = 4096;
+  Object* end;
+  Object at[kMost];
+  Object* scope[kMost];
+
+  Object* find(uint32_t name) {
+    Object* it = at;
+    while (it != end && it->soname != name && it->file != name) ++it;
+    return it;
   }
-  return true;
-}
 
-void keep_first(const void*& slot, const void* found) {
-  if (slot == nullptr) slot = found;
-}
-
-int find_definition(dl_phdr_info* object, size_t /*size*/, void* data) {
-  auto& walk = *static_cast<Walk*>(data);
-  const ElfW(Dyn)* dynamic = dynamic_section(*object);
-  const char* soname = elf_soname(dynamic, object->dlpi_addr);
-  // Ours, and a second copy of the guard, which would lead back here.
-  if (soname != nullptr && same(soname, "libcudaguard.so")) return 0;
-  const void* found = elf_symbol(dynamic, object->dlpi_addr, walk.name);
-  if (found != nullptr) {
-    if (walk.file != nullptr && soname != nullptr && same(soname, walk.file)) {
-      keep_first(walk.from_file, found);
+  /// The objects `first` to `last` and all that they need, breadth first, as ld.so does it. Returns
+  /// the first definition.
+  const void* open_scope(const Object* first, const Object* last) {
+    Object** free = scope;
+    for (Object* it = at; it != end; ++it) {
+      it->in_scope = it >= first && it <= last;
+      if (it->in_scope) *free++ = it;
     }
-    if (dynamic == walk.own) walk.from_caller = found;
-    if (needs(walk, soname)) keep_first(walk.from_needed, found);
-    if (walk.started && satisfies(walk, dynamic, soname)) keep_first(walk.from_program, found);
-    keep_first(walk.from_any, found);
+    const void* found = nullptr;
+    for (Object** next = scope; next != free; ++next) {
+      if (found == nullptr) found = (*next)->definition;
+      const link_map& map = *(*next)->map;
+      const char* strings = elf_detail::table<char>(map.l_ld, map.l_addr, DT_STRTAB);
+      for (const ElfW(Dyn)* entry = map.l_ld; entry->d_tag != DT_NULL; ++entry) {
+        if (entry->d_tag != DT_NEEDED) continue;
+        Object* needed = find(hash_of(strings + entry->d_un.d_val));
+        if (needed == end || needed->in_scope) continue;
+        needed->in_scope = true;
+        *free++ = needed;
+      }
+    }
+    return found;
   }
-  // ld.so is the last of libc's dependencies, loaded with the program.
-  if (soname != nullptr && soname[0] == 'l' && soname[1] == 'd' && soname[2] == '-') {
-    walk.started = false;
-  }
+};
+
+struct Search {
+  const char* name;
+  const void* caller;
+  const ElfW(Dyn) * own = nullptr;  // the caller's dynamic section
+  ElfW(Addr) base = 0;
+  const char* version = nullptr;  // of its reference
+  bool behind = false;            // the guard
+  unsigned count = 0;             // of definitions
+  const void* found = nullptr;
+  Objects* objects = nullptr;
+};
+
+int find_caller(dl_phdr_info* object, size_t /*size*/, void* data) {
+  auto& search = *static_cast<Search*>(data);
+  if (!holds(*object, search.caller)) return 0;
+  search.own = dynamic_section(*object);
+  search.base = object->dlpi_addr;
+  search.version = version_of_reference(search.own, search.base, search.name);
+  return 1;
+}
+
+uint32_t soname_of(const ElfW(Dyn) * dynamic, ElfW(Addr) base) {
+  const char* soname = elf_soname(dynamic, base);
+  return soname != nullptr ? hash_of(soname) : 0;
+}
+
+/// Behind the guard: who reaches it was not bound to what is in front, or asks for the next one.
+const void* definition_in(Search& search, const ElfW(Dyn) * dynamic, ElfW(Addr) base,
+                          uint32_t soname) {
+  search.behind = search.behind || soname == kGuard;
+  if (!search.behind || soname == kGuard) return nullptr;
+  return elf_definition(dynamic, base, search.name, search.version);
+}
+
+int find_definitions(dl_phdr_info* object, size_t /*size*/, void* data) {
+  auto& search = *static_cast<Search*>(data);
+  const ElfW(Dyn)* dynamic = dynamic_section(*object);
+  const void* found =
+      definition_in(search, dynamic, object->dlpi_addr, soname_of(dynamic, object->dlpi_addr));
+  if (found != nullptr && search.count++ == 0) search.found = found;
   return 0;
 }
 
-/// As ld.so would bind it: the program's scope; else the version's file; else the caller's own. The
-/// last resort is a call in tail position: the return address is that of the caller's caller, whose
-/// scope need not have the name. Somebody's has, or nobody could have called it.
-void* look_up(const char* name, const void* caller) {
-  Walk walk = {.name = name, .caller = caller};
-  dl_iterate_phdr(find_caller, &walk);
-  dl_iterate_phdr(find_definition, &walk);
-  for (const void* found :
-       {walk.from_program, walk.from_file, walk.from_caller, walk.from_needed, walk.from_any}) {
-    if (found != nullptr) return const_cast<void*>(found);
+/// Called once, for the program: ld.so's list stays as it is meanwhile.
+int choose(dl_phdr_info* program, size_t /*size*/, void* data) {
+  auto& search = *static_cast<Search*>(data);
+  Objects& the = *search.objects;
+  const auto* debug = reinterpret_cast<const r_debug*>(
+      elf_detail::dynamic_value(dynamic_section(*program), DT_DEBUG));
+  if (debug == nullptr) return 1;
+  search.behind = false;
+  const Object* libc = the.at;
+  const Object* caller = nullptr;
+  Object* end = the.at;
+  for (const link_map* map = debug->r_map; map != nullptr; map = map->l_next) {
+    if (end == the.at + Objects::kMost) return 1;
+    end->map = map;
+    end->soname = soname_of(map->l_ld, map->l_addr);
+    end->file = hash_of(map->l_name);
+    end->definition = definition_in(search, map->l_ld, map->l_addr, end->soname);
+    if (end->soname == kLibc) libc = end;
+    if (map->l_ld == search.own) caller = end;
+    ++end;
   }
-  return nullptr;
+  the.end = end;
+  // All up to libc is the program or a preload: everybody needs libc. Then, in the order in which
+  // it was loaded: what was opened with RTLD_GLOBAL, and what brought the caller.
+  const void* found = the.open_scope(the.at, libc);
+  if (caller != nullptr && caller->in_scope) caller = nullptr;
+  for (const Object* it = the.at; found == nullptr && it != end; ++it) {
+    const bool global = is_global(it->soname) || is_global(it->file);
+    if (!global && caller == nullptr) continue;
+    const void* first = the.open_scope(it, it);
+    if (global || caller->in_scope) found = first;
+  }
+  if (found != nullptr) search.found = found;
+  return 1;
 }
 
 }  // namespace
 
-constinit std::atomic<uint64_t> detail::library_requests{1};
+void libraries_may_change(const char* name, int mode) {
+  answers_are_old();
+  if ((mode & RTLD_GLOBAL) == 0 || name == nullptr) return;
+  const uint32_t hash = hash_of(name);
+  for (auto& slot : global_names) {
+    uint32_t here = slot.load(std::memory_order_relaxed);
+    if (here == 0 && slot.compare_exchange_strong(here, hash, std::memory_order_relaxed)) return;
+    if (here == hash) return;
+  }
+}
 
-void* definition_for(const char* name, const void* caller) {
-  const uint64_t now = detail::library_requests.load(std::memory_order_acquire);
-  Remembered& it = place_for(name, caller);
-  const uint32_t version = it.version.load(std::memory_order_acquire);
-  if (version % 2 == 0 && it.caller.load(std::memory_order_relaxed) == caller &&
-      it.name.load(std::memory_order_relaxed) == name &&
-      it.generation.load(std::memory_order_relaxed) == now) {
-    void* target = it.target.load(std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (it.version.load(std::memory_order_relaxed) == version) return target;
+const void* definition_for(const char* name, const void* caller) {
+  Search search = {.name = name, .caller = caller};
+  dl_iterate_phdr(find_caller, &search);
+  dl_iterate_phdr(find_definitions, &search);
+  if (search.count > 1) {
+    const sys::Mapped<Objects> objects;
+    search.objects = objects ? &*objects : nullptr;
+    if (objects) dl_iterate_phdr(choose, &search);
   }
-  void* target = look_up(name, caller);
-  uint32_t even = version & ~1U;
-  if (target != nullptr &&
-      it.version.compare_exchange_strong(even, even + 1, std::memory_order_acquire)) {
-    std::atomic_thread_fence(std::memory_order_release);
-    it.caller.store(caller, std::memory_order_relaxed);
-    it.name.store(name, std::memory_order_relaxed);
-    it.generation.store(now, std::memory_order_relaxed);
-    it.target.store(target, std::memory_order_relaxed);
-    it.version.store(even + 2, std::memory_order_release);
-  }
-  return target;
+  return search.found;
 }
 
 const void* definition_beside(const void* function, const char* name) {
-  struct Search {
-    const void* function;
-    const char* name;
-    const void* found;
-  } search = {function, name, nullptr};
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, size_t, void* data) {
-        auto& wanted = *static_cast<Search*>(data);
-        if (!holds(*object, wanted.function)) return 0;
-        wanted.found = elf_symbol(dynamic_section(*object), object->dlpi_addr, wanted.name);
-        return 1;
-      },
-      &search);
-  return search.found;
+  Search search = {.name = name, .caller = function};
+  dl_iterate_phdr(find_caller, &search);
+  return elf_symbol(search.own, search.base, name);
 }
 
 }  // namespace cudaguard

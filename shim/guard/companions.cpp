@@ -221,15 +221,4 @@ const char* name_with_companion(Process& process, CompanionKind kind, const char
   return never;
 }
 
-void* companion_function(Process& process, CompanionKind kind, const char* name,
-                         std::atomic<void*>& cached) {
-  void* known = cached.load(std::memory_order_acquire);
-  if (known != nullptr) [[likely]] {
-    return known;
-  }
-  known = const_cast<void*>(companion(process, kind).symbol(name));
-  if (known != nullptr) cached.store(known, std::memory_order_release);
-  return known;
-}
-
 }  // namespace cudaguard

@@ -32,8 +32,4 @@ void load_companions_early(Process& process);
 const char* name_with_companion(Process& process, CompanionKind kind, const char* name, int mode,
                                 const void* caller);
 
-/// The companion's function of that name, found once and kept in `cached`; null: none.
-void* companion_function(Process& process, CompanionKind kind, const char* name,
-                         std::atomic<void*>& cached);
-
 }  // namespace cudaguard

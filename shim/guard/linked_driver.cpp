@@ -28,62 +28,59 @@ extern "C" CUresult CUDAAPI cuGetProcAddress_v2(const char*, void**, int, cuuint
 namespace cudaguard {
 namespace {
 
-using Cached = std::atomic<void*>;
+template <CompanionKind kind>
+const void* in_companion(const char* name, const void* /*caller*/) {
+  return companion(process(), kind).symbol(name);
+}
 
 /// What is behind ours: the program's own definition under OFF, else the companion's. Null under
 /// FORCE_CPU, and where there is none.
-[[gnu::noinline]] void* find_behind(CompanionKind kind, const char* name, Cached& cached,
-                                    const void* caller) {
+[[gnu::noinline]] void* find_behind(CompanionKind kind, const char* name, const void* caller) {
   Process& here = process();
-  const Policy policy = here.policy();
-  if (policy == Policy::kForceCpu) return nullptr;
-  if (policy == Policy::kOff) return definition_for(name, caller);
-  return companion_function(here, kind, name, cached);
+  Answers::Search* search = kind == CompanionKind::kDriver ? &in_companion<CompanionKind::kDriver>
+                                                           : &in_companion<CompanionKind::kNvml>;
+  if (here.policy() == Policy::kForceCpu) return nullptr;
+  if (here.policy() == Policy::kOff) search = &definition_for;
+  return here.answers.find(name, caller, search);
 }
 
 /// With the type of `like`.
 template <typename Function>
 [[gnu::always_inline]] inline Function* behind(Function* /*like*/, CompanionKind kind,
-                                               const char* name, Cached& cached,
-                                               const void* caller) {
-  return reinterpret_cast<Function*>(find_behind(kind, name, cached, caller));
+                                               const char* name, const void* caller) {
+  return reinterpret_cast<Function*>(find_behind(kind, name, caller));
 }
 
 [[gnu::cold]] void touched(const char* api, const void* caller) {
   record_touch(process(), api, nullptr, caller);
 }
 
+/// OFF, and nothing behind ours: a weak reference, which without us is null. The answer is that of a
+/// machine without the library; nothing is loaded for it.
+bool is_off() { return process().policy() == Policy::kOff; }
+
 template <typename Function>
 Function* standin_function(Function* /*like*/, const char* name) {
+  if (is_off()) return nullptr;
   return reinterpret_cast<Function*>(const_cast<void*>(standin(StandinKind::kDriver).symbol(name)));
+}
+
+[[gnu::noinline]] nvmlReturn_t unless_off(nvmlReturn_t answer) {
+  return is_off() ? NVML_ERROR_LIBRARY_NOT_FOUND : answer;
 }
 
 nvmlReturn_t no_gpu(const char* api, const void* caller) {
   touched(api, caller);
-  return NVML_SUCCESS;
+  return unless_off(NVML_SUCCESS);
 }
 
 nvmlReturn_t none(unsigned int* count) {
   if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   *count = 0;
-  return NVML_SUCCESS;
+  return unless_off(NVML_SUCCESS);
 }
 
 }  // namespace
-
-int get_device_slowly(int* device, int ordinal, const void* caller) {
-  static constinit Cached cached{nullptr};
-  Process& here = process();
-  const auto real = reinterpret_cast<int (*)(int*, int)>(
-      find_behind(CompanionKind::kDriver, "cuDeviceGet", cached, caller));
-  if (real == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  // Under OFF the answer is the caller's own.
-  if (lets_through(here.policy()) && here.only_pid == 0) {
-    here.device_get.store(reinterpret_cast<void*>(real), std::memory_order_release);
-    if (here.policy() == Policy::kForceCpu) here.device_get.store(nullptr);  // fallen meanwhile
-  }
-  return real(device, ordinal);
-}
 
 }  // namespace cudaguard
 
@@ -92,11 +89,10 @@ using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern
 
 #define CG_CALLER __builtin_return_address(0)
 /// Calls what is behind ours, if there is anything. A tail call: the companion sees our caller.
-#define CG_FORWARD(kind, function, ...)                                                  \
-  do {                                                                                   \
-    static constinit Cached cached{nullptr};                                             \
-    auto* real = behind(&::function, CompanionKind::kind, #function, cached, CG_CALLER); \
-    if (real != nullptr) return real(__VA_ARGS__);                                       \
+#define CG_FORWARD(kind, function, ...)                                          \
+  do {                                                                           \
+    auto* real = behind(&::function, CompanionKind::kind, #function, CG_CALLER); \
+    if (real != nullptr) return real(__VA_ARGS__);                               \
   } while (false)
 
 #pragma GCC visibility push(default)
@@ -110,6 +106,11 @@ CUresult CUDAAPI cuInit(unsigned int flags) {
   record_touch(here, "cuInit", nullptr, CG_CALLER);
   if (lets_through(here.policy())) record_no_driver(here, "cuInit", CG_CALLER);
   return CUDA_ERROR_NO_DEVICE;
+}
+
+CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
+  CG_FORWARD(kDriver, cuDeviceGet, device, ordinal);
+  return CUDA_ERROR_NOT_INITIALIZED;
 }
 
 // The 4-argument form of CUDA 11.3; newer headers declare the other one only.
@@ -148,7 +149,7 @@ nvmlReturn_t DECLDIR nvmlInitWithFlags(unsigned int flags) {
 
 nvmlReturn_t DECLDIR nvmlShutdown(void) {
   CG_FORWARD(kNvml, nvmlShutdown);
-  return NVML_SUCCESS;
+  return unless_off(NVML_SUCCESS);
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetCount(unsigned int* count) {

@@ -144,7 +144,6 @@ void Process::fall_back(Fallen because_of) {
   last_because.store(because().data(), std::memory_order_relaxed);
   steady.store(false, std::memory_order_relaxed);
   selected.store(0, std::memory_order_relaxed);
-  device_get.store(nullptr, std::memory_order_relaxed);
   last_policy.store(static_cast<int>(Policy::kForceCpu), std::memory_order_relaxed);
 }
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "policy/config.h"
-#include "shim/guard/hot_calls.h"
+#include "shim/guard/answers.h"
 #include "shim/guard/late_write.h"
 #include "shim/guard/visible_gpus.h"
 
@@ -81,9 +81,8 @@ struct Process {
   std::atomic<bool> fork_checked{false};
   /// Devices 0 to 63 that were selected with success, one bit each.
   std::atomic<uint64_t> selected{0};
-  CallSite call_sites[kCallSites];
-  std::atomic<void*> device_get{nullptr};  ///< the companion's cuDeviceGet, once it may be called
-  std::atomic<int> device_count{0};        ///< what the runtime said when CLAMP asked; 0: not yet
+  Answers answers;
+  std::atomic<int> device_count{0};  ///< what the runtime said when CLAMP asked; 0: not yet
   LateWrite late_write;
   std::atomic<bool> visible_known{false};
   VisibleGpus visible;

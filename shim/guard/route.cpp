@@ -68,7 +68,7 @@ const char* choose_through(Process& here, const LibraryRequest& request, const c
   Process& here = process();
   const Policy policy = here.policy();
   if (policy != Policy::kForceCpu) {
-    libraries_may_change();
+    libraries_may_change(name, mode);
     if (policy == Policy::kOff) return name;
     load_companions_early(here);
     if (here.policy() != Policy::kForceCpu) {

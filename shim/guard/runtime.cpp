@@ -19,14 +19,19 @@ namespace {
 
 /// The function that the caller would have reached without us. Null under FORCE_CPU, and where
 /// there is none.
-template <typename Function>
-[[gnu::always_inline]] inline Function* behind(Function* /*like*/, Process& here, const char* name,
-                                               const void* caller) {
+[[gnu::noinline]] void* find_behind(Process& here, const char* name, const void* caller) {
   if (here.policy() == Policy::kForceCpu) [[unlikely]] {
     record_touch(here, name, nullptr, caller);
     return nullptr;
   }
-  return reinterpret_cast<Function*>(definition_for(name, caller));
+  return here.answers.find(name, caller, &definition_for);
+}
+
+/// With the type of `like`.
+template <typename Function>
+[[gnu::always_inline]] inline Function* behind(Function* /*like*/, Process& here, const char* name,
+                                               const void* caller) {
+  return reinterpret_cast<Function*>(find_behind(here, name, caller));
 }
 
 bool looks_at_indices(const Process& here) { return here.config.policy != Policy::kOff; }
@@ -92,46 +97,30 @@ template <typename Lambda>
       &lambda);
 }
 
-/// The next call from there goes the fast way.
-void settle(CallSite& site, const void* caller, uint64_t generation, void* target) {
-  uint32_t even = site.version.load(std::memory_order_relaxed) & ~1U;
-  if (!site.version.compare_exchange_strong(even, even + 1, std::memory_order_acquire)) return;
-  std::atomic_thread_fence(std::memory_order_release);
-  site.caller.store(caller, std::memory_order_relaxed);
-  site.generation.store(generation, std::memory_order_relaxed);
-  site.target.store(target, std::memory_order_relaxed);
-  site.version.store(even + 2, std::memory_order_release);
+/// One that was selected before exists: nothing to explain, to clamp or to record.
+bool was_selected(const Process& here, int device) {
+  return static_cast<unsigned>(device) < 64 &&
+         (here.selected.load(std::memory_order_relaxed) >> device & 1) != 0;
 }
 
-}  // namespace
+using SetDevice = cudaError_t(int);
 
-int set_device_slowly(int device, const void* caller) {
+[[gnu::cold, gnu::noinline]] cudaError_t select(Process& here, int device, const void* caller,
+                                                SetDevice* real) {
   static constexpr char kName[] = "cudaSetDevice";
-  Process& here = process();
-  const uint64_t generation = detail::library_requests.load(std::memory_order_acquire);
-  auto* const real = behind(&::cudaSetDevice, here, kName, caller);
-  if (real == nullptr) return cudaErrorNoDevice;
-  auto* const function = reinterpret_cast<void*>(real);
-  if (here.only_pid == 0) {
-    settle(here.call_sites[call_site_of(caller)], caller, generation, function);
-  }
-  if (!looks_at_indices(here)) {
-    here.selected.store(~uint64_t{0}, std::memory_order_relaxed);
-    return real(device);
-  }
   const cudaError_t result =
-      indexed(here, kName, caller, device, function, [real](int index) { return real(index); });
-  const uint64_t bit = static_cast<unsigned>(device) < 64 ? uint64_t{1} << device : 0;
-  if (result == cudaSuccess && (here.selected.load(std::memory_order_relaxed) & bit) == 0) {
-    here.selected.fetch_or(bit);
-    if (here.policy() == Policy::kForceCpu) here.selected.store(0);  // fallen meanwhile
-    check_late_write(here);
-    record_event(here,
-                 {.kind = Event::Kind::kSelect, .api = kName, .caller = caller, .device = device});
-  }
+      indexed(here, kName, caller, device, reinterpret_cast<const void*>(real),
+              [real](int index) { return real(index); });
+  if (result != cudaSuccess || was_selected(here, device)) return result;
+  if (static_cast<unsigned>(device) < 64) here.selected.fetch_or(uint64_t{1} << device);
+  if (here.policy() == Policy::kForceCpu) here.selected.store(0);  // fallen meanwhile
+  check_late_write(here);
+  record_event(here,
+               {.kind = Event::Kind::kSelect, .api = kName, .caller = caller, .device = device});
   return result;
 }
 
+}  // namespace
 }  // namespace cudaguard
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
@@ -166,6 +155,12 @@ cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
     note_count(here, "cudaGetDeviceCount", static_cast<unsigned>(*count));
   }
   return result;
+}
+
+cudaError_t CUDARTAPI cudaSetDevice(int device) {
+  CG_BEHIND(cudaSetDevice);
+  if (was_selected(here, device) || !looks_at_indices(here)) return real(device);
+  return select(here, device, CG_CALLER, real);
 }
 
 cudaError_t CUDARTAPI cudaInitDevice(int device, unsigned int device_flags, unsigned int flags) {

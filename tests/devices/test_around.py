@@ -265,7 +265,7 @@ class Native(box.Case):
         self.assertEqual(result.answers["context"], "0", result)
 
     def test_another_preload(self):
-        """A profiler's hooks behind the guard are called as without it."""
+        """A profiler's hooks, behind the guard or in front of it, are called as without it."""
         hook = (box.program("hook.so"),)
         both = ("OFF", "VALIDATE")
         # A hook of the driver's functions is not called under VALIDATE: a known limit.
@@ -278,6 +278,9 @@ class Native(box.Case):
             for policy in policies:
                 with self.subTest(program=name, steps=steps, policy=policy):
                     result = box.run(steps, name, policy=policy, preload=hook)
+                    self.assertEqual(result.out, bare.out, result)
+                    result = box.run(steps, name, policy=policy, guard=False,
+                                     preload=(*hook, harness.GUARD))
                     self.assertEqual(result.out, bare.out, result)
 
     def test_errors_are_kept(self):

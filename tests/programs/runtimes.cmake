@@ -71,6 +71,7 @@ cg_program(linked_runtime global_runtimes.c LINK "-L${PROGRAMS_DIR}/fake-runtime
            -l:libcudart.so.12 RPATH "$ORIGIN/fake-runtime")
 add_dependencies(linked_runtime fake_cudart_12)
 cg_program(weak_runtime weak_runtime.c)
+cg_program(weak_driver weak_driver.c)
 
 # Programs that export trampolines called like the driver's functions, as TensorFlow does: in the
 # program, in a library it is linked to.

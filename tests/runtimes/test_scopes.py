@@ -78,6 +78,27 @@ class Scopes(harness.Case):
                     "cudaSetDevice": "set", "cudaMalloc": "null", "answer": "100"}), guarded)
                 guarded.assert_untouched(self)
 
+    def test_weak_references_to_the_driver(self):
+        """OFF: nothing of ours is loaded for them, they are answered as without the libraries, and
+        what the program loads afterwards is the driver's."""
+        program = [harness.program("weak_driver")]
+        bare = harness.run(program, guard=False)
+        self.assertEqual(bare.rc, 0, bare)
+        names = [name for name in bare.answers if name.startswith(("cu", "nvml"))]
+        self.assertEqual({bare.answers[name] for name in names}, {"null"}, bare)
+        loaded = {"loaded.cuInit": "0", "loaded.nvmlInit_v2": "0", "ours": ""}
+        self.assertLessEqual(loaded.items(), bare.answers.items(), bare)
+        off = harness.run(program, env={"CUDAGUARD_LOG": "all", **OFF})
+        wanted = {name: "12" if name.startswith("nvml") else "100" for name in names}
+        wanted.update(loaded, cuDeviceGet="3", nvmlDeviceGetHandleByIndex_v2="2", function="null")
+        self.assertEqual((off.rc, off.answers, off.err), (0, wanted, ""), off)
+        self.assertEqual(off.fake_calls, bare.fake_calls)
+        # The control: FORCE_CPU answers with the stand-ins.
+        forced = harness.run(program)
+        self.assertEqual((forced.rc, forced.answers["loaded.cuInit"], forced.answers["ours"]),
+                         (0, "100", "libcuda.so.1,libnvidia-ml.so.1,"), forced)
+        forced.assert_untouched(self)
+
 
 if __name__ == "__main__":
     harness.main()

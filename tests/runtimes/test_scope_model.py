@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random graphs of libraries: whom each call reaches, bare (ld.so's own answer) and guarded.
+
+A graph has 3 to 8 nodes (programs/scope_node.c), the first is the program. Some define
+cudaSetDevice and cuInit, with versions or without, all call them. Some come with the program, some by LD_PRELOAD
+around the guard, the others by dlopen (LOCAL, GLOBAL, DEEPBIND, by name or path). After each step
+every node is asked for whom its calls reach; under OFF, and for cudaSetDevice under VALIDATE, the
+answer has to be the one that ld.so gives without the guard.
+
+Left out, because the return address does not decide them (README):
+- calls in tail position, and through a pointer that somebody else has looked up;
+- a weak reference without a definition: null when bare, set by the guard's export;
+- a library that is opened with RTLD_GLOBAL when it is loaded already, or after the calling library
+  is loaded and before its first call, which a lazily bound reference would reach.
+
+CG_SEED=N and CG_CASES=N repeat or lengthen a run.
+"""
+
+import os
+import random
+import struct
+import subprocess
+import tempfile
+
+import harness
+
+SEED = int(os.environ.get("CG_SEED", "20261121"))
+CASES = int(os.environ.get("CG_CASES", "2000"))
+NODES = os.path.join(harness.BUILD, "tests", "runtimes", "nodes")
+DEFINES = ("defines", "defines", "defines_v1", "defines_v2", "defines_both", "defines_hidden")
+CALLS = ("weak", "weak", "weak_v1", "weak_v2", "strong")
+MAINS = ("main", "main", "main", "main_v1", "main_v2", "main_defines")
+SLOTS = 4
+DEEPEST = 5
+DT_NULL, DT_NEEDED, DT_SONAME = 0, 1, 14
+DT_CHECKSUM = 0x6ffffdf8  # ld.so passes over it
+NOT_DEFINED = "-1"
+
+
+def template(kind):
+    path = os.path.join(NODES, kind, "owner.so")
+    with open(path if os.path.exists(path) else os.path.join(NODES, kind), "rb") as stream:
+        return stream.read()
+
+
+TEMPLATES = {kind: template(kind) for kind in set(DEFINES + CALLS + MAINS)}
+
+
+def write_over(data, old, new):
+    if data.count(old) != 1 or len(old) != len(new):
+        raise ValueError("%d times in the built file: %s" % (data.count(old), old))
+    return data.replace(old, new)
+
+
+def dynamic_entries(data):
+    """(place in the file, tag) of the dynamic section's entries."""
+    (table,) = struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    for at in range(table, table + size * count, size):
+        kind, _, offset = struct.unpack_from("<IIQ", data, at)
+        if kind == 2:  # PT_DYNAMIC
+            for place in range(offset, len(data), 16):
+                (tag,) = struct.unpack_from("<Q", data, place)
+                if tag == DT_NULL:
+                    return
+                yield place, tag
+
+
+class Node:
+    def __init__(self, number):
+        self.number = number
+        self.name = "node%d.so" % number if number else "main"
+        self.kind = ""
+        self.needed = []
+        self.soname = True
+        self.depth = 0
+
+    def may_be(self, kind):
+        """Else ld.so does not start the program: a strong reference without a definition; a version
+        that the first needed library does not have, where it has any."""
+        if kind == "strong":
+            return any(node.kind.startswith("defines") for node in self.closure())
+        if kind.endswith(("_v1", "_v2")) and not kind.startswith("defines"):
+            return bool(self.needed) and (
+                not self.needed[0].kind.startswith("defines_") or
+                self.needed[0].kind.endswith((kind[-3:], "both", "hidden")))
+        return kind != ""
+
+    def contents(self):
+        """The built file of its kind with this node's names in it."""
+        data = TEMPLATES[self.kind]
+        data = write_over(data, b"scope-node-number-00", b"scope-node-number-%02d" % self.number)
+        if self.number and self.soname:
+            data = write_over(data, b"\0owner.so\0", b"\0%s\0" % self.name.encode())
+        data = bytearray(data)
+        slot = 0
+        for place, tag in dynamic_entries(data):
+            if tag == DT_SONAME and not self.soname:
+                struct.pack_into("<Q", data, place, DT_CHECKSUM)
+            if tag == DT_NEEDED and slot < SLOTS:
+                if slot >= len(self.needed):
+                    struct.pack_into("<Q", data, place, DT_CHECKSUM)
+                slot += 1
+        data = bytes(data)
+        for slot, node in enumerate(self.needed):
+            data = write_over(data, b"\0slot%d.so\0" % slot, b"\0%s\0" % node.name.encode())
+        return data
+
+    def closure(self):
+        found = [self]
+        for node in found:
+            found += [needed for needed in node.needed if needed not in found]
+        return found
+
+    def __str__(self):
+        return "%s %s%s needs %s" % (self.name, self.kind, "" if self.soname else " (no SONAME)",
+                                     " ".join(node.name for node in self.needed) or "nothing")
+
+
+class Graph:
+    def __init__(self, nodes):
+        self.nodes = nodes
+        self.preload = {False: [], True: []}  # behind the guard?
+        self.now = False  # LD_BIND_NOW
+        self.opens = []  # (flags, node, by its path?)
+
+    def write(self, folder):
+        for node in self.nodes:
+            path = os.path.join(folder, node.name)
+            if os.path.exists(path):
+                os.unlink(path)
+            with open(path, "wb") as stream:
+                stream.write(node.contents())
+            os.chmod(path, 0o755)
+
+    def run(self, folder, policy=None):
+        """The lines of answers; policy None: without the guard."""
+        libraries = [os.path.join(folder, node.name) for node in self.preload[False]]
+        libraries += [harness.GUARD] if policy else []
+        libraries += [os.path.join(folder, node.name) for node in self.preload[True]]
+        env = {"LD_PRELOAD": ":".join(libraries), "LC_ALL": "C"}
+        if policy:
+            env["CUDAGUARD_POLICY"] = policy
+        if self.now:
+            env["LD_BIND_NOW"] = "1"
+        argv = [os.path.join(folder, "main")]
+        for flags, node, by_path in self.opens:
+            argv.append("%s:%s" % (flags, os.path.join(folder, node.name) if by_path else node.name))
+        done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, close_fds=False, timeout=60)
+        # (What ld.so says of a needed library without versions is on stderr.)
+        return done.returncode, done.stdout.decode("utf-8", "replace").splitlines()
+
+    def __str__(self):
+        return "\n".join(
+            [str(node) for node in self.nodes] +
+            ["preloaded %s the guard: %s" % ("behind" if behind else "in front of", node.name)
+             for behind, nodes in self.preload.items() for node in nodes] +
+            ["LD_BIND_NOW"] * self.now +
+            ["dlopen %s (%s)%s" % (node.name, flags, " by path" * by_path)
+             for flags, node, by_path in self.opens])
+
+
+class RandomGraph(Graph):
+    def __init__(self, rng):
+        super().__init__([Node(number) for number in range(rng.randint(3, 8))])
+        plugins = rng.choice((0.2, 0.4, 0.6))
+        for node in self.nodes[1:]:
+            # Without a parent it is for dlopen.
+            for _ in range(0 if rng.random() < plugins else rng.choice((1, 1, 2))):
+                self.connect(rng.choice(self.nodes[:node.number]), node)
+        for _ in range(rng.choice((0, 0, 1, 2))):  # other ways there, cycles too
+            self.connect(*rng.sample(self.nodes, 2))
+        for node in self.nodes:
+            rng.shuffle(node.needed)
+            node.soname = rng.random() < 0.85
+        for node in rng.sample(self.nodes[1:], rng.randint(1, max(2, len(self.nodes) // 2))):
+            node.kind = rng.choice(DEFINES)
+        for node in self.nodes:
+            while not node.may_be(node.kind):
+                node.kind = rng.choice(CALLS if node.number else MAINS)
+        for node in self.nodes[1:]:
+            if rng.random() < 0.06:
+                self.preload[rng.random() < 0.5].append(node)
+        self.now = rng.random() < 0.3
+        loaded = set(self.nodes[0].closure())
+        for node in self.preload[False] + self.preload[True]:
+            loaded.update(node.closure())
+        for _ in range(rng.randint(1, 5)):
+            rest = [node for node in self.nodes if node not in loaded]
+            node = rng.choice(rest if rest and rng.random() < 0.8 else self.nodes[1:])
+            flags = rng.choice(("", "", "g", "g", "d", "gd")) + rng.choice(("", "l"))
+            if node in loaded:
+                flags = flags.replace("g", "")
+            loaded.update(node.closure())
+            self.opens.append((flags, node, rng.random() < 0.5))
+
+    def connect(self, parent, child):
+        if child in parent.needed or child.number == 0 or len(parent.needed) == SLOTS:
+            return
+        if child.number > parent.number:
+            if parent.depth == DEEPEST:
+                return
+            child.depth = max(child.depth, parent.depth + 1)
+        parent.needed.append(child)
+
+
+def differences(bare, guarded, policy):
+    """[(step, caller, bare, guarded)]; what bare is not defined is not compared."""
+    if (bare[0], [len(line.split()) for line in bare[1]]) != (
+            guarded[0], [len(line.split()) for line in guarded[1]]):
+        return [("exit code and output", "", bare, guarded)]
+    return [(step, ours.split("=")[0], bares, ours) for step in range(len(bare[1]))
+            for bares, ours in zip(bare[1][step].split(), guarded[1][step].split())
+            if bares != ours and bares.split("=")[1] != NOT_DEFINED and (
+                policy == "OFF" or "driver" not in bares)]
+
+
+class ScopeModel(harness.Case):
+    def test_a_deep_dependency(self):
+        """The program's library's library's library has it, and a plug-in's own library too."""
+        nodes = [Node(number) for number in range(6)]
+        for parent, child in ((0, 1), (1, 2), (2, 3), (4, 5)):
+            nodes[parent].needed.append(nodes[child])
+        for node, kind in zip(nodes, ("main", "weak", "weak", "defines", "strong", "defines")):
+            node.kind = kind
+        graph = Graph(nodes)
+        graph.opens.append(("", nodes[4], False))
+        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+            graph.write(folder)
+            bare = graph.run(folder)
+            self.assertEqual(bare[0], 0, bare)
+            self.assertIn("4=203 4:driver=203", bare[1][1], bare)
+            self.assertEqual(graph.run(folder, "OFF"), bare)
+            self.assertEqual(differences(bare, graph.run(folder, "VALIDATE"), "VALIDATE"), [])
+
+    def test_as_bare(self):
+        wrong, answers, null, reached = [], 0, 0, set()
+        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+            for case in range(CASES):
+                graph = RandomGraph(random.Random("%d %d" % (SEED, case)))
+                graph.write(folder)
+                bare = graph.run(folder)
+                self.assertEqual(bare[0], 0, "case %d: %s\n%s" % (case, bare[1], graph))
+                words = " ".join(bare[1]).split()
+                answers += len(words)
+                null += sum(word.endswith("=" + NOT_DEFINED) for word in words)
+                reached.update(word.split("=")[1] for word in words)
+                for policy in ("OFF", "VALIDATE") if case % 8 == 0 else ("OFF",):
+                    found = differences(bare, graph.run(folder, policy), policy)
+                    if found:
+                        wrong.append("case %d, %s: (step, caller, bare, guarded) %s\n%s" % (
+                            case, policy, found, graph))
+        print("%d graphs (seed %d), %d answers (%d null when bare), %d definitions reached; "
+              "%d graphs differ" % (CASES, SEED, answers, null, len(reached), len(wrong)))
+        # The control: most calls reach somebody, and many different ones.
+        self.assertGreater(answers - null, CASES)
+        self.assertGreater(len(reached), 15 if CASES > 500 else 4)
+        self.assertEqual(len(wrong), 0, "%d of %d graphs\n%s" % (len(wrong), CASES, "\n".join(wrong[:3])))
+
+
+if __name__ == "__main__":
+    harness.main()
