@@ -10,8 +10,8 @@ namespace cudaguard {
 
 // Found by its relocations, as ld.so does: where an object exports nothing, its hash table does not
 // say how many symbols it imports. "" without a version; null if it does not refer to it.
-inline const char* version_of_reference(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
-                                        const char* name) {
+[[gnu::noinline]] inline const char* version_of_reference(const ElfW(Dyn) * dynamic,
+                                                          ElfW(Addr) base, const char* name) {
   const elf_detail::Tables t = elf_detail::read_tables(dynamic, base);
   constexpr ElfW(Sxword) kTables[][2] = {{DT_JMPREL, DT_PLTRELSZ}, {DT_RELA, DT_RELASZ}};
   for (const auto& [table, bytes] : kTables) {

@@ -61,8 +61,8 @@ template <typename T>
   return static_cast<const T*>(dynamic_address(dynamic, base, tag));
 }
 
-inline Tables read_tables(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
-                          const char* wanted = nullptr) {
+[[gnu::noinline]] inline Tables read_tables(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
+                                            const char* wanted = nullptr) {
   return {.symbols = table<ElfW(Sym)>(dynamic, base, DT_SYMTAB),
           .strings = table<char>(dynamic, base, DT_STRTAB),
           .gnu_hash = table<uint32_t>(dynamic, base, DT_GNU_HASH),
@@ -142,24 +142,19 @@ inline const ElfW(Sym) * by_gnu_hash(const Tables& t, const char* name, const El
   }
 }
 
+// Without DT_GNU_HASH: one after the other. Small libraries, the vDSO.
 inline const ElfW(Sym) *
     by_sysv_hash(const Tables& t, const char* name, const ElfW(Sym) * *second) {
-  const uint32_t bucket_count = t.sysv_hash[0];
-  if (bucket_count == 0) return nullptr;
-  uint32_t hash = 0;
-  for (const char* c = name; *c != '\0'; ++c) {
-    hash = (hash << 4) + static_cast<unsigned char>(*c);
-    hash = (hash ^ ((hash & 0xf0000000U) >> 24)) & 0x0fffffffU;
-  }
-  const uint32_t* buckets = t.sysv_hash + 2;
-  const uint32_t* chain = buckets + bucket_count;
-  for (uint32_t index = buckets[hash % bucket_count]; index != STN_UNDEF; index = chain[index]) {
+  for (uint32_t index = 1; index < t.sysv_hash[1]; ++index) {
     if (const ElfW(Sym)* found = match(t, index, name, second)) return found;
   }
   return nullptr;
 }
 
-inline const void* lookup(const Tables& t, const char* name) {
+// In one copy for a whole library, whatever each file is optimised for.
+[[gnu::noinline]] inline const void* lookup(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
+                                            const char* name, const char* wanted) {
+  const Tables t = read_tables(dynamic, base, wanted);
   if (t.symbols == nullptr || t.strings == nullptr) return nullptr;
   const ElfW(Sym)* second = nullptr;
   const ElfW(Sym)* found = nullptr;
@@ -177,13 +172,13 @@ inline const void* lookup(const Tables& t, const char* name) {
 // The address of the symbol `name` that the object with this dynamic section *defines* (functions
 // and data; no TLS, no ifunc), or null. `base` is its load base (dlpi_addr, l_addr).
 inline const void* elf_symbol(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name) {
-  return elf_detail::lookup(elf_detail::read_tables(dynamic, base), name);
+  return elf_detail::lookup(dynamic, base, name, nullptr);
 }
 
 // The same for an import of `version` ("" for none): only what ld.so would bind it to.
 inline const void* elf_definition(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name,
                                   const char* version) {
-  return elf_detail::lookup(elf_detail::read_tables(dynamic, base, version), name);
+  return elf_detail::lookup(dynamic, base, name, version);
 }
 
 // The object's DT_SONAME, or null when it has none.

@@ -5,7 +5,7 @@
 
 #include "policy/library.h"
 #include "shim/elf/object.h"
-#include "shim/elf/version_need.h"
+#include "shim/elf/reference.h"
 #include "shim/guard/caller_scope.h"
 #include "shim/guard/companions.h"
 #include "shim/guard/loader.h"
@@ -106,8 +106,8 @@ int find_hook(dl_phdr_info* object, size_t /*size*/, void* data) {
   const ElfW(Dyn)* dynamic = dynamic_section(*object);
   if (holds(*object, &detail::loader_is_whole)) {
     look.passed_us = true;
-  } else if (look.passed_us && imported_from(dynamic, object->dlpi_addr, "dlvsym") != nullptr) {
-    look.found = elf_symbol(dynamic, object->dlpi_addr, look.function) != nullptr;
+  } else if (look.passed_us && elf_symbol(dynamic, object->dlpi_addr, look.function) != nullptr) {
+    look.found = version_of_reference(dynamic, object->dlpi_addr, "dlvsym") != nullptr;
   }
   return static_cast<int>(look.found);
 }

@@ -19,7 +19,8 @@ namespace {
 
 /// The function that the caller would have reached without us. Null under FORCE_CPU, and where
 /// there is none.
-[[gnu::noinline]] void* find_behind(Process& here, const char* name, const void* caller) {
+[[gnu::noinline]] void* find_behind(const char* name, const void* caller) {
+  Process& here = process();
   if (here.policy() == Policy::kForceCpu) [[unlikely]] {
     record_touch(here, name, nullptr, caller);
     return nullptr;
@@ -29,9 +30,9 @@ namespace {
 
 /// With the type of `like`.
 template <typename Function>
-[[gnu::always_inline]] inline Function* behind(Function* /*like*/, Process& here, const char* name,
+[[gnu::always_inline]] inline Function* behind(Function* /*like*/, const char* name,
                                                const void* caller) {
-  return reinterpret_cast<Function*>(find_behind(here, name, caller));
+  return reinterpret_cast<Function*>(find_behind(name, caller));
 }
 
 bool looks_at_indices(const Process& here) { return here.config.policy != Policy::kOff; }
@@ -66,34 +67,38 @@ int ask_count(Process& here, const void* function) {
   say_bad_index(here, facts);
 }
 
-/// The real function with all its arguments but the index.
-using Call = cudaError_t (*)(const void* context, int index);
+/// Calls the real function, with all its arguments but the index from `context`.
+using Call = cudaError_t (*)(void* real, const void* context, int index);
 
-/// call(context, device) with the index looked at; `device` becomes what was used.
-[[gnu::noinline]] cudaError_t indexed(Process& here, const char* api, const void* caller,
-                                      int& device, const void* function, Call call,
+/// call(real, context, device) with the index looked at; `device` becomes what was used.
+[[gnu::noinline]] cudaError_t indexed(const char* api, const void* caller, int& device, Call call,
                                       const void* context) {
-  if (!looks_at_indices(here)) return call(context, device);
+  void* real = find_behind(api, caller);
+  if (real == nullptr) return cudaErrorNoDevice;
+  Process& here = process();
+  if (!looks_at_indices(here)) return call(real, context, device);
   check_fork_once(here, api);
   if (here.config.policy == Policy::kClamp &&
       device >= here.device_count.load(std::memory_order_relaxed)) {
-    device = clamped(here, {.api = api, .caller = caller, .asked = device}, function);
+    device = clamped(here, {.api = api, .caller = caller, .asked = device}, real);
   }
-  const cudaError_t result = call(context, device);
+  const cudaError_t result = call(real, context, device);
   if (result == cudaErrorInvalidDevice) {
-    explain(here, {.api = api, .caller = caller, .asked = device}, function);
+    explain(here, {.api = api, .caller = caller, .asked = device}, real);
   }
   return result;
 }
 
-/// The same for a lambda that calls the real function with an index.
-template <typename Lambda>
-[[gnu::always_inline]] inline cudaError_t indexed(Process& here, const char* api,
+/// The same for a lambda that takes the real function, of the type of `like`, and an index.
+template <typename Function, typename Lambda>
+[[gnu::always_inline]] inline cudaError_t indexed(Function* /*like*/, const char* api,
                                                   const void* caller, int& device,
-                                                  const void* function, const Lambda& lambda) {
+                                                  const Lambda& lambda) {
   return indexed(
-      here, api, caller, device, function,
-      [](const void* context, int index) { return (*static_cast<const Lambda*>(context))(index); },
+      api, caller, device,
+      [](void* real, const void* context, int index) {
+        return (*static_cast<const Lambda*>(context))(reinterpret_cast<Function*>(real), index);
+      },
       &lambda);
 }
 
@@ -103,20 +108,18 @@ bool was_selected(const Process& here, int device) {
          (here.selected.load(std::memory_order_relaxed) >> device & 1) != 0;
 }
 
-using SetDevice = cudaError_t(int);
-
-[[gnu::cold, gnu::noinline]] cudaError_t select(Process& here, int device, const void* caller,
-                                                SetDevice* real) {
-  static constexpr char kName[] = "cudaSetDevice";
-  const cudaError_t result =
-      indexed(here, kName, caller, device, reinterpret_cast<const void*>(real),
-              [real](int index) { return real(index); });
+[[gnu::cold, gnu::noinline]] cudaError_t select(int device, const void* caller) {
+  const cudaError_t result = indexed(&::cudaSetDevice, "cudaSetDevice", caller, device,
+                                     [](auto* real, int index) { return real(index); });
+  Process& here = process();
+  if (!looks_at_indices(here)) here.selected.store(~uint64_t{0}, std::memory_order_relaxed);
   if (result != cudaSuccess || was_selected(here, device)) return result;
   if (static_cast<unsigned>(device) < 64) here.selected.fetch_or(uint64_t{1} << device);
   if (here.policy() == Policy::kForceCpu) here.selected.store(0);  // fallen meanwhile
   check_late_write(here);
-  record_event(here,
-               {.kind = Event::Kind::kSelect, .api = kName, .caller = caller, .device = device});
+  record_event(
+      here,
+      {.kind = Event::Kind::kSelect, .api = "cudaSetDevice", .caller = caller, .device = device});
   return result;
 }
 
@@ -126,13 +129,14 @@ using SetDevice = cudaError_t(int);
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
 
 #define CG_CALLER __builtin_return_address(0)
-/// `real` and `here`, or the answer of a machine without a device. The runtime's own error state
-/// needs no help: its cudaGetLastError initialises the runtime, which the stand-in answers with 100
+/// `real`, or the answer of a machine without a device. The runtime's own error state needs no
+/// help: its cudaGetLastError initialises the runtime, which the stand-in answers with 100
 /// (measured with cudart 11.8, 12.2, 12.9, 13.5).
-#define CG_BEHIND(function)                                           \
-  Process& here = process();                                          \
-  auto* const real = behind(&::function, here, #function, CG_CALLER); \
+#define CG_BEHIND(function)                                     \
+  auto* const real = behind(&::function, #function, CG_CALLER); \
   if (real == nullptr) return cudaErrorNoDevice
+#define CG_INDEXED(function, device, ...) \
+  return indexed(&::function, #function, CG_CALLER, device, __VA_ARGS__)
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -140,8 +144,7 @@ extern "C" {
 cudaError_t CUDARTAPI cudaGetDeviceProperties_v2(cudaDeviceProp* properties, int device);
 
 cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
-  Process& here = process();
-  auto* const real = behind(&::cudaGetDeviceCount, here, "cudaGetDeviceCount", CG_CALLER);
+  auto* const real = behind(&::cudaGetDeviceCount, "cudaGetDeviceCount", CG_CALLER);
   if (real == nullptr) {
     // The real runtime leaves it alone; 0 helps callers that ignore the error (llama.cpp passes a
     // live field; OpenCV tests the count alone).
@@ -149,6 +152,7 @@ cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
     return cudaErrorNoDevice;
   }
   const cudaError_t result = real(count);
+  Process& here = process();
   if (!looks_at_indices(here)) return result;
   check_fork_once(here, "cudaGetDeviceCount");
   if (result == cudaSuccess && count != nullptr) {
@@ -158,40 +162,34 @@ cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t CUDARTAPI cudaSetDevice(int device) {
+  if (!was_selected(process(), device)) return select(device, CG_CALLER);
   CG_BEHIND(cudaSetDevice);
-  if (was_selected(here, device) || !looks_at_indices(here)) return real(device);
-  return select(here, device, CG_CALLER, real);
+  return real(device);
 }
 
 cudaError_t CUDARTAPI cudaInitDevice(int device, unsigned int device_flags, unsigned int flags) {
-  CG_BEHIND(cudaInitDevice);
-  return indexed(here, "cudaInitDevice", CG_CALLER, device, reinterpret_cast<const void*>(real),
-                 [=](int index) { return real(index, device_flags, flags); });
+  CG_INDEXED(cudaInitDevice, device,
+             [=](auto* real, int index) { return real(index, device_flags, flags); });
 }
 
 cudaError_t CUDARTAPI cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  CG_BEHIND(cudaGetDeviceProperties);
-  return indexed(here, "cudaGetDeviceProperties", CG_CALLER, device,
-                 reinterpret_cast<const void*>(real),
-                 [=](int index) { return real(properties, index); });
+  CG_INDEXED(cudaGetDeviceProperties, device,
+             [=](auto* real, int index) { return real(properties, index); });
 }
 
 cudaError_t CUDARTAPI cudaGetDeviceProperties_v2(cudaDeviceProp* properties, int device) {
-  CG_BEHIND(cudaGetDeviceProperties_v2);
-  return indexed(here, "cudaGetDeviceProperties_v2", CG_CALLER, device,
-                 reinterpret_cast<const void*>(real),
-                 [=](int index) { return real(properties, index); });
+  CG_INDEXED(cudaGetDeviceProperties_v2, device,
+             [=](auto* real, int index) { return real(properties, index); });
 }
 
 cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  CG_BEHIND(cudaDeviceGetAttribute);
-  return indexed(here, "cudaDeviceGetAttribute", CG_CALLER, device,
-                 reinterpret_cast<const void*>(real),
-                 [=](int index) { return real(value, attribute, index); });
+  CG_INDEXED(cudaDeviceGetAttribute, device,
+             [=](auto* real, int index) { return real(value, attribute, index); });
 }
 
 cudaError_t CUDARTAPI cudaDeviceSynchronize(void) {
   CG_BEHIND(cudaDeviceSynchronize);
+  Process& here = process();
   if (looks_at_indices(here)) check_fork_once(here, "cudaDeviceSynchronize");
   return real();
 }
