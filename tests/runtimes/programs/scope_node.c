@@ -49,7 +49,10 @@ void scope_enlist(int number, question ask_it) { nodes[number] = ask_it; }
 // Whom do each node's calls reach?
 static void ask_all(void) {
   for (int i = 0; i < 100; ++i) {
-    if (nodes[i] != NULL) printf("%d=%d %d:driver=%d ", i, nodes[i](0), i, nodes[i](1));
+    if (nodes[i] != NULL) printf("%d=%d ", i, nodes[i](0));
+    if (nodes[i] != NULL && getenv("SCOPE_RUNTIME_ONLY") == NULL) {
+      printf("%d:driver=%d ", i, nodes[i](1));
+    }
   }
   printf("\n");
 }
