@@ -8,7 +8,7 @@
 
 // Data, not getenv(): bash and others export a getenv of their own. And by libc's name for it: a
 // program may have an `environ` of its own.
-extern "C" char** __environ;  // NOLINT(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
+extern "C" char** __environ;  // NOLINT(readability-redundant-declaration)
 
 namespace cudaguard {
 
