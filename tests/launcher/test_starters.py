@@ -23,15 +23,18 @@ class Starters(observed.Case):
         return result, result.answers["cu.init"], result.answers["w.cu.init"]
 
     def test_in_front_of_the_starter(self):
-        """The starter is the one that keeps the GPU. The trainer has none, and says so."""
+        """The starter is the one that keeps the GPU. The trainer has none, and says who has it."""
         for starter in STARTERS:
             with self.subTest(starter=starter):
                 # The control: without us both have it.
                 self.assertEqual(self.answers(starter + TRAINER)[1:], ("0", "0"))
-                result, *codes = self.answers(RUN + starter + TRAINER)
+                root = ["sh", "-c", 'echo "root=$$" >&2; exec "$@"', "sh"]
+                result, *codes = self.answers(RUN + root + starter + TRAINER)
                 self.assertEqual(codes, ["100", "100"], result)
-                pid = observed.pids(result)
-                self.assertEqual(result.err.count("cudaguard[%d]: no CUDA here" % pid[""]), 1)
+                said = r"cudaguard\[%d\]: no CUDA here .*; process %s has the GPU \(CUDAGUARD_ROOT\)"
+                root = result.err.partition("root=")[2].split("\n")[0]
+                for pid in observed.pids(result).values():
+                    self.assertRegex(result.err, said % (pid, root))
 
     def test_behind_the_starter(self):
         """The form of the manual; and a shell that becomes the trainer."""
