@@ -44,8 +44,8 @@ class Text {
   Text& put_printable(std::string_view text, size_t limit);
 
   /// The inside of a JSON string (RFC 8259): escapes what must be escaped and what a terminal would
-  /// obey, replaces what is not UTF-8 by U+FFFD. Stops before the character that would exceed `limit` bytes of output.
-  /// Returns false if it stopped early.
+  /// obey, replaces what is not UTF-8 by U+FFFD. Stops before the character that would exceed
+  /// `limit` bytes of output. Returns false if it stopped early.
   bool put_json(std::string_view text, size_t limit);
 
   std::string_view view() const { return {begin_, size_}; }

@@ -82,7 +82,10 @@ class Drivers(box.Case):
             with self.subTest(allow=allow, own=own):
                 result = box.run(steps, box="no_nvml", allow=allow, own=own)
                 self.sees(result, cu=gpus, rt12=gpus)
-                self.silent(result)
+                if gpus == "!100":
+                    self.one_line(result, 'CUDA_VISIBLE_DEVICES="0,0" leaves no GPU. Inside ')
+                else:
+                    self.silent(result)
         for allow in ("2," + uuid(5), "8", "2,8", uuid(5, 20), "GPU-ffff", "1,1"):
             with self.subTest(allow=allow):
                 result = box.run(steps, box="no_nvml", allow=allow)
