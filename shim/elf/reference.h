@@ -13,6 +13,7 @@ namespace cudaguard {
 [[gnu::noinline]] inline const char* version_of_reference(const ElfW(Dyn) * dynamic,
                                                           ElfW(Addr) base, const char* name) {
   const elf_detail::Tables t = elf_detail::read_tables(dynamic, base);
+  if (t.symbols == nullptr || t.strings == nullptr) return nullptr;
   constexpr ElfW(Sxword) kTables[][2] = {{DT_JMPREL, DT_PLTRELSZ}, {DT_RELA, DT_RELASZ}};
   for (const auto& [table, bytes] : kTables) {
     const auto* it = elf_detail::table<ElfW(Rela)>(dynamic, base, table);

@@ -7,6 +7,7 @@
 #include "shim/guard/bad_index.h"
 #include "shim/guard/caller_scope.h"
 #include "shim/guard/fork_poison.h"
+#include "shim/guard/hot_calls.h"
 #include "shim/guard/process.h"
 #include "shim/guard/record.h"
 
@@ -102,28 +103,27 @@ template <typename Function, typename Lambda>
       &lambda);
 }
 
-/// One that was selected before exists: nothing to explain, to clamp or to record.
-bool was_selected(const Process& here, int device) {
-  return static_cast<unsigned>(device) < 64 &&
-         (here.selected.load(std::memory_order_relaxed) >> device & 1) != 0;
-}
+}  // namespace
 
-[[gnu::cold, gnu::noinline]] cudaError_t select(int device, const void* caller) {
-  const cudaError_t result = indexed(&::cudaSetDevice, "cudaSetDevice", caller, device,
+int set_device_slowly(int device, const void* caller) {
+  const cudaError_t result = indexed(&::cudaSetDevice, kSetDevice, caller, device,
                                      [](auto* real, int index) { return real(index); });
   Process& here = process();
-  if (!looks_at_indices(here)) here.selected.store(~uint64_t{0}, std::memory_order_relaxed);
+  if (!looks_at_indices(here)) {
+    if (here.only_pid == 0) here.selected.store(~uint64_t{0}, std::memory_order_relaxed);
+    return result;
+  }
   if (result != cudaSuccess || was_selected(here, device)) return result;
-  if (static_cast<unsigned>(device) < 64) here.selected.fetch_or(uint64_t{1} << device);
+  if (static_cast<unsigned>(device) < 64 && here.only_pid == 0) {
+    here.selected.fetch_or(uint64_t{1} << device);
+  }
   if (here.policy() == Policy::kForceCpu) here.selected.store(0);  // fallen meanwhile
   check_late_write(here);
   record_event(
-      here,
-      {.kind = Event::Kind::kSelect, .api = "cudaSetDevice", .caller = caller, .device = device});
+      here, {.kind = Event::Kind::kSelect, .api = kSetDevice, .caller = caller, .device = device});
   return result;
 }
 
-}  // namespace
 }  // namespace cudaguard
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
@@ -159,12 +159,6 @@ cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
     note_count(here, "cudaGetDeviceCount", static_cast<unsigned>(*count));
   }
   return result;
-}
-
-cudaError_t CUDARTAPI cudaSetDevice(int device) {
-  if (!was_selected(process(), device)) return select(device, CG_CALLER);
-  CG_BEHIND(cudaSetDevice);
-  return real(device);
 }
 
 cudaError_t CUDARTAPI cudaInitDevice(int device, unsigned int device_flags, unsigned int flags) {
