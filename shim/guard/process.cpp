@@ -52,7 +52,7 @@ void remember_list(std::string_view list) {
 
 void apply_children_rule(Config& config) {
   if (!config.children_cpu) return;  // no system call for nothing
-  char own[32];  // pid:[4026531836]
+  char own[32];                      // pid:[4026531836]
   Place place = {.pid = sys::getpid(), .pid_namespace = {}};
   if (!config.root_namespace.empty()) {
     const long size = sys::readlink("/proc/self/ns/pid", own, sizeof own);
