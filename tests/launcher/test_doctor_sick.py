@@ -272,13 +272,13 @@ int cuInit(unsigned flags) {
 int cuInit(unsigned flags) {
   (void)flags;
   if (getenv("LD_PRELOAD")) return 1;
-  if (getenv("CUDAGUARD_VISIBLE_DEVICES") || getenv("CUDAGUARD_CHILDREN")) return 2;
+  if (getenv("CUDAGUARD_VISIBLE_DEVICES") || getenv("CUDAGUARD_ROOT")) return 2;
   return getenv("CG_ANSWER") != NULL ? 0 : 3;
 }''', "-Wl,-soname,libcuda.so.1")
         answer = self.doctor(LD_LIBRARY_PATH=folder, CG_ANSWER="1",
                              LD_PRELOAD=harness.GUARD + ":libm.so.6",
                              CUDAGUARD_POLICY="VALIDATE", CUDAGUARD_VISIBLE_DEVICES="0",
-                             CUDAGUARD_CHILDREN="FORCE_CPU")
+                             CUDAGUARD_CHILDREN="FORCE_CPU", CUDAGUARD_ROOT="1")
         self.assertEqual(answer.cuinit["code"], 0, answer.text)
         self.assertEqual(answer.machine["shell"],
                          {"guarded": True, "by": "LD_PRELOAD", "policy": "VALIDATE"})
