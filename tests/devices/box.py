@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine of these tests (fakes/box.h): runs a program in it and says which GPUs it saw."""
 
+import json
 import os
 import re
+import tempfile
 
 import harness
 
@@ -93,6 +95,18 @@ class Case(harness.Case):
             key = name.replace("_", ".") + ".see"
             self.assertIn(key, result.answers, result)
             self.assertEqual(seen(result.answers[key]), gpus, "%s\n%s" % (key, result))
+
+    def run_reported(self, steps, name="open", **more):
+        """The run and the records that it left."""
+        with tempfile.TemporaryDirectory(prefix="cg-report-") as folder:
+            path = os.path.join(folder, "report.jsonl")
+            result = run(steps, name, CUDAGUARD_REPORT=path, **more)
+            records = []
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as stream:
+                    records = [json.loads(line) for line in stream]
+        self.assertEqual(result.rc, 0, result)
+        return result, records
 
     def silent(self, result):
         self.assertEqual(lines(result), [], result)

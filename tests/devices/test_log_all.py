@@ -1,28 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """W5: CUDAGUARD_LOG=all says who initialised, selected, made contexts, loaded code, asked NVML."""
 
-import json
-import os
-import tempfile
-
 import box
 
 ALL_LINES = {"CUDAGUARD_LOG": "all"}
 
 
 class LogAll(box.Case):
-
-    def run_reported(self, steps, name="open", **more):
-        """The run and the records that it left."""
-        with tempfile.TemporaryDirectory(prefix="cg-report-") as folder:
-            path = os.path.join(folder, "report.jsonl")
-            result = box.run(steps, name, CUDAGUARD_REPORT=path, **more)
-            records = []
-            if os.path.exists(path):
-                with open(path, encoding="utf-8") as stream:
-                    records = [json.loads(line) for line in stream]
-        self.assertEqual(result.rc, 0, result)
-        return result, records
 
     def said(self, result, *words):
         """How many lines have all these words."""

@@ -17,17 +17,6 @@ NO_DRIVER = {"box": "only_nvml"}
 
 class NoGpu(box.Case):
 
-    def run_reported(self, steps, name="open", **more):
-        with tempfile.TemporaryDirectory(prefix="cg-report-") as folder:
-            path = os.path.join(folder, "report.jsonl")
-            result = box.run(steps, name, CUDAGUARD_REPORT=path, **more)
-            records = []
-            if os.path.exists(path):
-                with open(path, encoding="utf-8") as stream:
-                    records = [json.loads(line) for line in stream]
-        self.assertEqual(result.rc, 0, result)
-        return result, records
-
     def results(self, records, event="init"):
         self.assertEqual({record["decision"] for record in records}, {"allow"}, records)
         return [(record["pid"], record["result"]) for record in records
