@@ -93,7 +93,7 @@ struct Selection {
   size_t count = 0;
 };
 
-/// By CUDA's own rules (facts.md 8), read inside the view; null: unset, which is all of it. The
+/// By CUDA's own rules, read inside the view; null: unset, which is all of it. The
 /// first invalid entry ends the list; a repeated device empties it; numbers are read as strtol
 /// does (" +1gpu2" is 1); the first entry decides whether the list is of numbers, GPU- or MIG-.
 Selection select(const char* visible_devices, const View& view, const Machine& machine);

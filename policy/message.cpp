@@ -45,16 +45,26 @@ const char* meaning(int error) {
 
 constexpr char kEventNames[][8] = {"", "init", "context", "select", "nvml", "work"};
 
-/// Does `text` begin with one of the names? Each ends in a zero byte, the list in two.
-[[gnu::noinline]] bool begins(std::string_view text, const char* names) {
+/// The length of the first name that `text` begins with, or 0. Each ends in a zero byte, the list
+/// in two.
+[[gnu::noinline]] size_t begins(std::string_view text, const char* names) {
   while (*names != '\0') {
     size_t same = 0;
     while (same < text.size() && names[same] != '\0' && names[same] == text.data()[same]) ++same;
-    if (names[same] == '\0') return true;
+    if (names[same] == '\0') return same;
     while (*names++ != '\0') {
     }
   }
-  return false;
+  return 0;
+}
+
+/// "python3.11", not "node_exporter": of others the arguments are nobody's business.
+bool is_interpreter(std::string_view name) {
+  size_t length = begins(name, "python\0pypy\0ruby\0perl\0nodejs\0node\0luajit\0lua\0php\0");
+  if (length == 0) return false;
+  while (length < name.size() && (name.data()[length] < 'A' || name.data()[length] == 't'))
+    ++length;
+  return length == name.size();
 }
 
 /// Takes the first argument off.
@@ -68,8 +78,12 @@ constexpr char kEventNames[][8] = {"", "init", "context", "select", "nvml", "wor
 void put_script(Text& out, std::string_view name, std::string_view arguments) {
   out.put(" in ").put_printable(name, kShownName);
   std::string_view word = take_argument(arguments);
-  // Options that stand alone, whichever of them it is.
-  while (word.size() == 2 && begins(word, "-u\0-s\0-S\0-B\0-O\0")) word = take_argument(arguments);
+  // Options that stand alone, whichever of them it is, and Python's two with a value.
+  while (word.size() == 2 && begins(word, "-u\0-s\0-S\0-B\0-O\0-W\0-X\0") != 0) {
+    if (word.data()[1] >= 'W' && word.data()[1] <= 'X' && name.data()[1] == 'y')
+      take_argument(arguments);
+    word = take_argument(arguments);
+  }
   if (word == "-m") {
     out.put(" -m");
     word = take_argument(arguments);
@@ -84,17 +98,17 @@ Text& put_caller(Text& out, const CodePlace& caller, std::string_view program = 
   const std::string_view file = base_name(caller.module);
   const std::string_view name = base_name(take_argument(program));
   // Python's two, each with a copy of its own or the system's, which Ruby and others use as well.
-  const bool ffi =
-      begins(file, "libffi\0_ctypes.\0_cffi_backend.\0") && (name.empty() || begins(name, "py\0"));
+  const bool ffi = begins(file, "libffi\0_ctypes.\0_cffi_backend.\0") != 0 &&
+                   (name.empty() || begins(name, "py\0") != 0);
   if (ffi) out.put("ctypes/cffi (");
   out.put_printable(file, kShownValue);
   if (ffi) out.put(")");
   if (name.empty()) return out;
   // Who is behind the OpenCL loader cannot be told without unwinding the stack.
-  if (begins(file, "libOpenCL.so\0")) {
+  if (begins(file, "libOpenCL.so\0") != 0) {
     out.put(", the OpenCL loader");
     put_script(out, name, {});
-  } else if (begins(name, "python\0pypy\0ruby\0perl\0node\0lua\0php\0")) {
+  } else if (is_interpreter(name)) {
     put_script(out, name, program);
   }
   return out;
@@ -144,12 +158,12 @@ const char* reason(ListError::Why why) {
 
 void write_denied(Text& out, uint32_t pid, const Config& config, std::string_view because,
                   const Touch& touch) {
-  const bool nvml = begins(touch.api, "nvml\0");
+  const bool nvml = begins(touch.api, "nvml\0") != 0;
   start(out, pid).put(nvml ? "no GPU to see (" : "no CUDA here (");
   out.put(because.empty() ? "FORCE_CPU" : because).put("; ");
   if (config.log == Log::kAll) out.put(touch.api).put(" ");
   put_caller(out, touch.caller, touch.program).put(")");
-  if (because == kIsChild && config.root != 0 && config.root != UINT32_MAX) {
+  if (because == kIsChild && config.root != 0 && config.root != UINT32_MAX && config.root != pid) {
     out.put("; process ").put_decimal(config.root).put(" has the GPU (CUDAGUARD_ROOT)");
   } else if (because.empty() && !config.privileged) {
     out.put(config.in_run ? "; cudaguard run --policy OFF lifts it"
@@ -248,7 +262,8 @@ void write_late_write(Text& out, uint32_t pid, const LateWriteFacts& facts) {
     out.put(". Inside CUDAGUARD_VISIBLE_DEVICES=").put_printable(facts.allow_list, kShownValue);
     out.put(" devices count from 0");
     const char* before = ": GPU ";
-    for (std::string_view rest = facts.is; !rest.empty(); before = ", GPU ") {
+    int most = 8;  // of a line that people read
+    for (std::string_view rest = facts.is; !rest.empty() && most > 0; before = ", GPU ", --most) {
       const std::string_view entry = take_entry(rest);
       const size_t place = place_of_entry(facts.allow_list, entry);
       if (place == std::string_view::npos) break;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // May a line be written to descriptor 2? A program that was started with descriptors closed has its
-// own files at 0-2, and a line there destroys them (pitfalls.md P20, E13). The guard looks at
+// own files at 0-2, and a line there destroys them. The guard looks at
 // nothing when it is loaded (a system call in every process), so it must judge by what it sees at
 // the touch. Pure; thread-safe.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real driver reads CUDA_VISIBLE_DEVICES through its own imported getenv, inside cuInit only
-// (measured on 535 and 550: spikes.md 7). The slot that ld.so fills for that import is redirected.
+// (measured on 535 and 550). The slot that ld.so fills for that import is redirected.
 #pragma once
 
 #include <link.h>

@@ -2,7 +2,7 @@
 //
 // The NVML companion: libcudaguard-nvml.so, in front of the real libnvidia-ml.so.1. NVML does not
 // know CUDA_VISIBLE_DEVICES; under an allow-list it shows the allowed GPUs alone, as in a container
-// that holds no others, so that NVML and CUDA agree (what breaks PyTorch otherwise: facts.md 5.3).
+// that holds no others, so that NVML and CUDA agree (PyTorch compares the two).
 #include <nvml.h>
 
 #include "shim/companion/nvml_state.h"

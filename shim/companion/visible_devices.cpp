@@ -77,7 +77,7 @@ void say_why(const Services& guard, const char* why) {
 void say_shows_none(const Services& guard) {
   const std::string_view list = guard.allow_list();
   guard.say(
-      Process::kList,
+      Process::kListInVain,
       [](Text& out, uint32_t pid, const void* data) {
         write_list_in_vain(out, pid, *static_cast<const std::string_view*>(data),
                            "this machine shows no GPU");

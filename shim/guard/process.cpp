@@ -17,14 +17,14 @@ namespace {
 constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 
 /// The policy of this process, or of the one it was forked from until it has read its own. Not
-/// among the wiped pages. kNone: not read yet.
+/// among the wiped pages. kNone: not known yet.
 constexpr int kNone = -1;
 constinit std::atomic<int> last_policy{kNone};
 /// Why that is FORCE_CPU, where nobody asked for it by name; a constant.
 constinit std::atomic<const char*> last_because{nullptr};
 /// What it has complained about: the sum of the values' addresses.
 constinit std::atomic<uintptr_t> last_complaints{0};
-/// The allow-list likewise: of the first to be configured, in a page of its own.
+/// The allow-list likewise, in pages of its own: a child narrows it for its children.
 constinit std::atomic<const char*> last_list{nullptr};
 constinit std::atomic<bool> last_children_cpu{false};
 
@@ -42,12 +42,11 @@ constinit Process without_memory;
 
 void remember_list(std::string_view list) {
   constexpr size_t kRoom = kMaxVisibleDevices + 1;
-  const char* none = last_list.load(std::memory_order_relaxed);
-  if (list.empty() || none != nullptr) return;
+  const char* last = last_list.load(std::memory_order_relaxed);
+  if (list.empty() || (last != nullptr && list == last)) return;
   void* room = sys::map(kRoom);
   if (room == nullptr) return;
-  const char* kept = keep(list, static_cast<char*>(room), kRoom).data();
-  last_list.compare_exchange_strong(none, kept, std::memory_order_release);
+  last_list.store(keep(list, static_cast<char*>(room), kRoom).data(), std::memory_order_release);
 }
 
 void apply_children_rule(Config& config) {
@@ -61,7 +60,8 @@ void apply_children_rule(Config& config) {
   if (is_child(config, place)) narrow_to_cpu(config, kIsChild);
 }
 
-void configure(Process& process) {
+/// `forked`: a process was configured in this memory before, of which this one is a child.
+void configure(Process& process, bool forked) {
   Environment environment;
   environment.policy = variable("CUDAGUARD_POLICY");
   environment.log = variable("CUDAGUARD_LOG");
@@ -71,14 +71,14 @@ void configure(Process& process) {
   environment.root = variable("CUDAGUARD_ROOT");
   environment.presets = variable("CUDAGUARD_PRESETS");
   environment.privileged = privileged();
-  const int last = last_policy.load(std::memory_order_relaxed);
+  const int last = last_policy.load();
   Inherited inherited;
   inherited.policy = static_cast<Policy>(last);
   if (const char* list = last_list.load(std::memory_order_acquire); list != nullptr) {
     inherited.visible_devices = list;
   }
   inherited.children_cpu = last_children_cpu.load(std::memory_order_relaxed);
-  if (last != kNone) environment.inherited = &inherited;
+  if (forked && last != kNone) environment.inherited = &inherited;
   Config& config = process.config;
   config = parse_config(environment);
   apply_children_rule(config);
@@ -86,7 +86,6 @@ void configure(Process& process) {
   if (config.policy == Policy::kForceCpu && config.because.empty() && because != nullptr) {
     config.because = because;
   }
-  last_because.store(config.because.data(), std::memory_order_relaxed);
   config.report = keep(config.report, process.report, sizeof process.report);
   config.visible_devices =
       keep(config.visible_devices, process.visible_devices, sizeof process.visible_devices);
@@ -97,19 +96,28 @@ void configure(Process& process) {
     config.list_error.entry = {config.bad_list.data() + (entry - given.data()),
                                config.list_error.entry.size()};
   }
-  auto complaints = reinterpret_cast<uintptr_t>(given.data());
+  process.complaints = reinterpret_cast<uintptr_t>(given.data());
   for (size_t i = 0; i < config.complaint_count; ++i) {
     std::string_view& value = config.complaints[i].value;
-    complaints += reinterpret_cast<uintptr_t>(value.data());
+    process.complaints += reinterpret_cast<uintptr_t>(value.data());
     value = keep(value, process.values[i], sizeof process.values[i]);
   }
+}
+
+/// For forked children. By the one thread whose configuration is this process's.
+void remember(const Process& process) {
+  const Config& config = process.config;
+  last_because.store(config.because.data(), std::memory_order_relaxed);
   // What the parent has complained about is not said again; what is new here is.
-  if (last_complaints.exchange(complaints, std::memory_order_relaxed) != complaints) {
+  if (last_complaints.exchange(process.complaints, std::memory_order_relaxed) !=
+      process.complaints) {
     Process::said.fetch_and(~Process::kComplaints, std::memory_order_relaxed);
   }
   remember_list(config.visible_devices);
   if (config.children_cpu) last_children_cpu.store(true, std::memory_order_relaxed);
-  last_policy.store(static_cast<int>(config.policy), std::memory_order_relaxed);
+  last_policy.store(static_cast<int>(config.policy));
+  // Another thread may have made it fall back meanwhile.
+  if (process.policy() == Policy::kForceCpu) last_policy.store(static_cast<int>(Policy::kForceCpu));
 }
 
 }  // namespace
@@ -145,7 +153,7 @@ void Process::fall_back(Fallen because_of) {
   last_because.store(because().data(), std::memory_order_relaxed);
   steady.store(false, std::memory_order_relaxed);
   selected.store(0, std::memory_order_relaxed);
-  last_policy.store(static_cast<int>(Policy::kForceCpu), std::memory_order_relaxed);
+  last_policy.store(static_cast<int>(Policy::kForceCpu));
 }
 
 bool Process::first_case(Cases& cases, uint64_t key) {
@@ -180,12 +188,15 @@ Process& make_process(Process* stale) {
   // No constructor: fresh pages are zero, and so is a Process that nothing has happened in. To
   // write its zeros would touch seven pages.
   auto* made = static_cast<Process*>(memory);
-  configure(*made);
+  configure(*made, stale != nullptr);
   if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();
   made->ready = true;
   // Another thread may have been faster; it read the same environment. A stale object is not
   // unmapped: another thread may be looking at it.
-  if (current_process.compare_exchange_strong(stale, made, std::memory_order_acq_rel)) return *made;
+  if (current_process.compare_exchange_strong(stale, made, std::memory_order_acq_rel)) {
+    remember(*made);
+    return *made;
+  }
   sys::unmap(memory, kMapped);
   return *stale;
 }

@@ -20,8 +20,9 @@ struct Process {
   /// Nothing is left to be settled before a dlopen goes on: FORCE_CPU, the stand-ins tried, the
   /// loader known. (Never set with only_pid.)
   std::atomic<bool> steady{false};
-  uint32_t only_pid = 0;  ///< kernels without MADV_WIPEONFORK: valid in this process only
-  Config config;          ///< its strings point into this object
+  uint32_t only_pid = 0;     ///< kernels without MADV_WIPEONFORK: valid in this process only
+  Config config;             ///< its strings point into this object
+  uintptr_t complaints = 0;  ///< what is wrong with it: the sum of the values' addresses
   /// What makes it FORCE_CPU although the configuration lets CUDA through.
   enum Fallen : uint8_t { kStands, kNoCompanion, kNotEnforced, kNotAccepted };
   std::atomic<uint8_t> fallen{kStands};
@@ -52,6 +53,7 @@ struct Process {
     kForkPoison = 512,
     kOpenCl = 1024,
     kDeniedNvml = 2048,
+    kListInVain = 4096,
   };
   /// Not in these pages: a forked child knows what its parent has said.
   static inline constinit std::atomic<uint32_t> said{0};

@@ -217,10 +217,12 @@ void say_complaints(Process& process) {
   touch.api = object != nullptr ? "dlopen" : key;
   if (object != nullptr) touch.object = object;
   // NVML's refusal is no news after CUDA's; CUDA's is, after NVML's.
-  const bool first = touch.api.starts_with("nvml")
-                         ? Process::say_once(Process::kDeniedNvml, Process::kDenied)
-                         : Process::say_once(Process::kDenied);
-  write_both(process, touch, caller, wants_line(process.config.log, first));
+  const Log log = process.config.log;
+  const bool first =
+      wants_line(log, true) &&
+      (touch.api.starts_with("nvml") ? Process::say_once(Process::kDeniedNvml, Process::kDenied)
+                                     : Process::say_once(Process::kDenied));
+  write_both(process, touch, caller, wants_line(log, first));
 }
 
 [[gnu::cold, gnu::noinline]] void write_event(Process& process, const Event& event) {
@@ -298,7 +300,7 @@ void record_no_driver(Process& process, const char* api, const void* caller) {
   const std::string_view list = process.config.visible_devices;
   if (!list.empty()) {
     say(
-        process, Process::kList,
+        process, Process::kListInVain,
         [](Text& out, uint32_t pid, const void* data) {
           write_list_in_vain(out, pid, *static_cast<const std::string_view*>(data),
                              "there is no driver");

@@ -97,8 +97,11 @@ const char* choose_through(Process& here, const LibraryRequest& request, const c
 /// Is there a hook of the same function behind ours that looks things up by version?
 struct HookBehind {
   const char* function;
+  const void* caller;
   bool passed_us = false;
   bool found = false;
+  bool calls = false;  // it is the caller
+  unsigned long long loaded = 0;
 };
 
 int find_hook(dl_phdr_info* object, size_t /*size*/, void* data) {
@@ -108,31 +111,37 @@ int find_hook(dl_phdr_info* object, size_t /*size*/, void* data) {
     look.passed_us = true;
   } else if (look.passed_us && elf_symbol(dynamic, object->dlpi_addr, look.function) != nullptr) {
     look.found = version_of_reference(dynamic, object->dlpi_addr, "dlvsym") != nullptr;
+    look.calls = holds(*object, look.caller);
+    look.loaded = object->dlpi_adds;
   }
   return static_cast<int>(look.found);
 }
 
-constinit std::atomic<const void*> last_caller{nullptr};
+constinit std::atomic<uintptr_t> last_request{0};
 constinit std::atomic<uint32_t> rounds{0};
 
 /// Such a hook may look up RTLD_DEFAULT: bare that passes over its own definition, which has no
-/// version, and finds libc's; here it finds ours, and we go to the hook again. Nothing tells that
-/// from a program's call but that it does not end: of many calls in a row from one place one goes
-/// to libc's.
-[[gnu::noinline, gnu::cold]] bool goes_in_circles(const char* function, const void* caller) {
-  constexpr uint32_t kMany = 256;
-  HookBehind look = {.function = function};
+/// version, and finds libc's; here it finds ours, and we go to the hook again. Where it calls in
+/// tail position nothing tells that from a program's call but that it does not end: when the same
+/// is asked for in the same place again and again, and nothing is loaded, it goes to libc's.
+[[gnu::noinline, gnu::cold]] bool goes_in_circles(const char* function, const char* name,
+                                                  const void* caller) {
+  constexpr uint32_t kMany = 16;
+  HookBehind look = {.function = function, .caller = caller};
   dl_iterate_phdr(find_hook, &look);
-  if (!look.found) return false;
-  if (last_caller.exchange(caller, std::memory_order_relaxed) != caller) {
+  if (!look.found || look.calls) return look.calls;
+  const uintptr_t request =
+      reinterpret_cast<uintptr_t>(caller) ^ reinterpret_cast<uintptr_t>(name) ^ look.loaded;
+  if (last_request.exchange(request, std::memory_order_relaxed) != request) {
     rounds.store(0, std::memory_order_relaxed);
   }
   return rounds.fetch_add(1, std::memory_order_relaxed) % kMany == kMany - 1;
 }
 
 template <typename Function>
-const void* target(const char* function, Function next, Function libcs, const void* caller) {
-  const bool hooked = next != libcs && goes_in_circles(function, caller);
+const void* target(const char* function, Function next, Function libcs, const char* name,
+                   const void* caller) {
+  const bool hooked = next != libcs && goes_in_circles(function, name, caller);
   return reinterpret_cast<const void*>(hooked ? libcs : next);
 }
 
@@ -153,7 +162,7 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
     name = choose_name(name, mode, caller);
   }
   const Loader& the = loader();
-  return {name, target("dlopen", the.next_dlopen.get(), the.dlopen.get(), caller)};
+  return {name, target("dlopen", the.next_dlopen.get(), the.dlopen.get(), name, caller)};
 }
 
 Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode) {
@@ -162,6 +171,6 @@ Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode) {
     name = choose_name(name, mode, caller);
   }
   const Loader& the = loader();
-  return {name, target("dlmopen", the.next_dlmopen.get(), the.dlmopen.get(), caller)};
+  return {name, target("dlmopen", the.next_dlmopen.get(), the.dlmopen.get(), name, caller)};
 }
 }

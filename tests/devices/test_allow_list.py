@@ -294,6 +294,16 @@ class Rewrites(box.Case):
                                   "end"], allow="5,2")
                 self.assertEqual(box.seen(result.answers["f.nv.see"]), forked, result)
 
+    def test_a_list_narrows_from_child_to_child(self):
+        """What a child was left with, not what the first process had, is what its child may have."""
+        write = "setenv=CUDAGUARD_VISIBLE_DEVICES="
+        for text, wanted in (("5", [5]), ("2", [])):
+            with self.subTest(list=text):
+                result = box.run(["lib.noload=libm.so.6", "fork=f", write + "5", "nv.see", "fork=g",
+                                  write + text, "nv.see", "end", "end"], allow="5,2")
+                self.assertEqual(box.seen(result.answers["f.nv.see"]), [5], result)
+                self.assertEqual(box.seen(result.answers["g.nv.see"]), wanted, result)
+
 
 if __name__ == "__main__":
     box.harness.main()

@@ -127,6 +127,10 @@ class Lines(guest.Case):
         result = self.steps("nvml", *FORKS)
         self.assertEqual(guest.lines_of(result.err),
                          [guest.NO_GPU % "steps"] + [guest.DENIED % "steps"] * 2, result)
+        # What a parent would have said, if its log were not off, is not said.
+        result = self.steps("touch", "setenv:CUDAGUARD_LOG=deny", "fork", "touch", "end",
+                            env={"CUDAGUARD_LOG": "off"})
+        self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"], result)
 
     def test_forked_childrens_complaints(self):
         """The parent's are not repeated; a value of the child's own is."""

@@ -3,6 +3,7 @@
 once, and every thread is told the same."""
 
 import os
+import subprocess
 
 import harness
 import racing
@@ -60,6 +61,27 @@ class FirstCalls(harness.Case):
                     about = [line for line in outcome.err.splitlines()
                              if "CUDAGUARD_VISIBLE_DEVICES=" in line]
                     self.assertEqual(len(about), 1, outcome)
+
+
+class FirstRequests(harness.Case):
+    """Of two threads whose request is the process's first one is stopped where it has read the
+    configuration, at the system call that follows: the other must not be taken for a child."""
+
+    def ask(self, variables):
+        program = os.path.join(racing.FOLDER, "two_requests")
+        done = subprocess.run(
+            ["strace", "-qq", "-o", os.devnull, "-e", "trace=madvise",
+             "-e", "inject=madvise:delay_enter=400000",
+             "sh", "-c", variables + " CUDAGUARD_ROOT=$$ exec " + program],
+            env=dict(os.environ, LD_LIBRARY_PATH=racing.DRIVER, CUDAGUARD_POLICY="VALIDATE",
+                     CUDAGUARD_CHILDREN="FORCE_CPU"),
+            capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        return done.stdout.strip()
+
+    def test_the_root_is_no_child(self):
+        self.assertEqual(self.ask(""), "libcuda.so.1")  # the control: the fake driver
+        self.assertEqual(self.ask("LD_PRELOAD=" + harness.GUARD), "libcudaguard-driver.so")
 
 
 if __name__ == "__main__":

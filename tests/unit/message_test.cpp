@@ -82,7 +82,9 @@ TEST_F(Message, Denied_NamesTheScript) {
         std::pair{"python3.11\0-u\0-B\0ppo.py\0"sv, " in python3.11 ppo.py"},
         std::pair{"python3\0-u\0-m\0pkg.train\0--cuda\0"sv, " in python3 -m pkg.train"},
         std::pair{"python3\0-c\0import torch\0"sv, " in python3"},
-        std::pair{"python3\0-X\0dev\0ppo.py\0"sv, " in python3"},
+        std::pair{"python3\0-X\0dev\0-W\0ignore\0ppo.py\0"sv, " in python3 ppo.py"},
+        std::pair{"python3.14t\0ppo.py\0"sv, " in python3.14t ppo.py"},
+        std::pair{"node_exporter\0s3cret\0"sv, ""}, std::pair{"perlx\0s3cret\0"sv, ""},
         std::pair{"python3\0"sv, " in python3"}, std::pair{"python3"sv, " in python3"},
         std::pair{"python3\0-m"sv, " in python3 -m"}, std::pair{"python3\0-u"sv, " in python3"},
         std::pair{"node\0app.js\0"sv, " in node app.js"},
@@ -267,6 +269,11 @@ TEST_F(Message, LateWrite_InsideAListSaysWhichDeviceItIs) {
     EXPECT_TRUE(take().ends_with(". Inside CUDAGUARD_VISIBLE_DEVICES=2,4,5 devices count from 0\n"))
         << other;
   }
+  std::string many = "2";
+  for (int i = 0; i < 500; ++i) many += ",2";
+  facts.is = many;
+  write_late_write(out_, 1, facts);
+  EXPECT_TRUE(take().ends_with(", GPU 2 is device 0\n"));
 }
 
 TEST_F(Message, ForkPoison) {

@@ -15,7 +15,7 @@ static void note(const char* what, const char* name) {
   if (write(1, text, (size_t)length) != length) _exit(99);
 }
 
-// The caller's RUNPATH is lost by such a hook; that is its own affair (spikes.md 2).
+// The caller's RUNPATH is lost by such a hook; that is its own affair.
 void* dlopen(const char* name, int mode) {
   void* (*next)(const char*, int) = (void* (*)(const char*, int))dlsym(RTLD_NEXT, "dlopen");
   note("dlopen", name);
