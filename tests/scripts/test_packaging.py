@@ -36,5 +36,22 @@ class Dependencies(unittest.TestCase):
             self.assertTrue(code != 0 or "libcuda" in found or "libnvidia-ml" in found, found)
 
 
+class Folders(unittest.TestCase):
+    def test_relative_prefix(self):
+        """`cmake --install` makes its folders below any prefix and DESTDIR, readable by all."""
+        script = os.path.join(harness.SOURCE, "scripts", "make-folders.cmake")
+        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+            for prefix, destdir, made in (("a", "", "a"), ("b/c", "d", "db/c"), ("/e", "f", "f/e"),
+                                          ("/g", folder + "/h", "h/g")):
+                with self.subTest(prefix=prefix, destdir=destdir):
+                    subprocess.run(["cmake", "-DCMAKE_INSTALL_PREFIX=" + prefix,
+                                    "-DCUDAGUARD_FOLDERS=bin;lib/x", "-P", script], cwd=folder,
+                                   env={**os.environ, "DESTDIR": destdir}, umask=0o077, check=True,
+                                   timeout=60)
+                    for name in ("bin", "lib", "lib/x"):
+                        mode = os.stat(os.path.join(folder, made, name)).st_mode
+                        self.assertEqual(mode & 0o777, 0o755)
+
+
 if __name__ == "__main__":
     harness.main()
