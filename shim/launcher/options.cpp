@@ -31,10 +31,10 @@ void declare_run(CLI::App& app, Options& options) {
   value("--log", options.log, "L", "lines on stderr: off, error, deny (the default), all");
   value("--report", options.report, "FILE", "append JSON Lines records to FILE; %p: process id");
   app.add_flag("--observe", options.observe,
-               "VALIDATE unless --cpu, --log error; then a summary of who used CUDA");
+               "let CUDA through (unless --cpu); no lines but errors; at the end, who asked");
   app.add_flag(
       "--no-presets", options.no_presets,
-      "do not set CUDA_VISIBLE_DEVICES, JAX_PLATFORMS, MPIR_CVAR_ENABLE_GPU, GST_REGISTRY");
+      "set no CUDA_VISIBLE_DEVICES, JAX_PLATFORMS, MPIR_CVAR_ENABLE_GPU, GST_REGISTRY_1_0");
   app.add_flag("--print", options.print,
                "print what would be set, as shell commands; start nothing");
   app.add_flag("--strict", options.strict, "refuse a static executable instead of warning");

@@ -31,7 +31,8 @@ constexpr const char* kPreset = "CUDAGUARD_PRESETS";  // the names of those that
 struct Preset {
   const char* name;
   const char* value;
-  bool in_cache = false;  // the value is a file below the user's cache folder
+  bool in_cache = false;            // the value is a file below the user's cache folder
+  const char* also_read = nullptr;  // a variable for the same: who has set that has chosen
 };
 // Programs that ask somebody else than the driver, or complain loudly where there is none.
 constexpr Preset kPresets[] = {
@@ -39,8 +40,9 @@ constexpr Preset kPresets[] = {
     {"JAX_PLATFORMS", "cpu"},       // else JAX prints a traceback
     {"MPIR_CVAR_ENABLE_GPU", "0"},  // MPICH asks for a GPU in MPI_Init
     // GStreamer remembers "nvcodec can do nothing" for programs that are not guarded as well. One
-    // file for each architecture, as its own.
-    {"GST_REGISTRY", "/cudaguard/gstreamer-1.0/registry." CG_ARCHITECTURE ".bin", true}};
+    // file for each architecture, as its own. It reads this variable first.
+    {"GST_REGISTRY_1_0", "/cudaguard/gstreamer-1.0/registry." CG_ARCHITECTURE ".bin", true,
+     "GST_REGISTRY"}};
 
 bool is_given(const char* value) { return value != nullptr && *value != '\0'; }
 
@@ -178,7 +180,9 @@ void set_presets(bool wanted, Variables& variables) {
   for (const Preset& preset : kPresets) {
     const std::string folder = preset.in_cache ? cache_folder(variables) : "";
     const bool nowhere = preset.in_cache && folder.empty();
-    if (!wanted || nowhere || variables.has(preset.name)) continue;
+    const bool chosen = variables.has(preset.name) ||
+                        (preset.also_read != nullptr && variables.has(preset.also_read));
+    if (!wanted || nowhere || chosen) continue;
     variables.set(preset.name, folder + preset.value);
     names.append(names.empty() ? "" : ",").append(preset.name);
   }

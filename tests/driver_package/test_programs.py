@@ -25,7 +25,9 @@ class Programs(harness.Case):
             harness.skip(self, "not installed: " + package)
 
     def run_it(self, *argv, guard=True, **env):
-        return harness.run(argv, world="real", guard=guard, env=dict(env, HOME=self.folder))
+        own = {"HOME": self.folder, "XDG_CACHE_HOME": None, "GST_REGISTRY": None,
+               "GST_REGISTRY_1_0": None}
+        return harness.run(argv, world="real", guard=guard, env=dict(env, **own))
 
     def control(self, *argv, **env):
         bare = self.run_it(*argv, guard=False, **env)

@@ -12,13 +12,13 @@ LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "c
 HOME = "/home/cudaguard-test"
 REGISTRY = "/cudaguard/gstreamer-1.0/registry.%s.bin" % os.uname().machine
 PRESETS = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "MPIR_CVAR_ENABLE_GPU": "0",
-           "GST_REGISTRY": HOME + "/.cache" + REGISTRY}
+           "GST_REGISTRY_1_0": HOME + "/.cache" + REGISTRY}
 
 
 def environment(**more):
     """The test's own environment without what the launcher looks at; None in `more` deletes."""
     env = {key: value for key, value in os.environ.items()
-           if not harness.SCRUBBED.match(key) and key not in PRESETS and key != "XDG_CACHE_HOME"}
+           if not harness.SCRUBBED.match(key) and key not in (*PRESETS, "GST_REGISTRY", "XDG_CACHE_HOME")}
     env.update(LC_ALL="C.UTF-8", HOME=HOME)
     env.update(more)
     return {key: value for key, value in env.items() if value is not None}

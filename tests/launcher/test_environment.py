@@ -97,9 +97,12 @@ class Environment(launcher.Case):
                               ({"XDG_CACHE_HOME": "c", "HOME": "/h"}, "/h/.cache"),
                               ({"XDG_CACHE_HOME": "", "HOME": "h"}, None), ({"HOME": None}, None)):
             with self.subTest(given=given):
-                self.assertEqual(self.seen(**given).get("GST_REGISTRY"),
+                self.assertEqual(self.seen(**given).get("GST_REGISTRY_1_0"),
                                  folder and folder + launcher.REGISTRY)
-                self.assertEqual(self.seen(GST_REGISTRY="/mine", **given)["GST_REGISTRY"], "/mine")
+                for name in ("GST_REGISTRY_1_0", "GST_REGISTRY"):  # in GStreamer's order
+                    seen = self.seen(**{name: "/mine"}, **given)
+                    self.assertEqual({key: seen[key] for key in seen if key.startswith("GST_")},
+                                     {name: "/mine"})
 
     def test_what_gets_past_the_guard(self):
         """There the driver itself shows no GPU, by the preset CUDA_VISIBLE_DEVICES=."""
@@ -149,9 +152,9 @@ class Environment(launcher.Case):
                          {"MPIR_CVAR_ENABLE_GPU": "0"})
         # Ours, of whatever home; not the user's own.
         for value, left in (("/elsewhere" + launcher.REGISTRY, {}),
-                            ("/mine/registry.bin", {"GST_REGISTRY": "/mine/registry.bin"})):
-            self.assertEqual(self.inner(gpus, gpus, CUDAGUARD_PRESETS="GST_REGISTRY",
-                                        GST_REGISTRY=value), left)
+                            ("/mine/registry.bin", {"GST_REGISTRY_1_0": "/mine/registry.bin"})):
+            self.assertEqual(self.inner(gpus, gpus, CUDAGUARD_PRESETS="GST_REGISTRY_1_0",
+                                        GST_REGISTRY_1_0=value), left)
         # Other people's names in our variable are nobody's business.
         self.assertEqual(self.inner(gpus, gpus, CUDAGUARD_PRESETS="HOME,,JAX_PLATFORMS,x",
                                     JAX_PLATFORMS="cuda"), {"JAX_PLATFORMS": "cuda"})
@@ -192,7 +195,7 @@ class Print(launcher.Case):
             "export CUDAGUARD_ROOT=$$", "export CUDAGUARD_REPORT='/r 1'",
             "export CUDA_VISIBLE_DEVICES=", "export JAX_PLATFORMS=cpu",
             "export MPIR_CVAR_ENABLE_GPU=0",
-            "export GST_REGISTRY=" + launcher.PRESETS["GST_REGISTRY"],
+            "export GST_REGISTRY_1_0=" + launcher.PRESETS["GST_REGISTRY_1_0"],
             "export CUDAGUARD_PRESETS=" + ALL_PRESETS,
             "export LD_PRELOAD='%s:lib'\\''m.so'" % GUARD)))
         self.assertFalse(os.path.exists(mark))
