@@ -116,7 +116,8 @@ class Reports(observed.Case):
             (7, "init", ',"result":100'), (8, "init", ',"result":3'), (9, "init", ',"result":999'),
             (10, "nvml", ',"result":9'), (11, "init", ',"result":0'), (12, "init", ""),
             (13, "nvml", ',"result":0'), (14, "init", ',"result":100'), (14, "nvml", ',"result":9'),
-            (15, "init", ',"result":100'), (15, "init", ""), (16, "init", ',"result":"x"'))))
+            (15, "init", ',"result":100'), (15, "init", ""), (16, "init", ',"result":"x"'),
+            (17, "context", ',"result":2'), (17, "work", ',"result":1'))))
         result = self.observe(["sh", "-c", 'cat %s >>"$CUDAGUARD_REPORT"' % lines])
         summary = self.summary(result)
         self.assertEqual({pid: summary.facts(pid) for pid in summary.order}, {
@@ -124,10 +125,11 @@ class Reports(observed.Case):
             9: {"tried": "error 999 by liba.so"}, 10: {"tried": "NVML error 9 by liba.so"},
             11: {"by": "liba.so"}, 12: {"by": "liba.so"}, 13: {"nvml": "yes"},
             14: {"tried": "found none by liba.so and 1 more"},
-            15: {"by": "liba.so", "tried": "found none by liba.so"}, 16: {"by": "liba.so"}})
+            15: {"by": "liba.so", "tried": "found none by liba.so"}, 16: {"by": "liba.so"},
+            17: {}})  # what fails later than the initialisation is not counted
         # 14 is counted twice: it has found no GPU, and its NVML has failed.
         self.assertEqual(summary.totals, {
-            "processes": 10, "initialised CUDA": 4, "used NVML": 1, "found none": 3, "failed": 4})
+            "processes": 11, "initialised CUDA": 4, "used NVML": 1, "found none": 3, "failed": 4})
 
     def test_private_file(self):
         """Nobody else can read it, and it is gone at the end."""

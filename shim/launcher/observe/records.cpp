@@ -95,7 +95,7 @@ void note_allowed(const Json& record, ObservedProcess& process) {
   const std::string event = text_of(record, "event");
   const int64_t result = number_of(record, "result");
   if (result > 0) {
-    note_failed(record, event == "init", result, process);
+    if (event == "init" || event == "nvml") note_failed(record, event == "init", result, process);
   } else if (event == "init") {
     process.initialised = true;
     process.by = caller_of(record);
