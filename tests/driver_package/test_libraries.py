@@ -53,6 +53,7 @@ class Libraries(harness.Case):
     def look_at(self, name, bare, guarded):
         path = os.path.join(harness.real_driver_dir(), name)
         names = exports(path)
+        listed = bool(harness.DRIVER_FILE.match(name))  # the harness leaves the display's out
         for guard, wanted in ((False, bare), (True, guarded)):
             with self.subTest(library=name, guard=guard):
                 result = harness.run([PROGRAM, path, *names], world="real", guard=guard)
@@ -60,7 +61,7 @@ class Libraries(harness.Case):
                 self.assertEqual(result.reached_driver(), wanted == OPENS, result)
                 called = int(result.answers["called"])
                 self.assertEqual(called, 0 if wanted == REFUSED else len(names), result)
-                self.assertEqual(path in result.driver_files, wanted != REFUSED, result)
+                self.assertEqual(path in result.driver_files, listed and wanted != REFUSED, result)
 
     def test_of_the_driver(self):
         for name, row in LIBRARIES.items():
@@ -77,9 +78,11 @@ class Libraries(harness.Case):
     def test_of_the_display(self):
         found = [name for name in OTHERS
                  if os.path.exists(os.path.join(harness.real_driver_dir(), name))]
+        if not found:
+            harness.skip(self, "none is installed")
         for name in found:
             self.look_at(name, *OTHERS[name])
-        print("  looked at: " + (" ".join(found) or "none is installed"))
+        print("  looked at: " + " ".join(found))
 
 
 if __name__ == "__main__":
