@@ -17,8 +17,9 @@ PRESETS = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "MPIR_CVAR_ENABLE
 
 def environment(**more):
     """The test's own environment without what the launcher looks at; None in `more` deletes."""
+    left_out = (*PRESETS, "GST_REGISTRY", "XDG_CACHE_HOME")
     env = {key: value for key, value in os.environ.items()
-           if not harness.SCRUBBED.match(key) and key not in (*PRESETS, "GST_REGISTRY", "XDG_CACHE_HOME")}
+           if not harness.SCRUBBED.match(key) and key not in left_out}
     env.update(LC_ALL="C.UTF-8", HOME=HOME)
     env.update(more)
     return {key: value for key, value in env.items() if value is not None}
