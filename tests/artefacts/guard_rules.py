@@ -45,7 +45,7 @@ LIBDL = re.compile(
 FLOOR = (2, 17)
 # Of a release build by gcc; AArch64's code is larger, other compilers' too (scripts/build-matrix).
 MOST_BYTES = int(os.environ.get("CG_MOST_BYTES", 46 * 1024))
-MOST_BYTES_AARCH64 = 49 * 1024
+MOST_BYTES_AARCH64 = 50 * 1024
 
 
 def version():
