@@ -98,11 +98,14 @@ using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern
 extern "C" {
 
 CUresult CUDAAPI cuInit(unsigned int flags) {
-  CG_FORWARD(cuInit, flags);
-  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Process& here = process();
+  // FORCE_CPU first, because programs ask in loops.
+  if (here.policy() != Policy::kForceCpu) [[unlikely]] {
+    CG_FORWARD(cuInit, flags);
+    if (flags == 0 && lets_through(here.policy())) record_no_driver(here, "cuInit", CG_CALLER);
+  }
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   record_touch(here, "cuInit", nullptr, CG_CALLER);
-  if (lets_through(here.policy())) record_no_driver(here, "cuInit", CG_CALLER);
   return CUDA_ERROR_NO_DEVICE;
 }
 

@@ -104,7 +104,7 @@ struct HookBehind {
   unsigned long long loaded = 0;
 };
 
-int find_hook(dl_phdr_info* object, size_t /*size*/, void* data) {
+[[gnu::cold]] int find_hook(dl_phdr_info* object, size_t /*size*/, void* data) {
   auto& look = *static_cast<HookBehind*>(data);
   const ElfW(Dyn)* dynamic = dynamic_section(*object);
   if (holds(*object, &detail::loader_is_whole)) {
@@ -139,8 +139,9 @@ constinit std::atomic<uint32_t> rounds{0};
 }
 
 template <typename Function>
-const void* target(const char* function, Function next, Function libcs, const char* name,
-                   const void* caller) {
+[[gnu::always_inline]] inline const void* target(const char* function, Function next,
+                                                 Function libcs, const char* name,
+                                                 const void* caller) {
   const bool hooked = next != libcs && goes_in_circles(function, name, caller);
   return reinterpret_cast<const void*>(hooked ? libcs : next);
 }
@@ -165,11 +166,9 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   return {name, target("dlopen", the.next_dlopen.get(), the.dlopen.get(), name, caller)};
 }
 
-Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode) {
-  using namespace cudaguard;  // NOLINT(google-build-using-namespace)
-  if (!is_nobodys_business(name)) [[unlikely]] {
-    name = choose_name(name, mode, caller);
-  }
+[[gnu::cold]] Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode) {
+  using namespace cudaguard;               // NOLINT(google-build-using-namespace)
+  name = choose_name(name, mode, caller);  // seldom called
   const Loader& the = loader();
   return {name, target("dlmopen", the.next_dlmopen.get(), the.dlmopen.get(), name, caller)};
 }
