@@ -4,8 +4,8 @@
 #include <dlfcn.h>
 
 #include "shim/companion/gpus.h"
-#include "shim/companion/memory.h"
 #include "shim/companion/visible_devices.h"
+#include "shim/sys/memory.h"
 
 namespace cudaguard {
 

@@ -4,9 +4,9 @@
 #include <elf.h>
 
 #include "policy/text.h"
-#include "shim/companion/memory.h"
 #include "shim/elf/object.h"
 #include "shim/elf/symbol_lookup.h"
+#include "shim/sys/memory.h"
 
 namespace cudaguard {
 

@@ -7,7 +7,7 @@
 
 #include "policy/device_list.h"
 #include "shim/companion/real_library.h"
-#include "shim/companion/services.h"
+#include "shim/through/services.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -2,7 +2,7 @@
 // The guard, as a companion sees it. Thread-safe, lock-free.
 #pragma once
 
-#include "shim/companion/services.h"
+#include "shim/through/services.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

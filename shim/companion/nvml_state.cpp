@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 
-#include "shim/companion/memory.h"
+#include "shim/sys/memory.h"
 
 namespace cudaguard {
 

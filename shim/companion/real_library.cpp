@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "shim/companion/memory.h"
+#include "shim/sys/memory.h"
 
 // The linker's name for the beginning of this file in memory.
 // NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming)

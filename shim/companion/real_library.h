@@ -6,8 +6,8 @@
 
 #include <link.h>
 
+#include "shim/elf/loader.h"
 #include "shim/elf/symbol_lookup.h"
-#include "shim/guard/loader.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -6,7 +6,7 @@
 
 #include "shim/companion/getenv_slot.h"
 #include "shim/companion/gpus.h"
-#include "shim/guard/system.h"
+#include "shim/sys/system.h"
 
 namespace cudaguard {
 

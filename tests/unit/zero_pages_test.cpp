@@ -2,8 +2,8 @@
 // What the guard puts into fresh pages without running a constructor must be all zero by default.
 #include <gtest/gtest.h>
 
-#include "shim/guard/own_files.h"
-#include "shim/guard/process.h"
+#include "shim/elf/own_files.h"
+#include "shim/state/process.h"
 
 namespace {
 

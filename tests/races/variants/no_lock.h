@@ -3,7 +3,7 @@
 #pragma once
 
 #define Lock WorkingLock
-#include "shim/companion/memory.h"
+#include "shim/sys/memory.h"
 #undef Lock
 
 namespace [[gnu::visibility("hidden")]] cudaguard {

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #define Lock PlainLock
-#include "shim/companion/memory.h"
+#include "shim/sys/memory.h"
 #undef Lock
 
 namespace [[gnu::visibility("hidden")]] cudaguard {

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/elf/caller_paths.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <string_view>
+
+#include "policy/text.h"
+#include "shim/elf/base_namespace.h"
+#include "shim/elf/object.h"
+#include "shim/sys/system.h"
+
+namespace cudaguard {
+
+namespace {
+
+struct Object {
+  const void* address;
+  const ElfW(Dyn) * dynamic = nullptr;
+  const char* name = "";
+};
+
+Object object_of(const void* address) {
+  Object object = {.address = address};
+  dl_iterate_phdr(
+      [](dl_phdr_info* candidate, size_t, void* data) {
+        auto& wanted = *static_cast<Object*>(data);
+        if (!holds(*candidate, wanted.address)) return 0;
+        wanted.dynamic = dynamic_section(*candidate);
+        wanted.name = candidate->dlpi_name;
+        return 1;
+      },
+      &object);
+  return object;
+}
+
+/// ld.so's handle for the object, in the base namespace.
+const link_map* handle_of(const Object& object) {
+  const link_map* map = object.dynamic != nullptr ? base_objects() : nullptr;
+  while (map != nullptr && map->l_ld != object.dynamic) map = map->l_next;
+  return map;
+}
+
+/// A search path as ld.so has it.
+struct SearchPath {
+  union {
+    Dl_serinfo info;
+    char bytes[32768];
+  };
+
+  bool read(const Loader& the, const void* address) {
+    auto* map = const_cast<link_map*>(handle_of(object_of(address)));
+    if (map == nullptr || the.dlinfo == nullptr) return false;
+    Dl_serinfo size = {};
+    if (the.dlinfo(map, RTLD_DI_SERINFOSIZE, &size) == 0 && size.dls_size <= sizeof bytes) {
+      info.dls_size = size.dls_size;
+      info.dls_cnt = size.dls_cnt;
+      if (the.dlinfo(map, RTLD_DI_SERINFO, &info) == 0) return true;
+    }
+    the.dlerror();
+    return false;
+  }
+  bool has(const char* folder) const {
+    for (unsigned i = 0; i < info.dls_cnt; ++i) {
+      if (elf_detail::same(info.dls_serpath[i].dls_name, folder)) return true;
+    }
+    return false;
+  }
+};
+
+struct Room {
+  SearchPath callers;
+  SearchPath everybodys;
+  char path[4352];
+};
+
+void* open_in(const Loader& the, const char* folder, const char* name, Room& room) {
+  Text path(room.path, sizeof room.path - 1);
+  path.put(folder).put("/").put(name);
+  if (path.cut()) return nullptr;
+  room.path[path.view().size()] = '\0';
+  struct stat status = {};
+  if (sys::stat(room.path, &status) != 0) return nullptr;
+  void* handle = the.dlopen(room.path, RTLD_LAZY | RTLD_LOCAL);
+  if (handle == nullptr) the.dlerror();
+  return handle;
+}
+
+}  // namespace
+
+void* open_on_callers_path(const Loader& the, const char* name, const void* caller) {
+  const sys::Mapped<Room> room;
+  if (!room || !room->callers.read(the, caller)) return nullptr;
+  // The guard has no run path: its own search path is everybody's (and glibc does not say of a
+  // folder where it comes from).
+  if (!room->everybodys.read(the, reinterpret_cast<const void*>(&open_on_callers_path))) {
+    return nullptr;
+  }
+  const Dl_serinfo& folders = room->callers.info;
+  for (unsigned i = 0; i < folders.dls_cnt; ++i) {
+    const char* folder = folders.dls_serpath[i].dls_name;
+    if (room->everybodys.has(folder)) continue;
+    void* found = open_in(the, folder, name, *room);
+    if (found != nullptr) return found;
+  }
+  return nullptr;
+}
+
+bool expand_origin(const char* path, const void* caller, char* to, size_t size) {
+  std::string_view rest = path;
+  Text out(to, size - 1);
+  for (const std::string_view token :
+       {std::string_view("$ORIGIN"), std::string_view("${ORIGIN}")}) {
+    if (!rest.starts_with(token)) continue;
+    rest = tail(rest, token.size());
+    const std::string_view object = object_of(caller).name;
+    if (object.empty()) {
+      const long length = sys::readlink("/proc/self/exe", to, size - 1);
+      if (length <= 0) return false;
+      out.put(folder_of({to, static_cast<size_t>(length)}));  // in place: a beginning of itself
+    } else {
+      out.put(folder_of(object));
+    }
+    break;
+  }
+  out.put(rest);
+  to[out.view().size()] = '\0';
+  return !out.cut() && rest.find('$') == std::string_view::npos;
+}
+
+}  // namespace cudaguard

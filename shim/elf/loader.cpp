@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/elf/loader.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <string_view>
+
+#include "shim/elf/object.h"
+#include "shim/elf/symbol_lookup.h"
+
+namespace cudaguard {
+
+namespace {
+
+/// glibc >= 2.34 has the dl* functions in libc.so.6, older ones in libdl.so.2.
+int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
+  auto& into = *static_cast<Loader*>(result);
+  const ElfW(Addr) base = object->dlpi_addr;
+  const ElfW(Dyn)* dynamic = dynamic_section(*object);
+  const char* name = elf_soname(dynamic, base);
+  if (name == nullptr) return 0;
+  const std::string_view soname = name;
+  if (soname != "libc.so.6" && soname != "libdl.so.2") return 0;
+  into.dlopen.take(elf_symbol(dynamic, base, "dlopen"));
+  into.dlmopen.take(elf_symbol(dynamic, base, "dlmopen"));
+  into.dlclose.take(elf_symbol(dynamic, base, "dlclose"));
+  into.dlerror.take(elf_symbol(dynamic, base, "dlerror"));
+  into.dlsym.take(elf_symbol(dynamic, base, "dlsym"));
+  into.dlinfo.take(elf_symbol(dynamic, base, "dlinfo"));
+  return 0;
+}
+
+/// dlsym(RTLD_NEXT) looks at its return address to know who asks: this must be a real call, never a
+/// tail call, and from this library.
+[[gnu::noinline]] void* ask_next(void* (*dlsym)(void*, const char*), const char* name) {
+  void* volatile result = dlsym(RTLD_NEXT, name);
+  return result;
+}
+
+}  // namespace
+
+constinit Loader detail::found_loader;
+constinit std::atomic<bool> detail::loader_is_whole{false};
+
+/// What there is so far, with glibc < 2.34 without libdl.so.2.
+const Loader& detail::find_loader() {
+  Loader& it = found_loader;
+  dl_iterate_phdr(visit, &it);
+  if (it.dlsym != nullptr) {
+    it.next_dlopen.take(ask_next(it.dlsym, "dlopen"));
+    it.next_dlmopen.take(ask_next(it.dlsym, "dlmopen"));
+  }
+  if (it.next_dlopen != nullptr && it.dlopen != nullptr && it.dlclose != nullptr &&
+      it.dlerror != nullptr) {
+    loader_is_whole.store(true, std::memory_order_release);
+  }
+  return it;
+}
+
+}  // namespace cudaguard

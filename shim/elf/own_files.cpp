@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/elf/own_files.h"
+
+#include <link.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "policy/text.h"
+#include "shim/elf/object.h"
+#include "shim/elf/own_maps.h"
+#include "shim/sys/system.h"
+
+namespace cudaguard {
+
+void OwnPath::set_folder(std::string_view beside) {
+  Text out(text_, sizeof text_ - 1);
+  out.put(folder_of(beside)).put("/cudaguard/");
+  folder_ = out.cut() ? 0 : out.view().size();
+}
+
+bool OwnPath::set_real_folder() {
+  const CodePlace place =
+      place_of(reinterpret_cast<const void*>(&own_path), text_, sizeof text_ - 1);
+  if (place.module.empty()) return false;
+  set_folder(place.module);  // in place: a beginning of itself
+  return true;
+}
+
+const char* OwnPath::file(std::string_view name) {
+  Text out(text_ + folder_, sizeof text_ - 1 - folder_);
+  if (folder_ != 0) out.put(name);
+  text_[out.cut() ? 0 : folder_ + out.view().size()] = '\0';
+  return text_;
+}
+
+const char* own_path() {
+  const char* name = object_name(reinterpret_cast<const void*>(&own_path));
+  return name != nullptr && name[0] == '/' ? name : nullptr;
+}
+
+[[gnu::cold, gnu::noinline]] const char* why_unusable(const char* path) {
+  const sys::File file(path, O_RDONLY | O_CLOEXEC);
+  if (!file.ok()) {
+    if (file.error() == ENOENT) return kMissing;
+    const bool passing = file.error() == EMFILE || file.error() == ENFILE || file.error() == ENOMEM;
+    return passing ? kPassing : "cannot be read";
+  }
+  struct stat status = {};
+  union {
+    ElfW(Ehdr) header;
+    unsigned char bytes[1024];
+  } start = {};
+  if (sys::fstat(file.fd(), &status) != 0) return "cannot be read";
+  const long got = sys::read(file.fd(), start.bytes, sizeof start.bytes);
+  const ElfW(Ehdr)& header = start.header;
+  if (got < static_cast<long>(sizeof header)) return kCutShort;
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "is not a library";
+#if defined(__x86_64__)
+  constexpr unsigned kMachine = EM_X86_64;
+#else
+  constexpr unsigned kMachine = EM_AARCH64;
+#endif
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != kMachine) {
+    return "is for another machine";
+  }
+  const auto size = static_cast<uint64_t>(status.st_size);
+  const uint64_t table = uint64_t{header.e_phnum} * sizeof(ElfW(Phdr));
+  const auto have = static_cast<uint64_t>(got);
+  if (table > have || header.e_phoff > have - table) return kCutShort;
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) segment;
+    memcpy(&segment, start.bytes + header.e_phoff + i * sizeof segment, sizeof segment);
+    if (segment.p_type != PT_LOAD) continue;
+    if (segment.p_filesz > size || segment.p_offset > size - segment.p_filesz) return kCutShort;
+  }
+  return nullptr;
+}
+
+const char* why_not_loaded() {
+  constexpr size_t kRoom = size_t{512} * 1024;
+  void* trial = sys::map(kRoom);
+  if (trial == nullptr) return kPassing;
+  sys::unmap(trial, kRoom);
+  return "cannot be loaded";
+}
+
+}  // namespace cudaguard

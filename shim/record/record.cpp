@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/record/record.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "policy/message.h"
+#include "policy/stderr_rule.h"
+#include "shim/elf/own_maps.h"
+#include "shim/sys/system.h"
+
+namespace cudaguard {
+
+namespace {
+
+constexpr int kStderr = 2;
+
+struct Scratch {
+  char path[4352];
+  char report[4352];
+  char executable[4096];
+  char arguments[32768];
+  char record[kMaxRecord];
+  char line[kMaxLine];
+};
+
+using ScratchPages = sys::Mapped<Scratch>;
+
+// As glibc's <sys/sysmacros.h>, whose functions are calls where the compiler saves space.
+constexpr unsigned major_of(uint64_t device) {
+  return static_cast<unsigned>((device >> 8 & 0xfff) | (device >> 32 & ~0xfffU));
+}
+constexpr unsigned minor_of(uint64_t device) {
+  return static_cast<unsigned>((device & 0xff) | (device >> 12 & ~0xffU));
+}
+
+Descriptor describe(int fd) {
+  Descriptor result;
+  struct stat status = {};
+  if (sys::fstat(fd, &status) != 0) return result;
+  result.device = status.st_dev;
+  result.inode = status.st_ino;
+  const int access = sys::fcntl(fd, F_GETFL);
+  result.readable = access >= 0 && (access & O_ACCMODE) != O_WRONLY;
+  result.writable = access >= 0 && (access & O_ACCMODE) != O_RDONLY;
+  result.close_on_exec = (sys::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
+  using Kind = Descriptor::Kind;
+  result.kind = Kind::kOther;
+  if (S_ISREG(status.st_mode)) result.kind = Kind::kRegular;
+  if (S_ISFIFO(status.st_mode)) result.kind = Kind::kPipe;
+  if (S_ISSOCK(status.st_mode)) result.kind = Kind::kSocket;
+  if (S_ISCHR(status.st_mode)) {
+    // Linux devices.txt: 1:3 null; 4 and 5 consoles and ttys; 136-143 pts; 188, 204, 229 serial,
+    // hvc.
+    const unsigned family = major_of(status.st_rdev);
+    const bool terminal = family == 4 || family == 5 || (family >= 136 && family <= 143) ||
+                          family == 188 || family == 204 || family == 229;
+    if (terminal || (family == 1 && minor_of(status.st_rdev) == 3)) {
+      result.kind = Kind::kTerminalOrNull;
+    }
+  }
+  return result;
+}
+
+/// To a pipe or terminal: through a description of our own, so that the program neither waits for a
+/// reader that sleeps (O_NONBLOCK), nor dies of SIGPIPE when the reader went away (O_RDWR: we are a
+/// reader too). The system calls are those that loading a library needs anyway: a seccomp filter
+/// knows them.
+void write_without_waiting(std::string_view line) {
+  const sys::File own("/proc/self/fd/2", O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (own.ok()) {
+    sys::write(own.fd(), line.data(), line.size());
+  } else if (sys::takes_now(kStderr)) {
+    // No /proc, no free descriptor, or another user's pipe.
+    sys::quiet_write(kStderr, line.data(), line.size());
+  }
+}
+
+/// Nothing where descriptor 2 is not ours to use.
+void write_line(const Text& text) {
+  const std::string_view line = text.view();
+  const Descriptor err = describe(kStderr);
+  if (!may_write_line(describe(0), describe(1), err)) return;
+  switch (err.kind) {
+    case Descriptor::Kind::kRegular:
+      sys::quiet_write(kStderr, line.data(), line.size());
+      break;
+    case Descriptor::Kind::kSocket:
+      sys::send_now(kStderr, line.data(), line.size());
+      break;
+    default:
+      write_without_waiting(line);
+  }
+}
+
+/// Appends one record to the report. Returns 0 or an errno value.
+int append(const char* path, const ProcessFacts& facts, const Touch& touch, char* buffer) {
+  // O_NONBLOCK: a pipe without a reader must not stop the program. O_NOFOLLOW: a link in a shared
+  // folder must not choose where this user writes; nor must a hard link.
+  const sys::File file(
+      path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);
+  if (!file.ok()) return file.error();
+  struct stat status = {};
+  if (sys::fstat(file.fd(), &status) != 0 || S_ISDIR(status.st_mode)) return EISDIR;
+  if (S_ISREG(status.st_mode) && status.st_nlink > 1) return EMLINK;
+  // On a pipe more than PIPE_BUF would mix with other processes' records.
+  const size_t limit = S_ISFIFO(status.st_mode) ? kMaxLine : kMaxRecord;
+  Text record(buffer, limit);
+  write_record(record, facts, touch, limit);
+  const long written = sys::quiet_write(file.fd(), record.view().data(), record.view().size());
+  if (written < 0) return static_cast<int>(-written);
+  return static_cast<size_t>(written) == record.view().size() ? 0 : ENOSPC;
+}
+
+/// The path with every "%p" replaced by the process id.
+bool expand(std::string_view path, uint32_t pid, char* to, size_t size) {
+  Text out(to, size - 1);
+  while (!path.empty()) {
+    const size_t mark = path.find("%p");
+    out.put(head(path, mark));
+    if (mark == std::string_view::npos) break;
+    out.put_decimal(pid);
+    path.remove_prefix(mark + 2);
+  }
+  to[out.view().size()] = '\0';
+  return !out.cut();
+}
+
+std::string_view read_all(const char* path, char* to, size_t size) {
+  const sys::File file(path, O_RDONLY | O_CLOEXEC);
+  size_t used = 0;
+  while (file.ok() && used < size) {
+    const long got = sys::read(file.fd(), to + used, size - used);
+    if (got <= 0) break;
+    used += static_cast<size_t>(got);
+  }
+  return {to, used};
+}
+
+void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
+  ProcessFacts facts;
+  facts.pid = pid;
+  facts.parent_pid = sys::getppid();
+  facts.thread_id = sys::gettid();
+  const timespec time = sys::now();
+  facts.seconds = static_cast<uint64_t>(time.tv_sec);
+  facts.microseconds = static_cast<uint32_t>(time.tv_nsec / 1000);
+  const long length =
+      sys::readlink("/proc/self/exe", scratch->executable, sizeof scratch->executable);
+  if (length > 0) facts.executable = {scratch->executable, static_cast<size_t>(length)};
+  facts.arguments = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
+
+  int error = 0;
+  if (process.config.report == "/dev/stderr") {
+    // A link on most systems; what it leads to is descriptor 2, with its own rule.
+    Text record(scratch->record, kMaxLine);
+    write_record(record, facts, touch, kMaxLine);
+    write_line(record);
+  } else {
+    error = expand(process.config.report, pid, scratch->report, sizeof scratch->report)
+                ? append(scratch->report, facts, touch, scratch->record)
+                : ENAMETOOLONG;
+  }
+  if (error != 0 && process.config.log != Log::kOff && process.say_once(Process::kReportFailed)) {
+    Text line(scratch->line, sizeof scratch->line);
+    write_report_failed(line, pid, process.config.report, error);
+    write_line(line);
+  }
+}
+
+void say_complaints(Process& process) {
+  const Config& config = process.config;
+  const bool bad_list = config.list_error.why != ListError::Why::kNone;
+  if ((config.complaint_count == 0 && !bad_list) || config.log == Log::kOff) return;
+  if (!process.say_once(Process::kComplaints)) return;
+  const ScratchPages scratch;
+  if (!scratch) return;
+  const uint32_t pid = sys::getpid();
+  if (bad_list) {
+    Text line(scratch->line, sizeof scratch->line);
+    write_list_error(line, pid, config.bad_list, config.list_error, 0);
+    write_line(line);
+  }
+  for (size_t i = 0; i < process.config.complaint_count; ++i) {
+    Text line(scratch->line, sizeof scratch->line);
+    write_complaint(line, pid, process.config.complaints[i]);
+    write_line(line);
+  }
+}
+
+/// Writes the line, where one is wanted, and the record. `touch` lacks its caller and program.
+[[gnu::cold, gnu::noinline]] void write_both(Process& process, Touch& touch, const void* caller,
+                                             bool line_wanted) {
+  const Config& config = process.config;
+  if (!line_wanted && config.report.empty()) return;
+  const ScratchPages scratch;
+  if (!scratch) return;
+  const uint32_t pid = sys::getpid();
+  touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
+  if (line_wanted) {
+    touch.program = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
+    Text line(scratch->line, sizeof scratch->line);
+    if (touch.event == EventKind::kNone) {
+      write_denied(line, pid, config, process.because(), touch);
+    } else {
+      write_allowed(line, pid, config, touch);
+    }
+    write_line(line);
+  }
+  if (!config.report.empty()) write_report(process, scratch, pid, touch);
+}
+
+[[gnu::cold, gnu::noinline]] void write_down(Process& process, const char* key, const char* object,
+                                             const void* caller) {
+  say_complaints(process);
+  Touch touch;
+  touch.api = object != nullptr ? "dlopen" : key;
+  if (object != nullptr) touch.object = object;
+  // NVML's refusal is no news after CUDA's; CUDA's is, after NVML's.
+  const Log log = process.config.log;
+  const bool first =
+      wants_line(log, true) &&
+      (touch.api.starts_with("nvml") ? Process::say_once(Process::kDeniedNvml, Process::kDenied)
+                                     : Process::say_once(Process::kDenied));
+  write_both(process, touch, caller, wants_line(log, first));
+}
+
+[[gnu::cold, gnu::noinline]] void write_event(Process& process, const Event& event) {
+  Touch touch;
+  touch.api = event.api;
+  touch.event = event.kind;
+  touch.device = event.device;
+  using Kind = Event::Kind;
+  if (event.kind == Kind::kInit || event.kind == Kind::kNvml) touch.result = event.result;
+  if (event.object != nullptr) touch.object = event.object;
+  write_both(process, touch, event.caller, process.config.log == Log::kAll);
+}
+
+[[gnu::cold, gnu::noinline]] void write_one_line(Process& process, Writer write,
+                                                 const void* context) {
+  say_complaints(process);
+  const ScratchPages scratch;
+  if (!scratch) return;
+  const uint32_t pid = sys::getpid();
+  Text line(scratch->line, sizeof scratch->line);
+  write(line, pid, context);
+  write_line(line);
+}
+
+/// Takes a place in the list of what was seen. False: it, or an equal name at another address (a
+/// stand-in in another namespace), is there already.
+bool is_new(Process& process, const char* name) {
+  bool is_known = false;
+  for (auto& slot : process.seen) {
+    const char* here = slot.load(std::memory_order_relaxed);
+    if (here == nullptr && slot.compare_exchange_strong(here, name, std::memory_order_relaxed)) {
+      return !is_known;
+    }
+    if (here == name) return false;
+    if (strcmp(here, name) == 0) is_known = true;
+  }
+  return false;  // more kinds than there are: impossible with our own constants
+}
+
+}  // namespace
+
+void record_touch(Process& process, const char* key, const char* object, const void* caller) {
+  if (process.policy() != Policy::kForceCpu) return;
+  process.touches.fetch_add(1, std::memory_order_relaxed);
+  for (const auto& slot : process.seen) {
+    const char* here = slot.load(std::memory_order_relaxed);
+    if (here == key) return;
+    if (here == nullptr) break;
+  }
+  if (is_new(process, key)) write_down(process, key, object, caller);
+}
+
+void record_event(Process& process, const Event& event) {
+  say_complaints(process);
+  if (!wants_events(process)) return;
+  // The first of its kind: what a process *does* is what counts, not by which of the functions.
+  const bool of_device = event.kind == Event::Kind::kContext || event.kind == Event::Kind::kSelect;
+  const auto which = static_cast<uint32_t>(of_device ? event.device : event.result);
+  const uint64_t key = static_cast<uint64_t>(event.kind) + (uint64_t{which} << 8);
+  if (Process::first_case(process.events, key)) write_event(process, event);
+}
+
+void say(Process& process, Process::Said bit, Writer write, const void* context) {
+  if (process.config.log == Log::kOff || !process.say_once(bit)) return;
+  write_one_line(process, write, context);
+}
+
+void say_case(Process& process, uint64_t key, Writer write, const void* context) {
+  if (process.config.log == Log::kOff || !Process::first_case(process.lines, key)) return;
+  write_one_line(process, write, context);
+}
+
+void record_no_driver(Process& process, const char* api, const void* caller) {
+  constexpr int kNoDevice = 100;
+  const std::string_view list = process.config.visible_devices;
+  if (!list.empty()) {
+    say(
+        process, Process::kListInVain,
+        [](Text& out, uint32_t pid, const void* data) {
+          write_list_in_vain(out, pid, *static_cast<const std::string_view*>(data),
+                             "there is no driver");
+        },
+        &list);
+  }
+  record_event(process, {.api = api, .caller = caller, .result = kNoDevice});
+}
+
+void say_no_opencl(Process& process, const void* caller) {
+  const ScratchPages scratch;
+  if (!scratch) return;
+  Touch touch;
+  touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
+  say(
+      process, Process::kOpenCl,
+      [](Text& out, uint32_t pid, const void* data) {
+        write_no_opencl(out, pid, *static_cast<const Touch*>(data));
+      },
+      &touch);
+}
+
+namespace {
+
+struct MissingFile {
+  void (*write)(Text&, uint32_t, std::string_view, std::string_view);
+  const char* file;
+  const char* why;
+};
+
+void say_missing(Process::Said bit, const MissingFile& missing) {
+  say(
+      process(), bit,
+      [](Text& out, uint32_t pid, const void* data) {
+        const auto& it = *static_cast<const MissingFile*>(data);
+        it.write(out, pid, it.file, it.why);
+      },
+      &missing);
+}
+
+}  // namespace
+
+void say_missing_standin(Process::Said bit, const char* file, const char* why) {
+  say_missing(bit, {&write_missing_standin, file, why});
+}
+
+void say_missing_companion(Process::Said bit, const char* file, const char* why) {
+  say_missing(bit, {&write_missing_companion, file, why});
+}
+
+}  // namespace cudaguard
+
+extern "C" {
+
+/// Called by the stand-ins (shim/standin/touch.cpp); `abi` is 1.
+[[gnu::visibility("default")]] void cudaguard_touch_v1(unsigned abi, const char* api,
+                                                       const void* caller) {
+  if (abi == 1) cudaguard::record_touch(cudaguard::process(), api, nullptr, caller);
+}
+
+[[gnu::visibility("default")]] int cudaguard_touches(void) {
+  return static_cast<int>(cudaguard::process().touches.load(std::memory_order_relaxed));
+}
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the guard knows about this process: the configuration, read once at the first hook call and
+// again in a forked child, and what has been recorded so far. It lives in pages that the kernel
+// wipes in a forked child (MADV_WIPEONFORK), so that a child's first touch is its own without any
+// atfork handler. No lock, no malloc; thread-safe, async-signal-safe, callable before constructors.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "policy/config.h"
+#include "shim/state/answers.h"
+#include "shim/state/visible_gpus.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+/// Of CUDA_VISIBLE_DEVICES.
+struct LateWrite {
+  /// What the variable was when something happened for the first time.
+  struct Moment {
+    std::atomic<int> state{0};  ///< 0: it has not happened, 1: being written, 2: it has
+    const char* api = nullptr;
+    unsigned count = 0;  ///< the GPUs that the program was told of
+    bool set = false;
+    char value[256] = {};  ///< perhaps cut: two values that differ only later are not told apart
+  };
+  Moment counted;
+  Moment initialised;
+};
+
+struct Process {
+  bool ready = false;  ///< false in a forked child
+  /// Nothing is left to be settled before a dlopen goes on: FORCE_CPU, the stand-ins tried, the
+  /// loader known. (Never set with only_pid.)
+  std::atomic<bool> steady{false};
+  uint32_t only_pid = 0;     ///< kernels without MADV_WIPEONFORK: valid in this process only
+  Config config;             ///< its strings point into this object
+  uintptr_t complaints = 0;  ///< what is wrong with it: the sum of the values' addresses
+  /// What makes it FORCE_CPU although the configuration lets CUDA through.
+  enum Fallen : uint8_t { kStands, kNoCompanion, kNotEnforced, kNotAccepted };
+  std::atomic<uint8_t> fallen{kStands};
+
+  Policy policy() const {
+    return fallen.load(std::memory_order_relaxed) == kStands ? config.policy : Policy::kForceCpu;
+  }
+  /// FORCE_CPU from now on, in forked children too.
+  void fall_back(Fallen because_of);
+  /// Why it is FORCE_CPU, where nobody asked for that by name; a constant, else empty.
+  std::string_view because() const;
+
+  std::atomic<uint32_t> touches{0};
+  /// Names whose touch was recorded (or is being recorded), in order of arrival. Compared by
+  /// address first: the callers pass constants.
+  std::atomic<const char*> seen[24] = {};
+  /// Lines that are said once per process, and not again by its forked children.
+  enum Said : uint32_t {
+    kDenied = 1,
+    kComplaints = 2,
+    kReportFailed = 4,
+    kNoDriver = 8,
+    kNoNvml = 16,
+    kNoDriverCompanion = 32,
+    kNoNvmlCompanion = 64,
+    kList = 128,
+    kLateWrite = 256,
+    kForkPoison = 512,
+    kOpenCl = 1024,
+    kDeniedNvml = 2048,
+    kListInVain = 4096,
+  };
+  /// Not in these pages: a forked child knows what its parent has said.
+  static inline constinit std::atomic<uint32_t> said{0};
+
+  /// True for the first caller with this bit, if there was none with `other`.
+  static bool say_once(Said bit, uint32_t other = 0) {
+    return (said.fetch_or(bit, std::memory_order_relaxed) & (bit | other)) == 0;
+  }
+
+  /// Distinct cases: hashes, in order of arrival. There are fewer events than places (two for each
+  /// of 64 GPUs); lines there may be any number, and more are too many to read.
+  using Cases = std::atomic<uint64_t>[256];
+  Cases lines = {};
+  Cases events = {};
+  /// True for the first caller with this case. False as well when there are too many.
+  static bool first_case(Cases& cases, uint64_t key);
+
+  /// Words for the companions' locks, which a thread of the parent may hold when it forks: a child
+  /// would never find them free.
+  struct Locks {
+    std::atomic<uint32_t> binding{0};
+    std::atomic<uint32_t> initialising{0};
+  } locks;
+
+  std::atomic<bool> companions_looked{false};
+  std::atomic<bool> no_nvml{false};  ///< its companion cannot be used
+  std::atomic<bool> fork_checked{false};
+  /// Devices 0 to 63 that were selected with success, one bit each.
+  std::atomic<uint64_t> selected{0};
+  Answers answers;
+  std::atomic<int> device_count{0};  ///< what the runtime said when CLAMP asked; 0: not yet
+  LateWrite late_write;
+  std::atomic<bool> visible_known{false};
+  VisibleGpus visible;
+
+  char report[kMaxReportPath + 1] = {};
+  char visible_devices[kMaxVisibleDevices + 1] = {};
+  char bad_list[kMaxVisibleDevices + 1] = {};
+  char values[kMostComplaints][128] = {};  ///< the complaints' values, perhaps cut
+};
+
+namespace detail {
+extern constinit std::atomic<Process*>
+    current_process;  // NOLINT(bugprone-dynamic-static-initializers): constinit
+Process& make_process(Process* stale);
+}  // namespace detail
+
+/// This process's state; reads the environment when it is the first call here.
+inline Process& process() {
+  Process* known = detail::current_process.load(std::memory_order_acquire);
+  if (known != nullptr && known->ready && known->only_pid == 0) [[likely]] {
+    return *known;
+  }
+  return detail::make_process(known);
+}
+
+/// A variable as the program has it now; null: unset. As safe as getenv() beside setenv().
+const char* variable(const char* name);
+
+/// AT_SECURE: setuid, setgid, file capabilities.
+bool privileged();
+
+}  // namespace cudaguard

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing to a place that is mapped read-only, and a lock for the rare ways. No libc function:
+// errno stays.
+#pragma once
+
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "shim/sys/system.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+/// Copies `size` bytes to `at` and gives the pages `protection` afterwards (PROT_*). False: the
+/// kernel forbids it; nothing was written then.
+inline bool overwrite(const void* at, const void* from, size_t size, int protection) {
+  const uintptr_t inside = getauxval(AT_PAGESZ) - 1;
+  const auto start = reinterpret_cast<uintptr_t>(at) & ~inside;
+  const auto end = (reinterpret_cast<uintptr_t>(at) + size + inside) & ~inside;
+  const auto where = static_cast<long>(start);
+  const auto length = static_cast<long>(end - start);
+  if (sys::call(SYS_mprotect, where, length, protection | PROT_READ | PROT_WRITE) != 0) {
+    return false;
+  }
+  memcpy(const_cast<void*>(at), from, size);
+  if ((protection & PROT_WRITE) == 0) sys::call(SYS_mprotect, where, length, protection);
+  return true;
+}
+
+/// A mutex of one word. Not for signal handlers, and not reentrant, as CUDA's own.
+class Lock {
+ public:
+  explicit Lock(std::atomic<uint32_t>& word) : word_(word) {
+    uint32_t free = 0;
+    if (word_.compare_exchange_strong(free, 1, std::memory_order_acquire)) return;
+    while (word_.exchange(2, std::memory_order_acquire) != 0) {
+      sys::call(SYS_futex, sys::word(&word_), 128 /* FUTEX_WAIT_PRIVATE */, 2);
+    }
+  }
+  ~Lock() {
+    if (word_.exchange(0, std::memory_order_release) == 2) {
+      sys::call(SYS_futex, sys::word(&word_), 129 /* FUTEX_WAKE_PRIVATE */, 1);
+    }
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  std::atomic<uint32_t>& word_;
+};
+
+}  // namespace cudaguard

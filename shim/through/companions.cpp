@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/through/companions.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cerrno>
+#include <string_view>
+
+#include "policy/library.h"
+#include "policy/text.h"
+#include "shim/elf/caller_paths.h"
+#include "shim/elf/loader.h"
+#include "shim/elf/object.h"
+#include "shim/elf/own_files.h"
+#include "shim/elf/symbol_lookup.h"
+#include "shim/record/record.h"
+#include "shim/sys/system.h"
+#include "shim/through/services.h"
+
+namespace cudaguard {
+
+namespace {
+
+// No pointers in it: each would need a relocation.
+struct Names {
+  char file[24];  // below our own folder
+  char real[20];  // its DT_NEEDED
+  Process::Said missing;
+};
+constexpr Names kNames[] = {
+    {"libcudaguard-driver.so", "libcuda.so.1", Process::kNoDriverCompanion},
+    {"libcudaguard-nvml.so", "libnvidia-ml.so.1", Process::kNoNvmlCompanion}};
+
+struct Loaded {
+  std::atomic<const char*> path{nullptr};
+  std::atomic<const void*> link_map{nullptr};
+};
+constinit Loaded loaded[2];
+
+/// Keeps errno, and takes away the dlerror that a request of ours leaves.
+class Quiet {
+ public:
+  explicit Quiet(const Loader& the) : the_(the), saved_(errno) {}
+  ~Quiet() {
+    if (failed_) the_.dlerror();
+    errno = saved_;
+  }
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+
+  void* open(const char* name, int mode) {
+    void* handle = the_.dlopen(name, mode);
+    failed_ = failed_ || handle == nullptr;
+    return handle;
+  }
+
+ private:
+  const Loader& the_;
+  int saved_;
+  bool failed_ = false;
+};
+
+bool can_load(const Loader& the) {
+  return the.dlopen != nullptr && the.dlclose != nullptr && the.dlerror != nullptr;
+}
+
+/// NVML alone can be refused; without the driver's companion nothing is let through.
+void give_up(Process& process, const Names& names, const char* file, const char* why) {
+  if (names.missing == Process::kNoNvmlCompanion) {
+    process.no_nvml.store(true, std::memory_order_relaxed);
+  } else {
+    process.fall_back(Process::kNoCompanion);
+  }
+  say_missing_companion(names.missing, file, why);
+}
+
+/// Is a library of that SONAME in this process already?
+bool is_mapped(const Loader& the, Quiet& quiet, const char* soname) {
+  void* handle = quiet.open(soname, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return false;
+  the.dlclose(handle);
+  return true;
+}
+
+/// Loads the companion in `path`. Nothing happens where there is no real library.
+void load(Process& process, const Names& names, const char* path, Quiet& quiet, Loaded& result) {
+  void* handle = quiet.open(path, RTLD_LAZY | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* why = why_unusable(path);
+    if (why == nullptr) {
+      // A whole file, it seems. Without a real library it cannot be loaded, and nothing is wrong.
+      void* real = quiet.open(names.real, RTLD_LAZY | RTLD_LOCAL);
+      if (real == nullptr) return;
+      loader().dlclose(real);
+      why = why_not_loaded();
+    }
+    // A shortage passes: this request is refused, the next one may work.
+    if (why == kPassing) say_missing_companion(names.missing, path, why);
+    if (why != nullptr && why != kPassing) give_up(process, names, path, why);
+    return;
+  }
+  const auto* map = static_cast<const link_map*>(handle);
+  const auto prepare = reinterpret_cast<cudaguard_prepare_v1*>(
+      const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_companion_prepare_v1")));
+  const char* why = prepare != nullptr ? prepare(&own_services()) : "";
+  if (why == nullptr) {
+    result.link_map.store(map, std::memory_order_relaxed);
+    result.path.store(map->l_name, std::memory_order_release);
+    return;
+  }
+  if (*why == '\0') {
+    give_up(process, names, path, "is of another build");
+  } else {
+    process.fall_back(Process::kNotEnforced);
+    say(
+        process, Process::kList,
+        [](Text& out, uint32_t pid, const void* text) {
+          write_not_enforced(out, pid, static_cast<const char*>(text));
+        },
+        why);
+  }
+  // The driver must not stay: what is linked to it shall find the stand-in.
+  loader().dlclose(handle);
+}
+
+[[gnu::cold, gnu::noinline]] void load_companion(Process& process, CompanionKind kind) {
+  const Loader& the = loader();
+  if (!can_load(the)) return;
+  const Names& names = kNames[static_cast<int>(kind)];
+  Quiet quiet(the);
+  const sys::Mapped<OwnPath> folder;
+  if (!folder) return;
+  const char* own = own_path();
+  if (own != nullptr) folder->set_folder(own);
+  struct stat status = {};
+  const bool there = own != nullptr && sys::stat(folder->file(names.file), &status) == 0;
+  if (!there) folder->set_real_folder();
+  const char* path = folder->file(names.file);
+  if (!there && sys::stat(path, &status) != 0) return give_up(process, names, path, kMissing);
+  load(process, names, path, quiet, loaded[static_cast<int>(kind)]);
+}
+
+/// NVIDIA's own libraries among themselves: they must see what is there.
+bool is_nvidias(const void* caller) {
+  const char* name = object_name(caller);
+  if (name == nullptr) return false;
+  const std::string_view base = base_name(name);
+  return base.starts_with("libnvidia-") || base.starts_with("libcuda.so");
+}
+
+/// Loads what the program asks for, as if the program had: a copy that only this request, or only
+/// this caller, would find. Null: ld.so would not find it either.
+void* open_as_asked(const Loader& the, Quiet& quiet, const char* name, int mode,
+                    const void* caller) {
+  constexpr int kQuietly = RTLD_LAZY | RTLD_LOCAL;
+  const bool no_load = (mode & RTLD_NOLOAD) != 0;
+  const bool is_path = base_name(name).size() != std::string_view(name).size();
+  if (!is_path) {
+    void* handle = quiet.open(name, kQuietly | RTLD_NOLOAD);
+    if (handle == nullptr && !no_load) handle = open_on_callers_path(the, name, caller);
+    if (handle == nullptr && !no_load) handle = quiet.open(name, kQuietly);
+    return handle;
+  }
+  const sys::Mapped<char[4352]> expanded;
+  if (!expanded || !expand_origin(name, caller, *expanded, sizeof *expanded)) return nullptr;
+  return quiet.open(*expanded, kQuietly | (mode & RTLD_NOLOAD));
+}
+
+}  // namespace
+
+const void* Companion::symbol(const char* name) const {
+  const auto* map = static_cast<const struct link_map*>(link_map);
+  return map == nullptr ? nullptr : elf_symbol(map->l_ld, map->l_addr, name);
+}
+
+Companion companion(Process& process, CompanionKind kind) {
+  const Loaded& the = loaded[static_cast<int>(kind)];
+  if (kind == CompanionKind::kNvml && process.no_nvml.load(std::memory_order_relaxed)) return {};
+  if (the.path.load(std::memory_order_acquire) == nullptr) load_companion(process, kind);
+  if (!lets_through(process.policy())) return {};
+  return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_relaxed)};
+}
+
+void load_companions_early(Process& process) {
+  const Loader& the = loader();
+  if (!can_load(the) || process.companions_looked.exchange(true, std::memory_order_relaxed)) return;
+  bool driver = !process.config.visible_devices.empty() || process.config.children_cpu;
+  bool nvml = false;
+  {
+    Quiet quiet(the);
+    driver = driver || is_mapped(the, quiet, kNames[0].real);
+    nvml = is_mapped(the, quiet, kNames[1].real);
+  }
+  if (driver) companion(process, CompanionKind::kDriver);
+  if (nvml) companion(process, CompanionKind::kNvml);
+}
+
+const char* name_with_companion(Process& process, CompanionKind kind, const char* name, int mode,
+                                const void* caller) {
+  const Loader& the = loader();
+  if (!can_load(the) || is_nvidias(caller)) return name;
+  const Names& names = kNames[static_cast<int>(kind)];
+  const char* never = kind == CompanionKind::kDriver ? kNoDriver.data() : kNoNvml.data();
+  Quiet quiet(the);
+  void* asked = open_as_asked(the, quiet, name, mode, caller);
+  if (asked == nullptr) {
+    // By another name or path there may be one all the same.
+    if (kind == CompanionKind::kDriver && name == std::string_view(names.real) &&
+        (mode & RTLD_NOLOAD) == 0) {
+      record_no_driver(process, "dlopen", caller);
+    }
+    // A token that only ld.so can expand: refused, rather than let past us.
+    return std::string_view(name).find('$') != std::string_view::npos ? never : name;
+  }
+  const Companion it = companion(process, kind);
+  the.dlclose(asked);  // the companion holds it; another copy is not needed
+  if (!lets_through(process.policy())) return nullptr;
+  if (it.path != nullptr) return it.path;
+  say_missing_companion(names.missing, name, "cannot be put behind our companion library");
+  return never;
+}
+
+}  // namespace cudaguard

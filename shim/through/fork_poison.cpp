@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/through/fork_poison.h"
+
+#include <atomic>
+
+#include "policy/message.h"
+#include "shim/elf/own_maps.h"
+#include "shim/record/record.h"
+#include "shim/state/process.h"
+#include "shim/sys/system.h"
+
+namespace cudaguard {
+
+namespace {
+
+/// Not among the wiped pages: a forked child finds what its parent wrote.
+struct Initialised {
+  std::atomic<uint32_t> pid{0};
+  uint64_t at = 0;  // milliseconds since 1970
+  char by[96] = {};
+};
+constinit Initialised initialised;
+
+uint64_t milliseconds() {
+  const timespec time = sys::now();
+  return static_cast<uint64_t>(time.tv_sec) * 1000 + static_cast<uint64_t>(time.tv_nsec) / 1000000;
+}
+
+struct Room {
+  char path[4352];
+};
+
+}  // namespace
+
+void remember_init(const void* caller) {
+  const uint32_t pid = sys::getpid();
+  if (initialised.pid.load(std::memory_order_relaxed) == pid) return;
+  const sys::Mapped<Room> room;
+  std::string_view by;
+  if (room) by = base_name(place_of(caller, room->path, sizeof room->path).module);
+  if (by.size() >= sizeof initialised.by) by = head(by, sizeof initialised.by - 1);
+  for (size_t i = 0; i < by.size(); ++i) initialised.by[i] = by.data()[i];
+  initialised.by[by.size()] = '\0';
+  initialised.at = milliseconds();
+  initialised.pid.store(pid, std::memory_order_release);
+}
+
+void check_fork(Process& process, const char* api) {
+  const uint32_t parent = initialised.pid.load(std::memory_order_acquire);
+  if (parent == 0 || parent == sys::getpid()) return;
+  ForkFacts facts;
+  facts.api = api;
+  facts.parent = parent;
+  facts.by = initialised.by;
+  facts.milliseconds = milliseconds() - initialised.at;
+  say(
+      process, Process::kForkPoison,
+      [](Text& out, uint32_t pid, const void* data) {
+        write_fork_poison(out, pid, *static_cast<const ForkFacts*>(data));
+      },
+      &facts);
+  // cuInit is recorded with its caller where it is made. CUDA's answer to all others is 3 as well.
+  constexpr int kNotInitialized = 3;
+  if (std::string_view(api) != "cuInit") {
+    record_event(process, {.api = api, .result = kNotInitialized});
+  }
+}
+
+}  // namespace cudaguard

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -DOUT=interface_id.h -P interface_id.cmake
+# A number that is the same for a guard and a companion made from the same headers, and another one
+# otherwise, whatever the place and the time.
+get_filename_component(root "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
+file(GLOB headers "${root}/policy/*.h" "${root}/shim/sys/*.h" "${root}/shim/elf/*.h"
+     "${root}/shim/state/*.h" "${root}/shim/record/*.h" "${root}/shim/through/*.h")
+foreach(header IN LISTS headers)
+  file(SHA256 "${header}" hash)
+  string(APPEND all "${hash}")
+endforeach()
+string(SHA256 id "${all}")
+string(SUBSTRING "${id}" 0 8 id)
+file(WRITE "${OUT}" "#pragma once\n#define CUDAGUARD_INTERFACE_ID 0x${id}U\n")
