@@ -48,7 +48,6 @@ class Standin:
         cls.names = table(cls.csv_file)
         cls.driver = driver_exports(cls.list_file)
 
-    # A1
     def test_needs_libc_alone(self):
         self.assertEqual(self.library.dynamic_values("NEEDED"), ["libc.so.6"])
         self.assertEqual(self.library.dynamic_values("SONAME"), [self.soname])
@@ -67,7 +66,6 @@ class Standin:
             self.assertIsNotNone(elf_facts.glibc_version(version), version)
             self.assertLessEqual(elf_facts.glibc_version(version), GLIBC_FLOOR, version)
 
-    # A2
     def test_exports_are_the_table(self):
         data = {name for name, size in self.driver.items() if size}
         expected = self.names | data | {CLAIM}
@@ -124,7 +122,6 @@ class Standin:
                          set())
         self.assertLessEqual(len(self.library.relocations()), 4)
 
-    # A3
     def test_one_body_per_name(self):
         room = 16 if self.library.is_x86 else 32
         ordered = sorted(self.functions, key=lambda s: s.value)
@@ -173,7 +170,6 @@ class Standin:
     def test_says_its_version(self):
         self.assertEqual(guard_rules.says_its_version(guard_rules.GuardFile(self.path)), [])
 
-    # A4
     def test_size(self):
         loaded = sum(s.file_size for s in self.library.segments() if s.type == "LOAD")
         self.assertLessEqual(loaded, LARGEST)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""V1: every way to look at the GPUs shows the allow-list, in its order, as 0...n-1."""
+"""Every way to look at the GPUs shows the allow-list, in its order, as 0...n-1."""
 
 import box
 from box import ALL, COMPANIONS, FASTEST, uuid

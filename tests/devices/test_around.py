@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""V1, W6: ways around the guard that were once open; what programs keep of their own with it."""
+"""Ways around the guard that were once open; what programs keep of their own with it."""
 
 import os
 import shutil

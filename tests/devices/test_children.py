@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W6: CUDAGUARD_CHILDREN=FORCE_CPU: the root keeps the GPUs, its children never touch them."""
+"""CUDAGUARD_CHILDREN=FORCE_CPU: the root keeps the GPUs, its children never touch them."""
 
 import os
 import shlex

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W7: a forked child of a process that had initialised CUDA can never use it; a line says why."""
+"""A forked child of a process that had initialised CUDA can never use it; a line says why."""
 
 import re
 

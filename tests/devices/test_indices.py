@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W3: VALIDATE and CLAMP for the calls that take a device index."""
+"""VALIDATE and CLAMP for the calls that take a device index."""
 
 import box
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W4: CUDA_VISIBLE_DEVICES changed after the program had been told how many GPUs there are."""
+"""CUDA_VISIBLE_DEVICES changed after the program had been told how many GPUs there are."""
 
 import box
 

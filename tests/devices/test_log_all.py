@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W5: CUDAGUARD_LOG=all says who initialised, selected, made contexts, loaded code, asked NVML."""
+"""CUDAGUARD_LOG=all says who initialised, selected, made contexts, loaded code, asked NVML."""
 
 import box
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""V3: any allow-list with any value that the program writes, against a plain model.
+"""Any allow-list with any value that the program writes, against a plain model.
 
 What is seen is always a part of the list, in the order that the model says, and driver, both
 runtimes and NVML agree. CG_SEED=N and CG_CASES=N repeat or lengthen a run.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""V5: only guarded names are ours; every other one is the driver's own pointer."""
+"""Only guarded names are ours; every other one is the driver's own pointer."""
 
 import csv
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W2: NVML shows the allow-list: count, handles by index, UUID, serial and bus, and back again."""
+"""NVML shows the allow-list: count, handles by index, UUID, serial and bus, and back again."""
 
 import box
 from box import ALL, COMPANIONS, uuid

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""V7: OFF maps nothing of ours but the guard, and changes nothing."""
+"""OFF maps nothing of ours but the guard, and changes nothing."""
 
 import box
 

@@ -53,7 +53,7 @@ class Row:
     {standin}, {source}, {loader} (ld.so's path).
     """
 
-    id: str  # D4.absolute: the part before the dot is the group
+    id: str  # dlopen.absolute: the part before the dot is the group
     about: str
     argv: list
     expect: dict = dataclasses.field(default_factory=dict)  # for every line with key=value words
@@ -255,8 +255,6 @@ def load_rows():
             raise ValueError("two rows are called " + row.id)
         seen.add(row.id)
 
-    def number(row):
-        digits = re.match(r"D(\d+)$", row.group)
-        return int(digits[1]) if digits else 99
-
-    return sorted(rows, key=number)
+    # A group's rows may come from several files.
+    groups = list(dict.fromkeys(row.group for row in rows))
+    return sorted(rows, key=lambda row: groups.index(row.group))

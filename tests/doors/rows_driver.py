@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""D1, D4-D10: the driver API, linked to, opened by each name, from each side."""
+"""The driver API, linked to, opened by each name, from each side."""
 
 from harness import GUARD
 from matrix import CUDA, DRIVEN, Row
@@ -16,32 +16,32 @@ PLT = {key: CUDA[key] for key in ("cuInit", "cuInit1", "versionRc", "version", "
 
 ROWS = []
 
-# D1: linked to libcuda. With the stand-in preloaded nothing of NVIDIA's is even mapped.
+# Linked to libcuda. With the stand-in preloaded nothing of NVIDIA's is even mapped.
 for name, binding in (("linked_cuda", "lazy"), ("linked_cuda_now", "now")):
     program = "{programs}/" + name
     for way, about in (("plt", "a direct call"), ("proc", "cuGetProcAddress_v2"),
                        ("proc1", "cuGetProcAddress"), ("dlopen", "dlopen of the soname"),
                        ("devname", "dlopen of the dev name"), ("default", "RTLD_DEFAULT"),
                        ("next", "RTLD_NEXT"), ("self", "dlopen(NULL)")):
-        ROWS.append(Row("D1.%s-%s-standin" % (binding, way),
+        ROWS.append(Row("linked.%s-%s-standin" % (binding, way),
                         "linked, %s binding, %s; guard and stand-in preloaded" % (binding, about),
                         [program, way], PLT if way == "plt" else CUDA, preload=STANDIN))
         # ld.so has mapped the real one; what is found by name in the whole program is ours only
         # for the names that the guard exports, what is opened or asked of cuGetProcAddress always.
-        ROWS.append(Row("D1.%s-%s-guard" % (binding, way),
+        ROWS.append(Row("linked.%s-%s-guard" % (binding, way),
                         "linked, %s binding, %s; the guard alone" % (binding, about),
                         [program, way],
                         LINKED if way in ("plt", "default", "next", "self") else CUDA,
                         worlds=DRIVEN, linked=True))
-ROWS.append(Row("D1.standin-first", "linked; the stand-in before the guard in LD_PRELOAD",
+ROWS.append(Row("linked.standin-first", "linked; the stand-in before the guard in LD_PRELOAD",
                 ["{programs}/linked_cuda", "plt"], PLT, guard=False, preload=STANDIN + (GUARD,)))
-ROWS.append(Row("D1.standin-alone", "linked; no guard, the stand-in on LD_LIBRARY_PATH, no driver",
+ROWS.append(Row("linked.standin-alone", "linked; no guard, the stand-in on LD_LIBRARY_PATH, no driver",
                 ["{programs}/linked_cuda", "plt"], PLT, worlds=("none",), guard=False,
                 guarded_env={"LD_LIBRARY_PATH": "{standin}"}, says=False))
-ROWS.append(Row("D1.no-driver", "linked; the guard alone, no driver: ld.so's own message",
+ROWS.append(Row("linked.no-driver", "linked; the guard alone, no driver: ld.so's own message",
                 ["{programs}/linked_cuda", "plt"], worlds=("none",), lines=0, rc=127, says=False,
                 err="error while loading shared libraries: libcuda.so.1: cannot open shared"))
-ROWS.append(Row("D1.bind-now", "linked; LD_BIND_NOW, the guard alone",
+ROWS.append(Row("linked.bind-now", "linked; LD_BIND_NOW, the guard alone",
                 ["{programs}/linked_cuda", "plt"], LINKED, worlds=DRIVEN, linked=True,
                 env={"LD_BIND_NOW": "1"}))
 
@@ -57,13 +57,13 @@ for key, about, arguments, expect in (
          ["deepbind", "{programs}/plugin_open.so"], CUDA)):
     about = "linked through a library, " + about
     env = {"CG_NAMES": "libcuda.so.1"}
-    ROWS.append(Row("D1.middle-%s-standin" % key, about + "; guard and stand-in preloaded",
+    ROWS.append(Row("linked.middle-%s-standin" % key, about + "; guard and stand-in preloaded",
                     [MIDDLE] + arguments, expect, preload=STANDIN, env=env,
                     says=None if key == "next" else True))
     ROWS.append(Row("limit.middle-" + key, about + "; the guard alone", [MIDDLE] + arguments,
                     worlds=DRIVEN, limit=True, env=env))
 
-# D4: dlopen by every name.
+# Dlopen by every name.
 for key, about, library in (
         ("soname", "dlopen of libcuda.so.1", "libcuda.so.1"),
         ("devname", "dlopen of libcuda.so", "libcuda.so"),
@@ -73,33 +73,33 @@ for key, about, library in (
         ("slashes", "doubled slashes", "/{driver}//libcuda.so.1"),
         ("versioned", "the file with its full version", "{versioned}")):
     for flags in ("now", "lazy,global"):
-        ROWS.append(Row("D4.%s-%s" % (key, flags.split(",")[0]), about,
+        ROWS.append(Row("dlopen.%s-%s" % (key, flags.split(",")[0]), about,
                         [DOOR, "lib=" + library, "flags=" + flags], CUDA))
 ROWS += [
-    Row("D4.relative", "./libcuda.so.1 in the current folder", [DOOR, "lib=./libcuda.so.1"], CUDA,
+    Row("dlopen.relative", "./libcuda.so.1 in the current folder", [DOOR, "lib=./libcuda.so.1"], CUDA,
         cwd="{copy}", mounts=COPY),
-    Row("D4.compat", "a compat folder by its path", [DOOR, "lib={copy}/libcuda.so.1"], CUDA,
+    Row("dlopen.compat", "a compat folder by its path", [DOOR, "lib={copy}/libcuda.so.1"], CUDA,
         mounts=COPY),
-    Row("D4.compat-path", "a compat folder on LD_LIBRARY_PATH", [DOOR, "lib=libcuda.so.1"], CUDA,
+    Row("dlopen.compat-path", "a compat folder on LD_LIBRARY_PATH", [DOOR, "lib=libcuda.so.1"], CUDA,
         mounts=COPY, env={"LD_LIBRARY_PATH": "{copy}"}),
-    Row("D4.rpath", "a copy behind DT_RPATH", ["{programs}/door_rpath", "lib=libcuda.so.1"], CUDA,
+    Row("dlopen.rpath", "a copy behind DT_RPATH", ["{programs}/door_rpath", "lib=libcuda.so.1"], CUDA,
         mounts=COPY),
-    Row("D4.rpath-dev", "a copy behind DT_RPATH, dev name",
+    Row("dlopen.rpath-dev", "a copy behind DT_RPATH, dev name",
         ["{programs}/door_rpath", "lib=libcuda.so"], CUDA, mounts=COPY),
-    Row("D4.runpath", "a copy behind DT_RUNPATH", ["{programs}/door_runpath", "lib=libcuda.so.1"],
+    Row("dlopen.runpath", "a copy behind DT_RUNPATH", ["{programs}/door_runpath", "lib=libcuda.so.1"],
         CUDA, mounts=COPY),
-    Row("D4.runpath-dev", "a copy behind DT_RUNPATH, dev name",
+    Row("dlopen.runpath-dev", "a copy behind DT_RUNPATH, dev name",
         ["{programs}/door_runpath", "lib=libcuda.so"], CUDA, mounts=COPY),
-    Row("D4.all-names", "every name, one after the other",
+    Row("dlopen.all-names", "every name, one after the other",
         [DOOR, "lib=libcuda.so,libcuda.so.1,{driver}/libcuda.so.1,{versioned}"], CUDA, lines=4),
 ]
 
 ROWS += [
-    Row("D4.closed", "opened and closed more often than opened, then once more",
+    Row("dlopen.closed", "opened and closed more often than opened, then once more",
         [DOOR, "lib=libcuda.so.1,libcuda.so,{driver}/libcuda.so.1", "close=1"], CUDA, lines=3),
-    Row("D4.closed-libc", "opened and closed, then by libc's own dlopen",
+    Row("dlopen.closed-libc", "opened and closed, then by libc's own dlopen",
         [DOOR, "lib=libcuda.so.1,libcuda.so", "via=libc", "close=1"], CUDA, lines=2),
-    Row("D4.threads", "eight threads open it by different names at once",
+    Row("dlopen.threads", "eight threads open it by different names at once",
         [DOOR, "lib=libcuda.so.1,libcuda.so,{driver}/libcuda.so.1,{versioned}", "when=threads"],
         CUDA, lines=32),
 ]
@@ -108,83 +108,83 @@ ROWS += [
 ALTERNATIVE = "/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu"
 for space in ("base", "new"):
     ROWS += [
-        Row("D4.alternative-" + space, "Debian's link to the driver",
+        Row("dlopen.alternative-" + space, "Debian's link to the driver",
             [DOOR, "lib=" + ALTERNATIVE, "space=" + space], CUDA, worlds=("real",), bare=("real",),
             needs=(ALTERNATIVE,), why="Debian's package libcuda1"),
-        Row("D4.alternative-fake-" + space, "a link named as Debian's",
+        Row("dlopen.alternative-fake-" + space, "a link named as Debian's",
             [DOOR, "lib={programs}/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu",
              "space=" + space], CUDA, worlds=("fake",), bare=("fake",)),
     ]
 for key, name in (("dev", "libcuda.so-x86_64-linux-gnu"), ("plain", "libcuda.so.1"),
                   ("aarch64", "libcuda.so.1-aarch64-linux-gnu")):
-    ROWS.append(Row("D4.alternative-" + key, "such a link, nvidia--" + name,
+    ROWS.append(Row("dlopen.alternative-" + key, "such a link, nvidia--" + name,
                     [DOOR, "lib={programs}/alternatives/nvidia--" + name], CUDA, worlds=("fake",),
                     bare=("fake",)))
 
-# D5: RTLD_DEEPBIND, in C (other languages are in rows of their own).
+# RTLD_DEEPBIND, in C (other languages are in rows of their own).
 for name in ("libcuda.so.1", "libcuda.so", "{driver}/libcuda.so.1"):
     key = {"libcuda.so.1": "soname", "libcuda.so": "devname"}.get(name, "absolute")
-    ROWS.append(Row("D5.deepbind-" + key, "dlopen with RTLD_DEEPBIND",
+    ROWS.append(Row("deepbind.deepbind-" + key, "dlopen with RTLD_DEEPBIND",
                     [DOOR, "lib=" + name, "flags=now,deepbind"], CUDA))
 ROWS += [
-    Row("D5.plugin", "an RTLD_DEEPBIND plug-in that dlopens both names",
+    Row("deepbind.plugin", "an RTLD_DEEPBIND plug-in that dlopens both names",
         [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], CUDA, lines=2),
-    Row("D5.plugin-dev-first", "the same, dev name first",
+    Row("deepbind.plugin-dev-first", "the same, dev name first",
         [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], CUDA, lines=2,
         env={"CG_NAMES": "libcuda.so:libcuda.so.1"}),
-    Row("D5.plain-plugin", "a plain plug-in that dlopens three names",
+    Row("deepbind.plain-plugin", "a plain plug-in that dlopens three names",
         [DOOR, "plugin={programs}/plugin_open.so", "flags=now"], CUDA, lines=3,
         env={"CG_NAMES": "libcuda.so:libcuda.so.1:{driver}/libcuda.so.1"}),
 ]
 
-# D6: dlopen itself taken by pointer.
+# Dlopen itself taken by pointer.
 for via, about in (("libc", "from libc's handle"), ("next", "by RTLD_NEXT"),
                    ("default", "by RTLD_DEFAULT")):
     for name in ("libcuda.so.1", "libcuda.so"):
-        ROWS.append(Row("D6.%s-%s" % (via, "soname" if name[-1] == "1" else "devname"),
+        ROWS.append(Row("pointer.%s-%s" % (via, "soname" if name[-1] == "1" else "devname"),
                         "dlopen taken %s" % about, [DOOR, "lib=" + name, "via=" + via], CUDA))
 for via in ("next", "default"):
-    ROWS.append(Row("D6.%s-absolute" % via, "dlopen taken by RTLD_%s, absolute path" % via.upper(),
+    ROWS.append(Row("pointer.%s-absolute" % via, "dlopen taken by RTLD_%s, absolute path" % via.upper(),
                     [DOOR, "lib={driver}/libcuda.so.1", "via=" + via], CUDA))
 
-# D7: a new namespace.
+# A new namespace.
 for key, name in (("soname", "libcuda.so.1"), ("devname", "libcuda.so"),
                   ("absolute", "{driver}/libcuda.so.1")):
-    ROWS.append(Row("D7." + key, "dlmopen into a new namespace",
+    ROWS.append(Row("dlmopen." + key, "dlmopen into a new namespace",
                     [DOOR, "lib=" + name, "space=new"], CUDA))
 
-# D8: plug-ins linked to the driver.
+# Plug-ins linked to the driver.
 for name in ("plugin_linked_cuda", "plugin_linked_cuda_now"):
     for flags in ("now", "lazy,global", "now,deepbind"):
-        ROWS.append(Row("D8.%s-%s" % (name[7:].replace("_", "-"), flags.split(",")[-1]),
+        ROWS.append(Row("plugin.%s-%s" % (name[7:].replace("_", "-"), flags.split(",")[-1]),
                         "a plug-in linked to libcuda",
                         [DOOR, "plugin={programs}/%s.so" % name, "flags=" + flags], CUDA))
 
 ROWS += [
-    Row("D8.rpath", "a plug-in linked to libcuda with a copy behind its DT_RPATH",
+    Row("plugin.rpath", "a plug-in linked to libcuda with a copy behind its DT_RPATH",
         [DOOR, "plugin={programs}/plugin_linked_cuda_rpath.so"], CUDA, mounts=COPY),
-    Row("D8.rpath-deepbind", "the same with RTLD_DEEPBIND",
+    Row("plugin.rpath-deepbind", "the same with RTLD_DEEPBIND",
         [DOOR, "plugin={programs}/plugin_linked_cuda_rpath.so", "flags=now,deepbind"], CUDA,
         mounts=COPY),
     # ld.so maps the real one for such a plug-in; the guard's cuInit is in front.
-    Row("D8.needed-path", "a plug-in whose DT_NEEDED is an absolute path",
+    Row("plugin.needed-path", "a plug-in whose DT_NEEDED is an absolute path",
         [DOOR, "plugin={programs}/plugin_linked_cuda_path.so"], {"cuInit": "100", "cuInit1": "1"},
         mounts=("{programs}/stub",), worlds=DRIVEN, linked=True),
 ]
 
-# D9: cuGetProcAddress.
+# CuGetProcAddress.
 ROWS += [
-    Row("D9.proc", "cuGetProcAddress_v2 and its odd questions",
+    Row("procaddress.proc", "cuGetProcAddress_v2 and its odd questions",
         [DOOR, "lib=libcuda.so.1", "get=proc"], PROC),
-    Row("D9.chain", "cuGetProcAddress_v2 through itself",
+    Row("procaddress.chain", "cuGetProcAddress_v2 through itself",
         [DOOR, "lib=libcuda.so.1", "get=chain"], dict(PROC, chainStatus="0")),
-    Row("D9.proc1", "cuGetProcAddress with four arguments",
+    Row("procaddress.proc1", "cuGetProcAddress with four arguments",
         [DOOR, "lib=libcuda.so.1", "get=proc1"], CUDA),
 ]
 
-# D10: found by name in the whole process.
+# Found by name in the whole process.
 for get, about in (("default", "RTLD_DEFAULT"), ("next", "RTLD_NEXT"), ("self", "dlopen(NULL)")):
     for name in ("libcuda.so.1", "libcuda.so", "{driver}/libcuda.so.1"):
         key = {"libcuda.so.1": "soname", "libcuda.so": "devname"}.get(name, "absolute")
-        ROWS.append(Row("D10.%s-%s" % (get, key), about + " after dlopen with RTLD_GLOBAL",
+        ROWS.append(Row("scope.%s-%s" % (get, key), about + " after dlopen with RTLD_GLOBAL",
                         [DOOR, "lib=" + name, "flags=now,global", "get=" + get], CUDA))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""D5, the languages: each opens the driver with its own loader, by soname and by dev name.
+"""The languages: each opens the driver with its own loader, by soname and by dev name.
 
-D8, pycuda: a Python extension that is linked to the driver.
+And pycuda: a Python extension that is linked to the driver.
 """
 
 import glob
@@ -36,7 +36,7 @@ LANGUAGES = [
 
 def rows_of(key, about, command, needs, packages):
     def row(name, api, library, expect, **more):
-        return Row("D5.%s-%s" % (key, name), "%s, %s" % (about, library),
+        return Row("language.%s-%s" % (key, name), "%s, %s" % (about, library),
                    command + [api, library], expect, needs=tuple(needs), why="install " + packages,
                    **more)
 
@@ -51,7 +51,7 @@ def rows_of(key, about, command, needs, packages):
 
 ENVIRONMENT = os.path.join(harness.DEPS, "frameworks", "pycuda")
 PYCUDA = Row(
-    "D8.pycuda", "Debian's python3-pycuda, an extension linked to libcuda",
+    "plugin.pycuda", "Debian's python3-pycuda, an extension linked to libcuda",
     [ENVIRONMENT + "/bin/python", HERE + "/pycuda_door.py"], {"cuInit": "100"},
     env={
         "PYTHONPATH": ENVIRONMENT + "/debian/usr/lib/python3/dist-packages",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""D11: NVML, by the same ways as the driver; nvidia-smi."""
+"""NVML, by the same ways as the driver; nvidia-smi."""
 
 import re
 
@@ -20,7 +20,7 @@ def no_devices(result, world):
 
 
 def row(key, about, arguments, expect=None, **more):
-    return Row("D11." + key, about, arguments, expect or NVML, **more)
+    return Row("nvml." + key, about, arguments, expect or NVML, **more)
 
 
 def opened(key, about, *arguments, **more):
@@ -89,6 +89,6 @@ for name, binding in (("linked_nvml", "lazy"), ("linked_nvml_now", "now")):
                         linked=True, bare=bare))
 for key, arguments, rc in (("smi", [], 6), ("smi-query", ["--query-gpu=name", "--format=csv"], 6),
                            ("smi-list", ["-L"], 0)):
-    ROWS.append(Row("D11." + key, " ".join(["nvidia-smi"] + arguments), ["nvidia-smi"] + arguments,
+    ROWS.append(Row("nvml." + key, " ".join(["nvidia-smi"] + arguments), ["nvidia-smi"] + arguments,
                     check=no_devices, lines=0, rc=rc, needs=("/usr/bin/nvidia-smi",),
                     why="Debian's package nvidia-smi"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""D12-D14 and the documented limits: when and by whom, OpenCL, decoys."""
+"""The documented limits; when and by whom, OpenCL, decoys."""
 
 from matrix import CUDA, DRIVEN, NVML, Row
 
@@ -13,34 +13,34 @@ def only_the_others(result, world):
 
 
 ROWS = [
-    Row("D12.clinfo", "clinfo -l", ["clinfo", "-l"], lines=0, check=only_the_others,
+    Row("opencl.clinfo", "clinfo -l", ["clinfo", "-l"], lines=0, check=only_the_others,
         same_as_bare="none", needs=("/usr/bin/clinfo", "/etc/OpenCL/vendors/nvidia.icd"),
         why="Debian's packages clinfo, pocl-opencl-icd, nvidia-opencl-icd"),
-    Row("D12.clinfo-all", "clinfo", ["clinfo", "--raw"], lines=0, check=only_the_others,
+    Row("opencl.clinfo-all", "clinfo", ["clinfo", "--raw"], lines=0, check=only_the_others,
         needs=("/usr/bin/clinfo", "/etc/OpenCL/vendors/nvidia.icd"),
         why="Debian's packages clinfo, pocl-opencl-icd, nvidia-opencl-icd"),
 ]
 
 ROWS += [
-    Row("D12.path", "the OpenCL loader is given NVIDIA's library by its path", ["clinfo", "-l"],
+    Row("opencl.path", "the OpenCL loader is given NVIDIA's library by its path", ["clinfo", "-l"],
         lines=0, check=only_the_others, needs=("/usr/bin/clinfo",),
         why="Debian's packages clinfo, ocl-icd-libopencl1",
         env={"OCL_ICD_VENDORS": "{driver}/libnvidia-opencl.so.1"}, rc=0),
-    Row("D12.alternative", "the OpenCL loader is given a link named as Debian's", ["clinfo", "-l"],
+    Row("opencl.alternative", "the OpenCL loader is given a link named as Debian's", ["clinfo", "-l"],
         lines=0, check=only_the_others, needs=("/usr/bin/clinfo",), worlds=("fake",),
         why="Debian's packages clinfo, ocl-icd-libopencl1", bare=("fake",), env={
             "OCL_ICD_VENDORS":
                 "{programs}/alternatives/nvidia--libnvidia-opencl.so.1-x86_64-linux-gnu"}),
-    Row("D12.deepbind", "an RTLD_DEEPBIND plug-in that is linked to the OpenCL loader",
+    Row("opencl.deepbind", "an RTLD_DEEPBIND plug-in that is linked to the OpenCL loader",
         [DOOR, "plugin={programs}/plugin_opencl.so", "flags=now,deepbind"], {"nvidia": "0"},
         says=None,
         needs=("{programs}/plugin_opencl.so",), why="Debian's package ocl-icd-libopencl1"),
-    Row("D12.plugin", "a plug-in that is linked to the OpenCL loader",
+    Row("opencl.plugin", "a plug-in that is linked to the OpenCL loader",
         [DOOR, "plugin={programs}/plugin_opencl.so"], {"nvidia": "0"},
         needs=("{programs}/plugin_opencl.so",), why="Debian's package ocl-icd-libopencl1"),
 ]
 
-# D13: at unusual times and by other processes.
+# At unusual times and by other processes.
 for when, about in (("thread", "from a thread"), ("signal", "from a signal handler"),
                     ("fork", "from a forked child"), ("atexit", "from an atexit function"),
                     ("vfork", "from a program started by vfork and exec"),
@@ -48,35 +48,35 @@ for when, about in (("thread", "from a thread"), ("signal", "from a signal handl
                     ("system", "from a program started by system()"),
                     ("daemon", "from a daemon")):
     # A daemon has no stderr to say anything on.
-    ROWS.append(Row("D13." + when, about, [DOOR, "lib=libcuda.so.1", "when=" + when], CUDA,
+    ROWS.append(Row("when." + when, about, [DOOR, "lib=libcuda.so.1", "when=" + when], CUDA,
                     says=when != "daemon"))
-    ROWS.append(Row("D13.%s-absolute" % when, about + ", by path",
+    ROWS.append(Row("when.%s-absolute" % when, about + ", by path",
                     [DOOR, "lib={driver}/libcuda.so.1", "when=" + when], CUDA,
                     says=when != "daemon"))
 for when in ("preinit", "library-constructor", "constructor", "destructor", "library-destructor"):
     for key, library in (("soname", "libcuda.so.1"), ("absolute", "{driver}/libcuda.so.1")):
-        ROWS.append(Row("D13.%s-%s" % (when, key), when.replace("-", "'s ").replace("preinit",
+        ROWS.append(Row("when.%s-%s" % (when, key), when.replace("-", "'s ").replace("preinit",
                                                                                    "pre-init"),
                         ["{programs}/timed"], CUDA, env={"CG_WHEN": when,
                                                          "CG_TIMED_LIB": library}))
 ROWS += [
     # The recording fake needs the environment to say that it was called; the real driver does not.
-    Row("D13.preinit-raw", "pre-init, before libc knows the environment", ["{programs}/timed"],
+    Row("when.preinit-raw", "pre-init, before libc knows the environment", ["{programs}/timed"],
         CUDA, env={"CG_WHEN": "preinit-raw"}, bare=("real",)),
-    Row("D13.nvml-constructor", "NVML from a library's constructor", ["{programs}/timed"], NVML,
+    Row("when.nvml-constructor", "NVML from a library's constructor", ["{programs}/timed"], NVML,
         env={"CG_WHEN": "library-constructor", "CG_TIMED_LIB": "libnvidia-ml.so.1"}),
-    Row("D13.preload-behind", "the constructor of a library preloaded behind the guard",
+    Row("when.preload-behind", "the constructor of a library preloaded behind the guard",
         ["true"], CUDA, env={"CG_WHEN": "library-constructor"}, own_preload=(LIBRARY,)),
-    Row("D13.preload-before", "the constructor of a library preloaded before the guard", ["true"],
+    Row("when.preload-before", "the constructor of a library preloaded before the guard", ["true"],
         CUDA, env={"CG_WHEN": "library-constructor"}, own_preload=(LIBRARY,), guard_last=True),
-    Row("D13.ld-so", "started by ld.so", ["{loader}", DOOR, "lib=libcuda.so.1"], CUDA),
-    Row("D13.shell", "from a program that a shell starts",
+    Row("when.ld-so", "started by ld.so", ["{loader}", DOOR, "lib=libcuda.so.1"], CUDA),
+    Row("when.shell", "from a program that a shell starts",
         ["sh", "-c", "{programs}/door lib=libcuda.so.1"], CUDA),
-    Row("D13.command-substitution", "its output is taken by a shell",
+    Row("when.command-substitution", "its output is taken by a shell",
         ["sh", "-c", "echo $({programs}/door lib=libcuda.so.1)"], CUDA),
 ]
 
-# D14: names that only look like a driver's. A real door in the same table is the control.
+# Names that only look like a driver's. A real door in the same table is the control.
 for number, name in enumerate((
         "libcuda.so-like.so", "libcudart.so", "libcudart.so.12", "libcudnn.so.9",
         "libcuda.so.1.bak", "libcuda.so.1x", "libcuda.so.", "mylibcuda.so.1",
@@ -87,11 +87,11 @@ for number, name in enumerate((
             ("name", name, {"LD_LIBRARY_PATH": "{programs}/decoys"})):
         if way == "name" and "/" in name:
             continue
-        ROWS.append(Row("D14.%s-%d" % (way, number + 1), "decoy " + name,
+        ROWS.append(Row("decoy.%s-%d" % (way, number + 1), "decoy " + name,
                         [DOOR, "plugin=" + argument], {"cudnnCreate": "4711", "cuFunny": "4712"},
                         bare=(), same_as_bare="none", worlds=("none", "fake"), env=env,
                         says=False))
-ROWS.append(Row("D14.own-names", "the program's own cuFunny, cudaFunny, nvmlFunny",
+ROWS.append(Row("decoy.own-names", "the program's own cuFunny, cudaFunny, nvmlFunny",
                 ["{programs}/own_names"], {"cuFunny": "4712", "byName": "4712", "variable": "4713"},
                 bare=(), same_as_bare="none", says=False))
 

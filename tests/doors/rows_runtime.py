@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""D2, D3: programs linked to cudart; D9: cudaGetDriverEntryPoint; D1: linked to both."""
+"""Programs linked to cudart, to both; cudaGetDriverEntryPoint."""
 
 from matrix import DRIVEN, Row
 
@@ -14,7 +14,7 @@ for version in ("11", "12.2", "12", "13"):
         if (version, kind) == ("12.2", "static"):
             continue  # the wheels of 12.2 have the shared one only; 12 has both
         program = "{programs}/runtime_%s_%s" % (version, kind)
-        group = "D2" if kind == "shared" else "D3"
+        group = "cudart-shared" if kind == "shared" else "cudart-static"
         about = "linked to %s cudart %s, " % (kind, version)
         common = {"bare": bare, "needs": (program,), "why": FETCH}
         ROWS.append(Row("%s.%s-count" % (group, version), about + "cudaGetDeviceCount",
@@ -22,13 +22,13 @@ for version in ("11", "12.2", "12", "13"):
                         dict(NONE, cudaGetDeviceCount="100", count=("-7", "0")), **common))
         ROWS.append(Row("%s.%s-malloc" % (group, version), about + "cudaMalloc first",
                         [program, "only", "cudaMalloc"], dict(NONE, cudaMalloc="100"), **common))
-        ROWS.append(Row("D9.entry-%s-%s" % (version, kind), about + "cudaGetDriverEntryPoint",
+        ROWS.append(Row("procaddress.entry-%s-%s" % (version, kind), about + "cudaGetDriverEntryPoint",
                         [program, "entry"], {"entry": "100", "function": "null"}, **common))
     linked = "{programs}/runtime_%s_linked" % version
     if version in ("12", "13"):
         for way, expect in (("count", dict(NONE, cudaGetDeviceCount="100")),
                             ("driver", {"cuInit": "100"})):
-            ROWS.append(Row("D1.cudart%s-%s" % (version, way),
+            ROWS.append(Row("linked.cudart%s-%s" % (version, way),
                             "static cudart %s in a program linked to libcuda, by %s" % (version,
                                                                                        way),
                             [linked, way], expect, needs=(linked,), why=FETCH, worlds=DRIVEN,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""D15: dlopen looked up by glibc's versions (dlvsym), or imported without any."""
+"""Dlopen looked up by glibc's versions (dlvsym), or imported without any."""
 
 from matrix import CUDA, DRIVEN, Row
 
@@ -15,30 +15,30 @@ for version in ("old", "new"):
         given = ["via=" + via, "version=" + version]
         hook = {"CG_HOOK": via, "CG_HOOK_VERSION": version}
         ROWS += [
-            Row("D15.%s-soname" % key, about + "from the program",
+            Row("versions.%s-soname" % key, about + "from the program",
                 [DOOR, "lib=libcuda.so.1"] + given, CUDA),
-            Row("D15.%s-absolute" % key, about + "from the program, by path",
+            Row("versions.%s-absolute" % key, about + "from the program, by path",
                 [DOOR, ABSOLUTE] + given, CUDA),
-            Row("D15.%s-dlmopen" % key, about + "dlmopen", [DOOR, ABSOLUTE, "space=new"] + given,
+            Row("versions.%s-dlmopen" % key, about + "dlmopen", [DOOR, ABSOLUTE, "space=new"] + given,
                 CUDA),
-            Row("D15.%s-own" % key, about + "from a dlopen of the program's own",
+            Row("versions.%s-own" % key, about + "from a dlopen of the program's own",
                 ["{programs}/door_own", ABSOLUTE], CUDA, env=hook),
-            Row("D15.%s-own-dlmopen" % key, about + "from a dlmopen of the program's own",
+            Row("versions.%s-own-dlmopen" % key, about + "from a dlmopen of the program's own",
                 ["{programs}/door_own", ABSOLUTE, "space=new"], CUDA, env=hook),
-            Row("D15.%s-front" % key, about + "from a hook preloaded in front of the guard",
+            Row("versions.%s-front" % key, about + "from a hook preloaded in front of the guard",
                 [DOOR, ABSOLUTE], CUDA, env=hook, own_preload=HOOK, guard_last=True),
-            Row("D15.%s-front-dlmopen" % key, about + "from such a hook of dlmopen",
+            Row("versions.%s-front-dlmopen" % key, about + "from such a hook of dlmopen",
                 [DOOR, ABSOLUTE, "space=new"], CUDA, env=hook, own_preload=HOOK, guard_last=True),
             # RTLD_DEFAULT leads from there back to the guard, which must not ask the hook again.
-            Row("D15.%s-behind" % key, about + "from a hook preloaded behind the guard",
+            Row("versions.%s-behind" % key, about + "from a hook preloaded behind the guard",
                 [DOOR, ABSOLUTE], CUDA, env=hook, own_preload=HOOK),
-            Row("D15.%s-behind-dlmopen" % key, about + "from such a hook of dlmopen",
+            Row("versions.%s-behind-dlmopen" % key, about + "from such a hook of dlmopen",
                 [DOOR, ABSOLUTE, "space=new"], CUDA, env=hook, own_preload=HOOK),
         ]
     ROWS += [
-        Row("D15.library-" + version, "dlvsym(RTLD_DEFAULT) from a library, %s version" % version,
+        Row("versions.library-" + version, "dlvsym(RTLD_DEFAULT) from a library, %s version" % version,
             ["{programs}/door_linked", ABSOLUTE, "via=default", "version=" + version], CUDA),
-        Row("D15.plugin-" + version, "dlvsym(RTLD_DEFAULT) from a plug-in, %s version" % version,
+        Row("versions.plugin-" + version, "dlvsym(RTLD_DEFAULT) from a plug-in, %s version" % version,
             [DOOR, "plugin={programs}/plugin_open.so"], CUDA,
             env={"CG_VERSION": version, "CG_NAMES": "{driver}/libcuda.so.1"}),
         # As with dlsym: what lies behind the guard finds libc's, and nothing was opened before.
@@ -49,18 +49,18 @@ for version in ("old", "new"):
 ROWS.append(Row("limit.got", "a path, after a library has written libc's dlopen to the program's GOT",
                 [DOOR, ABSOLUTE], worlds=DRIVEN, limit=True,
                 own_preload=("{programs}/patch_got.so",)))
-ROWS.append(Row("D15.got-soname", "the soname, after that", [DOOR, "lib=libcuda.so.1"], CUDA,
+ROWS.append(Row("versions.got-soname", "the soname, after that", [DOOR, "lib=libcuda.so.1"], CUDA,
                 own_preload=("{programs}/patch_got.so",)))
 for via in ("call", "next", "default"):
     for space in ("base", "new"):
-        ROWS.append(Row("D15.unversioned-%s-%s" % (via, space),
+        ROWS.append(Row("versions.unversioned-%s-%s" % (via, space),
                         "a program that imports dlopen without a version, " + via,
                         ["{programs}/door_unversioned", ABSOLUTE, "via=" + via, "space=" + space],
                         CUDA))
 ROWS += [
-    Row("D15.unversioned-plugin", "a plug-in that imports all it does without versions",
+    Row("versions.unversioned-plugin", "a plug-in that imports all it does without versions",
         [DOOR, "plugin={programs}/plugin_open_unversioned.so"], CUDA,
         env={"CG_NAMES": "{driver}/libcuda.so.1"}),
-    Row("D15.own", "from a dlopen of the program's own, by dlsym(RTLD_NEXT)",
+    Row("versions.own", "from a dlopen of the program's own, by dlsym(RTLD_NEXT)",
         ["{programs}/door_own", ABSOLUTE], CUDA),
 ]

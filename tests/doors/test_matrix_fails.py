@@ -11,9 +11,9 @@ import harness
 
 DOORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "doors.py")
 # One row of each group that the guard closes.
-ROWS = ["D1.lazy-plt-guard", "D2.12-count", "D3.12-malloc", "D4.soname-now", "D4.absolute-now",
-        "D5.plugin", "D6.libc-devname", "D7.soname", "D8.linked-cuda-now", "D9.proc",
-        "D10.default-soname", "D11.soname", "D13.fork"]
+ROWS = ["linked.lazy-plt-guard", "cudart-shared.12-count", "cudart-static.12-malloc", "dlopen.soname-now", "dlopen.absolute-now",
+        "deepbind.plugin", "pointer.libc-devname", "dlmopen.soname", "plugin.linked-cuda-now", "procaddress.proc",
+        "scope.default-soname", "nvml.soname", "when.fork"]
 
 
 class MatrixFails(harness.Case):

@@ -18,11 +18,12 @@ import matrix
 
 WHAT = "doors under FORCE_CPU: answers, opens of /dev/nvidia*, driver files mapped"
 TITLES = {
-    "D1": "linked to libcuda", "D2": "linked to a shared runtime", "D3": "with a static runtime",
-    "D4": "dlopen by every name", "D5": "RTLD_DEEPBIND, other languages",
-    "D6": "dlopen taken by pointer", "D7": "dlmopen", "D8": "plug-ins linked to libcuda",
-    "D9": "cuGetProcAddress", "D10": "found by name in the process", "D11": "NVML, nvidia-smi",
-    "D12": "OpenCL", "D13": "unusual times and processes",
+    "linked": "linked to libcuda", "cudart-shared": "linked to a shared runtime",
+    "cudart-static": "with a static runtime", "dlopen": "dlopen by every name",
+    "deepbind": "RTLD_DEEPBIND", "language": "other languages",
+    "pointer": "dlopen taken by pointer", "dlmopen": "dlmopen", "plugin": "plug-ins linked to libcuda",
+    "procaddress": "cuGetProcAddress", "scope": "found by name in the process", "nvml": "NVML, nvidia-smi",
+    "opencl": "OpenCL", "when": "unusual times and processes",
 }
 ANSWERED = re.compile(r"\b(cuInit|nvmlInit\w*|cudaGetDeviceCount|cudaMalloc|entry)=0\b")
 # Time that the bare programs may take; the guarded ones come first.

@@ -76,8 +76,8 @@ class GpuCheck(unittest.TestCase):
         code, out, rows = self.check(*self.build())
         failed = [name for name, row in rows.items() if row["verdict"] == "FAIL"]
         self.assertEqual((code, failed), (0, []), out)
-        for name in ("guard", "cuInit.force-cpu", "cuInit.validate", "cuInit.list", "doors.D4",
-                     "doors.D11", "workers.children-spawn", "workers.children-fork",
+        for name in ("guard", "cuInit.force-cpu", "cuInit.validate", "cuInit.list", "doors.dlopen",
+                     "doors.nvml", "workers.children-spawn", "workers.children-fork",
                      "allow.index0", "allow.reversed", "allow.uuids-reversed", "allow.two-nested",
                      "allow.unknown-index", "allow.duplicate", "index.12-shared.VALIDATE",
                      "index.13-shared.CLAMP", "index.cuDeviceGet-dlopen.CLAMP", "calls.pointers",
@@ -95,7 +95,7 @@ class GpuCheck(unittest.TestCase):
     def test_fails_with_a_guard_that_does_nothing(self):
         code, out, rows = self.check(*self.build("--lib", self.idle_lib()))
         self.assertEqual(code, 1, out)
-        for name in ("cuInit.force-cpu", "doors.D1", "doors.D4", "doors.D11", "doors.D13",
+        for name in ("cuInit.force-cpu", "doors.linked", "doors.dlopen", "doors.nvml", "doors.when",
                      "workers.children-spawn", "workers.children-fork", "allow.index0",
                      "allow.reversed", "allow.unknown-index", "index.12-shared.CLAMP",
                      "index.12-shared.VALIDATE", "index.cuDeviceGet-proc.CLAMP", "calls.pointers",
@@ -123,7 +123,7 @@ class GpuCheck(unittest.TestCase):
             script=os.path.join(folder, "scripts", "gpu-check"), path=self.bare_path("bwrap"))
         self.assertEqual(code, 0, out)
         self.assertEqual(self.facts["watched by"], "ptrace", out)
-        for name in ("guard", "cuInit.force-cpu", "doors.D4", "doors.D7", "allow.reversed"):
+        for name in ("guard", "cuInit.force-cpu", "doors.dlopen", "doors.dlmopen", "allow.reversed"):
             self.assertEqual(rows[name]["verdict"], "pass", out)
         self.assertNotIn(harness.BUILD, json.dumps(rows["allow.reversed"]))
 

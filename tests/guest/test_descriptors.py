@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G4: a program that was started with descriptors 0-2 closed has its own files there, and the
+"""A program that was started with descriptors 0-2 closed has its own files there, and the
 guard's line must not land in them. Where descriptor 2 is what the user gave, the line is there."""
 
 import contextlib

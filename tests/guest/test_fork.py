@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G5: fork while other threads are inside the loader and inside the guard: no hang, right answers,
+"""Fork while other threads are inside the loader and inside the guard: no hang, right answers,
 and what a child touches is recorded in the child's own name."""
 
 import json

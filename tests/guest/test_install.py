@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G9 and G10: the install tree, and every way of naming the guard in it."""
+"""The install tree, and every way of naming the guard in it."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G7: beside other preloaded libraries that hook dlopen, before and after the guard: theirs are still
+"""Beside other preloaded libraries that hook dlopen, before and after the guard: theirs are still
 called, and the guard still answers."""
 
 import unittest

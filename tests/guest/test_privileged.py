@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G11: a setuid program, run by an ordinary user, with the guard in /etc/ld.so.preload. All in a
+"""A setuid program, run by an ordinary user, with the guard in /etc/ld.so.preload. All in a
 mount namespace with a copy of /etc: the machine's own is never written to. (bubblewrap cannot be
 used: it forbids setuid.)"""
 

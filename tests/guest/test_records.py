@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G8: many threads and processes that write at once: no torn line, every record whole JSON."""
+"""Many threads and processes that write at once: no torn line, every record whole JSON."""
 
 import fcntl
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G3: programs built with the sanitizers of gcc and clang, under the guard of the build under test:
+"""Programs built with the sanitizers of gcc and clang, under the guard of the build under test:
 no report, and the answer is 100. (Not under strace: LeakSanitizer is a debugger itself.)"""
 
 import os

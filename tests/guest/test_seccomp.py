@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G6: a program that locked itself in with seccomp. The filter allows what the bare program needs to
+"""A program that locked itself in with seccomp. The filter allows what the bare program needs to
 load and ask the same libraries, and the few calls that the guard adds: no kill. Where those fail
 with EPERM: no crash, and guarded."""
 

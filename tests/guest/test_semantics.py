@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G2: dlopen, dlmopen, dlsym, dlerror, errno, namespaces and constructors behave as without the
+"""dlopen, dlmopen, dlsym, dlerror, errno, namespaces and constructors behave as without the
 guard, for callers at -O0 and -O2 and for a guard built in every preset and by both compilers."""
 
 import os

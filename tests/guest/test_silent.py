@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""G1: programs that ask for no CUDA cannot tell that the guard is there: same output, same exit
+"""Programs that ask for no CUDA cannot tell that the guard is there: same output, same exit
 code, and no system call beyond the mapping that any preloaded library costs."""
 
 import collections

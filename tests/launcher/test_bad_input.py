@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Issue 5's list of bad input: one clear line, exit 125 to 127, nothing started, nothing
+"""Bad input: one clear line, exit 125 to 127, nothing started, nothing
 overwritten, no crash."""
 
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W4: what `doctor PROGRAM` says of the libraries that come with a program: the driver, CUDA's
+"""What `doctor PROGRAM` says of the libraries that come with a program: the driver, CUDA's
 runtime, copies by run paths, names like the guard's, sanitizers. Each verdict is held against what
 the program does with the fake driver."""
 

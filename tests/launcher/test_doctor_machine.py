@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""L7, L9: `doctor` on machines with no driver, the toolkit's stub, NVIDIA's driver without a GPU,
+"""`doctor` on machines with no driver, the toolkit's stub, NVIDIA's driver without a GPU,
 eight GPUs; which libraries are found, and what they are.
 
 CG_GOLDEN=write rewrites the golden files."""

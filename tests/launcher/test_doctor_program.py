@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W4: `doctor PROGRAM` against real files of every kind. Each verdict is held against what the
+"""`doctor PROGRAM` against real files of every kind. Each verdict is held against what the
 program does: bare, under `run`, under the guard alone, with the fake driver."""
 
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""L7: `doctor` and drivers that hang, crash, or answer what a healthy one does not."""
+"""`doctor` and drivers that hang, crash, or answer what a healthy one does not."""
 
 import glob
 import json

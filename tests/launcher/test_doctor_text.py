@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""L8: what `doctor PROGRAM` says to people, word for word (golden/doctor_program.txt): within 100
+"""What `doctor PROGRAM` says to people, word for word (golden/doctor_program.txt): within 100
 columns, without colour. All paths are relative ones, so that lines break at the same places
 everywhere.
 

@@ -39,7 +39,7 @@ class Cpu(launcher.Case):
                 result.assert_untouched(self)
 
     def test_linked_program_without_a_driver(self):
-        """L5: ld.so finds the stand-in; bare, it does not start the program at all."""
+        """ld.so finds the stand-in; bare, it does not start the program at all."""
         for name, library, answer in (("linked_cuda", "libcuda.so.1", "100"),
                                       ("linked_nvml", "libnvidia-ml.so.1", "0")):
             with self.subTest(program=name):
@@ -167,7 +167,7 @@ class Gpus(box.Case):
             self.assertNotIn("cuInit:initialised", result.fake_calls, result)
 
     def test_children(self):
-        """L6: the program keeps its GPUs, what it forks, spawns and execs has none."""
+        """The program keeps its GPUs, what it forks, spawns and execs has none."""
         steps = ["fork=f", "cu.see", "nv.see", "end", "spawn=s", "cu.see", "nv.see", "end",
                  "cu.see", "nv.see"]
         control = self.launch(["--gpus", "1,2"], steps)
@@ -181,7 +181,7 @@ class Gpus(box.Case):
                     self.assertEqual(box.seen(done.answers["%s.%s.see" % (label, api)]), gpus, done)
 
     def test_many_workers(self):
-        """L6: 24 at once, forked, spawned and started by a shell; by the driver's own log."""
+        """24 at once, forked, spawned and started by a shell; by the driver's own log."""
         forks = ["cu.see", "rt12.see", "rt12.sync"]
         for number in range(8):
             forks += ["fork=f%d" % number, "cu.see", "end", "spawn=s%d" % number, "cu.see", "end"]
@@ -254,7 +254,7 @@ class Moved(launcher.Case):
         self.refused(self.start("run", "true", launcher=command), 125, "libcudaguard.so is missing")
 
     def test_bare_root(self):
-        """W5: a root with nothing but the program, its libraries and the copied tree."""
+        """A root with nothing but the program, its libraries and the copied tree."""
         program = self.compile(
             "ask", "#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n"
             "void* h = dlopen(\"libcuda.so.1\", RTLD_NOW);\n"

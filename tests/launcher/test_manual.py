@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W6: the manual, the completion and --help name the same options; the manual has no mistakes of
+"""The manual, the completion and --help name the same options; the manual has no mistakes of
 form; the completion completes, in a real bash on a terminal as well."""
 
 import os

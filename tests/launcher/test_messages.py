@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""L8: what `run` says, word for word (golden/messages.txt, programs.txt, privileged.txt), and the
+"""What `run` says, word for word (golden/messages.txt, programs.txt, privileged.txt), and the
 help. Each is one line, fits 100 columns where it carries no long value, and has no colour, at a
 terminal neither. Elsewhere: what ld.so itself says (test_refusals), an interpreter that hangs
 (test_loaders), a system without /proc (tests/roots).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""L6: run --observe on the machine with eight fake GPUs. The fake driver's own log, and the
+"""run --observe on the machine with eight fake GPUs. The fake driver's own log, and the
 programs' own word for their process ids, are what the summary is held against.
 
 CG_GOLDEN=write rewrites golden/observe.txt."""

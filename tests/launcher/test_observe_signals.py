@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""L1 under run --observe: the launcher stays, and whoever has to do with it does not notice: exit
+"""Under run --observe: the launcher stays, and whoever has to do with it does not notice: exit
 codes, signals, job control, descriptors; and it waits for the whole tree. Each bare first."""
 
 import os

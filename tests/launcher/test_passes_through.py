@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""L1 to L3: exit codes, signals, process id, descriptors, arguments and nesting are as without the
+"""Exit codes, signals, process id, descriptors, arguments and nesting are as without the
 launcher. Each program runs bare, too: what is compared is what it does then."""
 
 import hashlib

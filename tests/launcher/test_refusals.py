@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""L4: what can never be guarded is refused before it starts: real files of every kind, each run
+"""What can never be guarded is refused before it starts: real files of every kind, each run
 bare first."""
 
 import os

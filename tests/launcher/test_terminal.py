@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""L1 at a terminal: a job that is stopped and continued by shells with job control, a terminal as
+"""At a terminal: a job that is stopped and continued by shells with job control, a terminal as
 `ssh -t` makes one, a core dump. Each bare first; under `run` it is the same."""
 
 import fcntl

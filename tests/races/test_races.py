@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""V2: 64 threads whose first call it is, in 1,000 fresh processes: the real driver is initialised
+"""64 threads whose first call it is, in 1,000 fresh processes: the real driver is initialised
 once, and every thread is told the same."""
 
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""V2 under ThreadSanitizer: the companions, and once the guard too, built with it; no report."""
+"""Under ThreadSanitizer: the companions, and once the guard too, built with it; no report."""
 
 import os
 import platform

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W5: the launcher, copied with the libraries into systems of every age and shape."""
+"""The launcher, copied with the libraries into systems of every age and shape."""
 
 import os
 import shutil
@@ -44,7 +44,7 @@ class Systems(systems.Case):
         guarded = run(*RUN, *OPEN)
         guarded.assert_untouched(self)
         self.guarded(guarded)
-        # L5: linked to libcuda, and there is none.
+        # Linked to libcuda, and there is none.
         bare = run(systems.LINKED, driver=False)
         self.assertEqual(bare.rc, 127, bare)
         self.assertIn("libcuda.so.1: cannot open shared object file", bare.err)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""R1: every call of a sample gives 100 under cudart 11, 12.2, 12 and 13, shared and static."""
+"""Every call of a sample gives 100 under cudart 11, 12.2, 12 and 13, shared and static."""
 
 import glob
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""R4: programs that export cu* trampolines of their own, as TensorFlow does: no recursion."""
+"""Programs that export cu* trampolines of their own, as TensorFlow does: no recursion."""
 
 import harness
 

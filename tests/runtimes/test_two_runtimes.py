@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""R3: plug-ins linked to runtimes of two majors; under OFF each call reaches its own runtime."""
+"""Plug-ins linked to runtimes of two majors; under OFF each call reaches its own runtime."""
 
 import os
 
