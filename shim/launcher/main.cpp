@@ -9,7 +9,7 @@
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/options.h"
-#include "shim/launcher/run.h"
+#include "shim/launcher/run/run.h"
 
 namespace {
 

@@ -248,7 +248,7 @@ class Script(places.Case):
         guard = "/usr/local/lib/libcudaguard.so"
         ours = {"SLURM_GPUS_ON_NODE": "1", "_CUDAGUARD_TASK_PROLOG": "JAX_PLATFORMS",
                 "JAX_PLATFORMS": "cpu"}
-        # Those that the launcher takes for its own: shim/launcher/preload.cpp.
+        # Those that the launcher takes for its own: shim/launcher/preload/preload.cpp.
         own = [guard, "libcudaguard.so"] + ["/a/lib/cudaguard/" + name for name in (
             "libcuda.so.1", "libnvidia-ml.so.1", "libcudaguard-driver.so", "libcudaguard-nvml.so")]
         others = ["/a/libcuda.so.1", "/a/libnvidia-ml.so.1", "libcuda.so.1", "/a/cudaguard/x.so",

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "shim/launcher/doctor/cuda_runtime.h"
-#include "shim/launcher/elf_file.h"
-#include "shim/launcher/elf_symbols.h"
+#include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/elf/elf_symbols.h"
 
 namespace {
 

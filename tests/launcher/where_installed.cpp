@@ -2,8 +2,8 @@
 // Prints where the launcher would find its files, if it were this program.
 #include <cstdio>
 
-#include "shim/launcher/installation.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/installation.h"
 
 int main() {
   using namespace cudaguard::launcher;

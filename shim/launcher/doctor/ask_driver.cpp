@@ -16,10 +16,10 @@
 #include <cstring>
 #include <string_view>
 
-#include "shim/launcher/ask_loader.h"
+#include "shim/launcher/child/ask_loader.h"
+#include "shim/launcher/child/pipe.h"
 #include "shim/launcher/doctor/forbid_changes.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/pipe.h"
 
 namespace cudaguard::launcher {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "shim/launcher/variables.h"
+#include "shim/launcher/child/variables.h"
 
 namespace cudaguard::launcher {
 

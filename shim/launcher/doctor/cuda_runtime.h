@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "shim/launcher/elf_file.h"
+#include "shim/launcher/elf/elf_file.h"
 
 namespace cudaguard::launcher {
 

@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <string>
 
+#include "shim/launcher/child/variables.h"
 #include "shim/launcher/doctor/machine.h"
 #include "shim/launcher/doctor/program_report.h"
-#include "shim/launcher/installation.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/variables.h"
+#include "shim/launcher/preload/installation.h"
 
 namespace cudaguard::launcher {
 

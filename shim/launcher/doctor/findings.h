@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "policy/config.h"
+#include "shim/launcher/child/variables.h"
 #include "shim/launcher/doctor/ask_driver.h"
 #include "shim/launcher/doctor/kernel.h"
 #include "shim/launcher/doctor/libraries.h"
 #include "shim/launcher/doctor/own_version.h"
-#include "shim/launcher/installation.h"
-#include "shim/launcher/variables.h"
+#include "shim/launcher/preload/installation.h"
 
 namespace cudaguard::launcher {
 

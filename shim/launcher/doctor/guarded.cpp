@@ -6,7 +6,7 @@
 #include "policy/library.h"
 #include "policy/text.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload.h"
+#include "shim/launcher/preload/preload.h"
 
 namespace cudaguard::launcher {
 

@@ -13,8 +13,8 @@
 #include "policy/visible_mistakes.h"
 #include "shim/launcher/doctor/findings.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload.h"
-#include "shim/launcher/report.h"
+#include "shim/launcher/preload/preload.h"
+#include "shim/launcher/preload/report.h"
 
 namespace cudaguard::launcher {
 

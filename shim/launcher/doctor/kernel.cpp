@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "shim/launcher/doctor/libraries.h"
-#include "shim/launcher/elf_file.h"
+#include "shim/launcher/elf/elf_file.h"
 
 namespace cudaguard::launcher {
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "policy/text.h"
-#include "shim/launcher/ask_loader.h"
+#include "shim/launcher/child/ask_loader.h"
 #include "shim/launcher/doctor/kernel.h"
-#include "shim/launcher/elf_file.h"
+#include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {

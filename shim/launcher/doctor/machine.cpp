@@ -12,7 +12,7 @@
 #include "shim/launcher/doctor/findings.h"
 #include "shim/launcher/doctor/show_machine.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload.h"
+#include "shim/launcher/preload/preload.h"
 
 namespace cudaguard::launcher {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "shim/launcher/installation.h"
-#include "shim/launcher/variables.h"
+#include "shim/launcher/child/variables.h"
+#include "shim/launcher/preload/installation.h"
 
 namespace cudaguard::launcher {
 

@@ -8,8 +8,8 @@
 
 #include "policy/library.h"
 #include "policy/text.h"
-#include "shim/launcher/elf_symbols.h"
-#include "shim/launcher/preload.h"
+#include "shim/launcher/elf/elf_symbols.h"
+#include "shim/launcher/preload/preload.h"
 
 namespace cudaguard::launcher {
 

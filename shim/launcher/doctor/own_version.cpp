@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "shim/launcher/elf_file.h"
+#include "shim/launcher/elf/elf_file.h"
 
 namespace cudaguard::launcher {
 

@@ -16,8 +16,8 @@
 #include "shim/launcher/doctor/cuda_runtime.h"
 #include "shim/launcher/doctor/findings.h"
 #include "shim/launcher/doctor/run_path.h"
-#include "shim/launcher/elf_symbols.h"
-#include "shim/launcher/preload.h"
+#include "shim/launcher/elf/elf_symbols.h"
+#include "shim/launcher/preload/preload.h"
 
 namespace cudaguard::launcher {
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "shim/launcher/child/variables.h"
 #include "shim/launcher/doctor/own_names.h"
-#include "shim/launcher/installation.h"
-#include "shim/launcher/program.h"
-#include "shim/launcher/variables.h"
-#include "shim/launcher/verdict.h"
+#include "shim/launcher/elf/program.h"
+#include "shim/launcher/preload/installation.h"
+#include "shim/launcher/preload/verdict.h"
 
 namespace cudaguard::launcher {
 

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "shim/launcher/installation.h"
-#include "shim/launcher/variables.h"
+#include "shim/launcher/child/variables.h"
+#include "shim/launcher/preload/installation.h"
 
 namespace cudaguard::launcher {
 

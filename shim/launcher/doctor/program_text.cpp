@@ -9,7 +9,7 @@
 #include "policy/text.h"
 #include "shim/launcher/doctor/lines.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload.h"
+#include "shim/launcher/preload/preload.h"
 
 namespace cudaguard::launcher {
 

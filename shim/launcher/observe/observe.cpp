@@ -13,7 +13,7 @@
 #include "shim/launcher/observe/report_reader.h"
 #include "shim/launcher/observe/summary.h"
 #include "shim/launcher/observe/tree.h"
-#include "shim/launcher/settings.h"
+#include "shim/launcher/preload/settings.h"
 
 namespace cudaguard::launcher {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "shim/launcher/variables.h"
+#include "shim/launcher/child/variables.h"
 
 namespace cudaguard::launcher {
 

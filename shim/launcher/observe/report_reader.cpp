@@ -11,7 +11,7 @@
 
 #include "policy/message.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/report.h"
+#include "shim/launcher/preload/report.h"
 
 namespace cudaguard::launcher {
 

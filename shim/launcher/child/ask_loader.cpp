@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/ask_loader.h"
+#include "shim/launcher/child/ask_loader.h"
 
 #include <poll.h>
 #include <spawn.h>
@@ -13,9 +13,9 @@
 #include <cstring>
 #include <utility>
 
-#include "shim/launcher/elf_file.h"
+#include "shim/launcher/child/pipe.h"
+#include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/pipe.h"
 
 namespace cudaguard::launcher {
 

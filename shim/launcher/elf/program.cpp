@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/program.h"
+#include "shim/launcher/elf/program.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "policy/text.h"
-#include "shim/launcher/env_line.h"
+#include "shim/launcher/elf/env_line.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/installation.h"
+#include "shim/launcher/preload/installation.h"
 
 #include <sys/auxv.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 #include "policy/text.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload.h"
+#include "shim/launcher/preload/preload.h"
 
 namespace cudaguard::launcher {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/settings.h"
+#include "shim/launcher/preload/settings.h"
 
 #include <unistd.h>
 

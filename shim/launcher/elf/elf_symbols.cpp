@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/elf_symbols.h"
+#include "shim/launcher/elf/elf_symbols.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <string_view>
 
-#include "shim/launcher/elf_layout.h"
+#include "shim/launcher/elf/elf_layout.h"
 
 namespace cudaguard::launcher {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/pipe.h"
+#include "shim/launcher/child/pipe.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "shim/launcher/variables.h"
+#include "shim/launcher/child/variables.h"
 
 namespace cudaguard::launcher {
 

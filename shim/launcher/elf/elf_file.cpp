@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/elf_file.h"
+#include "shim/launcher/elf/elf_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "shim/launcher/elf_layout.h"
+#include "shim/launcher/elf/elf_layout.h"
 
 namespace cudaguard::launcher {
 

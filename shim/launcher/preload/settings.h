@@ -5,8 +5,8 @@
 #include <string>
 
 #include "policy/config.h"
+#include "shim/launcher/child/variables.h"
 #include "shim/launcher/options.h"
-#include "shim/launcher/variables.h"
 
 namespace cudaguard::launcher {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/env_line.h"
+#include "shim/launcher/elf/env_line.h"
 
 #include <algorithm>
 

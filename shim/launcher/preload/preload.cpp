@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/preload.h"
+#include "shim/launcher/preload/preload.h"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "shim/launcher/elf_file.h"
+#include "shim/launcher/elf/elf_file.h"
 
 namespace cudaguard::launcher {
 

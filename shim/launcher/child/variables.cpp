@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/variables.h"
+#include "shim/launcher/child/variables.h"
 
 #include <algorithm>
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "shim/launcher/ask_loader.h"
-#include "shim/launcher/installation.h"
-#include "shim/launcher/program.h"
-#include "shim/launcher/variables.h"
+#include "shim/launcher/child/ask_loader.h"
+#include "shim/launcher/child/variables.h"
+#include "shim/launcher/elf/program.h"
+#include "shim/launcher/preload/installation.h"
 
 namespace cudaguard::launcher {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/verdict.h"
+#include "shim/launcher/preload/verdict.h"
 
 #include <elf.h>
 #include <sys/prctl.h>
@@ -12,9 +12,9 @@
 
 #include "policy/library.h"
 #include "policy/text.h"
-#include "shim/launcher/ask_loader.h"
+#include "shim/launcher/child/ask_loader.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload.h"
+#include "shim/launcher/preload/preload.h"
 
 namespace cudaguard::launcher {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/elf_layout.h"
+#include "shim/launcher/elf/elf_layout.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/report.h"
+#include "shim/launcher/preload/report.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -10,7 +10,7 @@
 #include <cerrno>
 
 #include "policy/message.h"
-#include "shim/launcher/elf_file.h"
+#include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/run.h"
+#include "shim/launcher/run/run.h"
 
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
-#include "shim/launcher/installation.h"
+#include "shim/launcher/child/variables.h"
+#include "shim/launcher/elf/program.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/observe.h"
-#include "shim/launcher/preload.h"
-#include "shim/launcher/program.h"
-#include "shim/launcher/report.h"
-#include "shim/launcher/settings.h"
-#include "shim/launcher/variables.h"
-#include "shim/launcher/verdict.h"
+#include "shim/launcher/preload/installation.h"
+#include "shim/launcher/preload/preload.h"
+#include "shim/launcher/preload/report.h"
+#include "shim/launcher/preload/settings.h"
+#include "shim/launcher/preload/verdict.h"
 
 namespace cudaguard::launcher {
 
