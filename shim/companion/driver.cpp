@@ -145,7 +145,6 @@ CG_WORK(cuLibraryLoadFromFile,
 #pragma GCC visibility pop
 
 void* const cudaguard::own_functions[kGuardedCount] = {
-#define GUARDED(name) reinterpret_cast<void*>(&::name),
-#include "shim/companion/guarded_driver.inc"
-#undef GUARDED
+#define GUARDED_DRIVER(name, where) reinterpret_cast<void*>(&::name),
+#include "shim/api/guarded.inc"
 };

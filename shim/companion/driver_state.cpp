@@ -13,9 +13,8 @@ constinit void* real_functions[kGuardedCount] = {};
 constinit std::atomic<InProcess*> detail::in_process{nullptr};
 
 const char* const guarded_names[kGuardedCount] = {
-#define GUARDED(name) #name,
-#include "shim/companion/guarded_driver.inc"
-#undef GUARDED
+#define GUARDED_DRIVER(name, where) #name,
+#include "shim/api/guarded.inc"
 };
 
 namespace {

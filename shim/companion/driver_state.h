@@ -21,9 +21,8 @@ inline constexpr Result kInvalidDevice = 101;
 inline constexpr Result kNotFound = 500;
 
 enum Guarded : size_t {
-#define GUARDED(name) k_##name,
-#include "shim/companion/guarded_driver.inc"
-#undef GUARDED
+#define GUARDED_DRIVER(name, where) k_##name,
+#include "shim/api/guarded.inc"
   kGuardedCount
 };
 

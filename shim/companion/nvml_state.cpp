@@ -12,9 +12,8 @@ constinit void* real_functions[kGuardedCount] = {};
 namespace {
 
 constexpr const char* kNames[kGuardedCount] = {
-#define GUARDED(name) #name,
-#include "shim/companion/guarded_nvml.inc"
-#undef GUARDED
+#define GUARDED_NVML(name, where) #name,
+#include "shim/api/guarded.inc"
 };
 
 constinit std::atomic<bool> bound{false};

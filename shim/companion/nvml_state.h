@@ -10,9 +10,8 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 enum Guarded : size_t {
-#define GUARDED(name) k_##name,
-#include "shim/companion/guarded_nvml.inc"
-#undef GUARDED
+#define GUARDED_NVML(name, where) k_##name,
+#include "shim/api/guarded.inc"
   kGuardedCount
 };
 

@@ -13,18 +13,8 @@ import elf_facts
 import harness
 
 # As few names as can be: a library that has a variable called like an export of the guard crashes.
-EXPORTS = {
-    "dlopen", "dlmopen",
-    "cuInit", "cuGetProcAddress", "cuGetProcAddress_v2", "cuDeviceGet",
-    "nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown",
-    "nvmlDeviceGetCount", "nvmlDeviceGetCount_v2",
-    "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID",
-    "nvmlDeviceGetHandleBySerial", "nvmlDeviceGetHandleByPciBusId",
-    "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetIndex",
-    "cudaGetDeviceCount", "cudaSetDevice", "cudaDeviceSynchronize",
-    "cudaInitDevice", "cudaGetDeviceProperties", "cudaGetDeviceProperties_v2",
-    "cudaDeviceGetAttribute",
-    "cudaguard_touch_v1", "cudaguard_touches", "cudaguard_services_v1",
+EXPORTS = harness.guarded("DRIVER|NVML|RUNTIME", "LINKED") | {
+    "dlopen", "dlmopen", "cudaguard_touch_v1", "cudaguard_touches", "cudaguard_services_v1",
 }  # fmt: skip
 # dlvsym finds what has glibc's versions alone; an import without a version takes the default.
 VERSIONS = {

@@ -32,7 +32,7 @@ NOTE = """
 __asm__(".section .note.cudaguard,\\"" NOTE_FLAGS "\\"\\n.balign 4\\n.byte %s\\n.text\\n");
 """ % ",".join(map(str, guard_rules.version_note()))
 MACHINE = os.uname().machine
-MAP = os.path.join(harness.SOURCE, "shim", "exports", "exports_%s.map" % MACHINE)
+MAP = os.path.join(harness.SOURCE, "shim", "exports", "exports.map")
 GOOD_SOURCE = NOTE + "".join(
     "void %s(void) {}\n" % name
     for name in sorted(guard_rules.EXPORTS - set(guard_rules.VERSIONS[MACHINE])))

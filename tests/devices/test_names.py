@@ -8,10 +8,7 @@ import re
 import box
 import harness
 
-GUARDED = {"cuInit", "cuGetProcAddress", "cuGetProcAddress_v2", "cuDeviceGet", "cuCtxCreate",
-           "cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4", "cuDevicePrimaryCtxRetain",
-           "cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary",
-           "cuLibraryLoadData", "cuLibraryLoadFromFile"}
+GUARDED = harness.guarded("DRIVER")
 COMPANION = "libcudaguard-driver.so"
 DRIVER = re.compile(r"^libcuda\.so\.1\+[0-9a-f]+$")
 VERSIONS = (2000, 3020, 11030, 12000, 12080, 13020)

@@ -77,6 +77,16 @@ def have_fake_driver():
     return os.path.exists(os.path.join(FAKE_DRIVER, "libcuda.so.1"))
 
 
+def guarded(library, place=r"\w+"):
+    """The names that cudaguard stands in front of (shim/api/guarded.inc) in DRIVER, NVML or RUNTIME."""
+    with open(os.path.join(SOURCE, "shim", "api", "guarded.inc"), encoding="utf-8") as stream:
+        row = r"^GUARDED_(?:%s)\((\w+)(?:, (?:%s))?\)" % (library, place)
+        names = re.findall(row, stream.read(), re.MULTILINE)
+    if len(names) < 5:
+        raise RuntimeError("guarded.inc has hardly a row of " + library)
+    return set(names)
+
+
 def program(name):
     return os.path.join(PROGRAMS, name)
 
