@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/elf/caller_scope.h"
 
-#include <dlfcn.h>
 #include <link.h>
-
-#include <atomic>
-#include <cstdint>
 
 #include "shim/elf/object.h"
 #include "shim/elf/reference.h"
 #include "shim/elf/symbol_lookup.h"
-#include "shim/state/answers.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
@@ -28,17 +23,6 @@ constexpr uint32_t hash_of(const char* path) {
 }
 constexpr uint32_t kGuard = hash_of("libcudaguard.so");
 constexpr uint32_t kLibc = hash_of("libc.so.6");
-
-/// The names that were asked for with RTLD_GLOBAL. A forked child has the libraries, and these.
-constinit std::atomic<uint32_t> global_names[256];
-
-bool is_global(uint32_t name) {
-  for (const auto& slot : global_names) {
-    const uint32_t here = slot.load(std::memory_order_relaxed);
-    if (here == name || here == 0) return here != 0;
-  }
-  return false;
-}
 
 struct Object {
   const link_map* map;
@@ -89,6 +73,7 @@ struct Objects {
 struct Search {
   const char* name;
   const void* caller;
+  const GlobalNames* global = nullptr;
   const ElfW(Dyn) * own = nullptr;  // the caller's dynamic section
   ElfW(Addr) base = 0;
   const char* version = nullptr;  // of its reference
@@ -156,7 +141,7 @@ int choose(dl_phdr_info* program, size_t /*size*/, void* data) {
   const void* found = the.open_scope(the.at, libc);
   if (caller != nullptr && caller->in_scope) caller = nullptr;
   for (const Object* it = the.at; found == nullptr && it != end; ++it) {
-    const bool global = is_global(it->soname) || is_global(it->file);
+    const bool global = search.global->has(it->soname) || search.global->has(it->file);
     if (!global && caller == nullptr) continue;
     const void* first = the.open_scope(it, it);
     if (global || caller->in_scope) found = first;
@@ -167,19 +152,25 @@ int choose(dl_phdr_info* program, size_t /*size*/, void* data) {
 
 }  // namespace
 
-void libraries_may_change(const char* name, int mode) {
-  answers_are_old();
-  if ((mode & RTLD_GLOBAL) == 0 || name == nullptr) return;
+bool GlobalNames::has(uint32_t hash) const {
+  for (const auto& slot : hashes_) {
+    const uint32_t here = slot.load(std::memory_order_relaxed);
+    if (here == hash || here == 0) return here != 0;
+  }
+  return false;
+}
+
+void GlobalNames::add(const char* name) {
   const uint32_t hash = hash_of(name);
-  for (auto& slot : global_names) {
+  for (auto& slot : hashes_) {
     uint32_t here = slot.load(std::memory_order_relaxed);
     if (here == 0 && slot.compare_exchange_strong(here, hash, std::memory_order_relaxed)) return;
     if (here == hash) return;
   }
 }
 
-const void* definition_for(const char* name, const void* caller) {
-  Search search = {.name = name, .caller = caller};
+const void* find_definition(const char* name, const void* caller, const GlobalNames& global) {
+  Search search = {.name = name, .caller = caller, .global = &global};
   dl_iterate_phdr(find_caller, &search);
   dl_iterate_phdr(find_definitions, &search);
   if (search.count > 1) {

@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include <atomic>
 #include <string_view>
 
 #include "shim/elf/object.h"
@@ -41,12 +40,7 @@ int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
 
 }  // namespace
 
-constinit Loader detail::found_loader;
-constinit std::atomic<bool> detail::loader_is_whole{false};
-
-/// What there is so far, with glibc < 2.34 without libdl.so.2.
-const Loader& detail::find_loader() {
-  Loader& it = found_loader;
+void find(Loader& it) {
   dl_iterate_phdr(visit, &it);
   if (it.dlsym != nullptr) {
     it.next_dlopen.take(ask_next(it.dlsym, "dlopen"));
@@ -54,9 +48,8 @@ const Loader& detail::find_loader() {
   }
   if (it.next_dlopen != nullptr && it.dlopen != nullptr && it.dlclose != nullptr &&
       it.dlerror != nullptr) {
-    loader_is_whole.store(true, std::memory_order_release);
+    it.whole.store(true, std::memory_order_release);
   }
-  return it;
 }
 
 }  // namespace cudaguard

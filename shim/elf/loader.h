@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dynamic loader's functions, found without one versioned reference to any of them: linked on a
-// new glibc such a reference kills every program on glibc < 2.30. Found once;
-// lock-free; takes the loader's lock (dl_iterate_phdr) on the first call only.
+// new glibc such a reference kills every program on glibc < 2.30. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -42,19 +41,12 @@ struct Loader {
   Found<char* (*)()> dlerror;
   Found<void* (*)(void*, const char*)> dlsym;
   Found<int (*)(void*, int, void*)> dlinfo;
+
+  std::atomic<bool> whole{false};  ///< nothing is left to be found
 };
 
-namespace detail {
-extern constinit Loader found_loader;                // NOLINT(bugprone-dynamic-static-initializers)
-extern constinit std::atomic<bool> loader_is_whole;  // NOLINT(bugprone-dynamic-static-initializers)
-const Loader& find_loader();
-}  // namespace detail
-
-inline const Loader& loader() {
-  if (detail::loader_is_whole.load(std::memory_order_acquire)) [[likely]] {
-    return detail::found_loader;
-  }
-  return detail::find_loader();
-}
+/// Finds what there is so far: with glibc < 2.34 not all without libdl.so.2. Takes the loader's
+/// lock (dl_iterate_phdr).
+void find(Loader& it);
 
 }  // namespace cudaguard

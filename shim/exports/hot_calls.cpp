@@ -8,7 +8,7 @@ using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern
 extern "C" [[gnu::visibility("default")]] int cudaSetDevice(int device) {
   const void* caller = __builtin_return_address(0);
   // Nothing is selected in a forked child, nor in one whose kernel does not wipe pages.
-  const Process* here = detail::current_process.load(std::memory_order_acquire);
+  const Process* here = lasting.process.load(std::memory_order_acquire);
   if (here != nullptr && was_selected(*here, device)) [[likely]] {
     const auto real = reinterpret_cast<int (*)(int)>(here->answers.known(kSetDevice, caller));
     if (real != nullptr) [[likely]] {

@@ -6,7 +6,6 @@
 #include <cuda.h>
 #include <nvml.h>
 
-#include "shim/elf/caller_scope.h"
 #include "shim/hook/standins.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"

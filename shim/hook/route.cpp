@@ -4,7 +4,6 @@
 #include <atomic>
 
 #include "policy/library.h"
-#include "shim/elf/caller_scope.h"
 #include "shim/elf/loader.h"
 #include "shim/elf/object.h"
 #include "shim/elf/reference.h"
@@ -79,7 +78,7 @@ const char* choose_through(Process& here, const LibraryRequest& request, const c
   }
   // Before the first request of any kind goes on: what it loads may be linked to the driver.
   standin(StandinKind::kDriver);
-  if (standins_tried() && detail::loader_is_whole.load(std::memory_order_acquire) &&
+  if (standins_tried() && lasting.loader.whole.load(std::memory_order_acquire) &&
       here.only_pid == 0) {
     here.steady.store(true, std::memory_order_release);
   }
@@ -89,7 +88,7 @@ const char* choose_through(Process& here, const LibraryRequest& request, const c
 
 /// Almost every request under FORCE_CPU, decided without a call but strlen.
 [[gnu::always_inline]] inline bool is_nobodys_business(const char* name) {
-  const Process* here = detail::current_process.load(std::memory_order_acquire);
+  const Process* here = lasting.process.load(std::memory_order_acquire);
   return here != nullptr && here->steady.load(std::memory_order_acquire) &&
          (name == nullptr || !may_be_ours(name));
 }
@@ -107,7 +106,7 @@ struct HookBehind {
 [[gnu::cold]] int find_hook(dl_phdr_info* object, size_t /*size*/, void* data) {
   auto& look = *static_cast<HookBehind*>(data);
   const ElfW(Dyn)* dynamic = dynamic_section(*object);
-  if (holds(*object, &detail::loader_is_whole)) {
+  if (holds(*object, &lasting)) {
     look.passed_us = true;
   } else if (look.passed_us && elf_symbol(dynamic, object->dlpi_addr, look.function) != nullptr) {
     look.found = version_of_reference(dynamic, object->dlpi_addr, "dlvsym") != nullptr;
@@ -116,9 +115,6 @@ struct HookBehind {
   }
   return static_cast<int>(look.found);
 }
-
-constinit std::atomic<uintptr_t> last_request{0};
-constinit std::atomic<uint32_t> rounds{0};
 
 /// Such a hook may look up RTLD_DEFAULT: bare that passes over its own definition, which has no
 /// version, and finds libc's; here it finds ours, and we go to the hook again. Where it calls in
@@ -132,10 +128,10 @@ constinit std::atomic<uint32_t> rounds{0};
   if (!look.found || look.calls) return look.calls;
   const uintptr_t request =
       reinterpret_cast<uintptr_t>(caller) ^ reinterpret_cast<uintptr_t>(name) ^ look.loaded;
-  if (last_request.exchange(request, std::memory_order_relaxed) != request) {
-    rounds.store(0, std::memory_order_relaxed);
+  if (lasting.last_request.exchange(request, std::memory_order_relaxed) != request) {
+    lasting.rounds.store(0, std::memory_order_relaxed);
   }
-  return rounds.fetch_add(1, std::memory_order_relaxed) % kMany == kMany - 1;
+  return lasting.rounds.fetch_add(1, std::memory_order_relaxed) % kMany == kMany - 1;
 }
 
 template <typename Function>

@@ -32,13 +32,6 @@ constexpr Names kNames[] = {
     {"libcuda.so.1", {"libcuda.so", ""}, CG_DRIVER_SIZE},
     {"libnvidia-ml.so.1", {"libnvidia-ml.so", "libnvidia-opencl.so.1"}, CG_NVML_SIZE}};
 
-struct Loaded {
-  std::atomic<const char*> path{nullptr};
-  std::atomic<const void*> link_map{nullptr};
-  std::atomic<const char*> why{nullptr};  // why not: a clause
-};
-constinit Loaded loaded[2];
-
 /// ld.so would die of SIGBUS in a file that is cut short, inside a program that never asked for it.
 /// The file that was built with us is known by its length, which costs one system call.
 const char* unusable(const char* path, int64_t built_size) {
@@ -98,29 +91,29 @@ void load_both() {
   bool failed = false;
   bool passing = false;
   for (int i = 0; i < 2; ++i) {
-    if (loaded[i].path.load(std::memory_order_relaxed) != nullptr) continue;
-    const char* why = known ? load(the, kNames[i], *folder, loaded[i]) : kMissing;
+    if (lasting.standins[i].path.load(std::memory_order_relaxed) != nullptr) continue;
+    const char* why = known ? load(the, kNames[i], *folder, lasting.standins[i]) : kMissing;
     if (why == kMissing && folder->set_real_folder()) {
       known = true;
-      why = load(the, kNames[i], *folder, loaded[i]);
+      why = load(the, kNames[i], *folder, lasting.standins[i]);
     }
-    loaded[i].why.store(why, std::memory_order_release);
+    lasting.standins[i].why.store(why, std::memory_order_release);
     failed = failed || why != nullptr;
     passing = passing || why == kPassing || (why != nullptr && !known);
   }
   if (failed) the.dlerror();  // ours, not the program's
   if (!passing) {
-    detail::standins_tried.store(true, std::memory_order_release);
+    lasting.standins_tried.store(true, std::memory_order_release);
     // At once: the program may be linked to the driver, or load what is.
-    if (loaded[0].why.load(std::memory_order_relaxed) != nullptr) say_missing(StandinKind::kDriver);
-    if (loaded[1].why.load(std::memory_order_relaxed) != nullptr) say_missing(StandinKind::kNvml);
+    if (lasting.standins[0].why.load(std::memory_order_relaxed) != nullptr)
+      say_missing(StandinKind::kDriver);
+    if (lasting.standins[1].why.load(std::memory_order_relaxed) != nullptr)
+      say_missing(StandinKind::kNvml);
   }
   errno = saved_errno;
 }
 
 }  // namespace
-
-constinit std::atomic<bool> detail::standins_tried{false};
 
 const void* Standin::symbol(const char* name) const {
   const auto* map = static_cast<const struct link_map*>(link_map);
@@ -131,13 +124,13 @@ Standin standin(StandinKind kind) {
   if (!standins_tried()) [[unlikely]] {
     load_both();
   }
-  const Loaded& the = loaded[static_cast<int>(kind)];
+  const Loaded& the = lasting.standins[static_cast<int>(kind)];
   return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_acquire)};
 }
 
 void say_missing(StandinKind kind) {
   const int index = static_cast<int>(kind);
-  const char* why = loaded[index].why.load(std::memory_order_acquire);
+  const char* why = lasting.standins[index].why.load(std::memory_order_acquire);
   const sys::Mapped<OwnPath> folder;
   if (!folder) return;
   const char* own = own_path();

@@ -5,7 +5,7 @@
 // which ld.so counts. errno is the caller's afterwards, and no dlerror is left.
 #pragma once
 
-#include <atomic>
+#include "shim/state/lasting.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -19,12 +19,8 @@ struct Standin {
 
 enum class StandinKind { kDriver, kNvml };
 
-namespace detail {
-extern constinit std::atomic<bool> standins_tried;  // NOLINT(bugprone-dynamic-static-initializers)
-}
-
 /// Have both been loaded, or found unusable?
-inline bool standins_tried() { return detail::standins_tried.load(std::memory_order_acquire); }
+inline bool standins_tried() { return lasting.standins_tried.load(std::memory_order_acquire); }
 
 /// Loads both on the first call.
 Standin standin(StandinKind kind);

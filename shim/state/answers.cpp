@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/state/answers.h"
 
+#include <dlfcn.h>
+
 namespace cudaguard {
 
-constinit std::atomic<uint64_t> detail::library_requests{1};
+void libraries_may_change(const char* name, int mode) {
+  lasting.library_requests.fetch_add(1, std::memory_order_release);
+  if ((mode & RTLD_GLOBAL) != 0 && name != nullptr) lasting.global_names.add(name);
+}
+
+const void* definition_for(const char* name, const void* caller) {
+  return find_definition(name, caller, lasting.global_names);
+}
 
 void* Answers::find(const char* name, const void* caller, Search* search) {
   if (void* target = known(name, caller)) return target;
-  const uint64_t requests = detail::library_requests.load(std::memory_order_acquire);
+  const uint64_t requests = lasting.library_requests.load(std::memory_order_acquire);
   Answer& it = answers_[place_of(name, caller)];
   uint32_t version = it.version.load(std::memory_order_acquire);
   void* target = const_cast<void*>(search(name, caller));

@@ -6,15 +6,15 @@
 #include <atomic>
 #include <cstdint>
 
+#include "shim/state/lasting.h"
+
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-namespace detail {
-extern constinit std::atomic<uint64_t>
-    library_requests;  // NOLINT(bugprone-dynamic-static-initializers): constinit
-}
+/// Before a request for a library goes on: to find other code at a caller's address takes one.
+void libraries_may_change(const char* name, int mode);
 
-/// Before a request for a library: to find other code at a caller's address takes one.
-inline void answers_are_old() { detail::library_requests.fetch_add(1, std::memory_order_release); }
+/// What `caller` would have reached without us (find_definition), with what was opened so far.
+const void* definition_for(const char* name, const void* caller);
 
 class Answers {
  public:
@@ -30,7 +30,7 @@ class Answers {
     if (version % 2 != 0 || it.caller.load(std::memory_order_relaxed) != caller ||
         it.name.load(std::memory_order_relaxed) != name ||
         it.requests.load(std::memory_order_relaxed) !=
-            detail::library_requests.load(std::memory_order_relaxed)) {
+            lasting.library_requests.load(std::memory_order_relaxed)) {
       return nullptr;
     }
     void* target = it.target.load(std::memory_order_relaxed);

@@ -12,25 +12,20 @@ extern "C" char** __environ;  // NOLINT(readability-redundant-declaration)
 
 namespace cudaguard {
 
+// The compiler takes only what is all zero into such a section: a Process is never constructed, but
+// made of fresh pages.
+[[gnu::section(".bss.lasting")]] constinit Lasting lasting;
+
 namespace {
 
 constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 
-/// The policy of this process, or of the one it was forked from until it has read its own. Not
-/// among the wiped pages. kNone: not known yet.
-constexpr int kNone = -1;
-constinit std::atomic<int> last_policy{kNone};
-/// Why that is FORCE_CPU, where nobody asked for it by name; a constant.
-constinit std::atomic<const char*> last_because{nullptr};
-/// What it has complained about: the sum of the values' addresses.
-constinit std::atomic<uintptr_t> last_complaints{0};
-/// The allow-list likewise, in pages of its own: a child narrows it for its children.
-constinit std::atomic<const char*> last_list{nullptr};
-constinit std::atomic<bool> last_children_cpu{false};
+/// For a process that cannot map a page: guarded, silent. Filled when it is needed.
+[[gnu::section(".bss.without_memory")]] constinit Process without_memory;
 
-/// For a process that cannot map a page: guarded, silent. Filled when it is needed, which keeps it
-/// out of the file.
-constinit Process without_memory;
+constexpr Lasting::Configured& last = lasting.last;
+
+void remember_policy(Policy policy) { last.policy.store(static_cast<int>(policy) + 1); }
 
 /// Copies as much as fits, ends with a zero byte, returns the copy.
 [[gnu::noinline]] std::string_view keep(std::string_view text, char* to, size_t size) {
@@ -42,11 +37,11 @@ constinit Process without_memory;
 
 void remember_list(std::string_view list) {
   constexpr size_t kRoom = kMaxVisibleDevices + 1;
-  const char* last = last_list.load(std::memory_order_relaxed);
-  if (list.empty() || (last != nullptr && list == last)) return;
+  const char* known = last.list.load(std::memory_order_relaxed);
+  if (list.empty() || (known != nullptr && list == known)) return;
   void* room = sys::map(kRoom);
   if (room == nullptr) return;
-  last_list.store(keep(list, static_cast<char*>(room), kRoom).data(), std::memory_order_release);
+  last.list.store(keep(list, static_cast<char*>(room), kRoom).data(), std::memory_order_release);
 }
 
 void apply_children_rule(Config& config) {
@@ -71,18 +66,18 @@ void configure(Process& process, bool forked) {
   environment.root = variable("CUDAGUARD_ROOT");
   environment.presets = variable("CUDAGUARD_PRESETS");
   environment.privileged = privileged();
-  const int last = last_policy.load();
+  const int policy = last.policy.load();
   Inherited inherited;
-  inherited.policy = static_cast<Policy>(last);
-  if (const char* list = last_list.load(std::memory_order_acquire); list != nullptr) {
+  inherited.policy = static_cast<Policy>(policy - 1);
+  if (const char* list = last.list.load(std::memory_order_acquire); list != nullptr) {
     inherited.visible_devices = list;
   }
-  inherited.children_cpu = last_children_cpu.load(std::memory_order_relaxed);
-  if (forked && last != kNone) environment.inherited = &inherited;
+  inherited.children_cpu = last.children_cpu.load(std::memory_order_relaxed);
+  if (forked && policy != 0) environment.inherited = &inherited;
   Config& config = process.config;
   config = parse_config(environment);
   apply_children_rule(config);
-  const char* because = last_because.load(std::memory_order_relaxed);
+  const char* because = last.because.load(std::memory_order_relaxed);
   if (config.policy == Policy::kForceCpu && config.because.empty() && because != nullptr) {
     config.because = because;
   }
@@ -107,17 +102,17 @@ void configure(Process& process, bool forked) {
 /// For forked children. By the one thread whose configuration is this process's.
 void remember(const Process& process) {
   const Config& config = process.config;
-  last_because.store(config.because.data(), std::memory_order_relaxed);
+  last.because.store(config.because.data(), std::memory_order_relaxed);
   // What the parent has complained about is not said again; what is new here is.
-  if (last_complaints.exchange(process.complaints, std::memory_order_relaxed) !=
+  if (last.complaints.exchange(process.complaints, std::memory_order_relaxed) !=
       process.complaints) {
-    Process::said.fetch_and(~Process::kComplaints, std::memory_order_relaxed);
+    lasting.said.fetch_and(~Process::kComplaints, std::memory_order_relaxed);
   }
   remember_list(config.visible_devices);
-  if (config.children_cpu) last_children_cpu.store(true, std::memory_order_relaxed);
-  last_policy.store(static_cast<int>(config.policy));
+  if (config.children_cpu) last.children_cpu.store(true, std::memory_order_relaxed);
+  remember_policy(config.policy);
   // Another thread may have made it fall back meanwhile.
-  if (process.policy() == Policy::kForceCpu) last_policy.store(static_cast<int>(Policy::kForceCpu));
+  if (process.policy() == Policy::kForceCpu) remember_policy(Policy::kForceCpu);
 }
 
 }  // namespace
@@ -150,10 +145,10 @@ std::string_view Process::because() const {
 
 void Process::fall_back(Fallen because_of) {
   fallen.store(because_of);
-  last_because.store(because().data(), std::memory_order_relaxed);
+  last.because.store(because().data(), std::memory_order_relaxed);
   steady.store(false, std::memory_order_relaxed);
   selected.store(0, std::memory_order_relaxed);
-  last_policy.store(static_cast<int>(Policy::kForceCpu));
+  remember_policy(Policy::kForceCpu);
 }
 
 bool Process::first_case(Cases& cases, uint64_t key) {
@@ -175,8 +170,6 @@ bool privileged() {
 
 namespace detail {
 
-constinit std::atomic<Process*> current_process{nullptr};
-
 Process& make_process(Process* stale) {
   if (stale != nullptr && stale->ready && stale->only_pid == sys::getpid()) return *stale;
   void* memory = sys::map(kMapped);
@@ -193,7 +186,7 @@ Process& make_process(Process* stale) {
   made->ready = true;
   // Another thread may have been faster; it read the same environment. A stale object is not
   // unmapped: another thread may be looking at it.
-  if (current_process.compare_exchange_strong(stale, made, std::memory_order_acq_rel)) {
+  if (lasting.process.compare_exchange_strong(stale, made, std::memory_order_acq_rel)) {
     remember(*made);
     return *made;
   }

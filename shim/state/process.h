@@ -10,6 +10,7 @@
 
 #include "policy/config.h"
 #include "shim/state/answers.h"
+#include "shim/state/lasting.h"
 #include "shim/state/visible_gpus.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
@@ -68,12 +69,9 @@ struct Process {
     kDeniedNvml = 2048,
     kListInVain = 4096,
   };
-  /// Not in these pages: a forked child knows what its parent has said.
-  static inline constinit std::atomic<uint32_t> said{0};
-
   /// True for the first caller with this bit, if there was none with `other`.
   static bool say_once(Said bit, uint32_t other = 0) {
-    return (said.fetch_or(bit, std::memory_order_relaxed) & (bit | other)) == 0;
+    return (lasting.said.fetch_or(bit, std::memory_order_relaxed) & (bit | other)) == 0;
   }
 
   /// Distinct cases: hashes, in order of arrival. There are fewer events than places (two for each
@@ -109,14 +107,12 @@ struct Process {
 };
 
 namespace detail {
-extern constinit std::atomic<Process*>
-    current_process;  // NOLINT(bugprone-dynamic-static-initializers): constinit
 Process& make_process(Process* stale);
-}  // namespace detail
+}
 
 /// This process's state; reads the environment when it is the first call here.
 inline Process& process() {
-  Process* known = detail::current_process.load(std::memory_order_acquire);
+  Process* known = lasting.process.load(std::memory_order_acquire);
   if (known != nullptr && known->ready && known->only_pid == 0) [[likely]] {
     return *known;
   }

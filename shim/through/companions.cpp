@@ -32,12 +32,6 @@ constexpr Names kNames[] = {
     {"libcudaguard-driver.so", "libcuda.so.1", Process::kNoDriverCompanion},
     {"libcudaguard-nvml.so", "libnvidia-ml.so.1", Process::kNoNvmlCompanion}};
 
-struct Loaded {
-  std::atomic<const char*> path{nullptr};
-  std::atomic<const void*> link_map{nullptr};
-};
-constinit Loaded loaded[2];
-
 /// Keeps errno, and takes away the dlerror that a request of ours leaves.
 class Quiet {
  public:
@@ -138,7 +132,7 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
   if (!there) folder->set_real_folder();
   const char* path = folder->file(names.file);
   if (!there && sys::stat(path, &status) != 0) return give_up(process, names, path, kMissing);
-  load(process, names, path, quiet, loaded[static_cast<int>(kind)]);
+  load(process, names, path, quiet, lasting.companions[static_cast<int>(kind)]);
 }
 
 /// NVIDIA's own libraries among themselves: they must see what is there.
@@ -175,7 +169,7 @@ const void* Companion::symbol(const char* name) const {
 }
 
 Companion companion(Process& process, CompanionKind kind) {
-  const Loaded& the = loaded[static_cast<int>(kind)];
+  const Loaded& the = lasting.companions[static_cast<int>(kind)];
   if (kind == CompanionKind::kNvml && process.no_nvml.load(std::memory_order_relaxed)) return {};
   if (the.path.load(std::memory_order_acquire) == nullptr) load_companion(process, kind);
   if (!lets_through(process.policy())) return {};

@@ -13,13 +13,8 @@ namespace cudaguard {
 
 namespace {
 
-/// Not among the wiped pages: a forked child finds what its parent wrote.
-struct Initialised {
-  std::atomic<uint32_t> pid{0};
-  uint64_t at = 0;  // milliseconds since 1970
-  char by[96] = {};
-};
-constinit Initialised initialised;
+/// A forked child finds what its parent wrote.
+constexpr Lasting::Initialised& initialised = lasting.initialised;
 
 uint64_t milliseconds() {
   const timespec time = sys::now();

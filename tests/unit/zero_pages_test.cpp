@@ -7,6 +7,7 @@
 
 namespace {
 
+using cudaguard::Lasting;
 using cudaguard::OwnPath;
 using cudaguard::Process;
 
@@ -26,10 +27,12 @@ struct OneMember {
 };
 
 constinit Process process;
+constinit Lasting lasting;
 constinit OwnPath path;
 constinit OneMember one_member;
 
 TEST(ZeroPages, AProcessInWhichNothingHasHappened) { EXPECT_TRUE(is_zero(process)); }
+TEST(ZeroPages, WhatLastsBeforeAnythingHasHappened) { EXPECT_TRUE(is_zero(lasting)); }
 TEST(ZeroPages, APathWithoutAFolder) { EXPECT_TRUE(is_zero(path)); }
 TEST(ZeroPages, SeesAMemberWithAnotherDefault) { EXPECT_FALSE(is_zero(one_member)); }
 

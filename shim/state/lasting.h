@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a forked child shall know as its parent did: all of the guard's variables that are not in
+// Process. What ld.so holds is inherited, and so is what we know of it; what was said is not said
+// again; what was decided can only be narrowed. All zero is its first state (process.cpp sees to
+// that), so it takes no room in the file. Thread-safe, async-signal-safe: atomics, and what is
+// published by one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "shim/elf/caller_scope.h"
+#include "shim/elf/loader.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+struct Process;
+
+/// A library of ours as ld.so has it.
+struct Loaded {
+  std::atomic<const char*> path{nullptr};  ///< published last
+  std::atomic<const void*> link_map{nullptr};
+  std::atomic<const char*> why{nullptr};  ///< why not: a clause
+};
+
+struct Lasting {
+  // What is read on every call.
+  std::atomic<Process*> process{nullptr};     ///< of this process, or of the one it was forked from
+  Loader loader;                              ///< ask loader()
+  std::atomic<bool> standins_tried{false};    ///< both loaded, or found unusable
+  std::atomic<uint64_t> library_requests{0};  ///< how many there were
+
+  Loaded standins[2];
+  Loaded companions[2];
+  GlobalNames global_names;
+
+  /// Of the last request that went to another hook, and how often it came in a row.
+  std::atomic<uintptr_t> last_request{0};
+  std::atomic<uint32_t> rounds{0};
+
+  /// Of the process that was configured last, this one or the one it was forked from.
+  struct Configured {
+    std::atomic<int> policy{0};                 ///< 0: none was; else plus one
+    std::atomic<const char*> because{nullptr};  ///< why FORCE_CPU, if by no one's word; a constant
+    std::atomic<uintptr_t> complaints{0};       ///< that were made: as in Process
+    std::atomic<const char*> list{nullptr};     ///< in pages of its own
+    std::atomic<bool> children_cpu{false};
+  } last;
+  std::atomic<uint32_t> said{0};  ///< lines: bits of Process::Said
+
+  /// Who has initialised CUDA.
+  struct Initialised {
+    std::atomic<uint32_t> pid{0};
+    uint64_t at = 0;  ///< milliseconds since 1970
+    char by[96] = {};
+  } initialised;
+};
+
+extern constinit Lasting lasting;  // NOLINT(bugprone-dynamic-static-initializers): constinit
+
+/// The dynamic loader's functions; found on the first call, which takes its lock.
+inline const Loader& loader() {
+  if (!lasting.loader.whole.load(std::memory_order_acquire)) [[unlikely]] {
+    find(lasting.loader);
+  }
+  return lasting.loader;
+}
+
+}  // namespace cudaguard
