@@ -6,6 +6,7 @@
 // 103.
 #include <cstdint>
 
+#include "shim/companion/bad_index.h"
 #include "shim/companion/driver_state.h"
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
@@ -19,9 +20,10 @@ using Event = cudaguard::Event;
 /// After a call that made a context or loaded code.
 [[gnu::cold, gnu::noinline]] void note(Event::Kind kind, const char* api, const void* caller,
                                        int device) {
-  const Services& guard = guard_services();
-  if (!guard.wants_events()) return;
-  guard.record_event({.kind = kind, .api = api, .caller = caller, .device = device});
+  const Services& guard = the_guard();
+  Process& here = guard.process();
+  if (!wants_events(here)) return;
+  guard.record_event(here, {.kind = kind, .api = api, .caller = caller, .device = device});
 }
 
 Result noted(Result result, Event::Kind kind, const char* api, const void* caller,
@@ -32,26 +34,24 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
 
 /// cuDeviceGet has answered 101.
 [[gnu::cold, gnu::noinline]] Result explain(int* device, int ordinal, const void* caller) {
-  const Services& guard = guard_services();
-  const Policy policy = guard.policy();
+  Process& here = the_guard().process();
+  const Policy policy = here.policy();
   if (!lets_through(policy)) return kInvalidDevice;
-  const auto ask = real_count();
-  int count = 0;
-  if (ask == nullptr || ask(&count) != kSuccess) count = 0;
+  const int count = real_count();
   BadIndex facts = {.api = "cuDeviceGet", .caller = caller, .asked = ordinal, .count = count};
   if (policy != Policy::kClamp || count <= 0 || ordinal < count) {
-    guard.say_bad_index(facts);
+    say_bad_index(here, facts);
     return kInvalidDevice;
   }
   facts.used = count - 1;
-  guard.say_bad_index(facts);
+  say_bad_index(here, facts);
   return real_function<Result (*)(int*, int)>(k_cuDeviceGet)(device, facts.used);
 }
 
 /// The wrapper of what the real cuGetProcAddress found, if it is one of the guarded functions.
 void put_in_front(void** function) {
   for (size_t i = 0; i < kGuardedCount; ++i) {
-    if (*function == real_functions[i] && *function != nullptr) *function = own_functions[i];
+    if (*function == driver.real[i] && *function != nullptr) *function = own_functions[i];
   }
 }
 
@@ -70,10 +70,10 @@ Result cuInit(unsigned flags) {
   const Services* guard = find_guard();
   if (!may_pass("cuInit")) {
     if (flags != 0) return kInvalidValue;
-    if (guard != nullptr) guard->record_touch("cuInit", CG_CALLER);
+    if (guard != nullptr) guard->record_touch(guard->process(), "cuInit", nullptr, CG_CALLER);
     return kNoDevice;
   }
-  if (flags != 0 || guard->policy() == Policy::kOff) {
+  if (flags != 0 || guard->process().policy() == Policy::kOff) {
     return real_function<decltype(&::cuInit)>(k_cuInit)(flags);
   }
   return init(CG_CALLER);

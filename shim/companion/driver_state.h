@@ -26,48 +26,51 @@ enum Guarded : size_t {
   kGuardedCount
 };
 
-// NOLINTBEGIN(bugprone-dynamic-static-initializers): all are constant initialised
-/// The real functions; null where the real driver has none of that name.
-extern constinit void* real_functions[kGuardedCount];
 /// Ours, and their names.
 extern void* const own_functions[kGuardedCount];
 extern const char* const guarded_names[kGuardedCount];
-// NOLINTEND(bugprone-dynamic-static-initializers)
+
+struct Plan;
+
+struct DriverKnown : Known {
+  /// Where cuInit has succeeded: pages that are wiped in a forked child.
+  std::atomic<const Process*> process{nullptr};
+
+  /// The real functions; null where the real driver has none of that name.
+  void* real[kGuardedCount] = {};
+  Result (*get_count)(int*) = nullptr;
+  Result (*get_uuid)(void*, int) = nullptr;
+
+  bool redirected = false;  ///< the driver's slot for getenv leads to us
+  /// What the driver is told there, and how often it has asked.
+  std::atomic<const Plan*> plan{nullptr};
+  std::atomic<uint32_t> times_asked{0};
+};
+extern constinit DriverKnown driver;  // NOLINT(bugprone-dynamic-static-initializers): constinit
 
 template <typename Function>
 [[gnu::always_inline]] inline Function real_function(Guarded which) {
-  return reinterpret_cast<Function>(real_functions[which]);
+  return reinterpret_cast<Function>(driver.real[which]);
 }
 
-/// Of this process; in pages that the kernel wipes in a forked child.
-struct InProcess {
-  std::atomic<uint32_t> open;  ///< 1: calls pass without a further look
-  bool initialised;            ///< under the lock: the real cuInit has succeeded here
-};
 namespace detail {
-extern constinit std::atomic<InProcess*>
-    in_process;  // NOLINT(bugprone-dynamic-static-initializers): constinit
 /// The slow way: binds what is not bound yet, and decides.
 bool may_pass(const char* api);
 }  // namespace detail
 
 /// May this call go on to the real driver? `api` is a constant.
 [[gnu::always_inline]] inline bool may_pass(const char* api) {
-  const InProcess* here = detail::in_process.load(std::memory_order_acquire);
-  if (here != nullptr && here->open.load(std::memory_order_relaxed) == 1) [[likely]] {
+  const Process* here = driver.process.load(std::memory_order_acquire);
+  if (here != nullptr && here->open.load(std::memory_order_relaxed)) [[likely]] {
     return true;
   }
   return detail::may_pass(api);
 }
 
-/// The real cuDeviceGetCount, or null.
-using GetCount = Result (*)(int*);
-GetCount real_count();
+/// How many devices the real driver shows; 0: it does not say.
+int real_count();
 
 /// cuInit(0) with the allow-list enforced; once per process, until it succeeds.
 Result init(const void* caller);
-
-/// The guard of this process, after a successful may_pass.
-const Services& guard_services();
 
 }  // namespace cudaguard

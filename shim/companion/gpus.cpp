@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/companion/gpus.h"
 
-#include <atomic>
-
 namespace cudaguard {
 
 namespace {
@@ -40,8 +38,6 @@ bool add_mig_devices(Machine& machine, const Nvml& nvml, unsigned gpu) {
   }
   return true;
 }
-
-constinit std::atomic<const link_map*> kept_nvml{nullptr};
 
 struct ListFacts {
   std::string_view list;
@@ -85,21 +81,23 @@ bool list_gpus(const Nvml& nvml, Machine& machine) {
 }
 
 void open_nvml(const Loader& the) {
-  if (kept_nvml.load(std::memory_order_acquire) != nullptr) return;
-  kept_nvml.store(open_real(the, "libnvidia-ml.so.1", 0).map(), std::memory_order_release);
+  if (known().kept_nvml.load(std::memory_order_acquire) != nullptr) return;
+  known().kept_nvml.store(open_real(the, "libnvidia-ml.so.1", 0).map(), std::memory_order_release);
 }
 
-void resolve_list(const Services& guard, Allowed& allowed) {
-  const std::string_view text = guard.allow_list();
+void resolve_list(Allowed& allowed) {
+  const Services& guard = the_guard();
+  Process& process = guard.process();
+  const std::string_view text = process.config.visible_devices;
   const AllowList list = parse_allow_list(text);
-  bool known = false;
+  bool listed = false;
   open_nvml(guard.loader());
-  const Nvml nvml(RealLibrary(kept_nvml.load(std::memory_order_acquire)));
+  const Nvml nvml(RealLibrary(known().kept_nvml.load(std::memory_order_acquire)));
   if (nvml.usable() && nvml.init()) {
-    known = list_gpus(nvml, allowed.machine);
+    listed = list_gpus(nvml, allowed.machine);
     nvml.shutdown();
   }
-  if (known) {
+  if (listed) {
     allowed.view = resolve(list, allowed.machine);
   } else {
     const ListError error = machine_from_list(list, allowed.machine);
@@ -113,7 +111,7 @@ void resolve_list(const Services& guard, Allowed& allowed) {
   if (allowed.view.error.why == ListError::Why::kNone) return;
   const ListFacts facts = {text, &allowed.view.error, count_gpus(allowed.machine)};
   guard.say(
-      Process::kList,
+      process, Process::kList,
       [](Text& out, uint32_t pid, const void* data) {
         const auto& it = *static_cast<const ListFacts*>(data);
         write_list_error(out, pid, it.list, *it.error, it.gpus);

@@ -6,8 +6,8 @@
 #include <nvml.h>
 
 #include "policy/device_list.h"
+#include "shim/companion/guard.h"
 #include "shim/companion/real_library.h"
-#include "shim/through/services.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -47,6 +47,6 @@ struct Allowed {
 void open_nvml(const Loader& the);
 
 /// Resolves the list; an error is said (once per process) and left in `view`.
-void resolve_list(const Services& guard, Allowed& allowed);
+void resolve_list(Allowed& allowed);
 
 }  // namespace cudaguard

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/companion/guard.h"
 
-#include <atomic>
-
 #include "shim/elf/base_namespace.h"
 
 // Bound by ld.so to the preloaded guard; null without one, and in a namespace of dlmopen.
@@ -11,8 +9,6 @@
 namespace cudaguard {
 
 namespace {
-
-constinit std::atomic<const Services*> found{nullptr};
 
 const Services* ask() {
   using Ask = const Services* (*)();
@@ -27,15 +23,15 @@ const Services* ask() {
 bool adopt_guard(const Services* guard) {
   if (guard == nullptr || guard->id != CUDAGUARD_INTERFACE_ID) return false;
   const Services* none = nullptr;
-  found.compare_exchange_strong(none, guard, std::memory_order_acq_rel);
+  known().guard.compare_exchange_strong(none, guard, std::memory_order_acq_rel);
   return true;
 }
 
 const Services* find_guard() {
-  const Services* known = found.load(std::memory_order_acquire);
-  if (known != nullptr) return known;
+  const Services* guard = known().guard.load(std::memory_order_acquire);
+  if (guard != nullptr) return guard;
   adopt_guard(ask());
-  return found.load(std::memory_order_acquire);
+  return known().guard.load(std::memory_order_acquire);
 }
 
 }  // namespace cudaguard

@@ -1,13 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard, as a companion sees it. Thread-safe, lock-free.
+// The guard, as a companion sees it, and what both companions know. Thread-safe, lock-free.
 #pragma once
+
+#include <link.h>
 
 #include "shim/through/services.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
+/// What a companion knows: all of its variables. A forked child inherits it, as it does the real
+/// library. Each companion's own struct has this one as its base, and is all zero at first.
+struct Known {
+  std::atomic<const Services*> guard{nullptr};
+  std::atomic<bool> bound{false};                   ///< to the real library
+  std::atomic<const link_map*> kept_nvml{nullptr};  ///< see open_nvml
+};
+Known& known();
+
 /// Null: there is no guard of this build in the process; nothing may be let through then.
 const Services* find_guard();
+
+/// The same, once there is one.
+inline const Services& the_guard() { return *known().guard.load(std::memory_order_acquire); }
 
 /// The guard that has loaded this companion: it is asked from now on. False: of another build.
 bool adopt_guard(const Services* guard);

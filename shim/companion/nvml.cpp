@@ -5,6 +5,7 @@
 // that holds no others, so that NVML and CUDA agree (PyTorch compares the two).
 #include <nvml.h>
 
+#include "shim/companion/late_write.h"
 #include "shim/companion/nvml_state.h"
 
 // nvml.h renames the old entry points to the newest ones; here each name is itself.
@@ -19,7 +20,7 @@ using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern
 namespace {
 
 #define CG_CALLER __builtin_return_address(0)
-#define CG_REAL(name) reinterpret_cast<decltype(&::name)>(real_functions[k_##name])
+#define CG_REAL(name) reinterpret_cast<decltype(&::name)>(nvml.real[k_##name])
 
 /// In front of everything: an older NVML lacks some of the names, and somebody may have asked for
 /// ours before it was bound.
@@ -33,18 +34,19 @@ namespace {
 nvmlReturn_t initialised(const Access& now, nvmlReturn_t result, const char* api,
                          const void* caller) {
   if (result == NVML_SUCCESS && now.way == Way::kFilter && !make_view(*now.guard)) {
-    now.guard->record_touch(api, caller);
+    now.guard->record_touch(now.guard->process(), api, nullptr, caller);
     return NVML_SUCCESS;  // and no GPU, as FORCE_CPU has it
   }
-  if (now.guard->policy() != Policy::kOff) {
+  Process& here = now.guard->process();
+  if (here.policy() != Policy::kOff) {
     now.guard->record_event(
-        {.kind = Event::Kind::kNvml, .api = api, .caller = caller, .result = result});
+        here, {.kind = Event::Kind::kNvml, .api = api, .caller = caller, .result = result});
   }
   return result;
 }
 
 nvmlReturn_t denied_init(const Access& now, const char* api, const void* caller) {
-  if (now.guard != nullptr) now.guard->record_touch(api, caller);
+  if (now.guard != nullptr) now.guard->record_touch(now.guard->process(), api, nullptr, caller);
   return NVML_SUCCESS;
 }
 
@@ -59,7 +61,7 @@ nvmlReturn_t counted(Real real, unsigned* count, const char* api) {
   const Access now = access();
   if (now.way == Way::kDeny) return put(count, 0);
   const nvmlReturn_t result = real(count);
-  if (result != NVML_SUCCESS || now.guard->policy() == Policy::kOff) return result;
+  if (result != NVML_SUCCESS || now.guard->process().policy() == Policy::kOff) return result;
   if (now.way == Way::kFilter) {
     const Shown* view = shown();
     if (const nvmlReturn_t put_result = put(count, view != nullptr ? view->count : 0);
@@ -67,7 +69,7 @@ nvmlReturn_t counted(Real real, unsigned* count, const char* api) {
       return put_result;
     }
   }
-  now.guard->note_count(api, *count);
+  note_count(now.guard->process(), api, *count);
   return result;
 }
 

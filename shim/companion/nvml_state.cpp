@@ -7,7 +7,9 @@
 
 namespace cudaguard {
 
-constinit void* real_functions[kGuardedCount] = {};
+// As the guard's: the compiler sees to it that this is zero.
+[[gnu::section(".bss.nvml")]] constinit NvmlKnown nvml;
+Known& known() { return nvml; }
 
 namespace {
 
@@ -16,26 +18,19 @@ constexpr const char* kNames[kGuardedCount] = {
 #include "shim/api/guarded.inc"
 };
 
-constinit std::atomic<bool> bound{false};
-constinit std::atomic<const Shown*> current{nullptr};
-using Parent = nvmlReturn_t (*)(nvmlDevice_t, nvmlDevice_t*);
-using IsMig = nvmlReturn_t (*)(nvmlDevice_t, unsigned*);
-constinit Parent real_parent = nullptr;
-constinit IsMig real_is_mig = nullptr;
-
 void prepare(const Services& guard) {
-  if (bound.load(std::memory_order_acquire)) return;
+  if (nvml.bound.load(std::memory_order_acquire)) return;
   const RealLibrary real = open_real(guard.loader(), "libnvidia-ml.so.1", RTLD_NOLOAD);
-  const Lock lock(guard.locks().binding);
-  if (bound.load(std::memory_order_relaxed)) return;  // others are reading it
+  const Lock lock(guard.process().binding);
+  if (nvml.bound.load(std::memory_order_relaxed)) return;  // others are reading it
   for (size_t i = 0; i < kGuardedCount; ++i) {
-    real_functions[i] = real.symbol(kNames[i]);
-    if (real_functions[i] == nullptr) hide_own_symbol(kNames[i]);
+    nvml.real[i] = real.symbol(kNames[i]);
+    if (nvml.real[i] == nullptr) hide_own_symbol(kNames[i]);
   }
-  real_is_mig = reinterpret_cast<IsMig>(real.symbol("nvmlDeviceIsMigDeviceHandle"));
-  real_parent =
-      reinterpret_cast<Parent>(real.symbol("nvmlDeviceGetDeviceHandleFromMigDeviceHandle"));
-  bound.store(true, std::memory_order_release);
+  nvml.is_mig = reinterpret_cast<decltype(nvml.is_mig)>(real.symbol("nvmlDeviceIsMigDeviceHandle"));
+  nvml.parent = reinterpret_cast<decltype(nvml.parent)>(
+      real.symbol("nvmlDeviceGetDeviceHandleFromMigDeviceHandle"));
+  nvml.bound.store(true, std::memory_order_release);
 }
 
 }  // namespace
@@ -44,36 +39,35 @@ Access access() {
   const Services* guard = find_guard();
   if (guard == nullptr) return {};
   prepare(*guard);
-  switch (guard->policy()) {
+  const Process& here = guard->process();
+  switch (here.policy()) {
     case Policy::kForceCpu:
       return {Way::kDeny, guard};
     case Policy::kOff:
       return {Way::kForward, guard};
     default:
-      return {guard->allow_list().empty() ? Way::kForward : Way::kFilter, guard};
+      return {here.config.visible_devices.empty() ? Way::kForward : Way::kFilter, guard};
   }
 }
 
 nvmlDevice_t parent_gpu(nvmlDevice_t device) {
   unsigned is_mig = 0;
   nvmlDevice_t parent = nullptr;
-  if (real_is_mig == nullptr || real_is_mig(device, &is_mig) != NVML_SUCCESS || is_mig == 0) {
+  if (nvml.is_mig == nullptr || nvml.is_mig(device, &is_mig) != NVML_SUCCESS || is_mig == 0) {
     return nullptr;
   }
-  if (real_parent == nullptr || real_parent(device, &parent) != NVML_SUCCESS) return nullptr;
+  if (nvml.parent == nullptr || nvml.parent(device, &parent) != NVML_SUCCESS) return nullptr;
   return parent;
 }
-
-const Shown* shown() { return current.load(std::memory_order_acquire); }
 
 bool make_view(const Services& guard) {
   if (shown() != nullptr) return true;
   const sys::Mapped<Allowed> allowed;
   auto* view = static_cast<Shown*>(sys::map(sizeof(Shown)));
   if (!allowed || view == nullptr) return false;
-  resolve_list(guard, *allowed);
+  resolve_list(*allowed);
   if (allowed->view.error.why != ListError::Why::kNone) {
-    guard.fall_back(Process::kNotAccepted);
+    guard.fall_back(guard.process(), Process::kNotAccepted);
     sys::unmap(view, sizeof(Shown));
     return false;
   }
@@ -85,7 +79,7 @@ bool make_view(const Services& guard) {
     if (!known) view->physical[view->count++] = gpu;
   }
   const Shown* none = nullptr;
-  if (!current.compare_exchange_strong(none, view, std::memory_order_acq_rel)) {
+  if (!nvml.shown.compare_exchange_strong(none, view, std::memory_order_acq_rel)) {
     sys::unmap(view, sizeof(Shown));
   }
   return true;

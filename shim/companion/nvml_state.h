@@ -15,10 +15,6 @@ enum Guarded : size_t {
   kGuardedCount
 };
 
-/// The real functions; null where the real NVML has none of that name.
-extern constinit void*
-    real_functions[kGuardedCount];  // NOLINT(bugprone-dynamic-static-initializers): constinit
-
 /// What a call may do.
 enum class Way {
   kDeny,     ///< FORCE_CPU: no GPU
@@ -37,11 +33,21 @@ nvmlDevice_t parent_gpu(nvmlDevice_t device);
 /// After a successful real init. False: the list is wrong; FORCE_CPU applies now.
 bool make_view(const Services& guard);
 
-/// The shown GPUs as NVML indices, or null before make_view.
+/// The shown GPUs as NVML indices.
 struct Shown {
   unsigned physical[kMostGpus];
   unsigned count;
 };
-const Shown* shown();
+
+struct NvmlKnown : Known {
+  /// The real functions; null where the real NVML has none of that name.
+  void* real[kGuardedCount] = {};
+  nvmlReturn_t (*parent)(nvmlDevice_t, nvmlDevice_t*) = nullptr;
+  nvmlReturn_t (*is_mig)(nvmlDevice_t, unsigned*) = nullptr;
+  std::atomic<const Shown*> shown{nullptr};  ///< null before make_view
+};
+extern constinit NvmlKnown nvml;  // NOLINT(bugprone-dynamic-static-initializers): constinit
+
+inline const Shown* shown() { return nvml.shown.load(std::memory_order_acquire); }
 
 }  // namespace cudaguard

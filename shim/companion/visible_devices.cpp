@@ -4,16 +4,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "shim/companion/fork_poison.h"
 #include "shim/companion/getenv_slot.h"
 #include "shim/companion/gpus.h"
+#include "shim/companion/late_write.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
-
-namespace {
-
-constexpr char kVariable[] = "CUDA_VISIBLE_DEVICES";
-constexpr char kNoneOfThem[] = "-1";
 
 struct Plan {
   Allowed allowed;
@@ -23,19 +20,10 @@ struct Plan {
   bool ready;  ///< told is what holds
 };
 
-constinit const Services* the_guard = nullptr;
-constinit std::atomic<const Plan*> current_plan{nullptr};
-constinit std::atomic<uint32_t> times_asked{0};
-constinit bool redirected = false;
+namespace {
 
-// Of the real driver, for the check afterwards.
-using GetDevice = Result (*)(int*, int);
-using GetUuid = Result (*)(void*, int);
-using Init = Result (*)(unsigned);
-constinit GetCount get_count = nullptr;
-constinit GetDevice get_device = nullptr;
-constinit GetUuid get_uuid = nullptr;
-constinit Init real_init = nullptr;
+constexpr char kVariable[] = "CUDA_VISIBLE_DEVICES";
+constexpr char kNoneOfThem[] = "-1";
 
 /// What the driver shall be told now; null: no memory. A failed cuInit may be tried again, and the
 /// program may have changed its variable: then it is another plan, for the driver may still be
@@ -43,10 +31,10 @@ constinit Init real_init = nullptr;
 const Plan* make_plan() {
   auto* plan = static_cast<Plan*>(sys::map(sizeof(Plan)));
   if (plan == nullptr) return nullptr;
-  resolve_list(*the_guard, plan->allowed);
+  resolve_list(plan->allowed);
   if (plan->allowed.view.error.why == ListError::Why::kNone) {
     plan->selection =
-        select(the_guard->variable(kVariable), plan->allowed.view, plan->allowed.machine);
+        select(the_guard().variable(kVariable), plan->allowed.view, plan->allowed.machine);
     Text told(plan->told, sizeof plan->told - 1);
     plan->ready =
         write_driver_list(told, plan->selection, plan->allowed.view, plan->allowed.machine);
@@ -57,7 +45,7 @@ const Plan* make_plan() {
       if (plan->allowed.machine.devices[at].uuid[0] == '\0') plan->ready = false;
     }
   }
-  const Plan* old = current_plan.load(std::memory_order_acquire);
+  const Plan* old = driver.plan.load(std::memory_order_acquire);
   if (old == nullptr || old->ready != plan->ready || strcmp(old->told, plan->told) != 0) {
     return plan;
   }
@@ -65,19 +53,19 @@ const Plan* make_plan() {
   return old;
 }
 
-void say_why(const Services& guard, const char* why) {
-  guard.say(
-      Process::kList,
+void say_why(Process& here, const char* why) {
+  the_guard().say(
+      here, Process::kList,
       [](Text& out, uint32_t pid, const void* text) {
         write_not_enforced(out, pid, static_cast<const char*>(text));
       },
       why);
 }
 
-void say_shows_none(const Services& guard) {
-  const std::string_view list = guard.allow_list();
-  guard.say(
-      Process::kListInVain,
+void say_shows_none(Process& here) {
+  const std::string_view list = here.config.visible_devices;
+  the_guard().say(
+      here, Process::kListInVain,
       [](Text& out, uint32_t pid, const void* data) {
         write_list_in_vain(out, pid, *static_cast<const std::string_view*>(data),
                            "this machine shows no GPU");
@@ -87,30 +75,37 @@ void say_shows_none(const Services& guard) {
 
 constexpr char kNoUuid[] = "CUDAGUARD_VISIBLE_DEVICES: a chosen GPU does not say its UUID";
 
-bool list_is_set() { return !the_guard->allow_list().empty(); }
+bool list_is_set(const Process& here) { return !here.config.visible_devices.empty(); }
 
 /// In the driver's place for getenv. Inside cuInit the plan is made; where the driver's cuInit was
 /// reached without us (a plug-in loaded with RTLD_DEEPBIND), it is made here. In a forked child
 /// that narrows to FORCE_CPU there is nothing to see.
 char* answer(const char* name) {
-  if (strcmp(name, "CUDA_DEVICE_ORDER") == 0 && list_is_set()) {
+  Process& here = the_guard().process();
+  const bool list = list_is_set(here);
+  if (strcmp(name, "CUDA_DEVICE_ORDER") == 0 && list) {
     return const_cast<char*>("PCI_BUS_ID");
   }
   if (strcmp(name, kVariable) != 0) return getenv(name);  // NOLINT(concurrency-mt-unsafe)
-  times_asked.fetch_add(1, std::memory_order_relaxed);
-  const Policy policy = the_guard->policy();
+  driver.times_asked.fetch_add(1, std::memory_order_relaxed);
+  const Policy policy = here.policy();
   if (policy == Policy::kForceCpu) return const_cast<char*>(kNoneOfThem);
-  if (policy == Policy::kOff || !list_is_set()) {
+  if (policy == Policy::kOff || !list) {
     return getenv(name);  // NOLINT(concurrency-mt-unsafe)
   }
-  const Plan* plan = current_plan.load(std::memory_order_acquire);
+  const Plan* plan = driver.plan.load(std::memory_order_acquire);
   if (plan == nullptr) {
     plan = make_plan();
     if (plan == nullptr) return const_cast<char*>(kNoneOfThem);
-    current_plan.store(plan, std::memory_order_release);
-    if (!plan->ready) say_why(*the_guard, kNoUuid);  // a wrong list has said so already
+    driver.plan.store(plan, std::memory_order_release);
+    if (!plan->ready) say_why(here, kNoUuid);  // a wrong list has said so already
   }
   return const_cast<char*>(plan->ready ? plan->told : kNoneOfThem);
+}
+
+/// False: the real driver does not say.
+bool ask_count(int& count) {
+  return driver.get_count != nullptr && driver.get_count(&count) == kSuccess;
 }
 
 /// "GPU-8932f937-408d-4ae7-8c16-9166cea1225c", or `whole` false: the beginning of it, and the 16
@@ -130,24 +125,24 @@ bool same_uuid(const char* text, bool whole, const unsigned char (&bytes)[16]) {
 
 /// Null, or what is wrong with what the driver shows now.
 const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
-  if (times_asked.load(std::memory_order_relaxed) == asked_before) {
+  if (driver.times_asked.load(std::memory_order_relaxed) == asked_before) {
     return "CUDAGUARD_VISIBLE_DEVICES cannot be enforced: the driver did not read "
            "CUDA_VISIBLE_DEVICES in cuInit";
   }
   int count = 0;
-  if (get_count == nullptr || get_count(&count) != kSuccess ||
-      static_cast<size_t>(count) != plan.selection.count) {
+  if (!ask_count(count) || static_cast<size_t>(count) != plan.selection.count) {
     return "CUDAGUARD_VISIBLE_DEVICES: the driver does not show the GPUs that were chosen (one is "
            "gone or unusable)";
   }
-  if (get_uuid == nullptr || get_device == nullptr) return nullptr;
+  const auto get_device = real_function<Result (*)(int*, int)>(k_cuDeviceGet);
+  if (driver.get_uuid == nullptr || get_device == nullptr) return nullptr;
   const Allowed& allowed = plan.allowed;
   for (int i = 0; i < count; ++i) {
     const Machine::Device& wanted =
         allowed.machine.devices[allowed.view.devices[plan.selection.view[i]]];
     unsigned char bytes[16] = {};
     int device = 0;
-    if (get_device(&device, i) != kSuccess || get_uuid(bytes, device) != kSuccess) continue;
+    if (get_device(&device, i) != kSuccess || driver.get_uuid(bytes, device) != kSuccess) continue;
     // A MIG device's UUID is another one here; an index without NVML has none.
     if (wanted.mig || wanted.uuid[0] == '\0') continue;
     // Without NVML the list's entry may be a beginning only.
@@ -158,10 +153,10 @@ const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
   return nullptr;
 }
 
-Result deny(const Services& guard, const char* why, const void* caller) {
-  if (why != nullptr) say_why(guard, why);
-  guard.fall_back(why != nullptr ? Process::kNotEnforced : Process::kNotAccepted);
-  guard.record_touch("cuInit", caller);
+Result deny(Process& here, const char* why, const void* caller) {
+  if (why != nullptr) say_why(here, why);
+  the_guard().fall_back(here, why != nullptr ? Process::kNotEnforced : Process::kNotAccepted);
+  the_guard().record_touch(here, "cuInit", nullptr, caller);
   return kNoDevice;
 }
 
@@ -178,10 +173,10 @@ void read_numbers(const char* text, int count, VisibleGpus& visible) {
   }
 }
 
-void tell_guard(const Services& guard, const Plan* plan, const void* caller) {
-  int count = 0;
-  if (get_count == nullptr || get_count(&count) != kSuccess || count < 0) count = 0;
-  guard.note_init("cuInit", static_cast<unsigned>(count), caller);
+void tell_guard(Process& here, const Plan* plan, const void* caller) {
+  const int count = real_count();
+  remember_init(caller);
+  note_init(here, "cuInit", static_cast<unsigned>(count));
   VisibleGpus visible;
   if (plan != nullptr) {
     bool known = true;
@@ -192,76 +187,76 @@ void tell_guard(const Services& guard, const Plan* plan, const void* caller) {
     }
     if (known) visible.count = static_cast<uint16_t>(plan->selection.count);
   } else if (count <= static_cast<int>(kMostGpus)) {
-    read_numbers(guard.variable(kVariable), count, visible);
+    read_numbers(the_guard().variable(kVariable), count, visible);
     if (visible.count != count) visible.count = 0;
   }
-  guard.set_visible(visible);
-  guard.record_event({.kind = Event::Kind::kInit,
-                      .api = "cuInit",
-                      .caller = caller,
-                      .object = plan != nullptr ? plan->told : nullptr});
+  here.visible = visible;
+  here.visible_known.store(visible.count != 0, std::memory_order_release);
+  the_guard().record_event(here, {.kind = Event::Kind::kInit,
+                                  .api = "cuInit",
+                                  .caller = caller,
+                                  .object = plan != nullptr ? plan->told : nullptr});
 }
 
 }  // namespace
 
-GetCount real_count() { return get_count; }
+int real_count() {
+  int count = 0;
+  return ask_count(count) && count > 0 ? count : 0;
+}
 
-void bind_visible_devices(const Services& guard, const RealLibrary& driver) {
-  the_guard = &guard;
-  real_init = reinterpret_cast<Init>(driver.symbol("cuInit"));
-  get_count = reinterpret_cast<GetCount>(driver.symbol("cuDeviceGetCount"));
-  get_device = reinterpret_cast<GetDevice>(driver.symbol("cuDeviceGet"));
+void bind_visible_devices(const Process& here, const RealLibrary& real) {
+  driver.get_count = reinterpret_cast<Result (*)(int*)>(real.symbol("cuDeviceGetCount"));
   // With MIG the second one differs from the first; for whole GPUs they are the same.
-  get_uuid = reinterpret_cast<GetUuid>(driver.symbol("cuDeviceGetUuid"));
+  driver.get_uuid = reinterpret_cast<Result (*)(void*, int)>(real.symbol("cuDeviceGetUuid"));
   // Without a list as well: a forked child may have one.
-  if (driver.found() && guard.policy() != Policy::kOff) {
-    redirected = redirect_getenv(*driver.map(), &answer);
+  if (real.found() && here.policy() != Policy::kOff) {
+    driver.redirected = redirect_getenv(*real.map(), &answer);
   }
 }
 
-bool slot_is_redirected() { return redirected; }
-
-const char* why_not_enforced() {
-  if (redirected || !list_is_set()) return nullptr;
+const char* why_not_enforced(const Process& here) {
+  if (driver.redirected || !list_is_set(here)) return nullptr;
   return "CUDAGUARD_VISIBLE_DEVICES cannot be enforced: libcuda.so.1 does not import getenv";
 }
 
-Result init_inside_list(const Services& guard, const void* caller) {
-  if (!list_is_set()) {
+Result init_inside_list(Process& here, const void* caller) {
+  const auto real_init = real_function<Result (*)(unsigned)>(k_cuInit);
+  if (!list_is_set(here)) {
     const Result result = real_init(0);
-    if (result == kSuccess) tell_guard(guard, nullptr, caller);
-    if (result == kNoDevice) guard.note_no_device();
+    if (result == kSuccess) tell_guard(here, nullptr, caller);
+    if (result == kNoDevice) note_no_device(here);
     return result;
   }
   // Initialised without us, by a plug-in that is bound to the driver itself (RTLD_DEEPBIND): what
   // it was told then is what holds, whatever the program's variable is now.
   int count = 0;
-  const Plan* plan = current_plan.load(std::memory_order_acquire);
-  const bool already = plan != nullptr && get_count != nullptr && get_count(&count) == kSuccess;
+  const Plan* plan = driver.plan.load(std::memory_order_acquire);
+  const bool already = plan != nullptr && ask_count(count);
   if (!already) plan = make_plan();
-  if (plan == nullptr) return deny(guard, "CUDAGUARD_VISIBLE_DEVICES: out of memory", caller);
+  if (plan == nullptr) return deny(here, "CUDAGUARD_VISIBLE_DEVICES: out of memory", caller);
   if (!plan->ready) {
     const bool said = plan->allowed.view.error.why != ListError::Why::kNone;
-    return deny(guard, said ? nullptr : kNoUuid, caller);
+    return deny(here, said ? nullptr : kNoUuid, caller);
   }
-  current_plan.store(plan, std::memory_order_release);
-  const uint32_t asked_before = already ? 0 : times_asked.load(std::memory_order_relaxed);
+  driver.plan.store(plan, std::memory_order_release);
+  const uint32_t asked_before = already ? 0 : driver.times_asked.load(std::memory_order_relaxed);
   const Result result = real_init(0);
-  const bool read = times_asked.load(std::memory_order_relaxed) != asked_before;
+  const bool read = driver.times_asked.load(std::memory_order_relaxed) != asked_before;
   if (result == kNoDevice && read && plan->selection.count != 0) {
     // A driver that has no GPU at all does not get as far as to read the variable (measured, 535).
-    return deny(guard,
+    return deny(here,
                 "CUDAGUARD_VISIBLE_DEVICES: the driver shows none of the GPUs that were chosen",
                 caller);
   }
   if (result == kNoDevice) {
-    guard.note_no_device();
-    if (plan->selection.count != 0) say_shows_none(guard);
+    note_no_device(here);
+    if (plan->selection.count != 0) say_shows_none(here);
   }
   if (result != kSuccess) return result;
   const char* wrong = check_what_is_visible(*plan, asked_before);
-  if (wrong != nullptr) return deny(guard, wrong, caller);
-  tell_guard(guard, plan, caller);
+  if (wrong != nullptr) return deny(here, wrong, caller);
+  tell_guard(here, plan, caller);
   return kSuccess;
 }
 

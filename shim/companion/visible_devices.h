@@ -8,13 +8,12 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// Once, before anything is called.
-void bind_visible_devices(const Services& guard, const RealLibrary& driver);
-bool slot_is_redirected();
+void bind_visible_devices(const Process& here, const RealLibrary& real);
 /// Null, or why CUDA must not be let through in this process.
-const char* why_not_enforced();
+const char* why_not_enforced(const Process& here);
 
 /// The real cuInit(0), and whether it found what the list allows and nothing else. The caller holds
 /// the process's lock.
-Result init_inside_list(const Services& guard, const void* caller);
+Result init_inside_list(Process& here, const void* caller);
 
 }  // namespace cudaguard

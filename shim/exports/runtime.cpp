@@ -8,9 +8,7 @@
 #include "shim/exports/hot_calls.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"
-#include "shim/through/bad_index.h"
-#include "shim/through/fork_poison.h"
-#include "shim/through/late_write.h"
+#include "shim/through/services.h"
 
 // Headers of some versions make one name of the two.
 #undef cudaGetDeviceProperties
@@ -38,6 +36,18 @@ template <typename Function>
 }
 
 bool looks_at_indices(const Process& here) { return here.config.policy != Policy::kOff; }
+
+/// Null: no CUDA was let through in this process, and there is nothing to explain.
+const Explainer* explainer() { return lasting.explainer.load(std::memory_order_acquire); }
+
+void check_fork(Process& here, const char* api) {
+  if (here.fork_checked.load(std::memory_order_relaxed)) return;
+  if (const Explainer* it = explainer()) it->check_fork(here, api);
+}
+
+void say_bad_index(Process& here, const BadIndex& facts) {
+  if (const Explainer* it = explainer()) it->say_bad_index(here, facts);
+}
 
 /// How many devices the runtime that holds `function` sees; 0: it does not say.
 int ask_count(Process& here, const void* function) {
@@ -79,7 +89,7 @@ using Call = cudaError_t (*)(void* real, const void* context, int index);
   if (real == nullptr) return cudaErrorNoDevice;
   Process& here = process();
   if (!looks_at_indices(here)) return call(real, context, device);
-  check_fork_once(here, api);
+  check_fork(here, api);
   if (here.config.policy == Policy::kClamp &&
       device >= here.device_count.load(std::memory_order_relaxed)) {
     device = clamped(here, {.api = api, .caller = caller, .asked = device}, real);
@@ -119,7 +129,7 @@ int set_device_slowly(int device, const void* caller) {
     here.selected.fetch_or(uint64_t{1} << device);
   }
   if (here.policy() == Policy::kForceCpu) here.selected.store(0);  // fallen meanwhile
-  check_late_write(here);
+  if (const Explainer* it = explainer()) it->check_late_write(here);
   record_event(
       here, {.kind = Event::Kind::kSelect, .api = kSetDevice, .caller = caller, .device = device});
   return result;
@@ -155,9 +165,10 @@ cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
   const cudaError_t result = real(count);
   Process& here = process();
   if (!looks_at_indices(here)) return result;
-  check_fork_once(here, "cudaGetDeviceCount");
-  if (result == cudaSuccess && count != nullptr) {
-    note_count(here, "cudaGetDeviceCount", static_cast<unsigned>(*count));
+  check_fork(here, "cudaGetDeviceCount");
+  const Explainer* const it = explainer();
+  if (it != nullptr && result == cudaSuccess && count != nullptr) {
+    it->note_count(here, "cudaGetDeviceCount", static_cast<unsigned>(*count));
   }
   return result;
 }
@@ -185,7 +196,7 @@ cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribut
 cudaError_t CUDARTAPI cudaDeviceSynchronize(void) {
   CG_BEHIND(cudaDeviceSynchronize);
   Process& here = process();
-  if (looks_at_indices(here)) check_fork_once(here, "cudaDeviceSynchronize");
+  if (looks_at_indices(here)) check_fork(here, "cudaDeviceSynchronize");
   return real();
 }
 }

@@ -15,6 +15,7 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Process;
+struct Explainer;
 
 /// A library of ours as ld.so has it.
 struct Loaded {
@@ -32,6 +33,7 @@ struct Lasting {
 
   Loaded standins[2];
   Loaded companions[2];
+  std::atomic<const Explainer*> explainer{nullptr};  ///< null: no CUDA was let through
   GlobalNames global_names;
 
   /// Of the last request that went to another hook, and how often it came in a row.

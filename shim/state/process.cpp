@@ -143,11 +143,11 @@ std::string_view Process::because() const {
   }
 }
 
-void Process::fall_back(Fallen because_of) {
-  fallen.store(because_of);
-  last.because.store(because().data(), std::memory_order_relaxed);
-  steady.store(false, std::memory_order_relaxed);
-  selected.store(0, std::memory_order_relaxed);
+void fall_back(Process& process, Process::Fallen because_of) {
+  process.fallen.store(because_of);
+  last.because.store(process.because().data(), std::memory_order_relaxed);
+  process.steady.store(false, std::memory_order_relaxed);
+  process.selected.store(0, std::memory_order_relaxed);
   remember_policy(Policy::kForceCpu);
 }
 

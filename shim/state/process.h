@@ -44,8 +44,6 @@ struct Process {
   Policy policy() const {
     return fallen.load(std::memory_order_relaxed) == kStands ? config.policy : Policy::kForceCpu;
   }
-  /// FORCE_CPU from now on, in forked children too.
-  void fall_back(Fallen because_of);
   /// Why it is FORCE_CPU, where nobody asked for that by name; a constant, else empty.
   std::string_view because() const;
 
@@ -82,12 +80,12 @@ struct Process {
   /// True for the first caller with this case. False as well when there are too many.
   static bool first_case(Cases& cases, uint64_t key);
 
-  /// Words for the companions' locks, which a thread of the parent may hold when it forks: a child
-  /// would never find them free.
-  struct Locks {
-    std::atomic<uint32_t> binding{0};
-    std::atomic<uint32_t> initialising{0};
-  } locks;
+  /// Of the companions. Their locks are here because a thread of the parent may hold one when it
+  /// forks: the child would never find it free.
+  std::atomic<uint32_t> binding{0};
+  std::atomic<uint32_t> initialising{0};
+  /// cuInit has succeeded here: the driver's functions are called without a further look.
+  std::atomic<bool> open{false};
 
   std::atomic<bool> companions_looked{false};
   std::atomic<bool> no_nvml{false};  ///< its companion cannot be used
@@ -118,6 +116,9 @@ inline Process& process() {
   }
   return detail::make_process(known);
 }
+
+/// FORCE_CPU from now on, in forked children too.
+void fall_back(Process& process, Process::Fallen because_of);
 
 /// A variable as the program has it now; null: unset. As safe as getenv() beside setenv().
 const char* variable(const char* name);

@@ -22,6 +22,18 @@ namespace cudaguard {
 
 namespace {
 
+constexpr Services kServices = {
+    .process = &process,
+    .lasting = &lasting,
+    .loader = &loader,
+    .variable = &variable,
+    .fall_back = &fall_back,
+    .record_event = &record_event,
+    .record_touch = &record_touch,
+    .say = &say,
+    .say_case = &say_case,
+};
+
 // No pointers in it: each would need a relocation.
 struct Names {
   char file[24];  // below our own folder
@@ -64,7 +76,7 @@ void give_up(Process& process, const Names& names, const char* file, const char*
   if (names.missing == Process::kNoNvmlCompanion) {
     process.no_nvml.store(true, std::memory_order_relaxed);
   } else {
-    process.fall_back(Process::kNoCompanion);
+    fall_back(process, Process::kNoCompanion);
   }
   say_missing_companion(names.missing, file, why);
 }
@@ -97,7 +109,7 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
   const auto* map = static_cast<const link_map*>(handle);
   const auto prepare = reinterpret_cast<cudaguard_prepare_v1*>(
       const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_companion_prepare_v1")));
-  const char* why = prepare != nullptr ? prepare(&own_services()) : "";
+  const char* why = prepare != nullptr ? prepare(cudaguard_services_v1()) : "";
   if (why == nullptr) {
     result.link_map.store(map, std::memory_order_relaxed);
     result.path.store(map->l_name, std::memory_order_release);
@@ -106,7 +118,7 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
   if (*why == '\0') {
     give_up(process, names, path, "is of another build");
   } else {
-    process.fall_back(Process::kNotEnforced);
+    fall_back(process, Process::kNotEnforced);
     say(
         process, Process::kList,
         [](Text& out, uint32_t pid, const void* text) {
@@ -216,3 +228,5 @@ const char* name_with_companion(Process& process, CompanionKind kind, const char
 }
 
 }  // namespace cudaguard
+
+const cudaguard::Services* cudaguard_services_v1() { return &cudaguard::kServices; }

@@ -20,7 +20,7 @@ def interface_id(source):
     with tempfile.TemporaryDirectory(prefix="cg-") as folder:
         header = os.path.join(folder, "interface_id.h")
         subprocess.run(["cmake", "-DOUT=" + header, "-P",
-                        os.path.join(source, "shim", "companion", "interface_id.cmake")],
+                        os.path.join(source, "shim", "through", "interface_id.cmake")],
                        check=True)
         with open(header, encoding="utf-8") as stream:
             return int(re.search(r"CUDAGUARD_INTERFACE_ID (0x[0-9a-f]{8})U", stream.read())[1], 16)
@@ -69,7 +69,7 @@ class OtherBuild(box.Case):
             for part in ("policy", "shim"):
                 shutil.copytree(os.path.join(harness.SOURCE, part), os.path.join(folder, part))
             self.assertEqual(interface_id(folder), interface_id(harness.SOURCE))
-            path = os.path.join(folder, "shim", "companion", "services.h")
+            path = os.path.join(folder, "shim", "through", "services.h")
             with open(path, encoding="utf-8") as stream:
                 lines = stream.read().split("\n")
             first = next(i for i, line in enumerate(lines) if "(*note_count)" in line)

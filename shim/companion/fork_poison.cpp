@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/through/fork_poison.h"
+#include "shim/companion/fork_poison.h"
 
 #include <atomic>
 
 #include "policy/message.h"
+#include "shim/companion/guard.h"
 #include "shim/elf/own_maps.h"
-#include "shim/record/record.h"
-#include "shim/state/process.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
 
 namespace {
-
-/// A forked child finds what its parent wrote.
-constexpr Lasting::Initialised& initialised = lasting.initialised;
 
 uint64_t milliseconds() {
   const timespec time = sys::now();
@@ -28,6 +24,7 @@ struct Room {
 }  // namespace
 
 void remember_init(const void* caller) {
+  Lasting::Initialised& initialised = the_guard().lasting->initialised;
   const uint32_t pid = sys::getpid();
   if (initialised.pid.load(std::memory_order_relaxed) == pid) return;
   const sys::Mapped<Room> room;
@@ -41,6 +38,9 @@ void remember_init(const void* caller) {
 }
 
 void check_fork(Process& process, const char* api) {
+  if (process.fork_checked.load(std::memory_order_relaxed)) return;
+  process.fork_checked.store(true, std::memory_order_relaxed);
+  const Lasting::Initialised& initialised = the_guard().lasting->initialised;
   const uint32_t parent = initialised.pid.load(std::memory_order_acquire);
   if (parent == 0 || parent == sys::getpid()) return;
   ForkFacts facts;
@@ -48,7 +48,7 @@ void check_fork(Process& process, const char* api) {
   facts.parent = parent;
   facts.by = initialised.by;
   facts.milliseconds = milliseconds() - initialised.at;
-  say(
+  the_guard().say(
       process, Process::kForkPoison,
       [](Text& out, uint32_t pid, const void* data) {
         write_fork_poison(out, pid, *static_cast<const ForkFacts*>(data));
@@ -57,7 +57,7 @@ void check_fork(Process& process, const char* api) {
   // cuInit is recorded with its caller where it is made. CUDA's answer to all others is 3 as well.
   constexpr int kNotInitialized = 3;
   if (std::string_view(api) != "cuInit") {
-    record_event(process, {.api = api, .result = kNotInitialized});
+    the_guard().record_event(process, {.api = api, .result = kNotInitialized});
   }
 }
 

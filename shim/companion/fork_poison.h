@@ -3,22 +3,13 @@
 // suspect the wrong library, so one line says who initialised it. Thread-safe, allocation-free.
 #pragma once
 
-#include "shim/state/process.h"
+#include "shim/through/services.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// cuInit has succeeded here, asked for by `caller`.
 void remember_init(const void* caller);
-/// Says the line if this is such a child; `api` is a constant.
+/// Says the line if this is such a child, once.
 void check_fork(Process& process, const char* api);
-
-/// The same, at the price of one load after the first call.
-inline void check_fork_once(Process& process, const char* api) {
-  if (process.fork_checked.load(std::memory_order_relaxed)) [[likely]] {
-    return;
-  }
-  process.fork_checked.store(true, std::memory_order_relaxed);
-  check_fork(process, api);
-}
 
 }  // namespace cudaguard

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/through/bad_index.h"
+#include "shim/companion/bad_index.h"
 
 #include "policy/message.h"
+#include "shim/companion/guard.h"
+#include "shim/companion/late_write.h"
 #include "shim/elf/own_maps.h"
-#include "shim/record/record.h"
-#include "shim/state/process.h"
 #include "shim/sys/system.h"
-#include "shim/through/late_write.h"
 
 namespace cudaguard {
 
@@ -49,7 +48,7 @@ void say_bad_index(Process& process, const BadIndex& facts) {
     line.are = are.view();
     line.are_whose = visible.by_variable ? "CUDA_VISIBLE_DEVICES=" : "GPUs ";
   }
-  say_case(
+  the_guard().say_case(
       process, case_of(facts),
       [](Text& out, uint32_t pid, const void* data) {
         write_bad_index(out, pid, *static_cast<const IndexFacts*>(data));

@@ -4,17 +4,17 @@
 // allocated; thread-safe.
 #pragma once
 
-#include "shim/state/process.h"
+#include "shim/through/services.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// `api`, a constant, is about to tell the program that there are `count` GPUs.
+/// As in Explainer.
 void note_count(Process& process, const char* api, unsigned count);
 /// cuInit has succeeded and `count` GPUs are visible.
 void note_init(Process& process, const char* api, unsigned count);
 /// cuInit has found no device: because of a late write?
 void note_no_device(Process& process);
-/// Something looks wrong to the program: was it a late write?
+/// As in Explainer.
 void check_late_write(Process& process);
 
 }  // namespace cudaguard

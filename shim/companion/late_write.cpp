@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/through/late_write.h"
+#include "shim/companion/late_write.h"
 
 #include <string_view>
 
 #include "policy/message.h"
-#include "shim/record/record.h"
-#include "shim/state/process.h"
+#include "shim/companion/guard.h"
 
 namespace cudaguard {
 
@@ -16,7 +15,7 @@ constexpr char kVariable[] = "CUDA_VISIBLE_DEVICES";
 void note(LateWrite::Moment& moment, const char* api, unsigned count) {
   int none = 0;
   if (!moment.state.compare_exchange_strong(none, 1, std::memory_order_relaxed)) return;
-  const char* now = variable(kVariable);
+  const char* now = the_guard().variable(kVariable);
   moment.api = api;
   moment.count = count;
   moment.set = now != nullptr;
@@ -38,7 +37,7 @@ bool differs(const LateWrite::Moment& moment, const char* now) {
 /// `moment`: of what the program was told; null: nothing. `sees`: what cuInit found, when it came
 /// after the change.
 void compare(Process& process, const LateWrite::Moment* moment, const unsigned* sees) {
-  const char* now = variable(kVariable);
+  const char* now = the_guard().variable(kVariable);
   LateWriteFacts facts;
   if (moment != nullptr) {
     if (!differs(*moment, now)) return;
@@ -52,7 +51,7 @@ void compare(Process& process, const LateWrite::Moment* moment, const unsigned* 
   facts.read_already = sees == nullptr;
   if (sees != nullptr) facts.sees = *sees;
   facts.allow_list = process.config.visible_devices;
-  say(
+  the_guard().say(
       process, Process::kLateWrite,
       [](Text& out, uint32_t pid, const void* data) {
         write_late_write(out, pid, *static_cast<const LateWriteFacts*>(data));
@@ -82,7 +81,7 @@ void note_no_device(Process& process) {
   const LateWrite::Moment& counted = process.late_write.counted;
   if (happened(counted)) return compare(process, &counted, &none);
   // Nobody was told before: numbers that name nothing inside the list ("" and -1 mean no GPU).
-  const char* now = variable(kVariable);
+  const char* now = the_guard().variable(kVariable);
   const bool number = now != nullptr && *now >= '0' && *now <= '9';
   if (number && !process.config.visible_devices.empty()) compare(process, nullptr, &none);
 }
