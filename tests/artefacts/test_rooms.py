@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rooms of the house: a folder includes only what stands below it, and what guard and companions
+can write to lies in few places (shim/state; one struct in each companion)."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import harness
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import elf_facts  # noqa: E402
+
+# From below to above, where each may include all that is in front of it.
+GUARD = ["policy", "shim/sys", "shim/elf", "shim/state", "shim/record", "shim/through", "shim/hook",
+         "shim/exports"]  # fmt: skip
+BELOW = {folder: set(GUARD[:place]) for place, folder in enumerate(GUARD)}
+BELOW["shim/sys"] = set()
+BELOW["shim/companion"] = set(GUARD[:GUARD.index("shim/through") + 1]) | {"shim/api"}
+BELOW["shim/standin"] = {"shim/elf", "shim/api/generated"}
+BELOW["shim/launcher"] = {"policy", "shim/api/generated"}
+BELOW["shim/api"] = set()
+# Several folders, which are one here.
+WHOLE = ("shim/launcher/", "shim/api/")
+
+# {target: the names of all that it can write to}
+WRITABLE = {
+    "guard": {"lasting", "without_memory"},  # of Process the latter: the others are mapped pages
+    "companion_driver": {"driver"},
+    "companion_nvml": {"nvml"},
+}
+
+
+def room_of(folder):
+    for whole in WHOLE:
+        if folder.startswith(whole) and folder not in BELOW["shim/standin"]:
+            return whole.rstrip("/")
+    return folder
+
+
+def wrong_includes(source):
+    """["shim/elf/x.h includes shim/state/y.h"]"""
+    found = []
+    for top in ("policy", "shim"):
+        for folder, _, files in os.walk(os.path.join(source, top)):
+            own = room_of(os.path.relpath(folder, source))
+            for name in files:
+                if not name.endswith((".h", ".cpp", ".c", ".S", ".inc")):
+                    continue
+                path = os.path.join(folder, name)
+                with open(path, encoding="utf-8") as stream:
+                    text = stream.read()
+                for wanted in re.findall(r'^ *# *include +"((?:policy|shim)/.*)"', text, re.M):
+                    room = room_of(os.path.dirname(wanted))
+                    if room != own and room not in BELOW.get(own, ()):
+                        found.append("%s includes %s" % (os.path.relpath(path, source), wanted))
+    return found
+
+
+def writable(objects):
+    """The data objects that are in a section which stays writable, without their namespaces."""
+    found = set()
+    for path in objects:
+        sections = {}
+        for line in elf_facts.tool_output("readelf", "-SW", path).splitlines():
+            match = re.match(r" +\[ *(\d+)\] (\S+) +\w+ +\S+ \S+ \S+ \S+ +([A-Za-z]+) ", line)
+            if match and set("WA") <= set(match[3]) and not match[2].startswith(".data.rel.ro"):
+                sections[match[1]] = match[2]
+        for line in elf_facts.tool_output("readelf", "-sW", "--demangle", path).splitlines():
+            fields = line.split(None, 7)
+            if len(fields) == 8 and fields[3] in ("OBJECT", "TLS") and fields[6] in sections:
+                found.add(re.sub(r".*::", "", fields[7]))
+    return found
+
+
+def objects_of(target):
+    with open(os.path.join(harness.BUILD, "tests", "artefacts", target + ".objects"),
+              encoding="utf-8") as stream:
+        return stream.read().split("\n")
+
+
+def compiled(folder, source):
+    """(exit status, path of the object)"""
+    path = os.path.join(folder, "a.o")
+    ran = subprocess.run([os.environ.get("CXX", "c++"), "-fPIC", "-x", "c++", "-c", "-o", path, "-"],
+                         input=source, text=True, capture_output=True, check=False)
+    return ran.returncode, path
+
+
+class Arrows(unittest.TestCase):
+    def test_includes(self):
+        self.assertEqual(wrong_includes(harness.SOURCE), [])
+
+    def test_every_folder_has_its_place(self):
+        folders = {room_of(os.path.relpath(folder, harness.SOURCE)) for folder, _, files in os.walk(
+            os.path.join(harness.SOURCE, "shim")) if any(f.endswith((".h", ".cpp")) for f in files)}
+        self.assertLessEqual(folders - {"shim", "shim/api/generated"}, set(BELOW))
+
+    def test_the_check_sees(self):
+        for folder, wanted, wrong in (
+                ("policy", "shim/sys/system.h", True), ("shim/elf", "shim/state/process.h", True),
+                ("shim/through", "shim/companion/guard.h", True),
+                ("shim/companion", "shim/hook/standins.h", True),
+                ("shim/launcher/run", "shim/record/record.h", True),
+                ("shim/hook", "shim/through/companions.h", False),
+                ("shim/launcher/doctor", "policy/text.h", False)):
+            with self.subTest(folder=folder), tempfile.TemporaryDirectory() as source:
+                os.makedirs(os.path.join(source, folder))
+                with open(os.path.join(source, folder, "a.cpp"), "w", encoding="utf-8") as stream:
+                    stream.write('#include "%s"\n' % wanted)
+                self.assertEqual(len(wrong_includes(source)), int(wrong))
+
+
+class State(unittest.TestCase):
+    def test_what_can_be_written_to(self):
+        for target, names in WRITABLE.items():
+            with self.subTest(target=target):
+                self.assertEqual(writable(objects_of(target)), names)
+
+    def test_the_check_sees(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for source, names in (
+                    ("namespace a { namespace { int first; } int* f() { return &first; } }",
+                     {"first"}),
+                    ("int f() { static int second = 2; return second++; }", {"second"}),
+                    ("thread_local int third; int f() { return third++; }", {"third"}),
+                    ("extern const char* const fourth[] = {\"a\", \"b\"};", set())):
+                code, path = compiled(folder, source)
+                self.assertEqual((code, writable([path])), (0, names))
+
+    def test_all_zero(self):
+        """The compiler refuses another first value where the guard's state lies."""
+        with tempfile.TemporaryDirectory() as folder:
+            source = '[[gnu::section(".bss.a")]] int a[9] = {0, %d};'
+            self.assertEqual(compiled(folder, source % 0)[0], 0)
+            self.assertNotEqual(compiled(folder, source % 1)[0], 0)
+        for target, names in WRITABLE.items():
+            for name in names:
+                with self.subTest(target=target, name=name):
+                    self.assertIn(".bss." + name, "".join(
+                        elf_facts.tool_output("readelf", "-SW", path)
+                        for path in objects_of(target)))
+
+
+if __name__ == "__main__":
+    harness.main()
