@@ -7,41 +7,34 @@ namespace cudaguard {
 
 namespace {
 
-constexpr size_t kShownValue = 80;
-constexpr size_t kShownName = 40;
-
-Text& start(Text& out, uint32_t pid) { return out.put("cudaguard[").put_decimal(pid).put("]: "); }
-
-const char* meaning(int error) {
-  switch (error) {
-    case EACCES:
-    case EPERM:
-      return "permission denied";
-    case ENOENT:
-      return "no such folder";
-    case ENOTDIR:
-      return "a part of the path is not a folder";
-    case EISDIR:
-      return "it is a folder";
-    case ELOOP:
-      return "it is a symbolic link";
-    case EMLINK:
-      return "it is a hard link";
-    case EROFS:
-      return "read-only file system";
-    case ENXIO:
-      return "nobody reads that pipe";
-    case ENOSPC:
-    case EDQUOT:
-      return "no space left";
-    case EAGAIN:
-      return "the pipe is full";
-    case EINVAL:
-      return "it is not a regular file";
-    default:
-      return nullptr;
-  }
+/// Of several texts, each of which ends in a zero byte, number `which`.
+const char* nth(const char* texts, size_t which) {
+  for (; which != 0; --which) texts += std::string_view(texts).size() + 1;
+  return texts;
 }
+
+constexpr uint8_t kErrors[] = {EACCES, EPERM,  ENOENT, ENOTDIR, EISDIR, ELOOP, EMLINK,
+                               EROFS,  ENOSPC, EDQUOT, ENXIO,   EAGAIN, EINVAL};
+/// In the order of kErrors; behind them what none of them is.
+constexpr char kMeanings[] =
+    "permission denied\0permission denied\0no such folder\0a part of the path is not a folder\0"
+    "it is a folder\0it is a symbolic link\0it is a hard link\0read-only file system\0"
+    "no space left\0no space left\0nobody reads that pipe\0the pipe is full\0"
+    "it is not a regular file\0errno %u\0";
+
+/// In the order of ListError::Why.
+constexpr char kListErrors[] =
+    "is wrong\0"
+    "is empty (accepted: index, GPU-..., MIG-...)\0"
+    "is no index, GPU-... or MIG-...\0"
+    "is negative (accepted: -1 alone)\0"
+    "is one too many (accepted: 64)\0"
+    "names a GPU again (accepted: each once)\0"
+    "does not exist\0"
+    "is the UUID of no GPU here\0"
+    "is the beginning of several UUIDs\0"
+    "cannot be combined with the others where NVML is not installed\0"
+    "it is longer than 6143 bytes\0";
 
 constexpr char kEventNames[][8] = {"", "init", "context", "select", "nvml", "work"};
 
@@ -76,7 +69,7 @@ bool is_interpreter(std::string_view name) {
 
 /// " in python3 ppo.py", " in python3 -m pkg.train".
 void put_script(Text& out, std::string_view name, std::string_view arguments) {
-  out.put(" in ").put_printable(name, kShownName);
+  out.print(" in %n", name);
   std::string_view word = take_argument(arguments);
   // Options that stand alone, whichever of them it is, and Python's two with a value.
   while (word.size() == 2 && begins(word, "-u\0-s\0-S\0-B\0-O\0-W\0-X\0") != 0) {
@@ -88,7 +81,7 @@ void put_script(Text& out, std::string_view name, std::string_view arguments) {
     out.put(" -m");
     word = take_argument(arguments);
   }
-  if (!word.empty() && word[0] != '-') out.put(" ").put_printable(base_name(word), kShownName);
+  if (!word.empty() && word[0] != '-') out.print(" %n", base_name(word));
 }
 
 /// "asked by libfoo.so". `program`: the process's arguments, or empty.
@@ -100,9 +93,7 @@ Text& put_caller(Text& out, const CodePlace& caller, std::string_view program = 
   // Python's two, each with a copy of its own or the system's, which Ruby and others use as well.
   const bool ffi = begins(file, "libffi\0_ctypes.\0_cffi_backend.\0") != 0 &&
                    (name.empty() || begins(name, "py\0") != 0);
-  if (ffi) out.put("ctypes/cffi (");
-  out.put_printable(file, kShownValue);
-  if (ffi) out.put(")");
+  out.print(ffi ? "ctypes/cffi (%s)" : "%s", file);
   if (name.empty()) return out;
   // Who is behind the OpenCL loader cannot be told without unwinding the stack.
   if (begins(file, "libOpenCL.so\0") != 0) {
@@ -116,69 +107,66 @@ Text& put_caller(Text& out, const CodePlace& caller, std::string_view program = 
 
 /// "unset" or the value in quotes.
 Text& put_value(Text& out, bool set, std::string_view value) {
-  if (!set) return out.put("unset");
-  return out.put("\"").put_printable(value, kShownValue).put("\"");
+  return out.print(set ? "\"%s\"" : "unset", value);
 }
 
-Text& put_list(Text& out, uint32_t pid, std::string_view list) {
-  start(out, pid).put("CUDAGUARD_VISIBLE_DEVICES=\"").put_printable(list, kShownValue);
-  return out.put("\": ");
+Text& put_list(Text& out, std::string_view list) {
+  return out.print("CUDAGUARD_VISIBLE_DEVICES=\"%s\": ", list);
 }
 
-const char* reason(ListError::Why why) {
-  using Why = ListError::Why;
-  switch (why) {
-    case Why::kEmptyEntry:
-      return "is empty (accepted: index, GPU-..., MIG-...)";
-    case Why::kNotUnderstood:
-      return "is no index, GPU-... or MIG-...";
-    case Why::kNegative:
-      return "is negative (accepted: -1 alone)";
-    case Why::kTooMany:
-      return "is one too many (accepted: 64)";
-    case Why::kDuplicate:
-      return "names a GPU again (accepted: each once)";
-    case Why::kNoSuchIndex:
-      return "does not exist";
-    case Why::kUnknownUuid:
-      return "is the UUID of no GPU here";
-    case Why::kAmbiguousUuid:
-      return "is the beginning of several UUIDs";
-    case Why::kNeedsNvml:
-      return "cannot be combined with the others where NVML is not installed";
-    case Why::kTooLong:
-      return "it is longer than 6143 bytes";
-    case Why::kNone:
-      break;
-  }
-  return "is wrong";
-}
+constexpr char kForceCpu[] = "; FORCE_CPU applies";
 
 }  // namespace
 
-void write_denied(Text& out, uint32_t pid, const Config& config, std::string_view because,
-                  const Touch& touch) {
+Text& put_list_error(Text& out, const ListError& error, size_t count) {
+  if (error.position != 0) out.print("entry %u", error.position);
+  if (!error.entry.empty()) out.print(" \"%s\"", error.entry);
+  const char* why = nth(kListErrors, static_cast<size_t>(error.why));
+  out.print(error.position != 0 ? " %c" : "%c", why);
+  if (count == 0 || std::string_view(why).ends_with(")")) return out;
+  return out.print(count == 1 ? " (this machine has %u GPU)" : " (this machine has %u GPUs)",
+                   count);
+}
+
+Text& put_complaint(Text& out, const Complaint& complaint) {
+  return complaint.accepted.empty()
+             ? out.put(complaint.instead)
+             : out.print("is not accepted (accepted: %s)", complaint.accepted);
+}
+
+Text& put_report_error(Text& out, int error) {
+  size_t which = 0;
+  while (which < sizeof kErrors && kErrors[which] != error) ++which;
+  out.print(nth(kMeanings, which), static_cast<uint64_t>(error));
+  return out.put(" (accepted: a file or /dev/stderr)");
+}
+
+Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", pid); }
+
+void write_denied(Text& out, const DeniedFacts& facts) {
+  const Config& config = facts.config;
+  const Touch& touch = facts.touch;
+  const std::string_view because = facts.because;
   const bool nvml = begins(touch.api, "nvml\0") != 0;
-  start(out, pid).put(nvml ? "no GPU to see (" : "no CUDA here (");
+  out.put(nvml ? "no GPU to see (" : "no CUDA here (");
   out.put(because.empty() ? "FORCE_CPU" : because).put("; ");
-  if (config.log == Log::kAll) out.put(touch.api).put(" ");
+  if (config.log == Log::kAll) out.print("%s ", touch.api);
   put_caller(out, touch.caller, touch.program).put(")");
-  if (because == kIsChild && config.root != 0 && config.root != UINT32_MAX && config.root != pid) {
-    out.put("; process ").put_decimal(config.root).put(" has the GPU (CUDAGUARD_ROOT)");
+  if (because == kIsChild && config.root != 0 && config.root != UINT32_MAX &&
+      config.root != facts.pid) {
+    out.print("; process %u has the GPU (CUDAGUARD_ROOT)", config.root);
   } else if (because.empty() && !config.privileged) {
     out.put(config.in_run ? "; cudaguard run --policy OFF lifts it"
                           : "; CUDAGUARD_POLICY=OFF in front lifts it");
   }
-  out.put("\n");
 }
 
-void write_allowed(Text& out, uint32_t pid, const Config& config, const Touch& touch) {
+void write_allowed(Text& out, Policy policy, const Touch& touch) {
   const bool failed = touch.result > 0;
-  start(out, pid);
   switch (touch.event) {
     case EventKind::kInit:
       out.put(failed ? "CUDA not initialised" : "CUDA initialised");
-      if (!touch.object.empty()) out.put(", GPUs ").put_printable(touch.object, kMaxLine / 2);
+      if (!touch.object.empty()) out.print(", GPUs %l", touch.object);
       break;
     case EventKind::kNvml:
       out.put(failed ? "NVML not in use" : "NVML in use");
@@ -187,153 +175,107 @@ void write_allowed(Text& out, uint32_t pid, const Config& config, const Touch& t
       out.put("code loaded");
       break;
     default:
-      out.put(touch.event == EventKind::kContext ? "context on device " : "device ");
-      out.put_decimal(static_cast<uint64_t>(touch.device));
-      if (touch.event == EventKind::kSelect) out.put(" selected");
+      out.print(touch.event == EventKind::kContext ? "context on device %u" : "device %u selected",
+                static_cast<uint64_t>(touch.device));
   }
-  if (failed) out.put(", error ").put_decimal(static_cast<uint64_t>(touch.result));
-  out.put(" (policy ").put(name_of(config.policy)).put("; ").put(touch.api).put(" ");
-  put_caller(out, touch.caller).put(")\n");
+  if (failed) out.print(", error %u", static_cast<uint64_t>(touch.result));
+  out.print(" (policy %s; %s ", name_of(policy), touch.api);
+  put_caller(out, touch.caller).put(")");
 }
 
-void write_list_error(Text& out, uint32_t pid, std::string_view list, const ListError& error,
-                      size_t count) {
-  put_list(out, pid, list);
-  if (error.position != 0) out.put("entry ").put_decimal(error.position);
-  if (!error.entry.empty()) out.put(" \"").put_printable(error.entry, kShownValue).put("\"");
-  const char* why = reason(error.why);
-  out.put(error.position != 0 ? " " : "").put(why);
-  if (count != 0 && !std::string_view(why).ends_with(")")) {
-    out.put(" (this machine has ").put_decimal(count).put(count == 1 ? " GPU)" : " GPUs)");
-  }
-  out.put("; FORCE_CPU applies\n");
+void write_list_error(Text& out, const ListErrorFacts& facts) {
+  put_list_error(put_list(out, facts.list), facts.error, facts.count).put(kForceCpu);
 }
 
-void write_list_in_vain(Text& out, uint32_t pid, std::string_view list, std::string_view why) {
-  put_list(out, pid, list).put(why).put("\n");
+void write_list_in_vain(Text& out, const ListInVainFacts& facts) {
+  put_list(out, facts.list).put(facts.why);
 }
 
-void write_not_enforced(Text& out, uint32_t pid, std::string_view why) {
-  start(out, pid).put(why).put("; FORCE_CPU applies\n");
-}
+void write_not_enforced(Text& out, const char* why) { out.put(why).put(kForceCpu); }
 
-void write_bad_index(Text& out, uint32_t pid, const IndexFacts& facts) {
-  start(out, pid).put(facts.api).put(": device ");
-  if (facts.asked < 0) out.put("-");
-  out.put_decimal(static_cast<uint64_t>(facts.asked < 0 ? -static_cast<int64_t>(facts.asked)
-                                                        : static_cast<int64_t>(facts.asked)));
-  put_caller(out.put(" "), facts.caller);
-  const auto last = static_cast<uint64_t>(facts.count - 1);
+void write_bad_index(Text& out, const IndexFacts& facts) {
+  const bool negative = facts.asked < 0;
+  const auto asked = static_cast<int64_t>(facts.asked);
+  out.print(negative ? "%s: device -%u " : "%s: device %u ", facts.api,
+            static_cast<uint64_t>(negative ? -asked : asked));
+  put_caller(out, facts.caller);
   if (facts.count <= 0) {
     out.put(", none is visible");
-  } else if (facts.count == 1) {
-    out.put(", visible is 0 alone");
   } else {
-    out.put(", visible are 0 to ").put_decimal(last);
-  }
-  if (facts.count > 0 && !facts.are.empty()) {
-    out.put(" = ").put(facts.are_whose).put_printable(facts.are, kMaxLine / 4);
+    out.print(facts.count == 1 ? ", visible is 0 alone" : ", visible are 0 to %u",
+              static_cast<uint64_t>(facts.count - 1));
+    if (!facts.are.empty()) {
+      out.print(" = %s", facts.are_whose).put_printable(facts.are, kMaxLine / 4);
+    }
   }
   if (facts.used >= 0) {
-    out.put("; ").put_decimal(static_cast<uint64_t>(facts.used)).put(" is used (policy CLAMP)");
+    out.print("; %u is used (policy CLAMP)", static_cast<uint64_t>(facts.used));
   }
-  if (facts.meant >= 0) {
-    out.put("; did you mean ").put_decimal(static_cast<uint64_t>(facts.meant)).put("?");
-  }
-  out.put("\n");
+  if (facts.meant >= 0) out.print("; did you mean %u?", static_cast<uint64_t>(facts.meant));
 }
 
-void write_late_write(Text& out, uint32_t pid, const LateWriteFacts& facts) {
-  start(out, pid).put("CUDA_VISIBLE_DEVICES");
+void write_late_write(Text& out, const LateWriteFacts& facts) {
+  out.put("CUDA_VISIBLE_DEVICES");
   if (facts.api.empty()) {
-    put_value(out.put("="), true, facts.is).put(" leaves no GPU");
+    out.print("=\"%s\" leaves no GPU", facts.is);
   } else {
     put_value(out.put(" changed from "), facts.was_set, facts.was);
-    put_value(out.put(" to "), facts.is_set, facts.is).put(" after ").put(facts.api);
+    put_value(out.put(" to "), facts.is_set, facts.is).print(" after %s", facts.api);
     if (facts.read_already) {
       out.put(" had read it: no effect in this process");
     } else {
-      out.put(" had told the program of ").put_decimal(facts.told);
-      out.put(facts.told == 1 ? " GPU; CUDA sees " : " GPUs; CUDA sees ").put_decimal(facts.sees);
+      out.print(facts.told == 1 ? " had told the program of %u GPU; CUDA sees %u"
+                                : " had told the program of %u GPUs; CUDA sees %u",
+                facts.told, facts.sees);
     }
   }
   // The program may have made it of an option of its own: said is what holds, not who is to write.
   if (!facts.allow_list.empty()) {
-    out.put(". Inside CUDAGUARD_VISIBLE_DEVICES=").put_printable(facts.allow_list, kShownValue);
-    out.put(" devices count from 0");
-    const char* before = ": GPU ";
+    out.print(". Inside CUDAGUARD_VISIBLE_DEVICES=%s devices count from 0", facts.allow_list);
+    const char* before = ":";
     int most = 8;  // of a line that people read
-    for (std::string_view rest = facts.is; !rest.empty() && most > 0; before = ", GPU ", --most) {
+    for (std::string_view rest = facts.is; !rest.empty() && most > 0; before = ",", --most) {
       const std::string_view entry = take_entry(rest);
       const size_t place = place_of_entry(facts.allow_list, entry);
       if (place == std::string_view::npos) break;
-      out.put(before).put_printable(entry, kShownName).put(" is device ").put_decimal(place);
+      out.print("%c GPU %n is device %u", before, entry, place);
     }
   } else if (!facts.is_set) {
     out.put(". Start the program without CUDA_VISIBLE_DEVICES");
   } else {
-    out.put(". Start the program with CUDAGUARD_VISIBLE_DEVICES=");
-    out.put_printable(facts.is, kShownValue).put(" in front");
     const bool one = facts.is.size() == 1;  // "2"
-    out.put(one ? ", and device 0" : "; its devices count from 0 then");
+    out.print(". Start the program with CUDAGUARD_VISIBLE_DEVICES=%s in front%c", facts.is,
+              one ? ", and device 0" : "; its devices count from 0 then");
   }
-  out.put("\n");
 }
 
-void write_fork_poison(Text& out, uint32_t pid, const ForkFacts& facts) {
-  start(out, pid).put(facts.api).put(" in a forked child: CUDA was initialised in the parent ");
-  out.put_decimal(facts.parent);
-  if (!facts.by.empty()) out.put(" by ").put_printable(base_name(facts.by), kShownValue);
-  out.put(", ").put_decimal(facts.milliseconds / 1000).put(".");
-  out.put_decimal(facts.milliseconds / 100 % 10).put(" s ago, and cannot work here. ");
-  out.put("Start this process by spawn, or initialise CUDA after the fork\n");
+void write_fork_poison(Text& out, const ForkFacts& facts) {
+  out.print("%s in a forked child: CUDA was initialised in the parent %u", facts.api, facts.parent);
+  if (!facts.by.empty()) out.print(" by %s", base_name(facts.by));
+  out.print(
+      ", %u.%u s ago, and cannot work here. "
+      "Start this process by spawn, or initialise CUDA after the fork",
+      facts.milliseconds / 1000, facts.milliseconds / 100 % 10);
 }
 
-void write_no_opencl(Text& out, uint32_t pid, const Touch& touch) {
-  start(out, pid).put("NVIDIA's OpenCL is not loaded: it does not keep to ");
-  put_caller(out.put("CUDAGUARD_VISIBLE_DEVICES ("), touch.caller).put(")\n");
+void write_no_opencl(Text& out, const Touch& touch) {
+  out.put("NVIDIA's OpenCL is not loaded: it does not keep to CUDAGUARD_VISIBLE_DEVICES (");
+  put_caller(out, touch.caller).put(")");
 }
 
-void write_complaint(Text& out, uint32_t pid, const Complaint& complaint) {
-  start(out, pid).put(complaint.variable);
-  if (!complaint.value.empty()) put_value(out.put("="), true, complaint.value);
-  out.put(" ");
-  if (!complaint.accepted.empty()) {
-    out.put("is not accepted (accepted: ").put(complaint.accepted).put("); ");
-  }
-  out.put(complaint.instead).put("\n");
+void write_complaint(Text& out, const Complaint& complaint) {
+  out.print(complaint.value.empty() ? "%s" : "%s=\"%s\"", complaint.variable, complaint.value);
+  put_complaint(out.put(" "), complaint);
+  if (!complaint.accepted.empty()) out.put("; ").put(complaint.instead);
 }
 
-void write_missing_standin(Text& out, uint32_t pid, std::string_view file, std::string_view why) {
-  start(out, pid)
-      .put_printable(file, kMaxLine / 2)
-      .put(" ")
-      .put(why)
-      .put("; answering as on a machine without a driver\n");
+void write_missing(Text& out, const MissingFacts& facts) {
+  out.print("%l %c; %c", facts.file, facts.why, facts.instead);
 }
 
-void write_missing_companion(Text& out, uint32_t pid, std::string_view file, std::string_view why) {
-  const bool nvml = base_name(file) == "libcudaguard-nvml.so";
-  start(out, pid).put_printable(file, kMaxLine / 2).put(" ").put(why);
-  out.put(nvml ? "; NVML is not let through\n" : "; FORCE_CPU applies\n");
+void write_report_failed(Text& out, std::string_view path, int error) {
+  put_report_error(out.print("CUDAGUARD_REPORT=\"%l\": ", path), error).put("; no report");
 }
-
-void write_report_failed(Text& out, uint32_t pid, std::string_view path, int error) {
-  start(out, pid).put("CUDAGUARD_REPORT=\"").put_printable(path, kMaxLine / 2).put("\": ");
-  const char* text = meaning(error);
-  if (text == nullptr) {
-    out.put("errno ").put_decimal(static_cast<uint64_t>(error));
-  } else {
-    out.put(text);
-  }
-  out.put(" (accepted: a file or /dev/stderr); no report\n");
-}
-
-namespace {
-[[gnu::noinline]] void put_number(Text& out, const char* name, uint64_t value) {
-  out.put(name).put_decimal(value);
-}
-}  // namespace
 
 void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit) {
   // Room for the fixed fields and the closing of the record, so that it is always whole JSON.
@@ -342,14 +284,12 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
   constexpr char kLong[][7] = {"exe", "argv", "object", "caller"};
   bool cut[4] = {};
 
-  out.put(R"({"v":1,"ts":)").put_decimal(process.seconds).put(".");
+  out.print(R"({"v":1,"ts":%u.)", process.seconds);
   for (uint32_t digit = 100000; digit != 0; digit /= 10) {
     out.put_decimal(process.microseconds / digit % 10);
   }
-  put_number(out, R"(,"pid":)", process.pid);
-  put_number(out, R"(,"ppid":)", process.parent_pid);
-  put_number(out, R"(,"tid":)", process.thread_id);
-  out.put(R"(,"exe":")");
+  out.print(R"(,"pid":%u,"ppid":%u,"tid":%u,"exe":")", process.pid, process.parent_pid,
+            process.thread_id);
   cut[0] = !out.put_json(process.executable, field);
   out.put(R"(","argv":[)");
   std::string_view rest = process.arguments;
@@ -372,8 +312,8 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
   const bool allowed = touch.event != EventKind::kNone;
   if (allowed) out.put(R"(","event":")").put(kEventNames[static_cast<int>(touch.event)]);
   out.put(allowed ? R"(","decision":"allow")" : R"(","decision":"deny")");
-  if (touch.device >= 0) put_number(out, R"(,"device":)", static_cast<uint64_t>(touch.device));
-  if (touch.result >= 0) put_number(out, R"(,"result":)", static_cast<uint64_t>(touch.result));
+  if (touch.device >= 0) out.print(R"(,"device":%u)", static_cast<uint64_t>(touch.device));
+  if (touch.result >= 0) out.print(R"(,"result":%u)", static_cast<uint64_t>(touch.result));
   out.put(R"(,"caller":")");
   if (touch.caller.module.empty()) {
     out.put("?");

@@ -48,26 +48,52 @@ struct ProcessFacts {
   std::string_view arguments;  ///< as /proc/self/cmdline: each ends in a zero byte
 };
 
-/// "cudaguard[7]: no CUDA here (FORCE_CPU; asked by libfoo.so in python3 a.py);
-/// CUDAGUARD_POLICY=OFF in front lifts it". Under CUDAGUARD_LOG=all it names the call. `because`:
-/// why it is FORCE_CPU, where nobody asked for that by name. The advice is what works where the
-/// line is read; none in a privileged process, and where the cause was said.
-void write_denied(Text& out, uint32_t pid, const Config& config, std::string_view because,
-                  const Touch& touch);
+// Clauses, from which the guard and the launcher put their sentences together.
 
-/// CUDAGUARD_LOG=all: "cudaguard[7]: context on device 1 (policy VALIDATE; cuCtxCreate_v2 asked by
-/// libfoo.so)".
-void write_allowed(Text& out, uint32_t pid, const Config& config, const Touch& touch);
+/// `entry 2 "x" is no index, GPU-... or MIG-...`. `count`: the machine's GPUs, where the error is
+/// about them.
+Text& put_list_error(Text& out, const ListError& error, size_t count);
+/// "is not accepted (accepted: off, error, deny, all)"; without what applies now.
+Text& put_complaint(Text& out, const Complaint& complaint);
+/// "permission denied (accepted: a file or /dev/stderr)". `error` is an errno value.
+Text& put_report_error(Text& out, int error);
 
-/// What is wrong with an allow-list. `count`: the machine's GPUs, where the error is about them.
-void write_list_error(Text& out, uint32_t pid, std::string_view list, const ListError& error,
-                      size_t count);
+// The guard's sentences. Each is a line between begin_line and "\n".
+
+/// "cudaguard[7]: "
+Text& begin_line(Text& out, uint32_t pid);
+
+/// "no CUDA here (FORCE_CPU; asked by libfoo.so in python3 a.py); CUDAGUARD_POLICY=OFF in front
+/// lifts it". Under CUDAGUARD_LOG=all it names the call. The advice is what works where the line is
+/// read; none in a privileged process, and where the cause was said.
+struct DeniedFacts {
+  uint32_t pid = 0;
+  const Config& config;
+  std::string_view because;  ///< why it is FORCE_CPU, where nobody asked for that by name
+  const Touch& touch;
+};
+void write_denied(Text& out, const DeniedFacts& facts);
+
+/// CUDAGUARD_LOG=all: "context on device 1 (policy VALIDATE; cuCtxCreate_v2 asked by libfoo.so)".
+void write_allowed(Text& out, Policy policy, const Touch& touch);
+
+/// What is wrong with an allow-list.
+struct ListErrorFacts {
+  std::string_view list;
+  const ListError& error;
+  size_t count = 0;  ///< as in put_list_error
+};
+void write_list_error(Text& out, const ListErrorFacts& facts);
 
 /// The allow-list cannot be enforced: `why` is a sentence without its full stop.
-void write_not_enforced(Text& out, uint32_t pid, std::string_view why);
+void write_not_enforced(Text& out, const char* why);
 
 /// The allow-list is good, and there is nothing to show: "there is no driver".
-void write_list_in_vain(Text& out, uint32_t pid, std::string_view list, std::string_view why);
+struct ListInVainFacts {
+  std::string_view list;
+  const char* why;
+};
+void write_list_in_vain(Text& out, const ListInVainFacts& facts);
 
 /// A device index that does not exist.
 struct IndexFacts {
@@ -80,7 +106,7 @@ struct IndexFacts {
   std::string_view are;        ///< what 0 to count-1 are, comma separated; may be empty
   std::string_view are_whose;  ///< "GPUs " or "CUDA_VISIBLE_DEVICES="
 };
-void write_bad_index(Text& out, uint32_t pid, const IndexFacts& facts);
+void write_bad_index(Text& out, const IndexFacts& facts);
 
 /// CUDA_VISIBLE_DEVICES was changed after the program had been told how many GPUs there are; with
 /// no `api`: its numbers name no GPU of the allow-list.
@@ -95,7 +121,7 @@ struct LateWriteFacts {
   unsigned sees = 0;          ///< else: how many CUDA sees now
   std::string_view allow_list;
 };
-void write_late_write(Text& out, uint32_t pid, const LateWriteFacts& facts);
+void write_late_write(Text& out, const LateWriteFacts& facts);
 
 /// A forked child uses CUDA, which its parent had initialised.
 struct ForkFacts {
@@ -104,21 +130,28 @@ struct ForkFacts {
   std::string_view by;        ///< the library that initialised it there; may be empty
   uint64_t milliseconds = 0;  ///< before the fork is not known: before this call
 };
-void write_fork_poison(Text& out, uint32_t pid, const ForkFacts& facts);
+void write_fork_poison(Text& out, const ForkFacts& facts);
 
 /// NVIDIA's OpenCL under an allow-list.
-void write_no_opencl(Text& out, uint32_t pid, const Touch& touch);
+void write_no_opencl(Text& out, const Touch& touch);
 
-void write_complaint(Text& out, uint32_t pid, const Complaint& complaint);
+void write_complaint(Text& out, const Complaint& complaint);
 
-/// `file` is the stand-in that cannot be used, `why` a clause: "is missing", "is cut short".
-void write_missing_standin(Text& out, uint32_t pid, std::string_view file, std::string_view why);
+/// A file of ours that cannot be used.
+struct MissingFacts {
+  std::string_view file;
+  const char* why;      ///< a clause: "is missing", "is cut short"
+  const char* instead;  ///< what happens now
+};
+void write_missing(Text& out, const MissingFacts& facts);
 
-/// The same of a companion.
-void write_missing_companion(Text& out, uint32_t pid, std::string_view file, std::string_view why);
+void write_report_failed(Text& out, std::string_view path, int error);
 
-/// `error` is an errno value.
-void write_report_failed(Text& out, uint32_t pid, std::string_view path, int error);
+/// One of these for a caller that knows its facts by address alone.
+template <auto kWrite, typename Facts>
+void write_line_of(Text& out, const void* facts) {
+  kWrite(out, *static_cast<const Facts*>(facts));
+}
 
 /// One line of JSON. `limit` is the longest that may be written in one piece, in bytes; the long
 /// fields (argv, then exe) are cut to fit, and "cut" names them.

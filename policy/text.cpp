@@ -80,6 +80,27 @@ Text& Text::put(std::string_view text) {
 
 Text& Text::put(const char* text) { return put(std::string_view(text)); }
 
+Text& Text::put_pattern(const char* pattern, const Argument* arguments) {
+  for (; *pattern != '\0'; ++pattern) {
+    if (*pattern != '%') {
+      put({pattern, 1});
+      continue;
+    }
+    const Argument argument = *arguments++;
+    switch (*++pattern) {
+      case 'u':
+        put_decimal(argument.number);
+        break;
+      case 'c':
+        put(argument.text);
+        break;
+      default:
+        put_printable(*argument.view, *pattern == 's' ? 80 : *pattern == 'n' ? 40 : 2048);
+    }
+  }
+  return *this;
+}
+
 Text& Text::put_digits(uint64_t value, unsigned base) {
   char digits[20];
   size_t at = sizeof digits;

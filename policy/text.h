@@ -48,11 +48,29 @@ class Text {
   /// `limit` bytes of output. Returns false if it stopped early.
   bool put_json(std::string_view text, size_t limit);
 
+  /// A pattern, whose places take the arguments in their order: %s a string_view, printable and cut
+  /// at 80 bytes (%n: 40, %l: 2048), %c characters that end in a zero byte, %u a number.
+  template <typename... Arguments>
+  Text& print(const char* pattern, const Arguments&... arguments) {
+    const Argument list[] = {arguments...};
+    return put_pattern(pattern, list);
+  }
+
   std::string_view view() const { return {begin_, size_}; }
   size_t room() const { return capacity_ - size_; }
   bool cut() const { return cut_; }
 
  private:
+  union Argument {
+    Argument(const std::string_view& value) : view(&value) {}
+    Argument(const char* const& value) : text(value) {}
+    Argument(uint64_t value) : number(value) {}
+    Argument(std::string_view&&) = delete;
+    const std::string_view* view;
+    const char* text;
+    uint64_t number;
+  };
+  Text& put_pattern(const char* pattern, const Argument* arguments);
   Text& put_digits(uint64_t value, unsigned base);
 
   char* begin_;

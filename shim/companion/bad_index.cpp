@@ -48,12 +48,7 @@ void say_bad_index(Process& process, const BadIndex& facts) {
     line.are = are.view();
     line.are_whose = visible.by_variable ? "CUDA_VISIBLE_DEVICES=" : "GPUs ";
   }
-  the_guard().say_case(
-      process, case_of(facts),
-      [](Text& out, uint32_t pid, const void* data) {
-        write_bad_index(out, pid, *static_cast<const IndexFacts*>(data));
-      },
-      &line);
+  the_guard().say_case(process, case_of(facts), write_line_of<write_bad_index, IndexFacts>, &line);
 }
 
 }  // namespace cudaguard

@@ -39,12 +39,6 @@ bool add_mig_devices(Machine& machine, const Nvml& nvml, unsigned gpu) {
   return true;
 }
 
-struct ListFacts {
-  std::string_view list;
-  const ListError* error;
-  size_t gpus;
-};
-
 size_t count_gpus(const Machine& machine) {
   size_t gpus = 0;
   while (machine.known && gpus < machine.count && !machine.devices[gpus].mig) ++gpus;
@@ -109,14 +103,8 @@ void resolve_list(Allowed& allowed) {
     }
   }
   if (allowed.view.error.why == ListError::Why::kNone) return;
-  const ListFacts facts = {text, &allowed.view.error, count_gpus(allowed.machine)};
-  guard.say(
-      process, Process::kList,
-      [](Text& out, uint32_t pid, const void* data) {
-        const auto& it = *static_cast<const ListFacts*>(data);
-        write_list_error(out, pid, it.list, *it.error, it.gpus);
-      },
-      &facts);
+  const ListErrorFacts facts = {text, allowed.view.error, count_gpus(allowed.machine)};
+  guard.say(process, Process::kList, write_line_of<write_list_error, ListErrorFacts>, &facts);
 }
 
 }  // namespace cudaguard

@@ -51,12 +51,8 @@ void compare(Process& process, const LateWrite::Moment* moment, const unsigned* 
   facts.read_already = sees == nullptr;
   if (sees != nullptr) facts.sees = *sees;
   facts.allow_list = process.config.visible_devices;
-  the_guard().say(
-      process, Process::kLateWrite,
-      [](Text& out, uint32_t pid, const void* data) {
-        write_late_write(out, pid, *static_cast<const LateWriteFacts*>(data));
-      },
-      &facts);
+  the_guard().say(process, Process::kLateWrite, write_line_of<write_late_write, LateWriteFacts>,
+                  &facts);
 }
 
 }  // namespace

@@ -56,21 +56,14 @@ const Plan* make_plan() {
 void say_why(Process& here, const char* why) {
   the_guard().say(
       here, Process::kList,
-      [](Text& out, uint32_t pid, const void* text) {
-        write_not_enforced(out, pid, static_cast<const char*>(text));
-      },
+      [](Text& out, const void* text) { write_not_enforced(out, static_cast<const char*>(text)); },
       why);
 }
 
 void say_shows_none(Process& here) {
-  const std::string_view list = here.config.visible_devices;
-  the_guard().say(
-      here, Process::kListInVain,
-      [](Text& out, uint32_t pid, const void* data) {
-        write_list_in_vain(out, pid, *static_cast<const std::string_view*>(data),
-                           "this machine shows no GPU");
-      },
-      &list);
+  const ListInVainFacts facts = {here.config.visible_devices, "this machine shows no GPU"};
+  the_guard().say(here, Process::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>,
+                  &facts);
 }
 
 constexpr char kNoUuid[] = "CUDAGUARD_VISIBLE_DEVICES: a chosen GPU does not say its UUID";

@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "policy/text.h"
-
 namespace cudaguard::launcher {
 
 namespace {
@@ -25,10 +23,7 @@ Refusal cannot_start(const std::string& path, int error) {
 }
 
 std::string printable(std::string_view text) {
-  char buffer[kShown + 8];
-  Text out(buffer, sizeof buffer);
-  out.put_printable(text, kShown);
-  return std::string(out.view());
+  return text_of([&](Text& out) { out.put_printable(text, kShown); });
 }
 
 std::string in_quotes(std::string_view text) { return "\"" + printable(text) + "\""; }
@@ -55,13 +50,6 @@ void write_stderr(std::string_view text) {
       return;
     }
   }
-}
-
-std::string reason_of(std::string_view line) {
-  const size_t start = line.find("]: ");
-  if (start != std::string_view::npos) line.remove_prefix(start + 3);
-  const size_t end = line.rfind("; ");
-  return std::string(line.substr(0, end));
 }
 
 }  // namespace cudaguard::launcher

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "policy/message.h"
+
 namespace cudaguard::launcher {
 
 // Exit codes, as those of env and timeout.
@@ -39,8 +41,13 @@ void say(std::string_view text);
 /// As it is, wherever the standard error leads to; as much as goes.
 void write_stderr(std::string_view text);
 
-/// A finished line of policy/message.h, without its beginning and end:
-/// "cudaguard[1]: a; b\n" becomes "a".
-std::string reason_of(std::string_view line);
+/// What `put` writes: clauses of policy/message.h.
+template <typename Put>
+std::string text_of(Put put) {
+  char buffer[kMaxLine];
+  Text out(buffer, sizeof buffer);
+  put(out);
+  return std::string(out.view());
+}
 
 }  // namespace cudaguard::launcher

@@ -77,8 +77,7 @@ void write_without_waiting(std::string_view line) {
 }
 
 /// Nothing where descriptor 2 is not ours to use.
-void write_line(const Text& text) {
-  const std::string_view line = text.view();
+void write_to_stderr(std::string_view line) {
   const Descriptor err = describe(kStderr);
   if (!may_write_line(describe(0), describe(1), err)) return;
   switch (err.kind) {
@@ -92,6 +91,14 @@ void write_line(const Text& text) {
       write_without_waiting(line);
   }
 }
+
+/// A line whose sentence is still to come.
+struct Line : Text {
+  explicit Line(const ScratchPages& scratch) : Text(scratch->line, sizeof scratch->line) {
+    begin_line(*this, sys::getpid());
+  }
+  void write() { write_to_stderr(put("\n").view()); }
+};
 
 /// Appends one record to the report. Returns 0 or an errno value.
 int append(const char* path, const ProcessFacts& facts, const Touch& touch, char* buffer) {
@@ -155,16 +162,16 @@ void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, c
     // A link on most systems; what it leads to is descriptor 2, with its own rule.
     Text record(scratch->record, kMaxLine);
     write_record(record, facts, touch, kMaxLine);
-    write_line(record);
+    write_to_stderr(record.view());
   } else {
     error = expand(process.config.report, pid, scratch->report, sizeof scratch->report)
                 ? append(scratch->report, facts, touch, scratch->record)
                 : ENAMETOOLONG;
   }
   if (error != 0 && process.config.log != Log::kOff && process.say_once(Process::kReportFailed)) {
-    Text line(scratch->line, sizeof scratch->line);
-    write_report_failed(line, pid, process.config.report, error);
-    write_line(line);
+    Line line(scratch);
+    write_report_failed(line, process.config.report, error);
+    line.write();
   }
 }
 
@@ -175,16 +182,15 @@ void say_complaints(Process& process) {
   if (!process.say_once(Process::kComplaints)) return;
   const ScratchPages scratch;
   if (!scratch) return;
-  const uint32_t pid = sys::getpid();
   if (bad_list) {
-    Text line(scratch->line, sizeof scratch->line);
-    write_list_error(line, pid, config.bad_list, config.list_error, 0);
-    write_line(line);
+    Line line(scratch);
+    write_list_error(line, {config.bad_list, config.list_error});
+    line.write();
   }
   for (size_t i = 0; i < process.config.complaint_count; ++i) {
-    Text line(scratch->line, sizeof scratch->line);
-    write_complaint(line, pid, process.config.complaints[i]);
-    write_line(line);
+    Line line(scratch);
+    write_complaint(line, process.config.complaints[i]);
+    line.write();
   }
 }
 
@@ -199,13 +205,13 @@ void say_complaints(Process& process) {
   touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
   if (line_wanted) {
     touch.program = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
-    Text line(scratch->line, sizeof scratch->line);
+    Line line(scratch);
     if (touch.event == EventKind::kNone) {
-      write_denied(line, pid, config, process.because(), touch);
+      write_denied(line, {pid, config, process.because(), touch});
     } else {
-      write_allowed(line, pid, config, touch);
+      write_allowed(line, config.policy, touch);
     }
-    write_line(line);
+    line.write();
   }
   if (!config.report.empty()) write_report(process, scratch, pid, touch);
 }
@@ -241,10 +247,9 @@ void say_complaints(Process& process) {
   say_complaints(process);
   const ScratchPages scratch;
   if (!scratch) return;
-  const uint32_t pid = sys::getpid();
-  Text line(scratch->line, sizeof scratch->line);
-  write(line, pid, context);
-  write_line(line);
+  Line line(scratch);
+  write(line, context);
+  line.write();
 }
 
 /// Takes a place in the list of what was seen. False: it, or an equal name at another address (a
@@ -297,15 +302,9 @@ void say_case(Process& process, uint64_t key, Writer write, const void* context)
 
 void record_no_driver(Process& process, const char* api, const void* caller) {
   constexpr int kNoDevice = 100;
-  const std::string_view list = process.config.visible_devices;
-  if (!list.empty()) {
-    say(
-        process, Process::kListInVain,
-        [](Text& out, uint32_t pid, const void* data) {
-          write_list_in_vain(out, pid, *static_cast<const std::string_view*>(data),
-                             "there is no driver");
-        },
-        &list);
+  const ListInVainFacts facts = {process.config.visible_devices, "there is no driver"};
+  if (!facts.list.empty()) {
+    say(process, Process::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>, &facts);
   }
   record_event(process, {.api = api, .caller = caller, .result = kNoDevice});
 }
@@ -315,40 +314,18 @@ void say_no_opencl(Process& process, const void* caller) {
   if (!scratch) return;
   Touch touch;
   touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
-  say(
-      process, Process::kOpenCl,
-      [](Text& out, uint32_t pid, const void* data) {
-        write_no_opencl(out, pid, *static_cast<const Touch*>(data));
-      },
-      &touch);
+  say(process, Process::kOpenCl, write_line_of<write_no_opencl, Touch>, &touch);
 }
-
-namespace {
-
-struct MissingFile {
-  void (*write)(Text&, uint32_t, std::string_view, std::string_view);
-  const char* file;
-  const char* why;
-};
-
-void say_missing(Process::Said bit, const MissingFile& missing) {
-  say(
-      process(), bit,
-      [](Text& out, uint32_t pid, const void* data) {
-        const auto& it = *static_cast<const MissingFile*>(data);
-        it.write(out, pid, it.file, it.why);
-      },
-      &missing);
-}
-
-}  // namespace
 
 void say_missing_standin(Process::Said bit, const char* file, const char* why) {
-  say_missing(bit, {&write_missing_standin, file, why});
+  const MissingFacts facts = {file, why, "answering as on a machine without a driver"};
+  say(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
 }
 
 void say_missing_companion(Process::Said bit, const char* file, const char* why) {
-  say_missing(bit, {&write_missing_companion, file, why});
+  const bool nvml = bit == Process::kNoNvmlCompanion;
+  const MissingFacts facts = {file, why, nvml ? "NVML is not let through" : "FORCE_CPU applies"};
+  say(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
 }
 
 }  // namespace cudaguard

@@ -35,8 +35,8 @@ inline bool wants_events(const Process& process) {
   return process.config.log == Log::kAll || !process.config.report.empty();
 }
 
-/// Formats one line.
-using Writer = void (*)(Text& out, uint32_t pid, const void* context);
+/// Writes the sentence of one line.
+using Writer = void (*)(Text& out, const void* context);
 /// Says a line once per process and `bit`, unless lines are off.
 void say(Process& process, Process::Said bit, Writer write, const void* context);
 /// Says a line once per process and case; `key` is any hash of it.

@@ -121,8 +121,8 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
     fall_back(process, Process::kNotEnforced);
     say(
         process, Process::kList,
-        [](Text& out, uint32_t pid, const void* text) {
-          write_not_enforced(out, pid, static_cast<const char*>(text));
+        [](Text& out, const void* text) {
+          write_not_enforced(out, static_cast<const char*>(text));
         },
         why);
   }

@@ -12,7 +12,14 @@ namespace {
 
 class Message : public testing::Test {
  protected:
+  /// As the guard's: the sentence is what the test writes.
+  Text& line(uint32_t pid) {
+    in_line_ = true;
+    return begin_line(out_, pid);
+  }
   std::string take() {
+    if (in_line_) out_.put("\n");
+    in_line_ = false;
     std::string result(out_.view());
     out_ = Text(buffer_.get(), kMaxRecord);
     return result;
@@ -20,17 +27,18 @@ class Message : public testing::Test {
 
   std::unique_ptr<char[]> buffer_ = std::make_unique<char[]>(kMaxRecord);
   Text out_{buffer_.get(), kMaxRecord};
+  bool in_line_ = false;
 };
 
 TEST_F(Message, Denied_NamesPolicyCallerAndRemedy) {
   Touch touch{.api = "cuInit", .object = {}, .caller = {"/opt/torch/lib/libc10_cuda.so", 16}};
-  write_denied(out_, 4711, {}, {}, touch);
+  write_denied(line(4711), {4711, {}, {}, touch});
   EXPECT_EQ(take(),
             "cudaguard[4711]: no CUDA here (FORCE_CPU; asked by libc10_cuda.so); "
             "CUDAGUARD_POLICY=OFF in front lifts it\n");
   touch.api = "nvmlInit_v2";
   touch.caller = {};
-  write_denied(out_, 1, {}, {}, touch);
+  write_denied(line(1), {1, {}, {}, touch});
   EXPECT_EQ(take(),
             "cudaguard[1]: no GPU to see (FORCE_CPU; asked by code outside any file); "
             "CUDAGUARD_POLICY=OFF in front lifts it\n");
@@ -41,7 +49,7 @@ TEST_F(Message, Denied_NamesTheCallUnderAllAndAdvisesNothingWhenPrivileged) {
   Config config;
   config.log = Log::kAll;
   config.privileged = true;
-  write_denied(out_, 1, config, {}, touch);
+  write_denied(line(1), {1, config, {}, touch});
   EXPECT_EQ(take(), "cudaguard[1]: no CUDA here (FORCE_CPU; cuInit asked by libfoo.so)\n");
 }
 
@@ -49,29 +57,30 @@ TEST_F(Message, Denied_AdvisesWhatWorksThere) {
   const Touch touch{.api = "cuInit", .caller = {"/lib/libfoo.so", 16}};
   Config config;
   config.in_run = true;
-  write_denied(out_, 1, config, {}, touch);
+  write_denied(line(1), {1, config, {}, touch});
   EXPECT_EQ(take(),
             "cudaguard[1]: no CUDA here (FORCE_CPU; asked by libfoo.so); cudaguard run --policy "
             "OFF lifts it\n");
   // The cause is what is to be mended: OFF would lift more.
-  write_denied(out_, 1, {}, "CUDAGUARD_VISIBLE_DEVICES is not accepted", touch);
+  write_denied(line(1), {1, {}, "CUDAGUARD_VISIBLE_DEVICES is not accepted", touch});
   EXPECT_EQ(take(),
             "cudaguard[1]: no CUDA here (CUDAGUARD_VISIBLE_DEVICES is not accepted; asked by "
             "libfoo.so)\n");
   config.root = 7;
-  write_denied(out_, 9, config, kIsChild, touch);
+  write_denied(line(9), {9, config, kIsChild, touch});
   EXPECT_EQ(take(),
             "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so); "
             "process 7 has the GPU (CUDAGUARD_ROOT)\n");
   config.root = UINT32_MAX;  // nobody
-  write_denied(out_, 9, config, kIsChild, touch);
+  write_denied(line(9), {9, config, kIsChild, touch});
   EXPECT_EQ(take(),
             "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so)\n");
 }
 
 TEST_F(Message, Denied_NamesTheScript) {
   const auto asked_by = [&](std::string_view file, std::string_view arguments) {
-    write_denied(out_, 1, {}, {}, {.api = "cuInit", .program = arguments, .caller = {file, 16}});
+    write_denied(line(1),
+                 {1, {}, {}, {.api = "cuInit", .program = arguments, .caller = {file, 16}}});
     const std::string line = take();
     const size_t from = line.find("asked by ") + 9;
     return line.substr(from, line.find("); CUDAGUARD") - from);
@@ -99,7 +108,8 @@ TEST_F(Message, Denied_NamesTheScript) {
 
 TEST_F(Message, Denied_NamesWhatTheFileIs) {
   const auto line_of = [&](std::string_view file, std::string_view arguments) {
-    write_denied(out_, 1, {}, {}, {.api = "cuInit", .program = arguments, .caller = {file, 16}});
+    write_denied(line(1),
+                 {1, {}, {}, {.api = "cuInit", .program = arguments, .caller = {file, 16}}});
     return take();
   };
   using namespace std::string_view_literals;
@@ -127,25 +137,25 @@ TEST_F(Message, Allowed_SaysWhatHappened) {
               .event = EventKind::kInit,
               .device = -1,
               .caller = {"/lib/libfoo.so", 16}};
-  write_allowed(out_, 1, config, touch);
+  write_allowed(line(1), config.policy, touch);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA initialised, GPUs GPU-1,GPU-2 (policy VALIDATE; cuInit asked by "
             "libfoo.so)\n");
   touch.event = EventKind::kContext;
   touch.device = 3;
   touch.api = "cuCtxCreate_v2";
-  write_allowed(out_, 1, config, touch);
+  write_allowed(line(1), config.policy, touch);
   EXPECT_EQ(take(),
             "cudaguard[1]: context on device 3 (policy VALIDATE; cuCtxCreate_v2 asked by "
             "libfoo.so)\n");
   touch.event = EventKind::kWork;
-  write_allowed(out_, 1, config, touch);
+  write_allowed(line(1), config.policy, touch);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: code loaded (policy VALIDATE; "));
   touch.event = EventKind::kNvml;
-  write_allowed(out_, 1, config, touch);
+  write_allowed(line(1), config.policy, touch);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: NVML in use (policy VALIDATE; "));
   touch.event = EventKind::kSelect;
-  write_allowed(out_, 1, config, touch);
+  write_allowed(line(1), config.policy, touch);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: device 3 selected (policy VALIDATE; "));
 }
 
@@ -153,35 +163,35 @@ TEST_F(Message, Allowed_SaysWhatFailed) {
   const Config config = {.policy = Policy::kClamp};
   Touch touch{
       .api = "cuInit", .event = EventKind::kInit, .result = 100, .caller = {"/lib/libfoo.so", 16}};
-  write_allowed(out_, 1, config, touch);
+  write_allowed(line(1), config.policy, touch);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA not initialised, error 100 (policy CLAMP; cuInit asked by "
             "libfoo.so)\n");
   touch = {.api = "nvmlInit_v2", .event = EventKind::kNvml, .result = 9, .caller = touch.caller};
-  write_allowed(out_, 1, config, touch);
+  write_allowed(line(1), config.policy, touch);
   EXPECT_EQ(take(),
             "cudaguard[1]: NVML not in use, error 9 (policy CLAMP; nvmlInit_v2 asked by "
             "libfoo.so)\n");
   touch.result = 0;
-  write_allowed(out_, 1, config, touch);
+  write_allowed(line(1), config.policy, touch);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: NVML in use (policy CLAMP; "));
 }
 
 TEST_F(Message, ListInVain) {
-  write_list_in_vain(out_, 1, "0,2", "there is no driver");
+  write_list_in_vain(line(1), {"0,2", "there is no driver"});
   EXPECT_EQ(take(), "cudaguard[1]: CUDAGUARD_VISIBLE_DEVICES=\"0,2\": there is no driver\n");
 }
 
 TEST_F(Message, ListError_NamesEntryReasonAndMachine) {
-  write_list_error(out_, 1, "0,9", {ListError::Why::kNoSuchIndex, 2, "9"}, 8);
+  write_list_error(line(1), {"0,9", {ListError::Why::kNoSuchIndex, 2, "9"}, 8});
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDAGUARD_VISIBLE_DEVICES=\"0,9\": entry 2 \"9\" does not exist (this "
             "machine has 8 GPUs); FORCE_CPU applies\n");
-  write_list_error(out_, 1, ",1", {ListError::Why::kEmptyEntry, 1, {}}, 0);
+  write_list_error(line(1), {",1", {ListError::Why::kEmptyEntry, 1, {}}, 0});
   EXPECT_NE(take().find("entry 1 is empty (accepted"), std::string::npos);
   // Every reason has its words.
   for (int why = 1; why <= static_cast<int>(ListError::Why::kNeedsNvml); ++why) {
-    write_list_error(out_, 1, "x", {static_cast<ListError::Why>(why), 1, "x"}, 0);
+    write_list_error(line(1), {"x", {static_cast<ListError::Why>(why), 1, "x"}, 0});
     EXPECT_EQ(take().find("\"x\" ;"), std::string::npos) << why;
   }
 }
@@ -194,18 +204,18 @@ TEST_F(Message, BadIndex) {
                    .meant = 2,
                    .are = "4,5,6,7",
                    .are_whose = "GPUs "};
-  write_bad_index(out_, 1, facts);
+  write_bad_index(line(1), facts);
   EXPECT_EQ(take(),
             "cudaguard[1]: cudaSetDevice: device 6 asked by train, visible are 0 to 3 = GPUs "
             "4,5,6,7; did you mean 2?\n");
   facts = {.api = "cuDeviceGet", .caller = {"/x/train", 1}, .asked = -1, .count = 1};
-  write_bad_index(out_, 1, facts);
+  write_bad_index(line(1), facts);
   EXPECT_EQ(take(), "cudaguard[1]: cuDeviceGet: device -1 asked by train, visible is 0 alone\n");
   facts = {.api = "cuDeviceGet", .caller = {"/x/train", 1}, .asked = INT32_MIN, .count = 0};
-  write_bad_index(out_, 1, facts);
+  write_bad_index(line(1), facts);
   EXPECT_NE(take().find("device -2147483648 asked by train, none is visible"), std::string::npos);
   facts = {.api = "cudaSetDevice", .caller = {"/x/train", 1}, .asked = 9, .count = 2, .used = 1};
-  write_bad_index(out_, 1, facts);
+  write_bad_index(line(1), facts);
   EXPECT_EQ(take(),
             "cudaguard[1]: cudaSetDevice: device 9 asked by train, visible are 0 to 1; 1 is used "
             "(policy CLAMP)\n");
@@ -220,13 +230,13 @@ TEST_F(Message, LateWrite_SaysFromWhatToWhatAndTheRemedy) {
                        .told = 8,
                        .read_already = false,
                        .sees = 1};
-  write_late_write(out_, 1, facts);
+  write_late_write(line(1), facts);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from unset to \"2\" after "
             "nvmlDeviceGetCount_v2 had told the program of 8 GPUs; CUDA sees 1. Start the program "
             "with CUDAGUARD_VISIBLE_DEVICES=2 in front, and device 0\n");
   facts.is = "2,5";
-  write_late_write(out_, 1, facts);
+  write_late_write(line(1), facts);
   EXPECT_TRUE(take().ends_with(
       ". Start the program with CUDAGUARD_VISIBLE_DEVICES=2,5 in front; its devices count from 0 "
       "then\n"));
@@ -237,20 +247,20 @@ TEST_F(Message, LateWrite_SaysFromWhatToWhatAndTheRemedy) {
            .api = "cuInit",
            .told = 1,
            .read_already = true};
-  write_late_write(out_, 1, facts);
+  write_late_write(line(1), facts);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from \"0\" to \"\" after cuInit had read "
             "it: no effect in this process. Start the program with CUDAGUARD_VISIBLE_DEVICES= in "
             "front; its devices count from 0 then\n");
   facts.is_set = false;
-  write_late_write(out_, 1, facts);
+  write_late_write(line(1), facts);
   EXPECT_TRUE(take().ends_with(". Start the program without CUDA_VISIBLE_DEVICES\n"));
 }
 
 TEST_F(Message, LateWrite_InsideAListSaysWhichDeviceItIs) {
   LateWriteFacts facts{
       .is_set = true, .is = "2", .api = "nvmlDeviceGetCount_v2", .told = 1, .allow_list = "2"};
-  write_late_write(out_, 1, facts);
+  write_late_write(line(1), facts);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from unset to \"2\" after "
             "nvmlDeviceGetCount_v2 had told the program of 1 GPU; CUDA sees 0. Inside "
@@ -258,27 +268,27 @@ TEST_F(Message, LateWrite_InsideAListSaysWhichDeviceItIs) {
   facts.api = {};
   facts.is = "5,2";
   facts.allow_list = "2,4,5";
-  write_late_write(out_, 1, facts);
+  write_late_write(line(1), facts);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA_VISIBLE_DEVICES=\"5,2\" leaves no GPU. Inside "
             "CUDAGUARD_VISIBLE_DEVICES=2,4,5 devices count from 0: GPU 5 is device 2, GPU 2 is "
             "device 0\n");
   for (const char* other : {"7", "", "-1", "2x", ",2", "02"}) {
     facts.is = other;
-    write_late_write(out_, 1, facts);
+    write_late_write(line(1), facts);
     EXPECT_TRUE(take().ends_with(". Inside CUDAGUARD_VISIBLE_DEVICES=2,4,5 devices count from 0\n"))
         << other;
   }
   std::string many = "2";
   for (int i = 0; i < 500; ++i) many += ",2";
   facts.is = many;
-  write_late_write(out_, 1, facts);
+  write_late_write(line(1), facts);
   EXPECT_TRUE(take().ends_with(", GPU 2 is device 0\n"));
 }
 
 TEST_F(Message, ForkPoison) {
   write_fork_poison(
-      out_, 5, {.api = "cudaSetDevice", .parent = 4, .by = "/x/libfoo.so", .milliseconds = 1970});
+      line(5), {.api = "cudaSetDevice", .parent = 4, .by = "/x/libfoo.so", .milliseconds = 1970});
   EXPECT_EQ(
       take(),
       "cudaguard[5]: cudaSetDevice in a forked child: CUDA was initialised in the parent 4 by "
@@ -287,34 +297,35 @@ TEST_F(Message, ForkPoison) {
 }
 
 TEST_F(Message, Complaint_OfAGoodValueWithoutEffect) {
-  write_complaint(out_, 7, {"CUDAGUARD_VISIBLE_DEVICES", "2,5", {}, "has no effect"});
+  write_complaint(line(7), {"CUDAGUARD_VISIBLE_DEVICES", "2,5", {}, "has no effect"});
   EXPECT_EQ(take(), "cudaguard[7]: CUDAGUARD_VISIBLE_DEVICES=\"2,5\" has no effect\n");
 }
 
 TEST_F(Message, Complaint_NamesVariableValueAndWhatIsAccepted) {
-  write_complaint(out_, 7, {"CUDAGUARD_POLICY", "alow", "FORCE_CPU, OFF", "FORCE_CPU applies"});
+  write_complaint(line(7), {"CUDAGUARD_POLICY", "alow", "FORCE_CPU, OFF", "FORCE_CPU applies"});
   EXPECT_EQ(take(),
             "cudaguard[7]: CUDAGUARD_POLICY=\"alow\" is not accepted (accepted: FORCE_CPU, OFF); "
             "FORCE_CPU applies\n");
   const std::string huge(100000, 'x');
-  write_complaint(out_, 7, {"CUDAGUARD_POLICY", huge, "FORCE_CPU, OFF", "FORCE_CPU applies"});
+  write_complaint(line(7), {"CUDAGUARD_POLICY", huge, "FORCE_CPU, OFF", "FORCE_CPU applies"});
   EXPECT_LE(out_.view().size(), 300U);
   EXPECT_NE(out_.view().find("xxx...\""), std::string_view::npos);
 }
 
 TEST_F(Message, MissingStandin) {
-  write_missing_standin(out_, 7, "/opt/lib/cudaguard/libcuda.so.1", "is cut short");
+  write_missing(line(7), {"/opt/lib/cudaguard/libcuda.so.1", "is cut short",
+                          "answering as on a machine without a driver"});
   EXPECT_EQ(take(),
             "cudaguard[7]: /opt/lib/cudaguard/libcuda.so.1 is cut short; answering as on a machine "
             "without a driver\n");
 }
 
 TEST_F(Message, ReportFailed_SaysWhy) {
-  write_report_failed(out_, 7, "/x/y", EACCES);
+  write_report_failed(line(7), "/x/y", EACCES);
   EXPECT_EQ(take(),
             "cudaguard[7]: CUDAGUARD_REPORT=\"/x/y\": permission denied (accepted: a file or "
             "/dev/stderr); no report\n");
-  write_report_failed(out_, 7, "/x/y", 999);
+  write_report_failed(line(7), "/x/y", 999);
   EXPECT_NE(take().find("errno 999"), std::string::npos);
 }
 

@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "policy/config.h"
-#include "policy/message.h"
 #include "policy/text.h"
 #include "policy/visible_mistakes.h"
 #include "shim/launcher/doctor/findings.h"
@@ -49,18 +48,6 @@ bool fill(const std::vector<Gpu>& gpus, Machine& machine) {
     device.mig = false;
   }
   return true;
-}
-
-/// A finished line of policy/message.h as a sentence here.
-template <typename Write>
-std::string sentence(Write write) {
-  char buffer[kMaxLine];
-  Text line(buffer, sizeof buffer);
-  write(line);
-  std::string text(line.view());
-  text.erase(0, text.find("]: ") + 3);
-  while (text.ends_with('\n')) text.pop_back();
-  return text;
 }
 
 std::string what_is_there(const Choice& choice) {
@@ -142,12 +129,13 @@ std::vector<std::string> own_names(Variables variables) {
 void judge_own_variables(const MachineFacts& facts, const Config& config, Findings& findings) {
   const Variables& variables = facts.variables;
   if (config.list_error.why != ListError::Why::kNone) {
-    findings.problems.push_back(sentence(
-        [&](Text& line) { write_list_error(line, 0, config.bad_list, config.list_error, 0); }));
+    findings.problems.push_back(text_of([&](Text& line) {
+      write_list_error(line, {config.bad_list, config.list_error});
+    }));
   }
   for (size_t i = 0; i < config.complaint_count; ++i) {
     findings.problems.push_back(
-        sentence([&](Text& line) { write_complaint(line, 0, config.complaints[i]); }));
+        text_of([&](Text& line) { write_complaint(line, config.complaints[i]); }));
   }
   const auto no_effect = [&](const char* name, const std::string& why) {
     if (!variables.has(name)) return;
@@ -185,8 +173,8 @@ void judge_list(const MachineFacts& facts, const Config& config, Choice& choice,
     return;
   }
   choice.known = false;
-  findings.problems.push_back(sentence([&](Text& line) {
-    write_list_error(line, 0, config.visible_devices, view.error, choice.machine.count);
+  findings.problems.push_back(text_of([&](Text& line) {
+    write_list_error(line, {config.visible_devices, view.error, choice.machine.count});
   }));
 }
 

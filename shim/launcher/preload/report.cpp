@@ -9,7 +9,6 @@
 
 #include <cerrno>
 
-#include "policy/message.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
 
@@ -79,14 +78,11 @@ void check_report(std::string_view report, bool by_option,
   if (report.empty() || report == "/dev/stderr") return;
   // exec keeps the process id.
   const std::string path = report_path(std::string(report), getpid());
+  const char* name = by_option ? "--report " : "CUDAGUARD_REPORT=";
   if (const int error = cannot_append(path); error != 0) {
-    char buffer[kMaxLine];
-    Text line(buffer, sizeof buffer);
-    write_report_failed(line, 0, report, error);
-    std::string reason = reason_of(line.view());
-    constexpr std::string_view kVariable = "CUDAGUARD_REPORT=";
-    if (by_option) reason.replace(0, kVariable.size(), "--report ");
-    throw Refusal(kRefused, reason);
+    throw Refusal(kRefused, text_of([&](Text& out) {
+                    put_report_error(out.print("%c\"%l\": ", name, report), error);
+                  }));
   }
   struct stat own = {};
   if (stat(path.c_str(), &own) != 0) return;
@@ -99,7 +95,7 @@ void check_report(std::string_view report, bool by_option,
   }
   if (has_other_things(path)) {
     throw Refusal(kRefused,
-                  (by_option ? "--report " : "CUDAGUARD_REPORT=") + in_quotes(report) +
+                  name + in_quotes(report) +
                       ": there is something else in it (accepted: a new file or records)");
   }
 }

@@ -7,7 +7,6 @@
 #include <memory>
 #include <utility>
 
-#include "policy/message.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -46,37 +45,25 @@ constexpr Preset kPresets[] = {
 
 bool is_given(const char* value) { return value != nullptr && *value != '\0'; }
 
-/// The flag that a variable was set by, or empty.
-std::string_view flag_of(const Options& options, std::string_view variable) {
-  if (variable == kPolicy && options.policy) return "--policy";
-  if (variable == kVisible && options.gpus) return "--gpus";
-  if (variable == kLog && options.log) return "--log";
-  if (variable == kReport && options.report) return "--report";
-  return {};
-}
-
-[[noreturn]] void refuse(const Options& options, std::string_view variable, std::string_view line) {
-  std::string reason = reason_of(line);
-  const std::string_view flag = flag_of(options, variable);
-  if (!flag.empty() && reason.starts_with(std::string(variable) + "=")) {
-    reason = std::string(flag) + " " + reason.substr(variable.size() + 1);
-  }
-  throw Refusal(kRefused, reason);
+/// What has set a variable, as people write it: `--policy "x"`, `CUDAGUARD_POLICY="x"`.
+std::string given(const Options& options, std::string_view variable, std::string_view value) {
+  std::string name = std::string(variable) + "=";
+  if (variable == kPolicy && options.policy) name = "--policy ";
+  if (variable == kVisible && options.gpus) name = "--gpus ";
+  if (variable == kLog && options.log) name = "--log ";
+  if (variable == kReport && options.report) name = "--report ";
+  return text_of([&](Text& out) { out.print("%c\"%s\"", name.c_str(), value); });
 }
 
 [[noreturn]] void refuse_complaint(const Options& options, const Complaint& complaint) {
-  char buffer[kMaxLine];
-  Text line(buffer, sizeof buffer);
-  write_complaint(line, 0, complaint);
-  refuse(options, complaint.variable, line.view());
+  throw Refusal(kRefused, given(options, complaint.variable, complaint.value) + " " +
+                              text_of([&](Text& out) { put_complaint(out, complaint); }));
 }
 
 [[noreturn]] void refuse_list(const Options& options, std::string_view list,
                               const ListError& error) {
-  char buffer[kMaxLine];
-  Text line(buffer, sizeof buffer);
-  write_list_error(line, 0, list, error, 0);
-  refuse(options, kVisible, line.view());
+  throw Refusal(kRefused, given(options, kVisible, list) + ": " +
+                              text_of([&](Text& out) { put_list_error(out, error, 0); }));
 }
 
 void refuse_empty(const char* flag, const std::optional<std::string>& value) {
