@@ -17,9 +17,8 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
 HOST_BUILD = os.environ["CG_BUILD"]
-DEPS = os.path.join(os.environ.get("CG_DEPS", os.path.join(HOST_BUILD, "_deps")), "aarch64")
-BUILD = os.path.join(HOST_BUILD, "aarch64")
-TOOLS = ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-objdump", "qemu-aarch64", "cmake")
+BUILD = os.path.join(os.path.dirname(TESTS), "build", "aarch64")
+TOOLS = ("aarch64-linux-gnu-objdump", "qemu-aarch64")
 # What the harness reads when it is imported: the programs, the fakes and the guard of this build.
 os.environ["CG_BUILD"] = BUILD
 os.environ["CG_LIB"] = os.path.join(BUILD, "lib")
@@ -33,41 +32,21 @@ import matrix  # noqa: E402
 
 # Rows that need more than one emulated program: qemu-user does not follow an exec.
 EXECS = re.compile(r"^D13\.(vfork|spawn|system)")
-RUNTIMES = ("11", "12", "13")
 # What does not exist for AArch64: OpenCL's loader in the cross tree, these wheels of NVIDIA's.
 NOT_HERE = re.compile(r"plugin_opencl|runtime_(12\.2_|11_static|11_linked)")
 
 
-def configure():
-    """Builds what the tests need; returns None, or what went wrong."""
-    commands = [
-        # Headers and runtimes for this machine: NVIDIA's own wheels.
-        [sys.executable, os.path.join(harness.SOURCE, "scripts", "fetch-cuda"), "--machine",
-         "aarch64", DEPS, *RUNTIMES],
-        ["cmake", "-S", harness.SOURCE, "-B", BUILD, "--toolchain",
-         os.path.join(harness.SOURCE, "scripts", "aarch64-linux-gnu.cmake"),
-         "-DCMAKE_BUILD_TYPE=Release", "-DCUDAGUARD_WERROR=ON", "-DBUILD_TESTING=ON",
-         "-DCG_TEST_AREAS=fakes;programs", "-DCUDAGUARD_DEPS=" + DEPS,
-         "-DCUDAGUARD_CUDA_INCLUDE=" + os.path.join(DEPS, "cuda-13", "include")],
-        ["cmake", "--build", BUILD, "-j2"],
-    ]  # fmt: skip
-    for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            return " ".join(command) + "\n" + done.stdout[-3000:] + done.stderr[-3000:]
-    return None
-
-
 def setUpModule():
     missing = [tool for tool in TOOLS if not shutil.which(tool)]
+    reason = None
     if missing:
         reason = "not installed: %s (qemu-user, g++-aarch64-linux-gnu)" % ", ".join(missing)
+    elif not os.path.exists(harness.program("door")):
+        reason = "not built: cmake --build --preset aarch64 (scripts/test --full does)"
+    if reason:
         if harness.must_run():
             raise RuntimeError("may not be skipped (CUDAGUARD_MUST_RUN): " + reason)
         raise unittest.SkipTest(reason)
-    problem = configure()
-    if problem:
-        raise RuntimeError(problem)
 
 
 def rows():

@@ -44,7 +44,7 @@ def library_folder(companions=None, guard=harness.GUARD):
             source = os.path.join(companions if companions and name in COMPANIONS
                                   else harness.STANDIN_DIR, name)
             if not os.path.exists(source):
-                raise RuntimeError("not built: " + source)
+                raise RuntimeError("not built (cmake --build --preset full): " + source)
             os.symlink(source, os.path.join(folder, "cudaguard", name))
         os.symlink(guard, os.path.join(folder, "libcudaguard.so"))
         yield os.path.join(folder, "libcudaguard.so")

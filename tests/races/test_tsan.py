@@ -29,7 +29,7 @@ class Tsan(harness.Case):
         if harness.check_tools():
             return  # said by setUp
         if not os.path.exists(os.path.join(racing.FOLDER, "racers_tsan")):
-            cls.reason = "the compiler has no -fsanitize=thread"
+            cls.reason = "not built, or not by this compiler: cmake --build --preset full"
             return
         for prefix in ((), ("setarch", platform.machine(), "-R")):
             cls.prefix = prefix

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# step NAME COMMAND...: runs it whatever became of the ones before, and says how long it took.
+# end_steps: the times of all, the sum, and whether all passed (as the exit code).
+
+steps_failed=0
+steps_told=()
+
+step() {
+  local name=$1 start=$SECONDS verdict=passed
+  shift
+  printf '\n######## %s\n' "$name"
+  "$@" || verdict=FAILED
+  [ "$verdict" = passed ] || steps_failed=$((steps_failed + 1))
+  steps_told+=("$(printf '%5d s  %s  %s' $((SECONDS - start)) "$verdict" "$name")")
+  printf '######## %s: %s (%s s)\n' "$name" "$verdict" $((SECONDS - start))
+}
+
+end_steps() {
+  printf '\n'
+  printf '%s\n' "${steps_told[@]}"
+  printf '%5d s  in all: %d passed, %d failed\n' "$SECONDS" \
+    $((${#steps_told[@]} - steps_failed)) "$steps_failed"
+  [ "$steps_failed" -eq 0 ]
+}
