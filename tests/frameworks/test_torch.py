@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch 2.3.0 from PyPI (CUDA 12.1): no GPU, in no process, and not a word."""
+"""PyTorch 2.3.0 from PyPI (CUDA 12.1): no GPU, in no process, and not a word. The quick run asks in a
+program, its forked and its spawned workers."""
 
 import os
 import sys
@@ -30,11 +31,13 @@ class Torch(TorchCase):
         return self.compare(self.argv("torch_query.py"), env=env, worlds=("real",),
                             expect="is_available=False device_count=0\nsum=45\n")
 
+    @harness.only_full
     def test_finds_no_gpu(self):
         bare, _ = self.query()
         # What the driver makes PyTorch say bare; the guard's quiet is not that of a deaf test.
         self.assertIn("Can't initialize NVML", bare.err, str(bare))
 
+    @harness.only_full
     def test_finds_no_gpu_by_nvml(self):
         self.query(PYTORCH_NVML_BASED_CUDA_CHECK="1")
 
@@ -49,11 +52,13 @@ class Torch(TorchCase):
         # One process opens the device 11 times for CUDA and twice for NVML.
         self.assertGreaterEqual(len(bare.device_opens), 7 * 13, str(bare))
 
+    @harness.only_full
     def test_cleanrl_without_cuda(self):
         self.compare(self.argv("torch_cleanrl.py", "--no-cuda"), worlds=("real",),
                      expect="device=cpu sum=4.0\n")
 
 
+@harness.only_full
 class Torchrun(TorchCase):
     """The programs that it starts are its children: `run --children=cpu` goes behind it, or the
     trainer is one that has no GPU."""

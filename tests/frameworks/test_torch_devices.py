@@ -66,6 +66,7 @@ class TorchDevices(test_torch.TorchCase):
                 self.agree(answers, [1])
                 self.assertFalse([line for line in lines if "in front" in line], lines)
 
+    @harness.only_full
     def test_inside_the_list(self):
         for allow, own, gpus in (("5,2", "1,0", [2, 5]), ("5,2", box.uuid(2), [2]),
                                  (box.uuid(3) + ",0", None, [3, 0]),
@@ -75,6 +76,7 @@ class TorchDevices(test_torch.TorchCase):
                 answers, _ = self.ask(allow=allow, own=own)
                 self.agree(answers, gpus)
 
+    @harness.only_full
     def test_a_late_write_inside_the_list(self):
         """Two allowed, one chosen late: what PyTorch remembers is wrong again, and a line says so;
         what it counts afresh is right, and never more than the list."""

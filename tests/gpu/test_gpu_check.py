@@ -72,6 +72,7 @@ class GpuCheck(unittest.TestCase):
         os.symlink(os.path.join(harness.LIB, "cudaguard"), os.path.join(folder, "cudaguard"))
         return folder
 
+    @harness.only_full
     def test_every_row_that_a_fake_can_fill(self):
         code, out, rows = self.check(*self.build())
         failed = [name for name, row in rows.items() if row["verdict"] == "FAIL"]
@@ -92,6 +93,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(len(self.facts["gpus"]), 8)
         self.assertEqual(self.facts["fake driver"], FAKES)
 
+    @harness.only_full
     def test_fails_with_a_guard_that_does_nothing(self):
         code, out, rows = self.check(*self.build("--lib", self.idle_lib()))
         self.assertEqual(code, 1, out)
@@ -110,6 +112,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual((code, rows["guard"]["verdict"]), (1, "FAIL"), out)
         self.assertEqual(rows["cuInit.force-cpu"]["verdict"], "FAIL", out)
 
+    @harness.only_full
     def test_packed_on_a_bare_machine(self):
         folder = os.path.join(self.scratch, "pack")
         done = subprocess.run(
@@ -133,6 +136,7 @@ class GpuCheck(unittest.TestCase):
         return self.check("--build", harness.BUILD, "--lib", harness.LIB, "--library-path", ONE_GPU,
                           *more, env=dict(env or {}, KEPT_CONTEXTS=contexts))
 
+    @harness.only_full
     def test_memory_of_one_gpu(self):
         code, out, rows = self.one_gpu("--only", "contexts,lists")
         self.assertEqual(code, 0, out)

@@ -49,6 +49,19 @@ def must_run():
     return os.environ.get("CUDAGUARD_MUST_RUN", "") not in ("", "0")
 
 
+# scripts/test --full: each test in its full length.
+FULL = os.environ.get("CUDAGUARD_TEST_FULL", "") not in ("", "0")
+only_full = unittest.skipUnless(FULL, "only in scripts/test --full")
+
+
+def sample(items, most):
+    """All of these in scripts/test --full, else so many, evenly spread."""
+    items = list(items)
+    if FULL or len(items) <= most:
+        return items
+    return [items[i * len(items) // most] for i in range(most)]
+
+
 def skip(case, reason):
     """Skips the test `case`; where every test has to run, fails it instead."""
     if must_run():
@@ -232,8 +245,10 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
         launch = ["env", "-i"] + ["%s=%s" % item for item in sorted(environment.items())]
         launch += shlex.split(os.environ.get("CG_RUNNER", "")) + [str(word) for word in argv]
         if trace:
-            launch = ["strace", "-f", "-qq", "-s", "256", "-o", trace_log,
-                      "-e", "trace=" + TRACED, "-e", "signal=none", "--"] + launch
+            # Without a filter every system call stops the program. With one setuid does not work,
+            # nor does it in the sandbox.
+            launch = ["strace", *(["--seccomp-bpf"] if sandboxed else []), "-f", "-qq", "-s", "256",
+                      "-o", trace_log, "-e", "trace=" + TRACED, "-e", "signal=none", "--"] + launch
         command = (sandbox(world, bwrap) if sandboxed else []) + launch
         result = Result()
         hidden = {"%s=%s" % item for item in environment.items()

@@ -84,11 +84,12 @@ class Jupyter(places.Case):
 
     def test_cpu_by_name(self):
         """Unless another policy is given: else one in the server's environment would lift it."""
-        for given, wanted in (("--strict", "--cpu --strict"), ("--log off", "--cpu --log off"),
-                              ("--no-presets --cpu", "--no-presets --cpu"),
-                              ("--gpus=2", "--gpus=2"), ("--policy VALIDATE", "--policy VALIDATE"),
-                              ("--policy=CLAMP", "--policy=CLAMP"), ("--observe", "--observe"),
-                              ("--report /tmp/r-%p", "--cpu --report /tmp/r-%p")):
+        for given, wanted in harness.sample((
+                ("--strict", "--cpu --strict"), ("--log off", "--cpu --log off"),
+                ("--no-presets --cpu", "--no-presets --cpu"), ("--gpus=2", "--gpus=2"),
+                ("--policy VALIDATE", "--policy VALIDATE"), ("--policy=CLAMP", "--policy=CLAMP"),
+                ("--observe", "--observe"),
+                ("--report /tmp/r-%p", "--cpu --report /tmp/r-%p")), 3):
             done = self.install("--user", "--cudaguard", launcher.LAUNCHER, "--display-name", "P",
                                 "--", *given.split())
             self.assertEqual((done.returncode, done.stderr), (0, ""), done)
@@ -102,7 +103,7 @@ class Jupyter(places.Case):
         """Words that are no options of run, or that are a program: one line, and no kernel."""
         touch = self.path("touched")
         alone = "options of cudaguard run alone"
-        for words, meaning in (
+        for words, meaning in harness.sample((
                 (["true"], "unrecognized arguments: true"), (["--gpus", "2"], "--gpus 2"),
                 (["--na", "x"], "unrecognized arguments: --na x"), (["--name"], "--name"),
                 (["--sys-prefix"], "not allowed with"),
@@ -115,7 +116,7 @@ class Jupyter(places.Case):
                 (["--", "--cpu", "--gpus", "0"], "nothing is installed"),
                 (["--", "--children", "cpu"], "nothing is installed"),
                 (["--", "--gpus", "2"], "--display-name is needed"),
-                (["--", "no-such-program"], "nothing is installed")):
+                (["--", "no-such-program"], "nothing is installed")), 6):
             with self.subTest(words=words):
                 done = self.install("--user", "--cudaguard", launcher.LAUNCHER, *words)
                 self.assertNotEqual(done.returncode, 0, done)
