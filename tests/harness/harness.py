@@ -219,14 +219,15 @@ def sandbox(world, extra=()):
 
 
 def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=None, trace=True,
-        timeout=120, bwrap=(), sandboxed=True):
+        timeout=120, bwrap=(), sandboxed=True, own_filter=False):
     """Runs argv and returns a Result.
 
     world: "none", "fake" or "real". guard: put libcudaguard.so into the program's LD_PRELOAD.
     env: variables on top of the test's own (None deletes one). preload: libraries behind the guard
     in LD_PRELOAD (guard=False and harness.GUARD among them gives another order). stdin: text.
     bwrap: more arguments for the sandbox. sandboxed=False: without it (bubblewrap forbids setuid);
-    only in the fake world, which cannot change the machine.
+    only in the fake world, which cannot change the machine. own_filter: the program has a seccomp
+    filter that answers what strace's would show.
     """
     if world not in ("none", "fake", "real"):
         raise ValueError("world: " + world)
@@ -247,8 +248,9 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
         if trace:
             # Without a filter every system call stops the program. With one setuid does not work,
             # nor does it in the sandbox.
-            launch = ["strace", *(["--seccomp-bpf"] if sandboxed else []), "-f", "-qq", "-s", "256",
-                      "-o", trace_log, "-e", "trace=" + TRACED, "-e", "signal=none", "--"] + launch
+            quick = ["--seccomp-bpf"] if sandboxed and not own_filter else []
+            launch = ["strace", *quick, "-f", "-qq", "-s", "256", "-o", trace_log,
+                      "-e", "trace=" + TRACED, "-e", "signal=none", "--"] + launch
         command = (sandbox(world, bwrap) if sandboxed else []) + launch
         result = Result()
         hidden = {"%s=%s" % item for item in environment.items()
