@@ -53,26 +53,18 @@ void bind(const Services& guard) {
   }
 }
 
-const char* prepare(const Services& guard) {
-  if (!driver.bound.load(std::memory_order_acquire)) bind(guard);
-  return why_not_enforced(guard.process());
-}
-
 }  // namespace
 
 bool detail::may_pass(const char* api) {
   const Services* guard = find_guard();
   if (guard == nullptr) return false;
-  const char* why = prepare(*guard);
+  if (!driver.bound.load(std::memory_order_acquire)) bind(*guard);
   Process& here = guard->process();
   const Policy policy = here.policy();
   if (policy == Policy::kOff) return true;
   if (policy == Policy::kForceCpu) return false;
   check_fork(here, api);
-  if (why != nullptr) {
-    guard->fall_back(here, Process::kNotEnforced);
-    return false;
-  }
+  if (!list_is_enforced(here)) return false;
   // Before cuInit nothing is open: what it finds may close it again.
   return driver.real[k_cuInit] != nullptr;
 }
@@ -100,8 +92,10 @@ Result init(const void* caller) {
 
 extern "C" [[gnu::visibility("default")]] const char* cudaguard_companion_prepare_v1(
     const cudaguard::Services* guard) {
-  if (!cudaguard::adopt_guard(guard)) return "";
-  const char* why = cudaguard::prepare(cudaguard::the_guard());
-  if (why == nullptr) guard->lasting->explainer.store(&cudaguard::kExplainer);
-  return why;
+  using namespace cudaguard;  // NOLINT(google-build-using-namespace)
+  if (!adopt_guard(guard)) return "";
+  if (!driver.bound.load(std::memory_order_acquire)) bind(the_guard());
+  if (!list_is_enforced(guard->process())) return "said";
+  guard->lasting->explainer.store(&kExplainer, std::memory_order_release);
+  return nullptr;
 }

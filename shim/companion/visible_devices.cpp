@@ -208,9 +208,12 @@ void bind_visible_devices(const Process& here, const RealLibrary& real) {
   }
 }
 
-const char* why_not_enforced(const Process& here) {
-  if (driver.redirected || !list_is_set(here)) return nullptr;
-  return "CUDAGUARD_VISIBLE_DEVICES cannot be enforced: libcuda.so.1 does not import getenv";
+bool list_is_enforced(Process& here) {
+  if (driver.redirected || !list_is_set(here)) return true;
+  say_why(here,
+          "CUDAGUARD_VISIBLE_DEVICES cannot be enforced: libcuda.so.1 does not import getenv");
+  the_guard().fall_back(here, Process::kNotEnforced);
+  return false;
 }
 
 Result init_inside_list(Process& here, const void* caller) {

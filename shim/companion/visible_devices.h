@@ -9,8 +9,8 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// Once, before anything is called.
 void bind_visible_devices(const Process& here, const RealLibrary& real);
-/// Null, or why CUDA must not be let through in this process.
-const char* why_not_enforced(const Process& here);
+/// False: it cannot be. Then that is said, and FORCE_CPU applies.
+bool list_is_enforced(Process& here);
 
 /// The real cuInit(0), and whether it found what the list allows and nothing else. The caller holds
 /// the process's lock.

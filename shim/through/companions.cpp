@@ -115,17 +115,7 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
     result.path.store(map->l_name, std::memory_order_release);
     return;
   }
-  if (*why == '\0') {
-    give_up(process, names, path, "is of another build");
-  } else {
-    fall_back(process, Process::kNotEnforced);
-    say(
-        process, Process::kList,
-        [](Text& out, const void* text) {
-          write_not_enforced(out, static_cast<const char*>(text));
-        },
-        why);
-  }
+  if (*why == '\0') give_up(process, names, path, "is of another build");
   // The driver must not stay: what is linked to it shall find the stand-in.
   loader().dlclose(handle);
 }

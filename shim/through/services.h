@@ -55,7 +55,7 @@ struct Explainer {
 extern "C" {
 /// Exported by the guard: whichever copy of it is first in the search order.
 [[gnu::visibility("default")]] const cudaguard::Services* cudaguard_services_v1();
-/// Exported by each companion: binds the real library. Null, or why CUDA must not be let through;
-/// empty: the guard is of another build.
+/// Exported by each companion: binds the real library. Null where it can be used; empty: the guard
+/// is of another build; else it has said why, and FORCE_CPU applies.
 using cudaguard_prepare_v1 = const char*(const cudaguard::Services*);
 }
