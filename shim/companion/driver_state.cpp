@@ -72,9 +72,9 @@ bool detail::may_pass(const char* api) {
 Result init(const void* caller) {
   const Services& guard = the_guard();
   Process& here = guard.process();
-  if (here.open.load(std::memory_order_acquire)) return kSuccess;
+  if (is_open()) return kSuccess;
   const Lock lock(here.initialising);
-  if (here.open.load(std::memory_order_relaxed)) return kSuccess;
+  if (is_open()) return kSuccess;
   // Another thread's try may have ended in FORCE_CPU.
   if (here.policy() == Policy::kForceCpu) return kNoDevice;
   const Result result = init_inside_list(here, caller);
@@ -82,8 +82,8 @@ Result init(const void* caller) {
     guard.record_event(here, {.api = "cuInit", .caller = caller, .result = result});
   }
   if (result == kSuccess && here.only_pid == 0) {
+    here.open.store(true, std::memory_order_relaxed);
     driver.process.store(&here, std::memory_order_release);
-    here.open.store(true, std::memory_order_release);
   }
   return result;
 }

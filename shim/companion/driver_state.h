@@ -33,7 +33,8 @@ extern const char* const guarded_names[kGuardedCount];
 struct Plan;
 
 struct DriverKnown : Known {
-  /// Where cuInit has succeeded: pages that are wiped in a forked child.
+  /// Where cuInit of this driver has succeeded: pages that are wiped in a forked child. (Another
+  /// namespace has a driver of its own, behind a companion of its own.)
   std::atomic<const Process*> process{nullptr};
 
   /// The real functions; null where the real driver has none of that name.
@@ -53,6 +54,12 @@ template <typename Function>
   return reinterpret_cast<Function>(driver.real[which]);
 }
 
+/// Has cuInit succeeded in this process? Then all calls pass.
+[[gnu::always_inline]] inline bool is_open() {
+  const Process* here = driver.process.load(std::memory_order_acquire);
+  return here != nullptr && here->open.load(std::memory_order_relaxed);
+}
+
 namespace detail {
 /// The slow way: binds what is not bound yet, and decides.
 bool may_pass(const char* api);
@@ -60,11 +67,7 @@ bool may_pass(const char* api);
 
 /// May this call go on to the real driver? `api` is a constant.
 [[gnu::always_inline]] inline bool may_pass(const char* api) {
-  const Process* here = driver.process.load(std::memory_order_acquire);
-  if (here != nullptr && here->open.load(std::memory_order_relaxed)) [[likely]] {
-    return true;
-  }
-  return detail::may_pass(api);
+  return is_open() || detail::may_pass(api);
 }
 
 /// How many devices the real driver shows; 0: it does not say.

@@ -84,7 +84,7 @@ struct Process {
   /// forks: the child would never find it free.
   std::atomic<uint32_t> binding{0};
   std::atomic<uint32_t> initialising{0};
-  /// cuInit has succeeded here: the driver's functions are called without a further look.
+  /// A cuInit has succeeded here.
   std::atomic<bool> open{false};
 
   std::atomic<bool> companions_looked{false};
