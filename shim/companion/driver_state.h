@@ -27,8 +27,10 @@ enum Guarded : size_t {
 };
 
 /// Ours, and their names.
+// NOLINTBEGIN(bugprone-dynamic-static-initializers): constants
 extern void* const own_functions[kGuardedCount];
 extern const char* const guarded_names[kGuardedCount];
+// NOLINTEND(bugprone-dynamic-static-initializers)
 
 struct Plan;
 

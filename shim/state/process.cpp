@@ -23,9 +23,7 @@ constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 /// For a process that cannot map a page: guarded, silent. Filled when it is needed.
 [[gnu::section(".bss.without_memory")]] constinit Process without_memory;
 
-constexpr Lasting::Configured& last = lasting.last;
-
-void remember_policy(Policy policy) { last.policy.store(static_cast<int>(policy) + 1); }
+void remember_policy(Policy policy) { lasting.last.policy.store(static_cast<int>(policy) + 1); }
 
 /// Copies as much as fits, ends with a zero byte, returns the copy.
 [[gnu::noinline]] std::string_view keep(std::string_view text, char* to, size_t size) {
@@ -37,11 +35,12 @@ void remember_policy(Policy policy) { last.policy.store(static_cast<int>(policy)
 
 void remember_list(std::string_view list) {
   constexpr size_t kRoom = kMaxVisibleDevices + 1;
-  const char* known = last.list.load(std::memory_order_relaxed);
+  const char* known = lasting.last.list.load(std::memory_order_relaxed);
   if (list.empty() || (known != nullptr && list == known)) return;
   void* room = sys::map(kRoom);
   if (room == nullptr) return;
-  last.list.store(keep(list, static_cast<char*>(room), kRoom).data(), std::memory_order_release);
+  lasting.last.list.store(keep(list, static_cast<char*>(room), kRoom).data(),
+                          std::memory_order_release);
 }
 
 void apply_children_rule(Config& config) {
@@ -66,18 +65,18 @@ void configure(Process& process, bool forked) {
   environment.root = variable("CUDAGUARD_ROOT");
   environment.presets = variable("CUDAGUARD_PRESETS");
   environment.privileged = privileged();
-  const int policy = last.policy.load();
+  const int policy = lasting.last.policy.load();
   Inherited inherited;
   inherited.policy = static_cast<Policy>(policy - 1);
-  if (const char* list = last.list.load(std::memory_order_acquire); list != nullptr) {
+  if (const char* list = lasting.last.list.load(std::memory_order_acquire); list != nullptr) {
     inherited.visible_devices = list;
   }
-  inherited.children_cpu = last.children_cpu.load(std::memory_order_relaxed);
+  inherited.children_cpu = lasting.last.children_cpu.load(std::memory_order_relaxed);
   if (forked && policy != 0) environment.inherited = &inherited;
   Config& config = process.config;
   config = parse_config(environment);
   apply_children_rule(config);
-  const char* because = last.because.load(std::memory_order_relaxed);
+  const char* because = lasting.last.because.load(std::memory_order_relaxed);
   if (config.policy == Policy::kForceCpu && config.because.empty() && because != nullptr) {
     config.because = because;
   }
@@ -102,14 +101,14 @@ void configure(Process& process, bool forked) {
 /// For forked children. By the one thread whose configuration is this process's.
 void remember(const Process& process) {
   const Config& config = process.config;
-  last.because.store(config.because.data(), std::memory_order_relaxed);
+  lasting.last.because.store(config.because.data(), std::memory_order_relaxed);
   // What the parent has complained about is not said again; what is new here is.
-  if (last.complaints.exchange(process.complaints, std::memory_order_relaxed) !=
+  if (lasting.last.complaints.exchange(process.complaints, std::memory_order_relaxed) !=
       process.complaints) {
     lasting.said.fetch_and(~Process::kComplaints, std::memory_order_relaxed);
   }
   remember_list(config.visible_devices);
-  if (config.children_cpu) last.children_cpu.store(true, std::memory_order_relaxed);
+  if (config.children_cpu) lasting.last.children_cpu.store(true, std::memory_order_relaxed);
   remember_policy(config.policy);
   // Another thread may have made it fall back meanwhile.
   if (process.policy() == Policy::kForceCpu) remember_policy(Policy::kForceCpu);
@@ -145,7 +144,7 @@ std::string_view Process::because() const {
 
 void fall_back(Process& process, Process::Fallen because_of) {
   process.fallen.store(because_of);
-  last.because.store(process.because().data(), std::memory_order_relaxed);
+  lasting.last.because.store(process.because().data(), std::memory_order_relaxed);
   process.steady.store(false, std::memory_order_relaxed);
   process.selected.store(0, std::memory_order_relaxed);
   remember_policy(Policy::kForceCpu);

@@ -34,8 +34,8 @@ LIBDL = re.compile(
     r"^_?_?(dlopen|dlmopen|dlclose|dlsym|dlvsym|dlerror|dladdr1?|dlinfo|dl_find_object)$")
 FLOOR = (2, 17)
 # Of a release build by gcc; AArch64's code is larger, other compilers' too (scripts/build-matrix).
-MOST_BYTES = int(os.environ.get("CG_MOST_BYTES", 46 * 1024))
-MOST_BYTES_AARCH64 = 50 * 1024
+MOST_BYTES = int(os.environ.get("CG_MOST_BYTES", 42 * 1024))
+MOST_BYTES_AARCH64 = 45 * 1024
 
 
 def version():
