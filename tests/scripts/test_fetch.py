@@ -81,6 +81,7 @@ class Reason(Case):
                                         PIP_CERT=certificate))
         self.assertNotIn("certificate", line)
 
+    @harness.only_full
     def test_certificate_of_a_framework(self):
         index, _ = self.server()
         done = self.call("fetch-frameworks", "ucx", PIP_INDEX_URL=index)
@@ -93,6 +94,7 @@ class Reason(Case):
                                         PIP_INDEX_URL="http://127.0.0.1:1/simple"))
         self.assertRegex(line, "^fetch-cuda: download failed: .*Connection refused")
 
+    @harness.only_full
     def test_no_such_file_of_certificates(self):
         line = self.last_line(self.call("fetch-cuda", "13", PIP_CERT="/nonexistent.pem"))
         self.assertIn("/nonexistent.pem", line)
