@@ -6,10 +6,9 @@
 #include <cuda.h>
 #include <nvml.h>
 
+#include "shim/exports/behind.h"
 #include "shim/hook/standins.h"
 #include "shim/record/record.h"
-#include "shim/state/process.h"
-#include "shim/through/companions.h"
 
 // cuda.h and nvml.h rename the old entry points to the newest ones; here each name is itself.
 #undef cuGetProcAddress
@@ -27,47 +26,16 @@ extern "C" CUresult CUDAAPI cuGetProcAddress_v2(const char*, void**, int, cuuint
 namespace cudaguard {
 namespace {
 
-const void* in_companion(const char* name, const void* /*caller*/) {
-  const auto kind = name[0] == 'n' ? CompanionKind::kNvml : CompanionKind::kDriver;
-  return companion(process(), kind).symbol(name);
-}
-
-/// What is behind ours: the program's own definition under OFF, else the companion's. Null under
-/// FORCE_CPU, and where there is none.
-[[gnu::noinline]] void* find_behind(const char* name, const void* caller) {
-  Process& here = process();
-  const Policy policy = here.policy();
-  if (policy == Policy::kForceCpu) return nullptr;
-  return here.answers.find(name, caller, policy == Policy::kOff ? &definition_for : &in_companion);
-}
-
 /// OFF, and nothing behind ours: a weak reference, which without us is null. The answer is that of
 /// a machine without the library; nothing is loaded for it.
 bool is_off() { return process().policy() == Policy::kOff; }
 
-/// The same; where there is none, the stand-in's.
-[[gnu::noinline]] void* find_behind_or_standin(const char* name, const void* caller) {
-  void* found = find_behind(name, caller);
-  if (found != nullptr || is_off()) return found;
-  return const_cast<void*>(standin(StandinKind::kDriver).symbol(name));
-}
-
-/// With the type of `like`.
-template <typename Function>
-[[gnu::always_inline]] inline Function* as(Function* /*like*/, void* found) {
-  return reinterpret_cast<Function*>(found);
-}
-
-[[gnu::cold]] void touched(const char* api, const void* caller) {
-  record_touch(process(), api, nullptr, caller);
-}
-
-[[gnu::noinline]] nvmlReturn_t unless_off(nvmlReturn_t answer) {
+nvmlReturn_t unless_off(nvmlReturn_t answer) {
   return is_off() ? NVML_ERROR_LIBRARY_NOT_FOUND : answer;
 }
 
 nvmlReturn_t no_gpu(const char* api, const void* caller) {
-  touched(api, caller);
+  record_touch(process(), api, nullptr, caller);
   return unless_off(NVML_SUCCESS);
 }
 
@@ -77,21 +45,27 @@ nvmlReturn_t none(unsigned int* count) {
   return unless_off(NVML_SUCCESS);
 }
 
-}  // namespace
+/// Without a companion the stand-in's.
+[[gnu::noinline]] Behind or_standin(Behind it, const char* name) {
+  if (it.function == nullptr && !is_off()) {
+    it.function = const_cast<void*>(standin(StandinKind::kDriver).symbol(name));
+  }
+  return it;
+}
 
+}  // namespace
 }  // namespace cudaguard
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // by serial number
 
-#define CG_CALLER __builtin_return_address(0)
 /// Calls what is behind ours, if there is anything. A tail call: the companion sees our caller.
-#define CG_CALL(find, function, ...)                          \
-  do {                                                        \
-    auto* real = as(&::function, find(#function, CG_CALLER)); \
-    if (real != nullptr) return real(__VA_ARGS__);            \
+#define CG_CALL(it, name, ...)                     \
+  do {                                             \
+    auto* const real = (it).as(&::name);           \
+    if (real != nullptr) return real(__VA_ARGS__); \
   } while (false)
-#define CG_FORWARD(...) CG_CALL(find_behind, __VA_ARGS__)
+#define CG_FORWARD(name, ...) CG_CALL(CG_BEHIND(name), name, __VA_ARGS__)
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -116,83 +90,47 @@ CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
 // The 4-argument form of CUDA 11.3; newer headers declare the other one only.
 CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version,
                                   cuuint64_t flags) {
-  CG_CALL(find_behind_or_standin, cuGetProcAddress, symbol, function, version, flags);
+  CG_CALL(or_standin(CG_BEHIND(cuGetProcAddress), "cuGetProcAddress"), cuGetProcAddress, symbol,
+          function, version, flags);
   if (function != nullptr) *function = nullptr;
   return CUDA_ERROR_NO_DEVICE;
 }
 
 CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                      cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
-  CG_CALL(find_behind_or_standin, cuGetProcAddress_v2, symbol, function, version, flags, status);
+  CG_CALL(or_standin(CG_BEHIND(cuGetProcAddress_v2), "cuGetProcAddress_v2"), cuGetProcAddress_v2,
+          symbol, function, version, flags, status);
   if (function != nullptr) *function = nullptr;
   return CUDA_ERROR_NO_DEVICE;
 }
 
-nvmlReturn_t DECLDIR nvmlInit(void) {
-  CG_FORWARD(nvmlInit);
-  return no_gpu("nvmlInit", CG_CALLER);
-}
-
-nvmlReturn_t DECLDIR nvmlInit_v2(void) {
-  CG_FORWARD(nvmlInit_v2);
-  return no_gpu("nvmlInit_v2", CG_CALLER);
-}
-
-nvmlReturn_t DECLDIR nvmlInitWithFlags(unsigned int flags) {
-  CG_FORWARD(nvmlInitWithFlags, flags);
-  return no_gpu("nvmlInitWithFlags", CG_CALLER);
-}
-
-nvmlReturn_t DECLDIR nvmlShutdown(void) {
-  CG_FORWARD(nvmlShutdown);
-  return unless_off(NVML_SUCCESS);
-}
-
-nvmlReturn_t DECLDIR nvmlDeviceGetCount(unsigned int* count) {
-  CG_FORWARD(nvmlDeviceGetCount, count);
-  return none(count);
-}
-
-nvmlReturn_t DECLDIR nvmlDeviceGetCount_v2(unsigned int* count) {
-  CG_FORWARD(nvmlDeviceGetCount_v2, count);
-  return none(count);
-}
-
+/// Goes on, or answers as on a machine without a GPU.
+#define CG_NVML(name, answer, parameters, ...) \
+  nvmlReturn_t DECLDIR name parameters {       \
+    CG_FORWARD(name, __VA_ARGS__);             \
+    return answer;                             \
+  }
+CG_NVML(nvmlInit, no_gpu("nvmlInit", CG_CALLER), (void))
+CG_NVML(nvmlInit_v2, no_gpu("nvmlInit_v2", CG_CALLER), (void))
+CG_NVML(nvmlInitWithFlags, no_gpu("nvmlInitWithFlags", CG_CALLER), (unsigned int flags), flags)
+CG_NVML(nvmlShutdown, unless_off(NVML_SUCCESS), (void))
+CG_NVML(nvmlDeviceGetCount, none(count), (unsigned int* count), count)
+CG_NVML(nvmlDeviceGetCount_v2, none(count), (unsigned int* count), count)
 // A count that is ours needs handles that are ours: without these a linked program would find the
 // machine's first GPU as its first.
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) {
-  CG_FORWARD(nvmlDeviceGetHandleByIndex, index, device);
-  return NVML_ERROR_INVALID_ARGUMENT;
-}
-
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
-  CG_FORWARD(nvmlDeviceGetHandleByIndex_v2, index, device);
-  return NVML_ERROR_INVALID_ARGUMENT;
-}
-
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
-  CG_FORWARD(nvmlDeviceGetHandleByUUID, uuid, device);
-  return NVML_ERROR_NOT_FOUND;
-}
-
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) {
-  CG_FORWARD(nvmlDeviceGetHandleBySerial, serial, device);
-  return NVML_ERROR_NOT_FOUND;
-}
-
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleByPciBusId(const char* id, nvmlDevice_t* device) {
-  CG_FORWARD(nvmlDeviceGetHandleByPciBusId, id, device);
-  return NVML_ERROR_NOT_FOUND;
-}
-
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDevice_t* device) {
-  CG_FORWARD(nvmlDeviceGetHandleByPciBusId_v2, id, device);
-  return NVML_ERROR_NOT_FOUND;
-}
-
-nvmlReturn_t DECLDIR nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
-  CG_FORWARD(nvmlDeviceGetIndex, device, index);
-  return NVML_ERROR_INVALID_ARGUMENT;
-}
+CG_NVML(nvmlDeviceGetHandleByIndex, NVML_ERROR_INVALID_ARGUMENT,
+        (unsigned int index, nvmlDevice_t* device), index, device)
+CG_NVML(nvmlDeviceGetHandleByIndex_v2, NVML_ERROR_INVALID_ARGUMENT,
+        (unsigned int index, nvmlDevice_t* device), index, device)
+CG_NVML(nvmlDeviceGetHandleByUUID, NVML_ERROR_NOT_FOUND, (const char* uuid, nvmlDevice_t* device),
+        uuid, device)
+CG_NVML(nvmlDeviceGetHandleBySerial, NVML_ERROR_NOT_FOUND,
+        (const char* serial, nvmlDevice_t* device), serial, device)
+CG_NVML(nvmlDeviceGetHandleByPciBusId, NVML_ERROR_NOT_FOUND, (const char* id, nvmlDevice_t* device),
+        id, device)
+CG_NVML(nvmlDeviceGetHandleByPciBusId_v2, NVML_ERROR_NOT_FOUND,
+        (const char* id, nvmlDevice_t* device), id, device)
+CG_NVML(nvmlDeviceGetIndex, NVML_ERROR_INVALID_ARGUMENT, (nvmlDevice_t device, unsigned int* index),
+        device, index)
 }
 #pragma GCC visibility pop

@@ -5,9 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include "shim/elf/caller_scope.h"
-#include "shim/exports/hot_calls.h"
+#include "shim/exports/behind.h"
 #include "shim/record/record.h"
-#include "shim/state/process.h"
 #include "shim/through/services.h"
 
 // Headers of some versions make one name of the two.
@@ -17,22 +16,12 @@
 namespace cudaguard {
 namespace {
 
-/// The function that the caller would have reached without us. Null under FORCE_CPU, and where
-/// there is none.
-[[gnu::noinline]] void* find_behind(const char* name, const void* caller) {
-  Process& here = process();
-  if (here.policy() == Policy::kForceCpu) [[unlikely]] {
-    record_touch(here, name, nullptr, caller);
-    return nullptr;
-  }
-  return here.answers.find(name, caller, &definition_for);
-}
-
-/// With the type of `like`.
-template <typename Function>
-[[gnu::always_inline]] inline Function* behind(Function* /*like*/, const char* name,
-                                               const void* caller) {
-  return reinterpret_cast<Function*>(find_behind(name, caller));
+/// The answer of a machine without a device. The runtime's own error state needs no help: its
+/// cudaGetLastError initialises the runtime, which the stand-in answers with 100 (measured with
+/// cudart 11.8, 12.2, 12.9, 13.5).
+[[gnu::cold, gnu::noinline]] cudaError_t denied(const char* api, const void* caller) {
+  record_touch(process(), api, nullptr, caller);
+  return cudaErrorNoDevice;
 }
 
 bool looks_at_indices(const Process& here) { return here.config.policy != Policy::kOff; }
@@ -62,9 +51,7 @@ int ask_count(Process& here, const void* function) {
 
 /// CLAMP: the index to use. Asked for before the call, so that the runtime's error state is as if
 /// the program had used it.
-[[gnu::cold, gnu::noinline]] int clamped(Process& here, const BadIndex& given,
-                                         const void* function) {
-  BadIndex facts = given;
+int clamped(Process& here, BadIndex facts, const void* function) {
   facts.count = ask_count(here, function);
   if (facts.count <= 0 || facts.asked < facts.count) return facts.asked;
   facts.used = facts.count - 1;
@@ -72,41 +59,57 @@ int ask_count(Process& here, const void* function) {
   return facts.used;
 }
 
-[[gnu::cold, gnu::noinline]] void explain(Process& here, const BadIndex& given,
-                                          const void* function) {
-  BadIndex facts = given;
-  facts.count = ask_count(here, function);
-  say_bad_index(here, facts);
+constexpr char kSetDevice[] = "cudaSetDevice";
+
+/// One that was selected before exists: nothing to explain, to clamp or to record.
+[[gnu::always_inline]] inline bool was_selected(const Process& here, int device) {
+  return static_cast<unsigned>(device) < 64 &&
+         (here.selected.load(std::memory_order_relaxed) >> device & 1) != 0;
+}
+
+void note_selected(Process& here, int device, const void* caller) {
+  if (static_cast<unsigned>(device) < 64) here.selected.fetch_or(uint64_t{1} << device);
+  if (!looks_at_indices(here)) return;
+  if (const Explainer* it = explainer()) it->check_late_write(here);
+  record_event(
+      here, {.kind = Event::Kind::kSelect, .api = kSetDevice, .caller = caller, .device = device});
 }
 
 /// Calls the real function, with all its arguments but the index from `context`.
 using Call = cudaError_t (*)(void* real, const void* context, int index);
 
-/// call(real, context, device) with the index looked at; `device` becomes what was used.
-[[gnu::noinline]] cudaError_t indexed(const char* api, const void* caller, int& device, Call call,
-                                      const void* context) {
-  void* real = find_behind(api, caller);
-  if (real == nullptr) return cudaErrorNoDevice;
-  Process& here = process();
-  if (!looks_at_indices(here)) return call(real, context, device);
-  check_fork(here, api);
+[[gnu::noinline]] cudaError_t look_at_index(const char* api, const void* caller, int device,
+                                            Call call, const void* context) {
+  const Behind it = behind(api, caller);
+  if (it.function == nullptr) return denied(api, caller);
+  Process& here = *it.process;
+  if (looks_at_indices(here)) check_fork(here, api);
+  BadIndex facts = {.api = api, .caller = caller, .asked = device};
   if (here.config.policy == Policy::kClamp &&
       device >= here.device_count.load(std::memory_order_relaxed)) {
-    device = clamped(here, {.api = api, .caller = caller, .asked = device}, real);
+    facts.asked = clamped(here, facts, it.function);
   }
-  const cudaError_t result = call(real, context, device);
-  if (result == cudaErrorInvalidDevice) {
-    explain(here, {.api = api, .caller = caller, .asked = device}, real);
+  const cudaError_t result = call(it.function, context, facts.asked);
+  if (result == cudaErrorInvalidDevice && looks_at_indices(here)) {
+    facts.count = ask_count(here, it.function);
+    say_bad_index(here, facts);
+  }
+  if (result == cudaSuccess && api == kSetDevice && !was_selected(here, facts.asked)) {
+    note_selected(here, facts.asked, caller);
   }
   return result;
 }
 
-/// The same for a lambda that takes the real function, of the type of `like`, and an index.
+/// call(what is behind, device), with the index looked at.
 template <typename Function, typename Lambda>
-[[gnu::always_inline]] inline cudaError_t indexed(Function* /*like*/, const char* api,
-                                                  const void* caller, int& device,
+[[gnu::always_inline]] inline cudaError_t indexed(Function* like, const char* api,
+                                                  const void* caller, int device,
                                                   const Lambda& lambda) {
-  return indexed(
+  const Behind it = behind(api, caller);
+  if (it.function != nullptr && was_selected(*it.process, device)) [[likely]] {
+    return lambda(it.as(like), device);
+  }
+  return look_at_index(
       api, caller, device,
       [](void* real, const void* context, int index) {
         return (*static_cast<const Lambda*>(context))(reinterpret_cast<Function*>(real), index);
@@ -115,37 +118,10 @@ template <typename Function, typename Lambda>
 }
 
 }  // namespace
-
-int set_device_slowly(int device, const void* caller) {
-  const cudaError_t result = indexed(&::cudaSetDevice, kSetDevice, caller, device,
-                                     [](auto* real, int index) { return real(index); });
-  Process& here = process();
-  if (!looks_at_indices(here)) {
-    if (here.only_pid == 0) here.selected.store(~uint64_t{0}, std::memory_order_relaxed);
-    return result;
-  }
-  if (result != cudaSuccess || was_selected(here, device)) return result;
-  if (static_cast<unsigned>(device) < 64 && here.only_pid == 0) {
-    here.selected.fetch_or(uint64_t{1} << device);
-  }
-  if (here.policy() == Policy::kForceCpu) here.selected.store(0);  // fallen meanwhile
-  if (const Explainer* it = explainer()) it->check_late_write(here);
-  record_event(
-      here, {.kind = Event::Kind::kSelect, .api = kSetDevice, .caller = caller, .device = device});
-  return result;
-}
-
 }  // namespace cudaguard
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
 
-#define CG_CALLER __builtin_return_address(0)
-/// `real`, or the answer of a machine without a device. The runtime's own error state needs no
-/// help: its cudaGetLastError initialises the runtime, which the stand-in answers with 100
-/// (measured with cudart 11.8, 12.2, 12.9, 13.5).
-#define CG_BEHIND(function)                                     \
-  auto* const real = behind(&::function, #function, CG_CALLER); \
-  if (real == nullptr) return cudaErrorNoDevice
 #define CG_INDEXED(function, device, ...) \
   return indexed(&::function, #function, CG_CALLER, device, __VA_ARGS__)
 
@@ -155,22 +131,26 @@ extern "C" {
 cudaError_t CUDARTAPI cudaGetDeviceProperties_v2(cudaDeviceProp* properties, int device);
 
 cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
-  auto* const real = behind(&::cudaGetDeviceCount, "cudaGetDeviceCount", CG_CALLER);
-  if (real == nullptr) {
+  const Behind it = CG_BEHIND(cudaGetDeviceCount);
+  if (it.function == nullptr) {
     // The real runtime leaves it alone; 0 helps callers that ignore the error (llama.cpp passes a
     // live field; OpenCV tests the count alone).
     if (count != nullptr) *count = 0;
-    return cudaErrorNoDevice;
+    return denied("cudaGetDeviceCount", CG_CALLER);
   }
-  const cudaError_t result = real(count);
-  Process& here = process();
-  if (!looks_at_indices(here)) return result;
-  check_fork(here, "cudaGetDeviceCount");
-  const Explainer* const it = explainer();
-  if (it != nullptr && result == cudaSuccess && count != nullptr) {
-    it->note_count(here, "cudaGetDeviceCount", static_cast<unsigned>(*count));
+  const cudaError_t result = it.as(&::cudaGetDeviceCount)(count);
+  if (!looks_at_indices(*it.process)) return result;
+  check_fork(*it.process, "cudaGetDeviceCount");
+  const Explainer* const explain = explainer();
+  if (explain != nullptr && result == cudaSuccess && count != nullptr) {
+    explain->note_count(*it.process, "cudaGetDeviceCount", static_cast<unsigned>(*count));
   }
   return result;
+}
+
+cudaError_t CUDARTAPI cudaSetDevice(int device) {
+  return indexed(&::cudaSetDevice, kSetDevice, CG_CALLER, device,
+                 [](auto* real, int index) { return real(index); });
 }
 
 cudaError_t CUDARTAPI cudaInitDevice(int device, unsigned int device_flags, unsigned int flags) {
@@ -194,10 +174,10 @@ cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribut
 }
 
 cudaError_t CUDARTAPI cudaDeviceSynchronize(void) {
-  CG_BEHIND(cudaDeviceSynchronize);
-  Process& here = process();
-  if (looks_at_indices(here)) check_fork(here, "cudaDeviceSynchronize");
-  return real();
+  const Behind it = CG_BEHIND(cudaDeviceSynchronize);
+  if (it.function == nullptr) return denied("cudaDeviceSynchronize", CG_CALLER);
+  if (looks_at_indices(*it.process)) check_fork(*it.process, "cudaDeviceSynchronize");
+  return it.as(&::cudaDeviceSynchronize)();
 }
 }
 #pragma GCC visibility pop

@@ -18,25 +18,22 @@ const void* definition_for(const char* name, const void* caller);
 
 class Answers {
  public:
-  using Search = const void*(const char* name, const void* caller);
-
-  /// What `search` said to this name (a constant) and caller, if it was not null.
-  void* find(const char* name, const void* caller, Search* search);
-
-  /// The same, or null where it would search.
-  [[gnu::always_inline]] void* known(const char* name, const void* caller) const {
+  /// Is there an answer for this name (a constant) and caller that still holds?
+  [[gnu::always_inline]] bool know(const char* name, const void* caller, void*& target) const {
     const Answer& it = answers_[place_of(name, caller)];
-    const uint32_t version = it.version.load(std::memory_order_acquire);
-    if (version % 2 != 0 || it.caller.load(std::memory_order_relaxed) != caller ||
-        it.name.load(std::memory_order_relaxed) != name ||
-        it.requests.load(std::memory_order_relaxed) !=
-            lasting.library_requests.load(std::memory_order_relaxed)) {
-      return nullptr;
+    const uint64_t stamp = it.stamp.load(std::memory_order_acquire);
+    if (stamp >> 32 != lasting.answers_age.load(std::memory_order_relaxed) ||
+        it.caller.load(std::memory_order_relaxed) != caller ||
+        it.name.load(std::memory_order_relaxed) != name) {
+      return false;
     }
-    void* target = it.target.load(std::memory_order_relaxed);
+    target = it.target.load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
-    return it.version.load(std::memory_order_relaxed) == version ? target : nullptr;
+    return it.stamp.load(std::memory_order_relaxed) == stamp;
   }
+
+  /// Keeps what a search has found that began when answers_age was `age`.
+  void keep(const char* name, const void* caller, void* target, uint32_t age);
 
  private:
   [[gnu::always_inline]] static unsigned place_of(const char* name, const void* caller) {
@@ -47,14 +44,15 @@ class Answers {
         (64 - kBits));
   }
 
-  /// A sequence lock that never waits: who finds a `version` that is odd, or has changed, searches.
+  /// A sequence lock that never waits: who finds a stamp of another age, or sees it change,
+  /// searches. Its upper half is the age, kWriting while it is written; the lower half counts.
   struct Answer {
-    std::atomic<uint32_t> version;
+    std::atomic<uint64_t> stamp;
     std::atomic<const void*> caller;
     std::atomic<const char*> name;
-    std::atomic<uint64_t> requests;  ///< before
     std::atomic<void*> target;
   };
+  static constexpr uint64_t kWriting = uint64_t{0xffffffff} << 32;
   static constexpr unsigned kBits = 8;
   Answer answers_[1U << kBits];
 };

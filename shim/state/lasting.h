@@ -26,10 +26,11 @@ struct Loaded {
 
 struct Lasting {
   // What is read on every call.
-  std::atomic<Process*> process{nullptr};     ///< of this process, or of the one it was forked from
-  Loader loader;                              ///< ask loader()
-  std::atomic<bool> standins_tried{false};    ///< both loaded, or found unusable
-  std::atomic<uint64_t> library_requests{0};  ///< how many there were
+  std::atomic<Process*> process{nullptr};   ///< of this process, or of the one it was forked from
+  Loader loader;                            ///< ask loader()
+  std::atomic<bool> standins_tried{false};  ///< both loaded, or found unusable
+  /// Goes up where Answers may not hold any more: a library is asked for, FORCE_CPU begins.
+  std::atomic<uint32_t> answers_age{0};
 
   Loaded standins[2];
   Loaded companions[2];

@@ -144,9 +144,9 @@ std::string_view Process::because() const {
 
 void fall_back(Process& process, Process::Fallen because_of) {
   process.fallen.store(because_of);
+  lasting.answers_age.fetch_add(1, std::memory_order_release);
   lasting.last.because.store(process.because().data(), std::memory_order_relaxed);
   process.steady.store(false, std::memory_order_relaxed);
-  process.selected.store(0, std::memory_order_relaxed);
   remember_policy(Policy::kForceCpu);
 }
 

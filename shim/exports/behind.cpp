@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/exports/behind.h"
+
+#include <string_view>
+
+#include "shim/through/companions.h"
+
+namespace cudaguard {
+
+namespace {
+
+const void* look_up(Process& here, const char* name, const void* caller) {
+  const Policy policy = here.policy();
+  if (policy == Policy::kForceCpu) return nullptr;
+  if (policy == Policy::kOff || std::string_view(name).starts_with("cuda")) {
+    return definition_for(name, caller);
+  }
+  const auto kind = name[0] == 'n' ? CompanionKind::kNvml : CompanionKind::kDriver;
+  return companion(here, kind).symbol(name);
+}
+
+[[gnu::noinline, gnu::cold]] Behind search(const char* name, const void* caller) {
+  Process& here = process();
+  const uint32_t age = lasting.answers_age.load(std::memory_order_acquire);
+  void* found = const_cast<void*>(look_up(here, name, caller));
+  // Not where a forked child would take them for its own.
+  if (found != nullptr && here.only_pid == 0) here.answers.keep(name, caller, found, age);
+  return {found, &here};
+}
+
+}  // namespace
+
+Behind behind(const char* name, const void* caller) {
+  Process* here = lasting.process.load(std::memory_order_acquire);
+  void* known;
+  if (here != nullptr && here->answers.know(name, caller, known)) [[likely]] {
+    return {known, here};
+  }
+  return search(name, caller);
+}
+
+}  // namespace cudaguard
