@@ -12,10 +12,8 @@
 #include <iterator>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "shim/launcher/doctor/cuda_runtime.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/elf/elf_symbols.h"
 
@@ -46,8 +44,7 @@ struct Counts {
   unsigned long sound = 0;
   unsigned long damaged = 0;
   unsigned long other = 0;
-  unsigned long exports = 0;     ///< names that were read
-  unsigned long references = 0;  ///< relocations against "cuInit"
+  unsigned long exports = 0;  ///< names that were read
 };
 
 ElfFacts examine(const std::string& text, Counts& counts) {
@@ -55,11 +52,8 @@ ElfFacts examine(const std::string& text, Counts& counts) {
   ElfFacts facts = cudaguard::launcher::read_elf(memory);
   ++(!facts.is_elf ? counts.other : facts.damage.empty() ? counts.sound : counts.damaged);
   std::vector<cudaguard::launcher::Export> exports;
-  std::vector<cudaguard::launcher::Reference> references;
   cudaguard::launcher::read_exports(memory, exports);
-  cudaguard::launcher::read_references(memory, {"cuInit"}, references);
   counts.exports += exports.size();
-  counts.references += references.size();
   return facts;
 }
 
@@ -100,8 +94,7 @@ bool fuzz(const char* path) {
     printf("%s: not read: %s\n", path, facts.damage.c_str());
     return false;
   }
-  printf("%s: exports %lu names, refers to cuInit %lu times\n", path, counts.exports,
-         counts.references);
+  printf("%s: exports %lu names\n", path, counts.exports);
   const size_t loaded = loaded_size(whole);
   Counts cuts;
   size_t step = 1;
@@ -142,37 +135,10 @@ bool fuzz(const char* path) {
   return true;
 }
 
-/// The sign of a version at every place around the end of a piece, and cut short there.
-bool find_versions() {
-  constexpr size_t kPiece = size_t{1} << 20;
-  std::string marks(
-      "CUDA driver version is insufficient for CUDA runtime version\0cudaD3D9GetDevice\0"
-      "libcuda.so.1",
-      91);
-  marks.push_back('\0');
-  const std::string x86("\x48\x85\xff\x74\x0b\xc7\x07\x3a\x2f\x00\x00", 11);
-  const std::string arm("\x42\xe7\x85\x52\x00\x00\x80\x52\x22\x00\x00\xb9\xc0\x03\x5f\xd6", 16);
-  for (const auto& [machine, code] : {std::pair(EM_X86_64, x86), std::pair(EM_AARCH64, arm)}) {
-    for (size_t at = kPiece - 150; at < kPiece + 20; ++at) {
-      std::string text = marks;
-      text.resize(at, '\0');
-      text += code;
-      for (const bool whole : {true, false}) {
-        if (!whole) text.pop_back();
-        const auto found = cudaguard::launcher::find_cuda_runtime(Memory(text), machine);
-        if (found.found && found.version == (whole ? "12.9" : "")) continue;
-        printf("runtime at %zu, machine %d: version \"%s\"\n", at, machine, found.version.c_str());
-        return false;
-      }
-    }
-  }
-  return !cudaguard::launcher::find_cuda_runtime(Memory(marks.substr(0, 91)), EM_X86_64).found;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2 || !find_versions()) return 1;
+  if (argc < 2) return 1;
   for (int i = 1; i < argc; ++i) {
     if (!fuzz(argv[i])) return 1;
   }

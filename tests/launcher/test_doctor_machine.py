@@ -113,14 +113,12 @@ class Stub(doctor.Case):
                 self.assertIn("cudaguard-probe init 34 ", out)
 
     def test_behind_a_driver(self):
-        """It is not what is found: no problem, and still said."""
+        """It is not what is found."""
         folder = self.path("lib")
         os.mkdir(folder)
         shutil.copy(self.built(), os.path.join(folder, "libcuda.so"))
         answer = self.doctor(LD_LIBRARY_PATH=BOX + ":" + folder)
         self.assertEqual((answer.code, answer.kinds()[1]), (0, "unknown"))
-        self.assertIn(folder + "/libcuda.so is the CUDA toolkit's stub; another libcuda.so is found "
-                      "before it", answer.notes)
 
     def test_preloaded(self):
         stub = self.built()
@@ -191,16 +189,6 @@ class RealDriver(doctor.Case):
         os.symlink(harness.real_driver_file(), os.path.join(folder, "libcuda.so.1"))
         answer = self.doctor(world="real", LD_LIBRARY_PATH=folder)
         self.assertEqual((answer.code, answer.kinds()[0]), (0, "driver"), answer.text)
-
-    def test_icd(self):
-        if not os.path.isdir(doctor.VENDORS):
-            harness.skip(self, "no folder " + doctor.VENDORS)
-        path = self.make("nvidia.icd", "libnvidia-opencl.so.1\n", 0o644)
-        answer = self.doctor(world="real", bwrap=self.kernel() + [
-            "--ro-bind", path, doctor.VENDORS + "/nvidia.icd"])
-        self.assertEqual(answer.machine["opencl_icd"], {
-            "path": doctor.VENDORS + "/nvidia.icd", "library": "libnvidia-opencl.so.1"})
-        self.assertIn("nvidia.icd names libnvidia-opencl.so.1", answer.text)
 
     def test_what_is_not_stopped(self):
         """The same machine without the file has no such note."""
@@ -294,7 +282,6 @@ class Others(doctor.Case):
             shutil.move(self.make("file", content), self.path(name, "libcuda.so"))
             answer = self.doctor(LD_LIBRARY_PATH=self.path(name))
             self.assertEqual((answer.code, answer.kinds()[1]), (0, "none"), answer.text)
-            self.assertEqual(answer.machine["copies"], [])
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Kinds(doctor_program.Case):
         self.assertEqual((facts["link"], facts["bits"], facts["interpreter"],
                           facts["loads_guard"]),
                          ("dynamic", 64, harness.loader_of(program), True))
-        for key in ("linked", "mapped", "not_found", "runtimes", "copies", "names", "sanitizers"):
+        for key in ("linked", "not_found", "runtimes"):
             self.assertEqual(facts[key], [], key)
         self.assert_stopped([program, "libcuda.so.1"], "run", "preload")
 
@@ -181,7 +181,7 @@ class Privileged(doctor_program.Case):
         report = self.read(done.stdout, done.returncode)
         self.assertEqual((done.returncode, doctor_program.ids(report)), (2, [kind]), report)
         (facts,) = report["executables"]
-        self.assertEqual((facts[kind], facts["loads_guard"]), (True, False))
+        self.assertIs(facts["loads_guard"], False)
         done = self.as_nobody(self.program, "libcuda.so.1",
                               LD_PRELOAD=self.path("install", "lib", "libcudaguard.so"))
         self.assertEqual(done.stdout, "cuInit=0\n", "it is not guarded")
@@ -215,8 +215,7 @@ class Privileged(doctor_program.Case):
                               LD_PRELOAD=self.path("install", "lib", "libcudaguard.so"))
         self.assertEqual(done.stdout, "cuInit=100\n")
         os.chmod(self.program, 0o4755)
-        (facts,) = self.verdict(self.program, "yes", "yes", [], self.command)["executables"]
-        self.assertTrue(facts["setuid"])
+        self.verdict(self.program, "yes", "yes", [], self.command)
 
 
 class Installation(doctor_program.Case):

@@ -147,7 +147,6 @@ cudaguard run ./damage-interpreter
 cudaguard run ./damage-strings
 cudaguard run ./damage-needed
 cudaguard run ./damage-soname
-cudaguard run ./damage-runpath
 cudaguard run ./hello
 cudaguard run --strict ./hello
 cudaguard run ./named
@@ -240,7 +239,6 @@ class Lines(launcher.Case):
                 ("damage-strings", dynamic((1, 1), (5, 1 << 40), (10, 8), (0, 0))),
                 ("damage-needed", dynamic((1, 99), (5, 240), (10, 8), (0, 0))),
                 ("damage-soname", dynamic((14, 7), (5, 240), (10, 8), (0, 0))),
-                ("damage-runpath", dynamic((29, 7), (5, 240), (10, 8), (0, 0))),
                 ("arm32", elf(machine=40, bits=1)),
                 ("arm64", elf(machine=183, segments=[(1, 0, 64)])),
                 ("power", elf(machine=21, segments=[(1, 0, 64)])),

@@ -18,21 +18,17 @@ struct LoadedLibrary {
 
 struct LoaderAnswer {
   std::vector<LoadedLibrary> libraries;
-  std::string errors;                ///< what it wrote on stderr
-  std::chrono::seconds patience{0};  ///< that it was asked with
-  bool in_time = true;
-  std::string hangs_at;  ///< the file, where it is not in time and that is known
-  int stuck = 0;         ///< its process, where that does not die of SIGKILL
+  std::string errors;   ///< what it wrote on stderr
+  std::string trouble;  ///< "gave no answer within 10 s, at /nfs/libcuda.so.1"; empty: it did
 
   const LoadedLibrary* find(std::string_view name) const;
-  /// For one that is not in time: "gave no answer within 10 s, at /nfs/libcuda.so.1".
-  std::string why_none() const;
 };
 
 /// Takes out what changes or redirects what ld.so prints, or runs other people's code (LD_AUDIT).
 void unset_loader_questions(Variables& variables);
 
-/// `variables`: the environment that the program will have. `loader` must be a glibc's.
+/// `variables`: the environment that the program will have. `loader` must be a glibc's. Throws
+/// Refusal where it cannot be started.
 LoaderAnswer ask_loader(const std::string& loader, const std::string& executable,
                         const Variables& variables,
                         std::chrono::seconds patience = std::chrono::seconds{10});

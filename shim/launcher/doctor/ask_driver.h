@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shim/launcher/child/variables.h"
+#include "shim/launcher/doctor/rows.h"
 
 namespace cudaguard::launcher {
 
@@ -16,14 +17,15 @@ struct Gpu {
   std::string uuid;  ///< "GPU-...", "MIG-..."; empty: not known
   std::string name;  ///< likewise
 };
+using Gpus = std::optional<std::vector<Gpu>>;
 
 struct DriverAnswer {
   enum class Outcome {
+    kFailed,  ///< the probe did not come to ask
     kNotTried,
     kAnswer,
     kSignal,
     kHang,
-    kFailed,  ///< the probe did not come to ask
   };
   Outcome outcome = Outcome::kNotTried;
   std::string reason;  ///< of kNotTried and kFailed: a clause
@@ -35,12 +37,15 @@ struct DriverAnswer {
   std::optional<int> milliseconds;  ///< that cuInit took, or that it was waited for
   std::string signal;               ///< "SIGSEGV"
   std::optional<int> version;       ///< 12020 is CUDA 12.2
-  std::optional<std::vector<Gpu>> gpus;
+  Gpus gpus;
 };
 
 /// Starts the probe in this environment, but without LD_PRELOAD and the guard's variables, and
 /// behind forbid_changes(). Comes back when the time is over, even where the child cannot be
 /// killed.
 DriverAnswer ask_driver(const std::string& probe, Variables variables, std::chrono::seconds limit);
+
+/// `gpus`: the machine's, whatever CUDA_VISIBLE_DEVICES says.
+Rows rows_of(const DriverAnswer& answer, const Gpus& gpus);
 
 }  // namespace cudaguard::launcher

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What doctor has to say in whole sentences.
+// What doctor has to say of the machine in whole sentences.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 #include "shim/launcher/doctor/ask_driver.h"
 #include "shim/launcher/doctor/kernel.h"
 #include "shim/launcher/doctor/libraries.h"
-#include "shim/launcher/doctor/own_version.h"
+#include "shim/launcher/doctor/own_files.h"
 #include "shim/launcher/preload/installation.h"
 
 namespace cudaguard::launcher {
@@ -20,26 +20,25 @@ namespace cudaguard::launcher {
 struct Findings {
   std::vector<std::string> problems;  ///< each with its remedy, where there is one
   std::vector<std::string> notes;
+
+  void problem(std::string sentence) { problems.push_back(std::move(sentence)); }
+  void note(std::string sentence) { notes.push_back(std::move(sentence)); }
 };
 
 /// Everything that was looked at.
 struct MachineFacts {
-  MachineFacts(const Installation& installed, const Variables& given)
-      : installation(installed), variables(given) {}
   const Installation& installation;
   const Variables& variables;
-  std::vector<std::string> missing_files;  ///< of the installation
-  OwnVersion guard;                        ///< the file's own word
+  std::vector<OwnFile> own_files;
   Libraries libraries;
   KernelFacts kernel;
   DriverAnswer answer;  ///< in this environment
   /// The same where nobody chose some of the GPUs; nothing: nobody did.
   std::optional<DriverAnswer> with_every_gpu;
-  std::optional<std::vector<Gpu>> gpus;  ///< the machine's, whatever CUDA_VISIBLE_DEVICES says
-  /// The variables that matter here, those that are set.
-  std::vector<std::pair<std::string, std::string>> environment;
-  std::string guarded_by;  ///< is doctor itself: "LD_PRELOAD", "/etc/ld.so.preload"
+  Gpus gpus;  ///< the machine's, whatever CUDA_VISIBLE_DEVICES says
 };
+
+inline constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
 
 /// What the guard makes of this environment; its strings are `variables`' own.
 Config config_of(const Variables& variables);

@@ -40,19 +40,10 @@ constexpr uint32_t kForbidden[] = {
 #if defined(__NR_kexec_file_load)
     __NR_kexec_file_load,
 #endif
-    // Older headers do not have these; their numbers are the same everywhere.
-    425,  // io_uring_setup: what a ring does, no filter sees
-    428,  // open_tree
-    429,  // move_mount
-    430,  // fsopen
-    431,  // fsconfig
-    432,  // fsmount
-    433,  // fspick
-    442,  // mount_setattr
-    452,  // fchmodat2
-    463,  // setxattrat
-    466,  // removexattrat
-};
+    // Older headers do not have these; their numbers are the same everywhere: io_uring_setup (what
+    // a ring does, no filter sees), open_tree, move_mount, fsopen, fsconfig, fsmount, fspick,
+    // mount_setattr, fchmodat2, setxattrat, removexattrat.
+    425, 428, 429, 430, 431, 432, 433, 442, 452, 463, 466};
 
 sock_filter load(size_t offset) {
   return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset));
@@ -64,7 +55,7 @@ sock_filter jump(uint16_t comparison, uint32_t value, size_t if_true, size_t if_
 
 }  // namespace
 
-int forbid_changes() {
+bool forbid_changes() {
   constexpr size_t kCount = sizeof kForbidden / sizeof *kForbidden;
   static_assert(kCount + 3 <= UINT8_MAX, "a jump's distance is a byte");
   std::vector<sock_filter> program = {
@@ -76,8 +67,8 @@ int forbid_changes() {
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
   const sock_fprog filter = {static_cast<uint16_t>(program.size()), program.data()};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno;
-  return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0 ? 0 : errno;
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
 }
 
 }  // namespace cudaguard::launcher

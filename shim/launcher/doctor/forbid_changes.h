@@ -7,8 +7,8 @@ namespace cudaguard::launcher {
 /// kernel, mount nothing, set neither clock nor names, and make, rename, remove, re-own and re-mark
 /// no file (EPERM): what a driver does as root, and nvidia-modprobe for it; a setuid program gains
 /// nothing. No sandbox: they may still open(O_CREAT), write and truncate ordinary files (a driver
-/// keeps caches below ~/.nv), bind sockets, and talk to devices and other processes. Returns 0, or
-/// errno where this kernel cannot.
-int forbid_changes();
+/// keeps caches below ~/.nv), bind sockets, and talk to devices and other processes. False: this
+/// kernel cannot.
+bool forbid_changes();
 
 }  // namespace cudaguard::launcher

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The environment's mistakes, each in a sentence with its remedy.
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "policy/config.h"
@@ -96,14 +96,14 @@ void judge_visible(const MachineFacts& facts, const Choice& choice, Findings& fi
       value, choice.known ? &choice.view : nullptr, choice.known ? &choice.machine : nullptr);
   for (size_t i = 0; i < mistakes.count; ++i) {
     const VisibleMistake& mistake = mistakes.items[i];
-    findings.problems.push_back(shown("CUDA_VISIBLE_DEVICES", facts.variables) + ": entry " +
-                                std::to_string(mistake.position) + " " + in_quotes(mistake.entry) +
-                                " " + explain(mistake.why, choice));
+    findings.problem(shown("CUDA_VISIBLE_DEVICES", facts.variables) + ": entry " +
+                     std::to_string(mistake.position) + " " + in_quotes(mistake.entry) + " " +
+                     explain(mistake.why, choice));
   }
   if (facts.gpus && !facts.gpus->empty() &&
       facts.answer.gpus.value_or(std::vector<Gpu>{}).empty()) {
-    findings.notes.push_back(shown("CUDA_VISIBLE_DEVICES", facts.variables) + " hides the " +
-                             (facts.gpus->size() == 1 ? "GPU" : "GPUs") + " of this machine");
+    findings.note(shown("CUDA_VISIBLE_DEVICES", facts.variables) + " hides the " +
+                  (facts.gpus->size() == 1 ? "GPU" : "GPUs") + " of this machine");
   }
 }
 
@@ -112,8 +112,8 @@ void judge_order(const Variables& variables, Findings& findings) {
   if (order == nullptr || *order == '\0') return;
   const std::string_view value = order;
   if (value == "FASTEST_FIRST" || value == "PCI_BUS_ID") return;
-  findings.problems.push_back(shown("CUDA_DEVICE_ORDER", variables) +
-                              " is not known to CUDA (known: FASTEST_FIRST, PCI_BUS_ID)");
+  findings.problem(shown("CUDA_DEVICE_ORDER", variables) +
+                   " is not known to CUDA (known: FASTEST_FIRST, PCI_BUS_ID)");
 }
 
 /// CUDAGUARD_..., those that are set.
@@ -129,17 +129,16 @@ std::vector<std::string> own_names(Variables variables) {
 void judge_own_variables(const MachineFacts& facts, const Config& config, Findings& findings) {
   const Variables& variables = facts.variables;
   if (config.list_error.why != ListError::Why::kNone) {
-    findings.problems.push_back(text_of([&](Text& line) {
+    findings.problem(text_of([&](Text& line) {
       write_list_error(line, {config.bad_list, config.list_error});
     }));
   }
   for (size_t i = 0; i < config.complaint_count; ++i) {
-    findings.problems.push_back(
-        text_of([&](Text& line) { write_complaint(line, config.complaints[i]); }));
+    findings.problem(text_of([&](Text& line) { write_complaint(line, config.complaints[i]); }));
   }
   const auto no_effect = [&](const char* name, const std::string& why) {
     if (!variables.has(name)) return;
-    findings.problems.push_back(shown(name, variables) + " has no effect " + why);
+    findings.problem(shown(name, variables) + " has no effect " + why);
   };
   const std::string under = "under CUDAGUARD_POLICY=" + std::string(name_of(config.policy));
   if (config.policy == Policy::kOff) no_effect("CUDAGUARD_VISIBLE_DEVICES", under);
@@ -148,12 +147,12 @@ void judge_own_variables(const MachineFacts& facts, const Config& config, Findin
   }
   for (const std::string& name : own_names(variables)) {
     if (std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown)) continue;
-    findings.problems.push_back(printable(name) + " is not a variable of cudaguard's");
+    findings.problem(printable(name) + " is not a variable of cudaguard's");
   }
   try {
     check_report(config.report, false, {});
   } catch (const Refusal& refusal) {
-    findings.problems.emplace_back(refusal.what());
+    findings.problem(refusal.what());
   }
 }
 
@@ -173,7 +172,7 @@ void judge_list(const MachineFacts& facts, const Config& config, Choice& choice,
     return;
   }
   choice.known = false;
-  findings.problems.push_back(text_of([&](Text& line) {
+  findings.problem(text_of([&](Text& line) {
     write_list_error(line, {config.visible_devices, view.error, choice.machine.count});
   }));
 }
@@ -184,19 +183,11 @@ void judge_choice(const MachineFacts& facts, const Config& config, Findings& fin
   const bool no_driver = facts.libraries.found[0].kind == DriverLibrary::Kind::kNone;
   if (!no_driver && (!facts.gpus || !facts.gpus->empty())) return;
   const bool list = !config.visible_devices.empty();
-  findings.problems.push_back(
-      (list ? shown("CUDAGUARD_VISIBLE_DEVICES", facts.variables) + " chooses GPUs"
-            : shown("CUDAGUARD_POLICY", facts.variables) + " lets CUDA through") +
-      (no_driver ? ", but there is no driver here (no libcuda.so.1)"
-                 : ", but this machine shows no GPU") +
-      ": programs find no CUDA device");
-}
-
-bool is_same_file(const std::string& a, const std::string& b) {
-  struct stat one = {};
-  struct stat other = {};
-  return stat(a.c_str(), &one) == 0 && stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev &&
-         one.st_ino == other.st_ino;
+  findings.problem((list ? shown("CUDAGUARD_VISIBLE_DEVICES", facts.variables) + " chooses GPUs"
+                         : shown("CUDAGUARD_POLICY", facts.variables) + " lets CUDA through") +
+                   (no_driver ? ", but there is no driver here (no libcuda.so.1)"
+                              : ", but this machine shows no GPU") +
+                   ": programs find no CUDA device");
 }
 
 void judge_guard_entry(const std::string& entry, const MachineFacts& facts, Findings& findings) {
@@ -206,17 +197,15 @@ void judge_guard_entry(const std::string& entry, const MachineFacts& facts, Find
   if (bare && facts.libraries.hangs) return;  // nobody knows
   const std::string path = bare ? facts.libraries.guard_by_bare_name : entry;
   if (path.empty() || access(path.c_str(), R_OK) != 0) {
-    findings.problems.push_back(what + "which " + (bare ? "ld.so does not find" : "is not there") +
-                                ": programs run unguarded; this command's guard is " +
-                                printable(own));
+    findings.problem(what + "which " + (bare ? "ld.so does not find" : "is not there") +
+                     ": programs run unguarded; this command's guard is " + printable(own));
   } else if (!bare && !entry.starts_with("/")) {
-    findings.problems.push_back(what +
-                                "a relative path: programs that start in another folder "
-                                "run unguarded; write " +
-                                printable(own));
-  } else if (!is_same_file(path, own)) {
-    findings.problems.push_back(what + "another copy than this command's, " + printable(own) +
-                                "; keep one of them");
+    findings.problem(
+        what + "a relative path: programs that start in another folder run unguarded; write " +
+        printable(own));
+  } else if (std::error_code error; !std::filesystem::equivalent(path, own, error)) {
+    findings.problem(what + "another copy than this command's, " + printable(own) +
+                     "; keep one of them");
   }
 }
 
@@ -227,12 +216,12 @@ void judge_preload(const MachineFacts& facts, Findings& findings) {
       guard = entry;
       judge_guard_entry(entry, facts, findings);
     } else if (is_sanitizer_runtime(entry) && !guard.empty()) {
-      findings.problems.push_back("LD_PRELOAD names " + in_quotes(entry) +
-                                  " behind the guard: a sanitizer's runtime must come first");
+      findings.problem("LD_PRELOAD names " + in_quotes(entry) +
+                       " behind the guard: a sanitizer's runtime must come first");
     } else if (!is_own_library(entry) && entry.find('/') != std::string::npos &&
                identify("", entry).kind == DriverLibrary::Kind::kStub) {
-      findings.problems.push_back("LD_PRELOAD names " + in_quotes(entry) +
-                                  ", the CUDA toolkit's stub: CUDA fails with error 34; remove it");
+      findings.problem("LD_PRELOAD names " + in_quotes(entry) +
+                       ", the CUDA toolkit's stub: CUDA fails with error 34; remove it");
     }
   }
 }
@@ -241,15 +230,15 @@ void judge_preload(const MachineFacts& facts, Findings& findings) {
 void judge_others(const Variables& variables, Findings& findings) {
   const char* mode = variables.get("UCX_MEM_MMAP_HOOK_MODE");
   if (mode != nullptr && strcasecmp(mode, "reloc") == 0) {
-    findings.problems.push_back(shown("UCX_MEM_MMAP_HOOK_MODE", variables) +
-                                ": UCX then leads the program's dlopen past the guard; unset it");
+    findings.problem(shown("UCX_MEM_MMAP_HOOK_MODE", variables) +
+                     ": UCX then leads the program's dlopen past the guard; unset it");
   }
   const std::vector<std::string> entries = preload_entries(variables.get("LD_PRELOAD"));
   if (variables.has("TOX_ENV_NAME") &&
       std::none_of(entries.begin(), entries.end(), [](const std::string& entry) {
         return base_name(entry) == "libcudaguard.so";
       })) {
-    findings.notes.emplace_back(
+    findings.note(
         "tox has started this: it hands LD_PRELOAD and CUDAGUARD_* on only where pass_env has "
         "them");
   }

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "policy/text.h"
 #include "shim/launcher/doctor/findings.h"
@@ -15,44 +17,29 @@ namespace {
 using Kind = DriverLibrary::Kind;
 using Outcome = DriverAnswer::Outcome;
 
-constexpr int kNoDevice = 100;
 constexpr int kStubLibrary = 34;
 
-struct Advice {
-  int code;
-  const char* text;
-};
-constexpr Advice kAdvice[] = {
-    {kStubLibrary, "libcuda.so.1 is a stub to link against; the driver's must be found first"},
-    {304, "a system call of the driver's failed; dmesg may say more (NVRM)"},
-    {802, "the fabric manager is not ready; systemctl status nvidia-fabricmanager"},
-    {803, "libcuda and the kernel module do not fit; reboot, or load the module again"},
-    {804, "this GPU cannot use a libcuda that is newer than the kernel module (cuda-compat)"},
+constexpr std::pair<int, const char*> kAdvice[] = {
+    {kStubLibrary, ": libcuda.so.1 is a stub to link against; the driver's must be found first"},
+    {304, ": a system call of the driver's failed; dmesg may say more (NVRM)"},
+    {802, ": the fabric manager is not ready; systemctl status nvidia-fabricmanager"},
+    {803, ": libcuda and the kernel module do not fit; reboot, or load the module again"},
+    {804, ": this GPU cannot use a libcuda that is newer than the kernel module (cuda-compat)"},
     {999,
-     "dmesg may say more (NVRM, Xid); after a suspend: rmmod nvidia_uvm; modprobe nvidia_uvm"}};
+     ": dmesg may say more (NVRM, Xid); after a suspend: rmmod nvidia_uvm; modprobe "
+     "nvidia_uvm"}};
 
-std::string advice_for(int code) {
-  for (const Advice& advice : kAdvice) {
-    if (advice.code == code) return std::string(": ") + advice.text;
-  }
-  return {};
-}
+/// What registers NVIDIA's Vulkan and EGL, with which its OpenGL comes.
+constexpr const char* kDisplayIcds[] = {"/usr/share/vulkan/icd.d/nvidia_icd.json",
+                                        "/etc/vulkan/icd.d/nvidia_icd.json",
+                                        "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"};
 
-/// Is it in a folder of LD_LIBRARY_PATH, written like this?
-bool by_library_path(const DriverLibrary& library, const MachineFacts& facts, std::string& folder) {
-  for (const std::string& candidate : library_path(facts.variables)) {
-    if (library.path != candidate + (candidate.ends_with("/") ? "" : "/") + library.name) continue;
-    folder = candidate;
-    return true;
-  }
-  return false;
-}
-
-/// "...: it comes by LD_LIBRARY_PATH; remove "FOLDER" from it".
+/// "; remove "FOLDER" from LD_LIBRARY_PATH".
 std::string how_to_lose(const DriverLibrary& library, const MachineFacts& facts) {
-  std::string folder;
-  if (by_library_path(library, facts, folder)) {
-    return "; remove " + in_quotes(folder) + " from LD_LIBRARY_PATH";
+  for (const std::string& folder : library_path(facts.variables)) {
+    if (library.path == folder + (folder.ends_with("/") ? "" : "/") + library.name) {
+      return "; remove " + in_quotes(folder) + " from LD_LIBRARY_PATH";
+    }
   }
   return "; ld.so finds it by itself: remove it from " + in_quotes(folder_of(library.path)) +
          " or that folder from /etc/ld.so.conf, and run ldconfig";
@@ -63,32 +50,23 @@ void judge_found(const DriverLibrary& library, const MachineFacts& facts, Findin
   const std::string where = " (" + printable(library.path) + ")";
   if (library.kind == Kind::kStub) {
     const bool cuda = library.name.starts_with("libcuda");
-    findings.problems.push_back(what + "the CUDA toolkit's stub" + where + ": " +
-                                (cuda ? "CUDA fails with error 34" : "NVML does not work") +
-                                " in programs that ask for it" + how_to_lose(library, facts));
+    findings.problem(what + "the CUDA toolkit's stub" + where + ": " +
+                     (cuda ? "CUDA fails with error 34" : "NVML does not work") +
+                     " in programs that ask for it" + how_to_lose(library, facts));
   } else if (library.kind == Kind::kUnknown) {
-    findings.notes.push_back(what + "neither NVIDIA's driver nor the toolkit's stub nor ours" +
-                             where);
+    findings.note(what + "neither NVIDIA's driver nor the toolkit's stub nor ours" + where);
   }
 }
 
-/// Found or not: nobody's LD_LIBRARY_PATH has a use for them in every program.
+/// Nobody's LD_LIBRARY_PATH has a use for them in every program.
 void judge_standins(const MachineFacts& facts, Findings& findings) {
-  std::vector<std::string> folders;
-  for (const auto* list : {&facts.libraries.found, &facts.libraries.copies}) {
-    for (const DriverLibrary& library : *list) {
-      const std::string folder(folder_of(library.path));
-      if (library.kind != Kind::kStandIn ||
-          std::find(folders.begin(), folders.end(), folder) != folders.end()) {
-        continue;
-      }
-      folders.push_back(folder);
-      findings.problems.push_back(library.name + " is cudaguard's stand-in (" +
-                                  printable(library.path) +
-                                  "), as what lies beside it: programs "
-                                  "find no CUDA device, whatever CUDAGUARD_POLICY says" +
-                                  how_to_lose(library, facts));
-    }
+  std::set<std::string_view> folders;
+  for (const DriverLibrary& library : facts.libraries.found) {
+    if (library.kind != Kind::kStandIn || !folders.insert(folder_of(library.path)).second) continue;
+    findings.problem(
+        library.name + " is cudaguard's stand-in (" + printable(library.path) +
+        "), as what lies beside it: programs find no CUDA device, whatever CUDAGUARD_POLICY says" +
+        how_to_lose(library, facts));
   }
 }
 
@@ -103,42 +81,36 @@ void judge_libraries(const MachineFacts& facts, Findings& findings) {
     judge_found(library, facts, findings);
   }
   judge_standins(facts, findings);
-  for (const DriverLibrary& copy : facts.libraries.copies) {
-    const bool is_found = std::any_of(found.begin(), found.end(), [&](const DriverLibrary& other) {
-      return other.file == copy.file;
-    });
-    if (copy.kind != Kind::kStub || is_found) continue;
-    findings.notes.push_back(printable(copy.path) + " is the CUDA toolkit's stub; another " +
-                             copy.name + " is found before it");
-  }
   const bool two = !cuda.file.empty() && !dev.file.empty() && cuda.file != dev.file;
   if (two && cuda.kind == Kind::kDriver && dev.kind == Kind::kDriver) {
-    findings.problems.push_back("libcuda.so.1 and libcuda.so are different drivers (" +
-                                printable(cuda.file) + ", " + printable(dev.file) +
-                                "): a program gets one or the other by the name it asks for");
+    findings.problem("libcuda.so.1 and libcuda.so are different drivers (" + printable(cuda.file) +
+                     ", " + printable(dev.file) +
+                     "): a program gets one or the other by the name it asks for");
   }
   if (!cuda.version.empty() && !nvml.version.empty() && cuda.version != nvml.version) {
-    findings.problems.push_back("libcuda is of driver " + cuda.version + ", NVML of " +
-                                nvml.version + ": install both from one driver");
+    findings.problem("libcuda is of driver " + cuda.version + ", NVML of " + nvml.version +
+                     ": install both from one driver");
   }
   if (facts.libraries.hangs) {
-    findings.problems.push_back(
-        "which driver libraries there are is not known: " + facts.libraries.trouble +
-        "; programs that load them hang too (or it is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 waits "
-        "longer)");
+    findings.problem("which driver libraries there are is not known: " + facts.libraries.trouble +
+                     "; programs that load them hang too (or it is slow: "
+                     "CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer)");
   } else if (!facts.libraries.trouble.empty()) {
-    findings.notes.push_back("driver libraries were not looked for: " + facts.libraries.trouble);
+    findings.note("driver libraries were not looked for: " + facts.libraries.trouble);
   }
-  if (!facts.libraries.display_icd.empty()) {
-    findings.notes.push_back(facts.libraries.display_icd +
-                             ": NVIDIA's OpenGL, EGL and Vulkan open the GPU by themselves, and "
-                             "are not stopped");
+  for (const char* path : kDisplayIcds) {
+    if (access(path, F_OK) != 0) continue;
+    findings.note(
+        std::string(path) +
+        ": NVIDIA's OpenGL, EGL and Vulkan open the GPU by themselves, and are not stopped");
+    break;
   }
 }
 
-bool has_gpu_node(const KernelFacts& kernel) {
-  return std::any_of(kernel.nodes.begin(), kernel.nodes.end(),
-                     [](const DeviceNode& node) { return is_gpu_node(node.path) && node.usable; });
+bool has_gpu_node(const KernelFacts& kernel, bool usable) {
+  return std::any_of(kernel.nodes.begin(), kernel.nodes.end(), [&](const DeviceNode& node) {
+    return is_gpu_node(node.path) && (node.usable || !usable);
+  });
 }
 
 void judge_missing_nodes(const MachineFacts& facts, Findings& findings) {
@@ -146,26 +118,23 @@ void judge_missing_nodes(const MachineFacts& facts, Findings& findings) {
   const bool driver =
       std::any_of(facts.libraries.found.begin(), facts.libraries.found.end(),
                   [](const DriverLibrary& library) { return library.kind == Kind::kDriver; });
-  if (has_gpu_node(kernel) && facts.libraries.found[0].kind == Kind::kNone) {
-    findings.problems.emplace_back(
-        "there is a GPU, but no libcuda.so.1: programs find no CUDA; "
-        "install the driver's libraries");
+  if (has_gpu_node(kernel, true) && facts.libraries.found[0].kind == Kind::kNone) {
+    findings.problem(
+        "there is a GPU, but no libcuda.so.1: programs find no CUDA; install the driver's "
+        "libraries");
   }
   if (!driver) return;
   const std::string loaded = "the kernel module is loaded, but ";
-  if (kernel.node("/dev/nvidiactl") == nullptr) {
-    findings.problems.push_back(loaded +
-                                "there is no /dev/nvidiactl: a container without GPUs, or "
-                                "nobody made it yet (nvidia-modprobe -c 0 -u; doctor "
-                                "does not let the driver make it)");
-  } else if (!std::any_of(kernel.nodes.begin(), kernel.nodes.end(),
-                          [](const DeviceNode& node) { return is_gpu_node(node.path); })) {
-    findings.problems.push_back(loaded + "there is no /dev/nvidia0 or other GPU");
-  } else if (kernel.node("/dev/nvidia-uvm") == nullptr) {
-    findings.problems.push_back(loaded +
-                                "there is no /dev/nvidia-uvm, which CUDA needs "
-                                "(nvidia-modprobe -u; doctor does not let the driver make "
-                                "it)");
+  if (!kernel.has_node("/dev/nvidiactl")) {
+    findings.problem(loaded +
+                     "there is no /dev/nvidiactl: a container without GPUs, or nobody made it yet "
+                     "(nvidia-modprobe -c 0 -u; doctor does not let the driver make it)");
+  } else if (!has_gpu_node(kernel, false)) {
+    findings.problem(loaded + "there is no /dev/nvidia0 or other GPU");
+  } else if (!kernel.has_node("/dev/nvidia-uvm")) {
+    findings.problem(loaded +
+                     "there is no /dev/nvidia-uvm, which CUDA needs (nvidia-modprobe -u; doctor "
+                     "does not let the driver make it)");
   }
 }
 
@@ -173,7 +142,7 @@ void judge_kernel(const MachineFacts& facts, Findings& findings) {
   const KernelFacts& kernel = facts.kernel;
   for (const DeviceNode& node : kernel.nodes) {
     if (node.device.empty()) {
-      findings.problems.push_back(printable(node.path) + " is no device; remove it");
+      findings.problem(printable(node.path) + " is no device; remove it");
     } else if (!node.usable && is_needed(node.path) && kernel.loaded != false) {
       // With some GPUs for this user, that others are not is nobody's mistake.
       std::vector<std::string>& list = facts.answer.code == 0 ? findings.notes : findings.problems;
@@ -182,25 +151,23 @@ void judge_kernel(const MachineFacts& facts, Findings& findings) {
     }
   }
   if (const DeviceNode* node = kernel.left_behind(); node != nullptr) {
-    findings.problems.push_back(printable(node->path) +
-                                " is there, but the kernel module is not loaded: left behind by a "
-                                "driver that ran as root (JAX takes it for a GPU); modprobe "
-                                "nvidia, or remove it");
+    findings.problem(printable(node->path) +
+                     " is there, but the kernel module is not loaded: left behind by a driver that "
+                     "ran as root (JAX takes it for a GPU); modprobe nvidia, or remove it");
   }
   if (kernel.loaded == true) judge_missing_nodes(facts, findings);
-  if (kernel.wsl)
-    findings.notes.emplace_back("this is WSL (/dev/dxg): cudaguard is untested there");
+  if (kernel.wsl) findings.note("this is WSL (/dev/dxg): cudaguard is untested there");
   if (kernel.nouveau && kernel.loaded != true) {
-    findings.notes.emplace_back("nouveau drives the card: NVIDIA's kernel module cannot");
+    findings.note("nouveau drives the card: NVIDIA's kernel module cannot");
   }
   const std::string& version = facts.libraries.found[0].version;
   if (version.empty() || kernel.version.empty() || version == kernel.version) return;
   const std::string differ = "the kernel module is " + kernel.version + ", libcuda " + version;
   if (facts.answer.code == 0) {
-    findings.notes.push_back(differ + ": they work together (forward compatibility)");
+    findings.note(differ + ": they work together (forward compatibility)");
   } else {
-    findings.problems.push_back("driver/library version mismatch: " + differ +
-                                "; reboot or load the module again, or install one driver");
+    findings.problem("driver/library version mismatch: " + differ +
+                     "; reboot or load the module again, or install one driver");
   }
 }
 
@@ -223,67 +190,67 @@ std::string illness(const DriverAnswer& answer) {
   }
   const int code = answer.code.value_or(0);
   if (code == 0 || code == kNoDevice) return {};
-  return "cuInit fails with " + std::to_string(code) +
-         (answer.name.empty() ? "" : " " + answer.name) + advice_for(code);
+  std::string ill = "cuInit fails with " + std::to_string(code);
+  if (!answer.name.empty()) ill += " " + answer.name;
+  for (const auto& [number, advice] : kAdvice) {
+    if (number == code) ill += advice;
+  }
+  return ill;
 }
 
 void judge_stuck(const DriverAnswer& answer, Findings& findings) {
   if (answer.stuck == 0) return;
-  findings.problems.push_back("process " + std::to_string(answer.stuck) +
-                              ", which asked the driver, does not die of SIGKILL: it sleeps in the "
-                              "kernel, and a reboot will be needed");
+  findings.problem("process " + std::to_string(answer.stuck) +
+                   ", which asked the driver, does not die of SIGKILL: it sleeps in the kernel, "
+                   "and a reboot will be needed");
 }
 
 void judge_answer(const MachineFacts& facts, Findings& findings) {
   const DriverAnswer& answer = facts.answer;
   if (answer.outcome == Outcome::kNotTried && !facts.libraries.found[0].path.empty()) {
-    findings.notes.push_back("cuInit was not tried: " + answer.reason);
+    findings.note("cuInit was not tried: " + answer.reason);
   }
   const std::string ill = illness(answer);
   // The library's own sentence says it.
   const bool said = answer.code == kStubLibrary && facts.libraries.found[0].kind == Kind::kStub;
-  if (!ill.empty() && !said) findings.problems.push_back(ill);
+  if (!ill.empty() && !said) findings.problem(ill);
   judge_stuck(answer, findings);
   const bool hidden = facts.gpus && !facts.gpus->empty();
-  if (answer.code == kNoDevice && facts.kernel.loaded == true && has_gpu_node(facts.kernel) &&
+  if (answer.code == kNoDevice && facts.kernel.loaded == true && has_gpu_node(facts.kernel, true) &&
       !hidden) {
-    findings.problems.emplace_back(
+    findings.problem(
         "cuInit finds no GPU, though there are its kernel module and its device nodes: a cgroup, "
         "or it is lost (dmesg: Xid)");
   }
   if (!facts.with_every_gpu) return;
   const std::string ill_with_all = illness(*facts.with_every_gpu);
-  if (!ill_with_all.empty()) findings.notes.push_back("with every GPU visible " + ill_with_all);
+  if (!ill_with_all.empty()) findings.note("with every GPU visible " + ill_with_all);
   judge_stuck(*facts.with_every_gpu, findings);
 }
 
-void judge_version(const std::string& file, const std::string& found, const std::string& wanted,
-                   const std::string& of, Findings& findings) {
-  if (found == wanted || access(file.c_str(), R_OK) != 0) return;
-  const std::string what =
-      found.empty() ? " does not say of which cudaguard it is" : " is of cudaguard " + found;
-  findings.problems.push_back(printable(file) + what + ", " + of + " of " +
-                              (wanted.empty() ? "none" : wanted) + ": install all of one version");
-}
-
 /// An upgrade may have left some of the old files.
-void judge_versions(const MachineFacts& facts, Findings& findings) {
-  const Installation& own = facts.installation;
-  judge_version(own.guard, facts.guard.version, CUDAGUARD_VERSION, "this command", findings);
-  for (const std::string& file :
-       {own.standin_cuda, own.standin_nvml, own.companion_cuda, own.companion_nvml}) {
-    judge_version(file, read_own_version(file).version, facts.guard.version,
-                  std::string(base_name(own.guard)), findings);
+void judge_own_files(const MachineFacts& facts, Findings& findings) {
+  const OwnFile& guard = facts.own_files.front();
+  for (const OwnFile& file : facts.own_files) {
+    const bool first = &file == &guard;
+    const std::string wanted = first ? CUDAGUARD_VERSION : guard.version;
+    if (file.missing) {
+      findings.problem(printable(file.path) + " is missing: install cudaguard again");
+    } else if (file.library && file.version != wanted) {
+      findings.problem(printable(file.path) +
+                       (file.version.empty() ? " does not say of which cudaguard it is"
+                                             : " is of cudaguard " + file.version) +
+                       ", " + (first ? "this command" : std::string(base_name(guard.path))) +
+                       " of " + (wanted.empty() ? "none" : wanted) +
+                       ": install all of one version");
+    }
   }
 }
 
 }  // namespace
 
 void judge_machine(const MachineFacts& facts, Findings& findings) {
-  for (const std::string& file : facts.missing_files) {
-    findings.problems.push_back(printable(file) + " is missing: install cudaguard again");
-  }
-  judge_versions(facts, findings);
+  judge_own_files(facts, findings);
   judge_libraries(facts, findings);
   judge_kernel(facts, findings);
   judge_answer(facts, findings);

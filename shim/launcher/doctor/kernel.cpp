@@ -1,45 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/doctor/kernel.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <memory>
+#include <filesystem>
+#include <fstream>
+#include <set>
 
-#include "shim/launcher/doctor/libraries.h"
-#include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
 
 namespace {
 
-constexpr const char* kModules = "/sys/module";
 constexpr const char* kVersion = "/proc/driver/nvidia/version";
 
-/// The names in a folder, sorted; the folder itself may be missing.
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(opendir(folder.c_str()), closedir);
-  while (stream != nullptr) {
-    const dirent* entry = readdir(stream.get());
-    if (entry == nullptr) break;
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
+/// Sorted; the folder itself may be missing.
+std::set<std::string> paths_in(const std::string& folder) {
+  std::set<std::string> paths;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    paths.insert(entry->path().string());
   }
-  std::sort(names.begin(), names.end());
-  return names;
+  return paths;
 }
 
 void add_node(const std::string& path, KernelFacts& facts) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0) return;
   if (S_ISDIR(status.st_mode)) {
-    const std::string folder = path + "/";
-    for (const std::string& name : names_in(path)) add_node(folder + name, facts);
+    for (const std::string& inside : paths_in(path)) add_node(inside, facts);
     return;
   }
   DeviceNode node;
@@ -55,35 +49,21 @@ void add_node(const std::string& path, KernelFacts& facts) {
 }
 
 /// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Thu Jun ...": the first such word.
-std::string version_of(const std::string& text) {
-  size_t at = 0;
-  while (at < text.size()) {
-    const size_t end = std::min(text.find_first_of(" \t\n", at), text.size());
-    std::string word = text.substr(at, end - at);
+std::string version_in(const char* path) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
     if (is_driver_version(word)) return word;
-    at = end + 1;
   }
   return {};
 }
 
-bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+bool exists(const char* path) { return access(path, F_OK) == 0; }
 
 }  // namespace
 
-std::string beginning_of(const std::string& path) {
-  // By reading: /proc says that its files are empty.
-  const std::unique_ptr<FILE, int (*)(FILE*)> stream(fopen(path.c_str(), "re"), fclose);
-  if (stream == nullptr) return {};
-  char buffer[512];
-  const size_t got = fread(buffer, 1, sizeof buffer, stream.get());
-  return {buffer, got};
-}
-
-const DeviceNode* KernelFacts::node(const std::string& path) const {
-  for (const DeviceNode& node : nodes) {
-    if (node.path == path) return &node;
-  }
-  return nullptr;
+bool KernelFacts::has_node(const std::string& path) const {
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&](const DeviceNode& node) { return node.path == path; });
 }
 
 const DeviceNode* KernelFacts::left_behind() const {
@@ -106,23 +86,51 @@ bool is_needed(std::string_view path) {
 
 KernelFacts examine_kernel() {
   KernelFacts facts;
-  for (const std::string& name : names_in("/dev")) {
-    if (name.starts_with("nvidia")) add_node("/dev/" + name, facts);
+  for (const std::string& path : paths_in("/dev")) {
+    if (path.starts_with("/dev/nvidia")) add_node(path, facts);
   }
-  const std::string modules = kModules;
-  facts.version = version_of(beginning_of(kVersion));
-  if (facts.version.empty()) {
-    facts.version = version_of(beginning_of(modules + "/nvidia/version"));
-  }
-  if (exists(kVersion) || exists(modules + "/nvidia")) {
+  facts.version = version_in(kVersion);
+  if (facts.version.empty()) facts.version = version_in("/sys/module/nvidia/version");
+  if (exists(kVersion) || exists("/sys/module/nvidia")) {
     facts.loaded = true;
-  } else if (!names_in(modules).empty()) {
+  } else if (!paths_in("/sys/module").empty()) {
     facts.loaded = false;
   }
-  facts.uvm = exists(modules + "/nvidia_uvm");
-  facts.nouveau = exists(modules + "/nouveau");
+  facts.uvm = exists("/sys/module/nvidia_uvm");
+  facts.nouveau = exists("/sys/module/nouveau");
   facts.wsl = exists("/dev/dxg");
   return facts;
+}
+
+Rows rows_of(const KernelFacts& kernel) {
+  std::string module = !kernel.loaded ? "not known" : *kernel.loaded ? "loaded" : "not loaded";
+  if (!kernel.version.empty()) module += ", " + kernel.version;
+  if (kernel.uvm) module += ", with nvidia_uvm";
+  if (kernel.nouveau) module += "; nouveau is";
+  std::string text;
+  Json nodes = Json::array();
+  for (const DeviceNode& node : kernel.nodes) {
+    text += (text.empty() ? "" : " ") + printable(node.path);
+    if (!node.usable) text += node.device.empty() ? " (no device)" : " (not for this user)";
+    nodes.push_back(
+        {{"path", node.path}, {"device", or_null(node.device)}, {"usable", node.usable}});
+  }
+  return {{"kernel_module",
+           {{"loaded", or_null(kernel.loaded)},
+            {"version", or_null(kernel.version)},
+            {"uvm", kernel.uvm},
+            {"nouveau", kernel.nouveau}},
+           named("kernel module", {module})},
+          {"nodes", nodes, named("device nodes", {text.empty() ? "none" : text})},
+          {"wsl", kernel.wsl, {}}};
+}
+
+bool is_driver_version(std::string_view text) {
+  const std::string_view major = text.substr(0, text.find('.'));
+  // NVIDIA's are at 96 and beyond; WSL's and Jetson's libcuda.so.1.1 has none.
+  if (major.size() < 2 || major.size() == text.size()) return false;
+  if (text.ends_with('.') || text.find("..") != std::string_view::npos) return false;
+  return text.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
 }  // namespace cudaguard::launcher

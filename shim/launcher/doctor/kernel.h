@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "shim/launcher/doctor/rows.h"
+
 namespace cudaguard::launcher {
 
 struct DeviceNode {
@@ -23,7 +25,7 @@ struct KernelFacts {
   bool nouveau = false;           ///< the other driver for these cards is
   bool wsl = false;               ///< /dev/dxg
 
-  const DeviceNode* node(const std::string& path) const;
+  bool has_node(const std::string& path) const;
   /// A node that CUDA would open, though the module is not loaded; or null.
   const DeviceNode* left_behind() const;
 };
@@ -34,8 +36,9 @@ bool is_gpu_node(std::string_view path);
 bool is_needed(std::string_view path);
 
 KernelFacts examine_kernel();
+Rows rows_of(const KernelFacts& kernel);
 
-/// At most 512 bytes, of a file in /proc too; empty: it cannot be read.
-std::string beginning_of(const std::string& path);
+/// Is it like "535.261.03"?
+bool is_driver_version(std::string_view text);
 
 }  // namespace cudaguard::launcher

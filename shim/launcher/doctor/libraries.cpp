@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
-#include <cstdlib>
-#include <memory>
-#include <utility>
+#include <filesystem>
+#include <sstream>
 
 #include "policy/text.h"
 #include "shim/launcher/child/ask_loader.h"
@@ -17,9 +15,16 @@
 
 namespace cudaguard::launcher {
 
-namespace {
-
 using Kind = DriverLibrary::Kind;
+
+NLOHMANN_JSON_SERIALIZE_ENUM(Kind, {{Kind::kUnknown, "unknown"},
+                                    {Kind::kNotKnown, "not known"},
+                                    {Kind::kNone, "none"},
+                                    {Kind::kDriver, "driver"},
+                                    {Kind::kStub, "stub"},
+                                    {Kind::kStandIn, "stand-in"}})
+
+namespace {
 
 constexpr std::string_view kNames[] = {"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1",
                                        "libnvidia-opencl.so.1"};
@@ -49,7 +54,9 @@ bool is_cuda_stub(std::string_view content) {
                      [&](std::string_view code) { return count_of(content, code) >= kEnough; });
 }
 
-Kind kind_of(const FileBytes& file, const ElfFacts& facts) {
+Kind kind_of(const FileBytes& file) {
+  const ElfFacts facts = read_elf(file);
+  if (!facts.is_elf) return Kind::kUnknown;
   if (file.size() <= kMostStub) {
     std::string content(static_cast<size_t>(file.size()), '\0');
     if (!file.read(0, content.data(), content.size())) return Kind::kUnknown;
@@ -66,97 +73,63 @@ Kind kind_of(const FileBytes& file, const ElfFacts& facts) {
   return drives ? Kind::kDriver : Kind::kUnknown;
 }
 
-std::string without_links(const std::string& path) {
-  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), free);
-  return real == nullptr ? path : std::string(real.get());
-}
-
-/// ld.so passes over a file of another machine.
-bool is_for_us(const ElfFacts& facts) {
-  return facts.is_elf && facts.is_64 && facts.little_endian && facts.machine == kMachine;
-}
-
-/// Asks ld.so what an environment like this one gives for a name, until it has hung once.
-class Search {
- public:
-  Search(std::string loader, std::string probe, const Variables& variables,
-         std::chrono::seconds limit)
-      : loader_(std::move(loader)),
-        probe_(std::move(probe)),
-        variables_(variables),
-        limit_(limit) {}
-
-  /// Its path; empty: none.
-  std::string find(std::string_view preload, std::string_view name) {
-    if (!trouble_.empty()) return {};
-    preload.empty() ? variables_.unset("LD_PRELOAD") : variables_.set("LD_PRELOAD", preload);
-    const LoaderAnswer answer = ask_loader(loader_, probe_, variables_, limit_);
-    if (!answer.in_time) {
-      trouble_ = "asked for " + std::string(name) + ", ld.so " + answer.why_none();
+/// Empty: it is not among them.
+std::string path_of(std::string_view name, const std::vector<LoadedLibrary>& loaded) {
+  for (const LoadedLibrary& library : loaded) {
+    if (library.name == name || (name == kGuard && base_name(library.path) == kGuard)) {
+      return library.path;
     }
-    for (const LoadedLibrary& library : answer.libraries) {
-      if (library.name == name || (name == kGuard && base_name(library.path) == kGuard)) {
-        return library.path;
-      }
-    }
-    return {};
   }
-  const std::string& trouble() const { return trouble_; }
-
- private:
-  std::string loader_;
-  std::string probe_;
-  Variables variables_;
-  std::chrono::seconds limit_;
-  std::string trouble_;
-};
-
-DriverLibrary without_file(std::string_view name, Kind kind) {
-  DriverLibrary library;
-  library.name = name;
-  library.kind = kind;
-  return library;
+  return {};
 }
 
-void find_by_loader(const std::string& probe, const Variables& variables,
-                    std::chrono::seconds limit, Libraries& libraries) {
-  const ElfFacts facts = read_elf(FileBytes(probe));
-  if (facts.interpreter.empty()) {
-    libraries.trouble = printable(probe) + " is missing or damaged";
-    return;
-  }
-  if (access(facts.interpreter.c_str(), X_OK) != 0) {
-    libraries.trouble = "there is no " + printable(facts.interpreter) + ", which starts programs";
-    return;
-  }
-  Search search(facts.interpreter, probe, variables, limit);
+void ask_for_all(const std::string& loader, const std::string& probe, Variables variables,
+                 std::chrono::seconds limit, Libraries& libraries) {
+  // What ld.so gives for a name in an environment like this one, until it has hung once.
+  const auto ask = [&](std::string_view preload, std::string_view name) {
+    if (!libraries.trouble.empty()) return std::vector<LoadedLibrary>();
+    preload.empty() ? variables.unset("LD_PRELOAD") : variables.set("LD_PRELOAD", preload);
+    const LoaderAnswer answer = ask_loader(loader, probe, variables, limit);
+    libraries.hangs = !answer.trouble.empty();
+    if (libraries.hangs) {
+      libraries.trouble = "asked for " + std::string(name) + ", ld.so " + answer.trouble;
+    }
+    return answer.libraries;
+  };
   for (const std::string_view name : kNames) {
-    // The probe is linked to this one, as programs are.
-    const std::string path = search.find(name == "libcuda.so.1" ? "" : name, name);
-    const Kind none = search.trouble().empty() ? Kind::kNone : Kind::kNotKnown;
-    libraries.found.push_back(path.empty() ? without_file(name, none) : identify(name, path));
+    // The probe is linked to the first one, as programs are.
+    const bool first = name == kNames[0];
+    const std::vector<LoadedLibrary> loaded = ask(first ? "" : name, name);
+    const std::string path = path_of(name, loaded);
+    const Kind none = libraries.trouble.empty() ? Kind::kNone : Kind::kNotKnown;
+    libraries.found.push_back(path.empty() ? DriverLibrary{std::string(name), none, "", "", ""}
+                                           : identify(name, path));
+    if (first) libraries.system_guard = path_of(kGuard, loaded);
   }
-  libraries.system_guard = search.find("", kGuard);
-  libraries.guard_by_bare_name = search.find(kGuard, kGuard);
-  libraries.trouble = search.trouble();
-  libraries.hangs = !libraries.trouble.empty();
+  libraries.guard_by_bare_name = path_of(kGuard, ask(kGuard, kGuard));
+}
+
+std::string about(const DriverLibrary& library) {
+  const auto kind = Json(library.kind).get<std::string>();
+  if (library.path.empty()) return kind;
+  return kind + (library.version.empty() ? "" : " " + library.version) + ", " +
+         printable(library.path);
 }
 
 }  // namespace
 
 DriverLibrary identify(std::string_view name, const std::string& path) {
+  std::error_code error;
   DriverLibrary library;
   library.name = name;
   library.path = path;
-  library.file = without_links(path);
-  const FileBytes file(path);
-  const ElfFacts facts = read_elf(file);
-  library.kind = facts.is_elf ? kind_of(file, facts) : Kind::kUnknown;
-  if (library.kind == Kind::kDriver) {
-    const size_t suffix = library.file.rfind(".so.");
-    const std::string version =
-        suffix == std::string::npos ? std::string() : library.file.substr(suffix + 4);
-    if (is_driver_version(version)) library.version = version;
+  library.file = std::filesystem::canonical(path, error).string();
+  if (error) library.file = path;
+  library.kind = kind_of(FileBytes(path));
+  const size_t suffix = library.file.rfind(".so.");
+  if (library.kind == Kind::kDriver && suffix != std::string::npos &&
+      is_driver_version(library.file.substr(suffix + 4))) {
+    library.version = library.file.substr(suffix + 4);
   }
   return library;
 }
@@ -165,13 +138,11 @@ std::vector<std::string> library_path(const Variables& variables) {
   std::vector<std::string> folders;
   const char* value = variables.get("LD_LIBRARY_PATH");
   if (value == nullptr || *value == '\0') return folders;
-  std::string_view rest = value;
-  for (bool more = true; more;) {
-    const size_t end = std::min(rest.find_first_of(":;"), rest.size());
-    const std::string folder(rest.substr(0, end));
+  std::string list = std::string(value) + ":";
+  std::replace(list.begin(), list.end(), ';', ':');
+  std::istringstream words(list);
+  for (std::string folder; std::getline(words, folder, ':');) {
     folders.push_back(folder.empty() ? "." : folder);
-    more = end < rest.size();
-    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return folders;
 }
@@ -179,56 +150,28 @@ std::vector<std::string> library_path(const Variables& variables) {
 Libraries find_libraries(const std::string& probe, const Variables& variables,
                          std::chrono::seconds limit) {
   Libraries libraries;
-  const std::string icd = beginning_of(kNvidiaIcd);
-  libraries.opencl_icd = icd.substr(0, icd.find_first_of(" \t\r\n"));
-  for (const char* path : kDisplayIcds) {
-    if (libraries.display_icd.empty() && access(path, F_OK) == 0) libraries.display_icd = path;
+  const std::string loader = read_elf(FileBytes(probe)).interpreter;
+  if (loader.empty()) {
+    libraries.trouble = printable(probe) + " is missing or damaged";
+  } else if (access(loader.c_str(), X_OK) != 0) {
+    libraries.trouble = "there is no " + printable(loader) + ", which starts programs";
   }
-  find_by_loader(probe, variables, limit, libraries);
-  if (libraries.found.empty()) {
-    for (const std::string_view name : kNames) {
-      libraries.found.push_back(without_file(name, Kind::kNotKnown));
-    }
-  }
-  // A folder at which ld.so hangs is none to look into.
-  if (libraries.hangs) return libraries;
-  std::vector<std::string> seen;
-  for (const std::string& folder : library_path(variables)) {
-    if (std::find(seen.begin(), seen.end(), folder) != seen.end()) continue;
-    seen.push_back(folder);
-    for (const std::string_view name : kNames) {
-      const std::string path = folder + (folder.ends_with("/") ? "" : "/") + std::string(name);
-      if (!is_for_us(read_elf(FileBytes(path)))) continue;
-      libraries.copies.push_back(identify(name, path));
-    }
-  }
+  ask_for_all(loader, probe, variables, limit, libraries);
   return libraries;
 }
 
-std::string_view name_of(Kind kind) {
-  switch (kind) {
-    case Kind::kNotKnown:
-      return "not known";
-    case Kind::kNone:
-      return "none";
-    case Kind::kDriver:
-      return "driver";
-    case Kind::kStub:
-      return "stub";
-    case Kind::kStandIn:
-      return "stand-in";
-    case Kind::kUnknown:
-      break;
+Row row_of(const Libraries& libraries) {
+  Row row = {"libraries", Json::array(), {}};
+  for (const DriverLibrary& library : libraries.found) {
+    row.value.push_back({{"name", library.name},
+                         {"kind", library.kind},
+                         {"path", or_null(library.path)},
+                         {"file", or_null(library.file)},
+                         {"version", or_null(library.version)}});
+    const bool opencl = library.name == kNames[3];
+    row.lines += named(opencl ? "NVIDIA's OpenCL" : library.name, {about(library)});
   }
-  return "unknown";
-}
-
-bool is_driver_version(std::string_view text) {
-  const std::string_view major = text.substr(0, text.find('.'));
-  // NVIDIA's are at 96 and beyond; WSL's and Jetson's libcuda.so.1.1 has none.
-  if (major.size() < 2 || major.size() == text.size()) return false;
-  if (text.ends_with('.') || text.find("..") != std::string_view::npos) return false;
-  return text.find_first_not_of("0123456789.") == std::string_view::npos;
+  return row;
 }
 
 }  // namespace cudaguard::launcher

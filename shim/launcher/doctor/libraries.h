@@ -8,17 +8,18 @@
 #include <vector>
 
 #include "shim/launcher/child/variables.h"
+#include "shim/launcher/doctor/rows.h"
 
 namespace cudaguard::launcher {
 
 struct DriverLibrary {
   enum class Kind {
+    kUnknown,
     kNotKnown,  ///< ld.so could not be asked
     kNone,
     kDriver,   ///< NVIDIA's
     kStub,     ///< the CUDA toolkit's, to link against and nothing else
     kStandIn,  ///< ours
-    kUnknown,
   };
   std::string name;  ///< as programs ask for it: "libcuda.so.1"
   Kind kind = Kind::kNone;
@@ -30,23 +31,11 @@ struct DriverLibrary {
 /// What the file is, by what is in it.
 DriverLibrary identify(std::string_view name, const std::string& path);
 
-/// What registers NVIDIA's OpenCL.
-inline constexpr const char* kNvidiaIcd = "/etc/OpenCL/vendors/nvidia.icd";
-
-/// What registers NVIDIA's Vulkan and EGL, with which its OpenGL comes.
-inline constexpr const char* kDisplayIcds[] = {"/usr/share/vulkan/icd.d/nvidia_icd.json",
-                                               "/etc/vulkan/icd.d/nvidia_icd.json",
-                                               "/usr/share/glvnd/egl_vendor.d/10_nvidia.json"};
-
 struct Libraries {
   /// libcuda.so.1, libcuda.so, libnvidia-ml.so.1, libnvidia-opencl.so.1, as ld.so finds them.
   std::vector<DriverLibrary> found;
-  /// In folders of LD_LIBRARY_PATH, in its order: those that are found, and others.
-  std::vector<DriverLibrary> copies;
   std::string guard_by_bare_name;  ///< what LD_PRELOAD=libcudaguard.so gives; empty: nothing
   std::string system_guard;        ///< the guard that /etc/ld.so.preload has
-  std::string opencl_icd;          ///< the library that kNvidiaIcd names
-  std::string display_icd;         ///< the first of kDisplayIcds that is there
   std::string trouble;             ///< why ld.so could not be asked, or hung: a clause
   bool hangs = false;              ///< ld.so does
 };
@@ -56,12 +45,9 @@ struct Libraries {
 Libraries find_libraries(const std::string& probe, const Variables& variables,
                          std::chrono::seconds limit);
 
+Row row_of(const Libraries& libraries);
+
 /// The folders of LD_LIBRARY_PATH; an empty one is ".".
 std::vector<std::string> library_path(const Variables& variables);
-
-std::string_view name_of(DriverLibrary::Kind kind);
-
-/// Is it like "535.261.03"?
-bool is_driver_version(std::string_view text);
 
 }  // namespace cudaguard::launcher

@@ -25,19 +25,14 @@ std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& fact
   uint64_t table = 0;
   uint64_t table_size = 0;
   uint64_t soname = 0;
-  uint64_t run_path = 0;
-  uint64_t r_path = 0;
   for (const Elf64_Dyn& entry : entries) {
     const uint64_t value = entry.d_un.d_val;
     if (entry.d_tag == DT_NEEDED && needed.size() < kMostNeeded) needed.push_back(value);
     if (entry.d_tag == DT_STRTAB) table = value;
     if (entry.d_tag == DT_STRSZ) table_size = value;
     if (entry.d_tag == DT_SONAME) soname = value;
-    if (entry.d_tag == DT_RUNPATH) run_path = value;
-    if (entry.d_tag == DT_RPATH) r_path = value;
   }
-  if (run_path == 0) run_path = r_path;
-  if (needed.empty() && soname == 0 && run_path == 0) return {};
+  if (needed.empty() && soname == 0) return {};
   uint64_t start = 0;
   uint64_t end = 0;
   if (!file_offset(layout, table, start, end)) return "its string table is not in the file";
@@ -51,7 +46,6 @@ std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& fact
     facts.needed.push_back(std::move(name));
   }
   if (soname != 0 && !name_at(soname, facts.soname)) return "its own name is damaged";
-  if (run_path != 0 && !name_at(run_path, facts.run_path)) return "its run path is damaged";
   return {};
 }
 

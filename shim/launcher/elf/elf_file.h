@@ -58,7 +58,6 @@ struct ElfFacts {
   std::string interpreter;  ///< PT_INTERP; empty: static, or ld.so itself
   std::string soname;
   std::vector<std::string> needed;
-  std::string run_path;     ///< DT_RUNPATH, else DT_RPATH
   uint64_t loaded_end = 0;  ///< no byte of the file behind this place is loaded
 };
 

@@ -25,11 +25,9 @@ struct Range {
 };
 
 struct Tables {
-  uint16_t machine = 0;
   Range symbols;
   Range hash;
   Range gnu_hash;
-  Range relocations;
   std::string strings;
 };
 
@@ -53,7 +51,6 @@ bool find_tables(const Bytes& file, Tables& tables) {
       !read_dynamic_entries(file, layout, entries)) {
     return false;
   }
-  tables.machine = elf.e_machine;
   const auto value_of = [&](int64_t tag) -> uint64_t {
     for (const Elf64_Dyn& entry : entries) {
       if (entry.d_tag == tag) return entry.d_un.d_val;
@@ -69,13 +66,11 @@ bool find_tables(const Bytes& file, Tables& tables) {
   if (strings.size > kMostStrings) return false;
   tables.strings.resize(static_cast<size_t>(strings.size));
   if (!file.read(strings.at, tables.strings.data(), tables.strings.size())) return false;
-  const auto optional = [&](int64_t tag, uint64_t size, Range& range) {
+  const auto optional = [&](int64_t tag, Range& range) {
     const uint64_t address = value_of(tag);
-    return address == 0 || find_range(layout, address, size, range);
+    return address == 0 || find_range(layout, address, UINT64_MAX, range);
   };
-  return optional(DT_HASH, UINT64_MAX, tables.hash) &&
-         optional(DT_GNU_HASH, UINT64_MAX, tables.gnu_hash) &&
-         optional(DT_RELA, value_of(DT_RELASZ), tables.relocations);
+  return optional(DT_HASH, tables.hash) && optional(DT_GNU_HASH, tables.gnu_hash);
 }
 
 /// Calls `use` with every entry of a table; it returns false to stop.
@@ -161,14 +156,6 @@ bool is_variable(const Elf64_Sym& symbol) {
   return type == STT_OBJECT || type == STT_COMMON || type == STT_TLS;
 }
 
-bool is_call(uint16_t machine, uint64_t type) {
-  return machine == EM_X86_64 ? type == R_X86_64_JUMP_SLOT : type == R_AARCH64_JUMP_SLOT;
-}
-
-bool is_copy(uint16_t machine, uint64_t type) {
-  return machine == EM_X86_64 ? type == R_X86_64_COPY : type == R_AARCH64_COPY;
-}
-
 }  // namespace
 
 bool read_exports(const Bytes& file, std::vector<Export>& exports) {
@@ -186,31 +173,6 @@ bool read_exports(const Bytes& file, std::vector<Export>& exports) {
                                return named;
                              }) &&
          named;
-}
-
-bool read_references(const Bytes& file, const std::set<std::string>& names,
-                     std::vector<Reference>& references) {
-  Tables tables;
-  if (!find_tables(file, tables)) return false;
-  bool sound = true;
-  const uint64_t symbols = tables.symbols.size / sizeof(Elf64_Sym);
-  const auto look = [&](const Elf64_Rela& relocation) {
-    const uint64_t index = ELF64_R_SYM(relocation.r_info);
-    const uint64_t type = ELF64_R_TYPE(relocation.r_info);
-    if (index == 0 || is_call(tables.machine, type)) return true;
-    Elf64_Sym symbol = {};
-    std::string_view name;
-    sound = index < symbols &&
-            file.read(tables.symbols.at + index * sizeof symbol, &symbol, sizeof symbol) &&
-            name_of(tables, symbol, name);
-    if (sound && names.count(std::string(name)) != 0) {
-      references.push_back({std::string(name), is_copy(tables.machine, type)});
-    }
-    return sound;
-  };
-  return for_each<Elf64_Rela>(file, tables.relocations.at,
-                              tables.relocations.size / sizeof(Elf64_Rela), look) &&
-         sound;
 }
 
 }  // namespace cudaguard::launcher

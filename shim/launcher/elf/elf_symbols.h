@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an ELF file offers to others and asks of them by name. As careful as elf_file.h.
+// What an ELF file offers to others by name. As careful as elf_file.h.
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -18,14 +17,5 @@ struct Export {
 /// The dynamic symbols that other files are bound to. False: the tables are damaged; what was read
 /// before is there.
 bool read_exports(const Bytes& file, std::vector<Export>& exports);
-
-struct Reference {
-  std::string name;
-  bool copy = false;  ///< the executable has a copy of another file's variable
-};
-
-/// The relocations against these names, but for those that only calls go by. False: as above.
-bool read_references(const Bytes& file, const std::set<std::string>& names,
-                     std::vector<Reference>& references);
 
 }  // namespace cudaguard::launcher

@@ -90,7 +90,7 @@ bool is_for_musl(const ElfFacts& facts) {
 
 /// ld.so's reason for leaving our library out.
 std::string reason_for(const LoaderAnswer& answer, const std::string& guard) {
-  if (!answer.in_time) return "its ld.so " + answer.why_none();
+  if (!answer.trouble.empty()) return "its ld.so " + answer.trouble;
   std::string last;
   std::string_view rest = answer.errors;
   while (!rest.empty()) {

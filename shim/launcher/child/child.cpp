@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/child/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// For a process that was killed to be gone.
+constexpr milliseconds kDeath{2000};
+constexpr size_t kMostText = size_t{4} << 20;
+
+[[noreturn]] void give_up() {
+  throw Refusal(kRefused, std::string("cannot start a process: ") + strerror(errno));
+}
+
+/// A pipe, and what came out of it. Its ends are none of 0-2, which may be closed where we are
+/// started, and stay with this process.
+class Stream {
+ public:
+  Stream() {
+    int made[2];
+    if (pipe2(made, O_CLOEXEC) != 0) give_up();
+    from_ = fcntl(made[0], F_DUPFD_CLOEXEC, 3);
+    to_ = fcntl(made[1], F_DUPFD_CLOEXEC, 3);
+    close(made[0]);
+    close(made[1]);
+    if (from_ < 0 || to_ < 0 || fcntl(from_, F_SETFL, O_NONBLOCK) != 0) give_up();
+  }
+  ~Stream() {
+    close_end(from_);
+    close_end(to_);
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  /// -1: nobody is left who could write.
+  int from() const { return from_; }
+  int to() const { return to_; }
+  std::string& text() { return text_; }
+  void close_writing() { close_end(to_); }
+  /// As much as is there: a pipe holds no more than this.
+  void take() {
+    char buffer[65536];
+    const ssize_t got = read(from_, buffer, sizeof buffer);
+    if (got == 0) close_end(from_);
+    if (got > 0 && text_.size() < kMostText) text_.append(buffer, static_cast<size_t>(got));
+  }
+
+ private:
+  static void close_end(int& end) {
+    if (end >= 0) close(end);
+    end = -1;
+  }
+  int from_ = -1;
+  int to_ = -1;
+  std::string text_;
+};
+
+/// What cannot be killed must not hold other people's pipes open.
+void keep_descriptors_here() {
+  // close_range(2), of Linux 5.9, with CLOSE_RANGE_CLOEXEC, of 5.11.
+  constexpr long kCloseRange = 436;
+  if (syscall(kCloseRange, 3U, ~0U, 1U << 2) == 0) return;
+  rlimit most = {};
+  if (getrlimit(RLIMIT_NOFILE, &most) != 0) most.rlim_cur = 1024;
+  const int end = static_cast<int>(std::min<rlim_t>(most.rlim_cur, 1 << 20));
+  for (int fd = 3; fd < end; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+[[noreturn]] void become(char* const* argv, char* const* environment, int out, int err, int failure,
+                         bool (*before)()) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  keep_descriptors_here();
+  dup2(err, STDIN_FILENO);  // nothing can be read there; a bare root may have no /dev/null
+  dup2(out, STDOUT_FILENO);
+  dup2(err, STDERR_FILENO);
+  int why = kHeldBack;
+  if (before == nullptr || before()) {
+    execve(argv[0], argv, environment);
+    why = errno;
+  }
+  [[maybe_unused]] const ssize_t written = write(failure, &why, sizeof why);
+  _exit(kRefused);
+}
+
+/// False: it has not ended in that time. Its output may outlive it, in a child of its own.
+bool wait_for(pid_t child, Stream& out, Stream& err, milliseconds patience, int& status) {
+  const auto limit = Clock::now() + patience;
+  for (useconds_t pause = 20; Clock::now() < limit; pause = std::min<useconds_t>(2 * pause, 1000)) {
+    pollfd waiting[] = {{out.from(), POLLIN, 0}, {err.from(), POLLIN, 0}};
+    out.from() < 0 && err.from() < 0 ? usleep(pause) : poll(waiting, 2, 10);
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    out.take();
+    err.take();
+    if (ended == child || (ended < 0 && errno != EINTR)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ChildEnd run_child(std::vector<std::string> words, Variables variables, milliseconds patience,
+                   bool (*before)()) {
+  Stream out;
+  Stream err;
+  Stream failure;
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const std::vector<char*> environment = variables.pointers();
+  const pid_t child = fork();
+  if (child < 0) give_up();
+  if (child == 0) become(argv.data(), environment.data(), out.to(), err.to(), failure.to(), before);
+  setpgid(child, child);
+  for (Stream* stream : {&out, &err, &failure}) stream->close_writing();
+  ChildEnd end;
+  end.in_time = wait_for(child, out, err, patience, end.status);
+  kill(-child, SIGKILL);  // with what it may have started
+  if (!end.in_time && !wait_for(child, out, err, kDeath, end.status)) end.stuck = child;
+  failure.take();
+  if (failure.text().size() == sizeof end.not_started) {
+    memcpy(&end.not_started, failure.text().data(), sizeof end.not_started);
+  }
+  end.out = std::move(out.text());
+  end.err = std::move(err.text());
+  return end;
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A child process that may hang, crash, or refuse to die: ld.so, a sick driver.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "shim/launcher/child/variables.h"
+
+namespace cudaguard::launcher {
+
+struct ChildEnd {
+  int not_started = 0;  ///< errno; kHeldBack: `before` said no; 0: it was started
+  bool in_time = false;
+  pid_t stuck = 0;  ///< its id, where it does not die of SIGKILL
+  int status = 0;   ///< waitpid's
+  std::string out;  ///< what it wrote
+  std::string err;
+};
+inline constexpr int kHeldBack = -1;
+
+/// Starts words[0], a path, and gathers what it writes until it has ended or `patience` is over;
+/// then kills what is left of its process group. It has nothing to read, none of our descriptors,
+/// leaves no core, and dies with us. `before` runs in the child. Throws Refusal where there can be
+/// no process.
+ChildEnd run_child(std::vector<std::string> words, Variables variables,
+                   std::chrono::milliseconds patience, bool (*before)() = nullptr);
+
+}  // namespace cudaguard::launcher
