@@ -2,6 +2,7 @@
 """The manual, the completion and --help name the same options; the manual has no mistakes of
 form; the completion completes, in a real bash on a terminal as well."""
 
+import glob
 import os
 import pty
 import re
@@ -59,8 +60,7 @@ class Manual(launcher.Case):
             self.assertIn(name, self.start("--help").stdout)
 
     def test_variables(self):
-        source = "".join(read(os.path.join(HERE, name)) for name in sorted(os.listdir(HERE))
-                         if name.endswith(".cpp"))
+        source = "".join(read(path) for path in glob.glob(HERE + "/**/*.cpp", recursive=True))
         names = set(re.findall(r'"(CUDAGUARD_(?!VERSION|PRESETS)[A-Z_]+)=?"', source))
         self.assertIn("CUDAGUARD_ROOT", names)
         for name in names:
