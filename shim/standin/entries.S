@@ -57,10 +57,11 @@
 #undef CG_DATA
 
 #if defined(CG_DRIVER)
-// Variables that the debugger looks for; the real driver exports them too.
+// Variables that the debugger looks for; the real driver exports them too. Not in .bss, which would
+// be a mapping of its own.
 #define CG_ENTRY(name)
 #define CG_DATA(name, size) cg_data name, size
-  .bss
+  .data
 #include "driver_entries.inc"
 #undef CG_ENTRY
 #undef CG_DATA

@@ -138,9 +138,9 @@ CG_EXPORT nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int, unsigned int* c
 
 // A set to which no GPU can be added: nothing ever happens in it. What waits in a loop must wait.
 CG_EXPORT nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t* set) {
-  static char one;
+  static constexpr char kOne = 0;
   if (set == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-  *set = reinterpret_cast<nvmlEventSet_t>(&one);
+  *set = reinterpret_cast<nvmlEventSet_t>(const_cast<char*>(&kOne));
   return cudaguard::roomy(NVML_SUCCESS);
 }
 CG_EXPORT nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t, nvmlEventData_t*, unsigned int ms) {
