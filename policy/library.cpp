@@ -45,6 +45,9 @@ LibraryRequest classify(std::string_view request) {
   if (!file.starts_with("lib")) return {};
   if (is_version_of(file, "libcuda.so")) return {Library::kDriver, nullptr};
   if (is_version_of(file, "libnvidia-ml.so")) return {Library::kNvml, nullptr};
+  if (is_version_of(file, "libc.so") || is_version_of(file, "libdl.so")) {
+    return {Library::kLibc, nullptr};
+  }
   for (const auto& row : kRefusedLibraries) {
     if (is_version_of(file, row.name())) return {Library::kRefused, &row};
   }

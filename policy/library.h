@@ -14,6 +14,7 @@ enum class Library : uint8_t {
   kDriver,   ///< libcuda.so, libcuda.so.<digits and dots>, Debian's alternatives of that name
   kNvml,     ///< libnvidia-ml.so likewise
   kRefused,  ///< a row of kRefusedLibraries
+  kLibc,     ///< libc.so or libdl.so, in which dlopen itself is found
 };
 
 /// A library that must not be loaded under FORCE_CPU.
@@ -49,9 +50,9 @@ struct LibraryRequest {
 };
 
 /// False for most requests, at the price of a few compares: every name of ours ends in "da.so",
-/// "ml.so", "cl.so", "fg.so" or "rt.so" and perhaps a version, or in Debian's way. (To look for the
-/// basename costs 13-24 ns; measured by scripts/bench, S3.)
-constexpr bool may_be_ours(std::string_view request) {
+/// "ml.so", "cl.so", "fg.so", "rt.so", "bc.so" or "dl.so" and perhaps a version, or in Debian's
+/// way. (To look for the basename costs 13-24 ns; measured by scripts/bench, S3.)
+[[gnu::always_inline]] constexpr bool may_be_ours(std::string_view request) {
   size_t end = request.size();
   while (end > 0 && request[end - 1] <= '9' && request[end - 1] >= '.') --end;  // '/' does no harm
   if (end < 5 || request[end - 1] != 'o' || request[end - 2] != 's' || request[end - 3] != '.') {
@@ -59,8 +60,10 @@ constexpr bool may_be_ours(std::string_view request) {
   }
   const char last = request[end - 4];
   const char before = request[end - 5];
-  return (last == 'a' && before == 'd') || (last == 'l' && (before == 'm' || before == 'c')) ||
-         (last == 'g' && before == 'f') || (last == 't' && before == 'r');
+  return (last == 'a' && before == 'd') ||
+         (last == 'l' && (before == 'm' || before == 'c' || before == 'd')) ||
+         (last == 'g' && before == 'f') || (last == 't' && before == 'r') ||
+         (last == 'c' && before == 'b');
 }
 
 /// `request` is what was given to dlopen: a name or any path.

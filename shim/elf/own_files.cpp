@@ -13,22 +13,22 @@
 
 namespace cudaguard {
 
-void OwnPath::set_folder(std::string_view beside) {
-  Text out(text_, sizeof text_ - 1);
-  out.put(folder_of(beside)).put("/cudaguard/");
+bool OwnPath::set_folder_of(std::string_view path) {
+  Text out(text_, size_ - 1);
+  out.put(folder_of(path)).put("/cudaguard/");
   folder_ = out.cut() ? 0 : out.view().size();
+  return folder_ != 0;
 }
 
+bool OwnPath::set_folder(const char* beside) { return beside != nullptr && set_folder_of(beside); }
+
 bool OwnPath::set_real_folder() {
-  const CodePlace place =
-      place_of(reinterpret_cast<const void*>(&own_path), text_, sizeof text_ - 1);
-  if (place.module.empty()) return false;
-  set_folder(place.module);  // in place: a beginning of itself
-  return true;
+  const CodePlace place = place_of(reinterpret_cast<const void*>(&own_path), text_, size_ - 1);
+  return !place.module.empty() && set_folder_of(place.module);  // in place: a beginning of itself
 }
 
 const char* OwnPath::file(std::string_view name) {
-  Text out(text_ + folder_, sizeof text_ - 1 - folder_);
+  Text out(text_ + folder_, size_ - 1 - folder_);
   if (folder_ != 0) out.put(name);
   text_[out.cut() ? 0 : folder_ + out.view().size()] = '\0';
   return text_;

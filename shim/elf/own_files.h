@@ -14,11 +14,16 @@ inline constexpr char kCutShort[] = "is cut short";
 /// A shortage that may be over at the next dlopen: try again then.
 inline constexpr char kPassing[] = "cannot be opened now";
 
-/// A path in that folder. 4 KiB: mind the stack.
+/// Room for every path that ld.so takes. Too much for a stack.
+using PathRoom = char[4096];
+
+/// A path in that folder, in room of the caller's.
 class OwnPath {
  public:
-  /// `beside`: the guard's own path.
-  void set_folder(std::string_view beside);
+  OwnPath(char* room, size_t size) : text_(room), size_(size) {}
+
+  /// `beside`: the guard's own path, or null. False: it is not known, or too long.
+  bool set_folder(const char* beside);
   /// Beside the file that the guard is mapped from, links resolved: where the guard's own path is
   /// relative or a link to another place. False: nobody can tell.
   bool set_real_folder();
@@ -26,7 +31,10 @@ class OwnPath {
   const char* file(std::string_view name);
 
  private:
-  char text_[4096] = {};  // PATH_MAX: ld.so takes no longer one
+  bool set_folder_of(std::string_view path);
+
+  char* text_;
+  size_t size_;
   size_t folder_ = 0;
 };
 

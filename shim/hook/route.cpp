@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a dlopen goes. Called by the thunks on every request, so the way of a request that is not
 // ours is a few loads and compares: no lock, no allocation, no system call.
+#include <dlfcn.h>
+
 #include <atomic>
 
 #include "policy/library.h"
@@ -62,35 +64,42 @@ const char* choose_through(Process& here, const LibraryRequest& request, const c
   }
 }
 
+/// Does what comes now get hold of libc's own dlopen? A handle of libc gives it to whoever asks for
+/// the symbol; what is loaded with RTLD_DEEPBIND is bound to it.
+bool passes_by_us(const LibraryRequest& request, int mode) {
+  return request.library == Library::kLibc || (mode & RTLD_DEEPBIND) != 0;
+}
+
 [[gnu::noinline, gnu::cold]] const char* choose_name(const char* name, int mode,
                                                      const void* caller) {
   Process& here = process();
+  const LibraryRequest request = name == nullptr ? LibraryRequest{} : classify(name);
+  if (passes_by_us(request, mode)) need_dev_names();
   const Policy policy = here.policy();
   if (policy != Policy::kForceCpu) {
     libraries_may_change(name, mode);
     if (policy == Policy::kOff) return name;
     load_companions_early(here);
     if (here.policy() != Policy::kForceCpu) {
-      if (name == nullptr || !may_be_ours(name)) return name;
-      const char* chosen = choose_through(here, classify(name), name, mode, caller);
-      if (chosen != nullptr) return chosen;
+      const char* chosen = choose_through(here, request, name, mode, caller);
+      if (chosen != nullptr || name == nullptr) return chosen;
     }
   }
   // Before the first request of any kind goes on: what it loads may be linked to the driver.
   standin(StandinKind::kDriver);
-  if (standins_tried() && lasting.loader.whole.load(std::memory_order_acquire) &&
-      here.only_pid == 0) {
+  const Loader& the = loader();
+  if (standins_tried() && the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
+      the.next_dlopen.get() == the.dlopen.get()) {
     here.steady.store(true, std::memory_order_release);
   }
-  if (name == nullptr || !may_be_ours(name)) return name;
-  return choose_denied(here, classify(name), name, caller);
+  return choose_denied(here, request, name, caller);
 }
 
 /// Almost every request under FORCE_CPU, decided without a call but strlen.
-[[gnu::always_inline]] inline bool is_nobodys_business(const char* name) {
+[[gnu::always_inline]] inline bool is_nobodys_business(const char* name, int mode) {
   const Process* here = lasting.process.load(std::memory_order_acquire);
   return here != nullptr && here->steady.load(std::memory_order_acquire) &&
-         (name == nullptr || !may_be_ours(name));
+         (mode & RTLD_DEEPBIND) == 0 && (name == nullptr || !may_be_ours(name));
 }
 
 /// Is there a hook of the same function behind ours that looks things up by version?
@@ -155,9 +164,10 @@ struct Route {
 
 Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
-  if (!is_nobodys_business(name)) [[unlikely]] {
-    name = choose_name(name, mode, caller);
+  if (is_nobodys_business(name, mode)) [[likely]] {
+    return {name, reinterpret_cast<const void*>(lasting.loader.dlopen.get())};
   }
+  name = choose_name(name, mode, caller);
   const Loader& the = loader();
   return {name, target("dlopen", the.next_dlopen.get(), the.dlopen.get(), name, caller)};
 }

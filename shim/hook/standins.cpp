@@ -23,7 +23,7 @@ namespace {
 // No pointers in it: each would need a relocation.
 struct Names {
   char file[20];       // below our own folder
-  char claims[2][24];  // names that it answers to as well, or empty: links beside the file
+  char claims[2][24];  // more names, or empty: links beside the file
   int64_t size;        // of the file that was built with this guard, in bytes
 };
 // NVIDIA's OpenCL is refused by the hook; where the hook is not asked (RTLD_DEEPBIND), its name
@@ -34,7 +34,8 @@ constexpr Names kNames[] = {
 
 /// ld.so would die of SIGBUS in a file that is cut short, inside a program that never asked for it.
 /// The file that was built with us is known by its length, which costs one system call.
-const char* unusable(const char* path, int64_t built_size) {
+/// (Not inlined: its stack would add to ld.so's.)
+[[gnu::noinline]] const char* unusable(const char* path, int64_t built_size) {
   struct stat status = {};
   const int error = sys::stat(path, &status);
   if (error == -ENOENT) return kMissing;
@@ -44,17 +45,9 @@ const char* unusable(const char* path, int64_t built_size) {
 
 using Claim = void* (*)(void* (*)(const char*, int), const char*);
 
-/// ld.so remembers every name by which a file was asked for. Asked by the stand-in itself, whose
-/// run path leads to the link beside it, and for a loaded file only: where there is no link, ld.so
-/// looks elsewhere and maps nothing. Not in a privileged process, in which it ignores $ORIGIN.
-void claim_names(const Loader& the, const Names& names, void* handle, Claim claim) {
-  if (privileged()) return;
-  for (const char* name : names.claims) {
-    if (*name == '\0') continue;
-    void* same = claim(the.dlopen, name);
-    if (same == nullptr) the.dlerror();  // ours, not the program's
-    if (same != nullptr && same != handle) the.dlclose(same);
-  }
+Claim claim_of(const link_map& standin) {
+  const void* claim = elf_symbol(standin.l_ld, standin.l_addr, "cudaguard_standin_claim_v1");
+  return reinterpret_cast<Claim>(const_cast<void*>(claim));
 }
 
 /// Loads one stand-in. Returns null, or why it cannot be used.
@@ -67,49 +60,78 @@ const char* load(const Loader& the, const Names& names, OwnPath& folder, Loaded&
     return why_not_loaded();
   }
   const auto* map = static_cast<const link_map*>(handle);
-  const auto claim = reinterpret_cast<Claim>(
-      const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_standin_claim_v1")));
-  if (claim == nullptr) {
+  if (claim_of(*map) == nullptr) {
     the.dlclose(handle);
     return "is of another version";
   }
-  claim_names(the, names, handle, claim);
   result.link_map.store(map, std::memory_order_relaxed);
   result.path.store(map->l_name, std::memory_order_release);
   return nullptr;
 }
 
+/// Those that are not loaded yet. False: one is not in this folder.
+bool load_from(const Loader& the, OwnPath& folder) {
+  bool all_there = true;
+  for (int i = 0; i < 2; ++i) {
+    if (lasting.standins[i].path.load(std::memory_order_relaxed) != nullptr) continue;
+    const char* why = load(the, kNames[i], folder, lasting.standins[i]);
+    lasting.standins[i].why.store(why, std::memory_order_release);
+    all_there = all_there && why != kMissing;
+  }
+  return all_there;
+}
+
 void load_both() {
   const Loader& the = loader();
   if (the.dlopen == nullptr || the.dlclose == nullptr || the.dlerror == nullptr) return;
-  const sys::Mapped<OwnPath> folder;
-  if (!folder) return;
   const int saved_errno = errno;
-  const char* own = own_path();
-  if (own != nullptr) folder->set_folder(own);
-  bool known = own != nullptr;
+  char usual[256];  // a longer path goes the other way, which costs system calls
+  OwnPath beside(usual, sizeof usual);
+  bool known = beside.set_folder(own_path());
+  if (!known || !load_from(the, beside)) {
+    const sys::Mapped<PathRoom> room;
+    OwnPath real(*room, sizeof *room);
+    if (room && real.set_real_folder()) {
+      known = true;
+      load_from(the, real);
+    }
+  }
   bool failed = false;
   bool passing = false;
-  for (int i = 0; i < 2; ++i) {
-    if (lasting.standins[i].path.load(std::memory_order_relaxed) != nullptr) continue;
-    const char* why = known ? load(the, kNames[i], *folder, lasting.standins[i]) : kMissing;
-    if (why == kMissing && folder->set_real_folder()) {
-      known = true;
-      why = load(the, kNames[i], *folder, lasting.standins[i]);
-    }
-    lasting.standins[i].why.store(why, std::memory_order_release);
-    failed = failed || why != nullptr;
-    passing = passing || why == kPassing || (why != nullptr && !known);
+  for (const Loaded& it : lasting.standins) {
+    if (it.path.load(std::memory_order_relaxed) != nullptr) continue;
+    failed = true;
+    passing = passing || !known || it.why.load(std::memory_order_relaxed) == kPassing;
   }
   if (failed) the.dlerror();  // ours, not the program's
   if (!passing) {
     lasting.standins_tried.store(true, std::memory_order_release);
     // At once: the program may be linked to the driver, or load what is.
-    if (lasting.standins[0].why.load(std::memory_order_relaxed) != nullptr)
+    if (lasting.standins[0].path.load(std::memory_order_relaxed) == nullptr)
       say_missing(StandinKind::kDriver);
-    if (lasting.standins[1].why.load(std::memory_order_relaxed) != nullptr)
+    if (lasting.standins[1].path.load(std::memory_order_relaxed) == nullptr)
       say_missing(StandinKind::kNvml);
   }
+  errno = saved_errno;
+}
+
+/// ld.so remembers every name by which a file was asked for. Asked by the stand-in itself, whose
+/// run path leads to the link beside it, and for a loaded file only: where there is no link, ld.so
+/// looks elsewhere and maps nothing. Not in a privileged process, in which it ignores $ORIGIN.
+[[gnu::cold, gnu::noinline]] void claim_dev_names() {
+  const Loader& the = loader();
+  const int saved_errno = errno;
+  for (int i = 0; i < 2 && !privileged(); ++i) {
+    const auto* map = static_cast<const link_map*>(lasting.standins[i].link_map.load());
+    if (map == nullptr) continue;
+    for (const char* name : kNames[i].claims) {
+      if (*name == '\0') continue;
+      void* same = claim_of(*map)(the.dlopen, name);
+      if (same == nullptr) the.dlerror();  // ours, not the program's
+      if (same != nullptr && same != map) the.dlclose(same);
+    }
+  }
+  lasting.dev_names.store(Lasting::kClaimed);
   errno = saved_errno;
 }
 
@@ -124,19 +146,26 @@ Standin standin(StandinKind kind) {
   if (!standins_tried()) [[unlikely]] {
     load_both();
   }
+  if (lasting.dev_names.load(std::memory_order_relaxed) == Lasting::kNeeded && standins_tried())
+    claim_dev_names();
   const Loaded& the = lasting.standins[static_cast<int>(kind)];
   return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_acquire)};
+}
+
+void need_dev_names() {
+  uint8_t none = Lasting::kNotNeeded;
+  lasting.dev_names.compare_exchange_strong(none, Lasting::kNeeded, std::memory_order_relaxed);
 }
 
 void say_missing(StandinKind kind) {
   const int index = static_cast<int>(kind);
   const char* why = lasting.standins[index].why.load(std::memory_order_acquire);
-  const sys::Mapped<OwnPath> folder;
-  if (!folder) return;
-  const char* own = own_path();
-  if (!folder->set_real_folder() && own != nullptr) folder->set_folder(own);
+  const sys::Mapped<PathRoom> room;
+  if (!room) return;
+  OwnPath folder(*room, sizeof *room);
+  if (!folder.set_real_folder()) folder.set_folder(own_path());
   say_missing_standin(kind == StandinKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
-                      folder->file(kNames[index].file), why != nullptr ? why : kMissing);
+                      folder.file(kNames[index].file), why != nullptr ? why : kMissing);
 }
 
 }  // namespace cudaguard

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stand-ins: complete drivers that report "no device", loaded once per process, before the
 // first dlopen of anything goes on. From then on ld.so itself answers whoever asks for the driver
-// by SONAME or dev name, whichever way. No lock: two threads that race load the same files twice,
-// which ld.so counts. errno is the caller's afterwards, and no dlerror is left.
+// by SONAME, whichever way; to make it answer to the dev names takes longer, and is done when
+// needed. No lock: two threads that race load the same files twice, which ld.so counts. errno is
+// the caller's afterwards, and no dlerror is left.
 #pragma once
 
 #include "shim/state/lasting.h"
@@ -24,6 +25,10 @@ inline bool standins_tried() { return lasting.standins_tried.load(std::memory_or
 
 /// Loads both on the first call.
 Standin standin(StandinKind kind);
+
+/// Before what may lead to libc's own dlopen, which our hook does not see: from the next standin()
+/// on ld.so answers to the dev names as well.
+void need_dev_names();
 
 /// Says, once per process, which file cannot be used and why.
 void say_missing(StandinKind kind);

@@ -33,6 +33,9 @@ struct Lasting {
   std::atomic<uint32_t> answers_age{0};
 
   Loaded standins[2];
+  /// Does ld.so have to answer to the names libcuda.so, … with them, and does it?
+  enum DevNames : uint8_t { kNotNeeded, kNeeded, kClaimed };
+  std::atomic<uint8_t> dev_names{kNotNeeded};
   Loaded companions[2];
   std::atomic<const Explainer*> explainer{nullptr};  ///< null: no CUDA was let through
   GlobalNames global_names;

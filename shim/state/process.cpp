@@ -27,6 +27,7 @@ void remember_policy(Policy policy) { lasting.last.policy.store(static_cast<int>
 
 /// Copies as much as fits, ends with a zero byte, returns the copy.
 [[gnu::noinline]] std::string_view keep(std::string_view text, char* to, size_t size) {
+  if (text.empty()) return {};
   const size_t length = text.size() < size ? text.size() : size - 1;
   for (size_t i = 0; i < length; ++i) to[i] = text[i];
   to[length] = '\0';

@@ -32,7 +32,7 @@ struct LateWrite {
 struct Process {
   bool ready = false;  ///< false in a forked child
   /// Nothing is left to be settled before a dlopen goes on: FORCE_CPU, the stand-ins tried, the
-  /// loader known. (Never set with only_pid.)
+  /// loader known, no other hook behind ours. (Never set with only_pid.)
   std::atomic<bool> steady{false};
   uint32_t only_pid = 0;     ///< kernels without MADV_WIPEONFORK: valid in this process only
   Config config;             ///< its strings point into this object

@@ -125,14 +125,14 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
   if (!can_load(the)) return;
   const Names& names = kNames[static_cast<int>(kind)];
   Quiet quiet(the);
-  const sys::Mapped<OwnPath> folder;
-  if (!folder) return;
-  const char* own = own_path();
-  if (own != nullptr) folder->set_folder(own);
+  const sys::Mapped<PathRoom> room;
+  if (!room) return;
+  OwnPath folder(*room, sizeof *room);
   struct stat status = {};
-  const bool there = own != nullptr && sys::stat(folder->file(names.file), &status) == 0;
-  if (!there) folder->set_real_folder();
-  const char* path = folder->file(names.file);
+  const bool there =
+      folder.set_folder(own_path()) && sys::stat(folder.file(names.file), &status) == 0;
+  if (!there) folder.set_real_folder();
+  const char* path = folder.file(names.file);
   if (!there && sys::stat(path, &status) != 0) return give_up(process, names, path, kMissing);
   load(process, names, path, quiet, lasting.companions[static_cast<int>(kind)]);
 }

@@ -98,7 +98,7 @@ ROWS += [
     Row("dlopen.closed", "opened and closed more often than opened, then once more",
         [DOOR, "lib=libcuda.so.1,libcuda.so,{driver}/libcuda.so.1", "close=1"], CUDA, lines=3),
     Row("dlopen.closed-libc", "opened and closed, then by libc's own dlopen",
-        [DOOR, "lib=libcuda.so.1,libcuda.so", "via=libc", "close=1"], CUDA, lines=2),
+        [DOOR, "lib=libcuda.so.1,libcuda.so", "via=libc.so.6", "close=1"], CUDA, lines=2),
     Row("dlopen.threads", "eight threads open it by different names at once",
         [DOOR, "lib=libcuda.so.1,libcuda.so,{driver}/libcuda.so.1,{versioned}", "when=threads"],
         CUDA, lines=32),
@@ -138,11 +138,14 @@ ROWS += [
 ]
 
 # Dlopen itself taken by pointer.
-for via, about in (("libc", "from libc's handle"), ("next", "by RTLD_NEXT"),
-                   ("default", "by RTLD_DEFAULT")):
+for via, about in (("libc.so.6", "from libc's handle"), ("libdl.so.2", "from libdl's handle"),
+                   ("next", "by RTLD_NEXT"), ("default", "by RTLD_DEFAULT")):
     for name in ("libcuda.so.1", "libcuda.so"):
-        ROWS.append(Row("pointer.%s-%s" % (via, "soname" if name[-1] == "1" else "devname"),
-                        "dlopen taken %s" % about, [DOOR, "lib=" + name, "via=" + via], CUDA))
+        key = "%s-%s" % (via.split(".")[0], "soname" if name[-1] == "1" else "devname")
+        ROWS.append(Row("pointer." + key, "dlopen taken %s" % about,
+                        [DOOR, "lib=" + name, "via=" + via], CUDA))
+ROWS.append(Row("pointer.libm-soname", "dlopen taken from the handle of any library",
+                [DOOR, "lib=libcuda.so.1", "via=libm.so.6"], CUDA))
 for via in ("next", "default"):
     ROWS.append(Row("pointer.%s-absolute" % via, "dlopen taken by RTLD_%s, absolute path" % via.upper(),
                     [DOOR, "lib={driver}/libcuda.so.1", "via=" + via], CUDA))

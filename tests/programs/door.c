@@ -4,7 +4,7 @@
 //   plugin=PATH    instead of lib: a plug-in, whose plugin_probe() is called
 //   api=cuda|nvml
 //   flags=a,b      now|lazy, global|local, deepbind, nodelete, noload
-//   via=call|libc|next|default   where dlopen itself comes from
+//   via=call|next|default|FILE   where dlopen itself comes from
 //   version=old|new  the look-up of via=next and via=default is dlvsym's, with glibc's version
 //   space=base|new dlopen, or dlmopen into a new namespace
 //   get=dlsym|default|next|self|proc|proc1|chain   how the entries are found
@@ -57,9 +57,9 @@ static void* libdl_function(const char* name, void* direct) {
   const char* version = option("version", NULL);
   if (strcmp(via, "next") == 0) return look_up(RTLD_NEXT, name, version);
   if (strcmp(via, "default") == 0) return look_up(RTLD_DEFAULT, name, version);
-  if (strcmp(via, "libc") == 0) {
-    void* libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
-    return libc == NULL ? NULL : dlsym(libc, name);
+  if (strcmp(via, "call") != 0) {
+    void* library = dlopen(via, RTLD_NOW);
+    return library == NULL ? NULL : dlsym(library, name);
   }
   return direct;
 }

@@ -23,6 +23,13 @@ TEST(Library, Nvml) {
   }
 }
 
+TEST(Library, WhereDlopenItselfIsFound) {
+  for (const char* name : {"libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6", "libdl.so.2", "libdl.so",
+                           "libc.so"}) {
+    EXPECT_EQ(classify(name).library, Library::kLibc) << name;
+  }
+}
+
 TEST(Library, DebiansAlternatives) {
   for (const char* triplet : {"", "-x86_64-linux-gnu", "-i386-linux-gnu", "-aarch64-linux-gnu",
                               "-powerpc64le-linux-gnu"}) {
@@ -71,7 +78,9 @@ TEST(Library, Decoys_AreNobodysBusiness) {
                            "libcuda.so.1/x.so",
                            "libnvidia-ml.so.1x",
                            "libnvidia-mlx.so.1",
-                           "libc.so.6",
+                           "libc++.so.1",
+                           "libltdl.so.7",
+                           "libc.so.6.bak",
                            "libonnxruntime_providers_shared.so",
                            "libnvidia-opencl.so.old",
                            "libnvidia-cfg-like.so.1"}) {

@@ -2,13 +2,11 @@
 // What the guard puts into fresh pages without running a constructor must be all zero by default.
 #include <gtest/gtest.h>
 
-#include "shim/elf/own_files.h"
 #include "shim/state/process.h"
 
 namespace {
 
 using cudaguard::Lasting;
-using cudaguard::OwnPath;
 using cudaguard::Process;
 
 /// Of an object of static storage: its padding is zero, too.
@@ -28,12 +26,10 @@ struct OneMember {
 
 constinit Process process;
 constinit Lasting lasting;
-constinit OwnPath path;
 constinit OneMember one_member;
 
 TEST(ZeroPages, AProcessInWhichNothingHasHappened) { EXPECT_TRUE(is_zero(process)); }
 TEST(ZeroPages, WhatLastsBeforeAnythingHasHappened) { EXPECT_TRUE(is_zero(lasting)); }
-TEST(ZeroPages, APathWithoutAFolder) { EXPECT_TRUE(is_zero(path)); }
 TEST(ZeroPages, SeesAMemberWithAnotherDefault) { EXPECT_FALSE(is_zero(one_member)); }
 
 }  // namespace

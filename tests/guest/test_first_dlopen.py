@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the first dlopen of a process costs: its system calls, which are most of its time, counted."""
+
+import collections
+import os
+import shutil
+
+import guest
+import harness
+import syscalls
+
+STANDINS = (harness.STANDIN_CUDA, harness.STANDIN_NVML)
+# Of the guard itself: the page of this process, and a look at each stand-in's size. The rest is
+# ld.so's, for two libraries that it is given the path of.
+OWN = {"mmap": 1, "madvise": 1, "newfstatat": 2}
+MOST = 24
+
+
+class FirstDlopen(guest.Case):
+    def setUp(self):
+        super().setUp()
+        self.other = self.path("other.so")  # what the bare program has preloaded
+        shutil.copy(guest.EMPTY, self.other)
+
+    def calls(self, *opened, preload):
+        """The calls from the first dlopen on, up to the end of the last one, by strace."""
+        steps = ["print:first"] + ["load:" + name for name in opened] + ["print:last"]
+        done, processes = syscalls.trace([guest.STEPS, *steps], preload, self.path("log"), {})
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertEqual(done.stdout.count(b"load=ok"), len(opened), done.stdout)
+        process, = processes.values()
+        marks = [at for at, call in enumerate(process.calls) if call.name == "write"]
+        found = process.calls[marks[0] + 1:marks[-1]]
+        return [call for call in found if call.name != "write"]
+
+    def names(self, calls):
+        return collections.Counter(call.name for call in calls)
+
+    def opened(self, calls):
+        return [call.strings[0] for call in calls if call.name == "openat"]
+
+    def test_as_two_libraries_by_path(self):
+        by_hand = self.calls(*STANDINS, guest.EMPTY, preload=self.other)
+        guarded = self.calls(guest.EMPTY, preload=harness.GUARD)
+        self.assertEqual(self.opened(guarded), [*STANDINS, guest.EMPTY])
+        self.assertEqual(self.names(guarded) - self.names(by_hand), OWN)
+        self.assertEqual(self.names(by_hand) - self.names(guarded), {})
+        self.assertEqual([call for call in guarded if call.error], [], "ld.so was sent to search")
+
+    def test_how_many(self):
+        bare = self.calls(guest.EMPTY, preload=self.other)
+        guarded = self.calls(guest.EMPTY, preload=harness.GUARD)
+        self.assertLessEqual(len(guarded) - len(bare), MOST)
+        # Once per process.
+        again = self.calls(guest.EMPTY, guest.EMPTY, preload=harness.GUARD)
+        self.assertEqual(len(again), len(guarded))
+        # Control: with the dev names, which are made known where somebody may use them.
+        named = self.calls("libc.so.6", guest.EMPTY, preload=harness.GUARD)
+        self.assertGreater(len(named) - len(bare), MOST)
+        folder = os.path.dirname(harness.STANDIN_CUDA)
+        for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-opencl.so.1"):
+            self.assertIn(os.path.join(folder, name), self.opened(named))
+            self.assertNotIn(os.path.join(folder, name), self.opened(guarded))
+
+
+if __name__ == "__main__":
+    harness.main()
