@@ -18,7 +18,8 @@ SEES = ["cu.init", "cu.see"]
 LIST = dict(box.environment(allow="5,2"), LD_LIBRARY_PATH=os.path.join(box.FOLDER, "lazy"))
 # What runs, its world and variables, and an answer of it: bare and guarded.
 PROGRAMS = [
-    ([guest.STEPS, "touch", "nvml"], "fake", {}, "cuInit=0", "cuInit=100"),
+    # A handle of libc: the one that makes the dev names known, by the run path.
+    ([guest.STEPS, "load:libc.so.6", "touch", "nvml"], "fake", {}, "cuInit=0", "cuInit=100"),
     ([guest.STEPS, "fork", "touch", "end", "touch"], "fake", {}, "cuInit=0", "cuInit=100"),
     ([guest.binary("steps_linked"), "touch"], "fake", {}, "cuInit=0", "cuInit=100"),
     ([guest.PYTHON, "-I", "-S", "-c", SCRIPT], "fake", {"PYTHONMALLOC": "malloc"}, "cuInit=0",
@@ -63,7 +64,7 @@ class Memcheck(guest.Case):
             self.assertEqual(content.count(RUN_PATH), 1)
             with open(path, "wb") as stream:
                 stream.write(content.replace(RUN_PATH, b"$ORIGIN".ljust(len(RUN_PATH), b"\0")))
-        result = self.memcheck([guest.STEPS, "touch"], guard)
+        result = self.memcheck([guest.STEPS, "load:libc.so.6", "touch"], guard)
         self.assertEqual(result.rc, 99, result)
         self.assertIn("Invalid read", result.err, result)
 
