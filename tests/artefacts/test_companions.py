@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The companions as files (release build), held to the guard's rules where they are alike.
 
-That those rules can fail is shown in test_guard_artefact.py; the ones that are the companions' own
+That those rules can fail is shown in test_guard.py; the ones that are the companions' own
 are shown to fail here, on the guard and on the stand-ins.
 """
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine of these tests (fakes/box.h): runs a program in it and says which GPUs it saw."""
+"""The machine of these tests (tests/fakes/box.h): runs a program in it and says which GPUs it saw."""
 
-import json
 import os
 import re
 import tempfile
@@ -13,8 +12,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def rows():
-    """The rows of fakes/box.h: (uuid, bus, serial) of each GPU; UUIDs of GPU 6's parts."""
-    with open(os.path.join(HERE, "fakes", "box.h"), encoding="utf-8") as stream:
+    """The rows of box.h: (uuid, bus, serial) of each GPU; UUIDs of GPU 6's parts."""
+    with open(os.path.join(os.path.dirname(HERE), "fakes", "box.h"), encoding="utf-8") as stream:
         text = stream.read()
     gpus = re.findall(r'\{"([0-9a-f-]{36})", (0x\w\w), "(\d+)", "Box GPU \d"\}', text)
     migs = re.findall(r'\{"([0-9a-f-]{36})", 6, \d\}', text)
@@ -51,7 +50,7 @@ def program(name):
 
 def environment(allow=None, own=None, policy=None, box="lazy", **more):
     """The variables of a run: the allow-list, the program's own list, the policy, the driver."""
-    folder = os.path.join(FOLDER, box)
+    folder = os.path.join(harness.FAKES, box)
     if not os.path.isdir(folder):
         raise RuntimeError("no such driver: " + folder)
     env = {"LD_LIBRARY_PATH": folder, "CUDAGUARD_VISIBLE_DEVICES": allow,
@@ -101,10 +100,7 @@ class Case(harness.Case):
         with tempfile.TemporaryDirectory(prefix="cg-report-") as folder:
             path = os.path.join(folder, "report.jsonl")
             result = run(steps, name, CUDAGUARD_REPORT=path, **more)
-            records = []
-            if os.path.exists(path):
-                with open(path, encoding="utf-8") as stream:
-                    records = [json.loads(line) for line in stream]
+            records = harness.records(path)
         self.assertEqual(result.rc, 0, result)
         return result, records
 

@@ -306,4 +306,4 @@ class Rewrites(box.Case):
 
 
 if __name__ == "__main__":
-    box.harness.main()
+    box.harness.main(sandboxed=True)

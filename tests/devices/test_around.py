@@ -21,11 +21,7 @@ class Copy:
     def __init__(self, case):
         self.folder = tempfile.mkdtemp(prefix="cg-around-")
         case.addCleanup(shutil.rmtree, self.folder)
-        shutil.copytree(harness.LIB, os.path.join(self.folder, "lib"), symlinks=True,
-                        ignore=lambda folder, names: [
-                            name for name in names if not name.startswith(("libcuda", "libnvidia"))
-                            and name != "cudaguard"])
-        self.guard = os.path.join(self.folder, "lib", "libcudaguard.so")
+        self.guard = harness.copy_install(os.path.join(self.folder, "lib"))
 
     def companion(self, name):
         return os.path.join(self.folder, "lib", "cudaguard", name)
@@ -138,7 +134,7 @@ class Paths(box.Case):
         folder = tempfile.mkdtemp(prefix="cg-around-")
         self.addCleanup(shutil.rmtree, folder)
         link = os.path.join(folder, "nvidia--libcuda.so.1-x86_64-linux-gnu")
-        os.symlink(os.path.join(box.FOLDER, "lazy", "libcuda.so.1"), link)
+        os.symlink(os.path.join(harness.FAKES, "lazy", "libcuda.so.1"), link)
         steps = ["cu.library=" + link, "cu.see", "maps"]
         self.sees(box.run(steps, guard=False), cu=FASTEST)
         result = box.run(steps, allow="2,5")
@@ -321,4 +317,4 @@ class Versions(box.Case):
 
 
 if __name__ == "__main__":
-    harness.main()
+    harness.main(sandboxed=True)

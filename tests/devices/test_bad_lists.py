@@ -187,4 +187,4 @@ class BadLists(box.Case):
 
 
 if __name__ == "__main__":
-    harness.main()
+    harness.main(sandboxed=True)

@@ -193,4 +193,4 @@ class Children(box.Case):
 
 
 if __name__ == "__main__":
-    harness.main()
+    harness.main(sandboxed=True)

@@ -125,4 +125,4 @@ class OpenCl(box.Case):
 
 
 if __name__ == "__main__":
-    box.harness.main()
+    box.harness.main(sandboxed=True)

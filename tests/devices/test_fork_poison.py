@@ -86,4 +86,4 @@ class ForkPoison(box.Case):
 
 
 if __name__ == "__main__":
-    box.harness.main()
+    box.harness.main(sandboxed=True)

@@ -121,4 +121,4 @@ class LateWrite(box.Case):
 
 
 if __name__ == "__main__":
-    box.harness.main()
+    box.harness.main(sandboxed=True)

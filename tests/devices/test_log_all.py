@@ -130,4 +130,4 @@ class LogAll(box.Case):
 
 
 if __name__ == "__main__":
-    box.harness.main()
+    box.harness.main(sandboxed=True)

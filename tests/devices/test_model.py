@@ -187,4 +187,4 @@ class Model(box.Case):
 
 
 if __name__ == "__main__":
-    box.harness.main()
+    box.harness.main(sandboxed=True)

@@ -179,7 +179,7 @@ class Handles(box.Case):
     }
 
     def test_handles(self):
-        folder = os.path.join(box.FOLDER, "lazy")
+        folder = os.path.join(harness.FAKES, "lazy")
         for library in ("libcuda.so.1", "libcuda.so", os.path.join(folder, "libcuda.so.1")):
             for title, steps in self.CASES.items():
                 with self.subTest(library=library, case=title):
@@ -203,7 +203,7 @@ class Handles(box.Case):
         """Documented: it stays loaded, because its slot leads to us; and it works when it is asked
         for again. FORCE_CPU's stand-ins stay as well."""
         for library in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1",
-                        os.path.join(box.FOLDER, "lazy", "libcuda.so.1")):
+                        os.path.join(harness.FAKES, "lazy", "libcuda.so.1")):
             steps = ["lib.open=" + library, "lib.close=" + library, "lib.noload=" + library,
                      "cu.see", "nv.see"]
             with self.subTest(library=library):
@@ -216,4 +216,4 @@ class Handles(box.Case):
 
 
 if __name__ == "__main__":
-    harness.main()
+    harness.main(sandboxed=True)

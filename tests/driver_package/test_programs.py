@@ -1,28 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of Debian that come by NVIDIA's other libraries."""
 
-import json
 import os
 import shutil
-import tempfile
 
 import harness
 
 LAUNCHER = os.path.join(os.path.dirname(harness.LIB), "bin", "cudaguard")
 
 
-class Programs(harness.Case):
-
+class Programs(harness.FolderCase):
     def setUp(self):
         super().setUp()
         self.need_real_driver()
-        self.folder = tempfile.mkdtemp(prefix="cg-")
         os.chmod(self.folder, 0o777)
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def need(self, tool, package):
-        if not shutil.which(tool):
-            harness.skip(self, "not installed: " + package)
 
     def run_it(self, *argv, guard=True, **env):
         own = {"HOME": self.folder, "XDG_CACHE_HOME": None, "GST_REGISTRY": None,
@@ -36,7 +27,7 @@ class Programs(harness.Case):
 
     def test_persistenced(self):
         """A daemon without stderr: its record is all that can be had."""
-        self.need("nvidia-persistenced", "nvidia-persistenced")
+        self.need("nvidia-persistenced")
         if os.geteuid() != 0:
             harness.skip(self, "nvidia-persistenced must be started by root")
         bare = self.control("nvidia-persistenced")
@@ -44,14 +35,13 @@ class Programs(harness.Case):
         result = self.run_it("nvidia-persistenced", CUDAGUARD_REPORT=report)
         result.assert_untouched(self)
         self.assertEqual((result.rc, result.out, result.err), (bare.rc, bare.out, bare.err), result)
-        with open(report, encoding="utf-8") as stream:
-            records = [json.loads(line) for line in stream]
+        records = harness.records(report)
         self.assertEqual([(r["api"], r["object"], r["decision"]) for r in records],
                          [("dlopen", "libnvidia-cfg.so.1", "deny")])
 
     def test_ffmpeg(self):
         """It maps NVIDIA's encoder and decoder, which find the stand-in."""
-        self.need("ffmpeg", "ffmpeg")
+        self.need("ffmpeg")
         make = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=s=64x64:d=0.1"]
         for argv, mapped in ((make + ["-c:v", "h264_nvenc", "-f", "null", "-"], True),
                              (make + ["-init_hw_device", "cuda", "-f", "null", "-"], False)):
@@ -68,7 +58,7 @@ class Programs(harness.Case):
 
     def test_gstreamer(self):
         """What it remembers of its plug-ins is not found by programs that are not guarded."""
-        self.need("gst-inspect-1.0", "gstreamer1.0-tools")
+        self.need("gst-inspect-1.0")
         inspect = ["gst-inspect-1.0", "nvcodec"]
         if self.run_it(*inspect, guard=False).rc != 0:
             harness.skip(self, "no nvcodec: gstreamer1.0-plugins-bad")

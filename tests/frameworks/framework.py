@@ -6,7 +6,6 @@ the same program on a machine without a driver.
 """
 
 import glob
-import json
 import os
 import re
 import tempfile
@@ -68,10 +67,7 @@ class Case(harness.Case):
             os.chmod(folder, 0o777)
             report = os.path.join(folder, "report.jsonl")
             result = self.run_program(argv, world, True, dict(env or {}, CUDAGUARD_REPORT=report))
-            records = []
-            if os.path.exists(report):
-                with open(report, encoding="utf-8") as stream:
-                    records = [json.loads(line) for line in stream]
+            records = harness.records(report)
         result.touched = {record["pid"] for record in records}
         result.assert_untouched(self, linked)
         said = OUR_LINE.findall(result.err)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-check itself, against the machine with eight fake GPUs of tests/devices.
+"""scripts/gpu-check itself, against the machine with eight fake GPUs of tests/fakes.
 
 The control is the same with a guard that does nothing: the rows that hold anything have to fail.
 """
@@ -15,9 +15,9 @@ import unittest
 
 import harness
 
-DEVICES = os.path.join(harness.BUILD, "tests", "devices")
-FAKES = os.path.join(DEVICES, "lazy") + ":" + os.path.join(DEVICES, "runtime")
-ONE_GPU = os.path.join(harness.BUILD, "tests", "gpu", "one")
+BOX = os.path.join(harness.FAKES, "lazy")
+FAKES = BOX + ":" + os.path.join(harness.FAKES, "runtime")
+ONE_GPU = harness.FAKE_DRIVER
 IDLE_GUARD = os.path.join(harness.PROGRAMS, "idle-guard", "libcudaguard.so")
 # What there is on a bare machine: no strace, no compiler. (Without a GPU bubblewrap has to be added,
 # or NVIDIA's driver library would be let loose on this machine.)
@@ -26,8 +26,8 @@ BARE_TOOLS = ("cat", "env", "sh", "true")
 
 class GpuCheck(unittest.TestCase):
     def setUp(self):
-        if not os.path.exists(os.path.join(DEVICES, "lazy", "libcuda.so.1")):
-            harness.skip(self, "tests/devices is not built")
+        if not os.path.exists(os.path.join(BOX, "libcuda.so.1")):
+            harness.skip(self, "tests/fakes is not built")
         if "bwrap" in harness.check_tools():
             harness.skip(self, "not installed: bwrap")
         self.scratch = tempfile.mkdtemp(prefix="cg-")

@@ -3,8 +3,6 @@
 
 import os
 import re
-import shutil
-import tempfile
 
 import harness
 
@@ -33,18 +31,7 @@ PRIVILEGED = "no CUDA here (FORCE_CPU; asked by %s)"
 NO_GPU = "no GPU to see (FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF in front lifts it"
 
 
-class Case(harness.Case):
-    """A test case with a folder of its own, which bubblewrap and other users can see."""
-
-    def setUp(self):
-        super().setUp()
-        self.folder = tempfile.mkdtemp(prefix="cg-guest-")
-        os.chmod(self.folder, 0o755)
-        self.addCleanup(shutil.rmtree, self.folder, True)
-
-    def path(self, *parts):
-        return os.path.join(self.folder, *parts)
-
+class Case(harness.FolderCase):
     def steps(self, *steps, **options):
         return harness.run([STEPS, *steps], **options)
 
@@ -53,15 +40,3 @@ class Case(harness.Case):
         result.driver_files = [path for path in result.driver_files
                                if not path.startswith(self.folder + "/")]
         result.assert_untouched(self)
-
-    def need(self, *tools):
-        missing = [tool for tool in tools if not shutil.which(tool)]
-        if missing:
-            harness.skip(self, "not installed: " + ", ".join(missing))
-
-    def copy_install(self, target):
-        """The lib folder under test, copied with its links; returns the guard in it."""
-        shutil.copytree(harness.LIB, target, symlinks=True,
-                        ignore=lambda folder, names: [n for n in names if not re.match(
-                            r"^(libcudaguard\.so|cudaguard|libcuda\.so.*|libnvidia-ml\.so.*|libnvidia-opencl\.so\.1)$", n)])
-        return os.path.join(target, "libcudaguard.so")

@@ -4,7 +4,6 @@
 import os
 import shutil
 import struct
-import unittest
 
 import guest
 import harness
@@ -154,7 +153,7 @@ class BadInput(guest.Case):
         lib = self.path("lib")
         for world in self.worlds():
             shutil.rmtree(lib, True)
-            guard = self.copy_install(lib)
+            guard = harness.copy_install(lib)
             file = os.path.join(lib, "cudaguard", name)
             with open(file, "rb") as stream:
                 data = stream.read()

@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import unittest
 
 import guest
 import harness
@@ -230,7 +229,7 @@ class NeverKills(guest.Case):
     def setUp(self):
         super().setUp()
         # Where every user may look.
-        self.guard = self.copy_install(self.path("lib"))
+        self.guard = harness.copy_install(self.path("lib"))
         self.program = self.path("steps")
         shutil.copy(guest.STEPS, self.program)
         self.driver = self.path("driver")

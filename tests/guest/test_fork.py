@@ -3,7 +3,6 @@
 and what a child touches is recorded in the child's own name."""
 
 import json
-import unittest
 
 import guest
 import harness
@@ -20,7 +19,7 @@ class Forks(guest.Case):
         return result
 
     def test_control(self):
-        result = self.check(20, 0, "ready", guard=False)
+        result = self.check(20, 3, "ready", guard=False)
         result.assert_reached(self)
         self.assertEqual(result.answers["right"], "20", result)
 
@@ -30,8 +29,7 @@ class Forks(guest.Case):
         self.assertEqual(result.answers["parent"], "100")
         self.assertEqual(result.answers["right"], "300", result)
         result.assert_untouched(self)
-        with open(report, encoding="utf-8") as stream:
-            records = [json.loads(line) for line in stream]
+        records = harness.records(report)
         own = int(result.answers["own"])
         inits = [r for r in records if r["api"] == "cuInit"]
         self.assertEqual(sum(r["pid"] == own for r in inits), 1)
@@ -76,12 +74,13 @@ class Forks(guest.Case):
     def test_off_is_inherited(self):
         """A parent that was started with OFF and takes the variable away, as launchers do."""
         gone = ["unsetenv:CUDAGUARD_POLICY"]
-        bare, values = self.in_child("OFF", gone, guard=False)
-        self.assertEqual(values, ["cuInit=0"] * 3, bare)
+        bare, wanted = self.in_child("OFF", gone, guard=False)
+        # In a child of a process that uses CUDA the driver answers 3.
+        self.assertEqual(wanted, ["cuInit=0", "cuInit=3", "cuInit=0"], bare)
         for changes in (gone, ["setenv:CUDAGUARD_POLICY="], []):
             with self.subTest(changes):
                 result, values = self.in_child("OFF", changes)
-                self.assertEqual(values, ["cuInit=0"] * 3, result)
+                self.assertEqual(values, wanted, result)
                 self.assertEqual(result.fake_calls, bare.fake_calls)
                 self.assertEqual(result.err, "", result)
 

@@ -4,7 +4,6 @@
 import os
 import shutil
 import subprocess
-import unittest
 
 import guest
 import harness
@@ -18,7 +17,7 @@ class Install(guest.Case):
         super().setUp()
         self.lib = self.path("prefix", "lib")
         os.mkdir(self.path("prefix"))
-        self.guard = self.copy_install(self.lib)
+        self.guard = harness.copy_install(self.lib)
 
     def guarded(self, preload, *steps, count=1, **options):
         """Runs the steps (by default a touch of each) with LD_PRELOAD=preload: guarded."""
@@ -99,7 +98,7 @@ class Install(guest.Case):
             for real in ("fake", "none") + (("real",) if harness.have_real_driver() else ()):
                 with self.subTest(gone=gone, world=real):
                     shutil.rmtree(self.lib)
-                    self.copy_install(self.lib)
+                    harness.copy_install(self.lib)
                     for name in gone:
                         os.unlink(os.path.join(self.lib, "cudaguard", name))
                     result = self.steps("load:libm.so.6", "touch", "touch:libcuda.so", "nvml",
@@ -123,7 +122,7 @@ class Install(guest.Case):
         """A guarded program is running when another file is put over the guard. (exit code, what the
         program said after that, whether it reached the driver)"""
         shutil.rmtree(self.lib)
-        self.copy_install(self.lib)
+        harness.copy_install(self.lib)
         new = self.path("new", "libcudaguard.so")
         os.makedirs(self.path("new"), exist_ok=True)
         # Another library, so that whoever still reads it from the file would not get far.

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The words of the line: who asked in which program, what lifts it there, and who says it."""
 
-import json
 import os
 import re
 import shutil
@@ -116,8 +115,7 @@ class Lines(guest.Case):
         report = self.path("report")
         result = self.steps("touch", *FORKS, "touch", env={"CUDAGUARD_REPORT": report})
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"], result)
-        with open(report, encoding="utf-8") as stream:
-            records = [json.loads(line) for line in stream]
+        records = harness.records(report)
         self.assertEqual(len({record["pid"] for record in records}), 3, records)
         # A parent that has said nothing, or another thing.
         result = self.steps(*FORKS, "touch")

@@ -2,7 +2,6 @@
 """Beside other preloaded libraries that hook dlopen, before and after the guard: theirs are still
 called, and the guard still answers."""
 
-import unittest
 
 import guest
 import harness
@@ -50,7 +49,7 @@ class Preloads(guest.Case):
 
     def test_twice(self):
         """The same guard twice, as nested launchers do, and two copies of it."""
-        other = self.copy_install(self.path("lib"))
+        other = harness.copy_install(self.path("lib"))
         for libraries in ((harness.GUARD, harness.GUARD), (harness.GUARD, other)):
             with self.subTest(libraries):
                 result, _, answers = self.order(*libraries)

@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import unittest
 
 import guest
 import harness
@@ -32,7 +31,7 @@ class Privileged(guest.Case):
         self.need("unshare", "setpriv")
         if os.geteuid() != 0:
             harness.skip(self, "needs root for a mount namespace and a setuid file")
-        self.guard = self.copy_install(self.path("lib"))
+        self.guard = harness.copy_install(self.path("lib"))
         self.setuid = self.path("steps-setuid")
         self.plain = self.path("steps-plain")
         for name, mode in ((self.setuid, 0o4755), (self.plain, 0o755)):

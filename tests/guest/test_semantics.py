@@ -62,7 +62,7 @@ class Semantics(guest.Case):
 
     def test_standins_that_cannot_be_loaded(self):
         # ld.so itself complains of them; the program must not find that in dlerror().
-        guard = self.copy_install(self.path("lib"))
+        guard = harness.copy_install(self.path("lib"))
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             file = os.path.join(self.path("lib", "cudaguard"), name)
             with open(file, "rb") as stream:

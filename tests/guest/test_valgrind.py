@@ -15,7 +15,7 @@ MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=no"]
 RUN_PATH = b"$ORIGIN/////////\0"
 SCRIPT = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
 SEES = ["cu.init", "cu.see"]
-LIST = dict(box.environment(allow="5,2"), LD_LIBRARY_PATH=os.path.join(box.FOLDER, "lazy"))
+LIST = dict(box.environment(allow="5,2"), LD_LIBRARY_PATH=os.path.join(harness.FAKES, "lazy"))
 # What runs, its world and variables, and an answer of it: bare and guarded.
 PROGRAMS = [
     # A handle of libc: the one that makes the dev names known, by the run path.
@@ -56,7 +56,7 @@ class Memcheck(guest.Case):
 
     def test_it_sees_errors(self):
         """The control: stand-ins whose run path is shorter than the steps ld.so reads it in."""
-        guard = self.copy_install(self.path("lib"))
+        guard = harness.copy_install(self.path("lib"))
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             path = self.path("lib", "cudaguard", name)
             with open(path, "rb") as stream:

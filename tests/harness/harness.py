@@ -6,6 +6,7 @@ The program runs under bubblewrap with a /dev of its own (as root NVIDIA's drive
 The guard is preloaded into the program only, never into bubblewrap or strace.
 """
 
+import json
 import os
 import re
 import shlex
@@ -25,7 +26,9 @@ GUARD = os.path.join(LIB, "libcudaguard.so")
 STANDIN_DIR = os.path.join(LIB, "cudaguard")
 STANDIN_CUDA = os.path.join(STANDIN_DIR, "libcuda.so.1")
 STANDIN_NVML = os.path.join(STANDIN_DIR, "libnvidia-ml.so.1")
-FAKE_DRIVER = os.path.join(BUILD, "tests", "fakes", "driver")
+# The fake drivers: one GPU, as installed; others in folders beside it (tests/fakes/CMakeLists.txt).
+FAKES = os.path.join(BUILD, "tests", "fakes")
+FAKE_DRIVER = os.path.join(FAKES, "driver")
 PROGRAMS = os.path.join(BUILD, "tests", "programs")
 TRACED = "open,openat,openat2,execve,execveat,mknod,mknodat"
 
@@ -42,7 +45,10 @@ DRIVER_FILE = re.compile(r"^(?:nvidia--)?lib(cuda|nvcuvid|nvidia-(ml|cfg|opencl|
 INIT_CALL = re.compile(r"^(cuInit|nvmlInit\w*|opencl)$")
 # What a test must not inherit from the shell it is started from.
 SCRUBBED = re.compile(r"^(LD_(PRELOAD|LIBRARY_PATH|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|"
-                      r"NVIDIA_.*|OCL_ICD_.*|PYTORCH_.*|PYTHONPATH|CG_FAKE_LOG)$")
+                      r"NVIDIA_.*|OCL_ICD_.*|PYTORCH_.*|PYTHONPATH|CG_FAKE_LOG|CG_INSIDE)$")
+
+# Set in a test file that runs in a sandbox as a whole: main(sandboxed=True).
+INSIDE = "CG_INSIDE" in os.environ
 
 
 def must_run():
@@ -102,6 +108,23 @@ def guarded(library, place=r"\w+"):
 
 def program(name):
     return os.path.join(PROGRAMS, name)
+
+
+def records(path):
+    """The records of a report; none where there is no file."""
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as stream:
+        return [json.loads(line) for line in stream]
+
+
+def copy_install(target):
+    """The lib folder under test, copied with its links; returns the guard in it."""
+    ours = re.compile(r"(libcudaguard\.so|cudaguard|lib(cuda|nvidia-ml|nvidia-opencl)\.so(\..*)?)$")
+    shutil.copytree(LIB, target, symlinks=True,
+                    ignore=lambda folder, names: [n for n in names if not ours.match(n)]
+                    if folder == LIB else [])
+    return os.path.join(target, "libcudaguard.so")
 
 
 def loader_of(path):
@@ -251,7 +274,8 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
             quick = ["--seccomp-bpf"] if sandboxed and not own_filter else []
             launch = ["strace", *quick, "-f", "-qq", "-s", "256", "-o", trace_log,
                       "-e", "trace=" + TRACED, "-e", "signal=none", "--"] + launch
-        command = (sandbox(world, bwrap) if sandboxed else []) + launch
+        inside = INSIDE and world != "real" and not bwrap
+        command = (sandbox(world, bwrap) if sandboxed and not inside else []) + launch
         result = Result()
         hidden = {"%s=%s" % item for item in environment.items()
                   if item[0] not in (env or {}) and not item[0].startswith("LD_")}
@@ -340,7 +364,10 @@ class Case(unittest.TestCase):
     maxDiff = None
 
     def setUp(self):
-        missing = check_tools()
+        self.need("bwrap", "strace")
+
+    def need(self, *tools):
+        missing = [tool for tool in tools if not shutil.which(tool)]
         if missing:
             skip(self, "not installed: " + ", ".join(missing))
 
@@ -349,8 +376,28 @@ class Case(unittest.TestCase):
             skip(self, "NVIDIA's driver libraries (libcuda1, libnvidia-ml1) are not installed")
 
 
-def main():
-    """unittest.main(), but with exit code 77 (CTest: skipped) where every test was skipped."""
+class FolderCase(Case):
+    """With a folder of its own, which bubblewrap and other users can see."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(prefix="cg-")
+        os.chmod(self.folder, 0o755)
+        self.addCleanup(shutil.rmtree, self.folder, True)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+
+def main(sandboxed=False):
+    """unittest.main(), but with exit code 77 (CTest: skipped) where every test was skipped.
+
+    sandboxed: the file as a whole runs in a sandbox without a driver, which saves each run one of
+    its own (36 ms against 2); it cannot have the real driver then.
+    """
+    if sandboxed and not INSIDE and shutil.which("bwrap"):
+        os.environ["CG_INSIDE"] = "1"
+        os.execvp("bwrap", sandbox("none") + [sys.executable] + sys.argv)
     program_run = unittest.main(module="__main__", verbosity=2, exit=False)
     outcome = program_run.result
     if not outcome.wasSuccessful():

@@ -15,7 +15,6 @@ try:
 except ImportError:
     jsonschema = None
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 PROBE = os.path.join(harness.STANDIN_DIR, "cudaguard-probe")
 NAMES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-opencl.so.1")
 VENDORS = "/etc/OpenCL/vendors"
@@ -144,14 +143,12 @@ class Case(launcher.Case):
         for word in meaning:
             self.assertIn(word, answer.problems[0])
 
-    def sick(self, name="sick", *options):
-        """A folder with sick_driver.c's libcuda.so.1."""
-        folder = self.path(name)
-        os.makedirs(folder, exist_ok=True)
-        done = self.bare("gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o",
-                         os.path.join(folder, "libcuda.so.1"),
-                         os.path.join(HERE, "sick_driver.c"), *options)
-        self.assertEqual(done.returncode, 0, done.stderr)
+    def sick(self, kind="sick", folder="sick"):
+        """A folder with a copy of the fake driver that can be ill: tests/fakes/sick.c."""
+        folder = self.path(folder)
+        shutil.rmtree(folder, True)
+        os.makedirs(folder)
+        shutil.copy(os.path.join(harness.FAKES, kind, "libcuda.so.1"), folder)
         return folder
 
     def library(self, name, code, *options):

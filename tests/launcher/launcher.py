@@ -4,7 +4,6 @@
 import os
 import shutil
 import subprocess
-import tempfile
 
 import harness
 
@@ -25,21 +24,7 @@ def environment(**more):
     return {key: value for key, value in env.items() if value is not None}
 
 
-class Case(harness.Case):
-    def setUp(self):
-        super().setUp()
-        self.folder = tempfile.mkdtemp(prefix="cg-launcher-")
-        os.chmod(self.folder, 0o755)
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
-
-    def need(self, *tools):
-        missing = [tool for tool in tools if not shutil.which(tool)]
-        if missing:
-            harness.skip(self, "not installed: " + ", ".join(missing))
-
+class Case(harness.FolderCase):
     def installed(self, folder="install"):
         """A copy of the installed tree, where every user can read it; its launcher's path."""
         shutil.copytree(harness.LIB, self.path(folder, "lib"), symlinks=True)

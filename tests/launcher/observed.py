@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs programs under `run --observe` and reads the summary."""
 
-import json
 import os
 import re
 import sys
@@ -89,11 +88,6 @@ def pids(result):
     """The answers of the steps `pid`: {label: number}; "" is the program itself."""
     return {label.rstrip("."): int(number)
             for label, number in re.findall(r"(?m)^([\w.]*?)pid=(\d+)$", result.out)}
-
-
-def records(path):
-    with open(path, encoding="utf-8") as stream:
-        return [json.loads(line) for line in stream]
 
 
 class Case(launcher.Case, box.Case):

@@ -10,7 +10,7 @@ import doctor
 import harness
 import launcher
 
-BOX = os.path.join(harness.BUILD, "tests", "devices", "lazy")
+BOX = os.path.join(harness.FAKES, "lazy")
 ALL = "this machine has 0 to 7"
 HIDES = "and hides itself and all that follow"
 

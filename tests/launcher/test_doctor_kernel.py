@@ -15,7 +15,7 @@ MODULE = "550.54.14"
 class Kernel(doctor.Case):
     def driver(self, version=MODULE):
         """A folder with a driver of this version, NVIDIA's by its looks."""
-        folder = self.sick("driver", "-DCG_LOOKS_REAL")
+        folder = self.sick("sick_real", "driver")
         name = "libcuda.so." + version
         os.rename(os.path.join(folder, "libcuda.so.1"), os.path.join(folder, name))
         os.symlink(name, os.path.join(folder, "libcuda.so.1"))

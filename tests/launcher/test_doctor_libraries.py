@@ -159,11 +159,11 @@ class Runtimes(doctor_program.Case):
     def test_not_found(self):
         program = self.compile("user", "int cudaFree(void*);\n"
                                "int main(void) { return cudaFree(0); }",
-                               "-L" + harness.program("fake-runtime"), "-Wl,--no-as-needed",
+                               "-L" + os.path.join(harness.FAKES, "by_major"), "-Wl,--no-as-needed",
                                "-l:libcudart.so.12", "-Wl,--unresolved-symbols=ignore-all")
         self.assertEqual(self.found(program), [("shared", None)])
         # A library of that name without anything of NVIDIA's in it.
-        path = harness.program("fake-runtime")
+        path = os.path.join(harness.FAKES, "by_major")
         self.assertEqual(self.found(program, env={"LD_LIBRARY_PATH": path}),
                          [("shared", os.path.join(path, "libcudart.so.12"))])
 
@@ -256,7 +256,8 @@ class Names(doctor_program.Case):
         program = self.compile("own", OWN, "-rdynamic", "-ldl")
         self.verdict(program, "in part", "in part", ["own_dlopen"])
         driver = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
-        self.assert_answers([program, driver, "libc.so.6"], "0", "0", "0")
+        # Under `run` the driver is reached as well, and obeys the preset CUDA_VISIBLE_DEVICES=.
+        self.assert_answers([program, driver, "libc.so.6"], "0", "100", "0")
         self.assert_answers([program, driver], "0", "100", "100")
 
 

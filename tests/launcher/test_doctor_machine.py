@@ -16,10 +16,10 @@ import doctor
 import harness
 import launcher
 
-sys.path.append(os.path.join(os.path.dirname(doctor.HERE), "devices"))
+sys.path.append(os.path.join(harness.SOURCE, "tests", "devices"))
 import box  # noqa: E402
 
-BOX = os.path.join(harness.BUILD, "tests", "devices", "lazy")
+BOX = os.path.join(harness.FAKES, "lazy")
 NML_STUB = ('const char* const text = "libnvidia-ml.so in GDK package is a stub library that is '
             'attached only for\\nbuild purposes"; int nvmlInit_v2(void) { return 9; }')
 
@@ -138,7 +138,7 @@ class Stub(doctor.Case):
 
     def test_no_stub(self):
         """A folder's name says nothing, 34 alone neither."""
-        folder = self.sick("stubs")
+        folder = self.sick(folder="stubs")
         answer = self.doctor(LD_LIBRARY_PATH=folder, CG_ANSWER="34")
         self.assertEqual(answer.kinds()[0], "unknown")
         self.problem(answer, "cuInit fails with 34 CUDA_ERROR_STUB_LIBRARY: libcuda.so.1 is a stub")
@@ -244,7 +244,7 @@ class Others(doctor.Case):
 
     def looks_real(self, name, version):
         """NVIDIA's by its content and by its file's name."""
-        folder = self.sick("driver-" + version, "-DCG_LOOKS_REAL")
+        folder = self.sick("sick_real", "driver-" + version)
         path = os.path.join(folder, "%s.%s" % (name.split(".so")[0] + ".so", version))
         os.rename(os.path.join(folder, "libcuda.so.1"), path)
         os.symlink(os.path.basename(path), os.path.join(folder, name))

@@ -152,10 +152,10 @@ class Sick(doctor.Case):
         self.assertIsNone(answer.cuinit["gpus"])
 
     def test_without_what_is_asked(self):
-        answer = self.doctor(LD_LIBRARY_PATH=self.sick("no-init", "-DCG_NO_INIT"))
+        answer = self.doctor(LD_LIBRARY_PATH=self.sick("sick_no_init", "no-init"))
         self.problem(answer, "libcuda.so.1 does not work: it has no cuInit")
         missing = self.library("libneeded.so", "int x;", "-Wl,-soname,libneeded.so")
-        folder = self.sick("needs", "-L" + missing, "-Wl,--no-as-needed", "-lneeded")
+        folder = self.library("libcuda.so.1", "", "-L" + missing, "-Wl,--no-as-needed", "-lneeded")
         answer = self.doctor(LD_LIBRARY_PATH=folder)
         self.assertEqual(answer.cuinit["outcome"], "failed")
         self.problem(answer, "libcuda.so.1 does not work: error while loading shared libraries: "

@@ -35,7 +35,7 @@ class Text(doctor_program.Case):
         self.need("gcc", "clang", "aarch64-linux-gnu-gcc", "musl-gcc")
         self.copy_of_driver("driver")
         os.mkdir(self.path("stub"))
-        shutil.copy(harness.program("stub/libcuda.so.1"), self.path("stub"))
+        shutil.copy(os.path.join(harness.FAKES, "unnamed", "libcuda.so.1"), self.path("stub"))
         self.build("ask", ASK)
         self.make("script", "#!/usr/bin/env python3\n")
         self.make("clears", "#!/usr/bin/env -S -i python3\n")

@@ -106,9 +106,8 @@ class Environment(launcher.Case):
 
     def test_what_gets_past_the_guard(self):
         """There the driver itself shows no GPU, by the preset CUDA_VISIBLE_DEVICES=."""
-        box = os.path.join(harness.BUILD, "tests", "devices")
-        see = ["env", "-u", "LD_PRELOAD", os.path.join(box, "programs", "open"), "cu.see"]
-        env = launcher.environment(LD_LIBRARY_PATH=os.path.join(box, "lazy"))
+        see = ["env", "-u", "LD_PRELOAD", os.path.join(harness.BUILD, "tests", "devices", "programs", "open"), "cu.see"]
+        env = launcher.environment(LD_LIBRARY_PATH=os.path.join(harness.FAKES, "lazy"))
         seen = {options: self.start("run", *options, *see, env=env).stdout.split(":")[1:3]
                 for options in ((), ("--no-presets",))}
         self.assertEqual(seen, {(): ["3", "-7"], ("--no-presets",): ["0", "8"]})

@@ -14,7 +14,7 @@ import doctor
 import harness
 import launcher
 
-BOX = os.path.join(harness.BUILD, "tests", "devices", "lazy")
+BOX = os.path.join(harness.FAKES, "lazy")
 # Stops the process at its end until this one ends.
 TRACER = r"""
 #include <stdlib.h>

@@ -441,7 +441,7 @@ class Nested(observed.Case):
                     summary = observed.Summary(stream.read())
                 self.assertEqual(summary.order, [pid[label]], result)
             if options:
-                self.assertEqual({record["pid"] for record in observed.records(report)},
+                self.assertEqual({record["pid"] for record in harness.records(report)},
                                  set(pid.values()))
 
 

@@ -41,14 +41,14 @@ class Reports(observed.Case):
             different = ("ts", "pid", "ppid", "tid", "argv", "caller")
             self.assertEqual(*[[{key: value for key, value in record.items()
                                  if key not in different} for record in some]
-                               for some in (got, observed.records(control))])
+                               for some in (got, harness.records(control))])
         self.assertEqual(stat.S_IMODE(os.stat(report).st_mode), 0o600)
 
     def test_a_report_for_each_process(self):
         result = self.steps(self.STEPS, ["--report", self.path("r.%p")])
         summary = self.summary(result)
         for pid in summary.order:
-            records = observed.records(self.path("r.%d" % pid))
+            records = harness.records(self.path("r.%d" % pid))
             self.assertEqual({record["pid"] for record in records}, {pid})
         self.assertEqual(len(os.listdir(self.folder)), len(summary.order))
 
@@ -85,7 +85,7 @@ class Reports(observed.Case):
         self.assertEqual(summary.order, [observed.pids(result)[""]], result)
         self.assertEqual(summary.rest, ["  left out: %d lines of the report that no guard has "
                                         "written" % (len(foreign) + 1)])
-        self.assertEqual(len(observed.records(copy)), 1)
+        self.assertEqual(len(harness.records(copy)), 1)
 
     def test_records_with_odd_parts(self):
         """Whole records whose parts are of another kind: what is usable is used."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many processes of 64 threads each, in front of the fake GPUs of tests/devices."""
+"""Many processes of 64 threads each, in front of the fake GPUs of tests/fakes."""
 
 import collections
 import contextlib
@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "devices"))
 import box  # noqa: E402: after its folder is known
 
 FOLDER = os.path.join(harness.BUILD, "tests", "races")
-DRIVER = os.path.join(box.FOLDER, "lazy")
+DRIVER = os.path.join(harness.FAKES, "lazy")
 THREADS = 64
 COMPANIONS = ("libcudaguard-driver.so", "libcudaguard-nvml.so")
 # What a thread is told by any door.

@@ -56,4 +56,4 @@ class ForkWaits(harness.Case):
 
 
 if __name__ == "__main__":
-    harness.main()
+    harness.main(sandboxed=True)

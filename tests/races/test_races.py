@@ -85,4 +85,4 @@ class FirstRequests(harness.Case):
 
 
 if __name__ == "__main__":
-    harness.main()
+    harness.main(sandboxed=True)

@@ -81,4 +81,4 @@ class Tsan(harness.Case):
 
 
 if __name__ == "__main__":
-    harness.main()
+    harness.main(sandboxed=True)

@@ -26,7 +26,7 @@ import harness
 
 SEED = int(os.environ.get("CG_SEED", "20261121"))
 CASES = int(os.environ.get("CG_CASES", "2000" if harness.FULL else "300"))
-NODES = os.path.join(harness.BUILD, "tests", "runtimes", "nodes")
+NODES = os.path.join(harness.BUILD, "tests", "runtimes", "programs")
 DEFINES = ("defines", "defines", "defines_v1", "defines_v2", "defines_both", "defines_hidden")
 CALLS = ("weak", "weak", "weak_v1", "weak_v2", "strong")
 MAINS = ("main", "main", "main", "main_v1", "main_v2", "main_defines")

@@ -12,6 +12,15 @@ static struct context g_created[256];
 static unsigned g_next;
 static __thread struct context* g_current;
 
+// The process has a context now.
+static void note_context(void) {
+  char path[1024];
+  if (box_contexts() == NULL) return;
+  snprintf(path, sizeof path, "%s/%d", box_contexts(), getpid());
+  const int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file >= 0) close(file);
+}
+
 static int create(struct context** out, int device) {
   const int state = device_state(device);
   if (state != kSuccess) return state;
@@ -19,6 +28,7 @@ static int create(struct context** out, int device) {
   const unsigned slot = __atomic_fetch_add(&g_next, 1, __ATOMIC_RELAXED) % 256;
   g_created[slot].device = device;
   g_current = *out = &g_created[slot];
+  note_context();
   return kSuccess;
 }
 
@@ -100,6 +110,7 @@ int cuDevicePrimaryCtxRetain(struct context** out, int device) {
   __atomic_fetch_add(&g_retained[device], 1, __ATOMIC_RELAXED);
   g_primary[device].device = device;
   *out = &g_primary[device];
+  note_context();
   return kSuccess;
 }
 
@@ -194,13 +205,12 @@ int cuLibraryLoadFromFile(void** out, const char* path, void* options, void** va
 }
 
 static int allocate(uint64_t* address, size_t size) {
-  static uint64_t next = 0x700000000000;
   const int state = driver_state();
   if (state != kSuccess) return state;
   if (g_current == NULL) return kInvalidContext;
   if (address == NULL || size == 0) return kInvalidValue;
-  *address = __atomic_fetch_add(&next, (size + 255) & ~(size_t)255, __ATOMIC_RELAXED);
-  return kSuccess;
+  *address = (uint64_t)(uintptr_t)malloc(size);
+  return *address == 0 ? kOutOfMemory : kSuccess;
 }
 
 int cuMemAlloc_v2(uint64_t* address, size_t size) {
@@ -209,7 +219,19 @@ int cuMemAlloc_v2(uint64_t* address, size_t size) {
 }
 
 int cuMemFree_v2(uint64_t address) {
-  (void)address;
   fake_log("", "cuMemFree_v2");
+  if (driver_state() == kSuccess) free((void*)(uintptr_t)address);
+  return driver_state();
+}
+
+int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size) {
+  fake_log("", "cuMemcpyHtoD_v2");
+  if (driver_state() == kSuccess) memcpy((void*)(uintptr_t)to, from, size);
+  return driver_state();
+}
+
+int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
+  fake_log("", "cuMemcpyDtoH_v2");
+  if (driver_state() == kSuccess) memcpy(to, (const void*)(uintptr_t)from, size);
   return driver_state();
 }

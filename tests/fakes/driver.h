@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the parts of the fake driver know of each other.
-#ifndef CUDAGUARD_TESTS_DEVICES_DRIVER_H
-#define CUDAGUARD_TESTS_DEVICES_DRIVER_H
+#ifndef CUDAGUARD_TESTS_FAKES_DRIVER_H
+#define CUDAGUARD_TESTS_FAKES_DRIVER_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,9 +26,11 @@ char* box_getenv(const char* name);
 enum {
   kSuccess = 0,
   kInvalidValue = 1,
+  kOutOfMemory = 2,
   kNotInitialized = 3,
   kNoDevice = 100,
   kInvalidDevice = 101,
+  kIntegrityCheckFailed = 103,
   kInvalidContext = 201,
   kNotFound = 500,
   kUnknown = 999,

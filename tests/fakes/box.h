@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine of these tests: eight GPUs in PCI order. tests/devices/box.py reads the rows below.
-#ifndef CUDAGUARD_TESTS_DEVICES_BOX_H
-#define CUDAGUARD_TESTS_DEVICES_BOX_H
+// The machine: eight GPUs in PCI order, or one. tests/devices/box.py reads the rows below.
+#ifndef CUDAGUARD_TESTS_FAKES_BOX_H
+#define CUDAGUARD_TESTS_FAKES_BOX_H
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { kGpus = 8, kMigs = 2, kBoxVersion = 13020 };
+enum { kMigs = 2, kBoxVersion = 13020 };
 
 struct box_gpu {
   const char* uuid;  // without its prefix
@@ -16,6 +16,17 @@ struct box_gpu {
   const char* name;
 };
 
+#ifdef CG_ONE_GPU
+
+enum { kGpus = 1 };
+static const struct box_gpu kBox[kGpus] = {
+    {"42424242-4242-4242-4242-424242424242", 0x07, "1652300000042", "Recording fake"},
+};
+static const int kFastestFirst[kGpus] = {0};
+
+#else
+
+enum { kGpus = 8 };
 // GPUs 2 and 5 differ in the last digits only: all but the longest prefixes are ambiguous.
 static const struct box_gpu kBox[kGpus] = {
     {"8a1f03c2-5d1e-4f0b-9c3a-2f6b7d10e001", 0x07, "1652300000107", "Box GPU 0"},
@@ -28,6 +39,11 @@ static const struct box_gpu kBox[kGpus] = {
     {"42f6a9d3-e8c7-4136-8e2d-b0a1c2d3e4f7", 0xbd, "1652300000289", "Box GPU 7"},
 };
 
+// What CUDA takes for the fastest comes first in its own order.
+static const int kFastestFirst[kGpus] = {3, 0, 1, 2, 7, 4, 5, 6};
+
+#endif
+
 // The parts of GPU 6, with CG_MIG=1; slot is their index by NVML, which may have holes.
 struct box_mig {
   const char* uuid;
@@ -39,13 +55,14 @@ static const struct box_mig kMig[kMigs] = {
     {"f94e21b6-7c3d-5a08-9e1b-5f6a7b8c9d01", 6, 2},
 };
 
-// What CUDA takes for the fastest comes first in its own order.
-static const int kFastestFirst[kGpus] = {3, 0, 1, 2, 7, 4, 5, 6};
-
 static inline int box_has_mig(void) {
   const char* text = getenv("CG_MIG");
-  return text != NULL && strcmp(text, "1") == 0;
+  return kGpus > 6 && text != NULL && strcmp(text, "1") == 0;
 }
+
+// Where each process with a context has a file with its number as the name; NULL: not kept. (Not
+// called CG_...: gpu-check takes those away.)
+static inline const char* box_contexts(void) { return getenv("KEPT_CONTEXTS"); }
 
 // The 16 bytes that the text of a UUID stands for.
 static inline void box_uuid_bytes(const char* text, unsigned char* bytes) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libcuda.so.1 with an illness: CG_SICK says which. CG_LOOKS_REAL: it names a device node, as
-// NVIDIA's does.
-#define _GNU_SOURCE
+// The fake driver with an illness: CG_SICK says which; CG_ANSWER is cuInit's answer, by default
+// 100. CG_LOOKS_REAL: it names a device node, as NVIDIA's does.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "driver.h"
+
 #ifdef CG_LOOKS_REAL
 const char* const kNode = "/dev/nvidiactl";
 #endif
+
+// All other names answer 999.
+int driver_state(void) { return kSuccess; }
 
 static int has(const char* illness) {
   const char* own = getenv("CG_SICK");
@@ -76,7 +80,6 @@ int cuDriverGetVersion(int* version) {
   return 0;
 }
 
-#ifndef CG_NO_INIT
 int cuInit(unsigned flags);
 int cuInit(unsigned flags) {
   const char* answer = getenv("CG_ANSWER");
@@ -103,15 +106,14 @@ int cuInit(unsigned flags) {
     fflush(stdout);
     fprintf(stderr, "half a line");
   }
-  return answer == NULL ? 100 : atoi(answer);
+  return answer == NULL ? kNoDevice : atoi(answer);
 }
-#endif
 
 int cuDeviceGetCount(int* count);
 int cuDeviceGetCount(int* count) {
   if (has("hangs later")) sleep_for_ever();
   if (has("crashes later")) crash();
-  if (has("cannot count")) return 999;
+  if (has("cannot count")) return kUnknown;
   *count = has("is strange") ? 100000 : 1;
   return 0;
 }

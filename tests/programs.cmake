@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+# How every area makes its programs and libraries. They are never sanitized: a preloaded guard must
+# meet programs as users build them. They have no run path but the one that is given: each test
+# gives a program its own driver.
+
+# cg_program(<name> [source...]): a program <name>, by default of <name>.c.
+# cg_library(<name> [source...]): <name>.so, or with FILE a library of just that name.
+#   LINK item...          what to link with: fake_cuda is the fake driver, fake_nvml its NVML
+#   OPTIONS option...     of the linker
+#   FLAGS flag...         of the compiler
+#   DEFINE name[=value]...
+#   HEADERS folder...     with headers of other people's
+#   MAP file              the linker's version script
+#   RPATH folder          the run path
+#   FOLDER folder         where it lies, below the area's folder of the build tree
+#   NO_SONAME             a library without one: who is linked to it needs it by its path
+# The target's name is the file's behind CG_PREFIX, which each area sets for itself.
+function(cg_program name)
+  cg_target(EXECUTABLE ${name} ${ARGN})
+endfunction()
+
+function(cg_library name)
+  cg_target(SHARED ${name} ${ARGN})
+endfunction()
+
+function(cg_target kind name)
+  cmake_parse_arguments(CG "NO_SONAME" "FILE;RPATH;FOLDER;MAP" "LINK;OPTIONS;FLAGS;DEFINE;HEADERS"
+                        ${ARGN})
+  set(target ${CG_PREFIX}${name})
+  set(sources ${CG_UNPARSED_ARGUMENTS})
+  if(NOT sources)
+    file(GLOB sources ${name}.c ${name}.cpp programs/${name}.c programs/${name}.cpp)
+  endif()
+  if(kind STREQUAL "SHARED")
+    add_library(${target} SHARED ${sources})
+    string(APPEND name ".so")
+  else()
+    add_executable(${target} ${sources})
+  endif()
+  if(CG_FILE)
+    set(name ${CG_FILE})
+  endif()
+  if(CG_MAP)
+    list(APPEND CG_OPTIONS "-Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/${CG_MAP}")
+    set_target_properties(${target} PROPERTIES LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${CG_MAP}")
+  endif()
+  # A function's address is asked for by name and called as what it is.
+  target_compile_options(${target} PRIVATE -fno-sanitize=all $<$<COMPILE_LANGUAGE:C>:-std=gnu11>
+                                           ${CG_FLAGS})
+  target_compile_definitions(${target} PRIVATE _GNU_SOURCE ${CG_DEFINE})
+  target_include_directories(${target} SYSTEM PRIVATE ${CG_HEADERS})
+  target_link_options(${target} PRIVATE -fno-sanitize=all ${CG_OPTIONS})
+  target_link_libraries(${target} PRIVATE ${CG_LINK} ${CMAKE_DL_LIBS} pthread)
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/${CG_FOLDER}")
+  set_target_properties(
+    ${target} PROPERTIES PREFIX "" SUFFIX "" OUTPUT_NAME "${name}" NO_SONAME "${CG_NO_SONAME}"
+                         BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${CG_RPATH}"
+                         RUNTIME_OUTPUT_DIRECTORY "${folder}" LIBRARY_OUTPUT_DIRECTORY "${folder}")
+endfunction()
+
+# cg_runtime(<id>): of NVIDIA's runtime that scripts/fetch-cuda has put into <CG_DEPS>/cuda-<id>: in
+# `shared` and `static` the options that link a program to it, each empty where it is not there. (The
+# tests say so and skip, or fail where they must run.)
+macro(cg_runtime id)
+  set(root "${CG_DEPS}/cuda-${id}")
+  file(GLOB shared "${root}/lib/libcudart.so.[0-9]*")
+  file(GLOB static "${root}/lib/libcudart_static.a")
+  foreach(kind shared static)
+    if(${kind} AND EXISTS "${root}/include/cuda_runtime_api.h")
+      # The wheels of the older majors lack crt/host_defines.h; the newest one's serves them too.
+      list(GET ${kind} 0 ${kind})
+      set(${kind} LINK "${${kind}}" HEADERS "${root}/include"
+                  $<TARGET_PROPERTY:cuda_headers,INTERFACE_INCLUDE_DIRECTORIES>)
+    else()
+      set(${kind} "")
+    endif()
+  endforeach()
+endmacro()
+
+# cg_link(<link> <target>): a symbolic link in the build tree.
+function(cg_link link to)
+  get_filename_component(folder "${link}" DIRECTORY)
+  file(MAKE_DIRECTORY "${folder}")
+  file(CREATE_LINK "${to}" "${link}" SYMBOLIC)
+endfunction()
