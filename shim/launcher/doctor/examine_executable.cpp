@@ -143,7 +143,7 @@ class Look {
     Texts texts;
     for (const LoadedLibrary& library : loaded()) {
       const Library kind = classify(library.name).library;
-      if (kind == Library::kOther) {
+      if (kind == Library::kOther || kind == Library::kLibc) {
         if (library.path.empty()) not_found_.push_back(library.name);
         continue;
       }
@@ -201,7 +201,10 @@ class Look {
     for (const LoadedLibrary& library :
          ask_loader(executable_.facts.interpreter, executable_.path, variables).libraries) {
       const Library kind = classify(library.name).library;
-      if (kind == Library::kOther || library.path.empty() || is_ours(library.path)) continue;
+      if (kind == Library::kOther || kind == Library::kLibc || library.path.empty() ||
+          is_ours(library.path)) {
+        continue;
+      }
       const bool broken =
           std::any_of(around_.broken.begin(), around_.broken.end(),
                       [&](const OwnFile& file) { return classify(file.path).library == kind; });
