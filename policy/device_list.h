@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPUs a program may see: the allow-list (CUDAGUARD_VISIBLE_DEVICES), and what the program's
-// own CUDA_VISIBLE_DEVICES selects inside it. The allow-list is strict: a mistake is an error with
-// its reason, never a shorter list. The program's value is read as CUDA reads it, mistakes
-// included. Pure; thread-safe, async-signal-safe, allocation-free.
+// Which GPUs a program may see: the allow-list (CUDAGUARD_VISIBLE_DEVICES). It is strict: a mistake
+// is an error with its reason, never a shorter list. What the program's own list selects among them
+// is in selection.h. Pure; thread-safe, async-signal-safe, allocation-free.
 #pragma once
 
 #include <cstddef>
@@ -53,6 +52,9 @@ struct AllowList {
   ListError error;    ///< the first one; the entries in front of it are counted
 };
 
+/// The number that `digits` (digits only) write, or kMostIndex + 1 for any larger than kMostIndex.
+uint32_t number_of(std::string_view digits);
+
 /// Syntax only: what the entries name is resolve's business.
 AllowList parse_allow_list(std::string_view text);
 
@@ -63,6 +65,9 @@ struct Machine {
     char uuid[kMostUuid];  ///< ends in a zero byte; empty: not known
     uint16_t gpu;          ///< NVML index of the GPU, or of the MIG device's parent
     bool mig;
+
+    /// The characters in front of the zero byte; the whole field if there is none.
+    std::string_view name() const;
   };
   Device devices[4 * kMostGpus];
   size_t count = 0;
@@ -86,34 +91,5 @@ struct View {
 /// A UUID entry is the case-sensitive start of exactly one UUID of its kind. The same device twice
 /// (an index and its UUID, too), or a GPU and one of its MIG devices: kDuplicate.
 View resolve(const AllowList& list, const Machine& machine);
-
-/// What CUDA_VISIBLE_DEVICES selects: view indices, in the program's order.
-struct Selection {
-  uint16_t view[kMostGpus];
-  size_t count = 0;
-};
-
-/// By CUDA's own rules, read inside the view; null: unset, which is all of it. The
-/// first invalid entry ends the list; a repeated device empties it; numbers are read as strtol
-/// does (" +1gpu2" is 1); the first entry decides whether the list is of numbers, GPU- or MIG-.
-Selection select(const char* visible_devices, const View& view, const Machine& machine);
-
-/// What the driver is told: full UUIDs (indices where those are not known), comma separated; "-1"
-/// for none. False: it does not fit, or cannot be said; what was written must not be used.
-bool write_driver_list(Text& out, const Selection& selection, const View& view,
-                       const Machine& machine);
-
-/// What one of a program's devices is.
-struct VisibleDevice {
-  int16_t physical = 0;  ///< the machine's index; -1: not known
-  int16_t written = 0;   ///< the view's index, by which the program's own list names it
-};
-VisibleDevice visible_device(size_t position, const Selection& selection, const View& view,
-                             const Machine& machine);
-
-/// The program asked for device `asked` and there is none. The index that it should have asked for:
-/// of the one device whose physical index that is, or that it named by that index itself. -1: there
-/// is none, or several.
-int did_you_mean(int asked, const VisibleDevice* devices, size_t count);
 
 }  // namespace cudaguard

@@ -60,6 +60,11 @@ std::string_view take_entry(std::string_view& list) {
   return entry;
 }
 
+std::string_view take_entry(std::string_view& list, bool& last) {
+  last = list.find(',') == std::string_view::npos;
+  return take_entry(list);
+}
+
 size_t place_of_entry(std::string_view list, std::string_view entry) {
   for (size_t place = 0; !list.empty(); ++place) {
     if (take_entry(list) == entry) return place;

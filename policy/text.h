@@ -25,8 +25,13 @@ constexpr std::string_view folder_of(std::string_view path) {
   return slash == std::string_view::npos ? std::string_view{} : head(path, slash);
 }
 
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
 /// The part in front of the first comma, taken off with the comma.
 std::string_view take_entry(std::string_view& list);
+/// The same; `last`: there was no comma. So an empty list has one empty entry, as "," has two.
+std::string_view take_entry(std::string_view& list, bool& last);
 /// The place of an entry, as it is written, in a comma-separated list; npos: it is not there.
 size_t place_of_entry(std::string_view list, std::string_view entry);
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "policy/selection.h"
 #include "shim/companion/fork_poison.h"
 #include "shim/companion/getenv_slot.h"
 #include "shim/companion/gpus.h"
@@ -34,7 +35,7 @@ const Plan* make_plan() {
   resolve_list(plan->allowed);
   if (plan->allowed.view.error.why == ListError::Why::kNone) {
     plan->selection =
-        select(the_guard().variable(kVariable), plan->allowed.view, plan->allowed.machine);
+        select(the_guard().variable(kVariable), &plan->allowed.view, &plan->allowed.machine);
     Text told(plan->told, sizeof plan->told - 1);
     plan->ready =
         write_driver_list(told, plan->selection, plan->allowed.view, plan->allowed.machine);

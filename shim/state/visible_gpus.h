@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "policy/device_list.h"
+#include "policy/selection.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

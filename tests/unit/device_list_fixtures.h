@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "policy/device_list.h"
+#include "policy/selection.h"
 
 namespace cudaguard::testing {
 

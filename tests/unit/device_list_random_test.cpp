@@ -176,7 +176,7 @@ TEST(DeviceListRandom, AnyListAnyProgramValue_AsTheModelSays) {
     const View view = resolve(parse_allow_list(list), *machine);
     const std::optional<Indices> allowed = model_of_list(list);
     ASSERT_EQ(view.error.why == ListError::Why::kNone, allowed.has_value());
-    const Selection selection = select(value.c_str(), view, *machine);
+    const Selection selection = select(value.c_str(), &view, machine.get());
     if (!allowed) {
       ++mistakes;
       ASSERT_EQ(view.count, 0U);
@@ -224,9 +224,9 @@ TEST(DeviceListRandom, DriverReadsTheListAsItWasMeant) {
     if (std::any_of(devices.begin(), devices.end(), [](int device) { return device >= 8; })) {
       continue;
     }
-    const Selection selection = select(nullptr, view, *machine);
+    const Selection selection = select(nullptr, &view, machine.get());
     const std::string told = driver_list(selection, view, *machine);
-    ASSERT_EQ(indices_of(select(told.c_str(), whole, *machine)), devices) << list;
+    ASSERT_EQ(indices_of(select(told.c_str(), &whole, machine.get())), devices) << list;
   }
 }
 
@@ -266,14 +266,14 @@ TEST(DeviceListRandom, AnyBytes_StayInsideTheText) {
     ASSERT_EQ(from_list->count, error.why == ListError::Why::kNone ? list.count : 0);
     for (const Machine* known : {machine.get(), from_list.get()}) {
       const View view = resolve(list, *known);
-      const Selection selection = select(value.c_str(), view, *known);
+      const Selection selection = select(value.c_str(), &view, known);
       ASSERT_LE(selection.count, view.count);
       for (size_t i = 0; i < selection.count; ++i) ASSERT_LT(selection.view[i], view.count);
       driver_list(selection, view, *known);
     }
     // Most of those lists are mistakes: the value once more, in a view that has everything.
     const View whole = resolve(parse_allow_list("0,1,2,3,4,5,MIG-cc000000,MIG-dd"), *machine);
-    ASSERT_LE(select(value.c_str(), whole, *machine).count, 8U);
+    ASSERT_LE(select(value.c_str(), &whole, machine.get()).count, 8U);
   }
 }
 

@@ -224,7 +224,7 @@ TEST(Resolve, UuidThatFillsItsField_IsReadToItsEnd) {
   const std::string uuid = "GPU-" + std::string(kMostUuid - 4, 'b');
   testing::add_device(*machine, uuid, 0x6262, false);  // "bb" behind the field
   const View view = resolved("GPU-b", *machine);
-  EXPECT_EQ(driver_list(select(nullptr, view, *machine), view, *machine), uuid);
+  EXPECT_EQ(driver_list(select(nullptr, &view, machine.get()), view, *machine), uuid);
 }
 
 TEST(Resolve, GpuOfUnknownIndex_IsFoundByUuidOnly) {

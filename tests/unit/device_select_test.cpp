@@ -26,13 +26,13 @@ struct Viewed {
     EXPECT_EQ(view.error.why, Why::kNone) << list;
   }
   Indices select(const char* value) const {
-    return indices_of(cudaguard::select(value, view, *machine));
+    return indices_of(cudaguard::select(value, &view, machine.get()));
   }
   std::string told(const char* value) const {
-    return driver_list(cudaguard::select(value, view, *machine), view, *machine);
+    return driver_list(cudaguard::select(value, &view, machine.get()), view, *machine);
   }
   int meant(int asked, const char* value = nullptr) const {
-    const Selection selection = cudaguard::select(value, view, *machine);
+    const Selection selection = cudaguard::select(value, &view, machine.get());
     VisibleDevice devices[kMostGpus];
     for (size_t i = 0; i < selection.count; ++i) {
       devices[i] = visible_device(i, selection, view, *machine);
@@ -202,7 +202,7 @@ TEST(DriverList, OneUuidMissing_IndicesForAll) {
 
 TEST(DriverList, DoesNotFit_IsFalse) {
   const Viewed viewed("0,1");
-  const Selection selection = select(nullptr, viewed.view, *viewed.machine);
+  const Selection selection = select(nullptr, &viewed.view, viewed.machine.get());
   const std::string whole = viewed.told(nullptr);
   for (size_t size = 0; size <= whole.size(); ++size) {
     std::vector<char> buffer(size);

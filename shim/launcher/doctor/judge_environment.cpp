@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "policy/config.h"
+#include "policy/selection.h"
 #include "policy/text.h"
-#include "policy/visible_mistakes.h"
 #include "shim/launcher/doctor/findings.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
@@ -84,6 +84,7 @@ std::string explain(VisibleMistake::Why why, const Choice& choice) {
       return "has a blank: CUDA passes over it, as not every reader of the variable does; remove "
              "it";
     case Why::kReadInPart:
+    case Why::kNone:
       break;
   }
   return "is read as its number alone; entries are separated by commas";
@@ -92,10 +93,9 @@ std::string explain(VisibleMistake::Why why, const Choice& choice) {
 void judge_visible(const MachineFacts& facts, const Choice& choice, Findings& findings) {
   const char* value = facts.variables.get("CUDA_VISIBLE_DEVICES");
   if (value == nullptr) return;
-  const VisibleMistakes mistakes = find_visible_mistakes(
-      value, choice.known ? &choice.view : nullptr, choice.known ? &choice.machine : nullptr);
-  for (size_t i = 0; i < mistakes.count; ++i) {
-    const VisibleMistake& mistake = mistakes.items[i];
+  const Selection selection = select(value, choice.known ? &choice.view : nullptr, &choice.machine);
+  for (size_t i = 0; i < selection.mistake_count; ++i) {
+    const VisibleMistake& mistake = selection.mistakes[i];
     findings.problem(shown("CUDA_VISIBLE_DEVICES", facts.variables) + ": entry " +
                      std::to_string(mistake.position) + " " + in_quotes(mistake.entry) + " " +
                      explain(mistake.why, choice));
