@@ -89,12 +89,6 @@ uint32_t process_id(std::string_view text) {
   return value;
 }
 
-/// 0: strictest.
-int looseness(Policy policy) {
-  if (policy == Policy::kForceCpu) return 0;
-  return policy == Policy::kOff ? 2 : 1;
-}
-
 void parse_list(const Environment& environment, Config& config) {
   if (environment.visible_devices == nullptr) return;
   const std::string_view text = environment.visible_devices;
@@ -152,7 +146,8 @@ bool is_part_of(std::string_view list, std::string_view other) {
 
 /// A later value can only narrow what the parent was allowed.
 void keep_within(const Inherited& parent, Config& config) {
-  if (looseness(config.policy) > looseness(parent.policy)) config.policy = parent.policy;
+  if (rules_of(config.policy).freedom > rules_of(parent.policy).freedom)
+    config.policy = parent.policy;
   if (config.policy == Policy::kForceCpu || parent.visible_devices.empty()) return;
   if (config.visible_devices.empty() ||
       is_part_of(parent.visible_devices, config.visible_devices)) {

@@ -9,20 +9,9 @@
 #include <string_view>
 
 #include "policy/device_list.h"
+#include "policy/rules.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
-
-enum class Policy : uint8_t {
-  kForceCpu,  ///< there is no CUDA device; the driver is never entered
-  kValidate,  ///< CUDA, inside the allow-list; a bad device index is explained
-  kClamp,     ///< the same; an index that is too high becomes the last valid one
-  kOff,       ///< the guard does nothing
-};
-
-/// May a program enter the driver, with us in front?
-constexpr bool lets_through(Policy policy) {
-  return policy == Policy::kValidate || policy == Policy::kClamp;
-}
 
 enum class Log : uint8_t {
   kDeny,   ///< one line per process, at its first denied touch

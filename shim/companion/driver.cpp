@@ -39,13 +39,11 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
   if (!lets_through(policy)) return kInvalidDevice;
   const int count = real_count();
   BadIndex facts = {.api = "cuDeviceGet", .caller = caller, .asked = ordinal, .count = count};
-  if (policy != Policy::kClamp || count <= 0 || ordinal < count) {
-    say_bad_index(here, facts);
-    return kInvalidDevice;
-  }
-  facts.used = count - 1;
+  const int index = index_to_use(policy, ordinal, count);
+  if (index != ordinal) facts.used = index;
   say_bad_index(here, facts);
-  return real_function<Result (*)(int*, int)>(k_cuDeviceGet)(device, facts.used);
+  if (index == ordinal) return kInvalidDevice;
+  return real_function<Result (*)(int*, int)>(k_cuDeviceGet)(device, index);
 }
 
 /// The wrapper of what the real cuGetProcAddress found, if it is one of the guarded functions.

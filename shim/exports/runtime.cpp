@@ -49,14 +49,15 @@ int ask_count(Process& here, const void* function) {
   return count;
 }
 
-/// CLAMP: the index to use. Asked for before the call, so that the runtime's error state is as if
-/// the program had used it.
+/// The index to use. Asked for before the call, so that the runtime's error state is as if the
+/// program had used it.
 int clamped(Process& here, BadIndex facts, const void* function) {
   facts.count = ask_count(here, function);
-  if (facts.count <= 0 || facts.asked < facts.count) return facts.asked;
-  facts.used = facts.count - 1;
+  const int index = index_to_use(here.config.policy, facts.asked, facts.count);
+  if (index == facts.asked) return index;
+  facts.used = index;
   say_bad_index(here, facts);
-  return facts.used;
+  return index;
 }
 
 constexpr char kSetDevice[] = "cudaSetDevice";
@@ -85,7 +86,7 @@ using Call = cudaError_t (*)(void* real, const void* context, int index);
   Process& here = *it.process;
   if (looks_at_indices(here)) check_fork(here, api);
   BadIndex facts = {.api = api, .caller = caller, .asked = device};
-  if (here.config.policy == Policy::kClamp &&
+  if (rules_of(here.config.policy).clamps &&
       device >= here.device_count.load(std::memory_order_relaxed)) {
     facts.asked = clamped(here, facts, it.function);
   }

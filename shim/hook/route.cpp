@@ -26,39 +26,25 @@ const char* standin_name(StandinKind kind, const char* never) {
   return never;
 }
 
-const char* choose_denied(Process& here, const LibraryRequest& request, const char* name,
-                          const void* caller) {
-  switch (request.library) {
-    case Library::kDriver:
-      return standin_name(StandinKind::kDriver, kNoDriver.data());
-    case Library::kNvml:
-      return standin_name(StandinKind::kNvml, kNoNvml.data());
-    case Library::kRefused:
-      record_touch(here, request.refused->name().data(), name, caller);
+/// The name to give to ld.so. Null: FORCE_CPU has just begun to apply.
+const char* act(Process& here, const LibraryRequest& request, const char* name, int mode,
+                const void* caller) {
+  const Policy policy = here.policy();
+  const bool driver = request.library == Library::kDriver;
+  switch (action_for(policy, !here.config.visible_devices.empty(), request)) {
+    case Action::kStandin:
+      return driver ? standin_name(StandinKind::kDriver, kNoDriver.data())
+                    : standin_name(StandinKind::kNvml, kNoNvml.data());
+    case Action::kCompanion:
+      return name_with_companion(here, driver ? CompanionKind::kDriver : CompanionKind::kNvml, name,
+                                 mode, caller);
+    case Action::kRefuse:
+      if (policy == Policy::kForceCpu) {
+        record_touch(here, request.refused->name().data(), name, caller);
+      } else {
+        say_no_opencl(here, caller);
+      }
       return request.refused->never;
-    default:
-      return name;
-  }
-}
-
-/// A library that no allow-list reaches is not loaded under one.
-const char* refuse_under_list(Process& here, const RefusedLibrary& refused, const char* name,
-                              const void* caller) {
-  if (!refused.under_list || here.config.visible_devices.empty()) return name;
-  say_no_opencl(here, caller);
-  return refused.never;
-}
-
-/// Under the policies that let CUDA through. Null: FORCE_CPU has begun to apply.
-const char* choose_through(Process& here, const LibraryRequest& request, const char* name, int mode,
-                           const void* caller) {
-  switch (request.library) {
-    case Library::kDriver:
-      return name_with_companion(here, CompanionKind::kDriver, name, mode, caller);
-    case Library::kNvml:
-      return name_with_companion(here, CompanionKind::kNvml, name, mode, caller);
-    case Library::kRefused:
-      return refuse_under_list(here, *request.refused, name, caller);
     default:
       return name;
   }
@@ -80,19 +66,18 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
     libraries_may_change(name, mode);
     if (policy == Policy::kOff) return name;
     load_companions_early(here);
-    if (here.policy() != Policy::kForceCpu) {
-      const char* chosen = choose_through(here, request, name, mode, caller);
-      if (chosen != nullptr || name == nullptr) return chosen;
+  }
+  if (here.policy() == Policy::kForceCpu) {
+    // Before the first request of any kind goes on: what it loads may be linked to the driver.
+    standin(StandinKind::kDriver);
+    const Loader& the = loader();
+    if (standins_tried() && the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
+        the.next_dlopen.get() == the.dlopen.get()) {
+      here.steady.store(true, std::memory_order_release);
     }
   }
-  // Before the first request of any kind goes on: what it loads may be linked to the driver.
-  standin(StandinKind::kDriver);
-  const Loader& the = loader();
-  if (standins_tried() && the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
-      the.next_dlopen.get() == the.dlopen.get()) {
-    here.steady.store(true, std::memory_order_release);
-  }
-  return choose_denied(here, request, name, caller);
+  const char* chosen = act(here, request, name, mode, caller);
+  return chosen != nullptr ? chosen : act(here, request, name, mode, caller);
 }
 
 /// Almost every request under FORCE_CPU, decided without a call but strlen.

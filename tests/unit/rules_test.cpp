@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every policy with every kind of library and index, cell by cell.
+#include "policy/rules.h"
+
+#include <gtest/gtest.h>
+
+#include "policy/config.h"
+
+namespace cudaguard {
+namespace {
+
+constexpr Policy kAll[] = {Policy::kForceCpu, Policy::kValidate, Policy::kClamp, Policy::kOff};
+
+struct Row {
+  const char* request;
+  Action without_list[4];  ///< in the order of kAll
+  Action under_list[4];
+};
+
+constexpr Action kPass = Action::kPass;
+constexpr Action kStandin = Action::kStandin;
+constexpr Action kCompanion = Action::kCompanion;
+constexpr Action kRefuse = Action::kRefuse;
+
+constexpr Row kTable[] = {
+    {"libm.so.6", {kPass, kPass, kPass, kPass}, {kPass, kPass, kPass, kPass}},
+    {"libcuda.so.1",
+     {kStandin, kCompanion, kCompanion, kPass},
+     {kStandin, kCompanion, kCompanion, kPass}},
+    {"libnvidia-ml.so.1",
+     {kStandin, kCompanion, kCompanion, kPass},
+     {kStandin, kCompanion, kCompanion, kPass}},
+    // It keeps to no allow-list.
+    {"libnvidia-opencl.so.1", {kRefuse, kPass, kPass, kPass}, {kRefuse, kRefuse, kRefuse, kPass}},
+    {"libnvidia-cfg.so.1", {kRefuse, kPass, kPass, kPass}, {kRefuse, kPass, kPass, kPass}},
+    {"libonnxruntime_providers_cuda.so",
+     {kRefuse, kPass, kPass, kPass},
+     {kRefuse, kPass, kPass, kPass}},
+    {"libonnxruntime_providers_tensorrt.so",
+     {kRefuse, kPass, kPass, kPass},
+     {kRefuse, kPass, kPass, kPass}},
+};
+
+TEST(Rules, EveryPolicyAndLibrary) {
+  for (const Row& row : kTable) {
+    const LibraryRequest request = classify(row.request);
+    for (size_t i = 0; i < std::size(kAll); ++i) {
+      SCOPED_TRACE(::testing::Message() << row.request << " " << name_of(kAll[i]));
+      EXPECT_EQ(action_for(kAll[i], false, request), row.without_list[i]);
+      EXPECT_EQ(action_for(kAll[i], true, request), row.under_list[i]);
+    }
+  }
+  // The table above has every row that there is.
+  EXPECT_EQ(std::size(kTable), 3 + std::size(kRefusedLibraries));
+  EXPECT_EQ(std::size(kAll), std::size(kRules));
+}
+
+TEST(Rules, OnlyTheTwoInTheMiddleLetThrough) {
+  for (const Policy policy : kAll) {
+    EXPECT_EQ(lets_through(policy), policy == Policy::kValidate || policy == Policy::kClamp);
+  }
+}
+
+TEST(Rules, IndexToUse) {
+  struct Case {
+    int asked;
+    int count;
+    int clamped;
+  };
+  for (const Case& it :
+       {Case{0, 8, 0}, Case{7, 8, 7}, Case{8, 8, 7}, Case{INT32_MAX, 8, 7}, Case{1, 1, 0},
+        Case{-1, 8, -1}, Case{INT32_MIN, 8, INT32_MIN}, Case{3, 0, 3}, Case{3, -1, 3}}) {
+    SCOPED_TRACE(::testing::Message() << it.asked << " of " << it.count);
+    for (const Policy policy : kAll) {
+      EXPECT_EQ(index_to_use(policy, it.asked, it.count),
+                policy == Policy::kClamp ? it.clamped : it.asked);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cudaguard
