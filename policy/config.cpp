@@ -7,76 +7,48 @@ namespace cudaguard {
 
 namespace {
 
-struct Choice {
-  char name[10];  // upper case, '_' between words; no pointer, which would need a relocation
-  uint8_t value;
-};
-struct Choices {
-  char variable[20];
-  char accepted[32];
-  char instead[48];   // of a value that is not accepted
-  uint8_t fallback;   // that
-  Choice choices[4];  // up to the first without a name
-};
-
 constexpr uint8_t number(Policy policy) { return static_cast<uint8_t>(policy); }
 constexpr uint8_t number(Log log) { return static_cast<uint8_t>(log); }
-
-constexpr Choices kPolicies = {"CUDAGUARD_POLICY",
-                               "FORCE_CPU, VALIDATE, CLAMP, OFF",
-                               "FORCE_CPU applies",
-                               number(Policy::kForceCpu),
-                               {{"FORCE_CPU", number(Policy::kForceCpu)},
-                                {"VALIDATE", number(Policy::kValidate)},
-                                {"CLAMP", number(Policy::kClamp)},
-                                {"OFF", number(Policy::kOff)}}};
-constexpr Choices kLogs = {"CUDAGUARD_LOG",
-                           "off, error, deny, all",
-                           "deny applies",
-                           number(Log::kDeny),
-                           {{"OFF", number(Log::kOff)},
-                            {"DENY", number(Log::kDeny)},
-                            {"ERROR", number(Log::kError)},
-                            {"ALL", number(Log::kAll)}}};
-constexpr Choices kChildren = {"CUDAGUARD_CHILDREN",
-                               "FORCE_CPU",
-                               "FORCE_CPU applies to all processes but the root",
-                               1,
-                               {{"FORCE_CPU", 1}, {"", 0}, {"", 0}, {"", 0}}};
 constexpr char kNoRoot[] = "needs sh -c 'CUDAGUARD_ROOT=$$ exec APP'; FORCE_CPU applies";
-constexpr char kVisibleDevices[] = "CUDAGUARD_VISIBLE_DEVICES";
 
 constexpr char folded(char c) {
   if (c >= 'a' && c <= 'z') return static_cast<char>(c - 'a' + 'A');
   return c == '-' ? '_' : c;
 }
 
-bool same_word(const char* text, const char* upper) {
-  while (*text != '\0' && folded(*text) == *upper) {
-    ++text;
-    ++upper;
-  }
-  return *text == '\0' && *upper == '\0';
+/// Takes the first of the words in "one, two" off.
+std::string_view take_word(std::string_view& words) {
+  if (words.starts_with(' ')) words.remove_prefix(1);
+  return take_entry(words);
 }
 
-void complain(Config& config, const char* variable, std::string_view value, const char* accepted,
-              const char* instead) {
+bool is_word(const char* text, std::string_view word) {
+  for (const char c : word) {
+    if (folded(*text++) != folded(c)) return false;
+  }
+  return *text == '\0';
+}
+
+Complaint& complain(Config& config, Variable variable, std::string_view value) {
+  const VariableRow& row = row_of(variable);
   Complaint& complaint = config.complaints[config.complaint_count++];
-  complaint.variable = variable;
-  complaint.value = value;
-  complaint.accepted = accepted;
-  complaint.instead = instead;
+  complaint = {row.name, value, row.accepted, row.instead};
+  return complaint;
 }
 
-/// Reads one variable; `value` if it is unset. An empty variable is an unset one, as in most
-/// shells' scripts.
-uint8_t parse_choice(Config& config, const char* text, const Choices& among, uint8_t value) {
-  if (text == nullptr || *text == '\0') return value;
-  for (const auto& choice : among.choices) {
-    if (same_word(text, choice.name)) return choice.value;
+/// The place of a variable's value among the words that are accepted; `unset` if it is unset, or
+/// empty, as in most shells' scripts; `bad` if it is none of them.
+uint8_t parse_word(Config& config, const Environment& environment, Variable variable, uint8_t unset,
+                   uint8_t bad) {
+  const VariableRow& row = row_of(variable);
+  const char* text = environment.*row.place;
+  if (text == nullptr || *text == '\0') return unset;
+  std::string_view words = row.accepted;
+  for (uint8_t place = 0; !words.empty(); ++place) {
+    if (is_word(text, take_word(words))) return place;
   }
-  complain(config, among.variable, text, among.accepted, among.instead);
-  return among.fallback;
+  complain(config, variable, text);
+  return bad;
 }
 
 /// A process id: decimal digits alone. 0: it is none.
@@ -97,7 +69,7 @@ void parse_list(const Environment& environment, Config& config) {
   if (config.policy == Policy::kOff) return;  // asked for by name
   if (config.policy == Policy::kForceCpu) {
     if (config.complaint_count == 0 && !text.empty()) {
-      complain(config, kVisibleDevices, text, "", "has no effect under CUDAGUARD_POLICY=FORCE_CPU");
+      complain(config, Variable::kVisibleDevices, text);
     }
     return;
   }
@@ -128,10 +100,12 @@ void parse_root(const Environment& environment, Config& config) {
         (colon == std::string_view::npos || config.root_namespace.starts_with("pid:["))) {
       return;
     }
-    complain(config, "CUDAGUARD_ROOT", text, "a process id", "no process is the root");
+    complain(config, Variable::kRoot, text);
     config.root = UINT32_MAX;  // nobody
   } else if (config.children_cpu && !config.forked_child && lets_through(config.policy)) {
-    complain(config, kChildren.variable, {}, "", kNoRoot);
+    Complaint& complaint = complain(config, Variable::kChildren, {});
+    complaint.accepted = {};
+    complaint.instead = kNoRoot;
     narrow_to_cpu(config, "no CUDAGUARD_ROOT");
   }
 }
@@ -162,26 +136,29 @@ void keep_within(const Inherited& parent, Config& config) {
 
 Config parse_config(const Environment& environment) {
   Config config;
+  config.log = Log::kDeny;
   config.privileged = environment.privileged;
   if (environment.privileged) return config;
   config.in_run = environment.presets != nullptr;
   // A forked child whose environment says nothing keeps its parent's policy.
   if (environment.inherited != nullptr) config.policy = environment.inherited->policy;
-  config.policy = static_cast<Policy>(
-      parse_choice(config, environment.policy, kPolicies, number(config.policy)));
+  config.policy = static_cast<Policy>(parse_word(config, environment, Variable::kPolicy,
+                                                 number(config.policy), number(Policy::kForceCpu)));
   parse_list(environment, config);
   if (environment.inherited != nullptr) keep_within(*environment.inherited, config);
-  config.children_cpu = parse_choice(config, environment.children, kChildren, 0) != 0;
+  constexpr uint8_t kYes = 0;  // its one word
+  config.children_cpu = parse_word(config, environment, Variable::kChildren, 1, kYes) == kYes;
   if (environment.inherited != nullptr && environment.inherited->children_cpu) {
     config.children_cpu = true;
     config.forked_child = true;
   }
   parse_root(environment, config);
-  config.log = static_cast<Log>(parse_choice(config, environment.log, kLogs, number(Log::kDeny)));
+  config.log = static_cast<Log>(
+      parse_word(config, environment, Variable::kLog, number(Log::kDeny), number(Log::kDeny)));
   if (environment.report != nullptr) {
     const std::string_view path = environment.report;
     if (path.size() > kMaxReportPath) {
-      complain(config, "CUDAGUARD_REPORT", path, "a path of at most 4095 bytes", "no report");
+      complain(config, Variable::kReport, path);
     } else {
       config.report = path;
     }
@@ -203,10 +180,9 @@ void narrow_to_cpu(Config& config, std::string_view because) {
 bool wants_line(Log log, bool first) { return log == Log::kAll || (log == Log::kDeny && first); }
 
 std::string_view name_of(Policy policy) {
-  for (const auto& choice : kPolicies.choices) {
-    if (choice.value == number(policy)) return choice.name;
-  }
-  return {};
+  std::string_view words = row_of(Variable::kPolicy).accepted;
+  for (uint8_t place = 0; place < number(policy); ++place) take_word(words);
+  return take_word(words);
 }
 
 }  // namespace cudaguard

@@ -10,13 +10,14 @@
 
 #include "policy/device_list.h"
 #include "policy/rules.h"
+#include "policy/variables.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 enum class Log : uint8_t {
-  kDeny,   ///< one line per process, at its first denied touch
   kOff,    ///< no line
   kError,  ///< what went wrong; none for a denied touch
+  kDeny,   ///< the default: one line per process, at its first denied touch
   kAll,    ///< one line per distinct touch
 };
 
@@ -25,19 +26,6 @@ struct Inherited {
   Policy policy = Policy::kForceCpu;
   std::string_view visible_devices;
   bool children_cpu = false;  ///< it had CUDAGUARD_CHILDREN=FORCE_CPU: this one is a child
-};
-
-/// The environment as the process has it. A null pointer is an unset variable.
-struct Environment {
-  const char* policy = nullptr;           ///< CUDAGUARD_POLICY
-  const char* log = nullptr;              ///< CUDAGUARD_LOG
-  const char* report = nullptr;           ///< CUDAGUARD_REPORT
-  const char* visible_devices = nullptr;  ///< CUDAGUARD_VISIBLE_DEVICES
-  const char* children = nullptr;         ///< CUDAGUARD_CHILDREN
-  const char* root = nullptr;             ///< CUDAGUARD_ROOT
-  const char* presets = nullptr;          ///< CUDAGUARD_PRESETS, which the launcher sets
-  bool privileged = false;  ///< AT_SECURE: the environment is somebody else's, ignore it
-  const Inherited* inherited = nullptr;  ///< of the process that this one was forked from
 };
 
 /// A value that was not understood: everything that one line about it needs.
@@ -56,7 +44,7 @@ inline constexpr size_t kMostComplaints = 6;
 
 struct Config {
   Policy policy = Policy::kForceCpu;
-  Log log = Log::kDeny;
+  Log log = Log::kOff;
   bool privileged = false;
   bool in_run = false;  ///< inside a `cudaguard run` without CUDA
   /// Of a FORCE_CPU that nobody asked for by name: the cause, as a clause; else empty.

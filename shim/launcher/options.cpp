@@ -21,15 +21,9 @@ void declare_doctor(CLI::App& app, Options& options) {
 void declare_run(CLI::App& app, Options& options) {
   app.set_help_flag();
   app.add_flag("--cpu", options.cpu, "the program finds no CUDA device (the default)");
-  const auto value = [&](const char* name, std::optional<std::string>& to, const char* kind,
-                         const char* about) { app.add_option(name, to, about)->type_name(kind); };
-  value("--gpus", options.gpus, "LIST",
-        "it finds these GPUs and no others: 2,5 or GPU-... or MIG-...");
-  value("--policy", options.policy, "P",
-        "FORCE_CPU, VALIDATE (a wrong index is explained), CLAMP, OFF");
-  value("--children", options.children, "cpu", "processes that it starts find no CUDA device");
-  value("--log", options.log, "L", "lines on stderr: off, error, deny (the default), all");
-  value("--report", options.report, "FILE", "append JSON Lines records to FILE; %p: process id");
+  for (const ValueOption& option : kValueOptions) {
+    app.add_option(option.flag, options.*option.value, option.about)->type_name(option.kind);
+  }
   app.add_flag("--observe", options.observe,
                "let CUDA through (unless --cpu); no lines but errors; at the end, who asked");
   app.add_flag(

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "policy/variables.h"
+
 namespace cudaguard::launcher {
 
 struct Options {
@@ -25,6 +27,27 @@ struct Options {
   /// The program and its arguments: a part of argv, null-terminated; may be empty with --print and
   /// for doctor, which takes no arguments.
   char** program = nullptr;
+};
+
+/// The options with a value: each sets a variable.
+struct ValueOption {
+  const char* flag;
+  std::optional<std::string> Options::*value;
+  Variable sets;
+  const char* kind;  ///< of value, for --help
+  const char* about;
+};
+inline constexpr ValueOption kValueOptions[] = {
+    {"--gpus", &Options::gpus, Variable::kVisibleDevices, "LIST",
+     "it finds these GPUs and no others: 2,5 or GPU-... or MIG-..."},
+    {"--policy", &Options::policy, Variable::kPolicy, "P",
+     "FORCE_CPU, VALIDATE (a wrong index is explained), CLAMP, OFF"},
+    {"--children", &Options::children, Variable::kChildren, "cpu",
+     "processes that it starts find no CUDA device"},
+    {"--log", &Options::log, Variable::kLog, "L",
+     "lines on stderr: off, error, deny (the default), all"},
+    {"--report", &Options::report, Variable::kReport, "FILE",
+     "append JSON Lines records to FILE; %p: process id"},
 };
 
 /// Throws Refusal for everything that is not understood.

@@ -57,14 +57,7 @@ void apply_children_rule(Config& config) {
 
 /// `forked`: a process was configured in this memory before, of which this one is a child.
 void configure(Process& process, bool forked) {
-  Environment environment;
-  environment.policy = variable("CUDAGUARD_POLICY");
-  environment.log = variable("CUDAGUARD_LOG");
-  environment.report = variable("CUDAGUARD_REPORT");
-  environment.visible_devices = variable("CUDAGUARD_VISIBLE_DEVICES");
-  environment.children = variable("CUDAGUARD_CHILDREN");
-  environment.root = variable("CUDAGUARD_ROOT");
-  environment.presets = variable("CUDAGUARD_PRESETS");
+  Environment environment = read_environment(variable);
   environment.privileged = privileged();
   const int policy = lasting.last.policy.load();
   Inherited inherited;

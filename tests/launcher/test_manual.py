@@ -15,12 +15,19 @@ import launcher
 HERE = os.path.join(harness.SOURCE, "shim", "launcher")
 MANUAL = os.path.join(HERE, "man", "cudaguard.1")
 COMPLETION = os.path.join(HERE, "completion", "cudaguard.bash")
+TABLE = os.path.join(harness.SOURCE, "policy", "variables.h")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
 def read(path):
     with open(path, encoding="utf-8") as stream:
         return stream.read()
+
+
+def variables():
+    """The table of variables: each name with what is accepted, word by word."""
+    rows = re.findall(r'\{"(CUDAGUARD_[A-Z_]+)",\s*"([^"]*)"', read(TABLE))
+    return {name: accepted.split(", ") for name, accepted in rows}
 
 
 class Manual(launcher.Case):
@@ -60,11 +67,17 @@ class Manual(launcher.Case):
             self.assertIn(name, self.start("--help").stdout)
 
     def test_variables(self):
-        source = "".join(read(path) for path in glob.glob(HERE + "/**/*.cpp", recursive=True))
-        names = set(re.findall(r'"(CUDAGUARD_(?!VERSION|PRESETS)[A-Z_]+)=?"', source))
-        self.assertIn("CUDAGUARD_ROOT", names)
-        for name in names:
-            self.assertIn(name, self.rendered())
+        """The manual has the table's variables, with their words, and no others."""
+        table, text = variables(), self.rendered()
+        self.assertIn("CUDAGUARD_ROOT", table)
+        self.assertEqual(set(re.findall(r"CUDAGUARD_[A-Z_]+", text)), set(table))
+        for name in ("CUDAGUARD_POLICY", "CUDAGUARD_CHILDREN", "CUDAGUARD_LOG"):
+            for word in table[name]:
+                self.assertRegex(text, r"\b%s\b" % word)
+        # Nor has the source.
+        for path in glob.glob(HERE + "/**/*.cpp", recursive=True):
+            named = re.findall(r'"(CUDAGUARD_(?!VERSION)[A-Z_]+)=?"', read(path))
+            self.assertLessEqual(set(named), set(table), path)
 
     def test_exit_codes(self):
         for code in ("125", "126", "127"):
@@ -99,9 +112,9 @@ class Completion(launcher.Case):
         for line, wanted in (
                 ("cudaguard ", ["run", "doctor", "--help", "--version"]),
                 ("cudaguard d", ["doctor"]),
-                ("cudaguard run --policy ", ["FORCE_CPU", "VALIDATE", "CLAMP", "OFF"]),
+                ("cudaguard run --policy ", variables()["CUDAGUARD_POLICY"]),
                 ("cudaguard run --policy=V", ["VALIDATE"]),
-                ("cudaguard run --cpu --log=", ["off", "error", "deny", "all"]),
+                ("cudaguard run --cpu --log=", variables()["CUDAGUARD_LOG"]),
                 ("cudaguard run --children c", ["cpu"]),
                 ("cudaguard run --gpus ", []),
                 ("cudaguard run --report f", ["file.txt"]),

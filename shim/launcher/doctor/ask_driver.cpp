@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "policy/config.h"
 #include "shim/launcher/child/ask_loader.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/doctor/forbid_changes.h"
@@ -101,12 +102,9 @@ std::string reason_of_failure(const std::string& probe, const Told& told) {
 void leave_driver_alone(Variables& variables) {
   unset_loader_questions(variables);
   variables.unset("LD_PRELOAD");
+  for (const VariableRow& row : kVariables) variables.unset(row.name);
   // A guard in /etc/ld.so.preload stays.
-  variables.set("CUDAGUARD_POLICY", "OFF");
-  for (const char* name : {"CUDAGUARD_VISIBLE_DEVICES", "CUDAGUARD_CHILDREN", "CUDAGUARD_ROOT",
-                           "CUDAGUARD_REPORT", "CUDAGUARD_LOG"}) {
-    variables.unset(name);
-  }
+  variables.set(row_of(Variable::kPolicy).name, name_of(Policy::kOff));
 }
 
 std::string about(const DriverAnswer& answer) {

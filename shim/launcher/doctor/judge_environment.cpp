@@ -19,10 +19,11 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr std::string_view kKnown[] = {"CUDAGUARD_POLICY",   "CUDAGUARD_VISIBLE_DEVICES",
-                                       "CUDAGUARD_CHILDREN", "CUDAGUARD_ROOT",
-                                       "CUDAGUARD_LOG",      "CUDAGUARD_REPORT",
-                                       "CUDAGUARD_PRESETS",  "CUDAGUARD_DOCTOR_TIMEOUT"};
+bool is_ours(const std::string& name) {
+  return name == kDoctorTimeout.name ||
+         std::any_of(std::begin(kVariables), std::end(kVariables),
+                     [&](const VariableRow& row) { return name == row.name; });
+}
 
 /// The GPUs that CUDA_VISIBLE_DEVICES is read among.
 struct Choice {
@@ -146,7 +147,7 @@ void judge_own_variables(const MachineFacts& facts, const Config& config, Findin
     no_effect("CUDAGUARD_CHILDREN", under);
   }
   for (const std::string& name : own_names(variables)) {
-    if (std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown)) continue;
+    if (is_ours(name)) continue;
     findings.problem(printable(name) + " is not a variable of cudaguard's");
   }
   try {
@@ -247,14 +248,7 @@ void judge_others(const Variables& variables, Findings& findings) {
 }  // namespace
 
 Config config_of(const Variables& variables) {
-  Environment environment;
-  environment.policy = variables.get("CUDAGUARD_POLICY");
-  environment.log = variables.get("CUDAGUARD_LOG");
-  environment.report = variables.get("CUDAGUARD_REPORT");
-  environment.visible_devices = variables.get("CUDAGUARD_VISIBLE_DEVICES");
-  environment.children = variables.get("CUDAGUARD_CHILDREN");
-  environment.root = variables.get("CUDAGUARD_ROOT");
-  return parse_config(environment);
+  return parse_config(read_environment([&](const char* name) { return variables.get(name); }));
 }
 
 void judge_environment(const MachineFacts& facts, Findings& findings) {

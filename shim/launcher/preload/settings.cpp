@@ -19,13 +19,13 @@ namespace {
 #define CG_ARCHITECTURE "aarch64"
 #endif
 
-constexpr const char* kPolicy = "CUDAGUARD_POLICY";
-constexpr const char* kVisible = "CUDAGUARD_VISIBLE_DEVICES";
-constexpr const char* kChildren = "CUDAGUARD_CHILDREN";
-constexpr const char* kRoot = "CUDAGUARD_ROOT";
-constexpr const char* kLog = "CUDAGUARD_LOG";
-constexpr const char* kReport = "CUDAGUARD_REPORT";
-constexpr const char* kPreset = "CUDAGUARD_PRESETS";  // the names of those that we have set
+constexpr const char* kPolicy = row_of(Variable::kPolicy).name;
+constexpr const char* kVisible = row_of(Variable::kVisibleDevices).name;
+constexpr const char* kChildren = row_of(Variable::kChildren).name;
+constexpr const char* kRoot = row_of(Variable::kRoot).name;
+constexpr const char* kLog = row_of(Variable::kLog).name;
+constexpr const char* kReport = row_of(Variable::kReport).name;
+constexpr const char* kPreset = row_of(Variable::kPresets).name;
 
 struct Preset {
   const char* name;
@@ -48,10 +48,11 @@ bool is_given(const char* value) { return value != nullptr && *value != '\0'; }
 /// What has set a variable, as people write it: `--policy "x"`, `CUDAGUARD_POLICY="x"`.
 std::string given(const Options& options, std::string_view variable, std::string_view value) {
   std::string name = std::string(variable) + "=";
-  if (variable == kPolicy && options.policy) name = "--policy ";
-  if (variable == kVisible && options.gpus) name = "--gpus ";
-  if (variable == kLog && options.log) name = "--log ";
-  if (variable == kReport && options.report) name = "--report ";
+  for (const ValueOption& option : kValueOptions) {
+    if (variable == row_of(option.sets).name && options.*option.value) {
+      name = std::string(option.flag) + " ";
+    }
+  }
   return text_of([&](Text& out) { out.print("%c\"%s\"", name.c_str(), value); });
 }
 
@@ -184,13 +185,8 @@ std::string absolute(const std::string& path) {
 }
 
 Config parse(const Variables& variables, bool print) {
-  Environment environment;
-  environment.policy = variables.get(kPolicy);
-  environment.log = variables.get(kLog);
-  environment.report = variables.get(kReport);
-  environment.visible_devices = variables.get(kVisible);
-  environment.children = variables.get(kChildren);
-  environment.root = print ? "1" : variables.get(kRoot);  // a shell's "$$"
+  Environment environment = read_environment([&](const char* name) { return variables.get(name); });
+  if (print) environment.root = "1";  // a shell's "$$"
   return parse_config(environment);
 }
 

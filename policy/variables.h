@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The variables, one row each. From here the guard, the launcher and doctor take theirs; the tests
+// hold the manual and the completion against it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+struct Inherited;
+
+/// The environment as the process has it. A null pointer is an unset variable.
+struct Environment {
+  const char* policy = nullptr;
+  const char* log = nullptr;
+  const char* report = nullptr;
+  const char* visible_devices = nullptr;
+  const char* children = nullptr;
+  const char* root = nullptr;
+  const char* presets = nullptr;
+  bool privileged = false;  ///< AT_SECURE: the environment is somebody else's, ignore it
+  const Inherited* inherited = nullptr;  ///< of the process that this one was forked from
+};
+
+// No pointers in it: each would need a relocation in the guard.
+struct VariableRow {
+  char name[26];
+  char accepted[32];  ///< words in the order of their enumeration, or what the value must be
+  char instead[48];   ///< what becomes of a value that is not
+  const char* Environment::*place;  ///< where the guard has it
+};
+
+enum class Variable : uint8_t {
+  kPolicy,
+  kVisibleDevices,
+  kChildren,
+  kRoot,
+  kLog,
+  kReport,
+  kPresets,
+};
+
+/// What the guard reads, in the order of Variable.
+inline constexpr VariableRow kVariables[] = {
+    {"CUDAGUARD_POLICY", "FORCE_CPU, VALIDATE, CLAMP, OFF", "FORCE_CPU applies",
+     &Environment::policy},
+    // A list has its own explanations (ListError).
+    {"CUDAGUARD_VISIBLE_DEVICES", "", "has no effect under CUDAGUARD_POLICY=FORCE_CPU",
+     &Environment::visible_devices},
+    {"CUDAGUARD_CHILDREN", "FORCE_CPU", "FORCE_CPU applies to all processes but the root",
+     &Environment::children},
+    {"CUDAGUARD_ROOT", "a process id", "no process is the root", &Environment::root},
+    {"CUDAGUARD_LOG", "off, error, deny, all", "deny applies", &Environment::log},
+    {"CUDAGUARD_REPORT", "a path of at most 4095 bytes", "no report", &Environment::report},
+    // Set by the launcher: the names of what else it has set, which it then takes back.
+    {"CUDAGUARD_PRESETS", "", "", &Environment::presets},
+};
+
+/// Read by doctor alone, and so not in the guard's file.
+inline constexpr VariableRow kDoctorTimeout = {"CUDAGUARD_DOCTOR_TIMEOUT", "seconds, 1 to 3600", "",
+                                               nullptr};
+
+constexpr const VariableRow& row_of(Variable variable) {
+  return kVariables[static_cast<size_t>(variable)];
+}
+
+/// `get`: a variable's value by its name, null if it is unset.
+template <typename Get>
+Environment read_environment(Get get) {
+  Environment environment;
+  for (const VariableRow& row : kVariables) environment.*row.place = get(row.name);
+  return environment;
+}
+
+}  // namespace cudaguard
