@@ -110,13 +110,13 @@ Selection select(const char* visible_devices, const View* view, const Machine* m
   }
   const std::string_view text = visible_devices;
   if (wants_none(text)) return selection;
-  const bool numbers = !is_uuid(text);
+  selection.numbers = !is_uuid(text);
   std::string_view rest = text;
   bool last = false;
   for (size_t position = 1; !last; ++position) {
     const std::string_view entry = take_entry(rest, last);
-    Reading reading =
-        numbers ? read_number(entry, position == 1, view) : read_uuid(entry, text, view, machine);
+    Reading reading = selection.numbers ? read_number(entry, position == 1, view)
+                                        : read_uuid(entry, text, view, machine);
     if (!ends_list(reading.why) && is_selected(selection, reading.device)) {
       selection.count = 0;
       reading.why = Why::kDuplicate;

@@ -37,6 +37,7 @@ struct VisibleMistake {
 struct Selection {
   uint32_t view[kMostGpus];
   size_t count = 0;
+  bool numbers = false;  ///< the list is of indices
   /// The first that does not end the list, the one that does. What hides nothing that is written
   /// is no mistake ("0,1,-1"), nor is what says that no device is wanted: "", "-1", "none",
   /// "NoDevFiles".

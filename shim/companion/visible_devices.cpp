@@ -154,16 +154,14 @@ Result deny(Process& here, const char* why, const void* caller) {
   return kNoDevice;
 }
 
-/// The numbers in CUDA_VISIBLE_DEVICES, as far as they are plain: for explanations only.
-void read_numbers(const char* text, int count, VisibleGpus& visible) {
+/// By the numbers in CUDA_VISIBLE_DEVICES: what is wrong ends the list, so CUDA shows the first.
+void read_numbers(const char* text, size_t count, VisibleGpus& visible) {
+  const Selection written = select(text, nullptr, nullptr);
   visible.by_variable = true;
-  for (int i = 0; text != nullptr && i < count; ++i) {
-    int value = 0;
-    if (*text < '0' || *text > '9') return;
-    for (; *text >= '0' && *text <= '9' && value < 1000; ++text) value = value * 10 + (*text - '0');
-    const auto number = static_cast<int16_t>(value);
-    visible.devices[visible.count++] = {.physical = number, .written = number};
-    if (*text == ',') ++text;
+  if (!written.numbers || written.count < count) return;
+  for (; visible.count < count; ++visible.count) {
+    const auto number = static_cast<int16_t>(written.view[visible.count]);
+    visible.devices[visible.count] = {.physical = number, .written = number};
   }
 }
 
@@ -180,9 +178,8 @@ void tell_guard(Process& here, const Plan* plan, const void* caller) {
       known = known && visible.devices[i].physical >= 0;  // not by a UUID without NVML
     }
     if (known) visible.count = static_cast<uint16_t>(plan->selection.count);
-  } else if (count <= static_cast<int>(kMostGpus)) {
-    read_numbers(the_guard().variable(kVariable), count, visible);
-    if (visible.count != count) visible.count = 0;
+  } else {
+    read_numbers(the_guard().variable(kVariable), static_cast<size_t>(count), visible);
   }
   here.visible = visible;
   here.visible_known.store(visible.count != 0, std::memory_order_release);
