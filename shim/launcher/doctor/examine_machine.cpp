@@ -9,6 +9,7 @@
 #include <set>
 
 #include "policy/text.h"
+#include "policy/variables.h"
 #include "shim/launcher/doctor/findings.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
@@ -18,15 +19,14 @@ namespace cudaguard::launcher {
 namespace {
 
 std::chrono::seconds time_limit(const Variables& variables) {
-  constexpr const char* kLimit = "CUDAGUARD_DOCTOR_TIMEOUT";
-  const char* value = variables.get(kLimit);
+  const char* value = variables.get(kDoctorTimeout.name);
   if (value == nullptr || *value == '\0') return std::chrono::seconds{10};
   int seconds = 0;
   const char* end = value + strlen(value);
   const auto [rest, error] = std::from_chars(value, end, seconds);
   if (error != std::errc() || rest != end || seconds < 1 || seconds > 3600) {
-    throw Refusal(kRefused, std::string(kLimit) + "=" + in_quotes(value) +
-                                " is not accepted (accepted: seconds, 1 to 3600)");
+    throw Refusal(kRefused, std::string(kDoctorTimeout.name) + "=" + in_quotes(value) +
+                                " is not accepted (accepted: " + kDoctorTimeout.accepted + ")");
   }
   return std::chrono::seconds{seconds};
 }
