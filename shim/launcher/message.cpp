@@ -5,7 +5,9 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 namespace cudaguard::launcher {
@@ -28,6 +30,19 @@ std::string printable(std::string_view text) {
 
 std::string in_quotes(std::string_view text) { return "\"" + printable(text) + "\""; }
 
+void add_wrapped(std::string& text, const std::string& start, std::string_view rest) {
+  text += start;
+  const size_t room = kColumns - std::min(start.size(), kColumns - 1);
+  while (rest.size() > room) {
+    size_t blank = rest.rfind(' ', room);
+    if (blank == std::string_view::npos || blank == 0) blank = rest.find(' ', room);
+    if (blank == std::string_view::npos) break;
+    text.append(rest.substr(0, blank)).append("\n").append(start.size(), ' ');
+    rest.remove_prefix(blank + 1);
+  }
+  text.append(rest).append("\n");
+}
+
 void remember_stderr() { g_have_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0; }
 
 void say(std::string_view text) {
@@ -35,6 +50,12 @@ void say(std::string_view text) {
   const std::string line = "cudaguard: " + std::string(text) + "\n";
   // Nobody is left to tell if this fails.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+void print(const std::string& text) {
+  if (fputs(text.c_str(), stdout) < 0 || fflush(stdout) != 0) {
+    throw Refusal(kRefused, std::string("cannot print: ") + strerror(errno));
+  }
 }
 
 void write_stderr(std::string_view text) {

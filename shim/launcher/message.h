@@ -33,10 +33,18 @@ std::string printable(std::string_view text);
 /// The same in double quotes.
 std::string in_quotes(std::string_view text);
 
+inline constexpr size_t kColumns = 100;
+/// Lines within kColumns, where they carry no long path: `start` stands in front of the first, as
+/// many blanks in front of the others.
+void add_wrapped(std::string& text, const std::string& start, std::string_view rest);
+
 /// To be called first: later a file of ours may have number 2.
 void remember_stderr();
 /// One line on stderr, in one write; "cudaguard: " in front.
 void say(std::string_view text);
+
+/// On the standard output. Throws Refusal where it cannot be written.
+void print(const std::string& text);
 
 /// As it is, wherever the standard error leads to; as much as goes.
 void write_stderr(std::string_view text);

@@ -4,31 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "shim/launcher/message.h"
+
 namespace cudaguard::launcher {
 
-namespace {
-
-constexpr size_t kColumns = 100;
-constexpr size_t kNames = 19;
-
-/// Cut at blanks.
-void add(std::string& to, const Line& line) {
-  to += line.start;
-  const size_t room = kColumns - std::min(line.start.size(), kColumns - 1);
-  std::string_view rest = line.text;
-  while (rest.size() > room) {
-    size_t blank = rest.rfind(' ', room);
-    if (blank == std::string_view::npos || blank == 0) blank = rest.find(' ', room);
-    if (blank == std::string_view::npos) break;
-    to.append(rest.substr(0, blank)).append("\n").append(line.start.size(), ' ');
-    rest.remove_prefix(blank + 1);
-  }
-  to.append(rest).append("\n");
-}
-
-}  // namespace
-
 Lines named(std::string_view name, const std::vector<std::string>& texts) {
+  constexpr size_t kNames = 19;
   Lines lines;
   for (const std::string& text : texts) {
     if (text.empty()) continue;
@@ -56,7 +37,7 @@ std::string as_json(const Rows& rows) {
 std::string as_text(const Rows& rows) {
   std::string text;
   for (const Row& row : rows) {
-    for (const Line& line : row.lines) add(text, line);
+    for (const Line& line : row.lines) add_wrapped(text, line.start, line.text);
   }
   return text;
 }

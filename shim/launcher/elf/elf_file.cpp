@@ -8,42 +8,95 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-
-#include "shim/launcher/elf/elf_layout.h"
+#include <map>
 
 namespace cudaguard::launcher {
 
 namespace {
 
-// More than any linker makes.
+// More than any linker makes; a file that claims more is not worth the memory.
+constexpr size_t kMostDynamic = 65536;
 constexpr size_t kMostNeeded = 4096;
+constexpr size_t kLongestName = 4096;
+
+/// Is [at, at + count) inside `size`? Without an overflow.
+bool inside(uint64_t at, uint64_t count, uint64_t size) { return at <= size && count <= size - at; }
+
+/// The string that starts at `at` and ends before `end`. False: it does not end there, or is longer
+/// than any name.
+bool read_string(const Bytes& file, uint64_t at, uint64_t end, std::string& to) {
+  end = std::min(end, file.size());
+  if (at >= end) return false;
+  std::string text(static_cast<size_t>(std::min<uint64_t>(end - at, kLongestName + 1)), '\0');
+  if (!file.read(at, text.data(), text.size())) return false;
+  const size_t length = text.find('\0');
+  if (length == std::string::npos) return false;
+  to = text.substr(0, length);
+  return true;
+}
+
+/// The parts of the program header that are read; p_type is PT_NULL where there is none.
+struct Layout {
+  std::vector<Elf64_Phdr> loads;
+  Elf64_Phdr dynamic = {};
+  Elf64_Phdr interpreter = {};
+};
+
+/// Empty, or a clause that says what is damaged.
+std::string read_layout(const Bytes& file, const Elf64_Ehdr& elf, Layout& layout) {
+  if (elf.e_phnum == 0) return "it has no program header";
+  if (elf.e_phentsize != sizeof(Elf64_Phdr)) return "its program header is damaged";
+  for (size_t i = 0; i < elf.e_phnum; ++i) {
+    Elf64_Phdr header = {};
+    const uint64_t skip = i * sizeof header;
+    if (!inside(elf.e_phoff, skip + sizeof header, file.size()) ||
+        !file.read(elf.e_phoff + skip, &header, sizeof header)) {
+      return "its program header is cut short";
+    }
+    if (header.p_type != PT_LOAD && header.p_type != PT_DYNAMIC && header.p_type != PT_INTERP) {
+      continue;
+    }
+    if (!inside(header.p_offset, header.p_filesz, file.size())) return "it is cut short";
+    if (header.p_type == PT_LOAD) layout.loads.push_back(header);
+    if (header.p_type == PT_DYNAMIC) layout.dynamic = header;
+    if (header.p_type == PT_INTERP && layout.interpreter.p_type == PT_NULL) {
+      layout.interpreter = header;
+    }
+  }
+  return {};
+}
 
 std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& facts) {
-  std::vector<Elf64_Dyn> entries;
-  if (!read_dynamic_entries(file, layout, entries)) return "its dynamic section is cut short";
   std::vector<uint64_t> needed;
-  uint64_t table = 0;
-  uint64_t table_size = 0;
-  uint64_t soname = 0;
-  for (const Elf64_Dyn& entry : entries) {
-    const uint64_t value = entry.d_un.d_val;
-    if (entry.d_tag == DT_NEEDED && needed.size() < kMostNeeded) needed.push_back(value);
-    if (entry.d_tag == DT_STRTAB) table = value;
-    if (entry.d_tag == DT_STRSZ) table_size = value;
-    if (entry.d_tag == DT_SONAME) soname = value;
+  std::map<int64_t, uint64_t> values;
+  const uint64_t count = layout.dynamic.p_filesz / sizeof(Elf64_Dyn);
+  for (uint64_t i = 0; i < std::min<uint64_t>(count, kMostDynamic); ++i) {
+    Elf64_Dyn entry = {};
+    if (!file.read(layout.dynamic.p_offset + i * sizeof entry, &entry, sizeof entry)) {
+      return "its dynamic section is cut short";
+    }
+    if (entry.d_tag == DT_NULL) break;
+    values[entry.d_tag] = entry.d_un.d_val;
+    if (entry.d_tag == DT_NEEDED && needed.size() < kMostNeeded) {
+      needed.push_back(entry.d_un.d_val);
+    }
   }
+  const uint64_t soname = values[DT_SONAME];
   if (needed.empty() && soname == 0) return {};
-  uint64_t start = 0;
-  uint64_t end = 0;
-  if (!file_offset(layout, table, start, end)) return "its string table is not in the file";
-  end = std::min(end, inside(start, table_size, end) ? start + table_size : end);
+  const uint64_t address = values[DT_STRTAB];
+  const auto load =
+      std::find_if(layout.loads.begin(), layout.loads.end(), [&](const Elf64_Phdr& header) {
+        return address >= header.p_vaddr && address - header.p_vaddr < header.p_filesz;
+      });
+  if (load == layout.loads.end()) return "its string table is not in the file";
+  const uint64_t start = load->p_offset + (address - load->p_vaddr);
+  uint64_t end = load->p_offset + load->p_filesz;
+  if (inside(start, values[DT_STRSZ], end)) end = start + values[DT_STRSZ];
   const auto name_at = [&](uint64_t at, std::string& to) {
     return at <= end - start && read_string(file, start + at, end, to);
   };
   for (const uint64_t at : needed) {
-    std::string name;
-    if (!name_at(at, name)) return "a name in its string table is damaged";
-    facts.needed.push_back(std::move(name));
+    if (!name_at(at, facts.needed.emplace_back())) return "a name in its string table is damaged";
   }
   if (soname != 0 && !name_at(soname, facts.soname)) return "its own name is damaged";
   return {};
@@ -108,14 +161,14 @@ ElfFacts read_elf(const Bytes& file) {
   for (const Elf64_Phdr& load : layout.loads) {
     facts.loaded_end = std::max(facts.loaded_end, load.p_offset + load.p_filesz);
   }
-  if (layout.has_interpreter &&
-      (!read_string(file, layout.interpreter.p_offset,
-                    layout.interpreter.p_offset + layout.interpreter.p_filesz, facts.interpreter) ||
+  const Elf64_Phdr& name = layout.interpreter;
+  if (name.p_type != PT_NULL &&
+      (!read_string(file, name.p_offset, name.p_offset + name.p_filesz, facts.interpreter) ||
        facts.interpreter.empty())) {
     facts.damage = "the name of its interpreter is damaged";
-    return facts;
+  } else if (layout.dynamic.p_type != PT_NULL) {
+    facts.damage = read_dynamic(file, layout, facts);
   }
-  if (layout.has_dynamic) facts.damage = read_dynamic(file, layout, facts);
   return facts;
 }
 

@@ -30,12 +30,11 @@ int cannot_start(const std::string& path) {
 }
 
 [[noreturn]] void refuse(const std::string& path, int error, const std::string& whose) {
-  if (error == EISDIR) throw Refusal(kCannotRun, whose + in_quotes(path) + " is a folder");
-  if (error == EACCES) throw Refusal(kCannotRun, whose + in_quotes(path) + " is not executable");
-  if (error == ENOENT) {
-    throw Refusal(kNotFound, whose + in_quotes(path) + " is not found");
-  }
-  throw Refusal(kCannotRun, whose + in_quotes(path) + ": " + strerror(error));
+  std::string why = std::string(": ") + strerror(error);
+  if (error == EISDIR) why = " is a folder";
+  if (error == EACCES) why = " is not executable";
+  if (error == ENOENT) why = " is not found";
+  throw Refusal(error == ENOENT ? kNotFound : kCannotRun, whose + in_quotes(path) + why);
 }
 
 std::string look_up(const std::string& name, const char* search, const std::string& whose) {

@@ -9,10 +9,9 @@
 
 #include "policy/text.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/observe/private_report.h"
-#include "shim/launcher/observe/report_reader.h"
 #include "shim/launcher/observe/summary.h"
 #include "shim/launcher/observe/tree.h"
+#include "shim/launcher/observe/tree_report.h"
 #include "shim/launcher/preload/settings.h"
 
 namespace cudaguard::launcher {
@@ -40,12 +39,12 @@ std::string idle_root(const Records& records, uint32_t pid, const char* name) {
          "), which did not ask for it";
 }
 
-void print_summary(ReportReader& reader, const Tree& tree, const char* root) noexcept {
+void print_summary(TreeReport& report, const Tree& tree, const char* root) noexcept {
   try {
-    reader.finish();
+    report.finish();
     const auto pid = static_cast<uint32_t>(tree.pid());
-    write_stderr(summary(reader.records(), tree.left(),
-                         root == nullptr ? "" : idle_root(reader.records(), pid, root)));
+    write_stderr(summary(report.records(), tree.left(),
+                         root == nullptr ? "" : idle_root(report.records(), pid, root)));
   } catch (const std::exception& error) {
     say(std::string("--observe: no summary: ") + error.what());
   }
@@ -56,8 +55,7 @@ void print_summary(ReportReader& reader, const Tree& tree, const char* root) noe
 void observe(const std::string& path, char** arguments, Variables& variables,
              const std::string& report) {
   Tree tree;
-  std::optional<PrivateReport> own(std::in_place);
-  ReportReader reader(own->path(), report);
+  std::optional<TreeReport> own(report);
   variables.set("CUDAGUARD_REPORT", own->path());
   const std::string launcher = std::to_string(getpid());
   const bool root = is_root(variables, launcher);
@@ -67,10 +65,10 @@ void observe(const std::string& path, char** arguments, Variables& variables,
     execve(path.c_str(), arguments, variables.pointers().data());
     return errno;
   });
-  tree.wait([&] { reader.read_on(); }, reader.copies());
+  tree.wait([&] { own->read_on(); }, own->copies());
   if (const int error = tree.start_error(); error != 0) throw cannot_start(path, error);
   const bool alone = root && variables.has("CUDAGUARD_CHILDREN");
-  print_summary(reader, tree, alone ? arguments[0] : nullptr);
+  print_summary(*own, tree, alone ? arguments[0] : nullptr);
   own.reset();
   end_as(tree.status());
 }

@@ -12,7 +12,6 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr size_t kColumns = 100;
 constexpr size_t kLeastCommand = 16;
 constexpr size_t kMostName = 36;
 constexpr size_t kPidWidth = 7;  // 4194304 is Linux's last
@@ -112,22 +111,6 @@ std::string ranges(std::vector<uint32_t> pids) {
   return text;
 }
 
-/// `first`, then the words; lines that follow are indented by as much.
-void put_wrapped(std::string& out, const std::string& first, std::string_view words) {
-  const std::string indent(first.size(), ' ');
-  std::string line = first;
-  while (!words.empty()) {
-    const std::string_view word = head(words, words.find(' '));
-    words = tail(words, word.size() + 1);
-    if (line.size() > first.size() && line.size() + 1 + word.size() > kColumns) {
-      out.append(line).append("\n");
-      line = indent;
-    }
-    line.append(line.size() > first.size() ? " " : "").append(word);
-  }
-  out.append(line).append("\n");
-}
-
 void put_row(std::string& out, const Row& row, size_t command_width,
              const std::array<size_t, kFacts>& widths) {
   const std::string number =
@@ -143,7 +126,7 @@ void put_row(std::string& out, const Row& row, size_t command_width,
   line.erase(line.find_last_not_of(' ') + 1);
   out.append(line).append("\n");
   if (row.pids.size() > 1) {
-    put_wrapped(out, std::string(kIndent.size() + kPidWidth, ' ') + "  pids ", ranges(row.pids));
+    add_wrapped(out, std::string(kIndent.size() + kPidWidth, ' ') + "  pids ", ranges(row.pids));
   }
 }
 
@@ -182,13 +165,11 @@ void put_told(std::string& out, const std::vector<Row>& rows) {
     std::string words;
     size_t number = 0;
     for (std::string_view rest = told; !rest.empty(); ++number) {
-      const std::string_view gpu = head(rest, rest.find(','));
-      rest = tail(rest, gpu.size() + 1);
       words.append(words.empty() ? "" : " ").append(std::to_string(number)).append("=");
-      words.append(cut(gpu, kColumns));
+      words.append(cut(take_entry(rest), kColumns));
     }
     const std::string whose = lists.size() == 1 ? "" : "of " + ranges(pids) + " ";
-    put_wrapped(out, "  devices " + whose, words);
+    add_wrapped(out, "  devices " + whose, words);
   }
 }
 

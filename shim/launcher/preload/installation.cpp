@@ -6,7 +6,6 @@
 
 #include <climits>
 #include <cstdlib>
-#include <memory>
 
 #include "policy/text.h"
 #include "shim/launcher/message.h"
@@ -18,21 +17,16 @@ namespace {
 
 constexpr const char* kGuard = "/libcudaguard.so";
 
-/// The path of this executable.
+/// The path of this executable, without links.
 std::string own_path() {
-  char self[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", self, sizeof self);
-  if (length > 0 && static_cast<size_t>(length) < sizeof self) {
-    return {self, static_cast<size_t>(length)};
-  }
-  // A root without /proc. The kernel gives the path that was started, from this very folder.
+  // In a root without /proc, the path that was started: in this very folder.
   const char* started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
-  const std::unique_ptr<char, void (*)(void*)> path(
-      started == nullptr ? nullptr : realpath(started, nullptr), free);
-  if (path == nullptr) {
+  char path[PATH_MAX];
+  if (realpath("/proc/self/exe", path) == nullptr &&
+      (started == nullptr || realpath(started, path) == nullptr)) {
     throw Refusal(kRefused, "no /proc, and no path of cudaguard itself: where is libcudaguard.so?");
   }
-  return path.get();
+  return path;
 }
 
 /// `way` from `folder`, which has no links in it.

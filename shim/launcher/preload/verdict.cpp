@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "policy/library.h"
 #include "policy/text.h"
@@ -92,14 +93,10 @@ bool is_for_musl(const ElfFacts& facts) {
 std::string reason_for(const LoaderAnswer& answer, const std::string& guard) {
   if (!answer.trouble.empty()) return "its ld.so " + answer.trouble;
   std::string last;
-  std::string_view rest = answer.errors;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line.empty()) continue;
-    last = line;
-    if (line.find("'" + guard + "'") != std::string_view::npos) break;
+  std::istringstream lines(answer.errors);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) last = line;
+    if (line.find("'" + guard + "'") != std::string::npos) break;
   }
   if (last.empty()) return "its ld.so does not load " + printable(guard);
   return "its ld.so says: " + printable(last);

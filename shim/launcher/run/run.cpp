@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/elf/program.h"
@@ -35,16 +34,6 @@ void add_for_linked(const Verdict& verdict, Policy policy, const Installation& i
   };
   if (verdict.linked_cuda) add(cpu ? installation.standin_cuda : installation.companion_cuda);
   if (verdict.linked_nvml) add(cpu ? installation.standin_nvml : installation.companion_nvml);
-}
-
-void print(const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t written = write(STDOUT_FILENO, text.data() + done, text.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw Refusal(kRefused, std::string("cannot print: ") + strerror(errno));
-    done += static_cast<size_t>(written);
-  }
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes the records out of the tree's own report as they come, and copies them to the report that
-// the user asked for.
+// The file that the guards of one observed tree write to. It is the tree's own: who writes to it
+// has inherited its name, so that no record of somebody else's program is among them. The records
+// are taken out as they come, and copied to the report that the user asked for.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,10 +12,17 @@
 
 namespace cudaguard::launcher {
 
-class ReportReader {
+class TreeReport {
  public:
-  /// `to`: the user's report, as CUDAGUARD_REPORT names it; may be empty.
-  ReportReader(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+  /// An empty file, for this user alone, in a folder that is made for it (a guard that writes after
+  /// the end finds no folder, and leaves no file behind). In TMPDIR or /tmp. Throws Refusal. `to`:
+  /// the user's report, as CUDAGUARD_REPORT names it; may be empty.
+  explicit TreeReport(std::string to);
+  /// Removes both.
+  ~TreeReport();
+  TreeReport(const TreeReport&) = delete;
+  TreeReport& operator=(const TreeReport&) = delete;
+  const std::string& path() const { return file_; }
 
   /// Everything that was written since the last time. Throws nothing: a program is running.
   void read_on() noexcept;
@@ -29,8 +36,9 @@ class ReportReader {
   void take_line(std::string_view line);
   void copy(std::string_view line, uint32_t pid);
 
-  std::string from_;
   std::string to_;
+  std::string folder_;
+  std::string file_;
   uint64_t offset_ = 0;
   std::string rest_;       ///< the beginning of a line
   bool skipping_ = false;  ///< in a line that is too long for a record

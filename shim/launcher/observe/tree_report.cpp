@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/observe/tree_report.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/message.h"
+#include "shim/launcher/preload/report.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& folder, const std::string& why) {
+  throw Refusal(kRefused, "--observe: " + in_quotes(folder) + why +
+                              " (accepted: TMPDIR, a folder that can be written to)");
+}
+
+/// The programs may run in any folder, so the path must not depend on this one.
+std::string temporary_folder() {
+  const char* given = getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): one thread
+  const std::string folder = given != nullptr && *given != '\0' ? given : "/tmp";
+  char path[PATH_MAX];
+  if (realpath(folder.c_str(), path) == nullptr) {
+    refuse(folder, std::string(": ") + strerror(errno));
+  }
+  // The guard puts a process id there.
+  if (strstr(path, "%p") != nullptr) refuse(folder, " has %p in its path");
+  return path;
+}
+
+}  // namespace
+
+TreeReport::TreeReport(std::string to) : to_(std::move(to)) {
+  const std::string where = temporary_folder();
+  folder_ = where + "/cudaguard-XXXXXX";
+  if (folder_.size() + 16 > kMaxReportPath) refuse(where, " is too long a path");
+  if (mkdtemp(folder_.data()) == nullptr) refuse(where, std::string(": ") + strerror(errno));
+  file_ = folder_ + "/report.jsonl";
+  const int fd = open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) {
+    const int error = errno;
+    rmdir(folder_.c_str());
+    refuse(where, std::string(": ") + strerror(error));
+  }
+  close(fd);
+}
+
+TreeReport::~TreeReport() {
+  // A guard may make the file anew between the two.
+  constexpr int kTries = 8;
+  for (int i = 0; i < kTries; ++i) {
+    unlink(file_.c_str());
+    if (rmdir(folder_.c_str()) == 0 || errno != ENOTEMPTY) return;
+  }
+}
+
+void TreeReport::read_on() noexcept {
+  try {
+    read_file();
+  } catch (const std::exception& error) {
+    if (!failed_) say(std::string("--observe: ") + error.what());
+    failed_ = true;
+  }
+}
+
+void TreeReport::finish() noexcept {
+  read_on();
+  try {
+    if (!rest_.empty() || skipping_) take_line(rest_);
+  } catch (const std::exception&) {
+    // Out of memory, for one line that is cut.
+  }
+  rest_.clear();
+}
+
+void TreeReport::read_file() {
+  constexpr size_t kPart = 65536;
+  const FileBytes file(file_);
+  while (offset_ < file.size()) {
+    std::string part(static_cast<size_t>(std::min<uint64_t>(kPart, file.size() - offset_)), '\0');
+    if (!file.read(offset_, part.data(), part.size())) return;
+    offset_ += part.size();
+    std::string_view text = part;
+    for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+      rest_.append(text.substr(0, end));
+      take_line(rest_);
+      rest_.clear();
+      skipping_ = false;
+      text.remove_prefix(end + 1);
+    }
+    rest_.append(text);
+    if (rest_.size() > kMaxRecord) {
+      skipping_ = true;
+      rest_.clear();
+    }
+  }
+}
+
+void TreeReport::take_line(std::string_view line) {
+  uint32_t pid = 0;
+  // An empty text is no record, and counted as such.
+  if (records_.add(skipping_ ? std::string_view{} : line, pid) && copies()) copy(line, pid);
+}
+
+void TreeReport::copy(std::string_view line, uint32_t pid) {
+  const std::string text = std::string(line) + "\n";
+  if (to_ == "/dev/stderr") return write_stderr(text);
+  // One write, as the guard's own: other programs may append to the same file.
+  const int fd =
+      open(report_path(to_, static_cast<int>(pid)).c_str(),
+           O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);
+  const ssize_t written = fd < 0 ? -1 : write(fd, text.data(), text.size());
+  const int error = written < 0 ? errno : ENOSPC;
+  if (fd >= 0) close(fd);
+  if (written == static_cast<ssize_t>(text.size())) return;
+  if (!failed_) say("records are missing in the report " + in_quotes(to_) + ": " + strerror(error));
+  failed_ = true;
+}
+
+}  // namespace cudaguard::launcher
