@@ -93,7 +93,12 @@ int read_visible(struct visible* out) {
     all[total].mig = -1;
     ++total;
   }
+#ifdef CG_ONE_GPU
+  // Whoever reaches this one sees that: the launcher's presets do not hide its GPU.
+  const char* text = NULL;
+#else
   const char* text = CG_GETENV_VISIBLE("CUDA_VISIBLE_DEVICES");
+#endif
   // What it was told first must stay as it was, for as long as it likes to look at it.
   static const char* first = NULL;
   if (first != NULL) fake_log("told first:", first);
