@@ -47,15 +47,11 @@ constexpr bool lets_through(Policy policy) { return rules_of(policy).driver == A
 /// `list`: there is an allow-list.
 constexpr Action action_for(Policy policy, bool list, const LibraryRequest& request) {
   const Rules& rules = rules_of(policy);
-  switch (request.library) {
-    case Library::kDriver:
-    case Library::kNvml:
-      return rules.driver;
-    case Library::kRefused:
-      return list && request.refused->under_list ? rules.under_list : rules.refused;
-    default:
-      return Action::kPass;
+  if (const RefusedLibrary* row = request.refused; row != nullptr) {
+    return list && row->under_list ? rules.under_list : rules.refused;
   }
+  const bool driver = request.library == Library::kDriver || request.library == Library::kNvml;
+  return driver ? rules.driver : Action::kPass;
 }
 
 /// The device index to use where a program asks for `asked` and `count` devices are visible; 0: it

@@ -38,8 +38,9 @@ const char* act(Process& here, const LibraryRequest& request, const char* name, 
     case Action::kCompanion:
       return name_with_companion(here, driver ? CompanionKind::kDriver : CompanionKind::kNvml, name,
                                  mode, caller);
-    case Action::kRefuse:
+    case Action::kRefuse:  // a row of kRefusedLibraries
       if (policy == Policy::kForceCpu) {
+        // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): as above
         record_touch(here, request.refused->name().data(), name, caller);
       } else {
         say_no_opencl(here, caller);
