@@ -24,8 +24,8 @@ TEST(Library, Nvml) {
 }
 
 TEST(Library, WhereDlopenItselfIsFound) {
-  for (const char* name : {"libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6", "libdl.so.2", "libdl.so",
-                           "libc.so"}) {
+  for (const char* name :
+       {"libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6", "libdl.so.2", "libdl.so", "libc.so"}) {
     EXPECT_EQ(classify(name).library, Library::kLibc) << name;
   }
 }
