@@ -45,6 +45,13 @@ class Kinds(doctor_program.Case):
         report = self.verdict("tool", "yes", "yes", [], env={"PATH": self.folder})
         self.assertEqual(report["files"], [self.path("tool"), "/usr/bin/python3"])
 
+    def test_program_by_its_descriptor(self):
+        with open("/bin/sh", "rb") as stream:
+            done = self.start("doctor", "--json", "/dev/fd/%d" % stream.fileno(),
+                              env=launcher.environment(LD_LIBRARY_PATH=harness.FAKE_DRIVER),
+                              pass_fds=[stream.fileno()])
+        self.assertEqual(self.read(done.stdout, done.returncode)["guarded"]["run"], "yes")
+
     def test_env_that_clears(self):
         text = "#!/usr/bin/env -S -i python3\n" + PYTHON % DRIVER
         for words in ("-S -i python3", "-S -u LD_PRELOAD python3", "-S LD_PRELOAD= python3",

@@ -100,6 +100,11 @@ class Streams(launcher.Case):
                         seen.append(stream.read())
                 self.assertEqual(seen[0], seen[1])
 
+    def test_program_by_its_descriptor(self):
+        for words in ([], [launcher.LAUNCHER, "run"], [launcher.LAUNCHER, "run", "--cpu"]):
+            done = self.bare("sh", "-c", 'exec "$@" /dev/fd/9 -c "exit 7" 9</bin/sh', "sh", *words)
+            self.assertEqual(done.returncode, 7, words)
+
     def bare(self, *words, stderr_to=None, **more):
         # One file for both runs: pipes have new numbers each time.
         with open(self.path("err"), "wb") as err:

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,24 +73,12 @@ class Stream {
   std::string text_;
 };
 
-/// What cannot be killed must not hold other people's pipes open.
-void keep_descriptors_here() {
-  // close_range(2), of Linux 5.9, with CLOSE_RANGE_CLOEXEC, of 5.11.
-  constexpr long kCloseRange = 436;
-  if (syscall(kCloseRange, 3U, ~0U, 1U << 2) == 0) return;
-  rlimit most = {};
-  if (getrlimit(RLIMIT_NOFILE, &most) != 0) most.rlim_cur = 1024;
-  const int end = static_cast<int>(std::min<rlim_t>(most.rlim_cur, 1 << 20));
-  for (int fd = 3; fd < end; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
-
 [[noreturn]] void become(char* const* argv, char* const* environment, int out, int err, int failure,
                          bool (*before)()) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
-  keep_descriptors_here();
   dup2(err, STDIN_FILENO);  // nothing can be read there; a bare root may have no /dev/null
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);

@@ -23,9 +23,9 @@ struct ChildEnd {
 inline constexpr int kHeldBack = -1;
 
 /// Starts words[0], a path, and gathers what it writes until it has ended or `patience` is over;
-/// then kills what is left of its process group. It has nothing to read, none of our descriptors,
-/// leaves no core, and dies with us. `before` runs in the child. Throws Refusal where there can be
-/// no process.
+/// then kills what is left of its process group. It has nothing to read, leaves no core, and dies
+/// with us; the descriptors that we were given it has too: words may name one (/dev/fd/9). `before`
+/// runs in the child. Throws Refusal where there can be no process.
 ChildEnd run_child(std::vector<std::string> words, Variables variables,
                    std::chrono::milliseconds patience, bool (*before)() = nullptr);
 

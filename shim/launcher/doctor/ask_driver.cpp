@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/doctor/ask_driver.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -107,6 +111,22 @@ void leave_driver_alone(Variables& variables) {
   variables.set(row_of(Variable::kPolicy).name, name_of(Policy::kOff));
 }
 
+/// Of a driver that cannot be killed: it must not hold other people's pipes open.
+void keep_descriptors_here() {
+  // close_range(2), of Linux 5.9, with CLOSE_RANGE_CLOEXEC, of 5.11.
+  constexpr long kCloseRange = 436;
+  if (syscall(kCloseRange, 3U, ~0U, 1U << 2) == 0) return;
+  rlimit most = {};
+  if (getrlimit(RLIMIT_NOFILE, &most) != 0) most.rlim_cur = 1024;
+  const int end = static_cast<int>(std::min<rlim_t>(most.rlim_cur, 1 << 20));
+  for (int fd = 3; fd < end; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+bool prepare_probe() {
+  keep_descriptors_here();
+  return forbid_changes();
+}
+
 std::string about(const DriverAnswer& answer) {
   const std::string time =
       answer.milliseconds ? " after " + std::to_string(*answer.milliseconds) + " ms" : "";
@@ -154,7 +174,7 @@ Lines lines_of(const char* name, const Gpus& gpus) {
 DriverAnswer ask_driver(const std::string& probe, Variables variables, std::chrono::seconds limit) {
   leave_driver_alone(variables);
   signal(SIGCHLD, SIG_DFL);  // ignored, the child's end would not be told
-  const ChildEnd end = run_child({probe}, std::move(variables), limit, forbid_changes);
+  const ChildEnd end = run_child({probe}, std::move(variables), limit, prepare_probe);
   DriverAnswer answer;
   if (end.not_started != 0) {
     answer.reason =
