@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "policy/message.h"
+#include "policy/selection.h"
 #include "shim/companion/guard.h"
 
 namespace cudaguard {
@@ -78,8 +79,10 @@ void note_no_device(Process& process) {
   if (happened(counted)) return compare(process, &counted, &none);
   // Nobody was told before: numbers that name nothing inside the list ("" and -1 mean no GPU).
   const char* now = the_guard().variable(kVariable);
-  const bool number = now != nullptr && *now >= '0' && *now <= '9';
-  if (number && !process.config.visible_devices.empty()) compare(process, nullptr, &none);
+  const Selection written = select(now, nullptr, nullptr);
+  if (now != nullptr && written.numbers && written.count != 0 &&
+      !process.config.visible_devices.empty())
+    compare(process, nullptr, &none);
 }
 
 void check_late_write(Process& process) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/standin/touch.h"
 
+#include <atomic>
+#include <cstdint>
+
 #include "shim/elf/base_namespace.h"
 
 // Bound by ld.so to the preloaded guard; null without one, and in a namespace of dlmopen.
@@ -9,13 +12,30 @@ extern "C" [[gnu::weak, gnu::visibility("default")]] void cudaguard_touch_v1(
 
 namespace cudaguard {
 
+namespace {
+
+using Tell = void (*)(unsigned, const char*, const void*);
+constexpr unsigned kAbi = 1;
+constexpr uintptr_t kNotAsked = 0;
+constexpr uintptr_t kNobody = 1;
+// Asked once: other threads may be unloading what is on ld.so's list later. Threads that race here
+// find the same. Not in .bss, which would cost a mapping.
+[[gnu::section(".data")]] constinit std::atomic<uintptr_t> guard_elsewhere{kNotAsked};
+
+uintptr_t find_elsewhere() {
+  const void* found = guards_symbol("cudaguard_touch_v1");
+  const uintptr_t guard = found != nullptr ? reinterpret_cast<uintptr_t>(found) : kNobody;
+  guard_elsewhere.store(guard, std::memory_order_relaxed);
+  return guard;
+}
+
+}  // namespace
+
 void touch(const char* api, const void* caller) {
-  constexpr unsigned kAbi = 1;
-  auto* tell = &cudaguard_touch_v1;
-  if (tell == nullptr) {
-    tell = reinterpret_cast<decltype(tell)>(const_cast<void*>(guards_symbol("cudaguard_touch_v1")));
-  }
-  if (tell != nullptr) tell(kAbi, api, caller);
+  if (Tell here = &cudaguard_touch_v1; here != nullptr) return here(kAbi, api, caller);
+  uintptr_t guard = guard_elsewhere.load(std::memory_order_relaxed);
+  if (guard == kNotAsked) guard = find_elsewhere();
+  if (guard != kNobody) reinterpret_cast<Tell>(guard)(kAbi, api, caller);
 }
 
 }  // namespace cudaguard

@@ -6,7 +6,7 @@
 namespace cudaguard {
 
 void libraries_may_change(const char* name, int mode) {
-  lasting.answers_age.fetch_add(1, std::memory_order_release);
+  lasting.answers_age.fetch_add(kOneAge, std::memory_order_release);
   if ((mode & RTLD_GLOBAL) != 0 && name != nullptr) lasting.global_names.add(name);
 }
 

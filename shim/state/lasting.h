@@ -17,6 +17,10 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct Process;
 struct Explainer;
 
+/// An age is even: the odd number that marks an answer as being written is none, however long a
+/// process lives.
+inline constexpr uint32_t kOneAge = 2;
+
 /// A library of ours as ld.so has it.
 struct Loaded {
   std::atomic<const char*> path{nullptr};  ///< published last

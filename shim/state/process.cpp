@@ -138,7 +138,7 @@ std::string_view Process::because() const {
 
 void fall_back(Process& process, Process::Fallen because_of) {
   process.fallen.store(because_of);
-  lasting.answers_age.fetch_add(1, std::memory_order_release);
+  lasting.answers_age.fetch_add(kOneAge, std::memory_order_release);
   lasting.last.because.store(process.because().data(), std::memory_order_relaxed);
   process.steady.store(false, std::memory_order_relaxed);
   remember_policy(Policy::kForceCpu);

@@ -109,7 +109,7 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
   const auto* map = static_cast<const link_map*>(handle);
   const auto prepare = reinterpret_cast<cudaguard_prepare_v1*>(
       const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_companion_prepare_v1")));
-  const char* why = prepare != nullptr ? prepare(cudaguard_services_v1()) : "";
+  const char* why = prepare != nullptr ? prepare(&kServices) : "";
   if (why == nullptr) {
     result.link_map.store(map, std::memory_order_relaxed);
     result.path.store(map->l_name, std::memory_order_release);

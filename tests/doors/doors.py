@@ -23,7 +23,7 @@ def options():
     parser.add_argument("--lib", default=os.environ.get("CG_LIB"),
                         help="the lib folder under test (default: $CG_LIB, else <build>/lib)")
     parser.add_argument("--door", action="append", metavar="ID",
-                        help="only this door (dlopen.soname) or group (dlopen); may be repeated")
+                        help="only this door (dlopen.soname-now) or group (dlopen); may be repeated")
     parser.add_argument("--json", metavar="FILE", help="write every outcome there")
     parser.add_argument("--verbose", action="store_true", help="show the commands of every run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)

@@ -49,8 +49,8 @@ class Row:
     """One door.
 
     argv and env may use {driver} (the folder of this world's driver), {versioned} and
-    {nvml_versioned} (its files), {copy} (a folder on which the driver's is mounted), {programs},
-    {standin}, {source}, {loader} (ld.so's path).
+    {nvml_versioned} (its files), {copy} (a folder on which the driver's is mounted),
+    {unnamed} (the same, of a driver without SONAME), {programs}, {standin}, {source}, {loader} (ld.so's path).
     """
 
     id: str  # dlopen.absolute: the part before the dot is the group
@@ -113,6 +113,7 @@ def places(world):
         "source": harness.SOURCE,
         "loader": harness.loader_of(harness.program("door")),
         "copy": os.path.join(harness.BUILD, "tests", "doors", "copy"),
+        "unnamed": os.path.join(harness.FAKES, "unnamed"),
         "driver": harness.FAKE_DRIVER if world == "fake" else
         real[:-len("/nvidia/current")] if real else system,
     }

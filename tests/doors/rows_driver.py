@@ -172,7 +172,7 @@ ROWS += [
     # ld.so maps the real one for such a plug-in; the guard's cuInit is in front.
     Row("plugin.needed-path", "a plug-in whose DT_NEEDED is an absolute path",
         [DOOR, "plugin={programs}/plugin_linked_cuda_path.so"], {"cuInit": "100", "cuInit1": "1"},
-        mounts=("{programs}/stub",), worlds=DRIVEN, linked=True),
+        mounts=("{unnamed}",), worlds=DRIVEN, linked=True),
 ]
 
 # CuGetProcAddress.

@@ -115,7 +115,7 @@ ROWS += [
         [DOOR, "lib=libcuda.so", "via=libm.so.6"], worlds=DRIVEN, limit=True),
     Row("limit.deepbind-needed-path", "an RTLD_DEEPBIND plug-in whose DT_NEEDED is an absolute path",
         [DOOR, "plugin={programs}/plugin_linked_cuda_path.so", "flags=now,deepbind"],
-        mounts=("{programs}/stub",), worlds=DRIVEN, limit=True),
+        mounts=("{unnamed}",), worlds=DRIVEN, limit=True),
     Row("limit.preload-overwritten", "a child whose LD_PRELOAD is another one",
         ["sh", "-c", "LD_PRELOAD=libm.so.6 exec " + DOOR + " lib=libcuda.so.1"], worlds=DRIVEN,
         limit=True),

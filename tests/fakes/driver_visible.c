@@ -93,11 +93,10 @@ int read_visible(struct visible* out) {
     all[total].mig = -1;
     ++total;
   }
-#ifdef CG_ONE_GPU
-  // Whoever reaches this one sees that: the launcher's presets do not hide its GPU.
-  const char* text = NULL;
-#else
   const char* text = CG_GETENV_VISIBLE("CUDA_VISIBLE_DEVICES");
+#ifdef CG_ONE_GPU
+  // Whoever reaches this one sees it by the answer: the launcher's preset does not hide its GPU.
+  if (text != NULL && *text == '\0') text = NULL;
 #endif
   // What it was told first must stay as it was, for as long as it likes to look at it.
   static const char* first = NULL;

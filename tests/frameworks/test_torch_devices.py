@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch 2.3.0 over the fake NVML of tests/devices. It counts GPUs by NVML, remembers that,
+"""PyTorch 2.3.0 over the fake NVML of tests/fakes. It counts GPUs by NVML, remembers that,
 and fails an internal assertion when the driver then shows fewer; with the list they agree."""
 
 import os

@@ -98,7 +98,7 @@ def why_not(box, row, words):
     missing = [path for path in row.needs if not glob.glob(path.format(**words))]
     if missing:
         return "%s is missing" % missing[0].format(**words)
-    if any("stub" in folder for folder in row.mounts):
+    if "{unnamed}" in row.mounts:
         return "needs a bind mount"
     program = str(row.argv[0]).format(**words)
     if os.path.isabs(program) and not os.path.exists(program):

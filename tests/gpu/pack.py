@@ -11,8 +11,8 @@ LIMIT = 64 * 2**20
 # Of the build tree, by folder. The rest of tests/programs are links to other folders and copies of
 # drivers, which only the door matrix' own sandbox uses.
 BUILT = ("lib", os.path.join("tests", "programs"), os.path.join("tests", "gpu"))
-LEFT_OUT = shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile", "static_door", "stub",
-                                  "renamed", "fake-runtime", "one")
+LEFT_OUT = shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile", "static_door",
+                                  "renamed")
 SOURCES = ("scripts/gpu-check", "tests/gpu/*.py", "tests/doors/*.py", "tests/harness/harness.py",
            "tests/doors/languages/*")
 

@@ -144,13 +144,12 @@ class GpuCheck(unittest.TestCase):
                            ("context.validate", "500 MiB"), ("workers.bare", "12000 MiB"),
                            ("workers.validate-spawn", "12000 MiB"),
                            ("workers.children-spawn", "0 MiB"),
-                           ("workers.children-fork", "0 MiB"), ("allow.index0", "4 of 4"),
-                           ("allow.unknown-index", "4 of 4")):
+                           ("workers.children-fork", "0 MiB"), ("allow.index0", "6 of 6"),
+                           ("allow.unknown-index", "6 of 6")):
             self.assertEqual(rows[name]["verdict"], "pass", out)
             self.assertTrue(rows[name]["value"].startswith(text), out)
         self.assertIn("12000 MiB less than bare", rows["workers.children-spawn"]["value"])
         self.assertEqual(rows["allow.reversed"]["reason"], "one GPU only")
-        # That driver has too few names for the doors themselves.
         _, out, rows = self.one_gpu("--only", "doors")
         self.assertEqual(rows["doors.memory"]["verdict"], "pass", out)
 

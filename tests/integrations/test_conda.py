@@ -20,7 +20,7 @@ SHELLS = {"bash": ["bash"], "bash -eu": ["bash", "-eu"], "posix": ["bash", "--po
 STARTS = (
     {}, {"LD_PRELOAD": "libm.so.6 libdl.so.2"},
     {"JAX_PLATFORMS": "cuda", "CUDAGUARD_POLICY": "OFF"},
-    {"CUDAGUARD_VISIBLE_DEVICES": "2", "CUDAGUARD_POLICY": "VALIDATE", "CUDA_VISIBLE_DEVICES": "1"},
+    {"CUDAGUARD_VISIBLE_DEVICES": "2", "CUDAGUARD_POLICY": "VALIDATE", "CUDA_VISIBLE_DEVICES": "0"},
     {"MPIR_CVAR_ENABLE_GPU": "", "JAX_PLATFORMS": "it's \"a b\" $HOME\nnext `line`"})
 
 

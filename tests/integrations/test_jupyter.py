@@ -56,7 +56,7 @@ class Jupyter(places.Case):
         self.assertEqual([bare.answers[key] for key in ("cuda", "child", "drivers")],
                          ["0", "0", "['%s/libcuda.so.1']" % harness.FAKE_DRIVER], bare)
         # A variable of the notebook server does not lift it.
-        for more in harness.sample(({}, {"CUDAGUARD_POLICY": "OFF"}), 1):
+        for more in harness.sample(({"CUDAGUARD_POLICY": "OFF"}, {}), 1):
             result = self.notebook("cudaguard-cpu", **more)
             self.assertEqual(result.fake_calls, [], result)
             self.works(result)

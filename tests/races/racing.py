@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+import unittest
 
 import harness
 
@@ -44,7 +45,8 @@ def library_folder(companions=None, guard=harness.GUARD):
             source = os.path.join(companions if companions and name in COMPANIONS
                                   else harness.STANDIN_DIR, name)
             if not os.path.exists(source):
-                raise RuntimeError("not built (cmake --build --preset full): " + source)
+                kind = RuntimeError if harness.must_run() else unittest.SkipTest
+                raise kind("not built (cmake --build --preset full): " + source)
             os.symlink(source, os.path.join(folder, "cudaguard", name))
         os.symlink(guard, os.path.join(folder, "libcudaguard.so"))
         yield os.path.join(folder, "libcudaguard.so")
