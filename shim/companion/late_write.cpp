@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "policy/message.h"
-#include "policy/selection.h"
 #include "shim/companion/guard.h"
 
 namespace cudaguard {
