@@ -262,6 +262,17 @@ class Installation(doctor_program.Case):
         report = self.verdict("/usr/bin/env", "in part", "in part", ["installation"], command)
         self.assertEqual([row["missing"] for row in report["broken_files"]], [False])
 
+    def test_cut_stand_in(self):
+        """Wherever it ends: the note with its version is at its beginning."""
+        command = self.installed()
+        path = self.path("install", "lib", "cudaguard", "libcuda.so.1")
+        self.assertEqual(self.verdict("/usr/bin/env", "yes", "yes", [], command)["broken_files"],
+                         [])
+        for size in (os.path.getsize(path) - 1, os.path.getsize(path) // 2, 4096):
+            os.truncate(path, size)
+            report = self.verdict("/usr/bin/env", "in part", "in part", ["installation"], command)
+            self.assertEqual(report["broken_files"], [{"path": path, "missing": False}], size)
+
 
 class NoProgram(doctor_program.Case):
     def start(self, *words, **more):

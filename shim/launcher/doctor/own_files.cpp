@@ -8,6 +8,7 @@
 
 #include "policy/text.h"
 #include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/elf/elf_symbols.h"
 
 namespace cudaguard::launcher {
 
@@ -16,11 +17,14 @@ namespace {
 /// More than any of our libraries has in front of its notes.
 constexpr uint64_t kMostRead = uint64_t{1} << 20;
 
-/// Found by the beginning of our note: nothing else in our libraries is like it.
+/// Found by the beginning of our note: nothing else in our libraries is like it. Empty: it has
+/// none, or is damaged.
 std::string version_of(const std::string& path) {
   using namespace std::string_view_literals;
   constexpr std::string_view kNote = "\1\0\0\0cudaguard\0\0\0cudaguard "sv;
   const FileBytes file(path);
+  std::vector<Export> exports;
+  if (!read_exports(file, exports)) return {};  // it is cut short, or no ELF file
   std::string content(static_cast<size_t>(std::min(file.size(), kMostRead)), '\0');
   if (!file.read(0, content.data(), content.size())) return {};
   const size_t at = content.find(kNote);
