@@ -78,10 +78,8 @@ void note_no_device(Process& process) {
   if (happened(counted)) return compare(process, &counted, &none);
   // Nobody was told before: numbers that name nothing inside the list ("" and -1 mean no GPU).
   const char* now = the_guard().variable(kVariable);
-  const Selection written = select(now, nullptr, nullptr);
-  if (now != nullptr && written.numbers && written.count != 0 &&
-      !process.config.visible_devices.empty())
-    compare(process, nullptr, &none);
+  const bool number = now != nullptr && *now >= '0' && *now <= '9';
+  if (number && !process.config.visible_devices.empty()) compare(process, nullptr, &none);
 }
 
 void check_late_write(Process& process) {
