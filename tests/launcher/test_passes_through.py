@@ -105,6 +105,12 @@ class Streams(launcher.Case):
             done = self.bare("sh", "-c", 'exec "$@" /dev/fd/9 -c "exit 7" 9</bin/sh', "sh", *words)
             self.assertEqual(done.returncode, 7, words)
 
+    def test_few_descriptors(self):
+        for words in ([], [launcher.LAUNCHER, "run"]):
+            done = self.bare("sh", "-c", 'ulimit -n 10; exec "$@"', "sh", *words, "sh", "-c",
+                             "exit 7")
+            self.assertEqual(done.returncode, 7, words)
+
     def bare(self, *words, stderr_to=None, **more):
         # One file for both runs: pipes have new numbers each time.
         with open(self.path("err"), "wb") as err:

@@ -37,10 +37,8 @@ class Stream {
   Stream() {
     int made[2];
     if (pipe2(made, O_CLOEXEC) != 0) give_up();
-    from_ = fcntl(made[0], F_DUPFD_CLOEXEC, 3);
-    to_ = fcntl(made[1], F_DUPFD_CLOEXEC, 3);
-    close(made[0]);
-    close(made[1]);
+    from_ = above_errors(made[0]);
+    to_ = above_errors(made[1]);
     if (from_ < 0 || to_ < 0 || fcntl(from_, F_SETFL, O_NONBLOCK) != 0) give_up();
   }
   ~Stream() {
@@ -64,6 +62,12 @@ class Stream {
   }
 
  private:
+  static int above_errors(int end) {
+    if (end > STDERR_FILENO) return end;
+    const int moved = fcntl(end, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(end);
+    return moved;
+  }
   static void close_end(int& end) {
     if (end >= 0) close(end);
     end = -1;
