@@ -48,6 +48,13 @@ class Alone(harness.Case):
         for program in ("linked_cuda", "linked_cuda_now"):
             self.check(program, ["cuInit=100", "version=99990", "countRc=3"])
 
+    def test_while_others_unload(self):
+        """Whoever is told of a touch is looked for once, not in a list that changes meanwhile."""
+        library = os.path.join(harness.BUILD, "tests", "programs", "plugin_open.so")
+        alone = harness.run([harness.program("asks_while_unloading"), library], world="none",
+                            guard=False, env={"LD_LIBRARY_PATH": harness.STANDIN_DIR})
+        self.assertEqual((alone.rc, alone.out), (0, "cuInit=100\n"), str(alone))
+
     def test_nvml(self):
         for program in ("linked_nvml", "linked_nvml_now"):
             self.check(program, ["nvmlInit=0", "countRc=0", "count=0", "shutdown=0"])

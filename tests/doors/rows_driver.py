@@ -173,6 +173,9 @@ ROWS += [
     Row("plugin.needed-path", "a plug-in whose DT_NEEDED is an absolute path",
         [DOOR, "plugin={programs}/plugin_linked_cuda_path.so"], {"cuInit": "100", "cuInit1": "1"},
         mounts=("{unnamed}",), worlds=DRIVEN, linked=True),
+    Row("plugin.needed-devname", "a plug-in whose DT_NEEDED is the dev name",
+        [DOOR, "plugin={programs}/plugin_linked_cuda_dev.so"], {"cuInit": "100", "cuInit1": "1"},
+        bare=("fake",), worlds=("fake",), linked=True),
 ]
 
 # CuGetProcAddress.
