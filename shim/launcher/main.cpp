@@ -6,7 +6,9 @@
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/options.h"
+#include "shim/launcher/report/report.h"
 #include "shim/launcher/run/run.h"
+#include "shim/launcher/verify/verify.h"
 
 namespace cudaguard::launcher {
 namespace {
@@ -18,6 +20,10 @@ int work(int argc, char** argv) {
       return run(options, environ);
     case Options::Command::kDoctor:
       return doctor(options, environ);
+    case Options::Command::kVerify:
+      return verify(options, environ);
+    case Options::Command::kReport:
+      return report(options);
     case Options::Command::kHelp:
       print(help_text());
       break;

@@ -34,6 +34,26 @@ void declare_run(CLI::App& app, Options& options) {
   app.add_flag("--strict", options.strict, "refuse a static executable instead of warning");
 }
 
+void declare_verify(CLI::App& app, Options& options) {
+  app.set_help_flag();
+  app.add_option("--allow", options.allow, "processes whose command matches may touch CUDA")
+      ->type_name("PATTERN");
+  app.add_option("--deny", options.deny, "what fails: init (the default), nvml, opencl")
+      ->type_name("WHAT");
+  app.add_flag("--trace", options.trace, "look at every program that is started (ptrace)");
+  app.add_option("--json", options.json_file, "write the result as JSON")->type_name("FILE");
+  app.add_option("--junit", options.junit_file, "write the result as JUnit XML")->type_name("FILE");
+  app.add_option("--html", options.html_file, "write the result as one page")->type_name("FILE");
+}
+
+void declare_report(CLI::App& app, Options& options) {
+  app.set_help_flag();
+  app.add_option("--by", options.by, "one row for each: exe, user, host, job, line")
+      ->type_name("WHAT");
+  app.add_flag("--json", options.json, "print JSON");
+  app.add_option("--html", options.html_file, "write one page")->type_name("FILE");
+}
+
 /// The words of the options, in the one form that CLI11 cannot misread: a value may begin with
 /// '-', be empty, or look like an option. Returns the place of the first word that is no option.
 int take_options(const CLI::App& app, int argc, char** argv, int at,
@@ -58,7 +78,8 @@ int take_options(const CLI::App& app, int argc, char** argv, int at,
       words.push_back(name);
       continue;
     }
-    if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
+    const bool once = option->get_items_expected_max() == 1;
+    if (once && std::find(seen.begin(), seen.end(), name) != seen.end()) {
       throw Refusal(kRefused, name + " is given twice");
     }
     seen.push_back(name);
@@ -119,6 +140,12 @@ Options parse_options(int argc, char** argv) {
     declare_doctor(app, options);
   } else if (command == "run") {
     declare_run(app, options);
+  } else if (command == "verify") {
+    options.command = Options::Command::kVerify;
+    declare_verify(app, options);
+  } else if (command == "report") {
+    options.command = Options::Command::kReport;
+    declare_report(app, options);
   } else {
     const char* what = command.starts_with("-") ? "unknown option " : "unknown subcommand ";
     throw Refusal(kRefused, what + in_quotes(command) + std::string(kSeeHelp));
@@ -128,6 +155,14 @@ Options parse_options(int argc, char** argv) {
     return options;
   }
   const bool has_program = *options.program != nullptr;
+  if (options.command == Options::Command::kVerify && !has_program) {
+    throw Refusal(kRefused, "no program given" + std::string(kSeeHelp));
+  }
+  if (options.command == Options::Command::kReport) {
+    if (!has_program) throw Refusal(kRefused, "no file given" + std::string(kSeeHelp));
+    for (char** word = options.program; *word != nullptr; ++word)
+      options.inputs.emplace_back(*word);
+  }
   if (options.command == Options::Command::kRun && !has_program && !options.print) {
     throw Refusal(kRefused, "no program given" + std::string(kSeeHelp));
   }

@@ -11,7 +11,7 @@
 namespace cudaguard::launcher {
 
 struct Options {
-  enum class Command { kRun, kDoctor, kHelp, kVersion };
+  enum class Command { kRun, kDoctor, kVerify, kReport, kHelp, kVersion };
   Command command = Command::kRun;
   bool cpu = false;
   std::optional<std::string> gpus;
@@ -23,9 +23,19 @@ struct Options {
   bool print = false;
   bool strict = false;
   bool observe = false;
-  bool json = false;  ///< of doctor
+  bool json = false;  ///< of doctor and report: print JSON
+  // Of verify.
+  std::vector<std::string> allow;        ///< patterns of commands that may touch CUDA
+  std::vector<std::string> deny;         ///< what fails: init (the default), nvml, opencl
+  bool trace = false;                    ///< look at every exec (ptrace)
+  std::optional<std::string> json_file;  ///< --json FILE
+  std::optional<std::string> junit_file;
+  std::optional<std::string> html_file;  ///< of report too: --html is a file there as well
+  // Of report.
+  std::optional<std::string> by;    ///< exe, user, host, job, line
+  std::vector<std::string> inputs;  ///< files and folders
   /// The program and its arguments: a part of argv, null-terminated; may be empty with --print and
-  /// for doctor, which takes no arguments.
+  /// for doctor, which takes no arguments; of report what is to be read.
   char** program = nullptr;
 };
 

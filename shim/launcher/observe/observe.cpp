@@ -9,10 +9,10 @@
 
 #include "policy/text.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/observe/summary.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/observe/tree_report.h"
 #include "shim/launcher/preload/settings.h"
+#include "shim/launcher/report/summary.h"
 
 namespace cudaguard::launcher {
 

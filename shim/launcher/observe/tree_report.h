@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "shim/launcher/observe/records.h"
+#include "shim/launcher/report/records.h"
 
 namespace cudaguard::launcher {
 

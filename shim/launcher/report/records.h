@@ -5,28 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-namespace cudaguard::launcher {
+#include "shim/launcher/report/model.h"
 
-struct ObservedProcess {
-  uint32_t pid = 0;
-  std::string command;  ///< its words; not for a terminal yet
-  bool initialised = false;
-  std::string by;                    ///< the file whose code called cuInit, without its folders
-  std::string told;                  ///< what the driver was told to show; empty: no list
-  std::set<int> contexts;            ///< devices
-  bool worked = false;               ///< loaded code
-  bool nvml = false;                 ///< was let into NVML
-  bool found_none = false;           ///< asked the driver, which showed no GPU
-  bool failed = false;               ///< asked, and was told of an error
-  std::vector<std::string> tried;    ///< these two: "found none by libx.so", each once
-  std::vector<std::string> refused;  ///< "cuInit by libx.so", each once
-};
+namespace cudaguard::launcher {
 
 /// In the order of each one's first record.
 class Records {

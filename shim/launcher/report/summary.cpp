@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/observe/summary.h"
+#include "shim/launcher/report/summary.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/observe/records.h"
+#include "shim/launcher/report/records.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "shim/launcher/observe/records.h"
+#include "shim/launcher/report/records.h"
 
 namespace cudaguard::launcher {
 

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose code is it? So that a line names the user's own. Pure; thread-safe, async-signal-safe,
+// allocation-free.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+/// A Python frame's file (co_filename): false below site-packages or dist-packages, in the standard
+/// library, and for what the interpreter has frozen into itself.
+bool is_user_file(std::string_view file);
+
+/// A library that only passes calls on: CUDA's and NVIDIA's own, a foreign-function library, an
+/// OpenCL loader, libc and ld.so, ours. `module`: a path or a base name.
+bool passes_calls_on(std::string_view module);
+
+}  // namespace cudaguard

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the records of one run, or of many jobs, say: put together once, shown as text, JSON, JUnit
+// and HTML. Texts are as the records have them, not for a terminal or a page yet.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace cudaguard::launcher {
+
+struct PythonFrame {
+  std::string file;
+  std::string function;
+  uint32_t line = 0;
+  auto operator<=>(const PythonFrame&) const = default;
+};
+
+struct NativeFrame {
+  std::string module;   ///< full path
+  uint64_t offset = 0;  ///< bytes from the start of the file; a return address
+  auto operator<=>(const NativeFrame&) const = default;
+};
+
+/// Innermost frame first. Where there are no frames, the reason.
+struct Stack {
+  std::vector<PythonFrame> python;
+  std::vector<NativeFrame> native;
+  std::string python_missing;
+  std::string native_missing;
+  auto operator<=>(const Stack&) const = default;
+};
+
+/// What was asked for. A library load counts as what that library would do.
+enum class Asked : uint8_t { kCuda, kNvml, kOpenCl };
+
+/// The same call by the same code, in one process or many.
+struct Toucher {
+  Asked asked = Asked::kCuda;
+  bool denied = true;
+  std::string api;      ///< "cuInit", "nvmlInit_v2", "dlopen"
+  std::string object;   ///< of dlopen: the library's name or path
+  std::string library;  ///< who called, as the guard's line has it: "libc10_cuda.so", "ctypes/cffi"
+  std::string line;     ///< the user's own, as the guard's line has it: "ppo.py:159"; may be empty
+  Stack stack;
+  double first = 0;               ///< seconds since 1970-01-01 UTC
+  std::vector<size_t> processes;  ///< numbers in Findings::processes, each once
+};
+
+struct ObservedProcess {
+  // Who it is.
+  std::string host;
+  uint32_t pid = 0;
+  uint32_t ppid = 0;
+  uint32_t uid = 0;
+  std::string exe;
+  std::string command;  ///< its words
+  std::string job;      ///< "slurm:1234", "kubernetes:POD", "systemd:UNIT"; may be empty
+  // When: seconds since 1970-01-01 UTC; 0: not known.
+  double started = 0;  ///< from its start record (CUDAGUARD_HELLO)
+  double first = 0;    ///< its first record of any kind
+  double last = 0;     ///< its last record
+  double ended = 0;    ///< as the launcher saw it, to a tenth of a second or so
+  std::string policy;  ///< from its start record; empty: there was none
+  // What it did.
+  bool initialised = false;
+  std::string by;                    ///< the file whose code called cuInit, without its folders
+  std::string told;                  ///< what the driver was told to show; empty: no list
+  std::set<int> contexts;            ///< devices
+  bool worked = false;               ///< loaded code
+  bool nvml = false;                 ///< was let into NVML
+  bool found_none = false;           ///< asked the driver, which showed no GPU
+  bool failed = false;               ///< asked, and was told of an error
+  std::vector<std::string> tried;    ///< these two: "found none by libx.so", each once
+  std::vector<std::string> refused;  ///< "cuInit by libx.so", each once
+  bool asked() const { return first != 0 && !(only_start); }
+  bool only_start = true;  ///< nothing but its start record
+};
+
+/// All of it. Processes in the order of each one's first record, touchers likewise.
+struct Findings {
+  std::vector<ObservedProcess> processes;
+  std::vector<Toucher> touchers;
+  size_t records = 0;
+  size_t not_understood = 0;  ///< lines that no guard has written
+  size_t torn = 0;            ///< records of which only a piece is there: their writer was killed
+};
+
+/// How sure it is that every process of a tree was guarded.
+struct TreeTruth {
+  enum class Value : uint8_t {
+    kAllGuarded,  ///< --trace: every exec was looked at
+    kNoneSeen,    ///< looked at from time to time; none that was not guarded
+    kUnguarded,   ///< some
+  };
+  struct Unguarded {
+    uint32_t pid = 0;
+    std::string command;
+    std::string reason;       ///< "a static executable", "LD_PRELOAD was replaced", "setuid"
+    bool has_driver = false;  ///< maps libcuda or has /dev/nvidia* open: worse than not guarded
+    double seen = 0;
+  };
+  /// Every process that was seen, guarded or not.
+  struct Seen {
+    uint32_t pid = 0;
+    uint32_t ppid = 0;
+    std::string command;
+    double first = 0;
+    double last = 0;
+    bool guarded = false;
+  };
+  Value value = Value::kNoneSeen;
+  bool traced = false;
+  size_t hello = 0;  ///< start records
+  std::vector<Seen> seen;
+  std::vector<Unguarded> unguarded;
+  std::string left;  ///< processes that were not waited for; may be empty
+};
+
+/// Of a verify run: what all printers (text, JSON, JUnit, HTML) get.
+struct Verdict {
+  Findings findings;
+  TreeTruth tree;
+  std::vector<std::string> command;  ///< the program and its arguments
+  std::vector<bool> fails;           ///< for each of findings.touchers: is it forbidden here?
+  std::vector<std::string> allow;    ///< --allow's patterns
+  bool touched = false;              ///< at least one of `fails`
+  int status = 0;                    ///< of the program, as waitpid gives it
+  double started = 0;                ///< seconds since 1970-01-01 UTC
+  double ended = 0;
+  bool passed() const { return !touched && status == 0; }
+};
+
+}  // namespace cudaguard::launcher
