@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much stack dlopen(NAME) takes, as the first request of this process.
 //   stack paint NAME     on a thread's stack that was painted before: prints used=BYTES
-//   stack signal NAME    in a signal handler, on an alternate stack: prints opened=0 or 1
+//   stack signal NAME BYTES   in a signal handler, on an alternate stack with so much beside the
+//                             signal's own frame: prints opened=0 or 1
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -28,10 +30,10 @@ static void on_signal(int number) {
   g_opened = dlopen(g_name, RTLD_NOW) != NULL;
 }
 
-// What SIGSTKSZ, 8 KiB, leaves beside a signal's frame of AVX-512: as much on every machine.
-static size_t alternate_size(void) {
+// The signal's frame holds the processor's vector registers: on each machine another size.
+static size_t signal_frame(void) {
   const unsigned long frame = getauxval(51);  // AT_MINSIGSTKSZ
-  return 8192 - 3376 + (frame != 0 ? frame : 3376);
+  return frame != 0 ? frame : 3376;           // AVX-512's
 }
 
 // With an inaccessible page below it.
@@ -43,10 +45,10 @@ static char* new_stack(size_t size) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  const int paint = argc == 3 && strcmp(argv[1], "paint") == 0;
+  if (!paint && argc != 4) return 2;
   g_name = argv[2];
-  const int paint = strcmp(argv[1], "paint") == 0;
-  const size_t size = paint ? kStack : alternate_size();
+  const size_t size = paint ? kStack : signal_frame() + strtoul(argv[3], NULL, 10);
   char* stack = new_stack(size);
   if (stack == NULL) return 3;
   if (paint) {
