@@ -48,6 +48,7 @@ struct Toucher {
   Stack stack;
   double first = 0;               ///< seconds since 1970-01-01 UTC
   std::vector<size_t> processes;  ///< numbers in Findings::processes, each once
+  std::vector<double> at;         ///< for each of these, when it first did so
 };
 
 struct ObservedProcess {
@@ -127,6 +128,7 @@ struct Verdict {
   std::vector<std::string> command;  ///< the program and its arguments
   std::vector<bool> fails;           ///< for each of findings.touchers: is it forbidden here?
   std::vector<std::string> allow;    ///< --allow's patterns
+  std::set<Asked> deny;              ///< --deny: what is forbidden, but for those
   bool touched = false;              ///< at least one of `fails`
   int status = 0;                    ///< of the program, as waitpid gives it
   double started = 0;                ///< seconds since 1970-01-01 UTC
