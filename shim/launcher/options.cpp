@@ -40,6 +40,7 @@ void declare_verify(CLI::App& app, Options& options) {
       ->type_name("PATTERN");
   app.add_option("--deny", options.deny, "what fails: init (the default), nvml, opencl")
       ->type_name("WHAT");
+  app.add_option("--report", options.report, "append the records to FILE, too")->type_name("FILE");
   app.add_flag("--trace", options.trace, "look at every program that is started (ptrace)");
   app.add_option("--json", options.json_file, "write the result as JSON")->type_name("FILE");
   app.add_option("--junit", options.junit_file, "write the result as JUnit XML")->type_name("FILE");

@@ -12,7 +12,7 @@
 #include "shim/launcher/elf/elf_symbols.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
-#include "shim/launcher/preload/verdict.h"
+#include "shim/launcher/preload/judge.h"
 
 namespace cudaguard::launcher {
 

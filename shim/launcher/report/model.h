@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "policy/asked.h"
+
 namespace cudaguard::launcher {
 
 struct PythonFrame {
@@ -33,9 +35,6 @@ struct Stack {
   std::string native_missing;
   auto operator<=>(const Stack&) const = default;
 };
-
-/// What was asked for. A library load counts as what that library would do.
-enum class Asked : uint8_t { kCuda, kNvml, kOpenCl };
 
 /// The same call by the same code, in one process or many.
 struct Toucher {

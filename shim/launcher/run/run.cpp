@@ -10,10 +10,10 @@
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/observe.h"
 #include "shim/launcher/preload/installation.h"
+#include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/report.h"
 #include "shim/launcher/preload/settings.h"
-#include "shim/launcher/preload/verdict.h"
 
 namespace cudaguard::launcher {
 
@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kPreload = "LD_PRELOAD";
 
 /// What a program that is linked to the driver needs behind the guard.
-void add_for_linked(const Verdict& verdict, Policy policy, const Installation& installation,
+void add_for_linked(const Judged& judged, Policy policy, const Installation& installation,
                     std::vector<std::string>& own) {
   if (policy == Policy::kOff) return;
   const bool cpu = policy == Policy::kForceCpu;
@@ -32,14 +32,13 @@ void add_for_linked(const Verdict& verdict, Policy policy, const Installation& i
     }
     own.push_back(file);
   };
-  if (verdict.linked_cuda) add(cpu ? installation.standin_cuda : installation.companion_cuda);
-  if (verdict.linked_nvml) add(cpu ? installation.standin_nvml : installation.companion_nvml);
+  if (judged.linked_cuda) add(cpu ? installation.standin_cuda : installation.companion_cuda);
+  if (judged.linked_nvml) add(cpu ? installation.standin_nvml : installation.companion_nvml);
 }
 
 }  // namespace
 
-int run(const Options& options, const char* const* environment) {
-  Variables variables(environment);
+Prepared prepare(const Options& options, Variables& variables) {
   const Config config = settle(options, variables);
   const Policy policy = config.policy;
   const std::string report(config.report);  // changes below may move the environment's strings
@@ -49,26 +48,32 @@ int run(const Options& options, const char* const* environment) {
   std::vector<std::string> own = {installation.guard};
 
   Program program;
-  Verdict verdict;
+  Judged judged;
   if (*options.program != nullptr) program = find_program(*options.program, variables.get("PATH"));
   check_report(report, options.report.has_value(), program.files);
   variables.set(kPreload, preload_list(before.c_str(), {}, own));
   if (*options.program != nullptr) {
-    verdict = judge(program, installation, variables, options.strict);
-    add_for_linked(verdict, policy, installation, own);
-    variables.set(kPreload, preload_list(before.c_str(), verdict.sanitizers, own));
+    judged = judge(program, installation, variables, options.strict);
+    add_for_linked(judged, policy, installation, own);
+    variables.set(kPreload, preload_list(before.c_str(), judged.sanitizers, own));
   }
   if (policy == Policy::kOff && !options.policy) {
     say("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
   }
-  for (const std::string& warning : verdict.warnings) say(warning);
+  for (const std::string& warning : judged.warnings) say(warning);
+  return {program.path, report};
+}
+
+int run(const Options& options, const char* const* environment) {
+  Variables variables(environment);
+  const auto [path, report] = prepare(options, variables);
   if (options.print) {
     print(variables.changes());
     return 0;
   }
-  if (options.observe) observe(program.path, options.program, variables, report);
-  execve(program.path.c_str(), options.program, variables.pointers().data());
-  throw cannot_start(program.path, errno);
+  if (options.observe) observe(path, options.program, variables, report);
+  execve(path.c_str(), options.program, variables.pointers().data());
+  throw cannot_start(path, errno);
 }
 
 }  // namespace cudaguard::launcher

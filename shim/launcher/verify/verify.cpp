@@ -1,12 +1,106 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/verify/verify.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
 #include "shim/launcher/message.h"
+#include "shim/launcher/observe/tree.h"
+#include "shim/launcher/observe/tree_report.h"
+#include "shim/launcher/run/run.h"
+#include "shim/launcher/verify/decide.h"
+#include "shim/launcher/verify/text.h"
 
 namespace cudaguard::launcher {
 
-int verify(const Options& /*options*/, const char* const* /*environment*/) {
-  throw Refusal(kRefused, "verify: not built yet");
+namespace {
+
+constexpr int kTouched = 1;
+constexpr int kProgramFailed = 2;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// Every process under FORCE_CPU, whatever the environment says. No presets: a framework that
+/// reads CUDA_VISIBLE_DEVICES="" and asks nobody would pass here, and not where it is unset.
+Options options_of_run(Options options) {
+  options.cpu = true;
+  options.no_presets = true;
+  options.observe = true;
+  return options;
+}
+
+/// Until Records puts them together: without their stacks.
+Findings findings_of(const Records& records) {
+  Findings findings;
+  findings.processes = records.processes();
+  findings.not_understood = records.not_understood();
+  for (size_t i = 0; i < findings.processes.size(); ++i) {
+    for (const std::string& text : findings.processes[i].refused) {
+      const size_t by = text.find(" by ");
+      Toucher toucher;
+      toucher.api = text.substr(0, by);
+      toucher.library = text.substr(by + 4);
+      toucher.asked = asked_for(toucher.api, "");
+      auto same =
+          std::find_if(findings.touchers.begin(), findings.touchers.end(), [&](const Toucher& one) {
+            return one.api == toucher.api && one.library == toucher.library;
+          });
+      if (same == findings.touchers.end()) same = findings.touchers.insert(same, toucher);
+      same->processes.push_back(i);
+    }
+  }
+  return findings;
+}
+
+Verdict run_tree(const Options& options, Variables& variables) {
+  Verdict verdict;
+  const auto [path, report] = prepare(options_of_run(options), variables);
+  for (char** word = options.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
+  verdict.started = now();
+  Tree tree;
+  TreeReport records(report);
+  variables.set("CUDAGUARD_REPORT", records.path());
+  variables.set("CUDAGUARD_HELLO", "1");
+  tree.start([&] {
+    execve(path.c_str(), options.program, variables.pointers().data());
+    return errno;
+  });
+  tree.wait([&] { records.read_on(); }, true);
+  if (const int error = tree.start_error(); error != 0) throw cannot_start(path, error);
+  records.finish();
+  verdict.ended = now();
+  verdict.status = tree.status();
+  verdict.findings = findings_of(records.records());
+  verdict.tree.left = tree.left();
+  return verdict;
+}
+
+int verify_it(const Options& options, const char* const* environment) {
+  const std::set<Asked> deny = denied_words(options.deny);
+  Variables variables(environment);
+  Verdict verdict = run_tree(options, variables);
+  verdict.allow = options.allow;
+  verdict.deny = deny;
+  decide(verdict);
+  Symbols symbols;
+  write_stderr(text_of_verdict(verdict, symbols));
+  if (verdict.touched) return kTouched;
+  return verdict.status == 0 ? 0 : kProgramFailed;
+}
+
+}  // namespace
+
+int verify(const Options& options, const char* const* environment) {
+  try {
+    return verify_it(options, environment);
+  } catch (const Refusal& refusal) {
+    throw Refusal(kRefused, refusal.what());  // 126 and 127, too: nothing was verified
+  }
 }
 
 }  // namespace cudaguard::launcher

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/preload/verdict.h"
+#include "shim/launcher/preload/judge.h"
 
 #include <elf.h>
 #include <sys/prctl.h>
@@ -127,18 +127,18 @@ void examine_dynamic(const Executable& executable, const Installation& installat
 }
 
 /// What has to be preloaded besides the guard.
-void note_libraries(const LoaderAnswer& answer, Verdict& verdict) {
+void note_libraries(const LoaderAnswer& answer, Judged& judged) {
   for (const LoadedLibrary& library : answer.libraries) {
     // Also by a path, or by the name of a driver without a SONAME.
     const Library kind = classify(library.name).library;
-    verdict.linked_cuda = verdict.linked_cuda || kind == Library::kDriver;
-    verdict.linked_nvml = verdict.linked_nvml || kind == Library::kNvml;
+    judged.linked_cuda = judged.linked_cuda || kind == Library::kDriver;
+    judged.linked_nvml = judged.linked_nvml || kind == Library::kNvml;
     if (library.name == library.path || !is_sanitizer_runtime(library.name)) continue;
     // A path that LD_PRELOAD cannot carry is left to the sanitizer's own message.
     if (!can_be_preloaded(library.path)) continue;
-    if (std::find(verdict.sanitizers.begin(), verdict.sanitizers.end(), library.path) ==
-        verdict.sanitizers.end()) {
-      verdict.sanitizers.push_back(library.path);
+    if (std::find(judged.sanitizers.begin(), judged.sanitizers.end(), library.path) ==
+        judged.sanitizers.end()) {
+      judged.sanitizers.push_back(library.path);
     }
   }
 }
@@ -185,31 +185,31 @@ Examined examine(const Executable& executable, const Installation& installation,
   return examined;
 }
 
-Verdict judge(const Program& program, const Installation& installation, const Variables& variables,
-              bool strict) {
-  Verdict verdict;
+Judged judge(const Program& program, const Installation& installation, const Variables& variables,
+             bool strict) {
+  Judged judged;
   for (const Executable& executable : program.executables) {
     const Examined examined = examine(executable, installation, variables, false);
     if (!examined.hindrances.empty()) refuse(executable, examined.hindrances.front().why);
     if (examined.kind == Examined::Kind::kStatic) {
       if (strict) refuse(executable, "it is a static executable");
-      verdict.warnings.push_back(in_quotes(executable.path) +
-                                 " is a static executable, not guarded; dynamic programs that it "
-                                 "starts are");
+      judged.warnings.push_back(in_quotes(executable.path) +
+                                " is a static executable, not guarded; dynamic programs that it "
+                                "starts are");
     }
     if (examined.kind == Examined::Kind::kLoader) {
-      verdict.warnings.push_back(in_quotes(executable.path) +
-                                 " is ld.so: whether what it starts can be guarded is not looked "
-                                 "at");
+      judged.warnings.push_back(in_quotes(executable.path) +
+                                " is ld.so: whether what it starts can be guarded is not looked "
+                                "at");
     }
-    if (examined.answer) note_libraries(*examined.answer, verdict);
+    if (examined.answer) note_libraries(*examined.answer, judged);
   }
   if (program.env_clears) {
     throw Refusal(kRefused, in_quotes(program.path) +
                                 " cannot be guarded: its #! line has env take LD_PRELOAD away (" +
                                 printable(program.env_words) + ")");
   }
-  return verdict;
+  return judged;
 }
 
 }  // namespace cudaguard::launcher

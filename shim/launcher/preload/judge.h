@@ -39,7 +39,7 @@ Examined examine(const Executable& executable, const Installation& installation,
 std::string machine_name(uint16_t machine);
 
 /// What the program's own ld.so says.
-struct Verdict {
+struct Judged {
   bool linked_cuda = false;  ///< to the driver, itself or through a library
   bool linked_nvml = false;
   std::vector<std::string> sanitizers;  ///< full paths of runtimes that must come first
@@ -47,7 +47,7 @@ struct Verdict {
 };
 
 /// Throws Refusal for what can never be guarded. `variables`: with the guard in LD_PRELOAD.
-Verdict judge(const Program& program, const Installation& installation, const Variables& variables,
-              bool strict);
+Judged judge(const Program& program, const Installation& installation, const Variables& variables,
+             bool strict);
 
 }  // namespace cudaguard::launcher

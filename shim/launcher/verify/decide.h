@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of the touches fail. Pure.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "shim/launcher/report/model.h"
+
+namespace cudaguard::launcher {
+
+/// --deny's words, "init,nvml" in each; none: init. Throws Refusal for another one.
+std::set<Asked> denied_words(const std::vector<std::string>& lists);
+
+/// Does a pattern match a word of the command, its base name, or the whole command?
+bool is_allowed(const std::vector<std::string>& patterns, const std::string& command);
+
+/// Sets `fails` and `touched`. A process that was not guarded and has the driver counts as one that
+/// touched CUDA: nobody was there to say no.
+void decide(Verdict& verdict);
+
+/// The processes of a toucher that --allow does not name; numbers as in Toucher::processes.
+std::vector<size_t> forbidden_processes(const Verdict& verdict, const Toucher& toucher);
+/// Those that were not guarded, have the driver, and are not named by --allow.
+bool fails(const Verdict& verdict, const TreeTruth::Unguarded& process);
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/verify/text.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "policy/text.h"
+#include "policy/user_code.h"
+#include "shim/launcher/message.h"
+#include "shim/launcher/verify/decide.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr size_t kMostFrames = 10;
+constexpr size_t kLastFrames = 2;  ///< of these, the outermost ones
+constexpr size_t kMostCommands = 5;
+constexpr size_t kMostUnguarded = 20;
+constexpr std::string_view kRow = "    ";  ///< in front of what belongs to a toucher
+constexpr std::string_view kMark = "> ";   ///< the user's own line
+constexpr size_t kLabel = 9;               ///< "python   "
+constexpr std::string_view kNoLabel = "         ";
+
+/// For a terminal, and with the quotes of a source line: what is not printable ASCII becomes '?', a
+/// character of several bytes one of them.
+std::string shown(std::string_view text) {
+  std::string result;
+  bool in_character = false;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool goes_on = in_character && (byte & 0xc0U) == 0x80;
+    in_character = byte >= 0x80;
+    if (goes_on) continue;
+    if (c == '\t') {
+      result += ' ';
+    } else {
+      result += byte < 0x20 || byte >= 0x7f ? '?' : c;
+    }
+  }
+  return result;
+}
+
+void put_row(std::string& out, const std::string& row) {
+  out.append(row, 0, row.size() <= kColumns ? row.size() : kColumns - 3);
+  out.append(row.size() <= kColumns ? "\n" : "...\n");
+}
+
+std::string count_of(size_t number, const std::string& one, const std::string& many) {
+  return std::to_string(number) + " " + (number == 1 ? one : many);
+}
+
+std::string processes_of(size_t number) { return count_of(number, "process", "processes"); }
+
+/// Where a reader finds the file: below this folder, else the whole path; of a package what follows
+/// site-packages.
+std::string short_file(const std::string& file) {
+  for (const std::string_view part : {"/site-packages/", "/dist-packages/"}) {
+    const size_t at = file.rfind(part);
+    if (at != std::string::npos) return shown(tail(file, at + part.size()));
+  }
+  const std::unique_ptr<char, void (*)(void*)> folder(getcwd(nullptr, 0), free);
+  const std::string here = folder == nullptr ? "/" : std::string(folder.get()) + "/";
+  return shown(file.starts_with(here) ? tail(file, here.size()) : std::string_view(file));
+}
+
+std::string row_of(const PythonFrame& frame) {
+  return short_file(frame.file) + ":" + std::to_string(frame.line) + " in " + shown(frame.function);
+}
+
+std::string row_of(const NativeFrame& frame, Symbols& symbols) {
+  const std::string module = shown(base_name(frame.module));
+  const std::string name = shown(symbols.name_of(frame));
+  if (!name.empty()) return name + " in " + module;
+  return text_of([&](Text& out) { out.put(module).put("+").put_hex(frame.offset); });
+}
+
+/// "python   ROW" and more below it; the `own` one is marked. The middle of a long stack is left
+/// out.
+void put_frames(std::string& out, std::string_view label, const std::vector<std::string>& rows,
+                size_t own) {
+  std::string start = std::string(kRow) + std::string(label);
+  start.resize(kRow.size() + kLabel, ' ');
+  const auto put = [&](const std::string& row) {
+    put_row(out, start + row);
+    start = std::string(kRow) + std::string(kNoLabel);
+  };
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const bool late = i >= kMostFrames - kLastFrames && i + kLastFrames < rows.size();
+    if (rows.size() <= kMostFrames || !late || i == own) {
+      put((i == own ? std::string(kMark) : "") + rows[i]);
+      continue;
+    }
+    size_t next = rows.size() - kLastFrames;
+    if (own > i && own < next) next = own;
+    put("... " + std::to_string(next - i) + " more");
+    i = next - 1;
+  }
+}
+
+/// The interpreter's own frames say nothing where there are Python's.
+std::vector<NativeFrame> native_frames(const Stack& stack) {
+  const auto is_interpreter = [](const NativeFrame& frame) {
+    const std::string_view file = base_name(frame.module);
+    return file.starts_with("libpython") || file.starts_with("python");
+  };
+  auto end = stack.native.end();
+  if (!stack.python.empty()) {
+    end = std::find_if(stack.native.begin(), stack.native.end(), is_interpreter);
+  }
+  return {stack.native.begin(), end};
+}
+
+/// The innermost one of the user's own, else the outermost.
+size_t own_frame(const std::vector<PythonFrame>& frames) {
+  const auto own = std::find_if(frames.begin(), frames.end(),
+                                [](const auto& frame) { return is_user_file(frame.file); });
+  return own == frames.end() ? frames.size() - 1 : static_cast<size_t>(own - frames.begin());
+}
+
+size_t own_frame(const std::vector<NativeFrame>& frames) {
+  const auto own = std::find_if(frames.begin(), frames.end(),
+                                [](const auto& frame) { return !passes_calls_on(frame.module); });
+  return static_cast<size_t>(own - frames.begin());
+}
+
+void put_stack(std::string& out, const Stack& stack, Symbols& symbols) {
+  const std::vector<NativeFrame> native = native_frames(stack);
+  std::vector<std::string> rows;
+  const bool python = !stack.python.empty();
+  size_t own = native.size();
+  if (python) {
+    const size_t at = own_frame(stack.python);
+    const PythonFrame& frame = stack.python[at];
+    put_row(out, std::string(kRow) + std::string(kMark) + row_of(frame));
+    const std::string line = shown(source_line(frame.file, frame.line));
+    if (!line.empty()) put_row(out, std::string(kRow) + std::string(kRow) + line);
+    for (const PythonFrame& one : stack.python) rows.push_back(row_of(one));
+    if (rows.size() > 1) put_frames(out, "python", rows, at);
+    rows.clear();
+  } else {
+    own = own_frame(native);
+    if (own < native.size()) {
+      put_row(out, std::string(kRow) + std::string(kMark) + row_of(native[own], symbols));
+    }
+  }
+  for (const NativeFrame& frame : native) rows.push_back(row_of(frame, symbols));
+  put_frames(out, "native", rows, own);
+}
+
+void put_processes(std::string& out, const Verdict& verdict, const std::vector<size_t>& numbers) {
+  std::vector<std::pair<std::string, std::vector<uint32_t>>> commands;
+  for (const size_t number : numbers) {
+    const ObservedProcess& process = verdict.findings.processes[number];
+    const std::string command = shown(process.command);
+    auto found = std::find_if(commands.begin(), commands.end(),
+                              [&](const auto& one) { return one.first == command; });
+    if (found == commands.end()) found = commands.insert(commands.end(), {command, {}});
+    found->second.push_back(process.pid);
+  }
+  std::vector<std::string> rows;
+  for (const auto& [command, pids] : commands) {
+    std::string row = pids.size() == 1 ? "" : std::to_string(pids.size()) + "x ";
+    row += head(command, 60);
+    row += command.size() > 60 ? "... (" : " (";
+    for (size_t i = 0; i < pids.size(); ++i) {
+      row.append(i == 0 ? "" : " ").append(std::to_string(pids[i]));
+    }
+    rows.push_back(row + ")");
+  }
+  put_frames(out, "process", rows, rows.size());
+}
+
+std::string title_of(const Toucher& toucher) {
+  std::string title = shown(toucher.api);
+  if (!toucher.object.empty()) title += " of " + shown(base_name(toucher.object));
+  if (!toucher.library.empty()) title += " by " + shown(toucher.library);
+  if (!toucher.line.empty()) title += ", asked at " + shown(toucher.line);
+  return title;
+}
+
+void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bool failing) {
+  for (size_t i = 0; i < verdict.findings.touchers.size(); ++i) {
+    const Toucher& toucher = verdict.findings.touchers[i];
+    if (verdict.fails[i] != failing) continue;
+    const bool denied = verdict.deny.contains(toucher.asked);
+    const char* label = failing ? "" : denied ? "allowed: " : "not denied: ";
+    put_row(out, "  " + std::string(label) + title_of(toucher));
+    put_stack(out, toucher.stack, symbols);
+    put_processes(out, verdict, toucher.processes);
+  }
+}
+
+/// "CUDA or NVML"
+std::string denied_names(const std::set<Asked>& denied) {
+  std::string names;
+  for (const Asked one : denied) {
+    const char* name = one == Asked::kCuda ? "CUDA" : one == Asked::kNvml ? "NVML" : "OpenCL";
+    names.append(names.empty() ? "" : " or ").append(name);
+  }
+  return names;
+}
+
+std::string headline(const Verdict& verdict) {
+  std::set<uint32_t> all;
+  std::set<uint32_t> touched;
+  const auto& processes = verdict.findings.processes;
+  for (const ObservedProcess& process : processes) all.insert(process.pid);
+  for (const Toucher& toucher : verdict.findings.touchers) {
+    for (const size_t number : forbidden_processes(verdict, toucher)) {
+      touched.insert(processes[number].pid);
+    }
+  }
+  for (const TreeTruth::Unguarded& process : verdict.tree.unguarded) {
+    all.insert(process.pid);
+    if (fails(verdict, process)) touched.insert(process.pid);
+  }
+  std::string text = verdict.passed() ? "cudaguard: PASS: " : "cudaguard: FAIL: ";
+  text += (verdict.touched ? std::to_string(touched.size()) : "none") + " of " +
+          processes_of(all.size()) + " touched " + denied_names(verdict.deny);
+  if (verdict.status != 0) {
+    text +=
+        (verdict.touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);
+  }
+  return text;
+}
+
+void put_tree(std::string& out, const Verdict& verdict) {
+  const TreeTruth& tree = verdict.tree;
+  const std::string seen = count_of(tree.hello, "start record", "start records") + ", " +
+                           std::to_string(tree.seen.size()) + " seen";
+  switch (tree.value) {
+    case TreeTruth::Value::kAllGuarded:
+      put_row(out, "  tree: every process was guarded (every exec was looked at: " + seen + ")");
+      break;
+    case TreeTruth::Value::kNoneSeen:
+      put_row(out, "  tree: no unguarded process was seen (sampled: " + seen + ")");
+      break;
+    case TreeTruth::Value::kUnguarded:
+      put_row(out, "  tree: " + processes_of(tree.unguarded.size()) + " not guarded (" +
+                       (tree.traced ? "every exec was looked at: " : "sampled: ") + seen + ")");
+  }
+  for (size_t i = 0; i < std::min(tree.unguarded.size(), kMostUnguarded); ++i) {
+    const TreeTruth::Unguarded& one = tree.unguarded[i];
+    put_row(out, std::string(kRow) + std::to_string(one.pid) + " " + shown(head(one.command, 50)) +
+                     ": " + shown(one.reason) +
+                     (one.has_driver ? "; it has the driver open: that counts as touched" : ""));
+  }
+  if (tree.unguarded.size() > kMostUnguarded) {
+    put_row(out, std::string(kRow) + "... " +
+                     std::to_string(tree.unguarded.size() - kMostUnguarded) + " more");
+  }
+  if (!tree.left.empty()) add_wrapped(out, "  not waited for: ", shown(tree.left));
+}
+
+void put_records(std::string& out, const Findings& findings) {
+  if (findings.torn != 0) {
+    put_row(out, "  records: " + std::to_string(findings.torn) +
+                     " cut short (the writer was killed, or the disk is full)");
+  }
+  if (findings.not_understood != 0) {
+    put_row(out, "  records: " + count_of(findings.not_understood, "line", "lines") +
+                     " left out that no guard has written");
+  }
+}
+
+}  // namespace
+
+std::string text_of_end(int status) {
+  if (!WIFSIGNALED(status)) return "ended with exit code " + std::to_string(WEXITSTATUS(status));
+  const int number = WTERMSIG(status);
+  return "was killed by signal " + std::to_string(number) + " (" + strsignal(number) + ")";
+}
+
+std::string text_of_verdict(const Verdict& verdict, Symbols& symbols) {
+  std::string out;
+  put_row(out, headline(verdict));
+  put_touchers(out, verdict, symbols, true);
+  put_touchers(out, verdict, symbols, false);
+  put_tree(out, verdict);
+  put_records(out, verdict.findings);
+  return out;
+}
+
+}  // namespace cudaguard::launcher
