@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/elf/elf_functions.h"
 #include "shim/launcher/elf/elf_symbols.h"
 
 namespace {
@@ -44,7 +45,8 @@ struct Counts {
   unsigned long sound = 0;
   unsigned long damaged = 0;
   unsigned long other = 0;
-  unsigned long exports = 0;  ///< names that were read
+  unsigned long exports = 0;    ///< names that were read
+  unsigned long functions = 0;  ///< places in the file whose function has a name
 };
 
 ElfFacts examine(const std::string& text, Counts& counts) {
@@ -54,6 +56,10 @@ ElfFacts examine(const std::string& text, Counts& counts) {
   std::vector<cudaguard::launcher::Export> exports;
   cudaguard::launcher::read_exports(memory, exports);
   counts.exports += exports.size();
+  const cudaguard::launcher::ElfFunctions functions(memory);
+  for (uint64_t at = 0; at <= text.size(); at += text.size() / 16 + 1) {
+    counts.functions += functions.name_at(memory, at).empty() ? 0 : 1;
+  }
   return facts;
 }
 
@@ -94,7 +100,8 @@ bool fuzz(const char* path) {
     printf("%s: not read: %s\n", path, facts.damage.c_str());
     return false;
   }
-  printf("%s: exports %lu names\n", path, counts.exports);
+  printf("%s: exports %lu names, %lu of 16 places have one\n", path, counts.exports,
+         counts.functions);
   const size_t loaded = loaded_size(whole);
   Counts cuts;
   size_t step = 1;
