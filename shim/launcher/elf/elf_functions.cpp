@@ -16,7 +16,8 @@ constexpr size_t kLongestName = 4096;
 template <typename Header>
 std::vector<Header> read_headers(const Bytes& file, uint64_t at, size_t count, size_t size) {
   std::vector<Header> headers(size == sizeof(Header) ? count : 0);
-  if (!file.read(at, headers.data(), headers.size() * sizeof(Header))) headers.clear();
+  if (!headers.empty() && !file.read(at, headers.data(), headers.size() * sizeof(Header)))
+    headers.clear();
   return headers;
 }
 

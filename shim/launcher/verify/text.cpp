@@ -78,7 +78,7 @@ std::string row_of(const PythonFrame& frame) {
 std::string row_of(const NativeFrame& frame, Symbols& symbols) {
   const std::string module = shown(base_name(frame.module));
   const std::string name = shown(symbols.name_of(frame));
-  if (!name.empty()) return name + " in " + module;
+  if (!name.empty()) return module + ": " + name;
   return text_of([&](Text& out) { out.put(module).put("+").put_hex(frame.offset); });
 }
 
