@@ -28,9 +28,10 @@ bool is_root(const Variables& variables, const std::string& launcher) {
 
 /// A program that was to have the GPU for itself, has not asked for it, and whose children were
 /// refused: it only starts others. Empty, or a clause.
-std::string idle_root(const Records& records, uint32_t pid, const char* name) {
+std::string idle_root(const Findings& findings, uint32_t pid, const char* name) {
   bool refused = false;
-  for (const ObservedProcess& process : records.processes()) {
+  for (const ObservedProcess& process : findings.processes) {
+    if (!process.asked()) continue;
     if (process.pid == pid) return {};
     refused |= !process.refused.empty();
   }
@@ -43,8 +44,8 @@ void print_summary(TreeReport& report, const Tree& tree, const char* root) noexc
   try {
     report.finish();
     const auto pid = static_cast<uint32_t>(tree.pid());
-    write_stderr(summary(report.records(), tree.left(),
-                         root == nullptr ? "" : idle_root(report.records(), pid, root)));
+    write_stderr(summary(report.findings(), tree.left(),
+                         root == nullptr ? "" : idle_root(report.findings(), pid, root)));
   } catch (const std::exception& error) {
     say(std::string("--observe: no summary: ") + error.what());
   }

@@ -107,9 +107,10 @@ void TreeReport::read_file() {
 }
 
 void TreeReport::take_line(std::string_view line) {
-  uint32_t pid = 0;
+  Records::Take take;
+  if (copies()) take = [this](std::string_view record, uint32_t pid) { copy(record, pid); };
   // An empty text is no record, and counted as such.
-  if (records_.add(skipping_ ? std::string_view{} : line, pid) && copies()) copy(line, pid);
+  records_.add(skipping_ ? std::string_view{} : line, take);
 }
 
 void TreeReport::copy(std::string_view line, uint32_t pid) {

@@ -29,7 +29,7 @@ class TreeReport {
   /// The last time: a line without an end counts as well.
   void finish() noexcept;
   bool copies() const { return !to_.empty(); }
-  const Records& records() const { return records_; }
+  const Findings& findings() { return records_.findings(); }
 
  private:
   void read_file();

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <deque>
 #include <set>
 #include <string>
 #include <vector>
@@ -45,17 +45,20 @@ struct Toucher {
   std::string library;  ///< who called, as the guard's line has it: "libc10_cuda.so", "ctypes/cffi"
   std::string line;     ///< the user's own, as the guard's line has it: "ppo.py:159"; may be empty
   Stack stack;
-  double first = 0;               ///< seconds since 1970-01-01 UTC
+  double first = 0;               ///< seconds since 1970-01-01 UTC; 0: not known
+  double last = 0;                ///< likewise
   std::vector<size_t> processes;  ///< numbers in Findings::processes, each once
   std::vector<double> at;         ///< for each of these, when it first did so
 };
+
+inline constexpr uint32_t kNoUid = UINT32_MAX;  ///< not known
 
 struct ObservedProcess {
   // Who it is.
   std::string host;
   uint32_t pid = 0;
   uint32_t ppid = 0;
-  uint32_t uid = 0;
+  uint32_t uid = kNoUid;
   std::string exe;
   std::string command;  ///< its words
   std::string job;      ///< "slurm:1234", "kubernetes:POD", "systemd:UNIT"; may be empty
@@ -76,13 +79,13 @@ struct ObservedProcess {
   bool failed = false;               ///< asked, and was told of an error
   std::vector<std::string> tried;    ///< these two: "found none by libx.so", each once
   std::vector<std::string> refused;  ///< "cuInit by libx.so", each once
-  bool asked() const { return first != 0 && !(only_start); }
-  bool only_start = true;  ///< nothing but its start record
+  bool only_start = true;            ///< nothing but its start record
+  bool asked() const { return !only_start; }
 };
 
 /// All of it. Processes in the order of each one's first record, touchers likewise.
 struct Findings {
-  std::vector<ObservedProcess> processes;
+  std::deque<ObservedProcess> processes;  ///< hundreds of thousands: never moved
   std::vector<Toucher> touchers;
   size_t records = 0;
   size_t not_understood = 0;  ///< lines that no guard has written

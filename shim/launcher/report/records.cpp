@@ -2,141 +2,299 @@
 #include "shim/launcher/report/records.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
 
+#include "policy/asked.h"
 #include "policy/message.h"
 #include "policy/text.h"
+#include "policy/user_code.h"
 
 namespace cudaguard::launcher {
 
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr size_t kMostCommand = 1024;
 constexpr int64_t kMostDevice = 4095;
 constexpr int64_t kNotInitialised = 3;
 constexpr int64_t kNoDevice = 100;
+constexpr std::string_view kMark = R"({"v":1,)";
+constexpr std::string_view kApi = R"(,"api":")";
+// A file in which all differ costs no more memory than these.
+constexpr size_t kMostRests = size_t{16} << 20;
+constexpr size_t kMostStacks = 10000;
 
-std::string text_of(const Json& record, const char* name) {
-  const auto found = record.find(name);
-  return found != record.end() && found->is_string() ? found->get<std::string>() : std::string();
+bool is_python(const std::string& exe) { return base_name(exe).starts_with("py"); }
+
+bool is_foreign_function(std::string_view file) {
+  for (const std::string_view name : {"libffi.so", "_ctypes.", "_cffi_backend."}) {
+    if (file.starts_with(name)) return true;
+  }
+  return false;
 }
 
-/// -1: none, or not one.
-int64_t number_of(const Json& record, const char* name) {
-  const auto found = record.find(name);
-  if (found == record.end() || !found->is_number_unsigned()) return -1;
-  const auto value = found->get<uint64_t>();
-  return value <= INT32_MAX ? static_cast<int64_t>(value) : -1;
-}
-
-/// "/opt/lib/libx.so+0x12" becomes "libx.so". What Python's two ways to call C by are called there.
-std::string caller_of(const Json& record) {
-  const std::string caller = text_of(record, "caller");
+/// Who called, as the guard's line has it: the innermost that is more than a way to CUDA. What
+/// Python's two ways to call C by are called there.
+std::string library_of(const Fields& rest, bool python) {
+  const std::string& caller = rest.caller;
   const std::string_view file = base_name(head(caller, caller.rfind('+')));
-  const std::string executable = text_of(record, "exe");
-  if (base_name(executable).starts_with("py")) {
-    for (const std::string_view name : {"libffi.so", "_ctypes.", "_cffi_backend."}) {
-      if (file.starts_with(name)) return "ctypes/cffi";
-    }
+  if (python && is_foreign_function(file)) return "ctypes/cffi";
+  for (const NativeFrame& frame : rest.stack.native) {
+    const std::string_view module = base_name(frame.module);
+    if (python && is_foreign_function(module)) return "ctypes/cffi";
+    if (!module.empty() && !passes_calls_on(module)) return std::string(module);
   }
   return std::string(file);
 }
 
-std::string command_of(const Json& record, const std::string& executable) {
-  std::string command;
-  const auto words = record.find("argv");
-  if (words != record.end() && words->is_array()) {
-    for (const Json& word : *words) {
-      if (!word.is_string() || command.size() > kMostCommand) break;
-      const auto& text = word.get_ref<const std::string&>();
-      if (command.empty()) {
-        command = base_name(text);
-      } else {
-        command.append(" ").append(text);
-      }
-    }
-  }
-  if (command.empty()) command = base_name(executable);
-  return command.empty() ? "?" : command;  // without /proc
+/// "ppo.py:159": the innermost frame of the user's own code, else the outermost.
+std::string line_of(const std::vector<PythonFrame>& frames) {
+  if (frames.empty()) return {};
+  auto frame = std::find_if(frames.begin(), frames.end(),
+                            [](const auto& one) { return is_user_file(one.file); });
+  if (frame == frames.end()) --frame;
+  return std::string(base_name(frame->file)) + ":" + std::to_string(frame->line);
 }
 
 void add_once(std::vector<std::string>& list, const std::string& text) {
   if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
 }
 
-void note_denied(const Json& record, ObservedProcess& process) {
-  std::string what = text_of(record, "api");
-  const std::string object = text_of(record, "object");
-  if (!object.empty()) what.append(" ").append(base_name(object));
-  what.append(" by ").append(caller_of(record));
+void note_denied(const Fields& rest, const std::string& library, ObservedProcess& process) {
+  std::string what = rest.api;
+  if (!rest.object.empty()) what.append(" ").append(base_name(rest.object));
+  what.append(what.empty() ? "by " : " by ").append(library);
   add_once(process.refused, what);
 }
 
 /// An initialisation that has failed with this CUresult or nvmlReturn_t.
-void note_failed(const Json& record, bool is_cuda, int64_t result, ObservedProcess& process) {
-  const bool none = is_cuda && result == kNoDevice;
-  const bool forked = is_cuda && result == kNotInitialised;
+void note_failed(const Fields& rest, const std::string& library, ObservedProcess& process) {
+  const bool is_cuda = rest.event == "init";
+  const bool none = is_cuda && rest.result == kNoDevice;
+  const bool forked = is_cuda && rest.result == kNotInitialised;
   std::string what;
   if (forked) {
     what = "forked after init";  // no matter by whom
   } else if (none) {
-    what = text_of(record, "api") == "dlopen" ? "found no driver" : "found none";
+    what = rest.api == "dlopen" ? "found no driver" : "found none";
   } else {
-    what = (is_cuda ? "error " : "NVML error ") + std::to_string(result);
+    what = (is_cuda ? "error " : "NVML error ") + std::to_string(rest.result);
   }
-  if (!forked) what.append(" by ").append(caller_of(record));
+  if (!forked) what.append(" by ").append(library);
   (none ? process.found_none : process.failed) = true;
   add_once(process.tried, what);
 }
 
-void note_allowed(const Json& record, ObservedProcess& process) {
-  const std::string event = text_of(record, "event");
-  const int64_t result = number_of(record, "result");
-  if (result > 0) {
-    if (event == "init" || event == "nvml") note_failed(record, event == "init", result, process);
-  } else if (event == "init") {
+void note_allowed(const Fields& rest, const std::string& library, ObservedProcess& process) {
+  if (rest.result > 0) {
+    if (rest.event == "init" || rest.event == "nvml") note_failed(rest, library, process);
+  } else if (rest.event == "init") {
     process.initialised = true;
-    process.by = caller_of(record);
-    process.told = text_of(record, "object");
-  } else if (event == "context") {
-    const int64_t device = number_of(record, "device");
-    if (device >= 0 && device <= kMostDevice) process.contexts.insert(static_cast<int>(device));
-  } else if (event == "work") {
+    process.by = library;
+    process.told = rest.object;
+  } else if (rest.event == "context") {
+    if (rest.device >= 0 && rest.device <= kMostDevice) {
+      process.contexts.insert(static_cast<int>(rest.device));
+    }
+  } else if (rest.event == "work") {
     process.worked = true;
-  } else if (event == "nvml") {
+  } else if (rest.event == "nvml") {
     process.nvml = true;
   }
 }
 
+bool is_touch(const Fields& rest) {
+  return rest.decision == "deny" || rest.event == "init" || rest.event == "nvml";
+}
+
+/// 0 is no time.
+void note_time(double at, double& first, double& last) {
+  if (at == 0) return;
+  if (first == 0 || at < first) first = at;
+  last = std::max(last, at);
+}
+
 }  // namespace
 
-bool Records::add(std::string_view line, uint32_t& pid) {
-  const Json record =
-      line.size() > kMaxRecord ? Json(Json::value_t::discarded) : Json::parse(line, nullptr, false);
-  const std::string decision = record.is_object() ? text_of(record, "decision") : std::string();
-  const int64_t number = record.is_object() ? number_of(record, "pid") : -1;
-  const bool known = decision == "allow" || decision == "deny";
-  if (number <= 0 || !known || number_of(record, "v") != 1) {
-    ++not_understood_;
-    return false;
+bool Records::SameToucher::operator()(size_t a, size_t b) const {
+  const auto key = [&](size_t i) {
+    const Toucher& one = touchers[i];
+    return std::tie(one.asked, one.denied, one.api, one.object, one.library, one.line, one.stack);
+  };
+  return key(a) < key(b);
+}
+
+void Records::add(std::string_view line, const Take& take) {
+  Kind kind = add_one(line, take);
+  const size_t mark = kind == Kind::kRecord ? std::string_view::npos : line.find(kMark, 1);
+  if (mark != std::string_view::npos) {
+    std::string_view piece = head(line, mark);
+    for (line.remove_prefix(mark); !piece.empty(); line.remove_prefix(piece.size())) {
+      kind = add_one(piece, take);
+      findings_.torn += kind == Kind::kTorn ? 1 : 0;
+      findings_.not_understood += kind == Kind::kForeign ? 1 : 0;
+      piece = head(line, line.find(kMark, 1));
+    }
+    return;
   }
-  pid = static_cast<uint32_t>(number);
-  const std::string executable = text_of(record, "exe");
-  const auto [place, is_new] = places_.try_emplace({pid, executable}, processes_.size());
-  if (is_new) {
-    processes_.emplace_back();
-    processes_.back().pid = pid;
-    processes_.back().command = command_of(record, executable);
+  findings_.torn += kind == Kind::kTorn ? 1 : 0;
+  findings_.not_understood += kind == Kind::kForeign ? 1 : 0;
+}
+
+/// The guard writes what is said of the process first; the rest is mostly known. Who has ordered
+/// the fields otherwise is understood, too.
+Records::Kind Records::add_one(std::string_view text, const Take& take) {
+  if (text.size() > kMaxRecord) return Kind::kForeign;
+  Kind kind = Kind::kForeign;
+  clear(fields_);
+  const size_t api = text.find(kApi);
+  Rest* known = nullptr;
+  if (api != std::string_view::npos) {
+    scratch_.assign(head(text, api)).append("}");
+    if (read_fields(scratch_, fields_) == Whole::kYes && is_only(fields_, true)) {
+      known = rest_of(tail(text, api));
+    }
   }
-  ObservedProcess& process = processes_[place->second];
-  if (decision == "deny") {
-    note_denied(record, process);
+  if (known != nullptr) {
+    kind = apply(fields_, *known);
   } else {
-    note_allowed(record, process);
+    Rest rest;
+    const Whole whole = read_fields(text, rest.fields);
+    if (whole == Whole::kCut && text.starts_with(kMark)) return Kind::kTorn;
+    if (whole == Whole::kYes) kind = apply(rest.fields, rest);
+    std::swap(fields_, rest.fields);
   }
-  return true;
+  if (kind == Kind::kRecord && take) take(text, static_cast<uint32_t>(fields_.pid));
+  return kind;
+}
+
+/// `bytes`: from the comma in front of "api" on. Null: it is not the end of a record.
+Records::Rest* Records::rest_of(std::string_view bytes) {
+  const size_t hash = std::hash<std::string_view>()(bytes);
+  const auto [from, to] = rests_.equal_range(hash);
+  for (auto place = from; place != to; ++place) {
+    if (place->second.bytes == bytes) return &place->second;
+  }
+  Rest rest;
+  rest.bytes = bytes;
+  rest.bytes[0] = '{';
+  const bool good =
+      read_fields(rest.bytes, rest.fields) == Whole::kYes && is_only(rest.fields, false);
+  rest.bytes[0] = ',';
+  if (!good) return nullptr;
+  rests_size_ += sizeof rest + 2 * bytes.size();
+  if (rests_size_ > kMostRests) {
+    rests_.clear();
+    rests_size_ = sizeof rest + 2 * bytes.size();
+  }
+  return &rests_.emplace(hash, std::move(rest))->second;
+}
+
+Records::Kind Records::apply(const Fields& who, Rest& rest) {
+  const Fields& what = rest.fields;
+  const bool starts = what.event == "start" && what.decision.empty();
+  const bool known = starts || what.decision == "allow" || what.decision == "deny";
+  if (who.v != 1 || who.pid <= 0 || who.pid > INT32_MAX || !known) return Kind::kForeign;
+  ++findings_.records;
+  const size_t number = process_of(who, starts);
+  ObservedProcess& process = findings_.processes[number];
+  note_time(who.ts, process.first, process.last);
+  if (starts) {
+    process.started = who.ts;
+    process.policy = what.policy;
+    return Kind::kRecord;
+  }
+  process.only_start = false;
+  const bool python = is_python(who.exe);
+  size_t& toucher = rest.toucher[python ? 1 : 0];
+  const std::string library = library_of(what, python);
+  if (what.decision == "deny") {
+    note_denied(what, library, process);
+  } else {
+    note_allowed(what, library, process);
+  }
+  if (!is_touch(what)) return Kind::kRecord;
+  if (toucher == kNone) toucher = toucher_of(rest, library);
+  Toucher& one = findings_.touchers[toucher];
+  note_time(who.ts, one.first, one.last);
+  one.processes.push_back(number);
+  one.at.push_back(who.ts);
+  sorted_ = false;
+  return Kind::kRecord;
+}
+
+size_t Records::process_of(const Fields& who, bool starts) {
+  const auto pid = static_cast<uint32_t>(who.pid);
+  const std::string job = job_of(who.slurm, who.cgroup);
+  const std::hash<std::string_view> hash;
+  const size_t key = ((hash(who.host) * 31 + hash(who.exe)) * 31 + hash(job)) * 31 + pid;
+  const auto [from, to] = places_.equal_range(key);
+  auto place = from;
+  for (; place != to; ++place) {
+    const ObservedProcess& one = findings_.processes[place->second];
+    if (one.pid == pid && one.host == who.host && one.exe == who.exe && one.job == job) break;
+  }
+  if (place != to) {
+    // A number that was given again; but files may be read in any order.
+    const ObservedProcess& one = findings_.processes[place->second];
+    if (!starts || (one.policy.empty() && who.ts <= one.first)) return place->second;
+    place->second = static_cast<uint32_t>(findings_.processes.size());
+  } else {
+    places_.emplace(key, static_cast<uint32_t>(findings_.processes.size()));
+  }
+  ObservedProcess& process = findings_.processes.emplace_back();
+  process.host = who.host;
+  process.pid = pid;
+  process.ppid = who.ppid < 0 ? 0 : static_cast<uint32_t>(who.ppid);
+  if (who.uid >= 0) process.uid = static_cast<uint32_t>(who.uid);
+  process.exe = who.exe;
+  process.command = who.command.empty() ? std::string(base_name(who.exe)) : who.command;
+  if (process.command.empty()) process.command = "?";  // without /proc
+  process.job = job;
+  return findings_.processes.size() - 1;
+}
+
+size_t Records::toucher_of(const Rest& rest, const std::string& library) {
+  const Fields& what = rest.fields;
+  std::vector<Toucher>& all = findings_.touchers;
+  Toucher one;
+  one.asked = asked_for(what.api, what.object);
+  one.denied = what.decision == "deny";
+  one.api = what.api;
+  if (one.denied || what.api == "dlopen") one.object = what.object;  // else what it was told
+  one.library = library;
+  one.line = line_of(what.stack.python);
+  if (all.size() < kMostStacks) {
+    one.stack = what.stack;
+  } else {
+    one.stack.python_missing = one.stack.native_missing = "too many that differ";
+  }
+  all.push_back(std::move(one));
+  const auto [place, is_new] = touchers_.insert(all.size() - 1);
+  if (!is_new) all.pop_back();
+  return *place;
+}
+
+const Findings& Records::findings() {
+  if (sorted_) return findings_;
+  sorted_ = true;
+  std::vector<std::pair<size_t, double>> order;
+  for (Toucher& one : findings_.touchers) {
+    order.clear();
+    for (size_t i = 0; i < one.processes.size(); ++i) {
+      order.emplace_back(one.processes[i], one.at[i]);
+    }
+    std::sort(order.begin(), order.end());
+    order.erase(std::unique(order.begin(), order.end(),
+                            [](const auto& a, const auto& b) { return a.first == b.first; }),
+                order.end());
+    one.processes.clear();
+    one.at.clear();
+    for (const auto& [process, at] : order) {
+      one.processes.push_back(process);
+      one.at.push_back(at);
+    }
+  }
+  return findings_;
 }
 
 }  // namespace cudaguard::launcher

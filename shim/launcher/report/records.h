@@ -1,34 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the records (policy/message.h, write_record) say of each process.
+// What the records (policy/message.h, write_record) say of each process, and of who asked.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
+#include <unordered_map>
 
+#include "shim/launcher/report/fields.h"
 #include "shim/launcher/report/model.h"
 
 namespace cudaguard::launcher {
 
-/// In the order of each one's first record.
 class Records {
  public:
-  /// One line, without its end. False: it is not such a record; it is counted, and says nothing.
-  /// `pid`: the process that wrote it.
-  bool add(std::string_view line, uint32_t& pid);
-  const std::vector<ObservedProcess>& processes() const { return processes_; }
-  size_t not_understood() const { return not_understood_; }
+  Records() = default;
+  Records(const Records&) = delete;
+  Records& operator=(const Records&) = delete;
+
+  /// Is told of each record, and of who wrote it.
+  using Take = std::function<void(std::string_view record, uint32_t pid)>;
+  /// One line, without its end: any content is possible. Behind the piece of a record whose writer
+  /// was killed stands the next one, in the same line. What is no record is counted.
+  void add(std::string_view line, const Take& take = {});
+  /// All of it so far.
+  const Findings& findings();
 
  private:
-  std::vector<ObservedProcess> processes_;
-  /// One process may be several programs, one after another, and processes of several pid
-  /// namespaces may have the same number.
-  std::map<std::pair<uint32_t, std::string>, size_t> places_;
-  size_t not_understood_ = 0;
+  enum class Kind { kRecord, kTorn, kForeign };
+  /// What follows the process's own facts. Most records of many processes have one of a few of
+  /// these, byte by byte: each is understood once.
+  struct Rest {
+    std::string bytes;
+    Fields fields;
+    size_t toucher[2] = {kNone, kNone};  ///< of other programs, of Python
+  };
+  struct SameToucher {
+    const std::vector<Toucher>& touchers;
+    bool operator()(size_t a, size_t b) const;
+  };
+  static constexpr size_t kNone = SIZE_MAX;
+
+  Kind add_one(std::string_view text, const Take& take);
+  Kind apply(const Fields& who, Rest& rest);
+  Rest* rest_of(std::string_view bytes);
+  size_t process_of(const Fields& who, bool starts);
+  size_t toucher_of(const Rest& rest, const std::string& library);
+
+  Findings findings_;
+  bool sorted_ = true;  ///< Toucher::processes
+  /// By a hash of host, pid, program and job. One process may be several programs, one after
+  /// another, and processes of several pid namespaces may have the same number.
+  std::unordered_multimap<size_t, uint32_t> places_;
+  std::unordered_multimap<size_t, Rest> rests_;
+  size_t rests_size_ = 0;
+  std::set<size_t, SameToucher> touchers_{SameToucher{findings_.touchers}};
+  Fields fields_;
+  std::string scratch_;
 };
 
 }  // namespace cudaguard::launcher

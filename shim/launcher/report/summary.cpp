@@ -173,11 +173,13 @@ void put_told(std::string& out, const std::vector<Row>& rows) {
   }
 }
 
-std::string totals(const std::vector<ObservedProcess>& processes) {
+std::string totals(const std::deque<ObservedProcess>& processes) {
   const auto count = [&](auto test) {
     return std::to_string(std::count_if(processes.begin(), processes.end(), test));
   };
-  const size_t all = processes.size();
+  const auto all = std::count_if(processes.begin(), processes.end(),
+                                 [](const auto& process) { return process.asked(); });
+  if (all == 0) return "cudaguard: no process was seen to ask for CUDA or NVML\n";
   std::string text =
       "cudaguard: " + std::to_string(all) + (all == 1 ? " process asked" : " processes asked");
   std::string_view before = ": ";
@@ -198,14 +200,13 @@ std::string totals(const std::vector<ObservedProcess>& processes) {
 
 }  // namespace
 
-std::string summary(const Records& records, const std::string& left, const std::string& idle) {
-  std::string text;
-  if (records.processes().empty()) {
-    text = "cudaguard: no process was seen to ask for CUDA or NVML\n";
-  } else {
-    text = totals(records.processes());
-    std::vector<Row> rows;
-    for (const ObservedProcess& process : records.processes()) rows.push_back(row_of(process));
+std::string summary(const Findings& findings, const std::string& left, const std::string& idle) {
+  std::string text = totals(findings.processes);
+  std::vector<Row> rows;
+  for (const ObservedProcess& process : findings.processes) {
+    if (process.asked()) rows.push_back(row_of(process));
+  }
+  if (!rows.empty()) {
     put_table(text, rows);
     put_told(text, rows);
   }
@@ -213,9 +214,13 @@ std::string summary(const Records& records, const std::string& left, const std::
     text += "  " + idle + ":\n    put cudaguard run behind it, in front of the program that does\n";
   }
   if (!left.empty()) text += "  not waited for: " + left + "\n";
-  if (const size_t lines = records.not_understood(); lines != 0) {
+  if (const size_t lines = findings.not_understood; lines != 0) {
     text += "  left out: " + std::to_string(lines) + (lines == 1 ? " line" : " lines") +
             " of the report that no guard has written\n";
+  }
+  if (const size_t torn = findings.torn; torn != 0) {
+    text += "  torn: " + std::to_string(torn) + (torn == 1 ? " record" : " records") +
+            ", whose writers were killed\n";
   }
   return text;
 }

@@ -4,13 +4,13 @@
 
 #include <string>
 
-#include "shim/launcher/report/records.h"
+#include "shim/launcher/report/model.h"
 
 namespace cudaguard::launcher {
 
 /// Lines of at most 100 columns, where names allow. Processes that cannot be told apart in it are
 /// one row, with all their numbers below. `left`: processes that were not waited for, or empty.
 /// `idle`: that the program has not used what was kept for it, or empty.
-std::string summary(const Records& records, const std::string& left, const std::string& idle);
+std::string summary(const Findings& findings, const std::string& left, const std::string& idle);
 
 }  // namespace cudaguard::launcher
