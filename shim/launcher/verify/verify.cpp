@@ -34,29 +34,6 @@ Options options_of_run(Options options) {
   return options;
 }
 
-/// Until Records puts them together: without their stacks.
-Findings findings_of(const Records& records) {
-  Findings findings;
-  findings.processes = records.processes();
-  findings.not_understood = records.not_understood();
-  for (size_t i = 0; i < findings.processes.size(); ++i) {
-    for (const std::string& text : findings.processes[i].refused) {
-      const size_t by = text.find(" by ");
-      Toucher toucher;
-      toucher.api = text.substr(0, by);
-      toucher.library = text.substr(by + 4);
-      toucher.asked = asked_for(toucher.api, "");
-      auto same =
-          std::find_if(findings.touchers.begin(), findings.touchers.end(), [&](const Toucher& one) {
-            return one.api == toucher.api && one.library == toucher.library;
-          });
-      if (same == findings.touchers.end()) same = findings.touchers.insert(same, toucher);
-      same->processes.push_back(i);
-    }
-  }
-  return findings;
-}
-
 Verdict run_tree(const Options& options, Variables& variables) {
   Verdict verdict;
   const auto [path, report] = prepare(options_of_run(options), variables);
@@ -75,7 +52,7 @@ Verdict run_tree(const Options& options, Variables& variables) {
   records.finish();
   verdict.ended = now();
   verdict.status = tree.status();
-  verdict.findings = findings_of(records.records());
+  verdict.findings = records.findings();
   verdict.tree.left = tree.left();
   return verdict;
 }
