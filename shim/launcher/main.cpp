@@ -25,7 +25,7 @@ int work(int argc, char** argv) {
     case Options::Command::kReport:
       return report(options);
     case Options::Command::kHelp:
-      print(help_text());
+      print(help_text(options.help_of));
       break;
     case Options::Command::kVersion:
       print("cudaguard " CUDAGUARD_VERSION "\n");

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "shim/launcher/message.h"
 
@@ -152,7 +153,7 @@ Options parse_options(int argc, char** argv) {
     throw Refusal(kRefused, what + in_quotes(command) + std::string(kSeeHelp));
   }
   if (!parse_words(app, argc, argv, options)) {
-    options.command = Options::Command::kHelp;
+    options.help_of = std::exchange(options.command, Options::Command::kHelp);
     return options;
   }
   const bool has_program = *options.program != nullptr;
@@ -176,19 +177,51 @@ Options parse_options(int argc, char** argv) {
   return options;
 }
 
-std::string help_text() {
+std::string help_text(Options::Command command) {
   Options options;
-  CLI::App run;
+  CLI::App app;
+  std::string text;
+  if (command == Options::Command::kVerify) {
+    text =
+        "Usage: cudaguard verify [options] [--] program [arguments...]\n"
+        "Runs a program without CUDA, waits for all that it starts, and says who asked for CUDA.\n"
+        "Needs no GPU and no driver.\n"
+        "\n";
+    declare_verify(app, options);
+    append_options(app, text);
+    return text +
+           "\n"
+           "A pattern is a glob for a word of the process's command, its base name, or all of it:\n"
+           "--allow 'train.py'. --allow and --deny may be given several times; --deny nvml,init.\n"
+           "A process that was not guarded and has the driver open counts as one that touched "
+           "CUDA;\n"
+           "others that were not guarded are listed, and do not fail.\n"
+           "Exit codes: 0 nobody touched CUDA, 1 somebody did, 2 nobody did but the program "
+           "failed,\n"
+           "125 nothing was verified.\n";
+  }
+  if (command == Options::Command::kReport) {
+    text =
+        "Usage: cudaguard report [options] file|folder...\n"
+        "Says who asked for CUDA, from the records of CUDAGUARD_REPORT.\n"
+        "\n";
+    declare_report(app, options);
+    append_options(app, text);
+    return text;
+  }
   CLI::App doctor;
-  declare_run(run, options);
+  declare_run(app, options);
   declare_doctor(doctor, options);
-  std::string text =
+  text =
       "Usage: cudaguard run [options] [--] program [arguments...]\n"
       "       cudaguard doctor [--json] [program]\n"
+      "       cudaguard verify|report --help\n"
       "run starts a program that finds no CUDA device, or only the GPUs that you choose.\n"
       "doctor says what this machine's CUDA is like, and whether a program can be guarded.\n"
+      "verify says PASS or FAIL: did the program touch CUDA? report reads records of CUDA's "
+      "users.\n"
       "\n";
-  append_options(run, text);
+  append_options(app, text);
   append_options(doctor, text);
   text +=
       "  --help          or --version: of cudaguard\n"

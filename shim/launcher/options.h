@@ -13,6 +13,7 @@ namespace cudaguard::launcher {
 struct Options {
   enum class Command { kRun, kDoctor, kVerify, kReport, kHelp, kVersion };
   Command command = Command::kRun;
+  Command help_of = Command::kRun;  ///< for kHelp
   bool cpu = false;
   std::optional<std::string> gpus;
   std::optional<std::string> policy;
@@ -63,6 +64,7 @@ inline constexpr ValueOption kValueOptions[] = {
 /// Throws Refusal for everything that is not understood.
 Options parse_options(int argc, char** argv);
 
-std::string help_text();
+/// Of verify or report alone; else of all, with run's options and doctor's.
+std::string help_text(Options::Command command);
 
 }  // namespace cudaguard::launcher
