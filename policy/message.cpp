@@ -36,7 +36,8 @@ constexpr char kListErrors[] =
     "cannot be combined with the others where NVML is not installed\0"
     "it is longer than 6143 bytes\0";
 
-constexpr char kEventNames[][8] = {"", "init", "context", "select", "nvml", "work"};
+constexpr char kEventNames[][8] = {"",       "init", "context",
+                                   "select", "nvml", "work"};  // kStart has its own
 
 /// The length of the first name that `text` begins with, or 0. Each ends in a zero byte, the list
 /// in two.
@@ -277,19 +278,39 @@ void write_report_failed(Text& out, std::string_view path, int error) {
   put_report_error(out.print("CUDAGUARD_REPORT=\"%l\": ", path), error).put("; no report");
 }
 
+std::string_view cgroup_of(std::string_view lines) {
+  std::string_view longest;
+  int colons = 0;
+  size_t start = 0;
+  for (size_t at = 0; at < lines.size(); ++at) {
+    const char c = lines.data()[at];
+    if (c == '\n') {
+      colons = 0;
+    } else if (colons < 2) {  // the hierarchy's number and its controllers
+      if (c == ':') ++colons;
+      start = at + 1;
+    } else if (at - start >= longest.size()) {
+      longest = {lines.data() + start, at - start + 1};
+    }
+  }
+  return longest;
+}
+
 void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit) {
   // Room for the fixed fields and the closing of the record, so that it is always whole JSON.
-  constexpr size_t kFixed = 640;
+  constexpr size_t kFixed = 768;
   const size_t field = limit > 4 * kFixed ? (limit - kFixed) / 4 : kFixed / 4;
-  constexpr char kLong[][7] = {"exe", "argv", "object", "caller"};
-  bool cut[4] = {};
+  constexpr char kLong[][7] = {"exe", "argv", "object", "caller", "cgroup"};
+  bool cut[5] = {};
 
   out.print(R"({"v":1,"ts":%u.)", process.seconds);
   for (uint32_t digit = 100000; digit != 0; digit /= 10) {
     out.put_decimal(process.microseconds / digit % 10);
   }
-  out.print(R"(,"pid":%u,"ppid":%u,"tid":%u,"exe":")", process.pid, process.parent_pid,
-            process.thread_id);
+  out.print(R"(,"pid":%u,"ppid":%u,"tid":%u,"uid":%u)", process.pid, process.parent_pid,
+            process.thread_id, process.uid);
+  out.put(R"(,"host":")").put_json(process.host, 64);
+  out.put(R"(","exe":")");
   cut[0] = !out.put_json(process.executable, field);
   out.put(R"(","argv":[)");
   std::string_view rest = process.arguments;
@@ -304,26 +325,33 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
     cut[1] = !out.put_json(take_argument(rest), field - used - 4);
     out.put("\"");
   }
-  out.put(R"(],"api":")").put_json(touch.api, 64);
-  if (!touch.object.empty()) {
-    out.put(R"(","object":")");
-    cut[2] = !out.put_json(touch.object, field / 2);
-  }
-  const bool allowed = touch.event != EventKind::kNone;
-  if (allowed) out.put(R"(","event":")").put(kEventNames[static_cast<int>(touch.event)]);
-  out.put(allowed ? R"(","decision":"allow")" : R"(","decision":"deny")");
-  if (touch.device >= 0) out.print(R"(,"device":%u)", static_cast<uint64_t>(touch.device));
-  if (touch.result >= 0) out.print(R"(,"result":%u)", static_cast<uint64_t>(touch.result));
-  out.put(R"(,"caller":")");
-  if (touch.caller.module.empty()) {
-    out.put("?");
+  out.put(R"(],"cgroup":")");
+  cut[4] = !out.put_json(process.cgroup, field / 3);
+  if (!process.slurm.empty()) out.put(R"(","slurm":")").put_json(process.slurm, 32);
+  if (touch.event == EventKind::kStart) {
+    out.put(R"(","event":"start","policy":")").put(name_of(touch.policy));
   } else {
-    cut[3] = !out.put_json(touch.caller.module, field);
-    out.put("+").put_hex(touch.caller.offset);
+    out.put(R"(","api":")").put_json(touch.api, 64);
+    if (!touch.object.empty()) {
+      out.put(R"(","object":")");
+      cut[2] = !out.put_json(touch.object, field / 2);
+    }
+    const bool allowed = touch.event != EventKind::kNone;
+    if (allowed) out.put(R"(","event":")").put(kEventNames[static_cast<int>(touch.event)]);
+    out.put(allowed ? R"(","decision":"allow")" : R"(","decision":"deny")");
+    if (touch.device >= 0) out.print(R"(,"device":%u)", static_cast<uint64_t>(touch.device));
+    if (touch.result >= 0) out.print(R"(,"result":%u)", static_cast<uint64_t>(touch.result));
+    out.put(R"(,"caller":")");
+    if (touch.caller.module.empty()) {
+      out.put("?");
+    } else {
+      cut[3] = !out.put_json(touch.caller.module, field);
+      out.put("+").put_hex(touch.caller.offset);
+    }
   }
   out.put("\"");
   bool any = false;
-  for (int i = 0; i < 4; ++i) {
+  for (size_t i = 0; i < sizeof cut; ++i) {
     if (!cut[i]) continue;
     out.put(any ? ",\"" : R"(,"cut":[")").put(kLong[i]).put("\"");
     any = true;

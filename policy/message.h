@@ -22,8 +22,8 @@ struct CodePlace {
   uint64_t offset = 0;      ///< bytes from the start of the file
 };
 
-/// What was allowed; kNone: it was denied.
-enum class EventKind : uint8_t { kNone, kInit, kContext, kSelect, kNvml, kWork };
+/// What was allowed; kNone: it was denied; kStart: nobody asked, the process has begun.
+enum class EventKind : uint8_t { kNone, kInit, kContext, kSelect, kNvml, kWork, kStart };
 
 /// Somebody asked for the driver.
 struct Touch {
@@ -35,6 +35,7 @@ struct Touch {
   EventKind event = EventKind::kNone;
   int device = -1;  ///< the index of a context or selection
   int result = -1;  ///< of an init or of NVML's: what it answered; -1: none of these
+  Policy policy = Policy::kForceCpu;  ///< of kStart
   CodePlace caller;
 };
 
@@ -44,9 +45,18 @@ struct ProcessFacts {
   uint32_t thread_id = 0;
   uint64_t seconds = 0;       ///< since 1970-01-01 UTC
   uint32_t microseconds = 0;  ///< 0..999999
+  uint32_t uid = 0;           ///< the effective one
   std::string_view executable;
   std::string_view arguments;  ///< as /proc/self/cmdline: each ends in a zero byte
+  std::string_view host;
+  std::string_view cgroup;  ///< as cgroup_of has it
+  std::string_view slurm;   ///< the job's number
 };
+
+/// The path that says most, the longest, of what /proc/self/cgroup has. (Version 2 has one line,
+/// "0::/system.slice/x.service"; version 1 has a path for each controller, and a batch system
+/// divides some of them.)
+std::string_view cgroup_of(std::string_view lines);
 
 // Clauses, from which the guard and the launcher put their sentences together.
 
@@ -154,7 +164,7 @@ void write_line_of(Text& out, const void* facts) {
 }
 
 /// One line of JSON. `limit` is the longest that may be written in one piece, in bytes; the long
-/// fields (argv, then exe) are cut to fit, and "cut" names them.
+/// fields are cut to fit, and "cut" names them.
 void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit);
 
 }  // namespace cudaguard

@@ -57,6 +57,9 @@ inline constexpr VariableRow kVariables[] = {
     {"CUDAGUARD_PRESETS", "", "", &Environment::presets},
 };
 
+/// Read where a process begins, and there alone; "1". No row: it would be in the guard's file.
+inline constexpr char kHello[] = "CUDAGUARD_HELLO";
+
 /// Read by doctor alone, and so not in the guard's file.
 inline constexpr VariableRow kDoctorTimeout = {"CUDAGUARD_DOCTOR_TIMEOUT", "seconds, 1 to 3600", "",
                                                nullptr};

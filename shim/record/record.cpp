@@ -7,6 +7,7 @@
 #include "policy/message.h"
 #include "policy/stderr_rule.h"
 #include "shim/elf/own_maps.h"
+#include "shim/record/facts.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
@@ -18,8 +19,7 @@ constexpr int kStderr = 2;
 struct Scratch {
   char path[4352];
   char report[4352];
-  char executable[4096];
-  char arguments[32768];
+  FactsRoom facts;
   char record[kMaxRecord];
   char line[kMaxLine];
 };
@@ -133,41 +133,23 @@ bool expand(std::string_view path, uint32_t pid, char* to, size_t size) {
   return !out.cut();
 }
 
-std::string_view read_all(const char* path, char* to, size_t size) {
-  const sys::File file(path, O_RDONLY | O_CLOEXEC);
-  size_t used = 0;
-  while (file.ok() && used < size) {
-    const long got = sys::read(file.fd(), to + used, size - used);
-    if (got <= 0) break;
-    used += static_cast<size_t>(got);
-  }
-  return {to, used};
-}
-
-void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
-  ProcessFacts facts;
-  facts.pid = pid;
-  facts.parent_pid = sys::getppid();
-  facts.thread_id = sys::gettid();
-  const timespec time = sys::now();
-  facts.seconds = static_cast<uint64_t>(time.tv_sec);
-  facts.microseconds = static_cast<uint32_t>(time.tv_nsec / 1000);
-  const long length =
-      sys::readlink("/proc/self/exe", scratch->executable, sizeof scratch->executable);
-  if (length > 0) facts.executable = {scratch->executable, static_cast<size_t>(length)};
-  facts.arguments = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
-
-  int error = 0;
-  if (process.config.report == "/dev/stderr") {
+/// Writes one record to the report. Returns 0 or an errno value.
+int send(std::string_view report, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
+  const ProcessFacts facts = gather_facts(scratch->facts, pid);
+  if (report == "/dev/stderr") {
     // A link on most systems; what it leads to is descriptor 2, with its own rule.
     Text record(scratch->record, kMaxLine);
     write_record(record, facts, touch, kMaxLine);
     write_to_stderr(record.view());
-  } else {
-    error = expand(process.config.report, pid, scratch->report, sizeof scratch->report)
-                ? append(scratch->report, facts, touch, scratch->record)
-                : ENAMETOOLONG;
+    return 0;
   }
+  return expand(report, pid, scratch->report, sizeof scratch->report)
+             ? append(scratch->report, facts, touch, scratch->record)
+             : ENAMETOOLONG;
+}
+
+void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
+  const int error = send(process.config.report, scratch, pid, touch);
   if (error != 0 && process.config.log != Log::kOff && process.say_once(Process::kReportFailed)) {
     Line line(scratch);
     write_report_failed(line, process.config.report, error);
@@ -204,7 +186,8 @@ void say_complaints(Process& process) {
   const uint32_t pid = sys::getpid();
   touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
   if (line_wanted) {
-    touch.program = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
+    touch.program =
+        read_all("/proc/self/cmdline", scratch->facts.arguments, sizeof scratch->facts.arguments);
     Line line(scratch);
     if (touch.event == EventKind::kNone) {
       write_denied(line, {pid, config, process.because(), touch});
@@ -265,6 +248,22 @@ bool is_new(Process& process, const char* name) {
     if (strcmp(here, name) == 0) is_known = true;
   }
   return false;  // more kinds than there are: impossible with our own constants
+}
+
+/// The one thing that loading the guard does: where somebody counts the processes of a tree
+/// (`cudaguard verify`), each says that it was guarded. It settles nothing: the configuration is
+/// read for this record alone, and a report that fails is complained about at the first touch.
+[[gnu::constructor]] void write_start() {
+  const char* wanted = variable(kHello);
+  if (wanted == nullptr || wanted[0] != '1' || wanted[1] != '\0') return;
+  const Config config = read_config(nullptr);
+  if (config.report.empty()) return;
+  const ScratchPages scratch;
+  if (!scratch) return;
+  Touch touch;
+  touch.event = EventKind::kStart;
+  touch.policy = config.policy;
+  send(config.report, scratch, sys::getpid(), touch);
 }
 
 }  // namespace

@@ -57,8 +57,6 @@ void apply_children_rule(Config& config) {
 
 /// `forked`: a process was configured in this memory before, of which this one is a child.
 void configure(Process& process, bool forked) {
-  Environment environment = read_environment(variable);
-  environment.privileged = privileged();
   const int policy = lasting.last.policy.load();
   Inherited inherited;
   inherited.policy = static_cast<Policy>(policy - 1);
@@ -66,10 +64,8 @@ void configure(Process& process, bool forked) {
     inherited.visible_devices = list;
   }
   inherited.children_cpu = lasting.last.children_cpu.load(std::memory_order_relaxed);
-  if (forked && policy != 0) environment.inherited = &inherited;
   Config& config = process.config;
-  config = parse_config(environment);
-  apply_children_rule(config);
+  config = read_config(forked && policy != 0 ? &inherited : nullptr);
   const char* because = lasting.last.because.load(std::memory_order_relaxed);
   if (config.policy == Policy::kForceCpu && config.because.empty() && because != nullptr) {
     config.because = because;
@@ -134,6 +130,15 @@ std::string_view Process::because() const {
     default:
       return config.because;
   }
+}
+
+Config read_config(const Inherited* inherited) {
+  Environment environment = read_environment(variable);
+  environment.privileged = privileged();
+  environment.inherited = inherited;
+  Config config = parse_config(environment);
+  apply_children_rule(config);
+  return config;
 }
 
 void fall_back(Process& process, Process::Fallen because_of) {

@@ -117,6 +117,10 @@ inline Process& process() {
   return detail::make_process(known);
 }
 
+/// What the environment says now; its strings point into it. `inherited`: of a forked child, or
+/// null.
+Config read_config(const Inherited* inherited);
+
 /// FORCE_CPU from now on, in forked children too.
 void fall_back(Process& process, Process::Fallen because_of);
 

@@ -41,6 +41,12 @@ for export, versions in guard_rules.VERSIONS[MACHINE].items():
     for number, version in enumerate(versions):
         GOOD_SOURCE += "#ifndef NO_%s_%d\n__asm__(\".symver cudaguard_%s,%s%s\");\n#endif\n" % (
             export, number, export, export, version)
+GOOD_SOURCE += """
+#ifndef NO_START
+static volatile int started;
+__attribute__((constructor)) static void start(void) { started = 1; }
+#endif
+"""
 EARLY = "volatile int ran; __attribute__((constructor)) void early(void) { ran = 1; }"
 LATE = "volatile int ran; __attribute__((destructor)) void late(void) { ran = 1; }"
 
@@ -72,14 +78,15 @@ MUTANTS = [
                             "odd: .long 1\\n.size odd,4\\n.text\\n\");", [], []),
     (guard_rules.stack, "", ["-Wl,-z,execstack"], []),
     (guard_rules.no_writable_code, "", ["-Wl,--omagic"], []),
-    (guard_rules.no_constructors, EARLY, [], []),
-    (guard_rules.no_constructors, LATE, [], []),
-    (guard_rules.no_constructors, "", ["-Wl,-init,cuInit"], []),
+    (guard_rules.one_constructor, EARLY, [], []),
+    (guard_rules.one_constructor, LATE, [], []),
+    (guard_rules.one_constructor, "", ["-Wl,-init,cuInit"], []),
+    (guard_rules.one_constructor, "", ["-DNO_START"], []),
     (guard_rules.bind_now, "", ["-Wl,-z,lazy"], []),
     (guard_rules.nodelete, "", [], ["-Wl,-z,nodelete"]),
     (guard_rules.relro, "", ["-Wl,-z,norelro"], []),
     (guard_rules.relro, "void other(void); void f(void) { other(); }", ["-Wl,-z,lazy"], []),
-    (guard_rules.size, "__asm__(\".section .rodata\\n.skip 50000\\n.text\\n\");", [], []),
+    (guard_rules.size, "__asm__(\".section .rodata\\n.skip 56000\\n.text\\n\");", [], []),
     (guard_rules.stripped, "", [], ["-s"]),
     (guard_rules.stripped, "", ["-g"], ["-s"]),
     (guard_rules.branch_protection, "", [NO_PROTECTION], []),

@@ -12,7 +12,8 @@ import guest
 import harness
 
 RECORDS = guest.binary("records")
-FIELDS = {"v", "ts", "pid", "ppid", "tid", "exe", "argv", "api", "decision", "caller"}
+FIELDS = {"v", "ts", "pid", "ppid", "tid", "uid", "host", "exe", "argv", "cgroup", "api", "decision",
+          "caller"}
 THREADS = 12
 PROCESSES = 100
 KINDS = 7  # what programs/records.c touches

@@ -27,6 +27,7 @@ def read(path):
 def variables():
     """The table of variables: each name with what is accepted, word by word."""
     rows = re.findall(r'\{"(CUDAGUARD_[A-Z_]+)",\s*"([^"]*)"', read(TABLE))
+    rows += re.findall(r'= "(CUDAGUARD_[A-Z_]+)"()', read(TABLE))
     return {name: accepted.split(", ") for name, accepted in rows}
 
 

@@ -335,16 +335,20 @@ TEST_F(Message, Record_IsOneLineOfJson) {
                            .thread_id = 3,
                            .seconds = 1700000000,
                            .microseconds = 42,
+                           .uid = 1000,
                            .executable = "/usr/bin/app",
-                           .arguments = std::string_view("app\0a b\0", 8)};
+                           .arguments = std::string_view("app\0a b\0", 8),
+                           .host = "node7",
+                           .cgroup = "/system.slice/x.service",
+                           .slurm = "1234"};
   const Touch touch{.api = "dlopen", .object = "libnvidia-opencl.so", .caller = {"/lib/x.so", 31}};
   write_record(out_, facts, touch, kMaxRecord);
-  EXPECT_EQ(
-      take(),
-      R"({"v":1,"ts":1700000000.000042,"pid":2,"ppid":1,"tid":3,"exe":"/usr/bin/app",)"
-      R"("argv":["app","a b"],"api":"dlopen","object":"libnvidia-opencl.so","decision":"deny",)"
-      R"("caller":"/lib/x.so+0x1f"})"
-      "\n");
+  EXPECT_EQ(take(),
+            R"({"v":1,"ts":1700000000.000042,"pid":2,"ppid":1,"tid":3,"uid":1000,"host":"node7",)"
+            R"("exe":"/usr/bin/app","argv":["app","a b"],"cgroup":"/system.slice/x.service",)"
+            R"("slurm":"1234","api":"dlopen","object":"libnvidia-opencl.so","decision":"deny",)"
+            R"("caller":"/lib/x.so+0x1f"})"
+            "\n");
 }
 
 TEST_F(Message, Record_HasTheResultAndTheDevice) {
@@ -361,9 +365,31 @@ TEST_F(Message, Record_HasTheResultAndTheDevice) {
 
 TEST_F(Message, Record_WithoutFactsIsStillJson) {
   write_record(out_, {}, {}, kMaxRecord);
-  EXPECT_EQ(take(), R"({"v":1,"ts":0.000000,"pid":0,"ppid":0,"tid":0,"exe":"","argv":[],"api":"",)"
-                    R"("decision":"deny","caller":"?"})"
+  EXPECT_EQ(take(), R"({"v":1,"ts":0.000000,"pid":0,"ppid":0,"tid":0,"uid":0,"host":"","exe":"",)"
+                    R"("argv":[],"cgroup":"","api":"","decision":"deny","caller":"?"})"
                     "\n");
+}
+
+TEST_F(Message, Record_OfAStartSaysThePolicyAndNoCall) {
+  const Touch touch{.api = "cuInit",
+                    .event = EventKind::kStart,
+                    .policy = Policy::kClamp,
+                    .caller = {"/lib/x.so", 31}};
+  write_record(out_, {}, touch, kMaxRecord);
+  EXPECT_NE(take().find(R"("argv":[],"cgroup":"","event":"start","policy":"CLAMP"})"),
+            std::string::npos);
+}
+
+TEST(Cgroup, IsTheLongestPath) {
+  for (const auto& [lines, path] :
+       {std::pair{"0::/system.slice/x.service\n", "/system.slice/x.service"},
+        std::pair{"0::/a:b/c\n", "/a:b/c"}, std::pair{"0::/\n", "/"},
+        std::pair{"9:name=systemd:/s\n4:cpu,cpuacct:/slurm/uid_7/job_9\n0::/s/d\n",
+                  "/slurm/uid_7/job_9"},
+        std::pair{"1:cpu:/a\n0::/b", "/a"}, std::pair{"", ""}, std::pair{"0::", ""},
+        std::pair{"0", ""}, std::pair{"no colon\none:", ""}, std::pair{"\n\n::\n", ""}}) {
+    EXPECT_EQ(cgroup_of(lines), path) << lines;
+  }
 }
 
 TEST_F(Message, Record_NeverLongerThanItsLimitAndAlwaysClosed) {
@@ -371,7 +397,7 @@ TEST_F(Message, Record_NeverLongerThanItsLimitAndAlwaysClosed) {
   for (int i = 0; i < 5000; ++i) arguments += std::string("\xff\"x\n") + '\0';
   const std::string path(4095, '\x01');
   ProcessFacts facts;
-  facts.executable = path;
+  facts.executable = facts.host = facts.cgroup = facts.slurm = path;
   facts.arguments = arguments;
   const Touch touch{.api = "cuInit", .object = path, .caller = {path, ~0ULL}};
   for (const size_t limit : {kMaxLine, kMaxRecord}) {
@@ -379,8 +405,7 @@ TEST_F(Message, Record_NeverLongerThanItsLimitAndAlwaysClosed) {
     const std::string record = take();
     EXPECT_LE(record.size(), limit);
     EXPECT_TRUE(record.ends_with("]}\n")) << record.substr(record.size() - 60);
-    EXPECT_NE(record.find("\"cut\":["), std::string::npos);
-    EXPECT_NE(record.find("\"argv\""), std::string::npos);
+    EXPECT_NE(record.find(R"("cut":["exe","argv","object","caller","cgroup"])"), std::string::npos);
     EXPECT_EQ(record.find('\n'), record.size() - 1);
   }
 }

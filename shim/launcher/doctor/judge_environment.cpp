@@ -20,7 +20,7 @@ namespace cudaguard::launcher {
 namespace {
 
 bool is_ours(const std::string& name) {
-  return name == kDoctorTimeout.name ||
+  return name == kDoctorTimeout.name || name == kHello ||
          std::any_of(std::begin(kVariables), std::end(kVariables),
                      [&](const VariableRow& row) { return name == row.name; });
 }

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema of records: real ones of every kind are what it says, and what no guard writes is not."""
+
+import copy
+import json
+import os
+import unittest
+
+import guest
+import harness
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
+SCHEMA = os.path.join(harness.SOURCE, "shim", "record", "record.schema.json")
+DRIVER = os.path.join(harness.FAKES, "lazy")  # eight GPUs (tests/devices)
+OPEN = os.path.join(harness.BUILD, "tests", "devices", "programs", "open")
+
+
+class RecordSchema(guest.Case):
+    def setUp(self):
+        super().setUp()
+        if jsonschema is None:
+            harness.skip(self, "python3-jsonschema is not installed")
+        with open(SCHEMA, encoding="utf-8") as stream:
+            schema = json.load(stream)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        self.validator = jsonschema.Draft202012Validator(schema)
+
+    def reported(self, argv, world="fake", **env):
+        report = self.path("report")
+        result = harness.run(argv, world=world, trace=False, env={"CUDAGUARD_REPORT": report, **env})
+        self.assertEqual(result.rc, 0, result)
+        records = harness.records(report)
+        if os.path.exists(report):
+            os.unlink(report)
+        for record in records:
+            self.assertEqual([error.message for error in self.validator.iter_errors(record)], [],
+                             record)
+        return records
+
+    def denied(self):
+        return self.reported([guest.STEPS, "touch", "nvml", "load:libnvidia-opencl.so.1",
+                              "load:/x/libnvidia-opencl.so\n+0x"], CUDAGUARD_HELLO="1",
+                             SLURM_JOB_ID="7")
+
+    def allowed(self):
+        steps = ["nv.init", "rt12.set=1", "cu.context=v4,0", "cu.load=library"]
+        return self.reported([OPEN, *steps], world="none", CUDAGUARD_VISIBLE_DEVICES="5,2",
+                             LD_LIBRARY_PATH=DRIVER)
+
+    def test_denied_and_started(self):
+        records = self.denied()
+        self.assertEqual([(record.get("event"), record.get("api")) for record in records],
+                         [("start", None), (None, "cuInit"), (None, "nvmlInit_v2"),
+                          (None, "dlopen")])
+        self.assertEqual({record["slurm"] for record in records}, {"7"})
+
+    def test_allowed(self):
+        events = {record["event"] for record in self.allowed()}
+        self.assertEqual(events, {"init", "nvml", "select", "context", "work"})
+
+    def test_python(self):
+        call = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
+        self.assertEqual(len(self.reported([guest.PYTHON, "-c", call])), 1)
+
+    def test_cut(self):
+        for words in (["print:" + "x" * 100000], ["print:" + "\x01" * 20000] * 3):
+            records = self.reported([guest.STEPS, *words, "touch"], CUDAGUARD_HELLO="1")
+            self.assertEqual([record["cut"] for record in records], [["argv"]] * 2)
+
+    def test_without_proc(self):
+        """An empty folder in the place of /proc."""
+        report = self.path("report")
+        harness.run([guest.STEPS, "touch"], trace=False, bwrap=["--tmpfs", "/proc"],
+                    env={"CUDAGUARD_REPORT": report, "CUDAGUARD_HELLO": "1"})
+        records = harness.records(report)
+        self.assertEqual(len(records), 2)
+        for record in records:
+            self.assertEqual([record[key] for key in ("uid", "host", "exe", "argv", "cgroup")],
+                             [os.geteuid(), "", "", [], ""])
+            self.assertEqual([error.message for error in self.validator.iter_errors(record)], [])
+
+    def test_forged(self):
+        """Each real record, one thing about it changed."""
+        wrong = {"v": [2, "1"], "ts": ["now", -1], "pid": [-1, 1 << 32, "7", None],
+                 "uid": [1.5], "host": [7], "exe": [None], "argv": ["a b", [1]],
+                 "cgroup": ["x.service"], "slurm": [7, ""], "api": ["", "a b", 5],
+                 "event": ["end", 7], "decision": ["denied", True], "policy": ["ON"],
+                 "caller": ["", "/x+31", ["?"]], "device": [-1, "0"], "result": [-1],
+                 "object": [""], "cut": [[], ["ts"], "argv"],
+                 "python": [[], [{"file": "a.py", "line": "1", "function": "f"}],
+                            [{"file": "a.py", "line": 1}]],
+                 "python_missing": [""], "native": [[], ["libx.so"]], "more": [1]}
+        started, init = self.denied()[:2]
+        allowed = {record["event"]: record for record in self.allowed()}
+        for record in [started, init, *allowed.values()]:
+            self.assertTrue(self.validator.is_valid(record))
+            for key, values in wrong.items():
+                for value in values:
+                    forged = {**copy.deepcopy(record), key: value}
+                    self.assertFalse(self.validator.is_valid(forged), forged)
+            for key in ("v", "ts", "pid", "ppid", "tid", "uid", "host", "exe", "argv", "cgroup"):
+                forged = {name: value for name, value in record.items() if name != key}
+                self.assertFalse(self.validator.is_valid(forged), key)
+        for record, more in ((started, {"api": "cuInit"}), (started, {"decision": "deny"}),
+                             (init, {"event": "start"}), (init, {"event": "init"}),
+                             (init, {"policy": "OFF"}), (init, {"device": 0}),
+                             (init, {"python": [{"file": "a", "line": 1, "function": "f"}],
+                                     "python_missing": "x"}),
+                             (allowed["init"], {"device": 0}), (allowed["context"], {"result": 0}),
+                             (allowed["work"], {"event": "start"})):
+            self.assertFalse(self.validator.is_valid({**record, **more}), more)
+        for record, key in ((started, "policy"), (init, "api"), (init, "decision"),
+                            (init, "caller"), (allowed["init"], "result"),
+                            (allowed["context"], "device"), (allowed["work"], "event")):
+            forged = {name: value for name, value in record.items() if name != key}
+            self.assertFalse(self.validator.is_valid(forged), key)
+
+
+if __name__ == "__main__":
+    harness.main()
