@@ -40,7 +40,8 @@ std::string temporary_folder() {
 
 }  // namespace
 
-TreeReport::TreeReport(std::string to) : to_(std::move(to)) {
+TreeReport::TreeReport(std::string to)
+    : to_(std::move(to)), lines_([this](std::string_view line) { take_line(line); }) {
   const std::string where = temporary_folder();
   folder_ = where + "/cudaguard-XXXXXX";
   if (folder_.size() + 16 > kMaxReportPath) refuse(where, " is too long a path");
@@ -76,11 +77,10 @@ void TreeReport::read_on() noexcept {
 void TreeReport::finish() noexcept {
   read_on();
   try {
-    if (!rest_.empty() || skipping_) take_line(rest_);
+    lines_.finish();
   } catch (const std::exception&) {
     // Out of memory, for one line that is cut.
   }
-  rest_.clear();
 }
 
 void TreeReport::read_file() {
@@ -90,27 +90,14 @@ void TreeReport::read_file() {
     std::string part(static_cast<size_t>(std::min<uint64_t>(kPart, file.size() - offset_)), '\0');
     if (!file.read(offset_, part.data(), part.size())) return;
     offset_ += part.size();
-    std::string_view text = part;
-    for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-      rest_.append(text.substr(0, end));
-      take_line(rest_);
-      rest_.clear();
-      skipping_ = false;
-      text.remove_prefix(end + 1);
-    }
-    rest_.append(text);
-    if (rest_.size() > kMaxRecord) {
-      skipping_ = true;
-      rest_.clear();
-    }
+    lines_.feed(part);
   }
 }
 
 void TreeReport::take_line(std::string_view line) {
   Records::Take take;
   if (copies()) take = [this](std::string_view record, uint32_t pid) { copy(record, pid); };
-  // An empty text is no record, and counted as such.
-  records_.add(skipping_ ? std::string_view{} : line, take);
+  records_.add(line, take);
 }
 
 void TreeReport::copy(std::string_view line, uint32_t pid) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "shim/launcher/report/lines.h"
 #include "shim/launcher/report/records.h"
 
 namespace cudaguard::launcher {
@@ -40,10 +41,9 @@ class TreeReport {
   std::string folder_;
   std::string file_;
   uint64_t offset_ = 0;
-  std::string rest_;       ///< the beginning of a line
-  bool skipping_ = false;  ///< in a line that is too long for a record
   bool failed_ = false;
   Records records_;
+  Lines lines_;
 };
 
 }  // namespace cudaguard::launcher

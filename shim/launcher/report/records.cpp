@@ -17,7 +17,6 @@ namespace {
 constexpr int64_t kMostDevice = 4095;
 constexpr int64_t kNotInitialised = 3;
 constexpr int64_t kNoDevice = 100;
-constexpr std::string_view kMark = R"({"v":1,)";
 constexpr std::string_view kApi = R"(,"api":")";
 // A file in which all differ costs no more memory than these.
 constexpr size_t kMostRests = size_t{16} << 20;
@@ -44,15 +43,6 @@ std::string library_of(const Fields& rest, bool python) {
     if (!module.empty() && !passes_calls_on(module)) return std::string(module);
   }
   return std::string(file);
-}
-
-/// "ppo.py:159": the innermost frame of the user's own code, else the outermost.
-std::string line_of(const std::vector<PythonFrame>& frames) {
-  if (frames.empty()) return {};
-  auto frame = std::find_if(frames.begin(), frames.end(),
-                            [](const auto& one) { return is_user_file(one.file); });
-  if (frame == frames.end()) --frame;
-  return std::string(base_name(frame->file)) + ":" + std::to_string(frame->line);
 }
 
 void add_once(std::vector<std::string>& list, const std::string& text) {
@@ -115,6 +105,13 @@ void note_time(double at, double& first, double& last) {
 
 }  // namespace
 
+const PythonFrame* own_frame(const std::vector<PythonFrame>& frames) {
+  if (frames.empty()) return nullptr;
+  const auto own = std::find_if(frames.begin(), frames.end(),
+                                [](const auto& frame) { return is_user_file(frame.file); });
+  return own == frames.end() ? &frames.back() : &*own;
+}
+
 bool Records::SameToucher::operator()(size_t a, size_t b) const {
   const auto key = [&](size_t i) {
     const Toucher& one = touchers[i];
@@ -125,14 +122,14 @@ bool Records::SameToucher::operator()(size_t a, size_t b) const {
 
 void Records::add(std::string_view line, const Take& take) {
   Kind kind = add_one(line, take);
-  const size_t mark = kind == Kind::kRecord ? std::string_view::npos : line.find(kMark, 1);
+  const size_t mark = kind == Kind::kRecord ? std::string_view::npos : line.find(kRecordMark, 1);
   if (mark != std::string_view::npos) {
     std::string_view piece = head(line, mark);
     for (line.remove_prefix(mark); !piece.empty(); line.remove_prefix(piece.size())) {
       kind = add_one(piece, take);
       findings_.torn += kind == Kind::kTorn ? 1 : 0;
       findings_.not_understood += kind == Kind::kForeign ? 1 : 0;
-      piece = head(line, line.find(kMark, 1));
+      piece = head(line, line.find(kRecordMark, 1));
     }
     return;
   }
@@ -159,7 +156,7 @@ Records::Kind Records::add_one(std::string_view text, const Take& take) {
   } else {
     Rest rest;
     const Whole whole = read_fields(text, rest.fields);
-    if (whole == Whole::kCut && text.starts_with(kMark)) return Kind::kTorn;
+    if (whole == Whole::kCut && text.starts_with(kRecordMark)) return Kind::kTorn;
     if (whole == Whole::kYes) kind = apply(rest.fields, rest);
     std::swap(fields_, rest.fields);
   }
@@ -262,7 +259,9 @@ size_t Records::toucher_of(const Rest& rest, const std::string& library) {
   one.api = what.api;
   if (one.denied || what.api == "dlopen") one.object = what.object;  // else what it was told
   one.library = library;
-  one.line = line_of(what.stack.python);
+  if (const PythonFrame* frame = own_frame(what.stack.python); frame != nullptr) {
+    one.line = std::string(base_name(frame->file)) + ":" + std::to_string(frame->line);
+  }
   if (all.size() < kMostStacks) {
     one.stack = what.stack;
   } else {

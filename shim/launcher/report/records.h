@@ -9,11 +9,18 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "shim/launcher/report/fields.h"
 #include "shim/launcher/report/model.h"
 
 namespace cudaguard::launcher {
+
+/// Every record begins so, and has it nowhere else: in a text the quotes would be escaped.
+inline constexpr std::string_view kRecordMark = R"({"v":1,)";
+
+/// The innermost one of the user's own code, else the outermost; null: there are none.
+const PythonFrame* own_frame(const std::vector<PythonFrame>& frames);
 
 class Records {
  public:
