@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <exception>
 #include <optional>
 
@@ -66,7 +67,12 @@ void observe(const std::string& path, char** arguments, Variables& variables,
     execve(path.c_str(), arguments, variables.pointers().data());
     return errno;
   });
-  tree.wait([&] { own->read_on(); }, own->copies());
+  // For somebody who follows the report while the program runs.
+  const std::chrono::milliseconds period{own->copies() ? 1000 : 0};
+  tree.wait([&] {
+    own->read_on();
+    return period;
+  });
   if (const int error = tree.start_error(); error != 0) throw cannot_start(path, error);
   const bool alone = root && variables.has("CUDAGUARD_CHILDREN");
   print_summary(*own, tree, alone ? arguments[0] : nullptr);

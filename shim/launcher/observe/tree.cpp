@@ -22,9 +22,10 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr timespec kOften = {1, 0};
+using std::chrono::milliseconds;
+
 /// After the program's end, before a line says what is waited for.
-constexpr timespec kPatience = {2, 0};
+constexpr milliseconds kPatience{2000};
 
 /// An open pipe or lock must not outlive the program because we have it too.
 void give_up_descriptors() {
@@ -129,15 +130,15 @@ void Tree::start(const std::function<int()>& become) {
   give_up_descriptors();
 }
 
-void Tree::wait(const std::function<void()>& now_and_then, bool often) {
+void Tree::wait(const std::function<milliseconds()>& now_and_then) {
   for (;;) {
     take_signals();
     reap();
     stop_or_go_on();
-    now_and_then();
+    const milliseconds patience = now_and_then();
     if (is_over()) return;
     siginfo_t signal = {};
-    if (wait_for_signal(often, signal)) handle(signal);
+    if (wait_for_signal(patience, signal)) handle(signal);
   }
 }
 
@@ -246,17 +247,17 @@ bool Tree::is_over() {
   return no_longer_;
 }
 
-/// False: it took too long.
-bool Tree::wait_for_signal(bool often, siginfo_t& signal) {
+/// False: it took too long. `patience`: zero for any time.
+bool Tree::wait_for_signal(milliseconds patience, siginfo_t& signal) {
   const bool tell = program_ == Program::kHasEnded && !said_;
-  const timespec* limit = tell ? &kPatience : nullptr;
-  if (often) limit = &kOften;
-  const int number =
-      limit == nullptr ? sigwaitinfo(&all_, &signal) : sigtimedwait(&all_, &signal, limit);
+  if (tell && (patience == milliseconds::zero() || patience > kPatience)) patience = kPatience;
+  const timespec limit = {patience.count() / 1000, patience.count() % 1000 * 1000000};
+  const int number = patience == milliseconds::zero() ? sigwaitinfo(&all_, &signal)
+                                                      : sigtimedwait(&all_, &signal, &limit);
   if (number > 0) return true;
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  if (tell && now.tv_sec - ended_at_.tv_sec >= kPatience.tv_sec) {
+  if (tell && now.tv_sec - ended_at_.tv_sec >= kPatience.count() / 1000) {
     said_ = true;
     const std::string names = names_of(left_behind());  // empty without /proc
     say("the program has ended; waiting for what it left running" +

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <functional>
@@ -26,8 +27,9 @@ class Tree {
   void start(const std::function<int()>& become);
 
   /// Until every process of the tree has ended, or somebody does not want to wait for those that
-  /// the program has left behind. Calls `now_and_then`, at least once a second if `often`.
-  void wait(const std::function<void()>& now_and_then, bool often);
+  /// the program has left behind. Calls `now_and_then`, which says after how long at the latest it
+  /// wants to be called again (zero: it does not matter), and once more at the end.
+  void wait(const std::function<std::chrono::milliseconds()>& now_and_then);
 
   pid_t pid() const { return pid_; }  ///< the program's
   /// Of execve; 0: the program was started.
@@ -48,7 +50,7 @@ class Tree {
   bool has_it_already(const siginfo_t& signal) const;
   void stop_or_go_on();
   bool is_over();
-  bool wait_for_signal(bool often, siginfo_t& signal);
+  bool wait_for_signal(std::chrono::milliseconds patience, siginfo_t& signal);
   std::set<pid_t> left_behind() const;
 
   sigset_t all_ = {};

@@ -104,10 +104,6 @@ std::string reason_for(const LoaderAnswer& answer, const std::string& guard) {
 
 void examine_dynamic(const Executable& executable, const Installation& installation,
                      const Variables& variables, Examined& examined) {
-  if (is_for_musl(executable.facts)) {
-    hinder(examined, "musl", "it is for musl, the guard is for glibc");
-    return;
-  }
   // Only a glibc's is asked: anything else would be somebody's code, started by us.
   const std::string& interpreter = executable.facts.interpreter;
   const FileBytes loader(interpreter);
@@ -168,18 +164,26 @@ std::string machine_name(uint16_t machine) {
   }
 }
 
-Examined examine(const Executable& executable, const Installation& installation,
-                 const Variables& variables, bool all) {
+Examined examine_file(const Executable& executable) {
   Examined examined;
   check_machine(executable.facts, examined);
-  const bool foreign = !examined.hindrances.empty();
-  if (!foreign || all) check_privileges(executable.path, examined);
-  if (!examined.hindrances.empty() && !all) return examined;
+  // Of another class it was not read: no interpreter is known.
+  if (!examined.hindrances.empty()) return examined;
   if (executable.facts.interpreter.empty()) {
-    // Of another class it was not read: no interpreter is known.
-    if (foreign) return examined;
     examine_static(executable, examined);
-  } else if (!foreign) {
+  } else if (is_for_musl(executable.facts)) {
+    hinder(examined, "musl", "it is for musl, the guard is for glibc");
+  }
+  return examined;
+}
+
+Examined examine(const Executable& executable, const Installation& installation,
+                 const Variables& variables, bool all) {
+  Examined examined = examine_file(executable);
+  const bool hindered = !examined.hindrances.empty();
+  if (!hindered || all) check_privileges(executable.path, examined);
+  if (hindered || executable.facts.interpreter.empty()) return examined;
+  if (examined.hindrances.empty() || all) {
     examine_dynamic(executable, installation, variables, examined);
   }
   return examined;

@@ -35,6 +35,9 @@ struct Examined {
 Examined examine(const Executable& executable, const Installation& installation,
                  const Variables& variables, bool all);
 
+/// What the file alone says, without a question to its ld.so; not whether it is setuid.
+Examined examine_file(const Executable& executable);
+
 /// "x86-64", as people write it.
 std::string machine_name(uint16_t machine);
 

@@ -121,6 +121,9 @@ struct TreeTruth {
   std::vector<Seen> seen;
   std::vector<Unguarded> unguarded;
   std::string left;  ///< processes that were not waited for; may be empty
+  /// Clauses: "there is no /proc"; "train.py (12) could not write to the report". What was touched
+  /// may be missing then: never a PASS without them.
+  std::vector<std::string> doubts;
 };
 
 /// Of a verify run: what all printers (text, JSON, JUnit, HTML) get.

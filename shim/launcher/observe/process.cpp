@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/observe/process.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "policy/text.h"
+#include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/preload/preload.h"
+#include "shim/launcher/preload/verdict.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr size_t kMostCommand = 1024;
+constexpr size_t kMostEnvironment = size_t{8} << 20;
+
+std::string path_of(pid_t pid, const char* name) {
+  return "/proc/" + std::to_string(pid) + "/" + name;
+}
+
+/// Calls `take` with each part, until that says no. 0 or errno.
+template <typename Take>
+int read_parts(const std::string& path, Take take) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  char part[16384];
+  ssize_t count = 0;
+  do {
+    count = read(fd, part, sizeof part);
+  } while (count > 0 && take(std::string_view(part, static_cast<size_t>(count))));
+  const int error = count < 0 ? errno : 0;
+  close(fd);
+  return error;
+}
+
+int read_file(const std::string& path, std::string& to, size_t most) {
+  return read_parts(path, [&](std::string_view part) {
+    to.append(part);
+    return to.size() < most;
+  });
+}
+
+template <typename Take>
+void each_entry(const std::string& folder, Take take) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), &closedir);
+  if (open == nullptr) return;
+  while (const dirent* entry = readdir(open.get())) {  // NOLINT(concurrency-mt-unsafe)
+    if (entry->d_name[0] != '.') take(entry->d_name);
+  }
+}
+
+uint64_t take_number(std::string_view& text) {
+  uint64_t value = 0;
+  text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t")));
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  text.remove_prefix(std::min(text.size(), text.find_first_of(" \t\n")));
+  return parsed.ec == std::errc() ? value : 0;
+}
+
+/// The files that it has mapped, until `take` says no. Lines: "7f00-7f10 r-xp 0 fe:00 12   /lib/x".
+template <typename Take>
+void each_mapped(pid_t pid, Take take) {
+  std::string rest;
+  read_parts(path_of(pid, "maps"), [&](std::string_view part) {
+    rest.append(part);
+    size_t begin = 0;
+    for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', begin)) {
+      const std::string_view line = std::string_view(rest).substr(begin, end - begin);
+      const size_t path = line.find('/');
+      if (path != std::string_view::npos && !take(line.substr(path))) return false;
+      begin = end + 1;
+    }
+    rest.erase(0, begin);
+    return true;
+  });
+}
+
+struct Libraries {
+  bool guard = false;
+  bool libc = false;  ///< ld.so maps it after what is preloaded
+};
+
+Libraries libraries_of(pid_t pid) {
+  Libraries result;
+  each_mapped(pid, [&](std::string_view path) {
+    const std::string_view name = base_name(path);
+    result.guard |= name.starts_with("libcudaguard.so");
+    result.libc |= name.starts_with("libc.so.6") || name.starts_with("libc-2.");
+    return !result.guard;
+  });
+  return result;
+}
+
+/// Lines of /proc/PID/status: the numbers behind `name`.
+std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
+  std::string text;
+  read_file(path_of(pid, "status"), text, 65536);
+  const size_t at = text.find("\n" + std::string(name) + ":");
+  std::vector<uint64_t> numbers;
+  if (at == std::string::npos) return numbers;
+  std::string_view line = std::string_view(text).substr(at + name.size() + 2);
+  line = line.substr(0, line.find('\n'));
+  while (!line.empty()) numbers.push_back(take_number(line));
+  return numbers;
+}
+
+/// Of one of this program's machine.
+bool is_secure(pid_t pid) {
+  std::string bytes;
+  read_file(path_of(pid, "auxv"), bytes, 4096);
+  for (size_t at = 0; at + sizeof(Elf64_auxv_t) <= bytes.size(); at += sizeof(Elf64_auxv_t)) {
+    Elf64_auxv_t entry = {};
+    memcpy(&entry, bytes.data() + at, sizeof entry);
+    if (entry.a_type == AT_SECURE) return entry.a_un.a_val != 0;
+  }
+  return false;
+}
+
+/// The value in what /proc/PID/environ has; null: not set.
+const char* value_of(const std::string& environment, std::string_view name) {
+  for (size_t at = 0; at < environment.size(); at += strlen(environment.c_str() + at) + 1) {
+    const char* entry = environment.c_str() + at;
+    if (strncmp(entry, name.data(), name.size()) == 0 && entry[name.size()] == '=') {
+      return entry + name.size() + 1;
+    }
+  }
+  return nullptr;
+}
+
+Answer no(std::string reason) { return {Answer::Is::kNot, std::move(reason), false}; }
+
+/// Its memory may not be looked at.
+Answer closed(pid_t pid) {
+  const std::vector<uint64_t> users = status_of(pid, "Uid");  // real, effective, saved, of files
+  if (users.size() > 1 && users[0] != users[1]) {
+    return {Answer::Is::kForeign, "it is setuid, so ld.so ignores LD_PRELOAD", false};
+  }
+  if (!users.empty() && users[0] != getuid()) {
+    const std::string user = std::to_string(users[0]);
+    return {Answer::Is::kForeign, "it runs as user " + user + " and cannot be looked at", false};
+  }
+  return {Answer::Is::kClosed, "it does not let others look at its memory", false};
+}
+
+/// Will its ld.so find the guard?
+bool can_preload(pid_t pid, const char* list) {
+  const std::vector<std::string> entries = preload_entries(list);
+  return std::any_of(entries.begin(), entries.end(), [&](const std::string& entry) {
+    if (!base_name(entry).starts_with("libcudaguard.so")) return false;
+    const std::string path = path_of(pid, "root") + entry;  // in a container another one
+    return entry.front() != '/' || access(path.c_str(), R_OK) == 0;
+  });
+}
+
+}  // namespace
+
+Stat read_stat(pid_t pid) {
+  Stat result;
+  std::string text;
+  read_file(path_of(pid, "stat"), text, 4096);
+  const size_t open = text.find('(');
+  const size_t close = text.rfind(')');  // any name may be between them
+  if (open == std::string::npos || close == std::string::npos || close + 4 >= text.size()) {
+    return result;
+  }
+  result.name = text.substr(open + 1, close - open - 1);
+  result.state = text[close + 2];
+  std::string_view rest = std::string_view(text).substr(close + 3);
+  uint64_t fields[52] = {};  // numbered as in proc_pid_stat(5)
+  for (size_t i = 4; i < std::size(fields); ++i) fields[i] = take_number(rest);
+  result.parent = static_cast<pid_t>(fields[4]);
+  result.started = fields[22];
+  result.image = {fields[26], fields[28], fields[50], fields[51]};
+  return result;
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> found;
+  const std::string folder = path_of(pid, "task");
+  each_entry(folder, [&](const char* thread) {
+    std::string text;
+    read_file(folder + "/" + thread + "/children", text, SIZE_MAX);
+    for (std::string_view rest = text; rest.find_first_not_of(' ') != std::string_view::npos;) {
+      if (const uint64_t child = take_number(rest); child != 0) {
+        found.push_back(static_cast<pid_t>(child));
+      }
+    }
+  });
+  return found;
+}
+
+std::string command_of(pid_t pid) {
+  std::string words;
+  read_file(path_of(pid, "cmdline"), words, kMostCommand);
+  words.resize(std::min(words.size(), kMostCommand));
+  while (!words.empty() && words.back() == '\0') words.pop_back();
+  if (words.empty()) return read_stat(pid).name;
+  std::replace(words.begin(), words.end(), '\0', ' ');
+  const size_t end = std::min(words.find(' '), words.size());
+  const size_t slash = words.rfind('/', end);
+  return slash == std::string::npos || slash + 1 >= words.size() ? words : words.substr(slash + 1);
+}
+
+uint32_t own_number(pid_t pid) {
+  const std::vector<uint64_t> numbers = status_of(pid, "NSpid");
+  return static_cast<uint32_t>(numbers.empty() ? static_cast<uint64_t>(pid) : numbers.back());
+}
+
+bool has_driver(pid_t pid) {
+  bool found = false;
+  each_mapped(pid, [&](std::string_view path) {
+    const std::string_view name = base_name(path);
+    found |= (name.starts_with("libcuda.so") || name.starts_with("libnvidia-ml.so")) &&
+             !is_own_library(path);
+    return !found;
+  });
+  if (found) return true;
+  const std::string folder = path_of(pid, "fd");
+  each_entry(folder, [&](const char* number) {
+    char target[PATH_MAX];
+    const ssize_t length = readlink((folder + "/" + number).c_str(), target, sizeof target);
+    found |= length > 0 &&
+             std::string_view(target, static_cast<size_t>(length)).starts_with("/dev/nvidia");
+  });
+  return found;
+}
+
+Answer Examiner::ask(pid_t pid, bool at_exec) {
+  const int fd = open(path_of(pid, "environ").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno == EACCES || errno == EPERM ? closed(pid) : Answer{};
+  close(fd);
+  const Libraries loaded = at_exec ? Libraries{} : libraries_of(pid);
+  if (!loaded.guard) {
+    const Answer file = of_file(pid);
+    if (file.is != Answer::Is::kGuarded) return file;
+  }
+  if (is_secure(pid))
+    return no("it is setuid or has file capabilities, so ld.so ignores LD_PRELOAD");
+  const Answer environment = of_environment(pid, loaded.guard);
+  if (loaded.guard || at_exec || environment.is == Answer::Is::kNot) return environment;
+  return loaded.libc ? no("its ld.so has not loaded the guard that LD_PRELOAD names") : Answer{};
+}
+
+/// kGuarded: nothing speaks against it.
+Answer Examiner::of_file(pid_t pid) {
+  const std::string path = path_of(pid, "exe");
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return {};
+  const auto [place, is_new] = files_.try_emplace({status.st_dev, status.st_ino});
+  Answer& answer = place->second;
+  if (!is_new) return answer;
+  answer.is = Answer::Is::kGuarded;
+  const FileBytes file(path);
+  if (file.error() != 0) return answer;  // execute-only
+  const Examined examined = examine_file({path, read_elf(file)});
+  if (!examined.hindrances.empty()) {
+    answer = no(examined.hindrances.front().why);
+  } else if (examined.kind == Examined::Kind::kLauncher) {
+    answer.is = Answer::Is::kLauncher;
+  } else if (examined.kind == Examined::Kind::kStatic) {
+    answer = no("it is a static executable");
+  }
+  return answer;
+}
+
+Answer Examiner::of_environment(pid_t pid, bool loaded) const {
+  std::string text;
+  read_file(path_of(pid, "environ"), text, kMostEnvironment);
+  const char* preload = value_of(text, "LD_PRELOAD");
+  if (!loaded && preload == nullptr) return no("its environment has no LD_PRELOAD");
+  if (!loaded && !can_preload(pid, preload)) {
+    return no(strstr(preload, "libcudaguard.so") == nullptr
+                  ? "its LD_PRELOAD was replaced"
+                  : "its LD_PRELOAD names a guard that is not there");
+  }
+  const char* policy = value_of(text, "CUDAGUARD_POLICY");
+  if (policy != nullptr && strcasecmp(policy, "OFF") == 0) return no("CUDAGUARD_POLICY is OFF");
+  const char* report = value_of(text, "CUDAGUARD_REPORT");
+  if (report == nullptr || report != report_) {
+    return {Answer::Is::kElsewhere,
+            std::string("guarded, but its records do not come here: CUDAGUARD_REPORT was ") +
+                (report == nullptr ? "taken away" : "changed"),
+            false};
+  }
+  const char* hello = value_of(text, "CUDAGUARD_HELLO");
+  return {Answer::Is::kGuarded, {}, hello != nullptr && strcmp(hello, "1") == 0};
+}
+
+}  // namespace cudaguard::launcher

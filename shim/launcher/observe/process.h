@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What /proc says of one process, and whether the guard is in it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cudaguard::launcher {
+
+/// What execve has made, told from what was before and what comes after it: where it lies is random
+/// anew each time. A fork has its parent's.
+struct Image {
+  uint64_t code = 0;
+  uint64_t stack = 0;
+  uint64_t environment = 0;
+  uint64_t environment_end = 0;  ///< 0: inside execve; or it may not be looked at
+  auto operator<=>(const Image&) const = default;
+  bool known() const { return environment_end != 0; }
+};
+
+/// /proc/PID/stat
+struct Stat {
+  std::string name;
+  char state = 'X';
+  pid_t parent = -1;
+  uint64_t started = 0;  ///< in ticks since the machine's start; with the number it is unique
+  Image image;
+  bool runs() const { return state != 'X' && state != 'Z'; }
+};
+
+/// Of no process: state 'X'.
+Stat read_stat(pid_t pid);
+
+/// As far as there are any, and /proc tells.
+std::vector<pid_t> children_of(pid_t pid);
+
+/// Its words, the first without its folders.
+std::string command_of(pid_t pid);
+
+/// The number that it has for itself: in a container another one.
+uint32_t own_number(pid_t pid);
+
+/// Has it the driver or a device? Only of one that is not guarded this says anything.
+bool has_driver(pid_t pid);
+
+/// Is the guard in a process?
+struct Answer {
+  enum class Is : uint8_t {
+    kGuarded,
+    kNot,        ///< with the reason, as the three that follow
+    kElsewhere,  ///< guarded, but it does not write to our file
+    kForeign,    ///< another user's, or has become one's
+    kClosed,     ///< ours, and its memory may not be looked at
+    kStarting,   ///< ld.so has not loaded anything yet; or it has ended
+    kLauncher,   ///< a cudaguard command, which is none of the programs
+  };
+  Is is = Is::kStarting;
+  std::string reason;   ///< a clause
+  bool starts = false;  ///< guarded, and asked for a start record
+  bool is_guarded() const { return is == Is::kGuarded || is == Is::kLauncher; }
+};
+
+class Examiner {
+ public:
+  /// `report`: what CUDAGUARD_REPORT must name.
+  explicit Examiner(std::string report) : report_(std::move(report)) {}
+  /// `at_exec`: it stands at the end of execve, where nothing is loaded: will the guard be?
+  Answer ask(pid_t pid, bool at_exec);
+
+ private:
+  Answer of_file(pid_t pid);
+  Answer of_environment(pid_t pid, bool loaded) const;
+  std::string report_;
+  std::map<std::pair<uint64_t, uint64_t>, Answer> files_;  ///< by device and inode
+};
+
+}  // namespace cudaguard::launcher

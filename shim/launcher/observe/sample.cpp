@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/observe/sample.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <exception>
+
+namespace cudaguard::launcher {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kPeriod{20};
+/// Of thousands of processes a look takes long: at most this part of the time goes into it.
+constexpr int kShare = 8;
+
+double seconds_now() {
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+}  // namespace
+
+Watch::Watch(const std::string& report) : examiner_(report), own_(read_stat(getpid()).image) {
+  const std::vector<pid_t> before = children_of(getpid());
+  others_.insert(before.begin(), before.end());
+  const std::string threads = "/proc/self/task/" + std::to_string(getpid()) + "/children";
+  if (access("/proc/self/stat", R_OK) != 0) {
+    blind_ = "there is no /proc";
+  } else if (!own_.known() || access(threads.c_str(), R_OK) != 0) {
+    blind_ = "this system's /proc does not tell enough";
+  }
+}
+
+milliseconds Watch::sample() noexcept {
+  if (!blind_.empty()) return milliseconds::zero();
+  const auto begin = steady_clock::now();
+  if (begin >= next_) {
+    try {
+      look_at_all(seconds_now());
+    } catch (const std::exception& error) {
+      blind_ = error.what();
+      return milliseconds::zero();
+    }
+    const auto end = steady_clock::now();
+    next_ = end + std::max<steady_clock::duration>(kPeriod, kShare * (end - begin));
+  }
+  return std::chrono::ceil<milliseconds>(next_ - steady_clock::now());
+}
+
+void Watch::look_at_all(double now) {
+  std::vector<pid_t> waiting = children_of(getpid());
+  std::erase_if(waiting, [&](pid_t pid) { return others_.count(pid) != 0; });
+  while (!waiting.empty()) {
+    const pid_t pid = waiting.back();
+    waiting.pop_back();
+    const Stat stat = read_stat(pid);
+    if (!stat.runs()) continue;
+    if (stat.image != own_) look_at(pid, stat, now);
+    const std::vector<pid_t> children = children_of(pid);
+    waiting.insert(waiting.end(), children.begin(), children.end());
+  }
+}
+
+Watch::Process& Watch::process_of(pid_t pid, const Stat& stat, double now) {
+  const auto [place, is_new] = processes_.try_emplace({stat.started, pid});
+  TreeTruth::Seen& seen = place->second.seen;
+  if (is_new) {
+    seen.pid = static_cast<uint32_t>(pid);
+    seen.ppid = static_cast<uint32_t>(stat.parent);
+    seen.first = now;
+  }
+  seen.last = now;
+  return place->second;
+}
+
+void Watch::look_at(pid_t pid, const Stat& stat, double now) {
+  using Is = Answer::Is;
+  Process& process = process_of(pid, stat, now);
+  const auto known = programs_.find(stat.image);
+  const bool sure = known != programs_.end() && known->second.loaded;
+  if (process.judged && process.image == stat.image) {
+    if (process.listed != SIZE_MAX) {
+      bool& has = listed_[process.listed].entry.has_driver;
+      has = has || has_driver(pid);
+      return;
+    }
+    if (sure) return;
+  }
+  const Answer answer = sure ? known->second.answer : examiner_.ask(pid, false);
+  if (answer.is == Is::kStarting) return;
+  // Of one that has closed itself what was known before holds.
+  if (answer.is == Is::kClosed && process.judged) return;
+  const bool inside_execve = !stat.image.known();
+  if (inside_execve && answer.is != Is::kForeign && answer.is != Is::kClosed) return;
+  // Was all of that about the same program?
+  const Stat after = read_stat(pid);
+  if (after.image == stat.image && after.started == stat.started) {
+    judge(process, stat.image, answer, false);
+  }
+}
+
+void Watch::note_exec(pid_t pid) {
+  traced_ = true;
+  if (!blind_.empty()) return;
+  const Stat stat = read_stat(pid);
+  if (!stat.runs()) return;
+  judge(process_of(pid, stat, seconds_now()), stat.image, examiner_.ask(pid, true), true);
+}
+
+void Watch::judge(Process& process, const Image& image, const Answer& answer, bool at_exec) {
+  const auto pid = static_cast<pid_t>(process.seen.pid);
+  const uint32_t number = own_number(pid);
+  process.seen.command = command_of(pid);
+  process.seen.guarded = answer.is_guarded();
+  process.image = image;
+  process.judged = true;
+  process.listed = SIZE_MAX;
+  if (answer.is_guarded()) {
+    Program& program = programs_[image];
+    program.answer = answer;
+    program.loaded = !at_exec;
+    program.numbers.insert(number);
+    if (program.name.empty()) {
+      const std::string& command = process.seen.command;
+      program.name = command.substr(0, command.find(' ')) + " (" + std::to_string(pid) + ")";
+    }
+  } else {
+    process.listed = listed_.size();
+    const TreeTruth::Seen& seen = process.seen;
+    listed_.push_back(
+        {{seen.pid, seen.command, answer.reason, !at_exec && has_driver(pid), seen.last},
+         answer.is,
+         number});
+  }
+}
+
+/// Guarded, and nobody has heard of them: a clause, or empty.
+std::string Watch::missing(const std::set<uint32_t>& started) const {
+  size_t count = 0;
+  std::string first;
+  for (const auto& [image, program] : programs_) {
+    if (!program.answer.starts) continue;
+    if (std::any_of(program.numbers.begin(), program.numbers.end(),
+                    [&](uint32_t number) { return started.count(number) != 0; })) {
+      continue;
+    }
+    if (count++ == 0) first = program.name;
+  }
+  if (count == 0) return {};
+  return first + (count == 1 ? "" : " and " + std::to_string(count - 1) + " more") +
+         " could not write to the report, or ended before that";
+}
+
+TreeTruth Watch::finish(const Findings& findings, const std::string& left) {
+  TreeTruth truth;
+  truth.traced = traced_;
+  truth.left = left;
+  std::set<uint32_t> started;
+  for (const ObservedProcess& process : findings.processes) {
+    if (process.started == 0) continue;
+    ++truth.hello;
+    started.insert(process.pid);
+  }
+  for (const Listed& listed : listed_) {
+    // A program may write over its environment; its record says where it has written.
+    if (listed.is == Answer::Is::kElsewhere && started.count(listed.number) != 0) continue;
+    truth.unguarded.push_back(listed.entry);
+  }
+  for (const auto& [key, process] : processes_) truth.seen.push_back(process.seen);
+  std::stable_sort(truth.seen.begin(), truth.seen.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (!blind_.empty()) truth.doubts.push_back("what was not guarded was not looked for: " + blind_);
+  if (const std::string text = missing(started); !text.empty()) truth.doubts.push_back(text);
+  if (!truth.unguarded.empty()) {
+    truth.value = TreeTruth::Value::kUnguarded;
+  } else if (traced_ && truth.doubts.empty()) {
+    truth.value = TreeTruth::Value::kAllGuarded;
+  }
+  return truth;
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks at this process's descendants from time to time: is the guard in them? What lives shorter
+// than that is not seen; --trace (trace.h) tells of every execve.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shim/launcher/observe/process.h"
+#include "shim/launcher/report/model.h"
+
+namespace cudaguard::launcher {
+
+class Watch {
+ public:
+  /// Before the program is started. `report`: what CUDAGUARD_REPORT names for it.
+  explicit Watch(const std::string& report);
+
+  /// Looks, if it is time. Returns when that will be again. Throws nothing: a program is running.
+  std::chrono::milliseconds sample() noexcept;
+
+  /// Of a tracer: it stands at the end of execve.
+  void note_exec(pid_t pid);
+
+  /// After the last process has ended. `left`: those that have not.
+  TreeTruth finish(const Findings& findings, const std::string& left);
+
+ private:
+  /// A guarded one, in which the processes are that share an image.
+  struct Program {
+    Answer answer;
+    bool loaded = false;         ///< the guard was seen in it, not only foreseen
+    std::set<uint32_t> numbers;  ///< of its processes, as they know themselves
+    std::string name;            ///< "python3 (12)"
+  };
+  struct Listed {
+    TreeTruth::Unguarded entry;
+    Answer::Is is;
+    uint32_t number;  ///< as it knows itself
+  };
+  struct Process {
+    TreeTruth::Seen seen;
+    Image image;
+    bool judged = false;
+    size_t listed = SIZE_MAX;  ///< its place there
+  };
+  using Key = std::pair<uint64_t, pid_t>;  ///< since when, and its number
+
+  void look_at_all(double now);
+  void look_at(pid_t pid, const Stat& stat, double now);
+  Process& process_of(pid_t pid, const Stat& stat, double now);
+  void judge(Process& process, const Image& image, const Answer& answer, bool at_exec);
+  std::string missing(const std::set<uint32_t>& started) const;
+
+  Examiner examiner_;
+  Image own_;               ///< before execve a child has it
+  std::set<pid_t> others_;  ///< children that this process had before
+  std::map<Key, Process> processes_;
+  std::map<Image, Program> programs_;
+  std::vector<Listed> listed_;
+  std::chrono::steady_clock::time_point next_;
+  bool traced_ = false;
+  std::string blind_;  ///< why nothing can be looked at
+};
+
+}  // namespace cudaguard::launcher
