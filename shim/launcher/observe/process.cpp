@@ -20,8 +20,8 @@
 
 #include "policy/text.h"
 #include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
-#include "shim/launcher/preload/verdict.h"
 
 namespace cudaguard::launcher {
 

@@ -176,7 +176,9 @@ TreeTruth Watch::finish(const Findings& findings, const std::string& left) {
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   if (!blind_.empty()) truth.doubts.push_back("what was not guarded was not looked for: " + blind_);
-  if (const std::string text = missing(started); !text.empty()) truth.doubts.push_back(text);
+  if (const std::string text = truth.hello == 0 ? "" : missing(started); !text.empty()) {
+    truth.doubts.push_back(text);
+  }
   if (!truth.unguarded.empty()) {
     truth.value = TreeTruth::Value::kUnguarded;
   } else if (traced_ && truth.doubts.empty()) {

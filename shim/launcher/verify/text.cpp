@@ -257,6 +257,7 @@ void put_tree(std::string& out, const Verdict& verdict) {
     put_row(out, std::string(kRow) + "... " +
                      std::to_string(tree.unguarded.size() - kMostUnguarded) + " more");
   }
+  for (const std::string& doubt : tree.doubts) add_wrapped(out, "  in doubt: ", shown(doubt));
   if (!tree.left.empty()) add_wrapped(out, "  not waited for: ", shown(tree.left));
 }
 

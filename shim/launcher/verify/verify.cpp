@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "shim/launcher/message.h"
+#include "shim/launcher/observe/sample.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/observe/tree_report.h"
 #include "shim/launcher/run/run.h"
@@ -43,17 +44,21 @@ Verdict run_tree(const Options& options, Variables& variables) {
   TreeReport records(report);
   variables.set("CUDAGUARD_REPORT", records.path());
   variables.set("CUDAGUARD_HELLO", "1");
+  Watch watch(records.path());
   tree.start([&] {
     execve(path.c_str(), options.program, variables.pointers().data());
     return errno;
   });
-  tree.wait([&] { records.read_on(); }, true);
+  tree.wait([&] {
+    records.read_on();
+    return watch.sample();
+  });
   if (const int error = tree.start_error(); error != 0) throw cannot_start(path, error);
   records.finish();
   verdict.ended = now();
   verdict.status = tree.status();
   verdict.findings = records.findings();
-  verdict.tree.left = tree.left();
+  verdict.tree = watch.finish(verdict.findings, tree.left());
   return verdict;
 }
 
