@@ -18,19 +18,6 @@
 
 namespace cudaguard::launcher {
 
-namespace {
-
-constexpr size_t kMostFrames = 10;
-constexpr size_t kLastFrames = 2;  ///< of these, the outermost ones
-constexpr size_t kMostCommands = 5;
-constexpr size_t kMostUnguarded = 20;
-constexpr std::string_view kRow = "    ";  ///< in front of what belongs to a toucher
-constexpr std::string_view kMark = "> ";   ///< the user's own line
-constexpr size_t kLabel = 9;               ///< "python   "
-constexpr std::string_view kNoLabel = "         ";
-
-/// For a terminal, and with the quotes of a source line: what is not printable ASCII becomes '?', a
-/// character of several bytes one of them.
 std::string shown(std::string_view text) {
   std::string result;
   bool in_character = false;
@@ -47,6 +34,26 @@ std::string shown(std::string_view text) {
   }
   return result;
 }
+
+std::string denied_names(const std::set<Asked>& denied) {
+  std::string names;
+  for (const Asked one : denied) {
+    const char* name = one == Asked::kCuda ? "CUDA" : one == Asked::kNvml ? "NVML" : "OpenCL";
+    names.append(names.empty() ? "" : " or ").append(name);
+  }
+  return names;
+}
+
+namespace {
+
+constexpr size_t kMostFrames = 10;
+constexpr size_t kLastFrames = 2;  ///< of these, the outermost ones
+constexpr size_t kMostCommands = 5;
+constexpr size_t kMostUnguarded = 20;
+constexpr std::string_view kRow = "    ";  ///< in front of what belongs to a toucher
+constexpr std::string_view kMark = "> ";   ///< the user's own line
+constexpr size_t kLabel = 9;               ///< "python   "
+constexpr std::string_view kNoLabel = "         ";
 
 void put_row(std::string& out, const std::string& row) {
   out.append(row, 0, row.size() <= kColumns ? row.size() : kColumns - 3);
@@ -196,16 +203,6 @@ void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bo
     put_stack(out, toucher.stack, symbols);
     put_processes(out, verdict, toucher.processes);
   }
-}
-
-/// "CUDA or NVML"
-std::string denied_names(const std::set<Asked>& denied) {
-  std::string names;
-  for (const Asked one : denied) {
-    const char* name = one == Asked::kCuda ? "CUDA" : one == Asked::kNvml ? "NVML" : "OpenCL";
-    names.append(names.empty() ? "" : " or ").append(name);
-  }
-  return names;
 }
 
 std::string headline(const Verdict& verdict) {

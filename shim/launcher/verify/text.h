@@ -2,7 +2,9 @@
 // The block that verify ends with. Pure, but that it reads the files which the stacks name.
 #pragma once
 
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "shim/launcher/report/model.h"
 #include "shim/launcher/report/symbols.h"
@@ -11,6 +13,13 @@ namespace cudaguard::launcher {
 
 /// Lines of at most 100 columns, of what a terminal can show. Long stacks are cut.
 std::string text_of_verdict(const Verdict& verdict, Symbols& symbols);
+
+/// For a terminal, and with the quotes of a source line: what is not printable ASCII becomes '?', a
+/// character of several bytes one of them.
+std::string shown(std::string_view text);
+
+/// "CUDA or NVML"
+std::string denied_names(const std::set<Asked>& denied);
 
 /// "ended with exit code 3", "was killed by signal 9 (Killed)". `status`: as waitpid gives it.
 std::string text_of_end(int status);

@@ -11,8 +11,11 @@
 #include "shim/launcher/observe/sample.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/observe/tree_report.h"
+#include "shim/launcher/report/output.h"
+#include "shim/launcher/report/page.h"
 #include "shim/launcher/run/run.h"
 #include "shim/launcher/verify/decide.h"
+#include "shim/launcher/verify/junit.h"
 #include "shim/launcher/verify/text.h"
 
 namespace cudaguard::launcher {
@@ -39,6 +42,9 @@ Verdict run_tree(const Options& options, Variables& variables) {
   Verdict verdict;
   const auto [path, report] = prepare(options_of_run(options), variables);
   for (char** word = options.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
+  empty_output("--json", options.json_file);
+  empty_output("--junit", options.junit_file);
+  empty_output("--html", options.html_file);
   verdict.started = now();
   Tree tree;
   TreeReport records(report);
@@ -70,7 +76,14 @@ int verify_it(const Options& options, const char* const* environment) {
   verdict.deny = deny;
   decide(verdict);
   Symbols symbols;
-  write_stderr(text_of_verdict(verdict, symbols));
+  const std::string text = text_of_verdict(verdict, symbols);
+  write_stderr(text);
+  try {
+    if (options.junit_file) write_output("--junit", *options.junit_file, junit(verdict, text));
+    if (options.html_file) write_output("--html", *options.html_file, page(verdict));
+  } catch (const Refusal&) {
+    if (!verdict.touched) throw;
+  }
   if (verdict.touched) return kTouched;
   return verdict.status == 0 ? 0 : kProgramFailed;
 }
