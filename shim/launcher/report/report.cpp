@@ -1,10 +1,249 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/report/report.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "policy/text.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/report/groups.h"
+#include "shim/launcher/report/json.h"
+#include "shim/launcher/report/lines.h"
+#include "shim/launcher/report/page.h"
+#include "shim/launcher/report/records.h"
+#include "shim/launcher/report/summary.h"
 
 namespace cudaguard::launcher {
 
-int report(const Options& /*options*/) { throw Refusal(kRefused, "report: not built yet"); }
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kPart = size_t{256} << 10;  // stays in the processor's cache
+constexpr size_t kTime = 16;                 // "2026-11-22 07:28"
+
+struct Read {
+  Records records;
+  size_t files = 0;
+  size_t compressed = 0;  ///< of folders: left out
+};
+
+std::optional<By> by_of(const Options& options) {
+  if (!options.by) return {};
+  std::string accepted;
+  for (const auto& [word, by] : kByWords) {
+    if (*options.by == word) return by;
+    accepted.append(accepted.empty() ? "" : ", ").append(word);
+  }
+  throw Refusal(kRefused,
+                "--by " + in_quotes(*options.by) + " is not accepted (accepted: " + accepted + ")");
+}
+
+[[noreturn]] void cannot_read(const std::string& path, int error) {
+  throw Refusal(kRefused, in_quotes(path) + " cannot be read: " + strerror(error));
+}
+
+/// gzip, zstd, xz.
+bool is_compressed(std::string_view bytes) {
+  for (const std::string_view magic : {"\x1f\x8b", "\x28\xb5\x2f\xfd", "\xfd\x37zXZ"}) {
+    if (bytes.starts_with(magic)) return true;
+  }
+  return false;
+}
+
+/// False: it is compressed.
+bool read_stream(int fd, const std::string& path, Records& records) {
+  Lines lines([&](std::string_view line) { records.add(line); });
+  std::vector<char> part(kPart);
+  for (bool first = true;; first = false) {
+    const ssize_t count = read(fd, part.data(), part.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) cannot_read(path, errno);
+    const std::string_view bytes(part.data(), static_cast<size_t>(count));
+    if (first && is_compressed(bytes)) return false;
+    if (bytes.empty()) break;
+    lines.feed(bytes);
+  }
+  lines.finish();
+  return true;
+}
+
+bool read_file(const std::string& path, Read& all) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) cannot_read(path, errno);
+  const bool good = read_stream(fd, path, all.records);
+  close(fd);
+  if (good) ++all.files;
+  return good;
+}
+
+/// Below it: report.jsonl, report.jsonl.1, report.jsonl-20261122. In the order of their names.
+void read_folder(const std::string& folder, Read& all) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  fs::recursive_directory_iterator entries(folder, error);
+  for (const fs::recursive_directory_iterator end; !error && entries != end;
+       entries.increment(error)) {
+    const bool named = entries->path().filename().native().find(".jsonl") != std::string::npos;
+    std::error_code gone;
+    if (named && entries->is_regular_file(gone)) paths.push_back(entries->path().native());
+  }
+  if (error) cannot_read(folder, error.value());
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) all.compressed += read_file(path, all) ? 0 : 1;
+}
+
+void read_all(const std::vector<std::string>& inputs, Read& all) {
+  for (const std::string& input : inputs) {
+    std::error_code error;
+    bool good = true;
+    if (input == "-") {
+      ++all.files;
+      good = read_stream(STDIN_FILENO, "standard input", all.records);
+    } else if (fs::is_directory(input, error)) {
+      read_folder(input, all);
+    } else {
+      good = read_file(input, all);
+    }
+    if (!good) {
+      throw Refusal(kRefused, in_quotes(input) +
+                                  " is compressed: unpack it in front of cudaguard "
+                                  "report - (zcat, zstdcat, xzcat)");
+    }
+  }
+}
+
+std::string count_of(size_t number, const std::string& one) {
+  return std::to_string(number) + " " + one + (number == 1 ? "" : one == "process" ? "es" : "s");
+}
+
+std::string shown_time(double at) {
+  if (at == 0) return "-";
+  const auto seconds = static_cast<time_t>(at);
+  tm parts = {};
+  std::array<char, 32> text = {};
+  if (gmtime_r(&seconds, &parts) == nullptr) return "-";
+  strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &parts);
+  return text.data();
+}
+
+/// "3 files, 120 records of 17 processes on 4 hosts, 2026-11-20 10:00 to 2026-11-22 07:28 UTC"
+std::string what_was_read(const Findings& findings, size_t files) {
+  std::set<std::string_view> hosts;
+  double first = 0;
+  double last = 0;
+  for (const ObservedProcess& process : findings.processes) {
+    if (!process.host.empty()) hosts.insert(process.host);
+    if (process.first != 0 && (first == 0 || process.first < first)) first = process.first;
+    last = std::max(last, process.last);
+  }
+  std::string text = count_of(files, "file") + ", " + count_of(findings.records, "record") +
+                     " of " + count_of(findings.processes.size(), "process");
+  if (!hosts.empty()) text += " on " + count_of(hosts.size(), "host");
+  if (first != 0) text += ", " + shown_time(first) + " to " + shown_time(last) + " UTC";
+  return text;
+}
+
+std::string cell(std::string text, size_t width) {
+  text.insert(0, width - std::min(width, text.size()), ' ');
+  return text + "  ";
+}
+
+std::string table_of(const std::vector<Group>& groups, std::string_view title) {
+  std::string text = "  " + cell("processes", 9) + cell("asked", 9) +
+                     "for               first             last              ";
+  text.append(title).append("\n");
+  for (const Group& group : groups) {
+    std::string asked;
+    for (const Asked one : group.asked) asked.append(asked.empty() ? "" : " ").append(word_of(one));
+    asked.resize(kTime, ' ');
+    text += "  " + cell(std::to_string(group.processes), 9) +
+            cell(std::to_string(group.touching), 9) + asked + "  " +
+            cell(shown_time(group.first), kTime) + cell(shown_time(group.last), kTime) +
+            (group.name.empty() ? "?" : printable(group.name)) + "\n";
+  }
+  return text;
+}
+
+void print_list(const char* name, const auto& list) {
+  std::string text = std::string(",\n\"") + name + "\":[";
+  std::string_view before = "\n";
+  for (const auto& one : list) {
+    text.append(before).append(text_of_json(json_of(one)));
+    before = ",\n";
+    if (text.size() < kPart) continue;
+    print(text);
+    text.clear();
+  }
+  print(text + "]");
+}
+
+/// A part at a time: there may be hundreds of thousands of processes.
+void print_json(const Findings& findings, const Read& all, std::optional<By> by,
+                const std::string& word) {
+  Json start = {{"v", 1},
+                {"files", all.files},
+                {"compressed", all.compressed},
+                {"records", findings.records},
+                {"torn", findings.torn},
+                {"not_understood", findings.not_understood}};
+  if (by) start["by"] = word;
+  std::string text = text_of_json(start);
+  text.pop_back();
+  print(text);
+  if (by) {
+    print_list("groups", groups_of(findings, *by));
+  } else {
+    print_list("touchers", findings.touchers);
+    print_list("processes", findings.processes);
+  }
+  print("}\n");
+}
+
+void print_text(const Findings& findings, const Read& all, std::optional<By> by,
+                const std::string& word) {
+  const std::string read = what_was_read(findings, all.files);
+  if (findings.records == 0) {
+    print("cudaguard: no records in " + count_of(all.files, "file") + "\n" +
+          what_was_left_out(findings));
+  } else if (by) {
+    print("cudaguard: " + read + "\n" + table_of(groups_of(findings, *by), word) +
+          what_was_left_out(findings));
+  } else {
+    print("cudaguard: " + read + "\n" + summary(findings, "", ""));
+  }
+  if (all.compressed != 0) {
+    print("  left out: " + count_of(all.compressed, "compressed file") +
+          " (zcat them in front of cudaguard report -)\n");
+  }
+}
+
+}  // namespace
+
+int report(const Options& options) {
+  const std::optional<By> by = by_of(options);
+  const std::string word = options.by.value_or("");
+  Read all;
+  read_all(options.inputs, all);
+  const Findings& findings = all.records.findings();
+  if (options.html_file) {
+    write_file("--html", *options.html_file, page(findings, what_was_read(findings, all.files)));
+  }
+  if (options.json) {
+    print_json(findings, all, by, word);
+  } else {
+    print_text(findings, all, by, word);
+  }
+  return 0;
+}
 
 }  // namespace cudaguard::launcher

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "policy/text.h"
 #include "shim/launcher/message.h"
@@ -14,7 +16,10 @@ namespace {
 
 constexpr size_t kLeastCommand = 16;
 constexpr size_t kMostName = 36;
-constexpr size_t kPidWidth = 7;  // 4194304 is Linux's last
+constexpr size_t kMostRows = 100;
+constexpr size_t kMostLines = 20;     // of who asked, of lists of devices
+constexpr size_t kMostNumbers = 800;  // characters of process ids below a row
+constexpr size_t kPidWidth = 7;       // 4194304 is Linux's last
 constexpr std::string_view kNothing = "-";
 constexpr std::string_view kIndent = "  ";
 
@@ -22,11 +27,15 @@ enum Column { kBy, kContext, kWorked, kNvml, kTried, kRefused, kFacts };
 constexpr std::array<std::string_view, kFacts> kTitles = {
     "initialised by", "context on", "worked", "NVML", "tried", "refused"};
 
+using Facts = std::array<std::string, kFacts>;
+using Widths = std::array<size_t, kFacts>;  ///< 0 for one that has nothing in it
+
+/// Processes that cannot be told apart.
 struct Row {
   std::string command;
-  std::array<std::string, kFacts> facts;
-  std::string told;
+  Facts facts;
   std::vector<uint32_t> pids;
+  std::set<std::string> hosts;
 };
 
 std::string cut(std::string_view text, size_t most) {
@@ -54,46 +63,49 @@ std::string first_of(const std::vector<std::string>& list) {
   return text;
 }
 
-Row row_of(const ObservedProcess& process) {
-  Row row;
-  row.command = process.command;
-  row.facts[kBy] = process.initialised ? cut(process.by, kMostName) : "";
-  row.facts[kContext] = cut(
+Facts facts_of(const ObservedProcess& process) {
+  Facts facts;
+  facts[kBy] = process.initialised ? cut(process.by, kMostName) : "";
+  facts[kContext] = cut(
       joined(process.contexts, ",", [](int device) { return std::to_string(device); }), kMostName);
-  row.facts[kWorked] = process.worked ? "yes" : "";
-  row.facts[kNvml] = process.nvml ? "yes" : "";
-  row.facts[kTried] = first_of(process.tried);
-  row.facts[kRefused] = first_of(process.refused);
-  row.told = process.told;
-  row.pids = {process.pid};
-  return row;
+  facts[kWorked] = process.worked ? "yes" : "";
+  facts[kNvml] = process.nvml ? "yes" : "";
+  facts[kTried] = first_of(process.tried);
+  facts[kRefused] = first_of(process.refused);
+  return facts;
 }
 
-/// 0 for one that has nothing in it.
-std::array<size_t, kFacts> widths_of(const std::vector<Row>& rows) {
-  std::array<size_t, kFacts> widths = {};
+Widths widths_of(const Findings& findings) {
+  Widths widths = {};
+  for (const ObservedProcess& process : findings.processes) {
+    const Facts facts = facts_of(process);
+    for (size_t i = 0; i < kFacts; ++i) widths[i] = std::max(widths[i], facts[i].size());
+  }
   for (size_t i = 0; i < kFacts; ++i) {
-    for (const Row& row : rows) widths[i] = std::max(widths[i], row.facts[i].size());
     if (widths[i] != 0) widths[i] = std::max(widths[i], kTitles[i].size());
   }
   return widths;
 }
 
-/// Rows with the same text become one, at the place of the first.
-std::vector<Row> merged(const std::vector<Row>& rows) {
-  std::vector<Row> result;
+/// In the order of each one's first process.
+std::vector<Row> rows_of(const Findings& findings, const Widths& widths) {
+  size_t used = 2 * kIndent.size() + kPidWidth;
+  for (const size_t width : widths) used += width == 0 ? 0 : kIndent.size() + width;
+  const size_t most = std::max(kLeastCommand, kColumns - std::min(kColumns, used));
+  std::vector<Row> rows;
   std::map<std::string, size_t> places;
-  for (const Row& row : rows) {
-    std::string key = row.command + '\n' + row.told;
-    for (const std::string& fact : row.facts) key.append("\n").append(fact);
-    const auto [place, is_new] = places.try_emplace(key, result.size());
-    if (is_new) {
-      result.push_back(row);
-    } else {
-      result[place->second].pids.push_back(row.pids[0]);
-    }
+  for (const ObservedProcess& process : findings.processes) {
+    if (!process.asked()) continue;
+    Facts facts = facts_of(process);
+    std::string command = cut(process.command, most);
+    std::string key = command + '\n' + process.told;
+    for (const std::string& fact : facts) key.append("\n").append(fact);
+    const auto [place, is_new] = places.try_emplace(std::move(key), rows.size());
+    if (is_new) rows.push_back({std::move(command), std::move(facts), {}, {}});
+    rows[place->second].pids.push_back(process.pid);
+    rows[place->second].hosts.insert(process.host);
   }
-  return result;
+  return rows;
 }
 
 /// "3 7-12 15".
@@ -111,8 +123,15 @@ std::string ranges(std::vector<uint32_t> pids) {
   return text;
 }
 
-void put_row(std::string& out, const Row& row, size_t command_width,
-             const std::array<size_t, kFacts>& widths) {
+void put_numbers(std::string& out, const Row& row, bool hosts) {
+  std::string text = hosts ? joined(row.hosts, " ", printable) : ranges(row.pids);
+  if (text.size() > kMostNumbers) text = text.substr(0, text.rfind(' ', kMostNumbers)) + " ...";
+  const std::string start(kIndent.size() + kPidWidth, ' ');
+  add_wrapped(out, start + (hosts ? "  on " : "  pids "), text);
+}
+
+void put_row(std::string& out, const Row& row, size_t command_width, const Widths& widths,
+             bool hosts) {
   const std::string number =
       row.pids.size() == 1 ? std::to_string(row.pids[0]) : std::to_string(row.pids.size()) + "x";
   std::string line(kIndent);
@@ -125,20 +144,23 @@ void put_row(std::string& out, const Row& row, size_t command_width,
   }
   line.erase(line.find_last_not_of(' ') + 1);
   out.append(line).append("\n");
-  if (row.pids.size() > 1) {
-    add_wrapped(out, std::string(kIndent.size() + kPidWidth, ' ') + "  pids ", ranges(row.pids));
-  }
+  if (hosts || row.pids.size() > 1) put_numbers(out, row, hosts);
 }
 
-void put_table(std::string& out, std::vector<Row>& rows) {
-  const std::array<size_t, kFacts> widths = widths_of(rows);
-  size_t used = 2 * kIndent.size() + kPidWidth;
-  for (const size_t width : widths) used += width == 0 ? 0 : kIndent.size() + width;
-  const size_t most = std::max(kLeastCommand, kColumns - std::min(kColumns, used));
+void put_more(std::string& out, size_t all, size_t shown, std::string_view what) {
+  if (all <= shown) return;
+  out.append(kIndent).append("... and ").append(std::to_string(all - shown)).append(" more ");
+  out.append(what).append("\n");
+}
+
+void put_table(std::string& out, const Findings& findings) {
+  const Widths widths = widths_of(findings);
+  std::vector<Row> rows = rows_of(findings, widths);
   size_t command_width = 7;
-  for (Row& row : rows) {
-    row.command = cut(row.command, most);
+  std::set<std::string_view> hosts;
+  for (const Row& row : rows) {
     command_width = std::max(command_width, row.command.size());
+    hosts.insert(row.hosts.begin(), row.hosts.end());
   }
   std::string titles(kIndent);
   titles.append(kPidWidth - 3, ' ').append("pid  ").append(padded("process", command_width));
@@ -147,20 +169,28 @@ void put_table(std::string& out, std::vector<Row>& rows) {
   }
   titles.erase(titles.find_last_not_of(' ') + 1);
   out.append(titles).append("\n");
-  rows = merged(rows);
-  for (const Row& row : rows) put_row(out, row, command_width, widths);
+  const size_t all = rows.size();
+  if (all > kMostRows) {
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const Row& a, const Row& b) { return a.pids.size() > b.pids.size(); });
+    rows.resize(kMostRows);
+  }
+  for (const Row& row : rows) put_row(out, row, command_width, widths, hosts.size() > 1);
+  put_more(out, all, rows.size(), "rows");
 }
 
 /// Which GPUs the devices' numbers stand for, where there is a list.
-void put_told(std::string& out, const std::vector<Row>& rows) {
+void put_told(std::string& out, const Findings& findings) {
   std::vector<std::pair<std::string, std::vector<uint32_t>>> lists;
-  for (const Row& row : rows) {
-    if (row.told.empty()) continue;
-    auto found = std::find_if(lists.begin(), lists.end(),
-                              [&](const auto& list) { return list.first == row.told; });
-    if (found == lists.end()) found = lists.insert(lists.end(), {row.told, {}});
-    found->second.insert(found->second.end(), row.pids.begin(), row.pids.end());
+  std::map<std::string, size_t> places;
+  for (const ObservedProcess& process : findings.processes) {
+    if (process.told.empty()) continue;
+    const auto [place, is_new] = places.try_emplace(process.told, lists.size());
+    if (is_new) lists.push_back({process.told, {}});
+    lists[place->second].second.push_back(process.pid);
   }
+  const size_t all = lists.size();
+  lists.resize(std::min(all, kMostLines));
   for (const auto& [told, pids] : lists) {
     std::string words;
     size_t number = 0;
@@ -168,9 +198,40 @@ void put_told(std::string& out, const std::vector<Row>& rows) {
       words.append(words.empty() ? "" : " ").append(std::to_string(number)).append("=");
       words.append(cut(take_entry(rest), kColumns));
     }
-    const std::string whose = lists.size() == 1 ? "" : "of " + ranges(pids) + " ";
+    const std::string whose = all == 1 ? "" : "of " + cut(ranges(pids), kMostName) + " ";
     add_wrapped(out, "  devices " + whose, words);
   }
+  put_more(out, all, lists.size(), "lists of devices");
+}
+
+/// The user's own lines, those of the most processes first.
+void put_lines(std::string& out, const Findings& findings) {
+  struct Line {
+    std::set<std::string> apis;
+    std::vector<size_t> processes;
+  };
+  std::map<std::string, Line> lines;
+  for (const Toucher& toucher : findings.touchers) {
+    if (toucher.line.empty()) continue;
+    Line& line = lines[printable(toucher.line) + " through " + cut(toucher.library, kMostName)];
+    line.apis.insert(cut(toucher.api, kMostName));
+    line.processes.insert(line.processes.end(), toucher.processes.begin(), toucher.processes.end());
+  }
+  std::vector<std::pair<size_t, std::string>> rows;
+  for (auto& [who, line] : lines) {
+    std::sort(line.processes.begin(), line.processes.end());
+    const auto end = std::unique(line.processes.begin(), line.processes.end());
+    const auto count = static_cast<size_t>(end - line.processes.begin());
+    rows.emplace_back(count, who + ": " + joined(line.apis, ", ", [](const auto& api) {
+                               return api;
+                             }) + (count == 1 ? "" : ", " + std::to_string(count) + " processes"));
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  const size_t all = rows.size();
+  rows.resize(std::min(all, kMostLines));
+  for (const auto& [count, row] : rows) add_wrapped(out, "  asked by ", row);
+  put_more(out, all, rows.size(), "lines that asked");
 }
 
 std::string totals(const std::deque<ObservedProcess>& processes) {
@@ -202,18 +263,21 @@ std::string totals(const std::deque<ObservedProcess>& processes) {
 
 std::string summary(const Findings& findings, const std::string& left, const std::string& idle) {
   std::string text = totals(findings.processes);
-  std::vector<Row> rows;
-  for (const ObservedProcess& process : findings.processes) {
-    if (process.asked()) rows.push_back(row_of(process));
-  }
-  if (!rows.empty()) {
-    put_table(text, rows);
-    put_told(text, rows);
+  const auto asked = [](const ObservedProcess& process) { return process.asked(); };
+  if (std::any_of(findings.processes.begin(), findings.processes.end(), asked)) {
+    put_table(text, findings);
+    put_told(text, findings);
+    put_lines(text, findings);
   }
   if (!idle.empty()) {
     text += "  " + idle + ":\n    put cudaguard run behind it, in front of the program that does\n";
   }
   if (!left.empty()) text += "  not waited for: " + left + "\n";
+  return text + what_was_left_out(findings);
+}
+
+std::string what_was_left_out(const Findings& findings) {
+  std::string text;
   if (const size_t lines = findings.not_understood; lines != 0) {
     text += "  left out: " + std::to_string(lines) + (lines == 1 ? " line" : " lines") +
             " of the report that no guard has written\n";

@@ -13,4 +13,7 @@ namespace cudaguard::launcher {
 /// `idle`: that the program has not used what was kept for it, or empty.
 std::string summary(const Findings& findings, const std::string& left, const std::string& idle);
 
+/// Lines about what is no record, or only a piece of one; may be empty.
+std::string what_was_left_out(const Findings& findings);
+
 }  // namespace cudaguard::launcher
