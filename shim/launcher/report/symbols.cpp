@@ -42,6 +42,12 @@ std::string demangled(const std::string& name) {
   return __gcclibcxx_demangle_callback(name.c_str(), put_demangled, &out) == 0 ? out.name : name;
 }
 
+std::string without_blanks(std::string_view text) {
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  return std::string(text);
+}
+
 }  // namespace
 
 struct Symbols::Impl {
@@ -79,9 +85,20 @@ std::string source_line(const std::string& file, uint32_t line) {
       number += c == '\n' ? 1 : 0;
     }
   }
-  while (!found.empty() && is_blank(found.back())) found.pop_back();
-  const auto start = std::find_if_not(found.begin(), found.end(), is_blank);
-  return {start, found.end()};
+  return without_blanks(found);
+}
+
+std::string source_of(const Findings& findings, const Toucher& toucher, const PythonFrame& frame) {
+  if (frame.file != "<string>") return source_line(frame.file, frame.line);
+  if (toucher.processes.empty()) return {};
+  const std::string& command = findings.processes[toucher.processes[0]].command;
+  const size_t option = command.find(" -c ");
+  if (option == std::string::npos) return {};
+  std::string_view code = tail(command, option + 4);
+  for (uint32_t line = 1; line < frame.line && !code.empty(); ++line) {
+    code = tail(code, head(code, code.find('\n')).size() + 1);
+  }
+  return without_blanks(head(code, std::min(code.find('\n'), kLongestLine)));
 }
 
 }  // namespace cudaguard::launcher

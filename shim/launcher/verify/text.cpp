@@ -138,7 +138,9 @@ size_t own_frame(const std::vector<NativeFrame>& frames) {
   return static_cast<size_t>(own - frames.begin());
 }
 
-void put_stack(std::string& out, const Stack& stack, Symbols& symbols) {
+void put_stack(std::string& out, const Findings& findings, const Toucher& toucher,
+               Symbols& symbols) {
+  const Stack& stack = toucher.stack;
   const std::vector<NativeFrame> native = native_frames(stack);
   std::vector<std::string> rows;
   const bool python = !stack.python.empty();
@@ -147,7 +149,7 @@ void put_stack(std::string& out, const Stack& stack, Symbols& symbols) {
     const size_t at = own_frame(stack.python);
     const PythonFrame& frame = stack.python[at];
     put_row(out, std::string(kRow) + std::string(kMark) + row_of(frame));
-    const std::string line = shown(source_line(frame.file, frame.line));
+    const std::string line = shown(source_of(findings, toucher, frame));
     if (!line.empty()) put_row(out, std::string(kRow) + std::string(kRow) + line);
     for (const PythonFrame& one : stack.python) rows.push_back(row_of(one));
     if (rows.size() > 1) put_frames(out, "python", rows, at);
@@ -200,7 +202,7 @@ void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bo
     const bool denied = verdict.deny.contains(toucher.asked);
     const char* label = failing ? "" : denied ? "allowed: " : "not denied: ";
     put_row(out, "  " + std::string(label) + title_of(toucher));
-    put_stack(out, toucher.stack, symbols);
+    put_stack(out, verdict.findings, toucher, symbols);
     put_processes(out, verdict, toucher.processes);
   }
 }
@@ -208,9 +210,12 @@ void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bo
 std::string headline(const Verdict& verdict) {
   std::set<uint32_t> all;
   std::set<uint32_t> touched;
+  std::set<uint32_t> allowed;
   const auto& processes = verdict.findings.processes;
   for (const ObservedProcess& process : processes) all.insert(process.pid);
   for (const Toucher& toucher : verdict.findings.touchers) {
+    if (!verdict.deny.contains(toucher.asked)) continue;
+    for (const size_t number : toucher.processes) allowed.insert(processes[number].pid);
     for (const size_t number : forbidden_processes(verdict, toucher)) {
       touched.insert(processes[number].pid);
     }
@@ -219,9 +224,11 @@ std::string headline(const Verdict& verdict) {
     all.insert(process.pid);
     if (fails(verdict, process)) touched.insert(process.pid);
   }
+  for (const uint32_t pid : touched) allowed.erase(pid);
   std::string text = verdict.passed() ? "cudaguard: PASS: " : "cudaguard: FAIL: ";
   text += (verdict.touched ? std::to_string(touched.size()) : "none") + " of " +
           processes_of(all.size()) + " touched " + denied_names(verdict.deny);
+  if (!allowed.empty()) text += ", but " + std::to_string(allowed.size()) + " that may";
   if (verdict.status != 0) {
     text +=
         (verdict.touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);

@@ -15,6 +15,7 @@
 #include "shim/launcher/report/page.h"
 #include "shim/launcher/run/run.h"
 #include "shim/launcher/verify/decide.h"
+#include "shim/launcher/verify/document.h"
 #include "shim/launcher/verify/junit.h"
 #include "shim/launcher/verify/text.h"
 
@@ -78,14 +79,18 @@ int verify_it(const Options& options, const char* const* environment) {
   Symbols symbols;
   const std::string text = text_of_verdict(verdict, symbols);
   write_stderr(text);
+  const int code = verdict.touched ? kTouched : verdict.status == 0 ? 0 : kProgramFailed;
   try {
+    if (options.json_file) {
+      write_output("--json", *options.json_file, document(verdict, code, symbols));
+    }
     if (options.junit_file) write_output("--junit", *options.junit_file, junit(verdict, text));
     if (options.html_file) write_output("--html", *options.html_file, page(verdict));
-  } catch (const Refusal&) {
+  } catch (const Refusal& refusal) {
     if (!verdict.touched) throw;
+    say(refusal.what());
   }
-  if (verdict.touched) return kTouched;
-  return verdict.status == 0 ? 0 : kProgramFailed;
+  return code;
 }
 
 }  // namespace
