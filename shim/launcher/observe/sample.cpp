@@ -105,12 +105,16 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   }
 }
 
-void Watch::note_exec(pid_t pid) {
+void Watch::note_exec(pid_t pid) noexcept {
   traced_ = true;
   if (!blind_.empty()) return;
-  const Stat stat = read_stat(pid);
-  if (!stat.runs()) return;
-  judge(process_of(pid, stat, seconds_now()), stat.image, examiner_.ask(pid, true), true);
+  try {
+    const Stat stat = read_stat(pid);
+    if (!stat.runs()) return;
+    judge(process_of(pid, stat, seconds_now()), stat.image, examiner_.ask(pid, true), true);
+  } catch (const std::exception& error) {
+    blind_ = error.what();
+  }
 }
 
 void Watch::judge(Process& process, const Image& image, const Answer& answer, bool at_exec) {
@@ -176,9 +180,7 @@ TreeTruth Watch::finish(const Findings& findings, const std::string& left) {
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   if (!blind_.empty()) truth.doubts.push_back("what was not guarded was not looked for: " + blind_);
-  if (const std::string text = truth.hello == 0 ? "" : missing(started); !text.empty()) {
-    truth.doubts.push_back(text);
-  }
+  if (const std::string text = missing(started); !text.empty()) truth.doubts.push_back(text);
   if (!truth.unguarded.empty()) {
     truth.value = TreeTruth::Value::kUnguarded;
   } else if (traced_ && truth.doubts.empty()) {

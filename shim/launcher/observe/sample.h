@@ -27,7 +27,7 @@ class Watch {
   std::chrono::milliseconds sample() noexcept;
 
   /// Of a tracer: it stands at the end of execve.
-  void note_exec(pid_t pid);
+  void note_exec(pid_t pid) noexcept;
 
   /// After the last process has ended. `left`: those that have not.
   TreeTruth finish(const Findings& findings, const std::string& left);

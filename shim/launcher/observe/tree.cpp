@@ -13,10 +13,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/children.h"
+#include "shim/launcher/observe/trace.h"
 
 namespace cudaguard::launcher {
 
@@ -103,7 +105,7 @@ Tree::Tree() {
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-void Tree::start(const std::function<int()>& become) {
+void Tree::start(const std::function<int()>& become, Trace* trace) {
   siginfo_t any = {};
   // A shell that becomes this process may have started some: `exec 2> >(tee log); exec cudaguard`.
   if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) == 0) {
@@ -122,11 +124,14 @@ void Tree::start(const std::function<int()>& become) {
     // KILL cannot be passed on. Who sends it means the program, and may start it again.
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent) _exit(kRefused);
+    if (trace != nullptr) trace->hold();
     sigaction(SIGCHLD, &on_child_, nullptr);
     sigprocmask(SIG_SETMASK, &mask_, nullptr);
     *start_error_ = become();
     _exit(kCannotRun);
   }
+  trace_ = trace;
+  if (trace != nullptr) trace->follow(pid_);
   give_up_descriptors();
 }
 
@@ -145,10 +150,16 @@ void Tree::wait(const std::function<milliseconds()>& now_and_then) {
 void Tree::reap() {
   for (;;) {
     int status = 0;
-    const pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
+    const int threads = trace_ == nullptr ? 0 : __WALL;
+    const pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | threads);
     if (pid < 0 && errno == EINTR) continue;
     none_left_ = pid < 0;
     if (pid <= 0) return;
+    if (trace_ != nullptr) {
+      const std::optional<int> untraced = trace_->take(pid, status);
+      if (!untraced) continue;
+      status = *untraced;
+    }
     if (!WIFSTOPPED(status) && !WIFCONTINUED(status)) others_.erase(pid);
     if (pid == pid_ && program_ == Program::kRuns) note_program(status);
   }

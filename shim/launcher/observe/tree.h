@@ -14,6 +14,8 @@
 
 namespace cudaguard::launcher {
 
+class Trace;
+
 class Tree {
  public:
   /// From here on no signal ends or stops this process. Those that it was started with blocked or
@@ -24,7 +26,8 @@ class Tree {
 
   /// `become` is called in the child, replaces it by the program, and returns errno if it cannot.
   /// Throws Refusal where there can be no child. Gives up all descriptors but the standard error.
-  void start(const std::function<int()>& become);
+  /// `trace`: follows it; may be null.
+  void start(const std::function<int()>& become, Trace* trace = nullptr);
 
   /// Until every process of the tree has ended, or somebody does not want to wait for those that
   /// the program has left behind. Calls `now_and_then`, which says after how long at the latest it
@@ -58,6 +61,7 @@ class Tree {
   struct sigaction on_child_ = {};  ///< likewise
   int* start_error_ = nullptr;      ///< shared with the child
   std::set<pid_t> others_;          ///< children that this process had before
+  Trace* trace_ = nullptr;
   pid_t pid_ = -1;
   Program program_ = Program::kRuns;
   int status_ = 0;

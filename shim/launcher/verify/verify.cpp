@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <optional>
 
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/sample.h"
+#include "shim/launcher/observe/trace.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/observe/tree_report.h"
 #include "shim/launcher/report/output.h"
@@ -52,10 +54,14 @@ Verdict run_tree(const Options& options, Variables& variables) {
   variables.set("CUDAGUARD_REPORT", records.path());
   variables.set("CUDAGUARD_HELLO", "1");
   Watch watch(records.path());
-  tree.start([&] {
-    execve(path.c_str(), options.program, variables.pointers().data());
-    return errno;
-  });
+  std::optional<Trace> trace;
+  if (options.trace) trace.emplace([&](pid_t pid) { watch.note_exec(pid); });
+  tree.start(
+      [&] {
+        execve(path.c_str(), options.program, variables.pointers().data());
+        return errno;
+      },
+      trace ? &*trace : nullptr);
   tree.wait([&] {
     records.read_on();
     return watch.sample();
