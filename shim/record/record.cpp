@@ -340,4 +340,12 @@ extern "C" {
 [[gnu::visibility("default")]] int cudaguard_touches(void) {
   return static_cast<int>(cudaguard::process().touches.load(std::memory_order_relaxed));
 }
+
+[[gnu::visibility("default")]] int cudaguard_watch(const char* report) {
+  cudaguard::Process& here = cudaguard::process();
+  if (here.policy() != cudaguard::Policy::kForceCpu) return -1;
+  if (report != nullptr) cudaguard::report_to(here, report);
+  for (auto& slot : here.seen) slot.store(nullptr, std::memory_order_relaxed);
+  return cudaguard_touches();
+}
 }

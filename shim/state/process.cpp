@@ -141,6 +141,10 @@ Config read_config(const Inherited* inherited) {
   return config;
 }
 
+void report_to(Process& process, const char* path) {
+  process.config.report = keep(path, process.report, sizeof process.report);
+}
+
 void fall_back(Process& process, Process::Fallen because_of) {
   process.fallen.store(because_of);
   lasting.answers_age.fetch_add(kOneAge, std::memory_order_release);

@@ -121,6 +121,9 @@ inline Process& process() {
 /// null.
 Config read_config(const Inherited* inherited);
 
+/// Where this process's records go from now on.
+void report_to(Process& process, const char* path);
+
 /// FORCE_CPU from now on, in forked children too.
 void fall_back(Process& process, Process::Fallen because_of);
 

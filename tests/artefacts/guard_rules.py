@@ -14,7 +14,8 @@ import harness
 
 # As few names as can be: a library that has a variable called like an export of the guard crashes.
 EXPORTS = harness.guarded("DRIVER|NVML|RUNTIME", "LINKED") | {
-    "dlopen", "dlmopen", "cudaguard_touch_v1", "cudaguard_touches", "cudaguard_services_v1",
+    "dlopen", "dlmopen", "cudaguard_touch_v1", "cudaguard_touches", "cudaguard_watch",
+    "cudaguard_services_v1",
 }  # fmt: skip
 # dlvsym finds what has glibc's versions alone; an import without a version takes the default.
 VERSIONS = {

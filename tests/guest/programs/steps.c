@@ -6,6 +6,7 @@
 //   load:NAME          dlopen(NAME) alone
 //   grab, libc:NAME    get hold of libc's own dlopen; touch:NAME by it
 //   touches            what cudaguard_touches() says
+//   watch, watch:PATH  what cudaguard_watch(NULL), cudaguard_watch(PATH) says
 //   fork, end          what lies between is done in a child that is waited for
 //   nofile:N           as many descriptors from now on; "max": as many as allowed
 //   memory:KIB         that much more address space from now on; "max": as much as allowed
@@ -117,6 +118,9 @@ static void one(char* step) {
   } else if (strcmp(step, "touches") == 0) {
     int (*touches)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_touches");
     say("touches=%d\n", touches ? touches() : -1);
+  } else if (strcmp(step, "watch") == 0 || (rest = after(step, "watch:")) != NULL) {
+    int (*watch)(const char*) = (int (*)(const char*))dlsym(RTLD_DEFAULT, "cudaguard_watch");
+    say("watch=%d\n", watch ? watch(step[5] == ':' ? step + 6 : NULL) : -2);
   } else if ((rest = after(step, "setenv:"))) {
     if (putenv((char*)rest) != 0) exit(91);
   } else if ((rest = after(step, "unsetenv:"))) {

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cudaguard_watch: what a process has asked for once is written down again, and where."""
+
+import guest
+import harness
+
+
+class Watch(guest.Case):
+    def apis(self, path):
+        return [record["api"] for record in harness.records(path)]
+
+    def watched(self, *steps, **env):
+        result = self.steps(*steps, env=env)
+        self.assertEqual(result.rc, 0, result)
+        return result
+
+    def test_again(self):
+        report = self.path("report")
+        result = self.watched("touch", "touch", "nvml", "watch", "touch", "touch", "watch", "nvml",
+                              "touches", CUDAGUARD_REPORT=report)
+        self.assertEqual(self.apis(report), ["cuInit", "nvmlInit_v2", "cuInit", "nvmlInit_v2"])
+        # The count goes on, and the line is said once.
+        self.assertEqual([line for line in result.out.splitlines() if "watch" in line or
+                          "touches" in line], ["watch=3", "watch=5", "touches=6"])
+        self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"])
+        result.assert_untouched(self)
+
+    def test_control(self):
+        """Without it each kind is there once; and the bare program reaches the driver."""
+        report = self.path("report")
+        self.watched("touch", "touch", "nvml", "touch", "nvml", CUDAGUARD_REPORT=report)
+        self.assertEqual(self.apis(report), ["cuInit", "nvmlInit_v2"])
+        bare = self.steps("watch", "touch", guard=False)
+        self.assertEqual(bare.answers["watch"], "-2", bare)
+        bare.assert_reached(self)
+
+    def test_another_file(self):
+        for env in ({}, {"CUDAGUARD_REPORT": self.path("first")}):
+            second, third = self.path("second"), self.path("third.%d" % len(env))
+            self.watched("touch", "watch:" + second, "touch", "watch", "touch", "watch:" + third,
+                         "fork", "touch", "end", "touch", "watch:" + "x" * 5000, "touch", **env)
+            self.assertEqual(self.apis(third), ["cuInit"])
+        # A forked child goes by its environment.
+        self.assertEqual(self.apis(self.path("first")), ["cuInit", "cuInit"])
+        self.assertEqual(self.apis(second), ["cuInit"] * 4)
+
+    def test_where_cuda_is_let_through(self):
+        for env in ({"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"}):
+            report = self.path("report")
+            result = self.watched("watch:" + report, "touch", **env)
+            self.assertEqual(result.answers["watch"], "-1", result)
+            self.assertEqual(self.apis(report), [])
+            result.assert_reached(self)
+
+
+if __name__ == "__main__":
+    harness.main()
