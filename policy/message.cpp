@@ -3,6 +3,8 @@
 
 #include <cerrno>
 
+#include "policy/user_code.h"
+
 namespace cudaguard {
 
 namespace {
@@ -85,15 +87,36 @@ void put_script(Text& out, std::string_view name, std::string_view arguments) {
   if (!word.empty() && word[0] != '-') out.print(" %n", base_name(word));
 }
 
-/// "asked by libfoo.so". `program`: the process's arguments, or empty.
-Text& put_caller(Text& out, const CodePlace& caller, std::string_view program = {}) {
-  out.put("asked by ");
-  if (caller.module.empty()) return out.put("code outside any file");
-  const std::string_view file = base_name(caller.module);
+/// The innermost object that does more than to pass a call on, else the caller.
+const CodePlace& object_of(const Touch& touch, bool python) {
+  for (unsigned i = 0; i < touch.stack.native_count; ++i) {
+    const CodePlace& place = touch.stack.native[i];
+    const std::string_view file = base_name(place.module);
+    if (python && begins(file, "python\0libpython\0") != 0) break;
+    if (!file.empty() && !passes_calls_on(file)) return place;
+  }
+  return touch.caller;
+}
+
+/// "asked by ppo.py:159 through libfoo.so", "asked by libfoo.so in python3 -m pkg".
+Text& put_caller(Text& out, const Touch& touch) {
+  const Stack& stack = touch.stack;
+  const bool python = stack.python_count != 0;
+  const std::string_view file = base_name(object_of(touch, python).module);
+  std::string_view program = touch.program;
   const std::string_view name = base_name(take_argument(program));
   // Python's two, each with a copy of its own or the system's, which Ruby and others use as well.
   const bool ffi = begins(file, "libffi\0_ctypes.\0_cffi_backend.\0") != 0 &&
                    (name.empty() || begins(name, "py\0") != 0);
+  out.put("asked by ");
+  if (python) {
+    const PythonFrame& frame = stack.python[stack.shown];
+    const std::string_view script = base_name(frame.file);
+    out.print("%s:%u", script, uint64_t{frame.line});
+    if (!file.empty()) out.print(ffi ? " through ctypes/cffi" : " through %s", file);
+    return out;
+  }
+  if (file.empty()) return out.put("code outside any file");
   out.print(ffi ? "ctypes/cffi (%s)" : "%s", file);
   if (name.empty()) return out;
   // Who is behind the OpenCL loader cannot be told without unwinding the stack.
@@ -104,6 +127,11 @@ Text& put_caller(Text& out, const CodePlace& caller, std::string_view program = 
     put_script(out, name, program);
   }
   return out;
+}
+Text& put_caller(Text& out, const CodePlace& caller) {
+  Touch touch;
+  touch.caller = caller;
+  return put_caller(out, touch);
 }
 
 /// "unset" or the value in quotes.
@@ -152,7 +180,7 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   out.put(nvml ? "no GPU to see (" : "no CUDA here (");
   out.put(because.empty() ? "FORCE_CPU" : because).put("; ");
   if (config.log == Log::kAll) out.print("%s ", touch.api);
-  put_caller(out, touch.caller, touch.program).put(")");
+  put_caller(out, touch).put(")");
   if (because == kIsChild && config.root != 0 && config.root != UINT32_MAX &&
       config.root != facts.pid) {
     out.print("; process %u has the GPU (CUDAGUARD_ROOT)", config.root);
@@ -181,7 +209,7 @@ void write_allowed(Text& out, Policy policy, const Touch& touch) {
   }
   if (failed) out.print(", error %u", static_cast<uint64_t>(touch.result));
   out.print(" (policy %s; %s ", name_of(policy), touch.api);
-  put_caller(out, touch.caller).put(")");
+  put_caller(out, touch).put(")");
 }
 
 void write_list_error(Text& out, const ListErrorFacts& facts) {
@@ -296,12 +324,79 @@ std::string_view cgroup_of(std::string_view lines) {
   return longest;
 }
 
+namespace {
+
+/// What a row takes beside its names.
+constexpr size_t kRow = 96;
+
+/// `,"python":[{"file":"/home/u/ppo.py","line":159,"function":"<module>"}]`, in a record that is
+/// no longer than `end` with it. False: it was cut.
+bool put_python(Text& out, const Stack& stack, size_t end) {
+  bool whole = !stack.python_cut;
+  if (stack.python_missing != nullptr) {
+    out.print(R"(,"python_missing":"%c")", stack.python_missing);
+  } else if (stack.python_count != 0) {
+    out.put(R"(,"python":[)");
+    const char* next = R"({"file":")";
+    for (unsigned i = 0; i < stack.python_count; ++i, next = R"(,{"file":")") {
+      const size_t used = out.view().size() + kRow;
+      if (used >= end) {
+        whole = false;
+        break;
+      }
+      const PythonFrame& frame = stack.python[i];
+      whole = out.put(next).put_json(frame.file, end - used) && whole;
+      out.print(R"(","line":%u,"function":")", uint64_t{frame.line});
+      const size_t left = end > out.view().size() + 4 ? end - out.view().size() - 4 : 0;
+      whole = out.put_json(frame.function, left) && whole;
+      out.put(R"("})");
+    }
+    out.put("]");
+  }
+  return whole;
+}
+
+/// `"/opt/lib/libfoo.so+0x12`, without the quote behind it; "?" for code outside any file.
+bool put_place(Text& out, const CodePlace& place, size_t limit) {
+  out.put("\"");
+  if (place.module.empty()) {
+    out.put("?");
+    return true;
+  }
+  const bool whole = out.put_json(place.module, limit);
+  out.put("+").put_hex(place.offset);
+  return whole;
+}
+
+bool put_native(Text& out, const Stack& stack, size_t end) {
+  bool whole = true;
+  if (stack.native_missing != nullptr) {
+    out.print(R"(,"native_missing":"%c")", stack.native_missing);
+  } else if (stack.native_count != 0) {
+    out.put(R"(,"native":[)");
+    for (unsigned i = 0; i < stack.native_count; ++i) {
+      const size_t used = out.view().size() + kRow;
+      if (used >= end) {
+        whole = false;
+        break;
+      }
+      if (i != 0) out.put(",");
+      whole = put_place(out, stack.native[i], end - used) && whole;
+      out.put("\"");
+    }
+    out.put("]");
+  }
+  return whole;
+}
+
+}  // namespace
+
 void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit) {
   // Room for the fixed fields and the closing of the record, so that it is always whole JSON.
-  constexpr size_t kFixed = 768;
+  constexpr size_t kFixed = 832;
   const size_t field = limit > 4 * kFixed ? (limit - kFixed) / 4 : kFixed / 4;
-  constexpr char kLong[][7] = {"exe", "argv", "object", "caller", "cgroup"};
-  bool cut[5] = {};
+  constexpr char kLong[][7] = {"exe", "argv", "object", "caller", "cgroup", "python", "native"};
+  bool cut[7] = {};
 
   out.print(R"({"v":1,"ts":%u.)", process.seconds);
   for (uint32_t digit = 100000; digit != 0; digit /= 10) {
@@ -341,15 +436,16 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
     out.put(allowed ? R"(","decision":"allow")" : R"(","decision":"deny")");
     if (touch.device >= 0) out.print(R"(,"device":%u)", static_cast<uint64_t>(touch.device));
     if (touch.result >= 0) out.print(R"(,"result":%u)", static_cast<uint64_t>(touch.result));
-    out.put(R"(,"caller":")");
-    if (touch.caller.module.empty()) {
-      out.put("?");
-    } else {
-      cut[3] = !out.put_json(touch.caller.module, field);
-      out.put("+").put_hex(touch.caller.offset);
-    }
+    out.put(R"(,"caller":)");
+    cut[3] = !put_place(out, touch.caller, field);
   }
   out.put("\"");
+  // What the other fields have left: two thirds for Python's frames, the rest for the others.
+  const size_t end = limit - kRow;
+  if (const size_t used = out.view().size(); used < end) {
+    cut[5] = !put_python(out, touch.stack, used + (end - used) / 3 * 2);
+    cut[6] = !put_native(out, touch.stack, end);
+  }
   bool any = false;
   for (size_t i = 0; i < sizeof cut; ++i) {
     if (!cut[i]) continue;

@@ -25,6 +25,25 @@ struct CodePlace {
 /// What was allowed; kNone: it was denied; kStart: nobody asked, the process has begun.
 enum class EventKind : uint8_t { kNone, kInit, kContext, kSelect, kNvml, kWork, kStart };
 
+/// A frame of Python's.
+struct PythonFrame {
+  std::string_view file;  ///< co_filename
+  std::string_view function;
+  unsigned line = 0;
+};
+
+/// Who called, innermost first.
+struct Stack {
+  const PythonFrame* python = nullptr;
+  unsigned python_count = 0;
+  unsigned shown = 0;                    ///< the frame that the line names
+  bool python_cut = false;               ///< there are more
+  const char* python_missing = nullptr;  ///< why there is none
+  const CodePlace* native = nullptr;
+  unsigned native_count = 0;
+  const char* native_missing = nullptr;
+};
+
 /// Somebody asked for the driver.
 struct Touch {
   std::string_view api;  ///< "cuInit", "nvmlInit_v2", "dlopen"
@@ -37,6 +56,7 @@ struct Touch {
   int result = -1;  ///< of an init or of NVML's: what it answered; -1: none of these
   Policy policy = Policy::kForceCpu;  ///< of kStart
   CodePlace caller;
+  Stack stack;
 };
 
 struct ProcessFacts {
@@ -73,9 +93,10 @@ Text& put_report_error(Text& out, int error);
 /// "cudaguard[7]: "
 Text& begin_line(Text& out, uint32_t pid);
 
-/// "no CUDA here (FORCE_CPU; asked by libfoo.so in python3 a.py); CUDAGUARD_POLICY=OFF in front
-/// lifts it". Under CUDAGUARD_LOG=all it names the call. The advice is what works where the line is
-/// read; none in a privileged process, and where the cause was said.
+/// "no CUDA here (FORCE_CPU; asked by ppo.py:159 through libc10_cuda.so); CUDAGUARD_POLICY=OFF in
+/// front lifts it"; where Python's frames are not known, "asked by libfoo.so in python3 ppo.py".
+/// Under CUDAGUARD_LOG=all it names the call. The advice is what works where the line is read; none
+/// in a privileged process, and where the cause was said.
 struct DeniedFacts {
   uint32_t pid = 0;
   const Config& config;

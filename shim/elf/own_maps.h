@@ -4,14 +4,50 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "policy/message.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
+/// One line of it.
+struct Mapping {
+  uint64_t from;
+  uint64_t to;
+  uint64_t offset;   ///< in the file
+  const char* path;  ///< the real one, links resolved; no zero byte at its end
+  uint32_t length;   ///< of the path; 0: no file
+  bool readable;
+  bool executable;
+
+  bool holds(uint64_t address) const { return address - from < to - from; }
+  std::string_view file() const { return {path, length}; }
+  CodePlace place(uint64_t address) const { return {file(), address - from + offset}; }
+};
+
+/// Reads them one after the other.
+class MapsReader {
+ public:
+  /// `buffer` is what is read at once: the kernel gives no more than 4096 bytes.
+  MapsReader(int fd, char* buffer, size_t size) : fd_(fd), buffer_(buffer), size_(size) {}
+
+  /// The next one, its path copied to `path`. False: there are no more.
+  bool next(Mapping& to, char* path, size_t size);
+
+ private:
+  int byte();
+  uint64_t hex();
+
+  int fd_;
+  char* buffer_;
+  size_t size_;
+  size_t at_ = 0;
+  size_t filled_ = 0;
+  bool ended_ = false;
+};
+
 /// The file mapped at `address` and the offset in it. The path is copied into `path`; an empty
-/// module if nothing is mapped there, the mapping has no file, or /proc cannot be read. The path is
-/// the real one, links resolved.
+/// module if nothing is mapped there, the mapping has no file, or /proc cannot be read.
 CodePlace place_of(const void* address, char* path, size_t size);
 
 }  // namespace cudaguard

@@ -8,6 +8,7 @@
 #include "policy/stderr_rule.h"
 #include "shim/elf/own_maps.h"
 #include "shim/record/facts.h"
+#include "shim/stack/stacks.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
@@ -184,7 +185,11 @@ void say_complaints(Process& process) {
   const ScratchPages scratch;
   if (!scratch) return;
   const uint32_t pid = sys::getpid();
-  touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
+  const sys::Mapped<Stacks> stacks;
+  if (stacks) read_stacks(*stacks, caller, touch);
+  if (touch.caller.module.empty()) {
+    touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
+  }
   if (line_wanted) {
     touch.program =
         read_all("/proc/self/cmdline", scratch->facts.arguments, sizeof scratch->facts.arguments);

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import elf_facts  # noqa: E402
 
 # From below to above, where each may include all that is in front of it.
-GUARD = ["policy", "shim/sys", "shim/elf", "shim/state", "shim/record", "shim/through", "shim/hook",
+GUARD = ["policy", "shim/sys", "shim/elf", "shim/state", "shim/stack", "shim/record", "shim/through", "shim/hook",
          "shim/exports"]  # fmt: skip
 BELOW = {folder: set(GUARD[:place]) for place, folder in enumerate(GUARD)}
 BELOW["shim/sys"] = set()

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/stack/maps.h"
+
+#include <link.h>
+
+#include "shim/elf/symbol_lookup.h"
+#include "shim/sys/system.h"
+
+namespace cudaguard {
+
+void Maps::fill() {
+  const sys::File file("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (!file.ok()) return;
+  MapsReader in(file.fd(), buffer, sizeof buffer);
+  char* path = paths;
+  const char* end = paths + sizeof paths;
+  while (count < kMost && in.next(at[count], path, static_cast<size_t>(end - path))) {
+    Mapping& here = at[count];
+    // A library has several in a row: its path is kept once.
+    if (count != 0 && here.length != 0 && at[count - 1].file() == here.file()) {
+      here.path = at[count - 1].path;
+    } else {
+      path += here.length;
+    }
+    ++count;
+  }
+}
+
+const Mapping* Maps::find(uint64_t address) const {
+  const Mapping* low = at;
+  for (unsigned left = count; left != 0; left /= 2) {
+    const Mapping* middle = low + left / 2;
+    if (middle->holds(address)) return middle;
+    if (middle->to > address) continue;
+    low = middle + 1;
+    --left;
+  }
+  return nullptr;
+}
+
+bool Maps::readable(uint64_t address, uint64_t size) const {
+  const Mapping* here = find(address);
+  for (const Mapping* end = at + count; here != nullptr && here != end && here->readable; ++here) {
+    if (!here->holds(address)) return false;
+    const uint64_t room = here->to - address;
+    if (size <= room) return true;
+    size -= room;
+    address = here->to;
+  }
+  return false;
+}
+
+LoadedObject::LoadedObject(const Maps& maps, const Mapping& first) : maps_(maps), first_(first) {
+  ElfW(Ehdr) header;
+  if (!maps.read(first.from, header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return;
+  uint64_t at = first.from + header.e_phoff;
+  bool based = false;
+  for (int i = 0; i < header.e_phnum; ++i, at += sizeof(ElfW(Phdr))) {
+    ElfW(Phdr) segment;
+    if (!maps.read(at, segment)) return;
+    if (segment.p_type == PT_LOAD && !based) {
+      base_ = first.from + segment.p_offset - segment.p_vaddr;
+      based = true;
+    }
+    if (segment.p_type != PT_DYNAMIC) continue;
+    const uint64_t dynamic = base_ + segment.p_vaddr;
+    const Mapping* here = maps.find(dynamic);
+    if (here == nullptr || here->file() != first.file() || !here->readable) return;
+    if (here->place(dynamic).offset != segment.p_offset) return;
+    dynamic_ = reinterpret_cast<const void*>(dynamic);
+  }
+}
+
+const void* LoadedObject::symbol(const char* name) const {
+  if (dynamic_ == nullptr) return nullptr;
+  return elf_symbol(static_cast<const ElfW(Dyn)*>(dynamic_), base_, name);
+}
+
+const void* LoadedObject::code(const char* name) const {
+  const void* found = symbol(name);
+  const Mapping* here = maps_.find(reinterpret_cast<uint64_t>(found));
+  return here != nullptr && here->executable && here->file() == first_.file() ? found : nullptr;
+}
+
+bool LoadedObject::imports(const char* name) const {
+  if (dynamic_ == nullptr) return false;
+  const elf_detail::Tables t =
+      elf_detail::read_tables(static_cast<const ElfW(Dyn)*>(dynamic_), base_);
+  if (t.symbols == nullptr || t.strings == nullptr || t.gnu_hash == nullptr) return false;
+  // What it does not define stands in front of what the hash table knows.
+  for (uint32_t i = 1; i < t.gnu_hash[1]; ++i) {
+    if (elf_detail::same(t.strings + t.symbols[i].st_name, name)) return true;
+  }
+  return false;
+}
+
+}  // namespace cudaguard
