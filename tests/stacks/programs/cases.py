@@ -1,0 +1,616 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Touches CUDA from many places of a Python program, and says which stack each place has.
+
+    cases.py CALLS.so all          each in a forked child
+    cases.py CALLS.so NAME         that one, here
+
+Prints a JSON line for each: [name, process id, [[file, line, function], ...]], innermost first. Each
+place calls twice on one line: `note`, which writes down the stack that Python itself sees, and the
+driver. Runs on Python 3.6.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import gc
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import weakref
+
+CASES = {}
+ALONE = {}  # what cannot be in a forked child of one that did other things before
+seen = []  # the last stack that was noted
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def alone(function):
+    ALONE[function.__name__] = function
+    return function
+
+
+def note(*_):
+    seen[:] = rows_of(sys._getframe(1))
+    return 0
+
+
+def rows_of(frame):
+    summary = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
+    return [[row.filename, row.lineno, row.name] for row in summary]
+
+
+class Calls:
+    """What the places call: `both` is (note, cuInit)."""
+
+    def __init__(self, path, library=ctypes.CDLL):
+        self.driver = library("libcuda.so.1")
+        self.helper = library(path)
+        self.both = (note, self.driver.cuInit)
+        self.address = ctypes.cast(self.driver.cuInit, ctypes.c_void_p)
+
+
+@case
+def function(calls):
+    for call in calls.both:
+        call(0)
+
+
+@case
+def gil_held(calls):
+    for call in (note, ctypes.PyDLL("libcuda.so.1").cuInit):
+        call(0)
+
+
+@case
+def several_lines(calls):
+    for call in calls.both:
+        call(
+            int(
+                "0"
+            ),
+        )
+
+
+@case
+def in_c_function(calls):
+    for call in (note, calls.helper.call_here):
+        call(calls.address)
+
+
+@case
+def a_lambda(calls):
+    for call in calls.both:
+        (lambda: call(0))()
+
+
+@case
+def comprehensions(calls):
+    return [[call(0) for _ in range(1)] for call in calls.both]
+
+
+@case
+def dictionary(calls):
+    return {name: call(0) for name, call in enumerate(calls.both)}
+
+
+@case
+def generator_expression(calls):
+    return list(call(0) for call in calls.both)
+
+
+@case
+def generator(calls):
+    def values():
+        for call in calls.both:
+            yield call(0)
+
+    def outer():
+        yield from values()
+
+    return [*outer()]
+
+
+@case
+def generator_thrown_into(calls):
+    def values():
+        for call in calls.both:
+            try:
+                yield
+            except ValueError:
+                call(0)
+
+    here = values()
+    next(here)
+    for _ in (1, 2):
+        try:
+            here.throw(ValueError())
+        except StopIteration:
+            pass
+
+
+@case
+def coroutine(calls):
+    async def inner(call):
+        return call(0)
+
+    async def outer(call):
+        return await inner(call)
+
+    for call in calls.both:
+        try:
+            outer(call).send(None)
+        except StopIteration:
+            pass
+
+
+@case
+def event_loop(calls):
+    import asyncio
+
+    async def inner(call):
+        await asyncio.sleep(0)
+        call(0)
+
+    async def outer():
+        for call in calls.both:
+            await inner(call)
+
+    asyncio.new_event_loop().run_until_complete(outer())
+
+
+@case
+def asynchronous_generator(calls):
+    async def values():
+        for call in calls.both:
+            yield call(0)
+
+    async def outer():
+        return [value async for value in values()]
+
+    try:
+        outer().send(None)
+    except StopIteration:
+        pass
+
+
+@case
+def evaluated(calls):
+    for call in calls.both:
+        eval("call(0)")
+
+
+@case
+def executed(calls):
+    exec("\n\ndef inner(call):\n    call(0)\n\nfor call in both:\n    inner(call)\n",
+         {"both": calls.both})
+
+
+@case
+def other_files(calls):
+    """The stack of a program whose files have odd names."""
+    code = "for call in both: go_on(call)"
+    names = ["/tmp/ü/prógramme.py", "/tmp/имя.py", "/tmp/日本語 𠀀.py", "/tmp/a\"b\\c\n\t\x1b[31m\x7f.py",
+             "", "relative.py", "/" + 300 * "long/" + "x.py"]
+
+    def nest(names, go_on):
+        if not names:
+            return go_on
+        inner = nest(names[1:], go_on)
+
+        def one(call):
+            exec(compile("go_on(call)", names[0], "exec"), {"go_on": inner, "call": call})
+
+        return one
+
+    exec(compile(code, "/tmp/last.py", "exec"),
+         {"both": calls.both, "go_on": nest(names, lambda call: call(0))})
+
+
+@case
+def not_unicode(calls):
+    name = os.fsdecode(b"/tmp/\xff\xfe\xe9.py")
+    exec(compile("for call in both: call(0)", name, "exec"), {"both": calls.both})
+
+
+@case
+def far_down(calls):
+    """Lines beyond 16 bits, also in a function whose first line is far down."""
+    code = "%sfor call in both:\n    call(0)\n" % (100000 * "\n")
+    exec(compile(code, "/tmp/far.py", "exec"), {"both": calls.both})
+
+
+@case
+def long_function(calls):
+    """A line table of many entries."""
+    body = "".join("    x = %d\n" % i for i in range(5000))
+    code = "def f(both):\n%s    for call in both:\n        call(0)\n%s" % (body, body)
+    scope = {}
+    exec(compile(code, "/tmp/long.py", "exec"), scope)
+    scope["f"](calls.both)
+
+
+@case
+def wide_line(calls):
+    """Columns beyond what the tables hold."""
+    code = "for call in both: %scall(0)" % (2000 * " ")
+    exec(compile(code, "/tmp/wide.py", "exec"), {"both": calls.both})
+
+
+@case
+def names_of_functions(calls):
+    names = ["é", "имя", "名前", "𠀀", "a" * 100, "b" * 70]
+    code = "def last(call):\n    call(0)\n"
+    for before, name in zip(["last"] + names, names):
+        code += "def %s(call):\n    %s(call)\n" % (name, before)
+    scope = {}
+    exec(code, scope)
+    for call in calls.both:
+        scope[names[-1]](call)
+
+
+@case
+def very_long_name(calls):
+    name = "n" * 5000
+    scope = {}
+    exec("def %s(both):\n    for call in both: call(0)\n" % name, scope)
+    scope[name](calls.both)
+
+
+@case
+def class_body(calls):
+    class Outer:
+        class Inner:
+            for call in calls.both:
+                call(0)
+
+
+@case
+def methods(calls):
+    class Thing:
+        def __init__(self, call):
+            self.call = call
+
+        def __getattr__(self, name):
+            return self.call(0)
+
+        @property
+        def value(self):
+            return self.other
+
+        @classmethod
+        def make(cls, call):
+            return cls(call).value
+
+        @staticmethod
+        def go(call):
+            return Thing.make(call)
+
+    for call in calls.both:
+        Thing.go(call)
+
+
+@case
+def decorators(calls):
+    def decorate(function):
+        @functools.wraps(function)
+        def wrapper(*words):
+            return function(*words)
+
+        return wrapper
+
+    @decorate
+    @decorate
+    def inner(call):
+        return call(0)
+
+    for call in calls.both:
+        inner(call)
+
+
+@case
+def decorating(calls):
+    def decorate(call):
+        call(0)
+        return lambda function: function
+
+    for call in calls.both:
+        @decorate(call)
+        def inner():
+            pass
+
+
+@case
+def through_builtins(calls):
+    def one(call):
+        return call(0)
+
+    def key(call):
+        return functools.reduce(lambda _, each: one(each), [call], 0)
+
+    for call in calls.both:
+        sorted([call], key=key)
+        list(map(key, [call]))
+
+
+@case
+def context_manager(calls):
+    @contextlib.contextmanager
+    def around(call):
+        try:
+            yield
+        finally:
+            call(0)
+
+    for call in calls.both:
+        with around(call):
+            pass
+
+
+@case
+def while_handling(calls):
+    for call in calls.both:
+        try:
+            raise KeyError("x")
+        except KeyError:
+            try:
+                1 / 0
+            except ZeroDivisionError:
+                call(0)
+
+
+@case
+def recursion(calls):
+    def down(call, depth):
+        return down(call, depth - 1) if depth else call(0)
+
+    for call in calls.both:
+        down(call, 10)
+
+
+@case
+def deep_recursion(calls):
+    def down(call, depth):
+        return down(call, depth - 1) if depth else call(0)
+
+    for call in calls.both:
+        down(call, 900)
+
+
+@case
+def called_back(calls):
+    """Python, C, Python, C: twice."""
+    prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
+
+    def inner(call):
+        return call(0)
+
+    def outer(call):
+        calls.helper.call_back(prototype(lambda _: inner(call) or 0))
+        return 0
+
+    for call in calls.both:
+        calls.helper.call_back(prototype(lambda _: outer(call)))
+
+
+@case
+def destructor(calls):
+    class Thing:
+        def __init__(self, call):
+            self.call = call
+            self.itself = self
+
+        def __del__(self):
+            self.call(0)
+
+    gc.disable()
+    for call in calls.both:
+        thing = Thing(call)
+        del thing
+        gc.collect()
+
+
+@case
+def weak_reference(calls):
+    class Thing:
+        pass
+
+    kept = []
+    for call in calls.both:
+        thing = Thing()
+        kept.append(weakref.ref(thing, call_of(call)))
+        del thing
+
+
+def call_of(call):
+    return lambda _: call(0)
+
+
+@case
+def signal_handler(calls):
+    for call in calls.both:
+        signal.signal(signal.SIGUSR1, lambda *_: call(0))
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+
+@case
+def tracing(calls):
+    def trace(frame, event, _):
+        if frame.f_code.co_name == "traced" and event == "call":
+            sys.settrace(None)
+            call(0)
+
+    def traced():
+        pass
+
+    for call in calls.both:
+        sys.settrace(trace)
+        traced()
+
+
+@case
+def importing(calls):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in (("cg_outer", "\nimport cg_inner\n"),
+                           ("cg_inner", "import sys\nfor call in sys.cg_both:\n    call(0)\n")):
+            with open(os.path.join(folder, name + ".py"), "w") as stream:
+                stream.write(text)
+        sys.path.insert(0, folder)
+        sys.cg_both = calls.both
+        __import__("cg_outer")
+
+
+@case
+def thread(calls):
+    def run():
+        for call in calls.both:
+            call(0)
+
+    worker = threading.Thread(target=run)
+    worker.start()
+    worker.join()
+
+
+@case
+def thread_beside_others(calls):
+    """The stack is that of the thread that touches, whatever the others do."""
+    ready, end = threading.Event(), threading.Event()
+
+    def other():
+        ready.set()
+        end.wait()
+
+    others = [threading.Thread(target=other) for _ in range(3)]
+    for each in others:
+        each.start()
+    ready.wait()
+    thread(calls)
+    end.set()
+    for each in others:
+        each.join()
+
+
+@case
+def forked_in_thread(calls):
+    def run():
+        pid = os.fork()
+        if pid == 0:
+            for call in calls.both:
+                call(0)
+            say("forked_in_thread")
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+    worker = threading.Thread(target=run)
+    worker.start()
+    worker.join()
+    return "said"
+
+
+@case
+def foreign_thread(calls):
+    """Python knows nothing of it: there is no stack."""
+    calls.helper.call_in_thread(calls.address)
+    seen[:] = []
+
+
+@alone
+def at_exit(calls):
+    def last():
+        for call in calls.both:
+            call(0)
+        say("at_exit")
+
+    atexit.register(last)
+    return "said"
+
+
+@alone
+def finalizing(calls):
+    """A daemon thread in a call while the interpreter goes away: its stack or none."""
+
+    class Slow:
+        def __del__(self, sleep=time.sleep):
+            sleep(0.5)
+
+    def run():
+        for call, more in ((note, ()), (calls.helper.call_later, (250,))):
+            if more:
+                say("finalizing")
+            call(calls.address, *more)
+
+    threading.Thread(target=run, daemon=True).start()
+    time.sleep(0.1)
+    sys.modules["cg_slow"] = Slow()
+    return "said"
+
+
+@alone
+def subinterpreter(calls):
+    """Its own interpreter, from 3.12 on with a GIL of its own: its stack or none."""
+    code = """
+import ctypes, json, os, sys
+def note(_):
+    frame, rows = sys._getframe(1), []
+    while frame:
+        rows.append([frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name])
+        frame = frame.f_back
+    os.write(1, (json.dumps(["subinterpreter", os.getpid(), rows]) + "\\n").encode())
+def inner(call):
+    call(0)
+for call in (note, ctypes.CDLL("libcuda.so.1").cuInit):
+    inner(call)
+"""
+    if sys.version_info >= (3, 13):
+        import _interpreters as interpreters
+        made = interpreters.create("isolated")
+        problem = interpreters.exec(made, code)
+        if problem is not None:
+            os.write(2, str(problem.formatted).encode())
+            return "said"
+    else:
+        import _xxsubinterpreters as interpreters
+        # 3.12: ctypes cannot be loaded where the GIL is another.
+        options = {"isolated": False} if sys.version_info >= (3, 12) else {}
+        interpreters.run_string(interpreters.create(**options), code)
+    return "said"
+
+
+def say(name):
+    os.write(1, (json.dumps([name, os.getpid(), seen]) + "\n").encode())
+
+
+def run(name, function, calls):
+    if function(calls) != "said":
+        say(name)
+
+
+def main():
+    calls = Calls(sys.argv[1])
+    if sys.argv[2] != "all":
+        return run(sys.argv[2], dict(CASES, **ALONE)[sys.argv[2]], calls)
+    for name, function in CASES.items():
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                run(name, function, calls)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        if os.waitpid(pid, 0)[1] != 0:
+            os.write(1, (json.dumps([name, None, []]) + "\n").encode())
+
+
+main()

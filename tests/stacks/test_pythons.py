@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python stack in a record is the one that Python itself sees at the call, on every interpreter
+that is here; where it cannot be had the record says so, and the line is what it was."""
+
+import json
+import os
+import re
+
+import harness
+import interpreters
+
+CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "cases.py")
+CALLS = os.path.join(harness.BUILD, "tests", "stacks", "calls.so")
+# Where the rows may also be missing.
+MAY_LACK = {"finalizing", "subinterpreter", "at_exit"}
+HAS_NONE = {"foreign_thread"}
+# Not in every Python.
+LACKS = {"pypy": {"gil_held", "subinterpreter"}, "3.6": {"subinterpreter"},
+         "3.7": {"subinterpreter"}}
+ALONE = ("function", "at_exit", "finalizing", "subinterpreter")
+
+
+def rows(record):
+    return [[row["file"], row["line"], row["function"]] for row in record.get("python", [])]
+
+
+def writable(row):
+    """As JSON can have it: what is no Unicode is replaced."""
+    return [word.encode("utf-8", "replace").decode() if isinstance(word, str) else word
+            for word in row]
+
+
+def is_cut(got, seen):
+    """Each row is one of Python's, in order from the innermost; long names are cut at their end."""
+    return len(got) <= len(seen) and all(
+        have[1] == want[1] and want[0].endswith(have[0].lstrip(".…")) or
+        have[1] == want[1] and want[0].startswith(have[0].rstrip(".…"))
+        for have, want in zip(got, seen)) and all(
+            want[2].startswith(have[2].rstrip(".…")) for have, want in zip(got, seen))
+
+
+class Pythons(harness.FolderCase):
+    def cases(self, path, name, **options):
+        """What the interpreter said of each case, and the records: {name: (pid, rows)}, [record]."""
+        report = self.path("report.jsonl")
+        if os.path.exists(report):
+            os.remove(report)
+        result = harness.run([path, "-B", CASES, CALLS, name], trace=False, cwd="/",
+                             env={"CUDAGUARD_REPORT": report}, **options)
+        self.assertEqual(result.rc, 0, result)
+        said = {}
+        for line in result.out.splitlines():
+            case, pid, seen = json.loads(line)
+            said[case] = pid, seen
+        self.result = result
+        return said, [one for one in harness.records(report) if one.get("api") == "cuInit"]
+
+    def check(self, path):
+        facts = interpreters.facts(path)
+        lacks = LACKS.get("pypy" if facts.implementation == "pypy" else "%d.%d" % facts.version[:2],
+                          set())
+        self.control(path)
+        for name in ("all",) + (ALONE if harness.FULL else ALONE[:3]):
+            if name in lacks:
+                continue
+            said, records = self.cases(path, name)
+            self.assertTrue(said, self.result)
+            by_process = {record["pid"]: record for record in records}
+            self.assertEqual(len(by_process), len(records), "a process has several records")
+            for case, (pid, seen) in said.items():
+                if case in lacks:
+                    continue
+                with self.subTest(case=case):
+                    self.assertIsNotNone(pid, self.result)
+                    self.assertIn(pid, by_process, self.result)
+                    self.compare(case, facts, by_process[pid], seen)
+
+    def compare(self, case, facts, record, seen):
+        got, want = rows(record), [writable(row) for row in seen]
+        missing = record.get("python_missing")
+        self.assertNotEqual(bool(got), bool(missing), record)
+        if case in HAS_NONE or not facts.readable():
+            self.assertEqual(got, [], record)
+        elif case in MAY_LACK:
+            self.assertTrue(missing or got == want, (record, want))
+        elif "python" in record.get("cut", ""):
+            self.assertTrue(is_cut(got, want), (got, want))
+        else:
+            self.assertEqual(got, want)
+
+    def control(self, path):
+        bare = harness.run([path, "-B", CASES, CALLS, "function"], guard=False, trace=False)
+        self.assertEqual(bare.rc, 0, bare)
+        bare.assert_reached(self)
+
+
+def named(path):
+    return lambda self: self.check(path)
+
+
+# pyenv's that say nothing which another one here does not say.
+REST = re.compile(r"pyenv-3\.(6|7|9|11|13)\.")
+
+
+def absent(name):
+    return lambda self: harness.skip(self, "run scripts/fetch-pythons %s %s" % (harness.DEPS, name))
+
+
+HERE = interpreters.found()
+for each in HERE:
+    run = named(HERE[each])
+    setattr(Pythons, "test_" + each.replace("-", "_"),
+            harness.only_full(run) if REST.match(each) else run)
+for each in interpreters.QUICK:
+    if each not in HERE:
+        setattr(Pythons, "test_" + each.replace("-", "_"), absent(each))
+
+
+if __name__ == "__main__":
+    harness.main(sandboxed=True)
