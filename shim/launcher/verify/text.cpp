@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -138,6 +139,10 @@ size_t own_frame(const std::vector<NativeFrame>& frames) {
   return static_cast<size_t>(own - frames.begin());
 }
 
+void put_missing(std::string& out, std::string_view label, const std::string& reason) {
+  if (!reason.empty()) put_frames(out, label, {"not available: " + shown(reason)}, 1);
+}
+
 void put_stack(std::string& out, const Findings& findings, const Toucher& toucher,
                Symbols& symbols) {
   const Stack& stack = toucher.stack;
@@ -155,6 +160,7 @@ void put_stack(std::string& out, const Findings& findings, const Toucher& touche
     if (rows.size() > 1) put_frames(out, "python", rows, at);
     rows.clear();
   } else {
+    put_missing(out, "python", stack.python_missing);
     own = own_frame(native);
     if (own < native.size()) {
       put_row(out, std::string(kRow) + std::string(kMark) + row_of(native[own], symbols));
@@ -162,9 +168,11 @@ void put_stack(std::string& out, const Findings& findings, const Toucher& touche
   }
   for (const NativeFrame& frame : native) rows.push_back(row_of(frame, symbols));
   put_frames(out, "native", rows, own);
+  if (rows.empty()) put_missing(out, "native", stack.native_missing);
 }
 
-void put_processes(std::string& out, const Verdict& verdict, const std::vector<size_t>& numbers) {
+void put_processes(std::string& out, const Verdict& verdict, std::string_view label,
+                   const std::vector<size_t>& numbers) {
   std::vector<std::pair<std::string, std::vector<uint32_t>>> commands;
   for (const size_t number : numbers) {
     const ObservedProcess& process = verdict.findings.processes[number];
@@ -184,7 +192,7 @@ void put_processes(std::string& out, const Verdict& verdict, const std::vector<s
     }
     rows.push_back(row + ")");
   }
-  put_frames(out, "process", rows, rows.size());
+  put_frames(out, label, rows, rows.size());
 }
 
 std::string title_of(const Toucher& toucher) {
@@ -203,7 +211,12 @@ void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bo
     const char* label = failing ? "" : denied ? "allowed: " : "not denied: ";
     put_row(out, "  " + std::string(label) + title_of(toucher));
     put_stack(out, verdict.findings, toucher, symbols);
-    put_processes(out, verdict, toucher.processes);
+    const std::vector<size_t> forbidden = forbidden_processes(verdict, toucher);
+    std::vector<size_t> others;
+    std::set_difference(toucher.processes.begin(), toucher.processes.end(), forbidden.begin(),
+                        forbidden.end(), std::back_inserter(others));
+    put_processes(out, verdict, "process", failing ? forbidden : others);
+    if (failing) put_processes(out, verdict, "allowed", others);
   }
 }
 
@@ -228,7 +241,8 @@ std::string headline(const Verdict& verdict) {
   std::string text = verdict.passed() ? "cudaguard: PASS: " : "cudaguard: FAIL: ";
   text += (verdict.touched ? std::to_string(touched.size()) : "none") + " of " +
           processes_of(all.size()) + " touched " + denied_names(verdict.deny);
-  if (!allowed.empty()) text += ", but " + std::to_string(allowed.size()) + " that may";
+  if (!allowed.empty())
+    text += (verdict.touched ? ", and " : ", but ") + std::to_string(allowed.size()) + " that may";
   if (verdict.status != 0) {
     text +=
         (verdict.touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verify on the machine with eight fake GPUs: who passes, who fails, and with which exit code."""
+
+import os
+import re
+import subprocess
+import sys
+
+import harness
+import launcher
+import verified
+from observed import box
+
+TOUCH = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
+
+
+def static_runtime():
+    """A program that holds CUDA's runtime."""
+    for major in ("13", "12", "11"):
+        path = harness.program("runtime_%s_static" % major)
+        if os.path.exists(path):
+            return path
+    return None
+
+
+class ExitCodes(verified.Case):
+    def test_the_four(self):
+        for script, code, headline in (
+                ('exec "$0" cu.open', 0, "PASS: none of 1 process touched CUDA\n"),
+                ('exec "$0" cu.init', 1, "FAIL: 1 of 1 process touched CUDA\n"),
+                ('"$0" cu.open; exit 3', 2,
+                 "FAIL: none of 2 processes touched CUDA, but the program ended with exit code 3\n"),
+                ('"$0" cu.init; exit 3', 1,
+                 "FAIL: 1 of 2 processes touched CUDA; the program ended with exit code 3\n"),
+                ('"$0" cu.init; exit 0', 1, "FAIL: 1 of 2 processes touched CUDA\n"),
+                ("kill -9 $$", 2, "but the program was killed by signal 9 (Killed)\n"),
+                ("kill -ABRT $$", 2, "was killed by signal 6 (Aborted)\n")):
+            with self.subTest(script=script):
+                self.ends(self.verify(["sh", "-c", script, box.program("open")]), code, headline)
+        # The control: bare it reaches the driver.
+        bare = box.run(["cu.init"], guard=False)
+        self.assertEqual(bare.fake_calls.count("cuInit:initialised"), 1, bare)
+
+    def test_its_own_error(self):
+        """125, whatever run would say: nothing was verified, nothing was started."""
+        marker = self.path("started")
+        program = self.make("program", "#!/bin/sh\ntouch %s\n" % marker)
+        other = self.make("not-executable", "", 0o644)
+        for words, meaning in (
+                (["nosuch"], "nosuch"), ([other], "not executable"), ([], "no program given"),
+                (["--deny", "inti", program], '--deny "inti" is not accepted (accepted: init, nvml, '
+                 'opencl)'),
+                (["--deny=init,", program], '--deny "" is not accepted'),
+                (["--json", self.path("none", "x"), program], "--json"),
+                (["--html", "-", program], "accepted: a file"),
+                (["--junit", self.folder, program], "--junit"),
+                (["--report", self.path("none", "x"), program], "--report"),
+                (["--json", "a", "--json", "b", program], "--json is given twice"),
+                (["--gpus", "1", program], 'unknown option "--gpus"')):
+            with self.subTest(words=words):
+                self.refused(self.start("verify", *words), 125, meaning)
+        self.assertFalse(os.path.exists(marker))
+
+    def test_streams_are_the_programs(self):
+        result = self.verify(["sh", "-c", "cat; echo out; echo err >&2"], stdin="in\n")
+        self.assertEqual(result.out, "in\nout\n")
+        self.assertTrue(result.err.startswith("err\ncudaguard: PASS"), result)
+
+    def test_signals(self):
+        """What is sent to verify is the program's."""
+        script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done"
+        started = subprocess.Popen([*verified.VERIFY, "sh", "-c", script], text=True,
+                                   env=launcher.environment(), stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self.assertEqual(started.stdout.readline(), "ready\n")
+        started.terminate()
+        _, err = started.communicate(timeout=120)
+        self.assertEqual(started.returncode, 2, err)
+        self.assertIn("but the program ended with exit code 9", err)
+
+
+class Environment(verified.Case):
+    def test_nothing_loosens(self):
+        for env in ({"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"},
+                    {"CUDAGUARD_VISIBLE_DEVICES": "0,1"}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"},
+                    {"CUDAGUARD_POLICY": "CLAMP", "CUDAGUARD_VISIBLE_DEVICES": "2"}):
+            with self.subTest(env=env):
+                result = self.steps(["cu.init"], env=env)
+                self.ends(result, 1, "FAIL: 1 of 1 process")
+                self.assertEqual(result.answers["cu.init"], "100", result)
+
+    def test_no_presets(self):
+        """A framework that asks the variables and not the driver does here what it does without."""
+        names = [name for name in launcher.PRESETS if name != "GST_REGISTRY_1_0"]
+        result = self.steps(["getenv=" + name for name in names])
+        under_run = self.observe([box.program("open")] + ["getenv=" + name for name in names],
+                                 ["--cpu"])
+        self.assertNotEqual(result.answers, under_run.answers)
+        bare = box.run(["getenv=" + name for name in names], guard=False)
+        self.assertEqual(result.answers, bare.answers, result)
+
+    def test_lines(self):
+        """The block says it; who asks for lines has them as well."""
+        result = self.steps(["cu.init"])
+        self.assertTrue(result.err.startswith("cudaguard: FAIL"), result)
+        result = self.steps(["cu.init"], env={"CUDAGUARD_LOG": "deny"})
+        self.assertRegex(result.err, r"\Acudaguard\[\d+\]: no CUDA here .*\ncudaguard: FAIL")
+
+    def test_report(self):
+        """The user's own report has the records, too."""
+        for options, env in ((["--report", self.path("a")], {}),
+                             ([], {"CUDAGUARD_REPORT": self.path("b")})):
+            self.ends(self.steps(["cu.init"], options, env=env), 1)
+        for name in "ab":
+            apis = [one.get("api") for one in harness.records(self.path(name))]
+            self.assertIn("cuInit", apis)
+
+
+class Denied(verified.Case):
+    def test_nvml_is_no_cuda(self):
+        result = self.steps(["nv.init"])
+        self.ends(result, 0, "PASS: none of 1 process touched CUDA\n", "  not denied: nvmlInit")
+        for deny in (["--deny=nvml"], ["--deny", "init,nvml"], ["--deny=init", "--deny=nvml"]):
+            with self.subTest(deny=deny):
+                self.ends(self.steps(["nv.init"], deny), 1, "\n  nvmlInit")
+        self.ends(self.steps(["cu.init"], ["--deny=nvml"]), 0, "touched NVML", "not denied: cuInit")
+        both = self.steps(["cu.init", "nv.init"], ["--deny=init,nvml"])
+        self.ends(both, 1, "touched CUDA or NVML", "\n  cuInit by open", "\n  nvmlInit")
+
+    def test_opencl(self):
+        steps = ["lib.open=libnvidia-opencl.so.1"]
+        self.ends(self.steps(steps), 0, "  not denied: dlopen of libnvidia-opencl.so.1 by open")
+        self.ends(self.steps(steps, ["--deny=opencl"]), 1, "touched OpenCL",
+                  "\n  dlopen of libnvidia-opencl.so.1 by open")
+
+    def test_a_plug_in_that_does_cuda(self):
+        self.ends(self.steps(["lib.open=libonnxruntime_providers_cuda.so"]), 1,
+                  "\n  dlopen of libonnxruntime_providers_cuda.so by open")
+
+
+class Allowed(verified.Case):
+    def two(self, *patterns):
+        """A trainer that may, and a loader that may not."""
+        for name in ("train.py", "load.py"):
+            self.make(name, TOUCH)
+        options = ["--allow=" + pattern for pattern in patterns]
+        return self.verify(["sh", "-c", '"$0" %s; "$0" %s' % (
+            self.path("train.py"), self.path("load.py")), sys.executable], options)
+
+    def test_patterns(self):
+        python = re.escape(os.path.basename(sys.executable))
+        for patterns, code in (
+                ((), 1), (("train.py",), 1), (("load.py",), 1), (("train.py", "load.py"), 0),
+                (("*.py",), 0), (("train.p[yx]", "lo?d.py"), 0), (("*train.py", "*load.py"), 0),
+                ((self.path("train.py"), self.path("load.py")), 0), (("rain.py", "load"), 1),
+                (("*",), 0), (("nothing",), 1)):
+            with self.subTest(patterns=patterns):
+                block = self.ends(self.two(*patterns), code)
+                self.assertIn("cuInit by ctypes/cffi", block)
+                self.assertRegex(block, python)
+
+    def test_who_may_and_who_may_not(self):
+        block = self.ends(self.two("train.py"), 1, "FAIL: 1 of 3 processes touched CUDA, and 1 "
+                          "that may\n")
+        self.assertRegex(block, r"(?m)^(  allowed: |    allowed  ).*")
+        block = self.ends(self.two("*.py"), 0, "PASS: none of 3 processes touched CUDA, but 2 that "
+                          "may\n")
+        self.assertNotIn("\n  cuInit", block)
+
+    def test_the_whole_command(self):
+        self.ends(self.verify([box.program("open"), "cu.init"], ["--allow=open cu.*"]), 0)
+        self.ends(self.verify([box.program("open"), "cu.init"], ["--allow=open nv.*"]), 1)
+
+    def test_what_is_denied_otherwise(self):
+        self.ends(self.steps(["nv.init"], ["--deny=nvml", "--allow=open"]), 0, "allowed: nvmlInit")
+
+
+class Ways(verified.Case):
+    def one(self, result, *wanted):
+        return self.ends(result, 1, "FAIL: 1 of ", *wanted)
+
+    def test_steps(self):
+        for steps in (["thread=t", "cu.init", "end"], ["fork=f", "cu.init", "end"],
+                      ["spawn=s", "cu.init", "end"], ["exec", "cu.init"], ["rt12.sync"],
+                      ["rt13.sync"], ["linked.cu.init"], ["deep.cu.init"]):
+            with self.subTest(steps=steps):
+                self.one(self.steps(steps), " by ")
+        for name in ("cuda", "cuda_now"):
+            self.one(self.steps(["cu.init"], name=name), "cuInit by " + name)
+
+    def test_a_constructor_of_a_shared_library(self):
+        library = os.path.join(box.FOLDER, "programs", "constructor.so")
+        self.one(self.verify([sys.executable, "-c", "import ctypes; ctypes.CDLL(%r)" % library]),
+                 "cuInit by constructor.so")
+
+    def test_static_cudart(self):
+        program = static_runtime()
+        if program is None:
+            harness.skip(self, "no static CUDA runtime: scripts/fetch-cuda puts it there")
+        result = self.verify([program])
+        self.one(result, "cuInit by " + os.path.basename(program))
+        # The control.
+        bare = harness.run([program], world="fake", guard=False, trace=False)
+        self.assertIn("cuInit", bare.fake_calls)
+
+    def test_a_fork_servers_worker(self):
+        self.make("work.py", "import multiprocessing, ctypes\ndef touch(_):\n    %s\n"
+                  "if __name__ == '__main__':\n"
+                  "    c = multiprocessing.get_context('forkserver')\n"
+                  "    w = c.Process(target=touch, args=(0,))\n    w.start()\n    w.join()\n"
+                  % TOUCH.split("; ", 1)[1])
+        result = self.verify([sys.executable, self.path("work.py")])
+        self.one(result, "cuInit by ctypes/cffi")
+        self.assertEqual(result.answers["answer"], "100", result)
+
+    def test_many_workers_are_one_toucher(self):
+        script = 'i=0; while [ $i -lt 20 ]; do "$0" cu.init >/dev/null & i=$((i+1)); done; wait'
+        block = self.ends(self.verify(["sh", "-c", script, box.program("open")]), 1,
+                          "FAIL: 20 of 21 processes touched CUDA\n")
+        self.assertEqual(block.count("cuInit by open"), 1, block)
+        self.assertRegex(block, r"(?m)^    process  20x open cu\.init \(\d+ ")
+
+    def test_policy_of_its_own(self):
+        """Somebody in the tree lets CUDA through: it is told, and fails."""
+        result = self.verify([launcher.LAUNCHER, "run", "--gpus", "0", box.program("open"),
+                              "cu.init"])
+        self.assertEqual(result.rc, 1, result)
+        self.assertIn("cuInit by open", result.err)
+        self.assertIn("cuInit:initialised", result.fake_calls)
+
+
+if __name__ == "__main__":
+    harness.main()
