@@ -5,7 +5,15 @@ namespace cudaguard {
 
 namespace {
 
-/// Length of the UTF-8 sequence at the start of `text`, 0 if there is none (RFC 3629).
+/// Controls a terminal, or turns the direction of what follows: C0, DEL, C1, and where Unicode
+/// keeps such (with some punctuation).
+constexpr bool is_control(uint32_t c) {
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x2000 && c < 0x2070) ||
+         c == 0xfeff;
+}
+
+}  // namespace
+
 size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -33,22 +41,12 @@ size_t utf8_length(std::string_view text) {
   return length;
 }
 
-/// The character of such a sequence.
 uint32_t utf8_value(std::string_view sequence) {
   const auto first = static_cast<unsigned char>(sequence[0]);
   uint32_t value = sequence.size() == 1 ? first : first & (0x7fU >> sequence.size());
   for (const char c : tail(sequence, 1)) value = value << 6 | (c & 0x3fU);
   return value;
 }
-
-/// Controls a terminal, or turns the direction of what follows: C0, DEL, C1, and where Unicode
-/// keeps such (with some punctuation).
-constexpr bool is_control(uint32_t c) {
-  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x2000 && c < 0x2070) ||
-         c == 0xfeff;
-}
-
-}  // namespace
 
 std::string_view base_name(std::string_view path) {
   return tail(path, path.rfind('/') + 1);  // npos + 1 == 0

@@ -35,6 +35,12 @@ std::string_view take_entry(std::string_view& list, bool& last);
 /// The place of an entry, as it is written, in a comma-separated list; npos: it is not there.
 size_t place_of_entry(std::string_view list, std::string_view entry);
 
+/// Length of the UTF-8 sequence at the start of `text`, which is not empty; 0: there is none (RFC
+/// 3629).
+size_t utf8_length(std::string_view text);
+/// The character of such a sequence.
+uint32_t utf8_value(std::string_view sequence);
+
 class Text {
  public:
   constexpr Text(char* buffer, size_t capacity) : begin_(buffer), capacity_(capacity) {}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processes as a tree, each with its bar in time and a mark where it asked.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "shim/launcher/report/html.h"
+#include "shim/launcher/report/model.h"
+
+namespace cudaguard::launcher {
+
+/// Of one toucher: its number on the page, 0 where it has none, and whether it is forbidden.
+struct Shown {
+  size_t number = 0;
+  bool fails = false;
+};
+
+/// A list, with its axis. `tree`: null where nobody has watched. Processes that look alike are one
+/// row, which can be unfolded; how many were left out is said. `begin`, `end`: of the program.
+Html timeline(const Findings& findings, const TreeTruth* tree, const std::vector<Shown>& touchers,
+              double begin, double end);
+
+}  // namespace cudaguard::launcher

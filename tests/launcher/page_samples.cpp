@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the pages of verdicts and findings that are made up here: page_samples FOLDER. What the
+// machine has must not show in them, so the names of symbols and the source lines are made up too.
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "shim/launcher/report/page.h"
+#include "shim/launcher/report/symbols.h"
+
+namespace cudaguard::launcher {
+
+struct Symbols::Impl {};
+Symbols::Symbols() = default;
+Symbols::~Symbols() = default;
+
+std::string Symbols::name_of(const NativeFrame& frame) {
+  static const std::map<uint64_t, std::string> kNames = {
+      {0x34b5a, "cudaGetDeviceCount"},
+      {0x41c20, "c10::cuda::(anonymous namespace)::device_count_impl(bool)"},
+      {0x41e93, "c10::cuda::device_count()"},
+      {0x9a13f0, "THCPModule_getDeviceCount_wrap(_object*, _object*)"},
+      {0x1a8b10, "cfunction_vectorcall_NOARGS"},
+      {0x1d3f64, "_PyEval_EvalFrameDefault"},
+      {0x2a1100, "PyEval_EvalCode"},
+      {0x2c77b0, "Py_RunMain"},
+      {0x271ca, "__libc_start_call_main"}};
+  const auto found = kNames.find(frame.offset);
+  return found == kNames.end() ? "" : found->second;
+}
+
+std::string source_line(const std::string& file, uint32_t line) {
+  static const std::map<std::string, std::string> kLines = {
+      {"ppo.py:159",
+       "device = torch.device(\"cuda\" if torch.cuda.is_available() and args.cuda else \"cpu\")"},
+      {"__init__.py:133", "return torch._C._cuda_getDeviceCount() > 0"},
+      {"memmap.py:41", "_cuda_count = torch.cuda.device_count()"},
+      {"envs.py:22", "from tensordict import TensorDict"},
+      {"sampler.py:88", "env = make_env(args.env_id, seed + rank)()"},
+      {"monitor.py:17", "pynvml.nvmlInit()"}};
+  const auto found = kLines.find(file.substr(file.rfind('/') + 1) + ":" + std::to_string(line));
+  return found == kLines.end() ? "" : found->second;
+}
+
+}  // namespace cudaguard::launcher
+
+namespace {
+
+using namespace cudaguard::launcher;
+
+constexpr double kStart = 1795256748.25;
+const std::string kSite = "/opt/venv/lib/python3.11/site-packages/";
+
+const std::vector<NativeFrame> kNative = {
+    {kSite + "nvidia/cuda_runtime/lib/libcudart.so.12", 0x34b5a},
+    {kSite + "torch/lib/libc10_cuda.so", 0x41c20},
+    {kSite + "torch/lib/libc10_cuda.so", 0x41e93},
+    {kSite + "torch/lib/libtorch_python.so", 0x9a13f0},
+    {"/usr/bin/python3.11", 0x1a8b10},
+    {"/usr/bin/python3.11", 0x1d3f64},
+    {"/usr/bin/python3.11", 0x2a1100},
+    {"/usr/bin/python3.11", 0x2c77b0},
+    {"/usr/lib/x86_64-linux-gnu/libc.so.6", 0x271ca}};
+
+/// A run that a sample is about; times are seconds from its start.
+struct Run {
+  Verdict verdict;
+
+  Run(std::vector<std::string> command, double took) {
+    verdict.command = std::move(command);
+    verdict.started = kStart;
+    verdict.ended = kStart + took;
+    verdict.deny = {Asked::kCuda};
+  }
+  TreeTruth::Seen& seen(uint32_t pid, uint32_t ppid, const std::string& command, double first,
+                        double last, bool guarded = true) {
+    verdict.tree.seen.push_back({pid, ppid, command, kStart + first, kStart + last, guarded});
+    if (guarded) ++verdict.tree.hello;
+    return verdict.tree.seen.back();
+  }
+  /// Its number in the findings.
+  size_t asked(uint32_t pid, uint32_t ppid, const std::string& command, double first, double at,
+               const std::string& refused) {
+    ObservedProcess process;
+    process.host = "node7";
+    process.pid = pid;
+    process.ppid = ppid;
+    process.uid = 1000;
+    process.exe = "/usr/bin/python3.11";
+    process.command = command;
+    process.started = kStart + first;
+    process.first = kStart + first;
+    process.last = kStart + at;
+    process.policy = "FORCE_CPU";
+    process.only_start = false;
+    process.refused = {refused};
+    verdict.findings.processes.push_back(process);
+    return verdict.findings.processes.size() - 1;
+  }
+  Toucher& toucher(Asked asked, const std::string& api, const std::string& library,
+                   const std::string& line, bool fails, double first) {
+    Toucher one;
+    one.asked = asked;
+    one.api = api;
+    one.library = library;
+    one.line = line;
+    one.first = kStart + first;
+    verdict.findings.touchers.push_back(one);
+    verdict.fails.push_back(fails);
+    verdict.touched = verdict.touched || fails;
+    return verdict.findings.touchers.back();
+  }
+  void touched(size_t toucher, size_t process, double at) {
+    Toucher& one = verdict.findings.touchers[toucher];
+    one.processes.push_back(process);
+    one.at.push_back(kStart + at);
+  }
+};
+
+/// A trainer with 64 workers, a monitor that asks NVML alone, a child without the environment, and
+/// a daemon that outlives the program.
+Run training() {
+  const std::string main = "python3 ppo.py --env-id HalfCheetah-v4 --num-envs 64";
+  Run run({"python3", "ppo.py", "--env-id", "HalfCheetah-v4", "--num-envs", "64"}, 48.3);
+  Verdict& verdict = run.verdict;
+  verdict.status = 1 << 8;
+  verdict.allow = {"monitor.py"};
+  run.seen(41236, 41230, main, 0, 46.1);
+  run.seen(41238, 41236, "git rev-parse --short HEAD", 1.2, 1.31);
+  run.seen(41240, 41236, "python3 monitor.py --every 5", 3.1, 46);
+  for (uint32_t i = 0; i < 64; ++i) {
+    run.seen(41250 + i, 41236, "python3 sampler.py --rank " + std::to_string(i), 6.2 + 0.05 * i,
+             44.8 + 0.01 * i);
+  }
+  run.seen(41330, 41236, "env -i ./render --frames 300", 30.5, 38.2, false);
+  run.seen(41331, 41330, "ffmpeg -i - out.mp4", 31.0, 38.1, false);
+  run.seen(41340, 1, "wandb-service --port 40123", 4.0, 48.3);
+  verdict.tree.value = TreeTruth::Value::kUnguarded;
+  verdict.tree.unguarded = {
+      {41330, "env -i ./render --frames 300", "its environment lacks LD_PRELOAD", true,
+       kStart + 30.6},
+      {41331, "ffmpeg -i - out.mp4", "its environment lacks LD_PRELOAD", false, kStart + 31.2}};
+
+  Toucher& monitor =
+      run.toucher(Asked::kNvml, "nvmlInit_v2", "ctypes/cffi", "monitor.py:17", false, 3.4);
+  monitor.stack.python = {{kSite + "pynvml/nvml.py", "nvmlInitWithFlags", 1934},
+                          {kSite + "pynvml/nvml.py", "nvmlInit", 1947},
+                          {"/home/u/cleanrl/monitor.py", "<module>", 17}};
+  monitor.stack.native_missing = "no libgcc_s in the process";
+  Toucher& ppo = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "ppo.py:159", true, 4.9);
+  ppo.stack.python = {{kSite + "torch/cuda/__init__.py", "device_count", 133},
+                      {kSite + "torch/cuda/__init__.py", "is_available", 101},
+                      {"/home/u/cleanrl/ppo.py", "<module>", 159}};
+  ppo.stack.native = kNative;
+  Toucher& worker = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "envs.py:22", true, 8.4);
+  worker.stack.python = {{kSite + "torch/cuda/__init__.py", "device_count", 133},
+                         {kSite + "tensordict/memmap.py", "<module>", 41},
+                         {"<frozen importlib._bootstrap>", "_call_with_frames_removed", 241},
+                         {"<frozen importlib._bootstrap_external>", "exec_module", 940},
+                         {"<frozen importlib._bootstrap>", "_load_unlocked", 690},
+                         {"<frozen importlib._bootstrap>", "_find_and_load_unlocked", 1147},
+                         {"<frozen importlib._bootstrap>", "_find_and_load", 1176},
+                         {kSite + "tensordict/__init__.py", "<module>", 9},
+                         {"/home/u/cleanrl/envs.py", "<module>", 22},
+                         {"/home/u/cleanrl/sampler.py", "main", 88},
+                         {"/home/u/cleanrl/sampler.py", "<module>", 131}};
+  worker.stack.native = kNative;
+  run.touched(0,
+              run.asked(41240, 41236, "python3 monitor.py --every 5", 3.1, 3.4,
+                        "nvmlInit_v2 by libffi.so.8"),
+              3.4);
+  run.touched(1, run.asked(41236, 41230, main, 0, 4.9, "cuInit by libc10_cuda.so"), 4.9);
+  for (uint32_t i = 0; i < 64; ++i) {
+    const double at = 8.4 + 0.11 * i;
+    run.touched(2,
+                run.asked(41250 + i, 41236, "python3 sampler.py --rank " + std::to_string(i),
+                          6.2 + 0.05 * i, at, "cuInit by libc10_cuda.so"),
+                at);
+  }
+  verdict.findings.records = 134;
+  verdict.findings.torn = 1;
+  return run;
+}
+
+Run clean() {
+  Run run({"python", "-c", "import torch; print(torch.__version__)"}, 3.84);
+  run.verdict.tree.value = TreeTruth::Value::kAllGuarded;
+  run.verdict.tree.traced = true;
+  run.seen(812, 800, "python -c import torch; print(torch.__version__)", 0, 3.84);
+  run.seen(815, 812, "/bin/sh -c /sbin/ldconfig -p 2>/dev/null", 1.9, 1.94);
+  run.seen(816, 815, "/sbin/ldconfig -p", 1.91, 1.94);
+  run.verdict.findings.records = 3;
+  return run;
+}
+
+/// A C++ program, untouched, that failed; and one frame of each kind that is missing.
+Run failed() {
+  Run run({"./solver", "--mesh", "bracket.msh"}, 0.42);
+  run.verdict.status = 11;
+  run.seen(97, 90, "./solver --mesh bracket.msh", 0, 0.42);
+  run.verdict.findings.records = 1;
+  return run;
+}
+
+/// Whatever can be in a name.
+Run forged() {
+  using std::string_literals::operator""s;
+  const std::string bad =
+      "</details><script>alert(1)</script>\"'&<b "
+      "onclick=x>\0\x1b[31m\xff\xc3(\u202egpj.exe\n\r\t\u0085"
+      "\xef\xbf\xbf</style>]]>--><!--\U0001f600 http://e.example/"s;
+  Run run({bad, "-->", std::string(9000, '<')}, 1e300);
+  Verdict& verdict = run.verdict;
+  verdict.allow = {bad};
+  verdict.status = 0x7f;
+  verdict.tree.value = TreeTruth::Value::kUnguarded;
+  verdict.tree.left = bad;
+  for (uint32_t i = 0; i < 40; ++i) {
+    run.seen(i, i ^ 1, bad + std::to_string(i % 7), -1e300, 1e18 * i, i % 2 != 0);
+    verdict.tree.unguarded.push_back({i, bad, bad, true, 0.0 / (i % 2)});
+    Toucher& toucher = run.toucher(static_cast<Asked>(i % 3), bad, bad, bad, i % 2 != 0, 1e40 * i);
+    toucher.object = bad;
+    toucher.stack.python = {200, {bad, bad, ~0U}};
+    toucher.stack.native = {200, {bad, ~0UL}};
+    toucher.stack.python_missing = toucher.stack.native_missing = bad;
+    const size_t process = run.asked(i, i ^ 1, bad, 3, -7, bad);
+    verdict.findings.processes[process].job = verdict.findings.processes[process].host = bad;
+    run.touched(i, process, i);
+    toucher.processes.push_back(1UL << 40);
+  }
+  verdict.fails.pop_back();
+  return run;
+}
+
+/// `count` processes in a tree of three levels, every tenth of which asked.
+Run large(uint32_t count) {
+  Run run({"pytest", "-n", "40"}, 600);
+  run.seen(2, 1, "pytest -n 40", 0, 600);
+  run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "conftest.py:12", true, 3).stack.native =
+      kNative;
+  for (uint32_t i = 3; i < count + 2; ++i) {
+    const uint32_t parent = i < 43 ? 2 : 3 + i % 40;
+    // Most differ in more than numbers.
+    std::string command =
+        "python3 case_" + std::string(1 + i % 50, static_cast<char>('a' + i % 26));
+    if (i < 43) command = "pytest worker gw" + std::to_string(i - 3);
+    const double first = i < 43 ? 1 : 2 + 590.0 * i / count;
+    run.seen(i, parent, command, first, i < 43 ? 599 : first + 4);
+    if (i % 10 == 0)
+      run.touched(0, run.asked(i, parent, command, first, first + 1, "cuInit by libc10_cuda.so"),
+                  first + 1);
+  }
+  return run;
+}
+
+/// Two weeks of a cluster: 3,000 processes on 40 hosts.
+Findings cluster() {
+  Findings findings;
+  static const std::vector<std::string> kLines = {"train.py:88",    "select_device.py:31",
+                                                  "evaluate.py:12", "utils/device.py:7",
+                                                  "notebook.py:3",  ""};
+  static const std::vector<std::string> kApis = {"cuInit",      "cuInit", "cuInit",
+                                                 "nvmlInit_v2", "cuInit", "cuInit"};
+  for (size_t i = 0; i < kLines.size(); ++i) {
+    Toucher one;
+    one.api = kApis[i];
+    one.asked = i == 3 ? Asked::kNvml : Asked::kCuda;
+    one.line = kLines[i];
+    one.denied = i != 4;
+    one.library = i == 3 ? "ctypes/cffi" : i == 5 ? "libMagma.so.2" : "libc10_cuda.so";
+    one.first = kStart;
+    if (i != 5) {
+      one.stack.python = {
+          {kSite + "torch/cuda/__init__.py", "_lazy_init", 314},
+          {"/home/shared/project/" + kLines[i].substr(0, kLines[i].find(':')), "main",
+           static_cast<uint32_t>(std::stoul(kLines[i].substr(kLines[i].find(':') + 1)))}};
+    } else {
+      one.stack.python_missing = "not a Python process";
+    }
+    one.stack.native = kNative;
+    findings.touchers.push_back(one);
+  }
+  uint32_t random = 12345;
+  for (uint32_t i = 0; i < 3000; ++i) {
+    random = random * 1664525 + 1013904223;
+    const uint32_t draw = random >> 16;
+    const size_t kind = draw % 100 < 55   ? 0
+                        : draw % 100 < 75 ? 1
+                        : draw % 100 < 85 ? 2
+                                          : 3 + draw % 3;
+    ObservedProcess process;
+    process.host = "gpu" + std::to_string(100 + draw % 40);
+    process.pid = 20000 + i;
+    process.ppid = 1;
+    process.uid = 1000 + draw % 7;
+    process.exe = kind == 5 ? "/opt/solver/bin/solve" : "/usr/bin/python3.11";
+    process.command = kind == 5 ? "solve -i case" + std::to_string(draw % 12)
+                                : "python3 " + kLines[kind].substr(0, kLines[kind].find(':'));
+    if (draw % 3 != 0) process.job = "slurm:" + std::to_string(884000 + draw % 60);
+    const double day = i / 214;
+    process.first = kStart + 86400 * day + 86400 * (0.3 + 0.4 * (draw % 1000) / 1000.0);
+    process.last = process.first + draw % 4000;
+    process.only_start = false;
+    if (kind == 4) {
+      process.initialised = true;
+      process.by = "libc10_cuda.so";
+      process.contexts = {0};
+      process.worked = true;
+    } else {
+      process.refused = {kApis[kind] + " by " + findings.touchers[kind].library};
+    }
+    findings.touchers[kind].processes.push_back(findings.processes.size());
+    findings.touchers[kind].at.push_back(process.first);
+    findings.processes.push_back(process);
+  }
+  findings.records = 7411;
+  findings.torn = 2;
+  findings.not_understood = 1;
+  return findings;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count != 2) return 2;
+  const std::map<std::string, std::function<std::string()>> samples = {
+      {"fail", [] { return page(training().verdict); }},
+      {"pass", [] { return page(clean().verdict); }},
+      {"failed", [] { return page(failed().verdict); }},
+      {"forged", [] { return page(forged().verdict); }},
+      {"forged_report",
+       [] { return page(forged().verdict.findings, forged().verdict.command[0]); }},
+      {"large", [] { return page(large(10000).verdict); }},
+      {"report", [] { return page(cluster(), "412 files of /var/log/cudaguard"); }},
+      {"small_report", [] { return page(training().verdict.findings, "/tmp/run.jsonl"); }},
+      {"empty", [] { return page(Findings(), "/dev/null"); }}};
+  for (const auto& [name, make] : samples) {
+    std::ofstream out(std::string(words[1]) + "/" + name + ".html", std::ios::binary);
+    out << make();
+    if (!out.flush()) return 1;
+  }
+  return 0;
+}
