@@ -31,7 +31,8 @@ std::string Symbols::name_of(const NativeFrame& frame) {
   return found == kNames.end() ? "" : found->second;
 }
 
-std::string source_line(const std::string& file, uint32_t line) {
+std::string source_of(const Findings& /*findings*/, const Toucher& /*toucher*/,
+                      const PythonFrame& frame) {
   static const std::map<std::string, std::string> kLines = {
       {"ppo.py:159",
        "device = torch.device(\"cuda\" if torch.cuda.is_available() and args.cuda else \"cpu\")"},
@@ -40,7 +41,8 @@ std::string source_line(const std::string& file, uint32_t line) {
       {"envs.py:22", "from tensordict import TensorDict"},
       {"sampler.py:88", "env = make_env(args.env_id, seed + rank)()"},
       {"monitor.py:17", "pynvml.nvmlInit()"}};
-  const auto found = kLines.find(file.substr(file.rfind('/') + 1) + ":" + std::to_string(line));
+  const auto found =
+      kLines.find(frame.file.substr(frame.file.rfind('/') + 1) + ":" + std::to_string(frame.line));
   return found == kLines.end() ? "" : found->second;
 }
 
@@ -48,6 +50,7 @@ std::string source_line(const std::string& file, uint32_t line) {
 
 namespace {
 
+using cudaguard::Asked;
 using namespace cudaguard::launcher;
 
 constexpr double kStart = 1795256748.25;

@@ -311,7 +311,7 @@ void Page::put_python(const Toucher& toucher) {
         "</span> <span class=\"function\">", frame.function, "</span>");
     // Of records that others have sent, a file's name may be any file of ours.
     if (verdict_ != nullptr) {
-      if (const std::string source = source_line(frame.file, frame.line); !source.empty()) {
+      if (const std::string source = source_of(findings_, toucher, frame); !source.empty()) {
         put("<code class=\"source\">", source, "</code>");
       }
     }
