@@ -53,11 +53,12 @@ Json json_of(const ObservedProcess& process) {
           {"last", time_or_null(process.last)},
           {"asked", process.asked()},
           {"initialised_by", process.initialised ? Json(process.by) : Json()},
+          {"visible_devices", or_null(process.told)},
           {"contexts", process.contexts},
           {"worked", process.worked},
           {"nvml", process.nvml},
-          {"tried", process.tried},
-          {"refused", process.refused}};
+          {"tried", process.tried.list()},
+          {"refused", process.refused.list()}};
 }
 
 Json json_of(const Group& group) {

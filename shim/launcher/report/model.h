@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "policy/asked.h"
@@ -51,6 +53,32 @@ struct Toucher {
   std::vector<double> at;         ///< for each of these, when it first did so
 };
 
+/// A list that many processes have alike: one copy of it.
+class Texts {
+ public:
+  using List = std::vector<std::string>;
+  const List& list() const {
+    static const List kNone;
+    return list_ == nullptr ? kNone : *list_;
+  }
+  bool empty() const { return list_ == nullptr; }
+  size_t size() const { return list().size(); }
+  const std::string& operator[](size_t i) const { return list()[i]; }
+  List::const_iterator begin() const { return list().begin(); }
+  List::const_iterator end() const { return list().end(); }
+  /// The list with one more.
+  Texts with(const std::string& text) const {
+    auto longer = std::make_shared<List>(list());
+    longer->push_back(text);
+    Texts result;
+    result.list_ = std::move(longer);
+    return result;
+  }
+
+ private:
+  std::shared_ptr<const List> list_;
+};
+
 inline constexpr uint32_t kNoUid = UINT32_MAX;  ///< not known
 
 struct ObservedProcess {
@@ -70,16 +98,16 @@ struct ObservedProcess {
   std::string policy;  ///< from its start record; empty: there was none
   // What it did.
   bool initialised = false;
-  std::string by;                    ///< the file whose code called cuInit, without its folders
-  std::string told;                  ///< what the driver was told to show; empty: no list
-  std::set<int> contexts;            ///< devices
-  bool worked = false;               ///< loaded code
-  bool nvml = false;                 ///< was let into NVML
-  bool found_none = false;           ///< asked the driver, which showed no GPU
-  bool failed = false;               ///< asked, and was told of an error
-  std::vector<std::string> tried;    ///< these two: "found none by libx.so", each once
-  std::vector<std::string> refused;  ///< "cuInit by libx.so", each once
-  bool only_start = true;            ///< nothing but its start record
+  std::string by;           ///< the file whose code called cuInit, without its folders
+  std::string told;         ///< what the driver was told to show; empty: no list
+  std::set<int> contexts;   ///< devices
+  bool worked = false;      ///< loaded code
+  bool nvml = false;        ///< was let into NVML
+  bool found_none = false;  ///< asked the driver, which showed no GPU
+  bool failed = false;      ///< asked, and was told of an error
+  Texts tried;              ///< these two: "found none by libx.so", each once
+  Texts refused;            ///< "cuInit by libx.so", each once
+  bool only_start = true;   ///< nothing but its start record
   bool asked() const { return !only_start; }
 };
 

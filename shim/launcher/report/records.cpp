@@ -21,6 +21,8 @@ constexpr std::string_view kApi = R"(,"api":")";
 // A file in which all differ costs no more memory than these.
 constexpr size_t kMostRests = size_t{16} << 20;
 constexpr size_t kMostStacks = 10000;
+constexpr size_t kMostTexts = 16;
+constexpr size_t kMostText = 256;
 
 bool is_python(const std::string& exe) { return base_name(exe).starts_with("py"); }
 
@@ -45,55 +47,30 @@ std::string library_of(const Fields& rest, bool python) {
   return std::string(file);
 }
 
-void add_once(std::vector<std::string>& list, const std::string& text) {
-  if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
-}
-
-void note_denied(const Fields& rest, const std::string& library, ObservedProcess& process) {
-  std::string what = rest.api;
-  if (!rest.object.empty()) what.append(" ").append(base_name(rest.object));
-  what.append(what.empty() ? "by " : " by ").append(library);
-  add_once(process.refused, what);
-}
-
 /// An initialisation that has failed with this CUresult or nvmlReturn_t.
-void note_failed(const Fields& rest, const std::string& library, ObservedProcess& process) {
-  const bool is_cuda = rest.event == "init";
-  const bool none = is_cuda && rest.result == kNoDevice;
-  const bool forked = is_cuda && rest.result == kNotInitialised;
-  std::string what;
-  if (forked) {
-    what = "forked after init";  // no matter by whom
-  } else if (none) {
-    what = rest.api == "dlopen" ? "found no driver" : "found none";
-  } else {
-    what = (is_cuda ? "error " : "NVML error ") + std::to_string(rest.result);
-  }
-  if (!forked) what.append(" by ").append(library);
-  (none ? process.found_none : process.failed) = true;
-  add_once(process.tried, what);
+bool has_failed(const Fields& what) {
+  return what.decision == "allow" && what.result > 0 &&
+         (what.event == "init" || what.event == "nvml");
 }
 
-void note_allowed(const Fields& rest, const std::string& library, ObservedProcess& process) {
-  if (rest.result > 0) {
-    if (rest.event == "init" || rest.event == "nvml") note_failed(rest, library, process);
-  } else if (rest.event == "init") {
-    process.initialised = true;
-    process.by = library;
-    process.told = rest.object;
-  } else if (rest.event == "context") {
-    if (rest.device >= 0 && rest.device <= kMostDevice) {
-      process.contexts.insert(static_cast<int>(rest.device));
-    }
-  } else if (rest.event == "work") {
-    process.worked = true;
-  } else if (rest.event == "nvml") {
-    process.nvml = true;
+/// What was refused or has failed.
+std::string text_of(const Fields& what, const std::string& library) {
+  const std::string by = " by " + library;
+  if (!has_failed(what)) {
+    return what.api + (what.object.empty() ? "" : " ") + std::string(base_name(what.object)) + by;
   }
+  if (what.event == "nvml") return "NVML error " + std::to_string(what.result) + by;
+  if (what.result == kNotInitialised) return "forked after init";  // no matter by whom
+  if (what.result != kNoDevice) return "error " + std::to_string(what.result) + by;
+  return (what.api == "dlopen" ? "found no driver" : "found none") + by;
 }
 
 bool is_touch(const Fields& rest) {
   return rest.decision == "deny" || rest.event == "init" || rest.event == "nvml";
+}
+
+bool begins_as_record(std::string_view text) {
+  return text.size() > 1 && head(text, kRecordMark.size()) == head(kRecordMark, text.size());
 }
 
 /// 0 is no time.
@@ -156,7 +133,7 @@ Records::Kind Records::add_one(std::string_view text, const Take& take) {
   } else {
     Rest rest;
     const Whole whole = read_fields(text, rest.fields);
-    if (whole == Whole::kCut && text.starts_with(kRecordMark)) return Kind::kTorn;
+    if (whole == Whole::kCut && begins_as_record(text)) return Kind::kTorn;
     if (whole == Whole::kYes) kind = apply(rest.fields, rest);
     std::swap(fields_, rest.fields);
   }
@@ -202,21 +179,55 @@ Records::Kind Records::apply(const Fields& who, Rest& rest) {
   }
   process.only_start = false;
   const bool python = is_python(who.exe);
-  size_t& toucher = rest.toucher[python ? 1 : 0];
-  const std::string library = library_of(what, python);
-  if (what.decision == "deny") {
-    note_denied(what, library, process);
-  } else {
-    note_allowed(what, library, process);
-  }
+  Meaning& meaning = rest.meanings[python ? 1 : 0];
+  if (!meaning.known) meaning = meaning_of(what, python);
+  note(what, meaning, process);
   if (!is_touch(what)) return Kind::kRecord;
-  if (toucher == kNone) toucher = toucher_of(rest, library);
-  Toucher& one = findings_.touchers[toucher];
+  Toucher& one = findings_.touchers[meaning.toucher];
   note_time(who.ts, one.first, one.last);
   one.processes.push_back(number);
   one.at.push_back(who.ts);
   sorted_ = false;
   return Kind::kRecord;
+}
+
+void Records::add_once(Texts& list, const std::string& text) {
+  if (std::find(list.begin(), list.end(), text) != list.end()) return;
+  if (list.size() == kMostTexts) return;
+  Texts& longer = longer_[{&list.list(), text}];
+  if (longer.empty()) longer = list.with(text);
+  list = longer;
+}
+
+void Records::note(const Fields& what, const Meaning& meaning, ObservedProcess& process) {
+  if (what.decision == "deny") {
+    add_once(process.refused, meaning.text);
+  } else if (has_failed(what)) {
+    const bool none = what.event == "init" && what.result == kNoDevice;
+    (none ? process.found_none : process.failed) = true;
+    add_once(process.tried, meaning.text);
+  } else if (what.result > 0) {
+    return;
+  } else if (what.event == "init") {
+    process.initialised = true;
+    process.by = meaning.library;
+    process.told = what.object;
+  } else if (what.event == "context") {
+    if (what.device >= 0 && what.device <= kMostDevice) {
+      process.contexts.insert(static_cast<int>(what.device));
+    }
+  } else if (what.event == "work") {
+    process.worked = true;
+  } else if (what.event == "nvml") {
+    process.nvml = true;
+  }
+}
+
+Records::Meaning Records::meaning_of(const Fields& what, bool python) {
+  Meaning meaning{true, library_of(what, python), {}, 0};
+  meaning.text = head(text_of(what, meaning.library), kMostText);
+  if (is_touch(what)) meaning.toucher = toucher_of(what, meaning.library);
+  return meaning;
 }
 
 size_t Records::process_of(const Fields& who, bool starts) {
@@ -250,8 +261,7 @@ size_t Records::process_of(const Fields& who, bool starts) {
   return findings_.processes.size() - 1;
 }
 
-size_t Records::toucher_of(const Rest& rest, const std::string& library) {
-  const Fields& what = rest.fields;
+size_t Records::toucher_of(const Fields& what, const std::string& library) {
   std::vector<Toucher>& all = findings_.touchers;
   Toucher one;
   one.asked = asked_for(what.api, what.object);

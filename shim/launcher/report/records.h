@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "shim/launcher/report/fields.h"
@@ -40,22 +42,32 @@ class Records {
   enum class Kind { kRecord, kTorn, kForeign };
   /// What follows the process's own facts. Most records of many processes have one of a few of
   /// these, byte by byte: each is understood once.
+  struct Meaning {
+    bool known = false;
+    std::string library;
+    std::string text;  ///< what was refused or failed
+    size_t toucher = 0;
+  };
   struct Rest {
     std::string bytes;
     Fields fields;
-    size_t toucher[2] = {kNone, kNone};  ///< of other programs, of Python
+    Meaning meanings[2];  ///< of other programs, of Python
   };
+  /// Lists with one text more, by the list and the text.
+  using Longer = std::map<std::pair<const Texts::List*, std::string>, Texts>;
   struct SameToucher {
     const std::vector<Toucher>& touchers;
     bool operator()(size_t a, size_t b) const;
   };
-  static constexpr size_t kNone = SIZE_MAX;
 
+  void add_once(Texts& list, const std::string& text);
+  void note(const Fields& what, const Meaning& meaning, ObservedProcess& process);
   Kind add_one(std::string_view text, const Take& take);
   Kind apply(const Fields& who, Rest& rest);
   Rest* rest_of(std::string_view bytes);
   size_t process_of(const Fields& who, bool starts);
-  size_t toucher_of(const Rest& rest, const std::string& library);
+  Meaning meaning_of(const Fields& what, bool python);
+  size_t toucher_of(const Fields& what, const std::string& library);
 
   Findings findings_;
   bool sorted_ = true;  ///< Toucher::processes
@@ -65,6 +77,7 @@ class Records {
   std::unordered_multimap<size_t, Rest> rests_;
   size_t rests_size_ = 0;
   std::set<size_t, SameToucher> touchers_{SameToucher{findings_.touchers}};
+  Longer longer_;
   Fields fields_;
   std::string scratch_;
 };

@@ -56,7 +56,7 @@ std::string joined(const List& list, std::string_view between, Show show) {
   return text;
 }
 
-std::string first_of(const std::vector<std::string>& list) {
+std::string first_of(const Texts& list) {
   if (list.empty()) return {};
   std::string text = cut(list[0], kMostName);
   if (list.size() > 1) text += " and " + std::to_string(list.size() - 1) + " more";
