@@ -54,6 +54,7 @@ constexpr size_t kMostUnguarded = 20;
 constexpr std::string_view kRow = "    ";  ///< in front of what belongs to a toucher
 constexpr std::string_view kMark = "> ";   ///< the user's own line
 constexpr size_t kLabel = 9;               ///< "python   "
+constexpr std::string_view kNoPython = "no CPython in the process";  ///< no news: nobody expects it
 constexpr std::string_view kNoLabel = "         ";
 
 void put_row(std::string& out, const std::string& row) {
@@ -140,7 +141,11 @@ size_t own_frame(const std::vector<NativeFrame>& frames) {
 }
 
 void put_missing(std::string& out, std::string_view label, const std::string& reason) {
-  if (!reason.empty()) put_frames(out, label, {"not available: " + shown(reason)}, 1);
+  if (!reason.empty() && reason != kNoPython)
+    put_frames(
+        out, label,
+        {std::string(label.empty() ? "its callers are " : "") + "not available: " + shown(reason)},
+        1);
 }
 
 void put_stack(std::string& out, const Findings& findings, const Toucher& toucher,
@@ -168,7 +173,7 @@ void put_stack(std::string& out, const Findings& findings, const Toucher& touche
   }
   for (const NativeFrame& frame : native) rows.push_back(row_of(frame, symbols));
   put_frames(out, "native", rows, own);
-  if (rows.empty()) put_missing(out, "native", stack.native_missing);
+  if (rows.size() < 2) put_missing(out, rows.empty() ? "native" : "", stack.native_missing);
 }
 
 void put_processes(std::string& out, const Verdict& verdict, std::string_view label,
