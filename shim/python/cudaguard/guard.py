@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard of this process (include/cudaguard.h)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Optional
+
+
+class Guard:
+    """libcudaguard.so as it was preloaded into this process. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Raises AttributeError where no guard is loaded, or an older one."""
+        names = ctypes.CDLL(None)
+        self._touches = names.cudaguard_touches
+        self._watch = names.cudaguard_watch
+        self._watch.argtypes = [ctypes.c_char_p]
+
+    def touches(self) -> int:
+        """How often this process has asked for a GPU under FORCE_CPU."""
+        return int(self._touches())
+
+    def watch(self, report: Optional[str] = None) -> bool:
+        """Has the first call of each kind written down again from now on, to the file `report` (a full
+        path; None: where it was until now). False, and nothing is changed, where CUDA is let through."""
+        return int(self._watch(None if report is None else os.fsencode(report))) >= 0
+
+
+def find() -> Optional[Guard]:
+    """None: this process is not guarded, or by a cudaguard that is too old."""
+    try:
+        return Guard()
+    except (AttributeError, OSError):
+        return None

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pytest --cudaguard: a test during which CUDA was initialised fails, and says on which line.
+
+    cudaguard run -- pytest -p cudaguard.pytest_plugin --cudaguard
+
+The guard denies the call, as ever, and writes it down; this looks after each phase of a test, and after
+each file that is collected, whether something is there. A process that a test has started counts for
+it: each test has a report of its own, which its children find in their environment. Works in the
+workers of pytest-xdist. A test that may is marked: @pytest.mark.cudaguard_allow.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from typing import Any, Dict, Generator, List, Optional, Tuple
+
+import pytest
+
+from cudaguard import guard as guards
+from cudaguard import records
+
+_NAME = "cudaguard-watcher"
+_REPORT = "CUDAGUARD_REPORT"
+_COMMAND = "cudaguard run -- pytest --cudaguard"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("cudaguard", "CUDA in tests (cudaguard)")
+    group.addoption("--cudaguard", action="store_true", default=False,
+                    help="a test fails during which CUDA was initialised; needs the guard: " + _COMMAND)
+    group.addoption("--cudaguard-deny", action="append", default=[], metavar="KINDS",
+                    help="what makes a test fail, instead of init: a list of init, nvml, opencl")
+
+
+def _denied(lists: List[str]) -> List[str]:
+    words = [word for text in lists for word in text.split(",")] or ["init"]
+    for word in words:
+        if word not in records.KINDS:
+            raise pytest.UsageError('--cudaguard-deny "%s" is not accepted (accepted: %s)' % (
+                records.shown(word), ", ".join(records.KINDS)))
+    return words
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """What a conftest.py imports counts, too. Who is not guarded hears it in pytest_configure."""
+    if getattr(early_config.known_args_namespace, "cudaguard", False):
+        _start(early_config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "cudaguard_allow: this test may initialise CUDA (pytest --cudaguard)")
+    if not config.getoption("cudaguard"):
+        return
+    watcher = _start(config)
+    if isinstance(watcher, str):
+        raise pytest.UsageError("--cudaguard: %s. Start it so: %s" % (watcher, _COMMAND))
+    watcher.denied = _denied(config.getoption("cudaguard_deny"))
+    if hasattr(config, "workerinput"):  # a worker's environment names the controller's own file
+        watcher.outer = config.workerinput["cudaguard"]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    watcher = config.pluginmanager.getplugin(_NAME)
+    if watcher is not None:
+        watcher.stop()
+
+
+def _start(config: pytest.Config) -> "Watcher | str":
+    """The watcher, or why there can be none."""
+    watcher = config.pluginmanager.getplugin(_NAME)
+    if watcher is not None:
+        return watcher  # type: ignore[no-any-return]
+    found = guards.find()
+    if found is None:
+        return "the guard is not loaded in this process, or is an older one"
+    folder = tempfile.mkdtemp(prefix="cudaguard-pytest-")
+    watcher = Watcher(found, folder)
+    if not found.watch(watcher.own):
+        shutil.rmtree(folder, ignore_errors=True)
+        return "CUDA is let through in this process: its policy is not FORCE_CPU"
+    config.pluginmanager.register(watcher, _NAME)
+    watcher.enter("the import of conftest.py")
+    return watcher
+
+
+class Watcher:
+    """Reads what the guard writes: this process's calls in one file, and in one for each test those
+    of the processes that were started during it. From one thread."""
+
+    def __init__(self, found: guards.Guard, folder: str) -> None:
+        self.guard = found
+        self.folder = folder
+        self.own = os.path.join(folder, "own")
+        self.denied: List[str] = []
+        self.session: List[str] = []  # what no test is to blame for
+        self.outer = os.environ.get(_REPORT)  # what somebody else reads; `cudaguard verify` does
+        if self.outer and not self.outer.startswith("/"):
+            self.outer = os.path.abspath(self.outer)
+        self.pid = os.getpid()
+        self.count = found.touches()
+        self.read: Dict[str, int] = {}  # how far each file was read
+        self.names: Dict[str, str] = {}  # of each test's file
+        self.current = ""
+        self.when = "while conftest.py was imported"  # outside of tests and of what is collected
+        self.phases = 0
+        if self.count:
+            self.session.append("%d calls before the plug-in was loaded" % self.count)
+
+    def stop(self) -> None:
+        if os.getpid() != self.pid:
+            return
+        if self.outer is None:
+            os.environ.pop(_REPORT, None)
+        else:
+            os.environ[_REPORT] = self.outer
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def enter(self, name: str) -> None:
+        """From now on what is asked for is this test's, file's or folder's."""
+        self.blame_session()
+        self.current = os.path.join(self.folder, str(len(self.names)))
+        self.names[self.current] = name
+        os.environ[_REPORT] = self.current
+        self.phases = 0
+
+    def take(self) -> List[records.Touch]:
+        """What was asked for since the last time."""
+        touches = self._take(self.own) + self._take(self.current)
+        count = self.guard.touches()
+        if count > self.count and not any(touch.pid == os.getpid() for touch in touches):
+            touches.append(records.Touch("init", "%d calls" % (count - self.count), os.getpid(), "",
+                                         "code that could not be written down", [], ""))
+        self.count = count
+        self.guard.watch()
+        return touches
+
+    def _take(self, path: str) -> List[records.Touch]:
+        touches = []
+        for line in records.lines_of(path, self.read.get(path, 0)):
+            self.read[path] = self.read.get(path, 0) + len(line)
+            touch = records.parse(line)
+            self._hand_on(line, touch)
+            if touch is not None:
+                touches.append(touch)
+        return touches
+
+    def _hand_on(self, line: bytes, touch: Optional[records.Touch]) -> None:
+        """To where the record would have gone without us."""
+        if not self.outer:
+            return
+        path = self.outer.replace("%p", str(touch.pid if touch else self.pid))
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError:
+            return
+        try:
+            os.write(file, line)
+        finally:
+            os.close(file)
+
+    def stories(self, touches: List[records.Touch]) -> List[str]:
+        return [records.story(touch, touch.pid == os.getpid()) for touch in touches]
+
+    def blame_session(self) -> None:
+        touches = [touch for touch in self.take() if touch.kind in self.denied]
+        self.session += ["%s: %s" % (self.when, story) for story in self.stories(touches)]
+
+    def judge(self, node: pytest.Collector | pytest.Item,
+              report: pytest.CollectReport | pytest.TestReport) -> None:
+        """A report fails where something was asked for that is denied; the rest is a section of it."""
+        touches = self.take()
+        if not touches:
+            return
+        allowed = node.get_closest_marker("cudaguard_allow") is not None
+        bad = [] if allowed else [touch for touch in touches if touch.kind in self.denied]
+        text = "\n".join(self.stories(bad or touches))
+        if bad and not report.failed:
+            report.outcome = "failed"
+            report.longrepr = _failure(node, text)
+            if hasattr(report, "wasxfail"):
+                del report.wasxfail  # an expected failure is another one
+        else:
+            report.sections.append(("cudaguard", text))
+
+    # --- pytest's hooks ---
+
+    def pytest_report_header(self) -> str:
+        kinds = " or ".join(records.KINDS[word] for word in self.denied)
+        return "cudaguard: a test that asks for %s fails" % kinds
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, None]:
+        self.enter("the collection of " + (collector.nodeid or "the session"))
+        outcome = yield
+        self.judge(collector, outcome.get_result())
+        self.when = "after the collection of " + collector.nodeid
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
+        self.enter(item.nodeid)
+        yield
+        if self.phases == 0:
+            self.take()  # it ran in a process of its own (pytest-forked), which has judged it
+        self.when = "after " + item.nodeid
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, None]:
+        outcome = yield
+        self.phases += 1
+        self.judge(item, outcome.get_result())
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self.blame_session()
+        for path, name in self.names.items():
+            touches = [touch for touch in self._take(path) if touch.kind in self.denied]
+            self.session += ["after %s, by a process that it started: %s" % (name, story)
+                             for story in self.stories(touches)]
+        output = getattr(session.config, "workeroutput", None)  # of a worker of pytest-xdist
+        if output is not None:
+            output["cudaguard"] = self.session
+        elif self.session and session.exitstatus in (pytest.ExitCode.OK,
+                                                     pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["cudaguard"] = self.outer
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.session += getattr(node, "workeroutput", {}).get("cudaguard", [])
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if not self.session:
+            return
+        terminalreporter.section("cudaguard: asked for outside of any test", red=True)
+        for text in dict.fromkeys(self.session):  # each worker says it
+            terminalreporter.write_line(text)
+
+
+def _failure(node: pytest.Collector | pytest.Item, text: str) -> Any:
+    """As pytest shows an exception, so that its first line is in the short summary as well."""
+    try:
+        pytest.fail(text, pytrace=False)
+    except pytest.fail.Exception:
+        return node.repr_failure(pytest.ExceptionInfo.from_current())

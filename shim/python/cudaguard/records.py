@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records (share/cudaguard/record.schema.json) as sentences. What they hold is not trusted."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import os
+import re
+from typing import Any, Iterator, List, NamedTuple, Optional
+
+MARK = b'{"v":1,'
+# As policy/user_code.cpp has them.
+_NOT_THE_USERS = re.compile(r"^<frozen |/site-packages/|/dist-packages/|/lib/python3")
+_PASSES_ON = re.compile(r"(libcudaguard|libcuda\.so|libcudart|libnvidia-|libffi\.so|_ctypes\.|"
+                        r"_cffi_backend\.|libOpenCL\.so|libc\.so|ld-linux)")
+_FOREIGN_FUNCTION = re.compile(r"libffi|_ctypes\.|_cffi_backend\.")
+KINDS = {"init": "CUDA", "nvml": "NVML", "opencl": "OpenCL"}
+
+
+class Frame(NamedTuple):
+    file: str
+    line: int
+    function: str
+
+
+class Touch(NamedTuple):
+    """Somebody asked for CUDA, NVML or OpenCL."""
+
+    kind: str  # a key of KINDS
+    api: str
+    pid: int
+    command: str
+    library: str  # who called: "libc10_cuda.so", "ctypes/cffi"
+    frames: List[Frame]  # Python's, innermost first
+    missing: str  # why there are none
+
+    def line(self) -> Optional[Frame]:
+        """The user's own: the innermost frame that belongs to no package, else the outermost."""
+        for frame in self.frames:
+            if not _NOT_THE_USERS.search(frame.file):
+                return frame
+        return self.frames[-1] if self.frames else None
+
+
+def shown(text: str) -> str:
+    """For a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def short_path(path: str) -> str:
+    """Below this folder without it."""
+    try:
+        folder = os.getcwd() + os.sep
+    except OSError:
+        return path
+    return path[len(folder):] if path.startswith(folder) else path
+
+
+def _base_name(place: Any) -> str:
+    return os.path.basename(str(place).rsplit("+0x", 1)[0])
+
+
+def _kind(api: str, library: str) -> str:
+    """As policy/asked.h."""
+    if api.startswith("nvml"):
+        return "nvml"
+    if api == "dlopen" and library.startswith("libnvidia-opencl.so"):
+        return "opencl"
+    if api == "dlopen" and library.startswith(("libnvidia-cfg.so", "libnvidia-ml.so")):
+        return "nvml"
+    return "init"
+
+
+def _library(record: Any) -> str:
+    places = [record.get("caller", "?")]
+    places = [*(record.get("native") or []), *places]
+    names = [_base_name(place) for place in places]
+    if _FOREIGN_FUNCTION.match(names[-1]):
+        return "ctypes/cffi"
+    return next((name for name in names if not _PASSES_ON.match(name)), names[-1])
+
+
+def touch_of(record: Any) -> Optional[Touch]:
+    """None: nobody asked for anything (a start record), or it is no record."""
+    try:
+        if record["v"] != 1 or "api" not in record:
+            return None
+        api = str(record["api"])
+        frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"]))
+                  for f in record.get("python", [])]
+        return Touch(_kind(api, os.path.basename(str(record.get("object", "")))), api,
+                     int(record["pid"]), " ".join(str(word) for word in record["argv"]),
+                     _library(record), frames, str(record.get("python_missing", "")))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def lines_of(path: str, start: int) -> Iterator[bytes]:
+    """The whole lines that begin at `start`; none where there is no file."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(start)
+            yield from (line for line in stream if line.endswith(b"\n"))
+    except FileNotFoundError:
+        return
+
+
+def parse(line: bytes) -> Optional[Touch]:
+    """Of a line; behind the piece of one whose writer was killed."""
+    start = max(line.rfind(MARK), 0)
+    try:
+        return touch_of(json.loads(line[start:].decode("utf-8", "replace")))
+    except ValueError:
+        return None
+
+
+def headline(touch: Touch, own: bool) -> str:
+    """`CUDA was asked for by ppo.py:159 through libc10_cuda.so (cuInit)`. `own`: in this process."""
+    line = touch.line()
+    who = "%s through %s" % (_where(line), touch.library) if line else touch.library
+    text = "%s was asked for by %s (%s)" % (KINDS[touch.kind], who, touch.api)
+    if not own:
+        text += " in process %d: %s" % (touch.pid, touch.command[:200])
+    return shown(text)
+
+
+def _where(frame: Frame) -> str:
+    return "%s:%d" % (short_path(frame.file), frame.line)
+
+
+def story(touch: Touch, own: bool) -> str:
+    """The headline, and below it the Python stack with the user's line."""
+    rows = [headline(touch, own)]
+    users = touch.line()
+    for frame in touch.frames:
+        if "/_pytest/" in frame.file or "/pluggy/" in frame.file:
+            continue  # what runs the test
+        rows.append("  %s %s in %s" % (">" if frame is users else " ", _where(frame),
+                                       frame.function))
+        source = linecache.getline(frame.file, frame.line).strip()
+        if frame is users and source:
+            rows.append("        " + source)
+    if touch.missing:
+        rows.append("    Python stack: " + touch.missing)
+    return "\n".join(shown(row) for row in rows)

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pytest --cudaguard, in real runs of pytest, with pytest-xdist too."""
+
+import json
+import os
+import sys
+import textwrap
+import xml.etree.ElementTree
+
+import harness
+
+PYTHON = os.path.join(harness.DEPS, "frameworks", "pytest", "bin", "python")
+PACKAGES = os.path.join(harness.SOURCE, "shim", "python")
+PLUGIN = ("-p", "cudaguard.pytest_plugin", "--cudaguard")
+HOW = ((), ("-n", "1")) if harness.FULL else ((),)
+COMMAND = "cudaguard run -- pytest --cudaguard"
+TOUCH = 'ctypes.CDLL("libcuda.so.1").cuInit(0)'
+NVML = 'ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2()'
+
+CHILD = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
+
+SUITE = """
+import ctypes, os, subprocess, sys, threading, pytest
+
+CHILD = "@CHILD@"
+
+def touch():
+    @TOUCH@
+
+@pytest.fixture
+def gpu():
+    touch()
+
+@pytest.fixture
+def late():
+    yield
+    touch()
+
+def test_clean(): pass
+def test_first(): touch()
+def test_again(): touch()
+def test_between(): pass
+def test_nvml(): @NVML@
+def test_child(): subprocess.run([sys.executable, "-c", CHILD], check=True)
+def test_grandchild():
+    subprocess.run(["sh", "-c", '"$0" -c "$1"; true', sys.executable, CHILD], check=True)
+
+def test_fork():
+    child = os.fork()
+    if child == 0:
+        touch()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+def test_thread():
+    thread = threading.Thread(target=touch)
+    thread.start()
+    thread.join()
+
+@pytest.mark.cudaguard_allow
+def test_allowed(): touch()
+
+@pytest.mark.cudaguard_allow
+def test_allowed_child(): subprocess.run([sys.executable, "-c", CHILD], check=True)
+
+@pytest.mark.xfail
+def test_expected():
+    touch()
+    assert False
+
+def test_skips():
+    touch()
+    pytest.skip("no GPU")
+
+def test_setup(gpu): pass
+def test_teardown(late): pass
+
+def test_fails():
+    touch()
+    assert False, "its own reason"
+""".replace("@CHILD@", CHILD).replace("@TOUCH@", TOUCH).replace("@NVML@", NVML)
+ASKED = {"first", "again", "child", "grandchild", "fork", "thread", "expected", "skips", "fails"}
+ERRORS = {"setup", "teardown"}
+PASS = {"clean", "between", "nvml", "allowed", "allowed_child"}
+
+
+class Plugin(harness.FolderCase):
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(PYTHON):
+            harness.skip(self, "run scripts/fetch-frameworks %s pytest" % harness.DEPS)
+
+    def make(self, name, text):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "w", encoding="utf-8") as stream:
+            stream.write(textwrap.dedent(text))
+
+    def pytest(self, *arguments, guard=True, plugin=PLUGIN, env=None, trace=False):
+        """Adds .cases: {test's name: (passed, failed, error or skipped, message)}."""
+        junit = self.path("junit.xml")
+        result = harness.run(
+            [PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", self.folder, *plugin,
+             "--junit-xml", junit, *arguments], guard=guard, trace=trace, cwd=self.folder,
+            env={"PYTHONPATH": PACKAGES, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200",
+                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None, **(env or {})})
+        result.cases = {}
+        if os.path.exists(junit):
+            for case in xml.etree.ElementTree.parse(junit).iter("testcase"):
+                kinds = [child for child in case if child.tag in ("failure", "error", "skipped")]
+                name = case.get("name").replace("test_", "", 1)
+                result.cases[name] = ((kinds[0].tag, kinds[0].get("message") or "") if kinds
+                                      else ("passed", ""))
+            os.unlink(junit)
+        return result
+
+    def outcomes(self, result):
+        found = {}
+        for name, (outcome, _) in result.cases.items():
+            found.setdefault(outcome, set()).add(name)
+        return found
+
+    def test_control(self):
+        """Bare, and without the option: the same tests pass, and reach the driver."""
+        self.make("test_all.py", SUITE)
+        for guard, plugin in ((False, ()), (False, PLUGIN[:2]), (True, PLUGIN[:2])):
+            result = self.pytest("-o", "markers=cudaguard_allow", guard=guard, plugin=plugin)
+            self.assertEqual(result.rc, 1, result)
+            self.assertEqual(self.outcomes(result), {
+                "passed": PASS | ERRORS | ASKED - {"skips", "expected", "fails"},
+                "skipped": {"skips", "expected"}, "failure": {"fails"}}, result)
+            if not guard:
+                result.assert_reached(self)
+
+    def check_suite(self, *arguments):
+        self.make("test_all.py", SUITE)
+        result = self.pytest(*arguments, trace=not arguments)
+        self.assertEqual(result.rc, 1, result)
+        self.assertEqual(self.outcomes(result), {"passed": PASS, "failure": ASKED, "error": ERRORS},
+                         result)
+        for name in ASKED - {"fails"} | ERRORS:
+            said = result.cases[name][1]
+            self.assertIn("CUDA was asked for by ", said, name)
+            self.assertIn("(cuInit)", said)
+            self.assertEqual("in process " in said, name in ("child", "grandchild", "fork"), said)
+        # Its own failure is what it says; that it asked is a section of its report.
+        self.assertIn("its own reason", result.cases["fails"][1])
+        self.assertRegex(result.out, r"-+ cudaguard -+\nCUDA was asked for by ")
+        self.assertNotIn("outside of any test", result.out)
+        result.assert_untouched(self)
+
+    def test_suite(self):
+        self.check_suite()
+
+    def test_suite_in_workers(self):
+        self.check_suite("-n", "2")
+
+    def test_clean(self):
+        self.make("test_clean.py", "def test_clean(): pass\n")
+        for arguments in HOW:
+            result = self.pytest(*arguments)
+            self.assertEqual((result.rc, self.outcomes(result)), (0, {"passed": {"clean"}}), result)
+            self.assertIn("cudaguard: a test that asks for CUDA fails", result.out)
+
+    def test_refuses_without_the_guard(self):
+        """One clear error, before any test is run; exit code 4, pytest's for wrong use."""
+        self.make("test_all.py", SUITE)
+        for guard, env, reason in (
+                (False, {}, "the guard is not loaded in this process, or is an older one"),
+                (True, {"CUDAGUARD_POLICY": "OFF"}, "CUDA is let through"),
+                (True, {"CUDAGUARD_POLICY": "VALIDATE"}, "CUDA is let through")):
+            for arguments in HOW:
+                with self.subTest(env, arguments=arguments):
+                    result = self.pytest(*arguments, guard=guard, env=env)
+                    self.assertEqual(result.rc, 4, result)
+                    self.assertEqual(len(result.err.strip().splitlines()), 1, result)
+                    self.assertRegex(result.err.strip(), "ERROR: --cudaguard: %s.*%s$" % (reason, COMMAND))
+                    self.assertEqual((result.cases, result.init_calls()), ({}, []), result)
+
+    def test_what_is_denied(self):
+        self.make("test_two.py", """
+            import ctypes
+            def test_cuda(): %s
+            def test_nvml(): %s
+            def test_opencl():
+                try: ctypes.CDLL("libnvidia-opencl.so.1")
+                except OSError: pass
+            """ % (TOUCH, NVML))
+        for words, failed in (([], {"cuda"}), (["nvml"], {"nvml"}), (["init,nvml"], {"cuda", "nvml"}),
+                              (["opencl", "nvml"], {"opencl", "nvml"})):
+            with self.subTest(words):
+                result = self.pytest(*("--cudaguard-deny=" + word for word in words))
+                self.assertEqual(self.outcomes(result).get("failure"), failed, result)
+        result = self.pytest("--cudaguard-deny=init,gpu")
+        self.assertEqual(result.rc, 4, result)
+        self.assertIn('--cudaguard-deny "gpu" is not accepted (accepted: init, nvml, opencl)',
+                      result.err)
+
+    def test_collection(self):
+        """What a module does when it is imported; the others' tests are run where they would be."""
+        self.make("test_bad.py", "import ctypes\n%s\ndef test_bad(): pass\n" % TOUCH)
+        self.make("test_good.py", "def test_good(): pass\n")
+        self.make("test_may.py", "import ctypes, pytest\npytestmark = pytest.mark.cudaguard_allow\n"
+                  "%s\ndef test_may(): pass\n" % TOUCH)
+        result = self.pytest()
+        self.assertEqual(result.rc, 2, result)
+        self.assertIn("ERROR collecting test_bad.py", result.out)
+        self.assertNotIn("ERROR collecting test_may.py", result.out)
+        result = self.pytest("--continue-on-collection-errors")
+        self.assertEqual(result.rc, 1, result)
+        self.assertEqual(self.outcomes(result)["passed"], {"good", "may"}, result)
+        result = self.pytest("-n", "1")
+        self.assertEqual(result.rc, 1, result)
+        self.assertIn("ERROR collecting test_bad.py", result.out)
+
+    def test_conftest(self):
+        self.make("conftest.py", "import ctypes\n%s\n" % TOUCH)
+        self.make("test_good.py", "def test_good(): pass\n")
+        for arguments in HOW:
+            result = self.pytest(*arguments)
+            self.assertEqual((result.rc, self.outcomes(result)), (1, {"passed": {"good"}}), result)
+            self.assertIn("while conftest.py was imported: CUDA was asked for by", result.out)
+
+    def test_before_the_plugin(self):
+        """An earlier plug-in: nobody knows by which line, but it is not passed over."""
+        self.make("early.py", "import ctypes\n%s\n" % TOUCH)
+        self.make("test_good.py", "def test_good(): pass\n")
+        result = self.pytest(plugin=("-p", "early", *PLUGIN),
+                             env={"PYTHONPATH": PACKAGES + ":" + self.folder})
+        self.assertEqual(result.rc, 1, result)
+        self.assertIn("1 calls before the plug-in was loaded", result.out)
+
+    def test_a_process_that_outlives_its_test(self):
+        self.make("test_late.py", """
+            import os, subprocess, sys, time
+            def test_starts():
+                subprocess.Popen([sys.executable, "-c", "import ctypes, time; time.sleep(0.5); "
+                    "ctypes.CDLL('libcuda.so.1').cuInit(0); open('done', 'w')"],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            def test_waits():
+                while not os.path.exists("done"): time.sleep(0.05)
+            """)
+        for arguments in HOW:
+            result = self.pytest(*arguments)
+            self.assertEqual((result.rc, self.outcomes(result)),
+                             (1, {"passed": {"starts", "waits"}}), result)
+            self.assertIn("after test_late.py::test_starts, by a process that it started: CUDA was "
+                          "asked for by", result.out)
+            os.unlink(self.path("done"))
+
+    def test_another_report(self):
+        """What reads the records besides (cudaguard verify) gets each of them, once."""
+        self.make("test_all.py", """
+            import ctypes, subprocess, sys
+            def test_own(): %s
+            def test_child():
+                subprocess.run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"])
+            """ % TOUCH)
+        for arguments in ((), ("-n", "2")):
+            report = self.path("report")
+            result = self.pytest(*arguments, env={"CUDAGUARD_REPORT": report})
+            self.assertEqual(self.outcomes(result), {"failure": {"own", "child"}}, result)
+            self.assertEqual([record["api"] for record in harness.records(report)], ["cuInit"] * 2)
+            os.unlink(report)
+
+    def test_nothing_is_left(self):
+        self.make("test_all.py", "import ctypes\ndef test_own(): %s\n" % TOUCH)
+        os.mkdir(self.path("tmp"))
+        self.pytest("-n", "1", "--basetemp", self.path("base"), env={"TMPDIR": self.path("tmp")})
+        self.assertEqual(os.listdir(self.path("tmp")), [])
+
+
+class Records(harness.FolderCase):
+    """The sentences, from records that are made up."""
+
+    def setUp(self):
+        super().setUp()
+        sys.path.insert(0, PACKAGES)
+        self.addCleanup(sys.path.remove, PACKAGES)
+        from cudaguard import records
+        self.records = records
+
+    def touch(self, **fields):
+        record = {"v": 1, "pid": 7, "argv": ["python3", "ppo.py"], "api": "cuInit",
+                  "decision": "deny", "caller": "/usr/lib/libffi.so.8+0x1", **fields}
+        return self.records.parse(json.dumps(record).encode() + b"\n")
+
+    def test_the_users_line(self):
+        package = "/v/lib/python3.11/site-packages/torch/cuda/__init__.py"
+        frames = [{"file": package, "line": 118, "function": "is_available"},
+                  {"file": "/home/u/ppo.py", "line": 159, "function": "main"},
+                  {"file": "/home/u/run.py", "line": 3, "function": "<module>"}]
+        native = ["/v/libcudart.so.12+0x1", "/v/libc10_cuda.so+0x2", "/v/libtorch_cuda.so+0x3"]
+        touch = self.touch(python=frames, native=native, caller=native[0])
+        self.assertEqual(self.records.headline(touch, True), "CUDA was asked for by "
+                         "/home/u/ppo.py:159 through libc10_cuda.so (cuInit)")
+        self.assertIn("  > /home/u/ppo.py:159 in main", self.records.story(touch, True))
+        # Where all are a package's: the outermost.
+        touch = self.touch(python=[dict(frames[0], line=1), frames[0]])
+        self.assertEqual(self.records.headline(touch, False), "CUDA was asked for by %s:118 through "
+                         "ctypes/cffi (cuInit) in process 7: python3 ppo.py" % package)
+        self.assertIn("Python stack: no frames", self.records.story(
+            self.touch(python_missing="no frames"), True))
+
+    def test_kinds(self):
+        for fields, kind in (({"api": "cuInit"}, "init"), ({"api": "cudaGetDeviceCount"}, "init"),
+                             ({"api": "nvmlInit_v2"}, "nvml"),
+                             ({"api": "dlopen", "object": "/x/libnvidia-opencl.so.1"}, "opencl"),
+                             ({"api": "dlopen", "object": "libnvidia-cfg.so.1"}, "nvml"),
+                             ({"api": "dlopen", "object": "libonnxruntime_providers_cuda.so"}, "init"),
+                             ({"api": "cuInit", "event": "init", "decision": "allow"}, "init")):
+            self.assertEqual(self.touch(**fields).kind, kind)
+
+    def test_what_is_no_record(self):
+        for line in (b"\n", b"{}\n", b"[]\n", b"7\n", b"\xff\xfe\n", b'{"v":1,"api":"cuInit"}\n',
+                     b'{"v":1,"pid":1,"ppid":0,"argv":[],"event":"start","policy":"FORCE_CPU"}\n',
+                     b'{"v":1,"pid":"x","argv":[],"api":"cuInit"}\n', b'{"v":2,"api":"cuInit"}\n',
+                     b'{"v":1,"pid":1,"argv":[],"api":"cuInit","python":[{"file":1}]}\n',
+                     b'{"v":1,"pid":1,"argv":7,"api":"cuInit"}\n'):
+            self.assertIsNone(self.records.parse(line), line)
+        # Behind the piece of a record whose writer was killed.
+        self.assertEqual(self.records.parse(
+            b'{"v":1,"ts":12.5,"pid":{"v":1,"pid":8,"argv":["a"],"api":"cuInit"}\n').pid, 8)
+
+    def test_nothing_that_a_terminal_obeys(self):
+        touch = self.touch(argv=["a\x1b[31m\n"], caller="/x/lib\x9b\u202ey.so+0x1",
+                           python=[{"file": "/x\x1b.py", "line": 1, "function": "\r"}])
+        for text in (self.records.headline(touch, False), self.records.story(touch, False)):
+            self.assertTrue(all(c.isprintable() or c == "\n" for c in text), repr(text))
+
+
+if __name__ == "__main__":
+    harness.main()
