@@ -16,4 +16,10 @@ bool is_user_file(std::string_view file);
 /// OpenCL loader, libc and ld.so, ours. `module`: a path or a base name.
 bool passes_calls_on(std::string_view module);
 
+/// A function of CUDA's runtime, which may be linked into a program: the frame is not its own.
+constexpr bool is_runtime_function(std::string_view name) {
+  if (name.starts_with("libcudart_static_")) return true;
+  return name.starts_with("cuda") && name.size() > 4 && name[4] >= 'A' && name[4] <= 'Z';
+}
+
 }  // namespace cudaguard

@@ -39,7 +39,14 @@ std::string demangled(const std::string& name) {
   Demangled out;
   out.name.reserve(2 * kLongestName);
   if (setjmp(out.full) != 0) return out.name + "...";
-  return __gcclibcxx_demangle_callback(name.c_str(), put_demangled, &out) == 0 ? out.name : name;
+  if (__gcclibcxx_demangle_callback(name.c_str(), put_demangled, &out) != 0) return name;
+  // As people write it.
+  constexpr std::string_view kString =
+      "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
+  for (size_t at = 0; (at = out.name.find(kString, at)) != std::string::npos;) {
+    out.name.replace(at, kString.size(), "std::string");
+  }
+  return out.name;
 }
 
 std::string without_blanks(std::string_view text) {

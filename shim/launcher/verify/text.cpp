@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -55,6 +56,8 @@ constexpr std::string_view kRow = "    ";  ///< in front of what belongs to a to
 constexpr std::string_view kMark = "> ";   ///< the user's own line
 constexpr size_t kLabel = 9;               ///< "python   "
 constexpr std::string_view kNoPython = "no CPython in the process";  ///< no news: nobody expects it
+constexpr const char* kMissing = "not available: ";
+constexpr size_t kNoFrame = SIZE_MAX;
 constexpr std::string_view kNoLabel = "         ";
 
 void put_row(std::string& out, const std::string& row) {
@@ -134,18 +137,23 @@ size_t own_frame(const std::vector<PythonFrame>& frames) {
   return own == frames.end() ? frames.size() - 1 : static_cast<size_t>(own - frames.begin());
 }
 
-size_t own_frame(const std::vector<NativeFrame>& frames) {
-  const auto own = std::find_if(frames.begin(), frames.end(),
-                                [](const auto& frame) { return !passes_calls_on(frame.module); });
-  return static_cast<size_t>(own - frames.begin());
+size_t own_frame(const std::vector<NativeFrame>& frames, Symbols& symbols) {
+  const auto own = std::find_if(frames.begin(), frames.end(), [&](const auto& frame) {
+    return !passes_calls_on(frame.module) && !is_runtime_function(symbols.name_of(frame));
+  });
+  return own == frames.end() ? kNoFrame : static_cast<size_t>(own - frames.begin());
 }
 
-void put_missing(std::string& out, std::string_view label, const std::string& reason) {
-  if (!reason.empty() && reason != kNoPython)
-    put_frames(
-        out, label,
-        {std::string(label.empty() ? "its callers are " : "") + "not available: " + shown(reason)},
-        1);
+/// The user's own line, with what its file says, and the whole stack.
+void put_python(std::string& out, const Findings& findings, const Toucher& toucher) {
+  const std::vector<PythonFrame>& frames = toucher.stack.python;
+  const size_t own = own_frame(frames);
+  put_row(out, std::string(kRow) + std::string(kMark) + row_of(frames[own]));
+  const std::string line = shown(source_of(findings, toucher, frames[own]));
+  if (!line.empty()) put_row(out, std::string(kRow) + std::string(kRow) + line);
+  std::vector<std::string> rows;
+  for (const PythonFrame& one : frames) rows.push_back(row_of(one));
+  if (rows.size() > 1) put_frames(out, "python", rows, own);
 }
 
 void put_stack(std::string& out, const Findings& findings, const Toucher& toucher,
@@ -153,27 +161,25 @@ void put_stack(std::string& out, const Findings& findings, const Toucher& touche
   const Stack& stack = toucher.stack;
   const std::vector<NativeFrame> native = native_frames(stack);
   std::vector<std::string> rows;
-  const bool python = !stack.python.empty();
-  size_t own = native.size();
-  if (python) {
-    const size_t at = own_frame(stack.python);
-    const PythonFrame& frame = stack.python[at];
-    put_row(out, std::string(kRow) + std::string(kMark) + row_of(frame));
-    const std::string line = shown(source_of(findings, toucher, frame));
-    if (!line.empty()) put_row(out, std::string(kRow) + std::string(kRow) + line);
-    for (const PythonFrame& one : stack.python) rows.push_back(row_of(one));
-    if (rows.size() > 1) put_frames(out, "python", rows, at);
-    rows.clear();
-  } else {
-    put_missing(out, "python", stack.python_missing);
-    own = own_frame(native);
-    if (own < native.size()) {
-      put_row(out, std::string(kRow) + std::string(kMark) + row_of(native[own], symbols));
-    }
-  }
   for (const NativeFrame& frame : native) rows.push_back(row_of(frame, symbols));
-  put_frames(out, "native", rows, own);
-  if (rows.size() < 2) put_missing(out, rows.empty() ? "native" : "", stack.native_missing);
+  size_t own = kNoFrame;
+  if (!stack.python.empty()) {
+    put_python(out, findings, toucher);
+  } else {
+    own = own_frame(native, symbols);
+    if (own != kNoFrame) put_row(out, std::string(kRow) + std::string(kMark) + rows[own]);
+    const std::string& reason = stack.python_missing;
+    if (!reason.empty() && reason != kNoPython)
+      put_frames(out, "python", {kMissing + shown(reason)}, kNoFrame);
+  }
+  const bool is_said = rows.size() == 1 && own == 0;
+  if (!stack.native_missing.empty()) {
+    // Of the stack there is the caller, at most.
+    rows.push_back(std::string(rows.empty() ? "" : "its callers: ") + kMissing +
+                   shown(stack.native_missing));
+  }
+  if (is_said) rows.erase(rows.begin());
+  put_frames(out, "native", rows, is_said ? kNoFrame : own);
 }
 
 void put_processes(std::string& out, const Verdict& verdict, std::string_view label,
@@ -197,7 +203,7 @@ void put_processes(std::string& out, const Verdict& verdict, std::string_view la
     }
     rows.push_back(row + ")");
   }
-  put_frames(out, label, rows, rows.size());
+  put_frames(out, label, rows, kNoFrame);
 }
 
 std::string title_of(const Toucher& toucher) {
