@@ -21,7 +21,7 @@ def record(pid=7, api="cuInit", command=("prog", "a"), caller="/lib/libx.so+0x10
               "host": "node7", "exe": "/usr/bin/" + os.path.basename(command[0]),
               "argv": list(command), "cgroup": "/x", "api": api, "decision": "deny",
               "caller": caller, **more}
-    return json.dumps(fields) + "\n"
+    return json.dumps(fields, separators=(",", ":")) + "\n"
 
 
 class Case(observed.Case):

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What verify prints and writes: the block, JSON, JUnit, the page.
+
+CG_GOLDEN=write rewrites golden/verify.txt."""
+
+import json
+import os
+import re
+import subprocess
+import unittest
+import xml.etree.ElementTree
+
+import harness
+import verified
+from verified import record
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+try:
+    import junitparser
+except ImportError:
+    junitparser = None
+
+SCHEMA = os.path.join(harness.SOURCE, "shim", "launcher", "verify", "verify.schema.json")
+PACKAGES = "/opt/venv/lib/python3.11/site-packages/"
+SOURCE = ('import torch\n\n\ndef main():\n    device = torch.device("cuda" if '
+          'torch.cuda.is_available() and args.cuda else "cpu")\n\n\nmain()\n')
+
+
+def frame(file, line, function):
+    return {"file": file, "line": line, "function": function}
+
+
+class Case(verified.Case):
+    def setUp(self):
+        super().setUp()
+        self.make("ppo.py", SOURCE)
+
+    def torch(self, **more):
+        """The record of a touch by PyTorch, asked by ppo.py."""
+        library = PACKAGES + "torch/lib/"
+        fields = {"command": ("/usr/bin/python3", "ppo.py"),
+                  "caller": library + "libcudart.so.12+0x332e1", "python": [
+                      frame(PACKAGES + "torch/cuda/__init__.py", 118, "is_available"),
+                      frame(self.path("ppo.py"), 5, "main"),
+                      frame(self.path("ppo.py"), 8, "<module>")],
+                  "native": [library + "libcudart.so.12+0x332e1", library + "libc10_cuda.so+0x52c7a",
+                             library + "libtorch_python.so+0xc927b3", "/usr/bin/python3.11+0x11f62b"]}
+        return record(**{**fields, **more})
+
+    def document(self, text, options=(), rc=1):
+        path = self.path("out.json")
+        result = self.forged(text, ["--json", path, *options], cwd=self.folder)
+        self.ends(result, rc)
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)
+
+
+class Block(Case):
+    def block(self, text, options=(), rc=1):
+        block = self.ends(self.forged(text, options, cwd=self.folder), rc)
+        return re.sub(r"\d+ seen\)", "N seen)", block)
+
+    def test_golden(self):
+        deep = [frame(PACKAGES + "lib/mod.py", 100 - n, "call_%d" % n) for n in range(40)]
+        deep += [frame(self.path("ppo.py"), 8, "<module>")]
+        nvml = record(9, "nvmlInit_v2", ("monitor",), "/usr/bin/monitor+0x1139",
+                      python_missing="no CPython in the process",
+                      native_missing="no libgcc_s in the process")
+        texts = []
+        for title, text, options, rc in (
+                ("two workers", self.torch(pid=7) + self.torch(pid=8), [], 1),
+                ("one may", self.torch(pid=7) + self.torch(pid=8, command=("python3", "train.py")),
+                 ["--allow=train.py"], 1),
+                ("all may, and NVML", self.torch(pid=7) + nvml, ["--allow=ppo.*"], 0),
+                ("NVML is denied", nvml, ["--deny=nvml,init"], 1),
+                ("a deep stack", self.torch(python=deep), [], 1),
+                ("no Python stack", self.torch(
+                    python=None, python_missing="a sub-interpreter"), [], 1),
+                ("a library", record(7, "dlopen", object="/x/libnvidia-opencl.so.1"),
+                 ["--deny=opencl"], 1),
+                ("records that are none", self.torch()[:300] + self.torch() + "nothing\n", [], 1)):
+            text = text.replace('"python":null,', "")
+            texts.append("# %s: %s\n%s" % (title, " ".join(options), self.block(text, options, rc)))
+        self.same_as_golden("verify.txt", "\n".join(texts))
+
+    def test_names(self):
+        """Escapes, newlines, other encodings: nothing goes to the terminal that it would obey."""
+        for name, shown in (("a\x1b[31m.py", "a?[31m.py"), ("a\nb.py", "a?b.py"),
+                            ("gr\u00f6\u00dfe.py", "gr??e.py"), ("a\u202eb.py", "a?b.py"),
+                            ("\u6f22.py", "?.py"), ("x" * 300 + ".py", None)):
+            with self.subTest(name=name):
+                text = self.torch(python=[frame("/x/" + name, 3, "f\x07\"<&>"),
+                                          frame("/x/" + name, 4, name)],
+                                  command=("python3", "/x/" + name))
+                block = self.block(text)
+                if shown:
+                    self.assertIn("> /x/%s:3 in f?\"<&>" % shown, block)
+        # Of the source as well.
+        self.make("latin.py", b"#\n\td\xe4ta = '\x1b[31m'  \r\n")
+        block = self.block(self.torch(python=[frame(self.path("latin.py"), 2, "f")]))
+        self.assertIn("        d?ta = '?[31m'\n", block)
+
+    def test_sources_that_cannot_be_read(self):
+        os.mkfifo(self.path("fifo.py"))
+        for file in (self.path("none.py"), self.path("fifo.py"), self.folder, "/dev/zero", "<string>",
+                     "", self.path("ppo.py")):
+            block = self.block(self.torch(python=[frame(file, 4000000000, "f")]))
+            self.assertRegex(block, r"(?m)^    > .*:4000000000 in f$")
+
+    def test_what_dash_c_was_given(self):
+        block = self.block(self.torch(command=("python3", "-c", "import torch\nuse(1)"),
+                                      python=[frame("<string>", 2, "<module>")]))
+        self.assertIn("    > <string>:2 in <module>\n        use(1)\n", block)
+
+
+class Symbols(Case):
+    """A function's name from .symtab, else .dynsym; the call is in front of where it returns to."""
+
+    def functions(self, path, *more):
+        """{name: (offset in the file, size)}"""
+        table = subprocess.run(["nm", "-S", "--defined-only", *more, path], capture_output=True,
+                               text=True, check=True).stdout
+        loads = re.findall(r"LOAD +(0x\w+) (0x\w+) 0x\w+ (0x\w+)", subprocess.run(
+            ["readelf", "-lW", path], capture_output=True, text=True, check=True).stdout)
+        found = {}
+        for start, size, name in re.findall(r"(?m)^(\w+) (\w+) [TtWi] (\S+)$", table):
+            for offset, address, length in loads:
+                place = int(start, 16) - int(address, 16)
+                if 0 <= place < int(length, 16):
+                    found[name] = (place + int(offset, 16), int(size, 16))
+        return found
+
+    def symbol(self, path, offset):
+        document = self.document(record(caller="%s+%#x" % (path, offset), native=[
+            "%s+%#x" % (path, offset)], python_missing="x"))
+        return document["touchers"][0]["native"][0]["symbol"]
+
+    def test_names(self):
+        source = self.make("lib.cc", "#include <string>\nnamespace app { struct T { static int open("
+                           "const std::string& a, int b); }; __attribute__((noinline)) int T::open("
+                           "const std::string& a, int b) { return a.size() + b; } }\n"
+                           "static __attribute__((noinline, used)) int hidden(int a) { return a; }\n"
+                           'extern "C" int plain(int a) { return hidden(a); }\n')
+        library = self.path("lib.so")
+        subprocess.run(["g++", "-O1", "-shared", "-fPIC", source, "-o", library], check=True)
+        wanted = {"_ZN3app1T4openERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEi":
+                  "app::T::open(std::string const&, int)",
+                  "_ZL6hiddeni": "hidden(int)", "plain": "plain"}
+        functions = self.functions(library)
+        for name, shown in wanted.items():
+            start, size = functions[name]
+            self.assertEqual(self.symbol(library, start + 1), shown)
+            self.assertEqual(self.symbol(library, start + size), shown)
+            self.assertNotEqual(self.symbol(library, start), shown)
+        subprocess.run(["strip", library], check=True)
+        start, _ = functions["plain"]
+        self.assertEqual(self.symbol(library, start + 1), "plain")
+        self.assertIsNone(self.symbol(library, functions["_ZL6hiddeni"][0] + 1))
+
+    def test_a_name_that_would_fill_the_memory(self):
+        digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+        places = ["S_"] + ["S%s_" % (digits[n] if n < 36 else "1" + digits[n - 36])
+                           for n in range(70)]
+        name = "_Z1fSt4pairIiiE" + "".join("S_I%sE" % (places[n] * 2) for n in range(1, 60))
+        source = self.make("bomb.c", 'int bomb(void) __asm__("%s"); int bomb(void) { return 1; }'
+                           % name)
+        library = self.path("bomb.so")
+        subprocess.run(["gcc", "-shared", "-fPIC", source, "-o", library], check=True)
+        symbol = self.symbol(library, self.functions(library)[name][0] + 1)
+        self.assertTrue(symbol.startswith("f(std::pair<int, int>, std::pair<std::pair<"), symbol)
+        self.assertLess(len(symbol), 8192)
+
+    def test_files_that_are_none(self):
+        damaged = self.make("damaged.so", b"\x7fELF\x02\x01\x01" + b"\xff" * 200)
+        os.mkfifo(self.path("fifo.so"))
+        for path in (damaged, self.path("none.so"), self.path("fifo.so"), self.folder, "/dev/zero",
+                     "", "relative.so", self.path("ppo.py")):
+            self.assertIsNone(self.symbol(path, 64))
+
+
+@unittest.skipIf(jsonschema is None, "python3-jsonschema is not installed")
+class Json(Case):
+    def valid(self, document):
+        with open(SCHEMA, encoding="utf-8") as stream:
+            jsonschema.Draft202012Validator(json.load(stream)).validate(document)
+        return document
+
+    def test_schema(self):
+        for text, options, rc in (("", [], 0), (self.torch(), [], 1),
+                                  (self.torch() + self.torch(pid=8), ["--allow=ppo.py"], 0),
+                                  (self.torch(api="nvmlInit"), ["--deny=nvml"], 1),
+                                  (self.torch(decision="allow", event="init", result=0), [], 1),
+                                  (self.torch()[:90], [], 0)):
+            document = self.valid(self.document(text, options, rc))
+            self.assertEqual(document["exit_code"], rc)
+            self.assertEqual(document["touched"], rc == 1)
+        bad = dict(document, verdict="maybe")
+        self.assertRaises(jsonschema.ValidationError, self.valid, bad)
+
+    def test_whole_stacks(self):
+        """The text cuts them."""
+        document = self.valid(self.document(self.torch(
+            python=[frame(self.path("ppo.py"), 5, "f%d" % n) for n in range(60)])))
+        toucher = document["touchers"][0]
+        self.assertEqual(len(toucher["python"]), 60)
+        self.assertEqual(toucher["python"][59], {
+            "file": self.path("ppo.py"), "line": 5, "function": "f59",
+            "source": SOURCE.splitlines()[4].strip()})
+        self.assertEqual((toucher["line"], toucher["library"]), ("ppo.py:5", "libc10_cuda.so"))
+        self.assertEqual([document["processes"][place]["pid"] for place in toucher["forbidden"]], [7])
+
+    def test_how_the_program_ended(self):
+        for script, code, signal in (("exit 3", 3, None), ("kill -9 $$", None, 9), ("true", 0, None)):
+            path = self.path("a.json")
+            result = self.verify(["sh", "-c", script], ["--json", path])
+            self.assertEqual(result.rc, 0 if code == 0 else 2, result)
+            with open(path, encoding="utf-8") as stream:
+                document = self.valid(json.load(stream))
+            self.assertEqual(document["program"], {"exit_code": code, "signal": signal})
+            self.assertEqual(document["command"], ["sh", "-c", script])
+
+    def test_other_encodings(self):
+        """What is not UTF-8 on the command line is U+FFFD here."""
+        path = self.path("a.json")
+        subprocess.run([*map(os.fsencode, verified.VERIFY), b"--json", os.fsencode(path), b"true",
+                        b"\xff\xe4", "\u6f22\n".encode()], check=True, stderr=subprocess.DEVNULL)
+        with open(path, encoding="utf-8") as stream:
+            document = self.valid(json.load(stream))
+        self.assertEqual(document["command"], ["true", "\ufffd\ufffd", "\u6f22\n"])
+
+    def test_nothing_of_an_earlier_run_stays(self):
+        path = self.make("a.json", '{"verdict":"pass"}', 0o644)
+        script = 'test -s "$0" && touch "$0.was"; exit 0'
+        self.ends(self.verify(["sh", "-c", script, path], ["--json", path]), 0)
+        self.assertFalse(os.path.exists(path + ".was"))
+
+    def test_a_full_disk(self):
+        """The verdict stays; without one that fails it is our own error."""
+        for text, rc in (("", 125), (self.torch(), 1)):
+            result = self.forged(text, ["--json", "/dev/full"])
+            self.assertEqual(result.rc, rc, result)
+            self.assertIn('cudaguard: --json "/dev/full": No space left on device', result.err)
+
+
+class JUnit(Case):
+    def suite(self, words, rc, options=(), **more):
+        path = self.path("junit.xml")
+        self.ends(self.verify(words, ["--junit", path, *options], **more), rc)
+        root = xml.etree.ElementTree.parse(path).getroot()
+        self.assertEqual([one.tag for one in root], ["testsuite"])
+        suite = root[0]
+        cases = {case.get("name"): case for case in suite.iter("testcase")}
+        self.assertEqual(int(suite.get("tests")), len(cases))
+        for kind in ("failure", "error", "skipped"):
+            number = int(suite.get({"failure": "failures", "error": "errors"}.get(kind, kind)))
+            self.assertEqual(number, len(list(suite.iter(kind))), kind)
+        self.assertRegex(suite.get("timestamp"), r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\Z")
+        self.assertTrue(suite.get("hostname"))
+        self.accepted(path, cases)
+        return {name: [(child.tag, child.get("message")) for child in case]
+                for name, case in cases.items()}
+
+    def accepted(self, path, cases):
+        """By other people's reader as well, where it is installed."""
+        if junitparser is None:
+            return
+        suites = list(junitparser.JUnitXml.fromfile(path))
+        self.assertEqual([case.name for suite in suites for case in suite], list(cases))
+        self.assertEqual(suites[0].tests, len(cases))
+
+    def test_tests(self):
+        touches, succeeds, guarded = ("no process touches CUDA", "the program succeeds",
+                                      "every process is guarded")
+        clean = self.suite(["true"], 0)
+        self.assertEqual(clean, {touches: [], succeeds: [], guarded: []})
+        failed = self.suite(["sh", "-c", "exit 3"], 2)
+        self.assertEqual(failed[succeeds], [("failure", "ended with exit code 3")])
+        self.assertEqual(failed[touches], [])
+        touched = self.suite(verified.WRITES, 1, stdin=self.torch())
+        self.assertEqual(touched[touches][0][0], "failure")
+        self.assertIn("touched CUDA", touched[touches][0][1])
+        self.assertEqual(touched[succeeds], [])
+        self.assertIn("no process touches CUDA or NVML",
+                      self.suite(["true"], 0, ["--deny=init", "--deny=nvml"]))
+
+    def test_control_characters(self):
+        """XML 1.0 has no place for them."""
+        self.suite(["sh", "-c", "exit 3", "a\x01\x1b[31m\x7f\n\t<&>\"']]>\u00e4\ufffe"], 2)
+
+
+class Page(Case):
+    def test_page(self):
+        path = self.path("page.html")
+        self.ends(self.forged(self.torch(), ["--html", path], cwd=self.folder), 1)
+        with open(path, encoding="utf-8") as stream:
+            text = stream.read()
+        self.assertIn("<!doctype html>", text.lower())
+        self.assertIn("ppo.py", text)
+
+
+if __name__ == "__main__":
+    harness.main()
