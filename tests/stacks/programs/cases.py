@@ -4,8 +4,8 @@
     cases.py CALLS.so all          each in a forked child
     cases.py CALLS.so NAME         that one, here
 
-Prints a JSON line for each: [name, process id, [[file, line, function], ...]], innermost first. Each
-place calls twice on one line: `note`, which writes down the stack that Python itself sees, and the
+Prints a JSON line for each: [name, process id, [[file, line, function], ...]], innermost first.
+Each place calls twice on one line: `note`, which writes down the stack that Python itself sees, and the
 driver. Runs on Python 3.6.
 """
 
@@ -26,7 +26,7 @@ import weakref
 
 CASES = {}
 ALONE = {}  # what cannot be in a forked child of one that did other things before
-seen = []  # the last stack that was noted
+seen = []  # the stack that was noted first
 
 
 def case(function):
@@ -40,7 +40,8 @@ def alone(function):
 
 
 def note(*_):
-    seen[:] = rows_of(sys._getframe(1))
+    if not seen:  # as the record has the first call
+        seen[:] = rows_of(sys._getframe(1))
     return 0
 
 
@@ -199,8 +200,8 @@ def executed(calls):
 def other_files(calls):
     """The stack of a program whose files have odd names."""
     code = "for call in both: go_on(call)"
-    names = ["/tmp/ü/prógramme.py", "/tmp/имя.py", "/tmp/日本語 𠀀.py", "/tmp/a\"b\\c\n\t\x1b[31m\x7f.py",
-             "", "relative.py", "/" + 300 * "long/" + "x.py"]
+    names = ["/tmp/ü/prógramme.py", "/tmp/имя.py", "/tmp/日本語 𠀀.py",
+             "/tmp/a\"b\\c\n\t\x1b[31m\x7f.py", "", "relative.py", "/" + 300 * "long/" + "x.py"]
 
     def nest(names, go_on):
         if not names:

@@ -11,7 +11,8 @@ def make():
 
 
 if __name__ == "__main__":
-    collector = MultiSyncDataCollector([make] * 2, RandomPolicy(make().action_spec), frames_per_batch=40, total_frames=40,
+    policy = RandomPolicy(make().action_spec)
+    collector = MultiSyncDataCollector([make] * 2, policy, frames_per_batch=40, total_frames=40,
                                        device="cpu", storing_device="cpu")
     print(sum(data.numel() for data in collector))
     collector.shutdown()

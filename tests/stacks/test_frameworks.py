@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cudaguard verify` of programs on real frameworks: to import them is clean, to ask for a GPU is
+named by its line.
+
+    test_frameworks.py [CLASS]...      all without one
+
+CleanRL's ppo.py is the one of its wheel; YOLOv5's select_device and TorchRL's workers are their
+packages' own, in programs of ours.
+"""
+
+import glob
+import json
+import os
+import shutil
+
+import harness
+
+ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
+LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
+PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
+# JAX looks for these before it asks the driver; NVIDIA's driver sees that they are none.
+NODES = ["--ro-bind", "/dev/null", "/dev/nvidia0", "--ro-bind", "/dev/null", "/dev/nvidiactl"]
+
+
+class Case(harness.FolderCase):
+    environment = None  # a virtual environment of scripts/fetch-frameworks
+    variables = {"OMP_NUM_THREADS": "1"}
+    nodes = ()  # bubblewrap's words for a machine with a GPU's device nodes
+
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(os.path.join(ENVIRONMENTS, self.environment, ".fetched")):
+            mark = os.path.join(ENVIRONMENTS, self.environment + ".unreachable")
+            if os.path.exists(mark):
+                with open(mark, encoding="utf-8") as stream:
+                    self.skipTest(stream.read().strip())
+            harness.skip(self, "run scripts/fetch-frameworks %s %s" %
+                         (harness.DEPS, self.environment))
+        os.chmod(self.folder, 0o777)
+        self.python = os.path.join(ENVIRONMENTS, self.environment, "bin", "python")
+
+    def verify(self, *words):
+        """(the finished run, verify's document), without a driver."""
+        document = self.path("verify.json")
+        result = harness.run([LAUNCHER, "verify", "--json", document, "--", self.python, "-B",
+                              *words], world="none", guard=False, trace=False, timeout=600,
+                             cwd=self.folder, bwrap=self.nodes,
+                             env=dict(self.variables, HOME=self.folder))
+        self.assertTrue(os.path.exists(document), result)
+        with open(document, encoding="utf-8") as stream:
+            return result, json.load(stream)
+
+    def control(self, *words):
+        """Bare, the program enters NVIDIA's real driver."""
+        self.need_real_driver()
+        bare = harness.run([self.python, "-B", *words], world="real", guard=False, timeout=600,
+                           cwd=self.folder, bwrap=self.nodes,
+                           env=dict(self.variables, HOME=self.folder))
+        self.assertTrue(bare.driver_files if self.nodes else bare.device_opens,
+                        "control: the bare program opens no device\n%s" % bare)
+
+    def clean(self, *words):
+        result, document = self.verify(*words)
+        self.assertEqual((result.rc, document["verdict"]), (0, "pass"), result)
+        self.assertIn("cudaguard: PASS: ", result.err)
+
+    def touched(self, *words, code=(1,)):
+        """The failing touchers of a program that has to fail."""
+        result, document = self.verify(*words)
+        self.assertIn(result.rc, code, result)
+        self.assertIn("cudaguard: FAIL: ", result.err)
+        touchers = [one for one in document["touchers"] if one["fails"]]
+        self.assertTrue(touchers, result)
+        self.result = result
+        return touchers
+
+    def names_line(self, touchers, file, line, source):
+        """Each toucher says the user's own line, with its text."""
+        for one in touchers:
+            self.assertEqual(one["line"], "%s:%d" % (os.path.basename(file), line), self.result)
+            texts = {row["line"]: row["source"] for row in one["python"] if row["file"] == file}
+            self.assertEqual(texts[line], source, self.result)
+        self.assertIn("%s:%d" % (os.path.basename(file), line), self.result.err)
+        self.assertIn(source, self.result.err)
+
+    def both(self, name, asks):
+        """`import name` is clean; the program that asks is named by its third line."""
+        self.clean("-c", "import " + name)
+        program = self.path("asks.py")
+        with open(program, "w", encoding="utf-8") as stream:
+            stream.write("import %s\n\n%s\n" % (name, asks))
+        self.control(program)
+        self.names_line(self.touched(program), program, 3, asks)
+
+    def source_line(self, path, has):
+        with open(path, encoding="utf-8") as stream:
+            for number, text in enumerate(stream, 1):
+                if has in text:
+                    return number, text.strip()
+        return self.fail("no %s in %s" % (has, path))
+
+
+class Torch(Case):
+    environment = "torch"
+
+    def test_torch(self):
+        self.both("torch", "torch.cuda.is_available()")
+
+    def test_command_line(self):
+        touchers = self.touched("-c", "import torch; torch.cuda.is_available()")
+        for one in touchers:
+            self.assertEqual(one["line"], "<string>:1", self.result)
+            self.assertEqual(one["python"][0]["function"], "is_available", self.result)
+            self.assertRegex(" ".join(row["module"] for row in one["native"]), r"libc10_cuda\.so")
+
+    def test_device_line(self):
+        """As CleanRL chooses its device, in a program of our own."""
+        program = os.path.join(PROGRAMS, "device_line.py")
+        self.control(program)
+        self.names_line(self.touched(program), program, *self.source_line(program, "is_available"))
+
+
+class Jax(Case):
+    environment = "jax"
+    # Only the plug-in is installed, without the libraries that it would check.
+    variables = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "JAX_PLATFORMS": ""}
+    nodes = NODES
+
+    def test_jax(self):
+        self.both("jax", "jax.devices()")
+
+
+class TensorFlow(Case):
+    environment = "tensorflow"
+
+    def test_tensorflow(self):
+        self.both("tensorflow", "tensorflow.config.list_physical_devices('GPU')")
+
+
+class CuPy(Case):
+    environment = "cupy"
+
+    def test_cupy(self):
+        self.both("cupy", "cupy.cuda.is_available()")
+
+
+class Numba(Case):
+    environment = "numba"
+
+    def test_numba(self):
+        self.both("numba.cuda", "numba.cuda.is_available()")
+
+
+class Scenarios(Case):
+    environment = "scenarios"
+
+    def packages(self):
+        return glob.glob(os.path.join(ENVIRONMENTS, self.environment,
+                                      "lib/python3*/site-packages"))[0]
+
+    def test_cleanrl(self):
+        """ppo.py as its wheel has it. Its gym is no wheel; gymnasium serves as far as it is needed:
+        the device comes before the environments."""
+        program = shutil.copy(os.path.join(ENVIRONMENTS, self.environment, "programs", "cleanrl",
+                                           "ppo.py"), self.folder)
+        with open(self.path("gym.py"), "w", encoding="utf-8") as stream:
+            stream.write("import sys\nimport gymnasium\nsys.modules['gym'] = gymnasium\n")
+        self.control(program)
+        touchers = self.touched(program, "--total-timesteps", "512")
+        self.names_line(touchers, program, *self.source_line(program, "device = torch.device("))
+
+    def test_yolov5(self):
+        program = os.path.join(PROGRAMS, "yolo_device.py")
+        self.control(program)
+        touchers = self.touched(program)
+        self.names_line(touchers, program, *self.source_line(program, 'select_device("")'))
+        for one in touchers:
+            self.assertIn("select_device", [row["function"] for row in one["python"]], self.result)
+
+    def test_torchrl(self):
+        """Its workers ask at the import of tensordict, whatever they are to do."""
+        program = os.path.join(PROGRAMS, "torchrl_workers.py")
+        self.control(program)
+        touchers = self.touched(program)
+        workers = {place for one in touchers for place in one["processes"]}
+        self.assertGreaterEqual(len(workers), 3, self.result)
+        folder = os.path.join(self.packages(), "tensordict") + os.sep
+        for one in touchers:
+            self.assertTrue([row for row in one["python"] if row["file"].startswith(folder) and
+                             row["function"] == "<module>"], self.result)
+
+
+if __name__ == "__main__":
+    harness.main()
