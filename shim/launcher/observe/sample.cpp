@@ -161,7 +161,8 @@ std::string Watch::missing(const std::set<uint32_t>& started) const {
          " could not write to the report, or ended before that";
 }
 
-TreeTruth Watch::finish(const Findings& findings, const std::string& left) {
+TreeTruth Watch::finish(const Findings& findings, const std::string& left,
+                        const std::string& doubt) {
   TreeTruth truth;
   truth.traced = traced_;
   truth.left = left;
@@ -179,6 +180,7 @@ TreeTruth Watch::finish(const Findings& findings, const std::string& left) {
   for (const auto& [key, process] : processes_) truth.seen.push_back(process.seen);
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (!doubt.empty()) truth.doubts.push_back(doubt);
   if (!blind_.empty()) truth.doubts.push_back("what was not guarded was not looked for: " + blind_);
   if (const std::string text = missing(started); !text.empty()) truth.doubts.push_back(text);
   if (!truth.unguarded.empty()) {

@@ -29,8 +29,9 @@ class Watch {
   /// Of a tracer: it stands at the end of execve.
   void note_exec(pid_t pid) noexcept;
 
-  /// After the last process has ended. `left`: those that have not.
-  TreeTruth finish(const Findings& findings, const std::string& left);
+  /// After the last process has ended. `left`: those that have not; `doubt`: why records may be
+  /// missing; both may be empty.
+  TreeTruth finish(const Findings& findings, const std::string& left, const std::string& doubt);
 
  private:
   /// A guarded one, in which the processes are that share an image.

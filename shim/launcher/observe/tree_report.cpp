@@ -2,6 +2,8 @@
 #include "shim/launcher/observe/tree_report.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +21,8 @@
 namespace cudaguard::launcher {
 
 namespace {
+
+constexpr uint64_t kReserve = 1 << 20;
 
 [[noreturn]] void refuse(const std::string& folder, const std::string& why) {
   throw Refusal(kRefused, "--observe: " + in_quotes(folder) + why +
@@ -53,6 +57,12 @@ TreeReport::TreeReport(std::string to)
     rmdir(folder_.c_str());
     refuse(where, std::string(": ") + strerror(error));
   }
+  struct stat status = {};
+  if (fstat(fd, &status) == 0) inode_ = status.st_ino;
+  // Room for records where the program fills the disk. (Above its limit it would be a signal.)
+  rlimit limit = {};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  if (limit.rlim_cur >= kReserve) fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, kReserve);
   close(fd);
 }
 
@@ -81,6 +91,22 @@ void TreeReport::finish() noexcept {
   } catch (const std::exception&) {
     // Out of memory, for one line that is cut.
   }
+  look_for_doubt();
+}
+
+/// Can a guard still write there?
+void TreeReport::look_for_doubt() {
+  const int fd = open(file_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+  struct stat status = {};
+  const bool open = fd >= 0 && fstat(fd, &status) == 0;
+  if (!open || status.st_ino != inode_ || static_cast<uint64_t>(status.st_size) < offset_) {
+    doubt_ = "somebody has removed or changed " + file_ + ", where the records came to";
+  } else if (write(fd, "\n", 1) != 1) {
+    doubt_ = std::string("records can no longer be written: ") + strerror(errno);
+  } else if (failed_) {
+    doubt_ = "the records could not be read to their end";
+  }
+  if (fd >= 0) close(fd);
 }
 
 void TreeReport::read_file() {

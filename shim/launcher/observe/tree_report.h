@@ -31,17 +31,22 @@ class TreeReport {
   void finish() noexcept;
   bool copies() const { return !to_.empty(); }
   const Findings& findings() { return records_.findings(); }
+  /// After finish(): why records may be missing, a clause; may be empty.
+  const std::string& doubt() const { return doubt_; }
 
  private:
   void read_file();
+  void look_for_doubt();
   void take_line(std::string_view line);
   void copy(std::string_view line, uint32_t pid);
 
   std::string to_;
   std::string folder_;
   std::string file_;
+  uint64_t inode_ = 0;
   uint64_t offset_ = 0;
   bool failed_ = false;
+  std::string doubt_;
   Records records_;
   Lines lines_;
 };

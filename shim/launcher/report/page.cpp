@@ -229,6 +229,9 @@ void Page::put_sentence() {
     put("<p class=\"caution\"><strong>Not the whole truth:</strong> ",
         counted(tree.unguarded.size(), "process"), tree.unguarded.size() == 1 ? " was" : " were",
         " not guarded, and what they did is not known. <a href=\"#sure\">Which ones</a></p>\n");
+  } else if (!tree.doubts.empty()) {
+    put("<p class=\"caution\"><strong>Not the whole truth:</strong> records may be missing. "
+        "<a href=\"#sure\">Why</a></p>\n");
   }
 }
 
@@ -407,6 +410,9 @@ void Page::put_how_sure() {
         tree.traced ? ", every start watched (--trace)." : " by looking from time to time.");
   }
   put("</p>\n");
+  for (const std::string& doubt : tree.doubts) {
+    put("<p class=\"caution\"><strong>In doubt:</strong> ", Long{doubt}, ".</p>\n");
+  }
   if (!tree.left.empty()) put("<p class=\"note\">Not waited for: ", Long{tree.left}, "</p>\n");
   if (!tree.unguarded.empty()) {
     put("<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Processes that were not "

@@ -51,7 +51,8 @@ Json json_of_tree(const Verdict& verdict) {
   }
   return {{"value", word_of(tree.value)}, {"traced", tree.traced},
           {"start_records", tree.hello},  {"seen", tree.seen.size()},
-          {"unguarded", unguarded},       {"not_waited_for", or_null(tree.left)}};
+          {"unguarded", unguarded},       {"not_waited_for", or_null(tree.left)},
+          {"doubts", tree.doubts}};
 }
 
 }  // namespace

@@ -265,16 +265,17 @@ void put_tree(std::string& out, const Verdict& verdict) {
   const TreeTruth& tree = verdict.tree;
   const std::string seen = count_of(tree.hello, "start record", "start records") + ", " +
                            std::to_string(tree.seen.size()) + " seen";
+  const std::string how = tree.traced ? "every exec was looked at: " : "sampled: ";
   switch (tree.value) {
     case TreeTruth::Value::kAllGuarded:
-      put_row(out, "  tree: every process was guarded (every exec was looked at: " + seen + ")");
+      put_row(out, "  tree: every process was guarded (" + how + seen + ")");
       break;
     case TreeTruth::Value::kNoneSeen:
-      put_row(out, "  tree: no unguarded process was seen (sampled: " + seen + ")");
+      put_row(out, "  tree: no unguarded process was seen (" + how + seen + ")");
       break;
     case TreeTruth::Value::kUnguarded:
-      put_row(out, "  tree: " + processes_of(tree.unguarded.size()) + " not guarded (" +
-                       (tree.traced ? "every exec was looked at: " : "sampled: ") + seen + ")");
+      put_row(out, "  tree: " + processes_of(tree.unguarded.size()) + " not guarded (" + how +
+                       seen + ")");
   }
   for (size_t i = 0; i < std::min(tree.unguarded.size(), kMostUnguarded); ++i) {
     const TreeTruth::Unguarded& one = tree.unguarded[i];

@@ -71,7 +71,7 @@ Verdict run_tree(const Options& options, Variables& variables) {
   verdict.ended = now();
   verdict.status = tree.status();
   verdict.findings = records.findings();
-  verdict.tree = watch.finish(verdict.findings, tree.left());
+  verdict.tree = watch.finish(verdict.findings, tree.left(), records.doubt());
   return verdict;
 }
 
