@@ -137,11 +137,16 @@ class Plugin(harness.FolderCase):
         self.assertEqual(result.rc, 1, result)
         self.assertEqual(self.outcomes(result), {"passed": PASS, "failure": ASKED, "error": ERRORS},
                          result)
+        line = 1 + SUITE.split("\n").index("    " + TOUCH)
         for name in ASKED - {"fails"} | ERRORS:
             said = result.cases[name][1]
-            self.assertIn("CUDA was asked for by ", said, name)
-            self.assertIn("(cuInit)", said)
+            where = "<string>:1" if "child" in name else "test_all.py:%d" % line
+            self.assertIn("CUDA was asked for by %s through ctypes/cffi (cuInit)" % where, said)
             self.assertEqual("in process " in said, name in ("child", "grandchild", "fork"), said)
+        # The user's line and what called it; not what runs the test.
+        self.assertIn("(cuInit)\n  > test_all.py:%d in touch\n        %s\n    test_all.py:%d in "
+                      "test_first\n____" % (line, TOUCH, 1 + SUITE.split("\n").index(
+                          "def test_first(): touch()")), result.out)
         # Its own failure is what it says; that it asked is a section of its report.
         self.assertIn("its own reason", result.cases["fails"][1])
         self.assertRegex(result.out, r"-+ cudaguard -+\nCUDA was asked for by ")
@@ -153,6 +158,14 @@ class Plugin(harness.FolderCase):
 
     def test_suite_in_workers(self):
         self.check_suite("-n", "2")
+
+    def test_again(self):
+        """Who asks a second time in one process is named by a line of its own."""
+        self.make("test_lines.py", "import ctypes\n\ndef test_2():\n    %s\n\ndef test_3(): %s\n" % (
+            TOUCH, TOUCH))
+        result = self.pytest()
+        self.assertIn("by test_lines.py:4 through", result.cases["2"][1], result)
+        self.assertIn("by test_lines.py:6 through", result.cases["3"][1], result)
 
     def test_clean(self):
         self.make("test_clean.py", "def test_clean(): pass\n")

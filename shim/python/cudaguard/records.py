@@ -134,8 +134,8 @@ def story(touch: Touch, own: bool) -> str:
     rows = [headline(touch, own)]
     users = touch.line()
     for frame in touch.frames:
-        if "/_pytest/" in frame.file or "/pluggy/" in frame.file:
-            continue  # what runs the test
+        if "/_pytest/" in frame.file:
+            break  # what runs the test
         rows.append("  %s %s in %s" % (">" if frame is users else " ", _where(frame),
                                        frame.function))
         source = linecache.getline(frame.file, frame.line).strip()
