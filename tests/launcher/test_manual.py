@@ -31,6 +31,15 @@ def variables():
     return {name: accepted.split(", ") for name, accepted in rows}
 
 
+COMMANDS = ("run", "verify", "report", "doctor")
+
+
+def helped(case):
+    """The options of all pages of --help."""
+    pages = [["--help"], *([command, "--help"] for command in COMMANDS)]
+    return set(FLAG.findall("".join(case.start(*words).stdout for words in pages)))
+
+
 class Manual(launcher.Case):
     def setUp(self):
         super().setUp()
@@ -51,8 +60,8 @@ class Manual(launcher.Case):
         self.assertEqual([line for line in complaints if "Xr" not in line], [])
 
     def test_options(self):
-        wanted = set(FLAG.findall(self.start("--help").stdout))
-        self.assertIn("--observe", wanted)
+        wanted = helped(self)
+        self.assertLessEqual({"--observe", "--allow", "--by"}, wanted)
         others = re.compile(r"--no[-_]python")  # of torchrun and accelerate launch
         self.assertEqual(set(FLAG.findall(others.sub("", self.rendered()))), wanted)
 
@@ -101,20 +110,21 @@ class Completion(launcher.Case):
         return done.stdout.split()
 
     def test_options(self):
-        helped = set(FLAG.findall(self.start("--help").stdout)) - {"--version"}
-        of_run, of_doctor = self.complete("cudaguard run --"), self.complete("cudaguard doctor --")
-        self.assertEqual(set(of_run) | set(of_doctor), helped)
+        offered = {command: self.complete("cudaguard %s --" % command) for command in COMMANDS}
+        self.assertEqual(set().union(*offered.values()), helped(self) - {"--version"})
         # Each is one that its subcommand takes.
-        for command, options in (("run", of_run), ("doctor", of_doctor)):
+        for command, options in offered.items():
             for option in options:
                 said = self.start(command, option, "--no-such-option").stderr
                 self.assertNotIn('unknown option "%s"' % option, said)
+            own = set(FLAG.findall(self.start(command, "--help").stdout))
+            self.assertLessEqual(set(options), own | {"--help"})
 
     def test_words(self):
         self.make("cg-own-program", "#!/bin/sh\n")
         self.make("file.txt", "", 0o644)
         for line, wanted in (
-                ("cudaguard ", ["run", "doctor", "--help", "--version"]),
+                ("cudaguard ", ["run", "verify", "report", "doctor", "--help", "--version"]),
                 ("cudaguard d", ["doctor"]),
                 ("cudaguard run --policy ", variables()["CUDAGUARD_POLICY"]),
                 ("cudaguard run --policy=V", ["VALIDATE"]),
@@ -131,6 +141,13 @@ class Completion(launcher.Case):
                 ("cudaguard doctor cg-own-program f", []),
                 ("cudaguard run cg-own-program f", ["file.txt"]),
                 ("cudaguard run --log=all cg-own-program --", []),
+                ("cudaguard verify --deny ", ["init", "nvml", "opencl"]),
+                ("cudaguard verify --json f", ["file.txt"]),
+                ("cudaguard verify --allow x --junit=a.xml cg-own", ["cg-own-program"]),
+                ("cudaguard verify cg-own-program f", ["file.txt"]),
+                ("cudaguard report --by h", ["host"]),
+                ("cudaguard report --json f", ["file.txt"]),
+                ("cudaguard doctor --json cg-own", ["cg-own-program"]),
                 ("cudaguard walk ", [])):
             with self.subTest(line=line):
                 self.assertEqual(self.complete(line), wanted)

@@ -32,11 +32,13 @@ _cudaguard_value() {
     --policy) _cudaguard_words -W "FORCE_CPU VALIDATE CLAMP OFF" ;;
     --children) _cudaguard_words -W cpu ;;
     --log) _cudaguard_words -W "off error deny all" ;;
-    --report)
+    --deny) _cudaguard_words -W "init nvml opencl" ;;
+    --by) _cudaguard_words -W "exe user host job line" ;;
+    --report | --json | --junit | --html)
       compopt -o filenames
       _cudaguard_words -f
       ;;
-    *) ;; # --gpus: asking which there are would enter the driver
+    *) ;; # --gpus: asking which there are would enter the driver; --allow: a pattern
   esac
 }
 
@@ -44,12 +46,14 @@ _cudaguard() {
   local cur=${COMP_WORDS[COMP_CWORD]} at=2 word options
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
-    _cudaguard_words -W "run doctor --help --version"
+    _cudaguard_words -W "run verify report doctor --help --version"
     return
   fi
   case ${COMP_WORDS[1]} in
     run) options="--cpu --gpus --policy --children --log --report --observe --no-presets --print
       --strict --help" ;;
+    verify) options="--allow --deny --trace --report --json --junit --html --help" ;;
+    report) options="--by --json --html --help" ;;
     doctor) options="--json --help" ;;
     *) return ;;
   esac
@@ -57,8 +61,11 @@ _cudaguard() {
   while ((at < COMP_CWORD)); do
     word=${COMP_WORDS[at]}
     case $word in
-      --gpus | --policy | --children | --log | --report)
+      --gpus | --policy | --children | --log | --report | --allow | --deny | --junit | --html | --by \
+        | --json)
         ((++at))
+        # With a file it is verify's alone.
+        [[ $word != --json || ${COMP_WORDS[1]} == verify ]] || continue
         [[ ${COMP_WORDS[at]} == = ]] && ((at < COMP_CWORD)) && ((++at))
         if ((at >= COMP_CWORD)); then
           [[ $cur == = ]] && cur=
@@ -80,6 +87,9 @@ _cudaguard() {
     [[ ${COMP_WORDS[1]} == doctor ]] || _cudaguard_arguments "$at"
   elif [[ $cur == -* && -n $options ]]; then
     _cudaguard_words -W "$options"
+  elif [[ ${COMP_WORDS[1]} == report ]]; then
+    compopt -o filenames
+    _cudaguard_words -f
   else
     _cudaguard_program
   fi

@@ -51,8 +51,8 @@ Verdict run_tree(const Options& options, Variables& variables) {
   verdict.started = now();
   Tree tree;
   TreeReport records(report);
-  variables.set("CUDAGUARD_REPORT", records.path());
-  variables.set("CUDAGUARD_HELLO", "1");
+  variables.set(row_of(Variable::kReport).name, records.path());
+  variables.set(kHello, "1");
   Watch watch(records.path());
   std::optional<Trace> trace;
   if (options.trace) trace.emplace([&](pid_t pid) { watch.note_exec(pid); });
