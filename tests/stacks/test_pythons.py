@@ -27,8 +27,8 @@ def rows(record):
 
 
 def expected(seen):
-    """As a record has them: what is no Unicode is replaced, and the import system's own are left out
-    as in a traceback."""
+    """As a record has them: what is no Unicode is replaced, and the import system's own are left
+    out as in a traceback."""
     return [[NO_UNICODE.sub("?", file), line, function] for file, line, function in seen
             if not file.startswith("<frozen importlib")]
 
@@ -42,7 +42,7 @@ def is_cut(got, seen):
 
 class Pythons(harness.FolderCase):
     def cases(self, path, name, **options):
-        """What the interpreter said of each case, and the records: {name: (pid, rows)}, [record]."""
+        """What the interpreter said of each case, {name: (pid, rows)}, and the records."""
         report = self.path("report.jsonl")
         if os.path.exists(report):
             os.remove(report)

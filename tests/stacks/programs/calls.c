@@ -7,7 +7,7 @@ typedef int (*Init)(unsigned);
 
 int call_here(Init init) { return init(0); }
 
-static void *run(void *init) {
+static void* run(void* init) {
   ((Init)init)(0);
   return NULL;
 }
@@ -15,7 +15,7 @@ static void *run(void *init) {
 /// In a thread that Python has never seen.
 int call_in_thread(Init init) {
   pthread_t thread;
-  if (pthread_create(&thread, NULL, run, (void *)init) != 0) return -1;
+  if (pthread_create(&thread, NULL, run, (void*)init) != 0) return -1;
   return pthread_join(thread, NULL);
 }
 

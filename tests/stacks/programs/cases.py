@@ -5,8 +5,8 @@
     cases.py CALLS.so NAME         that one, here
 
 Prints a JSON line for each: [name, process id, [[file, line, function], ...]], innermost first.
-Each place calls twice on one line: `note`, which writes down the stack that Python itself sees, and the
-driver. Runs on Python 3.6.
+Each place calls twice on one line: `note`, which writes down the stack that Python itself sees, and
+the driver. Runs on Python 3.6.
 """
 
 import atexit
