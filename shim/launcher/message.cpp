@@ -58,17 +58,6 @@ void print(const std::string& text) {
   }
 }
 
-void write_file(const std::string& option, const std::string& path, std::string_view text) {
-  FILE* file = fopen(path.c_str(), "we");
-  const bool good = file != nullptr && fwrite(text.data(), 1, text.size(), file) == text.size() &&
-                    fflush(file) == 0;
-  const int error = errno;
-  if (file != nullptr) fclose(file);
-  if (good) return;
-  throw Refusal(kRefused,
-                option + ": " + in_quotes(path) + " cannot be written: " + strerror(error));
-}
-
 void write_stderr(std::string_view text) {
   while (g_have_stderr && !text.empty()) {
     const ssize_t written = write(STDERR_FILENO, text.data(), text.size());

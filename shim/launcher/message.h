@@ -46,9 +46,6 @@ void say(std::string_view text);
 /// On the standard output. Throws Refusal where it cannot be written.
 void print(const std::string& text);
 
-/// A whole file; `option` has named it. Throws Refusal where it cannot be written.
-void write_file(const std::string& option, const std::string& path, std::string_view text);
-
 /// As it is, wherever the standard error leads to; as much as goes.
 void write_stderr(std::string_view text);
 

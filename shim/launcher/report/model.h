@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <memory>
 #include <set>
 #include <string>
@@ -57,6 +58,8 @@ struct Toucher {
 class Texts {
  public:
   using List = std::vector<std::string>;
+  Texts() = default;
+  Texts(std::initializer_list<std::string> texts) : list_(std::make_shared<List>(texts)) {}
   const List& list() const {
     static const List kNone;
     return list_ == nullptr ? kNone : *list_;

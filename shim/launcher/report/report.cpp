@@ -18,6 +18,7 @@
 #include "shim/launcher/report/groups.h"
 #include "shim/launcher/report/json.h"
 #include "shim/launcher/report/lines.h"
+#include "shim/launcher/report/output.h"
 #include "shim/launcher/report/page.h"
 #include "shim/launcher/report/records.h"
 #include "shim/launcher/report/summary.h"
@@ -149,8 +150,10 @@ std::string what_was_read(const Findings& findings, size_t files) {
   std::string text = count_of(files, "file") + ", " + count_of(findings.records, "record") +
                      " of " + count_of(findings.processes.size(), "process");
   if (!hosts.empty()) text += " on " + count_of(hosts.size(), "host");
-  if (first != 0) text += ", " + shown_time(first) + " to " + shown_time(last) + " UTC";
-  return text;
+  if (first == 0) return text;
+  const std::string from = shown_time(first);
+  const std::string to = shown_time(last);
+  return text + ", " + from + (from == to ? "" : " to " + to) + " UTC";
 }
 
 std::string cell(std::string text, size_t width) {
@@ -232,11 +235,13 @@ void print_text(const Findings& findings, const Read& all, std::optional<By> by,
 int report(const Options& options) {
   const std::optional<By> by = by_of(options);
   const std::string word = options.by.value_or("");
+  empty_output("--html", options.html_file);
   Read all;
   read_all(options.inputs, all);
   const Findings& findings = all.records.findings();
   if (options.html_file) {
-    write_file("--html", *options.html_file, page(findings, what_was_read(findings, all.files)));
+    const std::string html = page(findings, what_was_read(findings, all.files));
+    write_output("--html", *options.html_file, html);
   }
   if (options.json) {
     print_json(findings, all, by, word);
