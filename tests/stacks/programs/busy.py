@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Touches CUDA many times, each time from a place of its own, beside threads that collect garbage,
+execute code and look at all frames.
+
+    busy.py TIMES
+
+Prints one JSON line: [[[file, line, function], ...], ...], the stack of each touch as Python sees it.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import sys
+import threading
+import traceback
+
+end = threading.Event()
+seen = []
+
+
+def note(_):
+    summary = traceback.StackSummary.extract(traceback.walk_stack(sys._getframe(1)),
+                                             lookup_lines=False)
+    seen.append([[row.filename, row.lineno, row.name] for row in summary])
+
+
+def collect():
+    while not end.is_set():
+        cycles = []
+        for _ in range(200):
+            cycle = []
+            cycle.append(cycle)
+            cycles.append(cycle)
+        del cycle, cycles
+        gc.collect(0)
+
+
+def execute():
+    number = 0
+    while not end.is_set():
+        number += 1
+        scope = {}
+        exec("def function_%d(x):\n    return [y for y in range(x)]\n" % (number % 50), scope)
+        scope["function_%d" % (number % 50)](20)
+
+
+def look():
+    while not end.is_set():
+        for frame in sys._current_frames().values():
+            while frame is not None:
+                frame.f_locals
+                frame.f_lineno
+                frame = frame.f_back
+
+
+def generator(both, depth):
+    if depth:
+        yield from generator(both, depth - 1)
+    else:
+        for call in both:
+            yield call(0)
+
+
+class Touches:
+    def __init__(self, times):
+        self.times = times
+        self.watch = ctypes.CDLL(None).cudaguard_watch
+        self.both = [(note, library("libcuda.so.1").cuInit)
+                     for library in (ctypes.CDLL, ctypes.PyDLL)]
+
+    def run(self, first):
+        for i in range(first, self.times, 2):
+            self.watch(None)
+            both = self.both[i // 2 % 2]
+            code = "%sfor call in both:\n    %s\n" % (
+                i % 1000 * "\n", ("call(0)", "[call(0) for _ in (1,)]", "(lambda: call(0))()",
+                                  "exec('call(0)')")[i // 4 % 4])
+            if i // 16 % 3 == 0:
+                for _ in generator(both, i % 7):
+                    pass
+            else:
+                exec(compile(code, "/tmp/место_%d.py" % i, "exec"), {"both": both})
+
+
+def main():
+    sys.setswitchinterval(1e-5)
+    touches = Touches(int(sys.argv[1]))
+    others = [threading.Thread(target=each) for each in (collect, collect, execute, look)]
+    for each in others:
+        each.start()
+    worker = threading.Thread(target=touches.run, args=(0,))
+    worker.start()
+    worker.join()
+    touches.run(1)  # the same in the main thread
+    end.set()
+    for each in others:
+        each.join()
+    os.write(1, (json.dumps(seen) + "\n").encode())
+
+
+main()
