@@ -174,12 +174,17 @@ def no_writable_code(elf):
         "W" in s.flags and "E" in s.flags for s in elf.kind("LOAD")) else []
 
 
+def no_constructors(elf):
+    tags = [t for t in ("INIT", "FINI", "INIT_ARRAY", "FINI_ARRAY", "PREINIT_ARRAY") if elf.tags(t)]
+    named = [name for name in elf.sections if re.match(r"\.(init|fini|preinit|ctors|dtors)", name)]
+    return ["has " + name for name in tags + named]
+
+
 def one_constructor(elf):
     """That of the start record, and no destructor."""
-    tags = [t for t in ("INIT", "FINI", "FINI_ARRAY", "PREINIT_ARRAY") if elf.tags(t)]
-    named = [name for name in elf.sections if re.match(r"\.(init|fini|preinit|ctors|dtors)", name)]
+    its_own = {"has INIT_ARRAY", "has .init_array"}
     count = elf.tags("INIT_ARRAYSZ")
-    return ["has " + name for name in tags + named if name != ".init_array"] + (
+    return [found for found in no_constructors(elf) if found not in its_own] + (
         [] if count == ["8 (bytes)"] else ["constructors: %s" % count])
 
 

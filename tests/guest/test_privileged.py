@@ -81,17 +81,20 @@ class Privileged(guest.Case):
         self.assertIn("cuInit", self.fake_calls())
 
     def test_ordinary_program(self):
-        done = self.run_as_nobody(self.plain, "touch", CUDAGUARD_REPORT=self.report)
+        done = self.run_as_nobody(self.plain, "touch", CUDAGUARD_REPORT=self.report,
+                                  CUDAGUARD_HELLO="1")
         self.assertEqual(done.stdout, "cuInit=100\n", done)
         self.assertEqual(self.fake_calls(), [])
-        self.assertTrue(os.path.exists(self.report))
+        self.assertEqual([(record.get("event"), record["uid"]) for record in
+                          harness.records(self.report)], [("start", NOBODY), (None, NOBODY)])
         # Here OFF is obeyed (test_control), so the line may say so.
         self.assertEqual(guest.lines_of(done.stderr), [guest.DENIED % "steps-plain"])
 
     def test_environment_is_not_read(self):
         for env in ({"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_LOG": "off"}, {"CUDAGUARD_LOG": "all"},
                     {"CUDAGUARD_POLICY": "nonsense"}, {"CUDAGUARD_REPORT": self.report},
-                    {"CUDAGUARD_REPORT": self.report + ".%p", "CUDAGUARD_POLICY": "OFF"}):
+                    {"CUDAGUARD_REPORT": self.report + ".%p", "CUDAGUARD_POLICY": "OFF"},
+                    {"CUDAGUARD_REPORT": self.report, "CUDAGUARD_HELLO": "1"}):
             with self.subTest(env):
                 done = self.run_as_nobody(self.setuid, "load:libm.so.6", "touch", "nvml",
                                           "touch:libcuda.so",
