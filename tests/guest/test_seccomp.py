@@ -19,6 +19,13 @@ STRICT = guest.binary("strict")
 ADDED = {"madvise", "newfstatat", "fstat", "read", "close", "openat", "mmap", "munmap", "getpid",
          "fcntl", "write", "rt_sigprocmask"}
 ADDED_FOR_REPORT = {"getppid", "gettid", "readlinkat", "clock_gettime", "rt_sigprocmask"}
+PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
+# libgcc_s sets itself up at its first use, which a thrown exception would be as well.
+ADDED_FOR_UNWINDING = {"futex"}
+# Whose stacks a report has.
+STACKED = {"native": [guest.binary("strict_unwinds")],
+           "python": [guest.PYTHON, "-B", os.path.join(PROGRAMS, "lock_in.py"),
+                      guest.binary("lock_in.so")]}
 CALL = re.compile(r"^(?:\d+\s+)?(\w+)\(")
 
 
@@ -28,7 +35,7 @@ class Seccomp(guest.Case):
         if not os.path.exists(STRICT):
             harness.skip(self, "built without libseccomp (libseccomp-dev)")
 
-    def calls_after_lock(self, guard, env=None, action="none-loaded"):
+    def calls_after_lock(self, guard, env=None, action="none-loaded", argv=(STRICT,)):
         """The names of the calls between the program's "locked" and its exit, by strace, with the
         stand-ins in the driver's place when bare: same libraries, same calls, no guard."""
         log = self.path("log")
@@ -36,10 +43,10 @@ class Seccomp(guest.Case):
         if guard:
             environment["LD_PRELOAD"] = harness.GUARD
         words = ["env", "-i"] + ["%s=%s" % item for item in environment.items()]
-        done = subprocess.run(["strace", "-qq", "-e", "signal=none", "-o", log, "--", *words, STRICT,
-                               action], capture_output=True, text=True, check=True,
-                              env={"PATH": os.environ["PATH"]})
-        self.assertIn("cuInit=100 nvml=0", done.stdout)
+        done = subprocess.run(["strace", "-qq", "-e", "signal=none", "-o", log, "--", *words, *argv,
+                               *([action] if action else [])], capture_output=True, text=True,
+                              check=True, env={"PATH": os.environ["PATH"]})
+        self.assertIn("cuInit=100", done.stdout)
         with open(log, encoding="utf-8") as stream:
             text = stream.read()
         after = text[text.index('write(1, "locked'):]
@@ -89,6 +96,49 @@ class Seccomp(guest.Case):
                                      (0, "locked\ncuInit=100 nvml=0\n"), result)
                     count = {"off": 0, "deny": 1, "all": 2}[log]
                     self.assertEqual(len(guest.lines_of(result.err)), count, result)
+
+    def stacked(self, kind):
+        """(argv, the calls that it needs bare, what the guard adds where stacks are reported)"""
+        argv, action = STACKED[kind], "none-loaded" if kind == "native" else None
+        env = {"CUDAGUARD_REPORT": self.path("report")}
+        bare = self.calls_after_lock(False, action=action, argv=argv)
+        added = self.calls_after_lock(True, env, action, argv) - bare
+        os.remove(self.path("report"))
+        return argv, bare | {"exit_group", "rt_sigreturn"}, added
+
+    def test_stacks_add_no_call(self):
+        """But for the unwinder's own: the list is that of programs without."""
+        for kind in STACKED:
+            with self.subTest(kind=kind):
+                _, _, added = self.stacked(kind)
+                more = ADDED_FOR_UNWINDING if kind == "native" else set()
+                self.assertLessEqual(added, ADDED | ADDED_FOR_REPORT | more)
+
+    def test_no_kill_for_stacks(self):
+        os.chmod(self.folder, 0o777)
+        for kind in STACKED:
+            with self.subTest(kind=kind):
+                argv, names, _ = self.stacked(kind)
+                action = ["kill-loaded"] if kind == "native" else []
+                control = harness.run([*argv, *action, *sorted(names - {"mmap"})], world="none",
+                                      guard=False, trace=False,
+                                      env={"LD_LIBRARY_PATH": harness.STANDIN_DIR})
+                self.assertEqual(control.rc, 128 + 31, control)  # SIGSYS
+                names |= ADDED | ADDED_FOR_REPORT
+                names |= ADDED_FOR_UNWINDING if kind == "native" else set()
+                result = harness.run(
+                    [*argv, *action, *sorted(names)], world="none", trace=False,
+                    env={"LD_LIBRARY_PATH": harness.STANDIN_DIR,
+                         "CUDAGUARD_REPORT": self.path("report")})
+                self.assertEqual(result.rc, 0, result)
+                self.assertTrue(result.out.startswith("locked\ncuInit=100"), result)
+                record = harness.records(self.path("report"))[0]
+                os.remove(self.path("report"))
+                if kind == "native":
+                    self.assertGreater(len(record["native"]), 2, record)
+                else:
+                    self.assertEqual([row["function"] for row in record["python"]],
+                                     ["ask", "<module>"], record)
 
     def test_off_adds_one_call(self):
         result = self.run_strict("kill-early", self.needed() | {"madvise"},

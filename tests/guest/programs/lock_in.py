@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""lock_in.py LIBRARY [NAME]...: locks itself in (without a name: not), then asks the driver."""
+
+import ctypes
+import os
+import sys
+
+library = ctypes.CDLL(sys.argv[1])
+names = [name.encode() for name in sys.argv[2:]]
+if names and library.lock_in(len(names), (ctypes.c_char_p * len(names))(*names)) != 0:
+    sys.exit("not locked in")
+
+
+def ask():
+    return ctypes.CDLL("libcuda.so.1").cuInit(0)
+
+
+os.write(1, b"locked\n")
+os.write(1, b"cuInit=%d\n" % ask())
+os._exit(0)
