@@ -9,6 +9,7 @@
 
 #include "shim/launcher/report/page.h"
 #include "shim/launcher/report/symbols.h"
+#include "shim/launcher/verify/decide.h"
 
 namespace cudaguard::launcher {
 
@@ -98,12 +99,12 @@ struct Run {
     process.last = kStart + at;
     process.policy = "FORCE_CPU";
     process.only_start = false;
-    process.refused = {refused};
+    process.refused = process.refused.with(refused);
     verdict.findings.processes.push_back(process);
     return verdict.findings.processes.size() - 1;
   }
   Toucher& toucher(Asked asked, const std::string& api, const std::string& library,
-                   const std::string& line, bool fails, double first) {
+                   const std::string& line, double first) {
     Toucher one;
     one.asked = asked;
     one.api = api;
@@ -111,8 +112,6 @@ struct Run {
     one.line = line;
     one.first = kStart + first;
     verdict.findings.touchers.push_back(one);
-    verdict.fails.push_back(fails);
-    verdict.touched = verdict.touched || fails;
     return verdict.findings.touchers.back();
   }
   void touched(size_t toucher, size_t process, double at) {
@@ -146,18 +145,17 @@ Run training() {
        kStart + 30.6},
       {41331, "ffmpeg -i - out.mp4", "its environment lacks LD_PRELOAD", false, kStart + 31.2}};
 
-  Toucher& monitor =
-      run.toucher(Asked::kNvml, "nvmlInit_v2", "ctypes/cffi", "monitor.py:17", false, 3.4);
+  Toucher& monitor = run.toucher(Asked::kNvml, "nvmlInit_v2", "ctypes/cffi", "monitor.py:17", 3.4);
   monitor.stack.python = {{kSite + "pynvml/nvml.py", "nvmlInitWithFlags", 1934},
                           {kSite + "pynvml/nvml.py", "nvmlInit", 1947},
                           {"/home/u/cleanrl/monitor.py", "<module>", 17}};
   monitor.stack.native_missing = "no libgcc_s in the process";
-  Toucher& ppo = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "ppo.py:159", true, 4.9);
+  Toucher& ppo = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "ppo.py:159", 4.9);
   ppo.stack.python = {{kSite + "torch/cuda/__init__.py", "device_count", 133},
                       {kSite + "torch/cuda/__init__.py", "is_available", 101},
                       {"/home/u/cleanrl/ppo.py", "<module>", 159}};
   ppo.stack.native = kNative;
-  Toucher& worker = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "envs.py:22", true, 8.4);
+  Toucher& worker = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "envs.py:22", 8.4);
   worker.stack.python = {{kSite + "torch/cuda/__init__.py", "device_count", 133},
                          {kSite + "tensordict/memmap.py", "<module>", 41},
                          {"<frozen importlib._bootstrap>", "_call_with_frames_removed", 241},
@@ -216,14 +214,14 @@ Run forged() {
       "\xef\xbf\xbf</style>]]>--><!--\U0001f600 http://e.example/"s;
   Run run({bad, "-->", std::string(9000, '<')}, 1e300);
   Verdict& verdict = run.verdict;
-  verdict.allow = {bad};
+  verdict.allow = {"x" + bad};
   verdict.status = 0x7f;
   verdict.tree.value = TreeTruth::Value::kUnguarded;
   verdict.tree.left = bad;
   for (uint32_t i = 0; i < 40; ++i) {
     run.seen(i, i ^ 1, bad + std::to_string(i % 7), -1e300, 1e18 * i, i % 2 != 0);
     verdict.tree.unguarded.push_back({i, bad, bad, true, 0.0 / (i % 2)});
-    Toucher& toucher = run.toucher(static_cast<Asked>(i % 3), bad, bad, bad, i % 2 != 0, 1e40 * i);
+    Toucher& toucher = run.toucher(static_cast<Asked>(i % 3), bad, bad, bad, 1e40 * i);
     toucher.object = bad;
     toucher.stack.python = {200, {bad, bad, ~0U}};
     toucher.stack.native = {200, {bad, ~0UL}};
@@ -231,9 +229,7 @@ Run forged() {
     const size_t process = run.asked(i, i ^ 1, bad, 3, -7, bad);
     verdict.findings.processes[process].job = verdict.findings.processes[process].host = bad;
     run.touched(i, process, i);
-    toucher.processes.push_back(1UL << 40);
   }
-  verdict.fails.pop_back();
   return run;
 }
 
@@ -241,8 +237,7 @@ Run forged() {
 Run large(uint32_t count) {
   Run run({"pytest", "-n", "40"}, 600);
   run.seen(2, 1, "pytest -n 40", 0, 600);
-  run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "conftest.py:12", true, 3).stack.native =
-      kNative;
+  run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "conftest.py:12", 3).stack.native = kNative;
   for (uint32_t i = 3; i < count + 2; ++i) {
     const uint32_t parent = i < 43 ? 2 : 3 + i % 40;
     // Most differ in more than numbers.
@@ -256,6 +251,11 @@ Run large(uint32_t count) {
                   first + 1);
   }
   return run;
+}
+
+std::string decided(Run run) {
+  decide(run.verdict);
+  return page(run.verdict);
 }
 
 /// Two weeks of a cluster: 3,000 processes on 40 hosts.
@@ -312,10 +312,12 @@ Findings cluster() {
       process.contexts = {0};
       process.worked = true;
     } else {
-      process.refused = {kApis[kind] + " by " + findings.touchers[kind].library};
+      process.refused =
+          process.refused.with(kApis[kind] + " by " + findings.touchers[kind].library);
     }
     findings.touchers[kind].processes.push_back(findings.processes.size());
     findings.touchers[kind].at.push_back(process.first);
+    findings.touchers[kind].last = process.first;
     findings.processes.push_back(process);
   }
   findings.records = 7411;
@@ -329,13 +331,13 @@ Findings cluster() {
 int main(int count, char** words) {
   if (count != 2) return 2;
   const std::map<std::string, std::function<std::string()>> samples = {
-      {"fail", [] { return page(training().verdict); }},
-      {"pass", [] { return page(clean().verdict); }},
-      {"failed", [] { return page(failed().verdict); }},
-      {"forged", [] { return page(forged().verdict); }},
+      {"fail", [] { return decided(training()); }},
+      {"pass", [] { return decided(clean()); }},
+      {"failed", [] { return decided(failed()); }},
+      {"forged", [] { return decided(forged()); }},
       {"forged_report",
        [] { return page(forged().verdict.findings, forged().verdict.command[0]); }},
-      {"large", [] { return page(large(10000).verdict); }},
+      {"large", [] { return decided(large(10000)); }},
       {"report", [] { return page(cluster(), "412 files of /var/log/cudaguard"); }},
       {"small_report", [] { return page(training().verdict.findings, "/tmp/run.jsonl"); }},
       {"empty", [] { return page(Findings(), "/dev/null"); }}};

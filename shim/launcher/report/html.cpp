@@ -33,6 +33,13 @@ std::string format(const char* pattern, Values... values) {
   return text;
 }
 
+/// "2 min 5 s", "2 min"
+std::string two_parts(long long seconds, const char* large, int of_large, const char* small,
+                      int of_small) {
+  const long long rest = seconds % of_large / of_small;
+  return format(rest == 0 ? "%lld %s" : "%lld %s %lld %s", seconds / of_large, large, rest, small);
+}
+
 }  // namespace
 
 void Html::add_text(std::string_view text, size_t most) {
@@ -85,9 +92,9 @@ std::string span_of(double seconds) {
   if (seconds < 9.995) return format("%.2f s", seconds);
   if (seconds < 99.95) return format("%.1f s", seconds);
   const auto whole = std::llround(seconds);
-  if (whole < 3600) return format("%lld min %lld s", whole / 60, whole % 60);
-  if (whole < 86400) return format("%lld h %lld min", whole / 3600, whole / 60 % 60);
-  return format("%lld d %lld h", whole / 86400, whole / 3600 % 24);
+  if (whole < 3600) return two_parts(whole, "min", 60, "s", 1);
+  if (whole < 86400) return two_parts(whole, "h", 3600, "min", 60);
+  return two_parts(whole, "d", 86400, "h", 3600);
 }
 
 std::string time_of(double since_1970, bool date) {

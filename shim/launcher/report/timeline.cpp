@@ -9,13 +9,13 @@
 #include <string>
 #include <tuple>
 
-#include "policy/text.h"
+#include "shim/launcher/report/alike.h"
 
 namespace cudaguard::launcher {
 
 namespace {
 
-constexpr size_t kRows = 300;     // that are seen at once
+constexpr size_t kRows = 300;     // seen at once
 constexpr size_t kFolded = 1000;  // in what can be unfolded, all together
 constexpr size_t kMembers = 64;   // in one of these
 constexpr size_t kPlain = 24;     // rows of one parent's children that did nothing
@@ -25,6 +25,12 @@ constexpr size_t kChips = 8;
 
 enum class Guard { kUnknown, kGuarded, kNot };
 
+struct Request {
+  double at;
+  size_t toucher;
+  bool forbidden;
+};
+
 struct Node {
   uint32_t pid = 0;
   uint32_t ppid = 0;
@@ -33,7 +39,7 @@ struct Node {
   double last = 0;
   Guard guard = Guard::kUnknown;
   bool has_driver = false;
-  std::vector<std::pair<double, size_t>> asked;  // when, toucher
+  std::vector<Request> asked;
   std::vector<size_t> children;
   size_t below = 0;      // processes
   size_t like = 0;       // the same for all that look the same, with what is below them
@@ -45,34 +51,10 @@ struct Node {
   }
 };
 
-/// Numbers become '*'.
-std::string without_numbers(const std::string& text) {
-  std::string result;
-  for (const char c : head(text, 300)) {
-    if (!is_digit(c)) {
-      result += c;
-    } else if (!result.ends_with('*')) {
-      result += '*';
-    }
-  }
-  return result;
-}
-
-/// '*' in place of the numbers that differ.
-std::string common(const std::string& a, const std::string& b) {
-  const auto run = [](const std::string& text, size_t i) {
-    const size_t end = text.find_first_not_of("0123456789*", i);
-    return text.substr(i, end == std::string::npos ? end : end - i);
-  };
-  std::string result;
-  for (size_t i = 0, j = 0; i < a.size();) {
-    const std::string left = run(a, i);
-    const std::string right = j < b.size() ? run(b, j) : "";
-    result += left.empty() ? a.substr(i, 1) : left == right ? left : "*";
-    i += std::max<size_t>(left.size(), 1);
-    j += std::max<size_t>(right.size(), 1);
-  }
-  return result;
+/// Round: "5 s", "30 min".
+std::string tick_of(double seconds) {
+  if (seconds < 1 || seconds > 59.5) return span_of(seconds);
+  return std::to_string(std::lround(seconds)) + " s";
 }
 
 class Timeline {
@@ -91,10 +73,9 @@ class Timeline {
     for (size_t i = 0; i < findings.touchers.size(); ++i) {
       const Toucher& toucher = findings.touchers[i];
       for (size_t j = 0; j < toucher.processes.size(); ++j) {
-        if (toucher.processes[j] >= findings.processes.size()) continue;
-        const ObservedProcess& process = findings.processes[toucher.processes[j]];
-        const double at = j < toucher.at.size() ? toucher.at[j] : toucher.first;
-        nodes_[places_[process.pid]].asked.emplace_back(at, i);
+        const size_t process = toucher.processes[j];
+        Node& node = nodes_[places_[findings.processes[process].pid]];
+        node.asked.push_back({toucher.at[j], i, touchers_[i].forbidden.contains(process)});
       }
     }
     for (const Node& node : nodes_) {
@@ -177,7 +158,7 @@ class Timeline {
     node.notable = node.guard == Guard::kNot || !node.asked.empty();
     std::set<size_t> asked;
     std::set<size_t> likes;
-    for (const auto& [at, toucher] : node.asked) asked.insert(toucher);
+    for (const Request& one : node.asked) asked.insert(one.toucher);
     for (const size_t child : node.children) {
       node.below += 1 + nodes_[child].below;
       node.notable = node.notable || nodes_[child].notable;
@@ -209,7 +190,7 @@ class Timeline {
         "<div class=\"row axis\" aria-hidden=\"true\"><span class=\"who\"></span>"
         "<span class=\"took\"></span><span class=\"lane\">");
     for (double at = 0; at <= all * 0.97; at += step) {
-      out_.put("<span style=\"left:", percent(at / all), "\">", at == 0 ? "0" : span_of(at),
+      out_.put("<span style=\"left:", percent(at / all), "\">", at == 0 ? "0" : tick_of(at),
                "</span>");
     }
     out_.put("</span></div>\n");
@@ -270,7 +251,7 @@ class Timeline {
       rest.insert(rest.end(), one.children.begin(), one.children.end());
     }
     for (const size_t i : group) {
-      all.command = common(all.command, nodes_[i].command);
+      all.command = in_common(all.command, nodes_[i].command);
       all.lived(nodes_[i].first, nodes_[i].last);
     }
     out_.put("<li><details>");
@@ -317,7 +298,7 @@ class Timeline {
   /// The numbers of what it has asked for. In a summary they are no links: it is a button.
   void write_chips(const Node& node, bool links) {
     std::set<size_t> numbers;
-    for (const auto& [at, toucher] : node.asked) numbers.insert(touchers_[toucher].number);
+    for (const Request& one : node.asked) numbers.insert(touchers_[one.toucher].number);
     numbers.erase(0);
     size_t room = kChips;
     for (const size_t number : numbers) {
@@ -333,8 +314,8 @@ class Timeline {
 
   void write_marks(const Node& node) {
     std::set<std::pair<long, bool>> marks;
-    for (const auto& [at, toucher] : node.asked) {
-      marks.emplace(std::lround(place_of(at) * kSlots), touchers_[toucher].fails);
+    for (const Request& one : node.asked) {
+      marks.emplace(std::lround(place_of(one.at) * kSlots), one.forbidden);
     }
     for (const auto& [slot, fails] : marks) {
       out_.put("<i class=\"mark", fails ? " fail" : "",

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <vector>
 
 #include "shim/launcher/report/html.h"
@@ -10,10 +11,10 @@
 
 namespace cudaguard::launcher {
 
-/// Of one toucher: its number on the page, 0 where it has none, and whether it is forbidden.
+/// One toucher on the page.
 struct Shown {
-  size_t number = 0;
-  bool fails = false;
+  size_t number = 0;           ///< 0: it has none
+  std::set<size_t> forbidden;  ///< of its processes
 };
 
 /// A list, with its axis. `tree`: null where nobody has watched. Processes that look alike are one
