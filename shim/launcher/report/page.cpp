@@ -494,7 +494,7 @@ void Page::put_groups(const char* title, const char* column, By by) {
     put(group.name.empty() ? std::string_view("not known") : base_name(group.name),
         "</th><td class=\"number share\" style=\"--p:",
         percent(static_cast<double>(group.touching) / static_cast<double>(groups[0].touching)),
-        "\">", grouped(group.touching), "</td><td>", denied_names(group.asked),
+        "\">", grouped(group.touching), "</td><td>", joined(asked, ", "),
         "</td><td class=\"time\">", time_of(group.last), "</td></tr>\n");
   }
   end_table();
