@@ -31,6 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPart = size_t{256} << 10;  // stays in the processor's cache
 constexpr size_t kTime = 16;                 // "2026-11-22 07:28"
+constexpr size_t kAsked = 16;                // "cuda nvml opencl"
 
 struct Read {
   Records records;
@@ -161,18 +162,28 @@ std::string cell(std::string text, size_t width) {
   return text + "  ";
 }
 
-std::string table_of(const std::vector<Group>& groups, std::string_view title) {
-  std::string text = "  " + cell("processes", 9) + cell("asked", 9) +
-                     "for               first             last              ";
-  text.append(title).append("\n");
+std::string words_of(const std::set<Asked>& asked) {
+  std::string words;
+  for (const Asked one : asked) words.append(words.empty() ? "" : " ").append(word_of(one));
+  return words;
+}
+
+/// The name is the last column: it may be long.
+std::string table_of(const std::vector<Group>& groups, const std::string& title) {
+  size_t width = 3;
+  for (const Group& group : groups) width = std::max(width, words_of(group.asked).size());
+  std::string text;
+  const auto put = [&](const std::string& processes, const std::string& asked, std::string what,
+                       const std::string& first, const std::string& last, const std::string& name) {
+    what.resize(width, ' ');
+    text += "  " + cell(processes, 9) + cell(asked, 7) + what + "  " + cell(first, kTime) +
+            cell(last, kTime) + name + "\n";
+  };
+  put("processes", "asked", "for", "first (UTC)", "last", title);
   for (const Group& group : groups) {
-    std::string asked;
-    for (const Asked one : group.asked) asked.append(asked.empty() ? "" : " ").append(word_of(one));
-    asked.resize(kTime, ' ');
-    text += "  " + cell(std::to_string(group.processes), 9) +
-            cell(std::to_string(group.touching), 9) + asked + "  " +
-            cell(shown_time(group.first), kTime) + cell(shown_time(group.last), kTime) +
-            (group.name.empty() ? "?" : printable(group.name)) + "\n";
+    put(std::to_string(group.processes), std::to_string(group.touching), words_of(group.asked),
+        shown_time(group.first), shown_time(group.last),
+        group.name.empty() ? "?" : printable(group.name));
   }
   return text;
 }

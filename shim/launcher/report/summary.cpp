@@ -284,7 +284,7 @@ std::string what_was_left_out(const Findings& findings) {
   }
   if (const size_t torn = findings.torn; torn != 0) {
     text += "  torn: " + std::to_string(torn) + (torn == 1 ? " record" : " records") +
-            ", whose writers were killed\n";
+            " (a writer was killed, or the disk full)\n";
   }
   return text;
 }

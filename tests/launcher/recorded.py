@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of jobs that never ran, for tests of `report`."""
+
+import json
+import os
+
+PACKAGES = "/opt/venv/lib/python3.11/site-packages/"
+TIME = 1795256748
+
+
+def line(pid=7, script="ppo.py", api="cuInit", decision="deny", at=0, **more):
+    """As the guard writes it: the process's own facts first. None leaves a field out."""
+    record = {"v": 1, "ts": TIME + at, "pid": pid, "ppid": 2, "tid": pid, "uid": 1000,
+              "host": "node7", "exe": "/usr/bin/python3.11", "argv": ["/usr/bin/python3", script],
+              "cgroup": "/system.slice/x.service", "slurm": None, "api": api, "object": None,
+              "event": None, "decision": decision, "device": None, "result": None,
+              "caller": PACKAGES + "torch/lib/libcudart.so.12+0x34b5a",
+              "python": [{"file": PACKAGES + "torch/cuda/__init__.py", "line": 118,
+                          "function": "is_available"},
+                         {"file": "/home/u/" + script, "line": 159, "function": "<module>"}],
+              "native": [PACKAGES + "torch/lib/libcudart.so.12+0x34b5a",
+                         PACKAGES + "torch/lib/libc10_cuda.so+0x1a2b"]}
+    record.update(more)
+    record = {key: value for key, value in record.items() if value is not None}
+    return json.dumps(record, separators=(",", ":"))
+
+
+def start(pid=7, at=0, **more):
+    return line(pid, api=None, decision=None, caller=None, python=None, native=None, at=at,
+                event="start", policy="FORCE_CPU", **more)
+
+
+def text(*lines):
+    return "".join(one + "\n" for one in lines)
+
+
+def schema(*path):
+    source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    with open(os.path.join(source, "shim", *path), encoding="utf-8") as stream:
+        return json.load(stream)

@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cudaguard report: records of finished jobs, whole, cut, rotated, forged.
+
+CG_GOLDEN=write rewrites golden/report.txt."""
+
+import gzip
+import json
+import os
+import random
+import re
+
+import harness
+import launcher
+import observed
+import recorded
+from recorded import PACKAGES, line, start, text
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
+BY = ("exe", "user", "host", "job", "line")
+NASTY = ["a\x1b[31mred", "new\nline", "tab\there", "\u202eevil", "\x9b31m", "caf\u00e9",
+         "\x00zero", 'quo"te', "back\\slash", "\x7f", "\ufffd", "x" * 5000]
+PODS = ("/kubepods/burstable/pod3f2a11c0-0d5e-4a0c-9b1f-7a3e55d0c0a2/8a0f",
+        "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod3f2a11c0_0d5e_4a0c_9b1f_"
+        "7a3e55d0c0a2.slice/cri-containerd-8a0f.scope")
+POD = "kubernetes:3f2a11c0-0d5e-4a0c-9b1f-7a3e55d0c0a2"
+
+
+class Case(launcher.Case):
+    def report(self, *words, rc=0, **more):
+        done = self.start("report", *words, **more)
+        self.assertEqual(done.returncode, rc, done)
+        # Whatever the names are, nothing of them reaches a terminal.
+        self.assertRegex(done.stdout + done.stderr, r"\A[ -~\n]*\Z")
+        return done
+
+    def shown(self, *words, **more):
+        return self.report(*words, **more).stdout
+
+    def json(self, *words, **more):
+        document = json.loads(self.shown("--json", *words, **more))
+        if jsonschema is not None:
+            validator = jsonschema.Draft202012Validator
+            validator(recorded.schema("launcher", "report", "report.schema.json")).validate(document)
+        return document
+
+    def groups(self, by, *words, **more):
+        """[(name, processes, touching)]"""
+        return [(group["name"], group["processes"], group["touching"])
+                for group in self.json("--by", by, *words, **more)["groups"]]
+
+
+class Reading(Case):
+    def test_schema_is_tested(self):
+        if jsonschema is None:
+            harness.skip(self, "python3-jsonschema is not installed")
+        schema = recorded.schema("launcher", "report", "report.schema.json")
+        jsonschema.Draft202012Validator.check_schema(schema)
+        with self.assertRaises(jsonschema.ValidationError):
+            jsonschema.validate({"v": 1}, schema)
+
+    def test_one_record(self):
+        document = self.json(self.make("r.jsonl", text(line())))
+        (process,), (toucher,) = document["processes"], document["touchers"]
+        self.assertEqual((process["host"], process["pid"], process["uid"], process["command"]),
+                         ("node7", 7, 1000, "python3 ppo.py"))
+        self.assertEqual((process["job"], process["refused"]),
+                         ("systemd:x.service", ["cuInit by libc10_cuda.so"]))
+        self.assertEqual((toucher["line"], toucher["library"], toucher["asked"], toucher["denied"]),
+                         ("ppo.py:159", "libc10_cuda.so", "cuda", True))
+        self.assertEqual(toucher["native"][1],
+                         {"module": PACKAGES + "torch/lib/libc10_cuda.so", "offset": 0x1a2b})
+        self.assertEqual((toucher["first"], toucher["processes"]), (recorded.TIME, [0]))
+
+    def test_order_of_fields(self):
+        """Who ships records may order their fields, and put others in front."""
+        record = json.loads(line())
+        names = list(record)
+        wanted = self.json("-", input=text(line()))
+        dice = random.Random(1)
+        for _ in range(50):
+            dice.shuffle(names)
+            mixed = json.dumps(dict({"shipped": {"api": "x", "v": 2}},
+                                    **{name: record[name] for name in names}))
+            self.assertEqual(self.json("-", input=mixed + "\n"), wanted)
+
+    def test_torn(self):
+        """Cut anywhere, it is one torn record, and the next one is read."""
+        first, second = line(pid=7), line(pid=8)
+        cuts = range(2, len(first)) if harness.FULL else range(2, len(first), 7)
+        pieces = "".join(first[:cut] + second + "\n" for cut in cuts)
+        document = self.json("-", input=pieces)
+        self.assertEqual((document["torn"], document["not_understood"], document["records"]),
+                         (len(cuts), 0, len(cuts)))
+        self.assertEqual([process["pid"] for process in document["processes"]], [8])
+        # The last one of a file, and one behind the other, longer than any line.
+        document = self.json("-", input=first + "\n" + second[:-5])
+        self.assertEqual((document["torn"], document["records"]), (1, 1))
+        document = self.json("-", input=first[:600] * 3000 + first + "\n" + second + "\n")
+        self.assertEqual((document["torn"], document["records"]), (3000, 2))
+
+    def test_same_process(self):
+        """Host, number, program and job are one process; a start record begins another one."""
+        lines = [start(at=1), line(at=2), line(api="nvmlInit_v2", at=3), line(host="node8"),
+                 line(exe="/usr/bin/python3.12"), line(slurm="12"), line(pid=8), start(at=50),
+                 line(at=51)]
+        processes = self.json("-", input=text(*lines))["processes"]
+        self.assertEqual([(process["started"] or 0) % 100 for process in processes],
+                         [recorded.TIME % 100 + 1, 0, 0, 0, 0, (recorded.TIME + 50) % 100])
+        self.assertEqual(len(processes[0]["refused"]), 2)
+        # Rotated: what came first is read last.
+        processes = self.json("-", input=text(line(at=2), start(at=1)))["processes"]
+        self.assertEqual([(process["policy"], process["asked"]) for process in processes],
+                         [("FORCE_CPU", True)])
+        # One that has not asked is counted, and no more.
+        shown = self.shown("-", input=text(start(pid=9), line()))
+        self.assertIn("of 2 processes on 1 host", shown)
+        self.assertIn("cudaguard: 1 process asked: 1 refused\n", shown)
+
+    def test_jobs(self):
+        for wanted, fields in (
+                ("slurm:1234", {"slurm": "1234"}), ("slurm:77", {"cgroup": "/slurm/uid_0/job_77/x"}),
+                (POD, {"cgroup": PODS[0]}), (POD, {"cgroup": PODS[1]}),
+                ("systemd:app-a.scope", {"cgroup": "/user.slice/user@1.service/app-a.scope/x"}),
+                (None, {"cgroup": "/"}), (None, {"cgroup": None}), (None, {"cgroup": "/a/pod"})):
+            self.assertEqual(self.groups("job", "-", input=text(line(**fields))), [(wanted, 1, 1)])
+
+    def test_lines(self):
+        """The user's own line, the library behind it; without one the library alone."""
+        frames = json.loads(line())["python"]
+        libffi = "/usr/lib/libffi.so.8+0x1"
+        for fields, shown, place in (
+                ({}, "ppo.py:159 through libc10_cuda.so", "/home/u/ppo.py:159"),
+                ({"python": frames[:1]}, "__init__.py:118 through libc10_cuda.so",
+                 PACKAGES + "torch/cuda/__init__.py:118"),
+                ({"caller": libffi, "native": [libffi, "/usr/bin/python3.11+0x2"]},
+                 "ppo.py:159 through ctypes/cffi", "/home/u/ppo.py:159"),
+                ({"native": None}, "ppo.py:159 through libcudart.so.12", "/home/u/ppo.py:159"),
+                ({"python": None}, None, "libc10_cuda.so")):
+            with self.subTest(fields=fields):
+                records = text(line(**fields))
+                self.assertEqual(self.groups("line", "-", input=records), [(place, 1, 1)])
+                asked = re.findall(r"(?m)^  asked by (.*): cuInit$", self.shown("-", input=records))
+                self.assertEqual(asked, [shown] if shown else [])
+
+    def test_asked(self):
+        for asked, fields in (
+                ("cuda", {}), ("nvml", {"api": "nvmlInitWithFlags"}),
+                ("opencl", {"api": "dlopen", "object": "/x/libnvidia-opencl.so.1"}),
+                ("cuda", {"decision": "allow", "event": "init", "result": 100})):
+            (toucher,) = self.json("-", input=text(line(**fields)))["touchers"]
+            self.assertEqual(toucher["asked"], asked)
+        # What comes after an initialisation asks for nothing.
+        self.assertEqual(self.json("-", input=text(
+            line(decision="allow", event="context", device=1)))["touchers"], [])
+
+
+class Files(Case):
+    def test_folders(self):
+        """Rotated files too; other files and what is compressed are left out."""
+        os.makedirs(self.path("logs", "node1"))
+        for number, name in enumerate(("report.jsonl", "report.jsonl.1", "node1/x.jsonl-20261122")):
+            self.make("logs/" + name, text(line(pid=number + 1)))
+        self.make("logs/notes.txt", text(line(pid=9)))
+        self.make("logs/old.jsonl.2.gz", gzip.compress(text(line(pid=9)).encode()))
+        os.mkfifo(self.path("logs", "pipe.jsonl"))
+        document = self.json(self.path("logs"))
+        self.assertEqual((document["files"], document["compressed"]), (3, 1))
+        self.assertEqual({process["pid"] for process in document["processes"]}, {1, 2, 3})
+        self.assertIn("  left out: 1 compressed file (", self.shown(self.path("logs")))
+        # Several, one twice is read twice.
+        more = self.json(self.path("logs"), self.path("logs", "notes.txt"))
+        self.assertEqual((more["files"], len(more["processes"])), (4, 4))
+
+    def test_nothing(self):
+        os.mkdir(self.path("empty"))
+        self.assertEqual(self.shown(self.path("empty")), "cudaguard: no records in 0 files\n")
+        self.assertEqual(self.shown(self.make("text", "no record\n")), (
+            "cudaguard: no records in 1 file\n"
+            "  left out: 1 line of the report that no guard has written\n"))
+        self.assertEqual(self.shown("-"), "cudaguard: no records in 1 file\n")
+        self.assertEqual(self.json(self.path("empty"))["records"], 0)
+
+    def test_refusals(self):
+        good = self.make("r.jsonl", text(line()))
+        gz = self.make("r.gz", gzip.compress(b"x"))
+        for words, meaning in (
+                ([], ["no file given"]), ([self.path("none")], [self.path("none"), "No such file"]),
+                ([good, self.path("none")], ["No such file"]), ([gz], [gz, "compressed", "zcat"]),
+                (["--by", "color", good], ["color", "exe, user, host, job, line"]),
+                (["--by", "", good], ["accepted"]), (["--json=x", good], ["--json"]),
+                (["--html", self.path("no", "x"), good], ["--html", self.path("no", "x")])):
+            with self.subTest(words=words):
+                self.refused(self.start("report", *words), 125, *meaning)
+
+    def test_unreadable(self):
+        os.mkdir(self.path("closed.jsonl"), 0o700)
+        self.make("locked.jsonl", text(line()), 0o000)
+        if os.access(self.path("locked.jsonl"), os.R_OK):
+            harness.skip(self, "this user may read everything")
+        for path in (self.path("locked.jsonl"), self.folder):
+            self.refused(self.start("report", path), 125, "locked.jsonl", "Permission denied")
+
+    def test_page(self):
+        done = self.report("--html", self.path("page.html"), self.make("r.jsonl", text(line())))
+        self.assertIn("1 process asked", done.stdout)
+        with open(self.path("page.html"), encoding="utf-8") as stream:
+            self.assertIn("ppo.py:159", stream.read())
+
+    def test_full_disk(self):
+        path = self.make("r.jsonl", text(line()))
+        for words in ("", "--json"):
+            done = self.bare("sh", "-c", '"$0" report $1 "$2" >/dev/full', launcher.LAUNCHER, words,
+                             path)
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("cannot print", done.stderr)
+
+
+class Forged(Case):
+    def test_names(self):
+        """Text and JSON are printable ASCII, whatever the names are; JSON has them whole."""
+        lines = []
+        for number, name in enumerate(NASTY):
+            frames = [{"file": "/" + name, "line": 3, "function": name}]
+            lines.append(line(pid=number + 1, host=name, exe="/" + name, argv=[name, name],
+                              slurm=name, api=name, object=name, caller=name + "+0x1",
+                              python=frames, native=[name + "+0x2"]))
+        records = self.make("r.jsonl", text(*lines))
+        self.report(records)
+        for by in BY:
+            shown = self.shown("--by", by, records)
+            self.assertLess(max(map(len, shown.splitlines())), 600)
+        document = self.json(records)
+        self.assertEqual([process["host"] for process in document["processes"]], NASTY)
+        self.assertEqual([process["exe"][1:] for process in document["processes"]], NASTY)
+        self.assertEqual({name for name, *_ in self.groups("host", records)}, set(NASTY))
+
+    def test_other_encodings(self):
+        """A line that is no UTF-8 is no record."""
+        for codec in ("latin-1", "utf-16", "cp1252"):
+            bad = (line(host="caf\u00e9").replace("\\u00e9", "\u00e9") + "\n").encode(codec)
+            done = self.start("report", "--json", "-", input=bad, text=False)
+            document = json.loads(done.stdout)
+            self.assertEqual(document["records"], 0)
+            self.assertGreaterEqual(document["not_understood"], 1)
+        whole = line(host="caf\u00e9").replace("\\u00e9", "\u00e9")
+        self.assertEqual(self.groups("host", "-", input=whole + "\n"), [("caf\u00e9", 1, 1)])
+
+    def test_values(self):
+        """Each field with each kind of value: nothing of it ends the program."""
+        record = json.loads(line(object="o", event="init", decision="allow", result=1, device=1))
+        lines = []
+        for name in record:
+            for value in ("null", "true", "-1", "1e999", "9" * 400, "0.5", '""', '"\\ud800"',
+                          '"\\u0000"', "[]", "{}", "[[]]", '[{"file":[{}]}]', "[" * 5000,
+                          '{"a":' * 5000, '[{"line":-1}]', '[1,"a"]', "18446744073709551616"):
+                values = {key: json.dumps(one) for key, one in record.items()}
+                values[name] = value
+                lines.append("{%s}" % ",".join('"%s":%s' % pair for pair in values.items()))
+        document = self.json("-", input=text(*lines))
+        self.assertEqual(document["records"] + document["not_understood"] + document["torn"],
+                         len(lines))
+        self.assertGreater(document["records"], len(lines) / 2)
+        for by in BY:
+            self.json("--by", by, "-", input=text(*lines))
+        self.shown("-", input=text(*lines))
+
+    def test_many_that_differ(self):
+        """Stacks beyond number are counted, and not kept."""
+        count = 30000 if harness.FULL else 12000
+        lines = [line(python=[{"file": "/f%d" % i, "line": i, "function": "f"}])
+                 for i in range(count)]
+        document = self.json("-", input=text(*lines))
+        self.assertEqual(len(document["touchers"]), count)
+        self.assertEqual(document["touchers"][-1]["python_missing"], "too many that differ")
+
+    def test_random_bytes(self):
+        """Bits flipped, pieces cut out: it ends as ever, and says so."""
+        dice = random.Random(2)
+        whole = text(start(), *(line(pid=i, at=i, script="s%d.py" % (i % 3)) for i in range(2, 40)))
+        for _ in range(2000 if harness.FULL else 60):
+            data = bytearray(whole.encode())
+            for _ in range(dice.randint(1, 40)):
+                place = dice.randrange(len(data))
+                kind = dice.randrange(3)
+                if kind == 0:
+                    data[place] = dice.randrange(256)
+                elif kind == 1:
+                    del data[place:place + dice.randint(1, 300)]
+                else:
+                    data[place:place] = dice.choice((b"\n", b"\x00", b'{"v":1,', b'"', b"\x1b[2J"))
+            options = dice.choice(([], ["--json"], ["--by", dice.choice(BY)]))
+            done = self.start("report", *options, "-", input=bytes(data), text=False)
+            self.assertEqual((done.returncode, done.stderr), (0, b""), done)
+            self.assertRegex(done.stdout, rb"\A[ -~\n]*\Z")
+
+
+class Shown(observed.Case, Case):
+    def test_same_as_observe(self):
+        """`run --observe` prints what `report` prints of the same records."""
+        copy = self.path("copy")
+        script = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
+        program = self.make("touch.py", script)
+        result = self.observe(["sh", "-c", "python3 %s; %s nv.init" % (
+            program, observed.box.program("open"))], ["--cpu", "--report", copy])
+        summary = self.summary(result)
+        self.assertEqual(len(summary.order), 2, result)
+        self.assertIn("  asked by touch.py:1 through ctypes/cffi: cuInit", summary.rest)
+        first, _, rest = self.shown(copy).partition("\n")
+        self.assertRegex(first, r"^cudaguard: 1 file, 2 records of 2 processes on 1 host, ")
+        self.assertEqual(rest, summary.text)
+        # The control: without the guard it reaches the driver.
+        bare = harness.run(["python3", program], world="none", guard=False, trace=False,
+                           env=observed.box.environment())
+        self.assertIn("cuInit:initialised", bare.fake_calls)
+
+    def test_golden(self):
+        """A cluster's day: 100 columns, but for names."""
+        lines = [start(pid=pid, host="node%d" % (pid % 3)) for pid in range(1, 9)]
+        for pid in range(1, 40):
+            more = {"host": "node%d" % (pid % 3), "slurm": str(1000 + pid // 10), "at": 60 * pid,
+                    "uid": 1000 + pid % 2}
+            lines.append(line(pid, **more))
+            if pid % 4 == 0:
+                lines.append(line(pid, script="ppo.py", api="nvmlInit_v2", **more))
+        long = "train_a_model_with_a_name_that_goes_on_for_ever_and_ever_and_some_more.py"
+        lines += [line(50, script=long, at=4000, argv=["/usr/bin/python3", "/home/u/" + long, "-v"]),
+                  line(51, script="caf\u00e9\x1b[31m\n.py", at=4001, cgroup=PODS[0], host="pod-1"),
+                  line(52, decision="allow", event="init", object="GPU-5b1f0c77", python=None,
+                       at=4002),
+                  line(52, decision="allow", event="context", device=0, api="cuCtxCreate_v2",
+                       python=None, at=4002),
+                  line(53, api="dlopen", object="/usr/lib/libnvidia-opencl.so.1", native=None,
+                       caller="/usr/lib/libOpenCL.so.1+0x1", exe="/usr/bin/clinfo", python=None,
+                       argv=["clinfo"], at=4003), line(60)[:500] + line(54, "late.py", at=9000),
+                  "not a record"]
+        path = self.make("day.jsonl", text(*lines))
+        golden = ""
+        for words in ([], *(["--by", by] for by in BY)):
+            shown = self.shown(*words, path)
+            for one in shown.splitlines():
+                if len(one.split()[-1]) < 30:
+                    self.assertLessEqual(len(one), 100, one)
+            golden += "$ cudaguard report %sday.jsonl\n%s" % (
+                "".join(word + " " for word in words), shown)
+        self.same_as_golden("report.txt", golden)
+
+
+if __name__ == "__main__":
+    harness.main()
