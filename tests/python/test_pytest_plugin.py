@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import sys
 import textwrap
 import xml.etree.ElementTree
@@ -189,6 +190,22 @@ class Plugin(harness.FolderCase):
                     self.assertRegex(result.err.strip(), "ERROR: --cudaguard: %s.*%s$" % (reason, COMMAND))
                     self.assertEqual((result.cases, result.init_calls()), ({}, []), result)
 
+    def test_pools(self):
+        """Workers of multiprocessing, which find the test's report in their environment."""
+        self.make("test_pools.py", """
+            import ctypes, multiprocessing, pytest
+            def touch(_): return %s
+            @pytest.mark.parametrize("way", ["fork", "spawn", "forkserver"])
+            def test_pool(way):
+                with multiprocessing.get_context(way).Pool(2) as pool:
+                    assert pool.map(touch, [1, 2]) == [100, 100]
+            """ % TOUCH)
+        result = self.pytest()
+        for way in ("fork", "spawn", "forkserver"):
+            outcome, said = result.cases["pool[%s]" % way]
+            self.assertEqual(outcome, "failure", result)
+            self.assertRegex(said, r"by test_pools\.py:3 through ctypes/cffi \(cuInit\) in process \d+: ")
+
     def test_what_is_denied(self):
         self.make("test_two.py", """
             import ctypes
@@ -313,6 +330,13 @@ class Records(harness.FolderCase):
                          "ctypes/cffi (cuInit) in process 7: python3 ppo.py" % package)
         self.assertIn("Python stack: no frames", self.records.story(
             self.touch(python_missing="no frames"), True))
+
+    def test_whose_code(self):
+        """The lists are those of policy/user_code.cpp."""
+        with open(os.path.join(harness.SOURCE, "policy", "user_code.cpp"), encoding="utf-8") as stream:
+            texts = re.findall(r'"((?:[^"\\]|\\.)*)"', re.sub("#include.*", "", stream.read()))
+        words = {word for text in texts for word in text.split("\\0")} - {""}
+        self.assertEqual(words, {self.records.FROZEN, *self.records.PACKAGES, *self.records.PASSES_ON})
 
     def test_kinds(self):
         for fields, kind in (({"api": "cuInit"}, "init"), ({"api": "cudaGetDeviceCount"}, "init"),

@@ -6,15 +6,15 @@ from __future__ import annotations
 import json
 import linecache
 import os
-import re
 from typing import Any, Iterator, List, NamedTuple, Optional
 
 MARK = b'{"v":1,'
 # As policy/user_code.cpp has them.
-_NOT_THE_USERS = re.compile(r"^<frozen |/site-packages/|/dist-packages/|/lib/python3")
-_PASSES_ON = re.compile(r"(libcudaguard|libcuda\.so|libcudart|libnvidia-|libffi\.so|_ctypes\.|"
-                        r"_cffi_backend\.|libOpenCL\.so|libc\.so|ld-linux)")
-_FOREIGN_FUNCTION = re.compile(r"libffi|_ctypes\.|_cffi_backend\.")
+PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python3")
+FROZEN = "<frozen "
+PASSES_ON = ("libcudaguard", "libcuda.so", "libcudart", "libnvidia-", "libffi.so", "_ctypes.",
+             "_cffi_backend.", "libOpenCL.so", "libc.so", "ld-linux")
+_FOREIGN_FUNCTION = ("libffi", "_ctypes.", "_cffi_backend.")
 KINDS = {"init": "CUDA", "nvml": "NVML", "opencl": "OpenCL"}
 
 
@@ -38,7 +38,7 @@ class Touch(NamedTuple):
     def line(self) -> Optional[Frame]:
         """The user's own: the innermost frame that belongs to no package, else the outermost."""
         for frame in self.frames:
-            if not _NOT_THE_USERS.search(frame.file):
+            if not frame.file.startswith(FROZEN) and not any(p in frame.file for p in PACKAGES):
                 return frame
         return self.frames[-1] if self.frames else None
 
@@ -76,9 +76,9 @@ def _library(record: Any) -> str:
     places = [record.get("caller", "?")]
     places = [*(record.get("native") or []), *places]
     names = [_base_name(place) for place in places]
-    if _FOREIGN_FUNCTION.match(names[-1]):
+    if names[-1].startswith(_FOREIGN_FUNCTION):
         return "ctypes/cffi"
-    return next((name for name in names if not _PASSES_ON.match(name)), names[-1])
+    return next((name for name in names if not name.startswith(PASSES_ON)), names[-1])
 
 
 def touch_of(record: Any) -> Optional[Touch]:
