@@ -220,12 +220,19 @@ class Ways(verified.Case):
         self.assertEqual(block.count("cuInit by open"), 1, block)
         self.assertRegex(block, r"(?m)^    process  20x open cu\.init \(\d+ ")
 
+    def test_more_touchers_than_anybody_reads(self):
+        text = "".join(verified.record(pid, "cuInit", caller="/lib/lib%d.so+0x10" % pid)
+                       for pid in range(1, 61))
+        block = self.ends(self.forged(text), 1, "FAIL: 60 of 62 processes touched CUDA\n",
+                          "  ... and 40 more (--json has all)\n")
+        self.assertEqual(block.count("  cuInit by lib"), 20, block)
+
     def test_policy_of_its_own(self):
         """Somebody in the tree lets CUDA through: it is told, and fails."""
         result = self.verify([launcher.LAUNCHER, "run", "--gpus", "0", box.program("open"),
                               "cu.init"])
         self.assertEqual(result.rc, 1, result)
-        self.assertIn("cuInit by open", result.err)
+        self.assertIn("cuInit by open (its own policy let it through)", result.err)
         self.assertIn("cuInit:initialised", result.fake_calls)
 
 

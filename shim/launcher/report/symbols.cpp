@@ -30,7 +30,7 @@ void put_demangled(const char* text, size_t size, void* to) {
   auto* out = static_cast<Demangled*>(to);
   out->name.append(text, size);
   // No object of ours, and nothing that has to be freed, is on the stack between here and there.
-  if (out->name.size() > kLongestName) std::longjmp(out->full, 1);
+  if (out->name.size() > kLongestName) std::longjmp(out->full, 1);  // NOLINT(cert-err52-cpp)
 }
 
 /// As it is where it is no C++ name.
@@ -38,6 +38,7 @@ std::string demangled(const std::string& name) {
   if (!name.starts_with("_Z")) return name;
   Demangled out;
   out.name.reserve(2 * kLongestName);
+  // NOLINTNEXTLINE(cert-err52-cpp): the frames between are C's
   if (setjmp(out.full) != 0) return out.name + "...";
   if (__gcclibcxx_demangle_callback(name.c_str(), put_demangled, &out) != 0) return name;
   // As people write it.

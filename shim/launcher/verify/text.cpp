@@ -11,11 +11,12 @@
 #include <map>
 #include <memory>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 #include "policy/text.h"
 #include "policy/user_code.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/report/html.h"
 #include "shim/launcher/verify/decide.h"
 
 namespace cudaguard::launcher {
@@ -50,7 +51,8 @@ namespace {
 
 constexpr size_t kMostFrames = 10;
 constexpr size_t kLastFrames = 2;  ///< of these, the outermost ones
-constexpr size_t kMostCommands = 5;
+constexpr size_t kMostTouchers = 20;
+constexpr size_t kMostCommand = 60;
 constexpr size_t kMostUnguarded = 20;
 constexpr std::string_view kRow = "    ";  ///< in front of what belongs to a toucher
 constexpr std::string_view kMark = "> ";   ///< the user's own line
@@ -58,18 +60,11 @@ constexpr size_t kLabel = 9;               ///< "python   "
 constexpr std::string_view kNoPython = "no CPython in the process";  ///< no news: nobody expects it
 constexpr const char* kMissing = "not available: ";
 constexpr size_t kNoFrame = SIZE_MAX;
-constexpr std::string_view kNoLabel = "         ";
 
 void put_row(std::string& out, const std::string& row) {
   out.append(row, 0, row.size() <= kColumns ? row.size() : kColumns - 3);
   out.append(row.size() <= kColumns ? "\n" : "...\n");
 }
-
-std::string count_of(size_t number, const std::string& one, const std::string& many) {
-  return std::to_string(number) + " " + (number == 1 ? one : many);
-}
-
-std::string processes_of(size_t number) { return count_of(number, "process", "processes"); }
 
 /// Where a reader finds the file: below this folder, else the whole path; of a package what follows
 /// site-packages.
@@ -102,7 +97,7 @@ void put_frames(std::string& out, std::string_view label, const std::vector<std:
   start.resize(kRow.size() + kLabel, ' ');
   const auto put = [&](const std::string& row) {
     put_row(out, start + row);
-    start = std::string(kRow) + std::string(kNoLabel);
+    start.assign(kRow.size() + kLabel, ' ');
   };
   for (size_t i = 0; i < rows.size(); ++i) {
     const bool late = i >= kMostFrames - kLastFrames && i + kLastFrames < rows.size();
@@ -152,6 +147,7 @@ void put_python(std::string& out, const Findings& findings, const Toucher& touch
   const std::string line = shown(source_of(findings, toucher, frames[own]));
   if (!line.empty()) put_row(out, std::string(kRow) + std::string(kRow) + line);
   std::vector<std::string> rows;
+  rows.reserve(frames.size());
   for (const PythonFrame& one : frames) rows.push_back(row_of(one));
   if (rows.size() > 1) put_frames(out, "python", rows, own);
 }
@@ -161,6 +157,7 @@ void put_stack(std::string& out, const Findings& findings, const Toucher& touche
   const Stack& stack = toucher.stack;
   const std::vector<NativeFrame> native = native_frames(stack);
   std::vector<std::string> rows;
+  rows.reserve(native.size() + 1);
   for (const NativeFrame& frame : native) rows.push_back(row_of(frame, symbols));
   size_t own = kNoFrame;
   if (!stack.python.empty()) {
@@ -182,26 +179,26 @@ void put_stack(std::string& out, const Findings& findings, const Toucher& touche
   put_frames(out, "native", rows, is_said ? kNoFrame : own);
 }
 
+/// "64x python3 w.py (71 72 ...)"
 void put_processes(std::string& out, const Verdict& verdict, std::string_view label,
                    const std::vector<size_t>& numbers) {
-  std::vector<std::pair<std::string, std::vector<uint32_t>>> commands;
+  struct Same {
+    std::string pids;
+    size_t count = 0;
+  };
+  std::map<std::string, Same> commands;
   for (const size_t number : numbers) {
     const ObservedProcess& process = verdict.findings.processes[number];
     const std::string command = shown(process.command);
-    auto found = std::find_if(commands.begin(), commands.end(),
-                              [&](const auto& one) { return one.first == command; });
-    if (found == commands.end()) found = commands.insert(commands.end(), {command, {}});
-    found->second.push_back(process.pid);
+    const bool whole = command.size() <= kMostCommand;
+    Same& same = commands[command.substr(0, kMostCommand) + (whole ? "" : "...")];
+    same.pids.append(same.count++ == 0 ? "" : " ").append(std::to_string(process.pid));
   }
   std::vector<std::string> rows;
-  for (const auto& [command, pids] : commands) {
-    std::string row = pids.size() == 1 ? "" : std::to_string(pids.size()) + "x ";
-    row += head(command, 60);
-    row += command.size() > 60 ? "... (" : " (";
-    for (size_t i = 0; i < pids.size(); ++i) {
-      row.append(i == 0 ? "" : " ").append(std::to_string(pids[i]));
-    }
-    rows.push_back(row + ")");
+  rows.reserve(commands.size());
+  for (const auto& [command, same] : commands) {
+    const std::string times = same.count == 1 ? "" : std::to_string(same.count) + "x ";
+    rows.push_back(times + command + " (" + same.pids + ")");
   }
   put_frames(out, label, rows, kNoFrame);
 }
@@ -211,13 +208,15 @@ std::string title_of(const Toucher& toucher) {
   if (!toucher.object.empty()) title += " of " + shown(base_name(toucher.object));
   if (!toucher.library.empty()) title += " by " + shown(toucher.library);
   if (!toucher.line.empty()) title += ", asked at " + shown(toucher.line);
+  if (!toucher.denied) title += " (its own policy let it through)";
   return title;
 }
 
 void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bool failing) {
+  size_t count = 0;
   for (size_t i = 0; i < verdict.findings.touchers.size(); ++i) {
     const Toucher& toucher = verdict.findings.touchers[i];
-    if (verdict.fails[i] != failing) continue;
+    if (verdict.fails[i] != failing || ++count > kMostTouchers) continue;
     const bool denied = verdict.deny.contains(toucher.asked);
     const char* label = failing ? "" : denied ? "allowed: " : "not denied: ";
     put_row(out, "  " + std::string(label) + title_of(toucher));
@@ -228,6 +227,9 @@ void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bo
                         forbidden.end(), std::back_inserter(others));
     put_processes(out, verdict, "process", failing ? forbidden : others);
     if (failing) put_processes(out, verdict, "allowed", others);
+  }
+  if (count > kMostTouchers) {
+    put_row(out, "  ... and " + std::to_string(count - kMostTouchers) + " more (--json has all)");
   }
 }
 
@@ -251,7 +253,7 @@ std::string headline(const Verdict& verdict) {
   for (const uint32_t pid : touched) allowed.erase(pid);
   std::string text = verdict.passed() ? "cudaguard: PASS: " : "cudaguard: FAIL: ";
   text += (verdict.touched ? std::to_string(touched.size()) : "none") + " of " +
-          processes_of(all.size()) + " touched " + denied_names(verdict.deny);
+          counted(all.size(), "process") + " touched " + denied_names(verdict.deny);
   if (!allowed.empty())
     text += (verdict.touched ? ", and " : ", but ") + std::to_string(allowed.size()) + " that may";
   if (verdict.status != 0) {
@@ -263,20 +265,15 @@ std::string headline(const Verdict& verdict) {
 
 void put_tree(std::string& out, const Verdict& verdict) {
   const TreeTruth& tree = verdict.tree;
-  const std::string seen = count_of(tree.hello, "start record", "start records") + ", " +
-                           std::to_string(tree.seen.size()) + " seen";
+  const std::string seen =
+      counted(tree.hello, "start record") + ", " + std::to_string(tree.seen.size()) + " seen";
   const std::string how = tree.traced ? "every exec was looked at: " : "sampled: ";
-  switch (tree.value) {
-    case TreeTruth::Value::kAllGuarded:
-      put_row(out, "  tree: every process was guarded (" + how + seen + ")");
-      break;
-    case TreeTruth::Value::kNoneSeen:
-      put_row(out, "  tree: no unguarded process was seen (" + how + seen + ")");
-      break;
-    case TreeTruth::Value::kUnguarded:
-      put_row(out, "  tree: " + processes_of(tree.unguarded.size()) + " not guarded (" + how +
-                       seen + ")");
+  std::string what = "no unguarded process was seen";
+  if (tree.value == TreeTruth::Value::kAllGuarded) what = "every process was guarded";
+  if (tree.value == TreeTruth::Value::kUnguarded) {
+    what = counted(tree.unguarded.size(), "process") + " not guarded";
   }
+  put_row(out, "  tree: " + what + " (" + how + seen + ")");
   for (size_t i = 0; i < std::min(tree.unguarded.size(), kMostUnguarded); ++i) {
     const TreeTruth::Unguarded& one = tree.unguarded[i];
     put_row(out, std::string(kRow) + std::to_string(one.pid) + " " + shown(head(one.command, 50)) +
@@ -297,7 +294,7 @@ void put_records(std::string& out, const Findings& findings) {
                      " cut short (the writer was killed, or the disk is full)");
   }
   if (findings.not_understood != 0) {
-    put_row(out, "  records: " + count_of(findings.not_understood, "line", "lines") +
+    put_row(out, "  records: " + counted(findings.not_understood, "line") +
                      " left out that no guard has written");
   }
 }

@@ -43,14 +43,14 @@ Options options_of_run(Options options) {
 
 Verdict run_tree(const Options& options, Variables& variables) {
   Verdict verdict;
-  const auto [path, report] = prepare(options_of_run(options), variables);
+  const Prepared prepared = prepare(options_of_run(options), variables);
   for (char** word = options.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
   empty_output("--json", options.json_file);
   empty_output("--junit", options.junit_file);
   empty_output("--html", options.html_file);
   verdict.started = now();
   Tree tree;
-  TreeReport records(report);
+  TreeReport records(prepared.report);
   variables.set(row_of(Variable::kReport).name, records.path());
   variables.set(kHello, "1");
   Watch watch(records.path());
@@ -58,7 +58,7 @@ Verdict run_tree(const Options& options, Variables& variables) {
   if (options.trace) trace.emplace([&](pid_t pid) { watch.note_exec(pid); });
   tree.start(
       [&] {
-        execve(path.c_str(), options.program, variables.pointers().data());
+        execve(prepared.path.c_str(), options.program, variables.pointers().data());
         return errno;
       },
       trace ? &*trace : nullptr);
@@ -66,7 +66,7 @@ Verdict run_tree(const Options& options, Variables& variables) {
     records.read_on();
     return watch.sample();
   });
-  if (const int error = tree.start_error(); error != 0) throw cannot_start(path, error);
+  if (const int error = tree.start_error(); error != 0) throw cannot_start(prepared.path, error);
   records.finish();
   verdict.ended = now();
   verdict.status = tree.status();
