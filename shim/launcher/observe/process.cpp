@@ -217,9 +217,15 @@ std::string command_of(pid_t pid) {
   return slash == std::string::npos || slash + 1 >= words.size() ? words : words.substr(slash + 1);
 }
 
-uint32_t own_number(pid_t pid) {
+Writer writer_of(pid_t pid) {
   const std::vector<uint64_t> numbers = status_of(pid, "NSpid");
-  return static_cast<uint32_t>(numbers.empty() ? static_cast<uint64_t>(pid) : numbers.back());
+  Writer writer;
+  writer.number =
+      static_cast<uint32_t>(numbers.empty() ? static_cast<uint64_t>(pid) : numbers.back());
+  char path[PATH_MAX];
+  const ssize_t length = readlink(path_of(pid, "exe").c_str(), path, sizeof path);
+  if (length > 0) writer.executable = base_name({path, static_cast<size_t>(length)});
+  return writer;
 }
 
 bool has_driver(pid_t pid) {

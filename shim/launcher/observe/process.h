@@ -42,8 +42,14 @@ std::vector<pid_t> children_of(pid_t pid);
 /// Its words, the first without its folders.
 std::string command_of(pid_t pid);
 
-/// The number that it has for itself: in a container another one.
-uint32_t own_number(pid_t pid);
+/// Who wrote a record: the number that a process has for itself (in a container another one), and
+/// its executable without the folders.
+struct Writer {
+  uint32_t number = 0;
+  std::string executable;
+  auto operator<=>(const Writer&) const = default;
+};
+Writer writer_of(pid_t pid);
 
 /// Has it the driver or a device? Only of one that is not guarded this says anything.
 bool has_driver(pid_t pid);

@@ -7,6 +7,8 @@
 #include <ctime>
 #include <exception>
 
+#include "policy/text.h"
+
 namespace cudaguard::launcher {
 
 namespace {
@@ -119,7 +121,7 @@ void Watch::note_exec(pid_t pid) noexcept {
 
 void Watch::judge(Process& process, const Image& image, const Answer& answer, bool at_exec) {
   const auto pid = static_cast<pid_t>(process.seen.pid);
-  const uint32_t number = own_number(pid);
+  const Writer writer = writer_of(pid);
   process.seen.command = command_of(pid);
   process.seen.guarded = answer.is_guarded();
   process.image = image;
@@ -129,7 +131,7 @@ void Watch::judge(Process& process, const Image& image, const Answer& answer, bo
     Program& program = programs_[image];
     program.answer = answer;
     program.loaded = !at_exec;
-    program.numbers.insert(number);
+    program.writers.insert(writer);
     if (program.name.empty()) {
       const std::string& command = process.seen.command;
       program.name = command.substr(0, command.find(' ')) + " (" + std::to_string(pid) + ")";
@@ -140,18 +142,18 @@ void Watch::judge(Process& process, const Image& image, const Answer& answer, bo
     listed_.push_back(
         {{seen.pid, seen.command, answer.reason, !at_exec && has_driver(pid), seen.last},
          answer.is,
-         number});
+         writer});
   }
 }
 
 /// Guarded, and nobody has heard of them: a clause, or empty.
-std::string Watch::missing(const std::set<uint32_t>& started) const {
+std::string Watch::missing(const std::set<Writer>& started) const {
   size_t count = 0;
   std::string first;
   for (const auto& [image, program] : programs_) {
     if (!program.answer.starts) continue;
-    if (std::any_of(program.numbers.begin(), program.numbers.end(),
-                    [&](uint32_t number) { return started.count(number) != 0; })) {
+    if (std::any_of(program.writers.begin(), program.writers.end(),
+                    [&](const Writer& writer) { return started.contains(writer); })) {
       continue;
     }
     if (count++ == 0) first = program.name;
@@ -166,15 +168,15 @@ TreeTruth Watch::finish(const Findings& findings, const std::string& left,
   TreeTruth truth;
   truth.traced = traced_;
   truth.left = left;
-  std::set<uint32_t> started;
+  std::set<Writer> started;
   for (const ObservedProcess& process : findings.processes) {
     if (process.started == 0) continue;
     ++truth.hello;
-    started.insert(process.pid);
+    started.insert({process.pid, std::string(base_name(process.exe))});
   }
   for (const Listed& listed : listed_) {
     // A program may write over its environment; its record says where it has written.
-    if (listed.is == Answer::Is::kElsewhere && started.count(listed.number) != 0) continue;
+    if (listed.is == Answer::Is::kElsewhere && started.contains(listed.writer)) continue;
     truth.unguarded.push_back(listed.entry);
   }
   for (const auto& [key, process] : processes_) truth.seen.push_back(process.seen);

@@ -37,14 +37,14 @@ class Watch {
   /// A guarded one, in which the processes are that share an image.
   struct Program {
     Answer answer;
-    bool loaded = false;         ///< the guard was seen in it, not only foreseen
-    std::set<uint32_t> numbers;  ///< of its processes, as they know themselves
-    std::string name;            ///< "python3 (12)"
+    bool loaded = false;  ///< the guard was seen in it, not only foreseen
+    std::set<Writer> writers;
+    std::string name;  ///< "python3 (12)"
   };
   struct Listed {
     TreeTruth::Unguarded entry;
     Answer::Is is;
-    uint32_t number;  ///< as it knows itself
+    Writer writer;
   };
   struct Process {
     TreeTruth::Seen seen;
@@ -58,7 +58,7 @@ class Watch {
   void look_at(pid_t pid, const Stat& stat, double now);
   Process& process_of(pid_t pid, const Stat& stat, double now);
   void judge(Process& process, const Image& image, const Answer& answer, bool at_exec);
-  std::string missing(const std::set<uint32_t>& started) const;
+  std::string missing(const std::set<Writer>& started) const;
 
   Examiner examiner_;
   Image own_;               ///< before execve a child has it

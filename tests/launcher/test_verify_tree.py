@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verify and the whole tree: whoever touches CUDA in it is found, however it was started; who was
+not guarded is listed with the reason; where records may be missing that is said."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import unittest.mock
+
+import harness
+import launcher
+import test_observe_signals
+import verified
+from observed import box
+
+TOUCH = "ctypes.CDLL('libcuda.so.1').cuInit(0)"
+TRACE = ["--trace"]
+# So long that a look from time to time finds it.
+LONG = "1"
+
+
+class Case(verified.Case):
+    def tree(self, words, options=(), **more):
+        """(the result, what verify's JSON says of the tree)"""
+        path = self.path("verify.json")
+        result = self.verify(words, ["--json", path, *options], **more)
+        try:
+            with open(path, encoding="utf-8") as stream:
+                self.document = json.load(stream)
+        except (FileNotFoundError, ValueError):
+            self.fail("no document:\n%s" % result)
+        return result, self.document["tree"]
+
+    def reasons(self, tree):
+        """{command: reason}"""
+        return {os.path.basename(one["command"]): one["reason"] for one in tree["unguarded"]}
+
+    def python(self, text, name="program.py"):
+        return [sys.executable, self.make(name, text)]
+
+
+class Starts(Case):
+    """Whoever touches is found; bare it reaches the driver."""
+
+    def finds(self, words, touching="1", by=" by "):
+        bare = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+        self.assertIn("cuInit:initialised", bare.fake_calls, bare)
+        for options in ([], TRACE):
+            with self.subTest(options=options):
+                result, tree = self.tree(words, options)
+                block = self.ends(result, 1, "FAIL: " + touching + " of ", "\n  cuInit" + by)
+                wanted = "all_guarded" if options else "none_seen"
+                self.assertEqual((tree["value"], tree["doubts"]), (wanted, []), block)
+
+    def test_thread(self):
+        self.finds([box.program("open"), "thread=t", "cu.init", "end"])
+
+    def test_thread_that_starts_a_program(self):
+        self.finds([box.program("open"), "thread=t", "spawn=s", "cu.init", "end", "end"])
+
+    def test_fork(self):
+        self.finds([box.program("open"), "fork=a", "fork=b", "cu.init", "end", "end"])
+
+    def test_subprocess(self):
+        self.finds(self.python("import subprocess\nsubprocess.run([%r, 'cu.init'], check=True)\n"
+                               % box.program("open")))
+
+    def test_fork_servers_worker(self):
+        self.finds(self.python(
+            "import ctypes, multiprocessing\n"
+            "def touch():\n    %s\n"
+            "if __name__ == '__main__':\n"
+            "    worker = multiprocessing.get_context('forkserver').Process(target=touch)\n"
+            "    worker.start()\n    worker.join()\n" % TOUCH), by=" by ctypes/cffi")
+
+    def test_daemon(self):
+        """It outlives the program, in a session of its own, and nobody's child."""
+        self.finds(self.python(
+            "import ctypes, os, time\n"
+            "program = os.getpid()\n"
+            "if os.fork() == 0:\n"
+            "    os.setsid()\n"
+            "    if os.fork() == 0:\n"
+            "        while os.path.exists('/proc/%%d' %% program): time.sleep(0.01)\n"
+            "        %s\n"
+            "    os._exit(0)\n"
+            "os.wait()\n" % TOUCH), by=" by ctypes/cffi")
+
+    def test_vfork_and_exec_by_a_thread(self):
+        program = self.compile("execs", """
+            #define _GNU_SOURCE
+            #include <pthread.h>
+            #include <stdlib.h>
+            #include <sys/wait.h>
+            #include <unistd.h>
+            static char** g_words;
+            static void* run(void* unused) {
+              execv(g_words[0], g_words);
+              return unused;
+            }
+            int main(int argc, char** argv) {
+              int status = argc;
+              pid_t child = vfork();
+              if (child == 0) { execl("/bin/true", "true", NULL); _exit(9); }
+              if (waitpid(child, &status, 0) != child || status != 0) return 8;
+              g_words = argv + 1;
+              pthread_t thread;
+              pthread_create(&thread, NULL, run, NULL);
+              for (;;) pause();
+            }""", "-pthread")
+        self.finds([program, box.program("open"), "cu.init"])
+
+    def test_many_short_ones(self):
+        """One of a thousand."""
+        count = 1000 if harness.FULL else 300
+        script = ('i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done; "$0" cu.init; '
+                  '/bin/true' % (count - 1))
+        words = ["sh", "-c", script, box.program("open")]
+        for options in ([], TRACE):
+            result, tree = self.tree(words, options)
+            block = self.ends(result, 1, "FAIL: 1 of %d processes touched CUDA\n" % (count + 2))
+            self.assertEqual((tree["start_records"], tree["doubts"]), (count + 2, []), block)
+            self.assertEqual(tree["value"], "all_guarded" if options else "none_seen", block)
+
+    def test_trace_misses_none(self):
+        """However short they live."""
+        count = 700
+        env = "env -i LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" "
+        script = ("i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done; " % (count - 1) +
+                  env + "/bin/true")
+        result, tree = self.tree(["sh", "-c", script], TRACE)
+        # The other one is sh; env is one of them until it becomes true.
+        self.assertEqual(tree["start_records"], count + 1, result)
+        self.assertGreaterEqual(tree["seen"], count + 1, result)
+        self.assertEqual(self.reasons(tree), {"true": "its environment has no LD_PRELOAD"}, result)
+
+
+class Unguarded(Case):
+    def both(self, script, reason, *words, driver=False, **more):
+        """A shell's script in which one process is not guarded; its last word is how long to live.
+        By looks, and by --trace, where it may be as short as it likes."""
+        for options in ([], TRACE):
+            with self.subTest(script=script, options=options):
+                length = LONG if not options or driver else "0"
+                result, tree = self.tree(["sh", "-c", script, *words, length], options, **more)
+                self.assertEqual(tree["value"], "unguarded", result)
+                self.assertEqual([one["reason"] for one in tree["unguarded"]], [reason], result)
+                self.assertEqual(tree["unguarded"][0]["has_driver"], driver, result)
+                self.assertEqual(result.rc, 1 if driver else 0, result)
+                self.assertIn("\n  tree: 1 process not guarded (", result.err)
+                self.assertIn(": " + reason, result.err)
+
+    def test_guarded_ones_are_not_listed(self):
+        """The control."""
+        for options, value in (([], "none_seen"), (TRACE, "all_guarded")):
+            result, tree = self.tree(["sh", "-c", "sleep $0; exec sleep 0", LONG], options)
+            self.assertEqual((tree["value"], tree["unguarded"], tree["doubts"]), (value, [], []),
+                             result)
+            self.assertEqual(tree["seen"], 2, result)
+
+    def test_environment(self):
+        begin = "guarded, but its records do not come here: CUDAGUARD_REPORT was "
+        for script, reason in (
+                ("env -i sleep $0", "its environment has no LD_PRELOAD"),
+                ("unset LD_PRELOAD; exec sleep $0", "its environment has no LD_PRELOAD"),
+                ("LD_PRELOAD= sleep $0", "its LD_PRELOAD was replaced"),
+                ("LD_PRELOAD=libm.so.6 sleep $0", "its LD_PRELOAD was replaced"),
+                ("CUDAGUARD_POLICY=OFF sleep $0", "CUDAGUARD_POLICY is OFF"),
+                ("unset CUDAGUARD_REPORT; sleep $0; true", begin + "taken away"),
+                ("CUDAGUARD_REPORT=/dev/null sleep $0", begin + "changed")):
+            self.both(script, reason)
+
+    def test_guard_that_is_not_there(self):
+        self.both("LD_PRELOAD=/none/libcudaguard.so sleep $0 2>/dev/null",
+                  "its LD_PRELOAD names a guard that is not there")
+
+    def test_static(self):
+        source = "#include <stdlib.h>\n#include <unistd.h>\n" \
+                 "int main(int n, char** words) { return usleep(atof(words[n - 1]) * 1e6); }\n"
+        program = self.compile("waits", source, "-static")
+        self.both('"$0" "$1"', "it is a static executable", program)
+        program = self.compile("waits_pie", source, "-static-pie")
+        self.both('"$0" "$1"', "it is a static executable", program)
+        if not shutil.which("musl-gcc"):
+            harness.skip(self, "not installed: musl-gcc")
+        program = self.compile("waits_musl", source, compiler="musl-gcc")
+        self.both('LD_PRELOAD= "$0" "$1"', "it is for musl, the guard is for glibc", program)
+
+    def test_driver(self):
+        """It has the driver: that counts as touched."""
+        script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'
+        text = "import ctypes, sys, time; %s; time.sleep(float(sys.argv[1]))" % TOUCH
+        self.both(script, "its environment has no LD_PRELOAD", sys.executable, text, driver=True)
+
+    def test_linked_to_the_driver(self):
+        """It has it mapped, and is guarded."""
+        words = [box.program("cuda"), "spawn=a", "end"]
+        for options in ([], TRACE):
+            result, tree = self.tree(words, options)
+            self.assertEqual((result.rc, tree["unguarded"]), (0, []), result)
+
+    def test_title(self):
+        """A program may write over its variables; what it was started with counts."""
+        program = self.compile("title", """
+            #define _GNU_SOURCE
+            #include <stdlib.h>
+            #include <string.h>
+            #include <unistd.h>
+            extern char** environ;
+            __attribute__((constructor)) static void wipe(void) {
+              for (char** entry = environ; *entry != NULL; ++entry) {
+                char* old = *entry;
+                *entry = strdup(old);
+                memset(old, 0, strlen(old));
+              }
+            }
+            int main(int n, char** words) { return usleep(atof(words[n - 1]) * 1e6); }""")
+        result, tree = self.tree([program, LONG])
+        self.assertEqual((tree["value"], tree["doubts"], result.rc), ("none_seen", [], 0), result)
+        self.assertEqual((tree["seen"], tree["start_records"]), (1, 1), result)
+
+    def test_container(self):
+        """Processes of another pid namespace know themselves by other numbers."""
+        words = [*harness.sandbox("none", ["--unshare-pid", "--proc", "/proc"]), "sh", "-c",
+                 "sleep 1; true"]
+        result, tree = self.tree(words)
+        self.assertEqual((tree["value"], tree["doubts"], result.rc), ("none_seen", [], 0), result)
+        self.assertGreaterEqual(tree["seen"], 3, result)
+
+    def test_launchers_are_no_programs(self):
+        for options in ([], TRACE):
+            result, tree = self.tree(["sh", "-c", '"$0" run --print >/dev/null; sleep 0.3; true',
+                                      launcher.LAUNCHER], options)
+            self.assertEqual((result.rc, tree["unguarded"]), (0, []), result)
+
+
+class OtherUsers(Case):
+    def setUp(self):
+        super().setUp()
+        self.need("setpriv", "gcc")
+        if os.getuid() != 0:
+            harness.skip(self, "needs root for setuid files")
+        self.waits = self.compile("waits", "#include <stdlib.h>\n#include <unistd.h>\nint main(int "
+                                  "n, char** words) { return usleep(atof(words[n - 1]) * 1e6); }\n")
+        self.command = self.installed()
+
+    def verify_as_nobody(self, options, *words):
+        env = launcher.environment(TMPDIR="/tmp")
+        return self.bare("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                         self.command, "verify", *options, "--", *words, env=env)
+
+    def test_setuid(self):
+        os.chmod(self.waits, 0o4755)
+        if os.statvfs(self.waits).f_flag & os.ST_NOSUID:
+            harness.skip(self, "the folder of temporary files is mounted nosuid")
+        done = self.verify_as_nobody([], "sh", "-c", '"$0" "$1"; true', self.waits, LONG)
+        self.assertIn(": it is setuid, so ld.so ignores LD_PRELOAD\n", done.stderr)
+        done = self.verify_as_nobody(TRACE, "sh", "-c", '"$0" 0; true', self.waits)
+        self.assertIn(": it is setuid or has file capabilities, so ld.so ignores LD_PRELOAD\n",
+                      done.stderr)
+        self.assertEqual(done.returncode, 0, done)
+        # The control: as any other program it is guarded.
+        os.chmod(self.waits, 0o755)
+        done = self.verify_as_nobody([], "sh", "-c", '"$0" "$1"; true', self.waits, LONG)
+        self.assertIn("tree: no unguarded process was seen", done.stderr)
+
+    def test_another_user(self):
+        """It cannot write to our file, which is said."""
+        words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", self.waits]
+        for options, length in (([], LONG), (TRACE, "0")):
+            done = self.start("verify", *options, "--", *words, length, launcher=self.command)
+            self.assertIn("  in doubt: waits (", done.stderr)
+            self.assertIn(") could not write to the report", done.stderr)
+            self.assertNotIn("every process was guarded", done.stderr)
+
+
+class Lost(Case):
+    """Where records may be missing."""
+
+    def test_killed_writers(self):
+        """A piece of a record does not swallow what the next one writes, and is counted."""
+        count = 200 if harness.FULL else 40
+        program = self.python(
+            "import os, shutil, signal, subprocess, sys, time\n"
+            "report = os.environ['CUDAGUARD_REPORT']\n"
+            "record = %r\n"
+            "def append(bytes):\n"
+            "    fd = os.open(report, os.O_WRONLY | os.O_APPEND)\n"
+            "    os.write(fd, bytes)\n"
+            "    os.close(fd)\n"
+            "for i in range(%d):\n"
+            "    child = os.fork()\n"
+            "    while child == 0: append(record)\n"
+            "    time.sleep(0.002)\n"
+            "    os.kill(child, signal.SIGKILL)\n"
+            "    os.waitpid(child, 0)\n"
+            "append(record[:-100])\n"  # this one is cut for sure
+            "subprocess.run([%r, 'cu.init'])\n"
+            "shutil.copy(report, sys.argv[1])\n"
+            % (verified.record(command=["prog", "x" * 3500], api="nvmlInit_v2").encode(), count,
+               box.program("open")))
+        result, tree = self.tree(program + [self.path("copy")])
+        block = self.ends(result, 1, "FAIL: 1 of ", "\n  cuInit by open")
+        with open(self.path("copy"), "rb") as stream:
+            pieces = stream.read().split(b'{"v":1,')[1:]
+        torn = sum(not piece.endswith(b"}\n") for piece in pieces)
+        self.assertGreater(torn, 0)
+        self.assertEqual(self.document["records"]["torn"], torn, block)
+        self.assertEqual(self.document["records"]["read"], len(pieces) - torn, block)
+        self.assertEqual(self.document["records"]["not_understood"], 0, block)
+        self.assertRegex(block, r"(?m)^  records: %d cut short" % torn)
+        self.assertEqual(tree["doubts"], [], block)
+
+    def test_killed_behind_its_touch(self):
+        result = self.verify(self.python("import ctypes, os\n%s\nos.kill(os.getpid(), 9)\n" % TOUCH))
+        self.ends(result, 1, "FAIL: 1 of 1 process", "was killed by signal 9")
+
+    def full_disk(self, script, *words):
+        """The tree's report is on a disk of 4 MiB, which the script may fill."""
+        small = self.path("small")
+        os.mkdir(small)
+        return self.tree(["sh", "-c", script, *words], env={"TMPDIR": small},
+                         bwrap=["--size", str(4 << 20), "--tmpfs", small])
+
+    def test_full_disk(self):
+        """There is room for the records."""
+        fill = 'dd if=/dev/zero of="$TMPDIR/big" bs=4k 2>"$TMPDIR/said"; cat "$TMPDIR/said"; '
+        result, tree = self.full_disk(fill + '"$0" cu.init', box.program("open"))
+        self.ends(result, 1, "FAIL: 1 of ", "\n  cuInit by open")
+        self.assertEqual(tree["doubts"], [], result)
+        # The control: it is full.
+        result, tree = self.full_disk_again(fill + 'dd if=/dev/zero of="$TMPDIR/other" bs=4k count=1')
+        self.assertIn("No space left on device", result.err)
+
+    def full_disk_again(self, script, *words):
+        shutil.rmtree(self.path("small"))
+        return self.full_disk(script, *words)
+
+    def test_no_room_any_more(self):
+        """Then it is said that records may be missing."""
+        script = ('dd if=/dev/zero bs=4k 2>/dev/null >>"$CUDAGUARD_REPORT"; '
+                  'dd if=/dev/zero of="$TMPDIR/big" bs=512 2>/dev/null; "$0" cu.init')
+        result, tree = self.full_disk(script, box.program("open"))
+        self.assertEqual(tree["doubts"][0],
+                         "records can no longer be written: No space left on device", result)
+        self.assertIn("\n  in doubt: records can no longer be written", result.err)
+
+    def test_removed_report(self):
+        for script in ('rm "$CUDAGUARD_REPORT"', 'rm -r "$(dirname "$CUDAGUARD_REPORT")"',
+                       ': >"$CUDAGUARD_REPORT"',
+                       'rm "$CUDAGUARD_REPORT"; : >"$CUDAGUARD_REPORT"'):
+            with self.subTest(script=script):
+                # What was read before is known; a look goes by.
+                result, tree = self.tree(["sh", "-c", "sleep 0.3; " + script])
+                self.assertEqual(result.rc, 0, result)
+                self.assertRegex(result.err, r"\n  in doubt: somebody has removed or changed /")
+                self.assertEqual(len(tree["doubts"]), 1, result)
+
+    def test_limited_files(self):
+        """RLIMIT_FSIZE of the program's own."""
+        for options, length in (([], LONG), (TRACE, "0")):
+            result, tree = self.tree(["sh", "-c", "ulimit -f 0; sleep %s; true" % length], options)
+            self.assertEqual(len(tree["doubts"]), 1, result)
+            self.assertRegex(tree["doubts"][0], r"^sleep \(\d+\) could not write to the report, or")
+            self.assertEqual(tree["value"], "none_seen", result)
+
+    def test_no_proc(self):
+        result, tree = self.tree(["sh", "-c", "env -i sleep 0.2"], bwrap=["--tmpfs", "/proc"])
+        self.assertEqual(tree["doubts"],
+                         ["what was not guarded was not looked for: there is no /proc"], result)
+        self.assertEqual(result.rc, 0, result)
+
+    def test_left_behind(self):
+        """Who does not want to wait hears what is left, and gets the verdict."""
+        started = subprocess.Popen(
+            [*verified.VERIFY, "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"], text=True,
+            env=launcher.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True)
+        pid = int(started.stdout.readline())
+        try:
+            self.assertIn("the program has ended; waiting for what it left running: sleep (%d)" % pid,
+                          started.stderr.readline())
+            started.terminate()
+            _, err = started.communicate(timeout=60)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual(started.returncode, 0, err)
+        self.assertIn("  not waited for: sleep (%d)" % pid, err)
+
+
+class Traced(test_observe_signals.Case):
+    """Under --trace nothing else is different: signals, stops, ends."""
+    VERIFY = [launcher.LAUNCHER, "verify", "--trace"]
+
+    def setUp(self):
+        super().setUp()
+        for name, value in (("OBSERVE", self.VERIFY),):
+            patch = unittest.mock.patch.object(test_observe_signals, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    COUNT = test_observe_signals.Passed.COUNT
+    counting = test_observe_signals.Passed.counting
+    test_every_one = test_observe_signals.Passed.test_every_one
+    test_tstp = test_observe_signals.Passed.test_tstp
+
+    @staticmethod
+    def state(pid):
+        return test_observe_signals.Passed.state(pid).upper()  # of a traced one "t"
+
+    def test_ends(self):
+        for words, said in ((["sh", "-c", "exit 7"], "ended with exit code 7"),
+                            (["sh", "-c", "kill -SEGV $$"], "was killed by signal 11"),
+                            (["sh", "-c", "kill -KILL $$"], "was killed by signal 9")):
+            done = self.bare(*self.VERIFY, *words)
+            self.assertEqual(done.returncode, 2, done)
+            self.assertIn("but the program " + said, done.stderr)
+
+    def test_stopped_and_continued_alone(self):
+        process = self.popen(self.VERIFY + ["sh", "-c", "echo $$; kill -STOP $$; exit 5"],
+                             start_new_session=True)
+        pid = int(process.stdout.readline())
+        self.until(lambda: self.state(pid) == "T")
+        os.kill(pid, signal.SIGCONT)
+        self.assertEqual(process.wait(test_observe_signals.PATIENCE), 2)
+        self.assertIn("exit code 5", process.stderr.read())
+
+    def test_threads_stop_and_go_on(self):
+        """A stop is of the whole process, and a child's own shell sees it."""
+        text = ("import os, signal, subprocess, sys, threading, time\n"
+                "child = subprocess.Popen([sys.executable, '-c', 'import threading, time\\n"
+                "for i in range(4): threading.Thread(target=input if i == 0 else time.sleep, "
+                "args=() if i == 0 else (0.2,)).start()\\nprint(1, flush=True)\\n'],"
+                " stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+                "child.stdout.readline()\n"
+                "os.kill(child.pid, signal.SIGSTOP)\n"
+                "_, status = os.waitpid(child.pid, os.WUNTRACED)\n"
+                "print(os.WIFSTOPPED(status), os.WSTOPSIG(status) == signal.SIGSTOP)\n"
+                "os.kill(child.pid, signal.SIGCONT)\n"
+                "_, status = os.waitpid(child.pid, os.WCONTINUED)\n"
+                "print(os.WIFCONTINUED(status))\n"
+                "child.stdin.close()\n"
+                "_, status = os.waitpid(child.pid, 0)\n"
+                "child.returncode = 0\n"
+                "print(os.WIFEXITED(status))\n")
+        bare = self.bare(sys.executable, "-c", text)
+        self.assertEqual(bare.stdout, "True True\nTrue\nTrue\n", bare)
+        done = self.bare(*self.VERIFY, "--", sys.executable, "-c", text)
+        self.assertEqual((done.stdout, done.returncode), (bare.stdout, 0), done)
+
+    def test_who_traces_inside_fails(self):
+        self.assertEqual(self.bare("strace", "-qq", "-o", "/dev/null", "true").returncode, 0)
+        done = self.bare(*self.VERIFY, "strace", "-qq", "-o", "/dev/null", "true")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn("Operation not permitted", done.stderr)
+
+    def test_where_it_may_not_trace(self):
+        """One line, and nothing was started."""
+        marker = self.path("started")
+        done = self.bare("strace", "-f", "-qq", "-o", "/dev/null", *self.VERIFY, "touch", marker)
+        self.refused(done, 125, "--trace: ", "Operation not permitted", "without it")
+        self.assertFalse(os.path.exists(marker))
+        done = self.bare("strace", "-f", "-qq", "-o", "/dev/null", launcher.LAUNCHER, "verify",
+                         "touch", marker)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertTrue(os.path.exists(marker))
+
+
+if __name__ == "__main__":
+    harness.main()
