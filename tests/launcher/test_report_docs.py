@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/verify.md: its DuckDB queries over a folder of records say what `cudaguard report` says; its
+settings for Vector are TOML that holds together."""
+
+import json
+import os
+import re
+import subprocess
+import unittest
+
+import harness
+import launcher
+from recorded import PACKAGES, line, start, text
+
+PYTHON = os.path.join(harness.DEPS, "frameworks", "duckdb", "bin", "python")
+# Statements on the standard input as JSON; the rows of the last one come out.
+RUN = """
+import duckdb, json, sys
+for statement in json.load(sys.stdin):
+    result = duckdb.execute(statement)
+print(json.dumps([[None if cell is None else cell for cell in row] for row in result.fetchall()]))
+"""
+
+
+def blocks(language):
+    with open(os.path.join(harness.SOURCE, "docs", "verify.md"), encoding="utf-8") as stream:
+        return re.findall(r"(?ms)^```%s\n(.*?)^```$" % language, stream.read())
+
+
+class Queries(launcher.Case):
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(PYTHON):
+            harness.skip(self, "run scripts/fetch-frameworks %s duckdb" % harness.DEPS)
+        os.makedirs(self.path("records", "more"))
+        pod = "/kubepods.slice/kubepods-pod3f2a11c0_0d5e.slice/cri-containerd-8a0f.scope"
+        for number in range(4):
+            lines = []
+            for pid in range(1, 60):
+                more = {"host": "node%d" % number, "at": 1000 * number + pid, "uid": 1000 + pid % 3,
+                        "script": "s%d.py" % (pid % 4), "exe": "/usr/bin/python3.%d" % (pid % 2 + 11)}
+                if pid % 3 == 0:
+                    more["slurm"] = str(pid // 10)
+                if pid % 3 == 1:
+                    more["cgroup"] = [pod, "/slurm/job_9/step_0", "/", "/user.slice/a.service/x"][pid % 4]
+                lines.append(start(pid, **more))
+                if pid % 5 != 0:
+                    lines += [line(pid, **more), line(pid, api="nvmlInit_v2", **more)]
+                if pid % 7 == 0:
+                    lines.append(line(pid, decision="allow", event="init", result=0, **more))
+                    lines.append(line(pid, decision="allow", event="work", **more))
+            frames = [{"file": PACKAGES + "a.py", "line": 3, "function": "f"},
+                      {"file": PACKAGES + "b.py", "line": 4, "function": "g"}]
+            lines += [line(70, python=frames, host="node%d" % number), "no record", "{}",
+                      line(71, python=None, native=None, host="other"), line(72)[:333]]
+            self.make(("records/more/r%d.jsonl" if number else "records/r%d.jsonl.1") % number,
+                      text(*lines))
+
+    def query(self, *statements):
+        done = subprocess.run([PYTHON, "-c", RUN], input=json.dumps(statements), text=True,
+                              capture_output=True, cwd=self.folder, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def groups(self, by):
+        done = self.start("report", "--by", by, "--json", self.path("records"))
+        self.assertEqual(done.returncode, 0, done)
+        document = json.loads(done.stdout)
+        self.assertEqual(document["torn"], 4)
+        return document["groups"]
+
+    def test_same_numbers(self):
+        views, by_exe, by_line = blocks("sql")
+        for by, column in (("exe", "exe"), ("user", "uid"), ("host", "host"), ("job", "job")):
+            wanted = {(group["name"], group["processes"], group["touching"], group["first"],
+                       group["last"]) for group in self.groups(by)}
+            rows = {(None if row[0] is None else str(row[0]), *row[1:])
+                    for row in self.query(views, re.sub(r"\bexe\b", column, by_exe))}
+            self.assertEqual(rows, wanted, by)
+            self.assertGreater(len(rows), 1)
+        wanted = [[group["name"], group["touching"], group["first"], group["last"]]
+                  for group in self.groups("line") if ":" in group["name"]]
+        self.assertEqual(self.query(views, by_line), wanted)
+        self.assertEqual(len(wanted), 5)
+
+    def test_schema(self):
+        """The view reads fields that records have, as what they are."""
+        with open(os.path.join(harness.SOURCE, "shim", "record", "record.schema.json"),
+                  encoding="utf-8") as stream:
+            known = json.load(stream)["properties"]
+        columns = re.findall(r"\b(\w+): '(\w+)", blocks("sql")[0])
+        self.assertGreater(len(columns), 10)
+        for name, kind in columns:
+            self.assertIn(name, known)
+            wanted = {"BIGINT": "integer", "DOUBLE": "number"}.get(kind)
+            if wanted and "type" in known[name]:
+                self.assertEqual(known[name]["type"], wanted, name)
+
+
+class Shipping(unittest.TestCase):
+    def test_vector(self):
+        try:
+            import tomllib
+        except ImportError:
+            harness.skip(self, "Python's tomllib is there from 3.11 on")
+        (settings,) = blocks("toml")
+        parts = tomllib.loads(settings)
+        self.assertEqual(set(parts), {"sources", "transforms", "sinks"})
+        known = set(parts["sources"]) | set(parts["transforms"])
+        for part in (*parts["transforms"].values(), *parts["sinks"].values()):
+            self.assertLessEqual(set(part["inputs"]), known)
+        (source,), (sink,) = parts["sources"].values(), parts["sinks"].values()
+        # As they are, and no record is too long.
+        self.assertEqual(sink["encoding"]["codec"], "text")
+        self.assertGreaterEqual(source["max_line_bytes"], 65536)
+
+
+if __name__ == "__main__":
+    harness.main()
