@@ -5,6 +5,7 @@ that is here; where it cannot be had the record says so, and the line is what it
 import json
 import os
 import re
+import subprocess
 
 import harness
 import interpreters
@@ -40,7 +41,7 @@ def is_cut(got, seen):
     return all(i in place for i, place in enumerate(places[:-1])) and bool(places[-1])
 
 
-class Pythons(harness.FolderCase):
+class Case(harness.FolderCase):
     def cases(self, path, name, **options):
         """What the interpreter said of each case, {name: (pid, rows)}, and the records."""
         report = self.path("report.jsonl")
@@ -56,6 +57,8 @@ class Pythons(harness.FolderCase):
         self.result = result
         return said, [one for one in harness.records(report) if one.get("api") == "cuInit"]
 
+
+class Pythons(Case):
     def check(self, path):
         facts = interpreters.facts(path)
         lacks = LACKS.get("pypy" if facts.implementation == "pypy" else "%d.%d" % facts.version[:2],
@@ -66,6 +69,8 @@ class Pythons(harness.FolderCase):
                 continue
             said, records = self.cases(path, name)
             self.assertTrue(said, self.result)
+            if name == "function":
+                self.says_line(facts, *said[name][1][0][:2])
             by_process = {record["pid"]: record for record in records}
             self.assertEqual(len(by_process), len(records), "a process has several records")
             for case, (pid, seen) in said.items():
@@ -89,14 +94,37 @@ class Pythons(harness.FolderCase):
         else:
             self.assertEqual(got, want)
 
+    def says_line(self, facts, file, line):
+        """What the guard says on stderr: the user's line, or what it is where no stack is had."""
+        asked = "%s:%d through ctypes/cffi" % (os.path.basename(file), line)
+        if not facts.readable():
+            asked = r"[^;]+ in python3 cases\.py"
+        self.assertRegex(self.result.err, r"\(FORCE_CPU; asked by %s\); " % asked)
+
     def control(self, path):
         bare = harness.run([path, "-B", CASES, CALLS, "function"], guard=False, trace=False)
         self.assertEqual(bare.rc, 0, bare)
         bare.assert_reached(self)
 
 
+class Cffi(Case):
+    """Python's other foreign-function library: by its own name, and through its C module."""
+
+    def test_cffi(self):
+        path = HERE["system"]
+        if subprocess.run([path, "-c", "import cffi"], stderr=subprocess.DEVNULL).returncode != 0:
+            harness.skip(self, "python3-cffi is not installed")
+        said, (record,) = self.cases(path, "by_cffi")
+        self.assertEqual(rows(record), expected(said["by_cffi"][1]))
+        self.assertIn("through ctypes/cffi", self.result.err)
+
+
 def named(path):
     return lambda self: self.check(path)
+
+
+def test_of(name):
+    return "test_" + re.sub(r"\W", "_", name)
 
 
 # pyenv's that say nothing which another one here does not say.
@@ -110,11 +138,10 @@ def absent(name):
 HERE = interpreters.found()
 for each in HERE:
     run = named(HERE[each])
-    setattr(Pythons, "test_" + each.replace("-", "_"),
-            harness.only_full(run) if REST.match(each) else run)
+    setattr(Pythons, test_of(each), harness.only_full(run) if REST.match(each) else run)
 for each in interpreters.QUICK:
     if each not in HERE:
-        setattr(Pythons, "test_" + each.replace("-", "_"), absent(each))
+        setattr(Pythons, test_of(each), absent(each))
 
 
 if __name__ == "__main__":
