@@ -7,8 +7,8 @@
 #include <nvml.h>
 
 #include "shim/exports/behind.h"
+#include "shim/exports/denied.h"
 #include "shim/hook/standins.h"
-#include "shim/record/record.h"
 
 // cuda.h and nvml.h rename the old entry points to the newest ones; here each name is itself.
 #undef cuGetProcAddress
@@ -35,8 +35,7 @@ nvmlReturn_t unless_off(nvmlReturn_t answer) {
 }
 
 nvmlReturn_t no_gpu(const char* api, const void* caller) {
-  record_touch(process(), api, nullptr, caller);
-  return unless_off(NVML_SUCCESS);
+  return static_cast<nvmlReturn_t>(denied(process(), api, caller, unless_off(NVML_SUCCESS)));
 }
 
 nvmlReturn_t none(unsigned int* count) {
@@ -75,11 +74,12 @@ CUresult CUDAAPI cuInit(unsigned int flags) {
   // FORCE_CPU first, because programs ask in loops.
   if (here.policy() != Policy::kForceCpu) [[unlikely]] {
     CG_FORWARD(cuInit, flags);
-    if (flags == 0 && lets_through(here.policy())) record_no_driver(here, "cuInit", CG_CALLER);
+    if (flags == 0 && lets_through(here.policy())) {
+      return static_cast<CUresult>(no_driver(here, "cuInit", CG_CALLER));
+    }
   }
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  record_touch(here, "cuInit", nullptr, CG_CALLER);
-  return CUDA_ERROR_NO_DEVICE;
+  return static_cast<CUresult>(denied(here, "cuInit", CG_CALLER, CUDA_ERROR_NO_DEVICE));
 }
 
 CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {

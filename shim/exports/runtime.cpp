@@ -6,6 +6,7 @@
 
 #include "shim/elf/caller_scope.h"
 #include "shim/exports/behind.h"
+#include "shim/exports/denied.h"
 #include "shim/record/record.h"
 #include "shim/through/services.h"
 
@@ -20,8 +21,7 @@ namespace {
 /// cudaGetLastError initialises the runtime, which the stand-in answers with 100 (measured with
 /// cudart 11.8, 12.2, 12.9, 13.5).
 [[gnu::cold, gnu::noinline]] cudaError_t denied(const char* api, const void* caller) {
-  record_touch(process(), api, nullptr, caller);
-  return cudaErrorNoDevice;
+  return static_cast<cudaError_t>(denied(process(), api, caller, cudaErrorNoDevice));
 }
 
 bool looks_at_indices(const Process& here) { return here.config.policy != Policy::kOff; }

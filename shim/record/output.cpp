@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/record/output.h"
+
+#include <cerrno>
+
+#include "policy/stderr_rule.h"
+#include "shim/elf/own_maps.h"
+#include "shim/record/facts.h"
+#include "shim/record/record.h"
+#include "shim/sys/system.h"
+
+namespace cudaguard {
+
+namespace {
+
+constexpr int kStderr = 2;
+
+struct Scratch {
+  char path[4352];
+  char report[4352];
+  FactsRoom facts;
+  char record[kMaxRecord];
+  char line[kMaxLine];
+};
+
+using ScratchPages = sys::Mapped<Scratch>;
+
+// As glibc's <sys/sysmacros.h>, whose functions are calls where the compiler saves space.
+constexpr unsigned major_of(uint64_t device) {
+  return static_cast<unsigned>((device >> 8 & 0xfff) | (device >> 32 & ~0xfffU));
+}
+constexpr unsigned minor_of(uint64_t device) {
+  return static_cast<unsigned>((device & 0xff) | (device >> 12 & ~0xffU));
+}
+
+Descriptor describe(int fd) {
+  Descriptor result;
+  struct stat status = {};
+  if (sys::fstat(fd, &status) != 0) return result;
+  result.device = status.st_dev;
+  result.inode = status.st_ino;
+  const int access = sys::fcntl(fd, F_GETFL);
+  result.readable = access >= 0 && (access & O_ACCMODE) != O_WRONLY;
+  result.writable = access >= 0 && (access & O_ACCMODE) != O_RDONLY;
+  result.close_on_exec = (sys::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
+  using Kind = Descriptor::Kind;
+  result.kind = Kind::kOther;
+  if (S_ISREG(status.st_mode)) result.kind = Kind::kRegular;
+  if (S_ISFIFO(status.st_mode)) result.kind = Kind::kPipe;
+  if (S_ISSOCK(status.st_mode)) result.kind = Kind::kSocket;
+  if (S_ISCHR(status.st_mode)) {
+    // Linux devices.txt: 1:3 null; 4 and 5 consoles and ttys; 136-143 pts; 188, 204, 229 serial,
+    // hvc.
+    const unsigned family = major_of(status.st_rdev);
+    const bool terminal = family == 4 || family == 5 || (family >= 136 && family <= 143) ||
+                          family == 188 || family == 204 || family == 229;
+    if (terminal || (family == 1 && minor_of(status.st_rdev) == 3)) {
+      result.kind = Kind::kTerminalOrNull;
+    }
+  }
+  return result;
+}
+
+/// To a pipe or terminal: through a description of our own, so that the program neither waits for a
+/// reader that sleeps (O_NONBLOCK), nor dies of SIGPIPE when the reader went away (O_RDWR: we are a
+/// reader too). The system calls are those that loading a library needs anyway: a seccomp filter
+/// knows them.
+void write_without_waiting(std::string_view line) {
+  const sys::File own("/proc/self/fd/2", O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (own.ok()) {
+    sys::write(own.fd(), line.data(), line.size());
+  } else if (sys::takes_now(kStderr)) {
+    // No /proc, no free descriptor, or another user's pipe.
+    sys::quiet_write(kStderr, line.data(), line.size());
+  }
+}
+
+/// Nothing where descriptor 2 is not ours to use.
+void write_to_stderr(std::string_view line) {
+  const Descriptor err = describe(kStderr);
+  if (!may_write_line(describe(0), describe(1), err)) return;
+  switch (err.kind) {
+    case Descriptor::Kind::kRegular:
+      sys::quiet_write(kStderr, line.data(), line.size());
+      break;
+    case Descriptor::Kind::kSocket:
+      sys::send_now(kStderr, line.data(), line.size());
+      break;
+    default:
+      write_without_waiting(line);
+  }
+}
+
+/// A line whose sentence is still to come.
+struct Line : Text {
+  explicit Line(const ScratchPages& scratch) : Text(scratch->line, sizeof scratch->line) {
+    begin_line(*this, sys::getpid());
+  }
+  void write() { write_to_stderr(put("\n").view()); }
+};
+
+/// Appends one record to the report. Returns 0 or an errno value.
+int append(const char* path, const ProcessFacts& facts, const Touch& touch, char* buffer) {
+  // O_NONBLOCK: a pipe without a reader must not stop the program. O_NOFOLLOW: a link in a shared
+  // folder must not choose where this user writes; nor must a hard link.
+  const sys::File file(
+      path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);
+  if (!file.ok()) return file.error();
+  struct stat status = {};
+  if (sys::fstat(file.fd(), &status) != 0 || S_ISDIR(status.st_mode)) return EISDIR;
+  if (S_ISREG(status.st_mode) && status.st_nlink > 1) return EMLINK;
+  // On a pipe more than PIPE_BUF would mix with other processes' records.
+  const size_t limit = S_ISFIFO(status.st_mode) ? kMaxLine : kMaxRecord;
+  Text record(buffer, limit);
+  write_record(record, facts, touch, limit);
+  const long written = sys::quiet_write(file.fd(), record.view().data(), record.view().size());
+  if (written < 0) return static_cast<int>(-written);
+  return static_cast<size_t>(written) == record.view().size() ? 0 : ENOSPC;
+}
+
+/// The path with every "%p" replaced by the process id.
+bool expand(std::string_view path, uint32_t pid, char* to, size_t size) {
+  Text out(to, size - 1);
+  while (!path.empty()) {
+    const size_t mark = path.find("%p");
+    out.put(head(path, mark));
+    if (mark == std::string_view::npos) break;
+    out.put_decimal(pid);
+    path.remove_prefix(mark + 2);
+  }
+  to[out.view().size()] = '\0';
+  return !out.cut();
+}
+
+/// Writes one record to the report. Returns 0 or an errno value.
+int send(std::string_view report, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
+  const ProcessFacts facts = gather_facts(scratch->facts, pid);
+  if (report == "/dev/stderr") {
+    // A link on most systems; what it leads to is descriptor 2, with its own rule.
+    Text record(scratch->record, kMaxLine);
+    write_record(record, facts, touch, kMaxLine);
+    write_to_stderr(record.view());
+    return 0;
+  }
+  return expand(report, pid, scratch->report, sizeof scratch->report)
+             ? append(scratch->report, facts, touch, scratch->record)
+             : ENAMETOOLONG;
+}
+
+void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
+  const int error = send(process.config.report, scratch, pid, touch);
+  if (error != 0 && process.config.log != Log::kOff && process.say_once(Process::kReportFailed)) {
+    Line line(scratch);
+    write_report_failed(line, process.config.report, error);
+    line.write();
+  }
+}
+
+[[gnu::cold, gnu::noinline]] void write_one_line(Process& process, Writer write,
+                                                 const void* context) {
+  say_complaints(process);
+  const ScratchPages scratch;
+  if (!scratch) return;
+  Line line(scratch);
+  write(line, context);
+  line.write();
+}
+
+/// The one thing that loading the guard does: where somebody counts the processes of a tree
+/// (`cudaguard verify`), each says that it was guarded. It settles nothing: the configuration is
+/// read for this record alone, and a report that fails is complained about at the first touch.
+[[gnu::constructor]] void write_start() {
+  const char* wanted = variable(kHello);
+  if (wanted == nullptr || wanted[0] != '1' || wanted[1] != '\0') return;
+  const Config config = read_config(nullptr);
+  if (config.report.empty()) return;
+  const ScratchPages scratch;
+  if (!scratch) return;
+  Touch touch;
+  touch.event = EventKind::kStart;
+  touch.policy = config.policy;
+  send(config.report, scratch, sys::getpid(), touch);
+}
+
+}  // namespace
+
+void say_complaints(Process& process) {
+  const Config& config = process.config;
+  const bool bad_list = config.list_error.why != ListError::Why::kNone;
+  if ((config.complaint_count == 0 && !bad_list) || config.log == Log::kOff) return;
+  if (!process.say_once(Process::kComplaints)) return;
+  const ScratchPages scratch;
+  if (!scratch) return;
+  if (bad_list) {
+    Line line(scratch);
+    write_list_error(line, {config.bad_list, config.list_error});
+    line.write();
+  }
+  for (size_t i = 0; i < process.config.complaint_count; ++i) {
+    Line line(scratch);
+    write_complaint(line, process.config.complaints[i]);
+    line.write();
+  }
+}
+
+void write_out(Process& process, Touch& touch, const void* caller, bool line_wanted) {
+  const Config& config = process.config;
+  const ScratchPages scratch;
+  if (!scratch) return;
+  const uint32_t pid = sys::getpid();
+  if (touch.caller.module.empty()) {
+    touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
+  }
+  if (line_wanted) {
+    touch.program =
+        read_all("/proc/self/cmdline", scratch->facts.arguments, sizeof scratch->facts.arguments);
+    Line line(scratch);
+    if (touch.event == EventKind::kNone) {
+      write_denied(line, {pid, config, process.because(), touch});
+    } else {
+      write_allowed(line, config.policy, touch);
+    }
+    line.write();
+  }
+  if (!config.report.empty()) write_report(process, scratch, pid, touch);
+}
+
+void say(Process& process, Process::Said bit, Writer write, const void* context) {
+  if (process.config.log == Log::kOff || !process.say_once(bit)) return;
+  write_one_line(process, write, context);
+}
+
+void say_case(Process& process, uint64_t key, Writer write, const void* context) {
+  if (process.config.log == Log::kOff || !Process::first_case(process.lines, key)) return;
+  write_one_line(process, write, context);
+}
+
+void record_no_driver(Process& process, const char* api, const void* caller) {
+  constexpr int kNoDevice = 100;
+  const ListInVainFacts facts = {process.config.visible_devices, "there is no driver"};
+  if (!facts.list.empty()) {
+    say(process, Process::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>, &facts);
+  }
+  record_event(process, {.api = api, .caller = caller, .result = kNoDevice});
+}
+
+void say_no_opencl(Process& process, const void* caller) {
+  const ScratchPages scratch;
+  if (!scratch) return;
+  Touch touch;
+  touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
+  say(process, Process::kOpenCl, write_line_of<write_no_opencl, Touch>, &touch);
+}
+
+void say_missing_standin(Process::Said bit, const char* file, const char* why) {
+  const MissingFacts facts = {file, why, "answering as on a machine without a driver"};
+  say(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
+}
+
+void say_missing_companion(Process::Said bit, const char* file, const char* why) {
+  const bool nvml = bit == Process::kNoNvmlCompanion;
+  const MissingFacts facts = {file, why, nvml ? "NVML is not let through" : "FORCE_CPU applies"};
+  say(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
+}
+
+}  // namespace cudaguard
