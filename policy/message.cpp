@@ -41,19 +41,6 @@ constexpr char kListErrors[] =
 constexpr char kEventNames[][8] = {"",       "init", "context",
                                    "select", "nvml", "work"};  // kStart has its own
 
-/// The length of the first name that `text` begins with, or 0. Each ends in a zero byte, the list
-/// in two.
-[[gnu::noinline]] size_t begins(std::string_view text, const char* names) {
-  while (*names != '\0') {
-    size_t same = 0;
-    while (same < text.size() && names[same] != '\0' && names[same] == text.data()[same]) ++same;
-    if (names[same] == '\0') return same;
-    while (*names++ != '\0') {
-    }
-  }
-  return 0;
-}
-
 /// "python3.11", not "node_exporter": of others the arguments are nobody's business.
 bool is_interpreter(std::string_view name) {
   size_t length = begins(name, "python\0pypy\0ruby\0perl\0nodejs\0node\0luajit\0lua\0php\0");
@@ -89,8 +76,8 @@ void put_script(Text& out, std::string_view name, std::string_view arguments) {
 
 /// The innermost object that does more than to pass a call on, else the caller.
 const CodePlace& object_of(const Touch& touch, bool python) {
-  for (unsigned i = 0; i < touch.stack.native_count; ++i) {
-    const CodePlace& place = touch.stack.native[i];
+  for (unsigned i = 0; touch.stack != nullptr && i < touch.stack->native_count; ++i) {
+    const CodePlace& place = touch.stack->native[i];
     const std::string_view file = base_name(place.module);
     if (python && begins(file, "python\0libpython\0") != 0) break;
     if (!file.empty() && !passes_calls_on(file)) return place;
@@ -100,8 +87,7 @@ const CodePlace& object_of(const Touch& touch, bool python) {
 
 /// "asked by ppo.py:159 through libfoo.so", "asked by libfoo.so in python3 -m pkg".
 Text& put_caller(Text& out, const Touch& touch) {
-  const Stack& stack = touch.stack;
-  const bool python = stack.python_count != 0;
+  const bool python = touch.stack != nullptr && touch.stack->python_count != 0;
   const std::string_view file = base_name(object_of(touch, python).module);
   std::string_view program = touch.program;
   const std::string_view name = base_name(take_argument(program));
@@ -110,7 +96,7 @@ Text& put_caller(Text& out, const Touch& touch) {
                    (name.empty() || begins(name, "py\0") != 0);
   out.put("asked by ");
   if (python) {
-    const PythonFrame& frame = stack.python[stack.shown];
+    const PythonFrame& frame = touch.stack->python[touch.stack->shown];
     const std::string_view script = base_name(frame.file);
     out.print("%s:%u", script, uint64_t{frame.line});
     if (!file.empty()) out.print(ffi ? " through ctypes/cffi" : " through %s", file);
@@ -326,36 +312,6 @@ std::string_view cgroup_of(std::string_view lines) {
 
 namespace {
 
-/// What a row takes beside its names.
-constexpr size_t kRow = 96;
-
-/// `,"python":[{"file":"/home/u/ppo.py","line":159,"function":"<module>"}]`, in a record that is
-/// no longer than `end` with it. False: it was cut.
-bool put_python(Text& out, const Stack& stack, size_t end) {
-  bool whole = !stack.python_cut;
-  if (stack.python_missing != nullptr) {
-    out.print(R"(,"python_missing":"%c")", stack.python_missing);
-  } else if (stack.python_count != 0) {
-    out.put(R"(,"python":[)");
-    const char* next = R"({"file":")";
-    for (unsigned i = 0; i < stack.python_count; ++i, next = R"(,{"file":")") {
-      const size_t used = out.view().size() + kRow;
-      if (used >= end) {
-        whole = false;
-        break;
-      }
-      const PythonFrame& frame = stack.python[i];
-      whole = out.put(next).put_json(frame.file, end - used) && whole;
-      out.print(R"(","line":%u,"function":")", uint64_t{frame.line});
-      const size_t left = end > out.view().size() + 4 ? end - out.view().size() - 4 : 0;
-      whole = out.put_json(frame.function, left) && whole;
-      out.put(R"("})");
-    }
-    out.put("]");
-  }
-  return whole;
-}
-
 /// `"/opt/lib/libfoo.so+0x12`, without the quote behind it; "?" for code outside any file.
 bool put_place(Text& out, const CodePlace& place, size_t limit) {
   out.put("\"");
@@ -368,24 +324,41 @@ bool put_place(Text& out, const CodePlace& place, size_t limit) {
   return whole;
 }
 
-bool put_native(Text& out, const Stack& stack, size_t end) {
-  bool whole = true;
-  if (stack.native_missing != nullptr) {
-    out.print(R"(,"native_missing":"%c")", stack.native_missing);
-  } else if (stack.native_count != 0) {
-    out.put(R"(,"native":[)");
-    for (unsigned i = 0; i < stack.native_count; ++i) {
-      const size_t used = out.view().size() + kRow;
-      if (used >= end) {
-        whole = false;
-        break;
-      }
-      if (i != 0) out.put(",");
+/// What a frame takes beside its names.
+constexpr size_t kFrame = 96;
+
+/// `,"python":[{"file":"/home/u/ppo.py","line":159,"function":"<module>"}]`, or
+/// `,"native":["/opt/lib/libfoo.so+0x12"]`, in a record that is no longer than `end` with it.
+/// False: it was cut.
+bool put_stack(Text& out, const Stack& stack, bool python, size_t end) {
+  const char* missing = python ? stack.python_missing : stack.native_missing;
+  out.put(python ? R"(,"python)" : R"(,"native)");
+  if (missing != nullptr) {
+    out.print(R"(_missing":"%c")", missing);
+    return true;
+  }
+  out.put(R"(":[)");
+  bool whole = !python || !stack.python_cut;
+  const unsigned count = python ? stack.python_count : stack.native_count;
+  for (unsigned i = 0; i < count; ++i) {
+    const size_t used = out.view().size() + kFrame;
+    if (used >= end) {
+      whole = false;
+      break;
+    }
+    if (i != 0) out.put(",");
+    if (python) {
+      const PythonFrame& frame = stack.python[i];
+      whole = out.put(R"({"file":")").put_json(frame.file, end - used) && whole;
+      out.print(R"(","line":%u,"function":")", uint64_t{frame.line});
+      whole = out.put_json(frame.function, end - out.view().size()) && whole;
+      out.put(R"("})");
+    } else {
       whole = put_place(out, stack.native[i], end - used) && whole;
       out.put("\"");
     }
-    out.put("]");
   }
+  out.put("]");
   return whole;
 }
 
@@ -441,10 +414,11 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
   }
   out.put("\"");
   // What the other fields have left: two thirds for Python's frames, the rest for the others.
-  const size_t end = limit - kRow;
-  if (const size_t used = out.view().size(); used < end) {
-    cut[5] = !put_python(out, touch.stack, used + (end - used) / 3 * 2);
-    cut[6] = !put_native(out, touch.stack, end);
+  const size_t used = out.view().size();
+  const size_t end = limit - kFrame;
+  if (touch.stack != nullptr && used < end) {
+    cut[5] = !put_stack(out, *touch.stack, true, used + (end - used) / 3 * 2);
+    cut[6] = !put_stack(out, *touch.stack, false, end);
   }
   bool any = false;
   for (size_t i = 0; i < sizeof cut; ++i) {

@@ -32,16 +32,18 @@ struct PythonFrame {
   unsigned line = 0;
 };
 
-/// Who called, innermost first.
+/// Who called, innermost first. Large: in pages of its own.
 struct Stack {
-  const PythonFrame* python = nullptr;
-  unsigned python_count = 0;
-  unsigned shown = 0;                    ///< the frame that the line names
-  bool python_cut = false;               ///< there are more
-  const char* python_missing = nullptr;  ///< why there is none
-  const CodePlace* native = nullptr;
-  unsigned native_count = 0;
-  const char* native_missing = nullptr;
+  static constexpr unsigned kMostPython = 48;
+  static constexpr unsigned kMostNative = 64;
+  const char* python_missing;  ///< why there is none
+  unsigned python_count;
+  unsigned shown;   ///< the frame that the line names
+  bool python_cut;  ///< there are more
+  PythonFrame python[kMostPython];
+  const char* native_missing;
+  unsigned native_count;
+  CodePlace native[kMostNative];
 };
 
 /// Somebody asked for the driver.
@@ -56,7 +58,7 @@ struct Touch {
   int result = -1;  ///< of an init or of NVML's: what it answered; -1: none of these
   Policy policy = Policy::kForceCpu;  ///< of kStart
   CodePlace caller;
-  Stack stack;
+  const Stack* stack = nullptr;  ///< null: not known
 };
 
 struct ProcessFacts {

@@ -28,6 +28,12 @@ constexpr std::string_view folder_of(std::string_view path) {
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+/// The length of the first name that `text` begins with, or 0. Each name ends in a zero byte, the
+/// list in two.
+size_t begins(std::string_view text, const char* names);
+/// Where one of them stands in `text`; npos: nowhere.
+size_t find_any(std::string_view text, const char* names);
+
 /// The part in front of the first comma, taken off with the comma.
 std::string_view take_entry(std::string_view& list);
 /// The same; `last`: there was no comma. So an empty list has one empty entry, as "," has two.

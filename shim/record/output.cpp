@@ -2,11 +2,11 @@
 #include "shim/record/output.h"
 
 #include <cerrno>
+#include <cstring>
 
 #include "policy/stderr_rule.h"
 #include "shim/elf/own_maps.h"
 #include "shim/record/facts.h"
-#include "shim/record/record.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
@@ -122,7 +122,7 @@ int append(const char* path, const ProcessFacts& facts, const Touch& touch, char
 bool expand(std::string_view path, uint32_t pid, char* to, size_t size) {
   Text out(to, size - 1);
   while (!path.empty()) {
-    const size_t mark = path.find("%p");
+    const size_t mark = find_any(path, "%p\0");
     out.put(head(path, mark));
     if (mark == std::string_view::npos) break;
     out.put_decimal(pid);
@@ -156,6 +156,25 @@ void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, c
   }
 }
 
+void say_complaints(Process& process) {
+  const Config& config = process.config;
+  const bool bad_list = config.list_error.why != ListError::Why::kNone;
+  if ((config.complaint_count == 0 && !bad_list) || config.log == Log::kOff) return;
+  if (!process.say_once(Process::kComplaints)) return;
+  const ScratchPages scratch;
+  if (!scratch) return;
+  if (bad_list) {
+    Line line(scratch);
+    write_list_error(line, {config.bad_list, config.list_error});
+    line.write();
+  }
+  for (size_t i = 0; i < process.config.complaint_count; ++i) {
+    Line line(scratch);
+    write_complaint(line, process.config.complaints[i]);
+    line.write();
+  }
+}
+
 [[gnu::cold, gnu::noinline]] void write_one_line(Process& process, Writer write,
                                                  const void* context) {
   say_complaints(process);
@@ -184,26 +203,53 @@ void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, c
 
 }  // namespace
 
-void say_complaints(Process& process) {
-  const Config& config = process.config;
-  const bool bad_list = config.list_error.why != ListError::Why::kNone;
-  if ((config.complaint_count == 0 && !bad_list) || config.log == Log::kOff) return;
-  if (!process.say_once(Process::kComplaints)) return;
-  const ScratchPages scratch;
-  if (!scratch) return;
-  if (bad_list) {
-    Line line(scratch);
-    write_list_error(line, {config.bad_list, config.list_error});
-    line.write();
+bool is_new(Process& process, const char* touched) {
+  bool is_known = false;
+  for (auto& slot : process.seen) {
+    const char* here = slot.load(std::memory_order_relaxed);
+    if (here == nullptr && slot.compare_exchange_strong(here, touched, std::memory_order_relaxed)) {
+      return !is_known;
+    }
+    if (here == touched) return false;
+    if (strcmp(here, touched) == 0) is_known = true;
   }
-  for (size_t i = 0; i < process.config.complaint_count; ++i) {
-    Line line(scratch);
-    write_complaint(line, process.config.complaints[i]);
-    line.write();
-  }
+  return false;  // more kinds than there are: impossible with our own constants
 }
 
-void write_out(Process& process, Touch& touch, const void* caller, bool line_wanted) {
+bool is_new(Process& process, const Event& event) {
+  say_complaints(process);
+  if (!wants_events(process)) return false;
+  // The first of its kind: what a process *does* is what counts, not by which of the functions.
+  const bool of_device = event.kind == EventKind::kContext || event.kind == EventKind::kSelect;
+  const auto which = static_cast<uint32_t>(of_device ? event.device : event.result);
+  const uint64_t key = static_cast<uint64_t>(event.kind) + (uint64_t{which} << 8);
+  return Process::first_case(process.events, key);
+}
+
+bool prepare(Process& process, const Event& event, Output& output) {
+  say_complaints(process);
+  Touch& touch = output.touch;
+  touch.api = event.api;
+  touch.event = event.kind;
+  touch.device = event.device;
+  if (event.kind == EventKind::kInit || event.kind == EventKind::kNvml) touch.result = event.result;
+  if (event.object != nullptr) touch.object = event.object;
+  const Log log = process.config.log;
+  output.line = log == Log::kAll;
+  if (event.kind == EventKind::kNone) {
+    if (event.object != nullptr) touch.api = "dlopen";
+    // NVML's refusal is no news after CUDA's; CUDA's is, after NVML's.
+    const bool first =
+        wants_line(log, true) &&
+        (touch.api.starts_with("nvml") ? Process::say_once(Process::kDeniedNvml, Process::kDenied)
+                                       : Process::say_once(Process::kDenied));
+    output.line = wants_line(log, first);
+  }
+  return output.line || !process.config.report.empty();
+}
+
+void write_out(Process& process, const void* caller, Output& output) {
+  Touch& touch = output.touch;
   const Config& config = process.config;
   const ScratchPages scratch;
   if (!scratch) return;
@@ -211,7 +257,7 @@ void write_out(Process& process, Touch& touch, const void* caller, bool line_wan
   if (touch.caller.module.empty()) {
     touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
   }
-  if (line_wanted) {
+  if (output.line) {
     touch.program =
         read_all("/proc/self/cmdline", scratch->facts.arguments, sizeof scratch->facts.arguments);
     Line line(scratch);

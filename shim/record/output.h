@@ -4,15 +4,27 @@
 #pragma once
 
 #include "policy/message.h"
+#include "shim/record/record.h"
 #include "shim/state/process.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Says what is wrong with the configuration, if that was not said yet.
-void say_complaints(Process& process);
+/// What is to be written of a touch or an event.
+struct Output {
+  Touch touch;  ///< lacks its stack at first, and perhaps its caller
+  bool line = false;
+};
 
-/// Writes the line, where one is wanted, and the record, where a report is named. `touch` may lack
-/// its caller.
-void write_out(Process& process, Touch& touch, const void* caller, bool line_wanted);
+/// Takes a place in the list of what was touched. False: it, or an equal name at another address (a
+/// stand-in in another namespace), is there already.
+bool is_new(Process& process, const char* touched);
+/// False as well where nobody wants to know.
+bool is_new(Process& process, const Event& event);
+
+/// False: nothing is to be written. Says what is wrong with the configuration, if that was not said
+/// yet.
+bool prepare(Process& process, const Event& event, Output& output);
+/// Writes the line, where one is wanted, and the record, where a report is named.
+void write_out(Process& process, const void* caller, Output& output);
 
 }  // namespace cudaguard

@@ -50,23 +50,29 @@ bool Maps::readable(uint64_t address, uint64_t size) const {
   return false;
 }
 
+const Mapping* Maps::next_object(const Mapping* last, const char* name) const {
+  for (const Mapping* it = last == nullptr ? at : last + 1; it != at + count; ++it) {
+    if (it->offset == 0 && base_name(it->file()).starts_with(name)) return it;
+  }
+  return nullptr;
+}
+
 LoadedObject::LoadedObject(const Maps& maps, const Mapping& first) : maps_(maps), first_(first) {
-  ElfW(Ehdr) header;
-  if (!maps.read(first.from, header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return;
-  uint64_t at = first.from + header.e_phoff;
-  bool based = false;
-  for (int i = 0; i < header.e_phnum; ++i, at += sizeof(ElfW(Phdr))) {
-    ElfW(Phdr) segment;
-    if (!maps.read(at, segment)) return;
-    if (segment.p_type == PT_LOAD && !based) {
-      base_ = first.from + segment.p_offset - segment.p_vaddr;
-      based = true;
-    }
-    if (segment.p_type != PT_DYNAMIC) continue;
-    const uint64_t dynamic = base_ + segment.p_vaddr;
+  // What describes an object stands in its first page.
+  const auto* header = reinterpret_cast<const ElfW(Ehdr)*>(first.from);
+  if (!first.readable || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return;
+  const uint64_t end = first.from + header->e_phoff + sizeof(ElfW(Phdr)) * header->e_phnum;
+  if (!first.holds(end)) return;
+  const auto* segment = reinterpret_cast<const ElfW(Phdr)*>(first.from + header->e_phoff);
+  for (; reinterpret_cast<uint64_t>(segment) != end; ++segment) {
+    if (segment->p_type == PT_LOAD && segment->p_offset == 0) base_ = first.from - segment->p_vaddr;
+    if (segment->p_type != PT_DYNAMIC) continue;
+    const uint64_t dynamic = base_ + segment->p_vaddr;
     const Mapping* here = maps.find(dynamic);
-    if (here == nullptr || here->file() != first.file() || !here->readable) return;
-    if (here->place(dynamic).offset != segment.p_offset) return;
+    if (here == nullptr || !here->readable || here->file() != first.file() ||
+        here->place(dynamic).offset != segment->p_offset) {
+      return;
+    }
     dynamic_ = reinterpret_cast<const void*>(dynamic);
   }
 }

@@ -25,6 +25,8 @@ struct Maps {
   /// The one that holds the address, or null.
   const Mapping* find(uint64_t address) const;
   bool readable(uint64_t address, uint64_t size) const;
+  /// The first page of the next file behind `last` (null: of the first) whose name begins so.
+  const Mapping* next_object(const Mapping* last, const char* name) const;
 
   /// Copies an object from an address that may be none. False: it was not read.
   template <typename T>
@@ -44,18 +46,15 @@ class LoadedObject {
   /// What it defines, or null.
   const void* symbol(const char* name) const;
   /// The same of a function, which is where its file is mapped executable.
+  const void* code(const char* name) const;
   template <typename Function>
-  bool function(const char* name, Function*& to) const {
-    const void* found = code(name);
-    to = reinterpret_cast<Function*>(const_cast<void*>(found));
-    return found != nullptr;
+  Function code(const char* name) const {
+    return reinterpret_cast<Function>(const_cast<void*>(code(name)));
   }
   /// Does it refer to such a symbol of another one?
   bool imports(const char* name) const;
 
  private:
-  const void* code(const char* name) const;
-
   const Maps& maps_;
   const Mapping& first_;
   uint64_t base_ = 0;

@@ -10,15 +10,22 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-struct NativeStack {
-  static constexpr unsigned kMost = 64;
+struct Unwinder {
+  // Of <unwind.h>, the Itanium C++ ABI's: _Unwind_Backtrace, _Unwind_GetIP.
+  using Visit = int(void* frame, void* data);
+  int (*backtrace)(Visit* visit, void* data);
+  uint64_t (*address_of)(void* frame);
+
+  uint64_t caller;
   unsigned count;
-  uint64_t addresses[kMost];
-  CodePlace places[kMost];
+  uint64_t addresses[Stack::kMostNative];
 };
 
-/// The frames from `caller`, a return address on this thread's stack, outwards. Returns null, or
-/// why there is none but the caller.
-const char* unwind(const Maps& maps, const void* caller, NativeStack& to);
+/// Finds the unwinder. Returns null, or why there is none to be called.
+const char* find_unwinder(const Maps& maps, Unwinder& to);
+/// For backtrace(): collects the frames from `caller`, a return address, outwards.
+int collect_frame(void* frame, void* unwinder);
+/// Looks up where the frames are; the caller's alone if there are no others.
+void find_places(const Maps& maps, Unwinder& from, Stack& to);
 
 }  // namespace cudaguard

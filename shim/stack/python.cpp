@@ -39,38 +39,36 @@ constexpr unsigned kLength = 16;
 constexpr unsigned kState = 32;
 constexpr int kDeepest = 4096;
 
-/// What CPython exports.
+/// What CPython exports, in the order of kNames.
 struct Names {
-  uint64_t (*thread_state)() = nullptr;
-  int (*is_initialized)() = nullptr;
-  int (*is_finalizing)() = nullptr;  // none in 3.6
-  const char* (*version)() = nullptr;
-  int (*line)(uint64_t code, int instruction) = nullptr;
-  const void* (*newest)() = nullptr;
-  const void* (*main)() = nullptr;  // none in 3.6
-  uint64_t code_type = 0;
-  uint64_t text_type = 0;
+  uint64_t (*thread_state)();
+  const char* (*version)();
+  int (*is_initialized)();
+  int (*line)(uint64_t code, int instruction);
+  const void* (*newest)();
+  uint64_t code_type;
+  uint64_t text_type;
+  // Not in 3.6.
+  const void* (*main)();
+  // The one up to 3.12, the other one from 3.13 on.
+  int (*is_finalizing[2])();
 };
+constexpr char kNames[] =
+    "PyGILState_GetThisThreadState\0Py_GetVersion\0Py_IsInitialized\0PyCode_Addr2Line\0"
+    "PyInterpreterState_Head\0PyCode_Type\0PyUnicode_Type\0PyInterpreterState_Main\0"
+    "_Py_IsFinalizing\0Py_IsFinalizing\0";
+constexpr int kMust = 7;
 
 /// `program` may have copies of the library's data, which are the ones in use then.
 bool find(const LoadedObject& it, const LoadedObject& program, Names& names) {
-  const auto data = [&](const char* name) {
+  const void* found[sizeof names / sizeof(void*)];
+  int i = 0;
+  for (const char* name = kNames; *name != '\0'; name += std::string_view(name).size() + 1, ++i) {
     const void* copied = program.symbol(name);
-    return reinterpret_cast<uint64_t>(copied != nullptr ? copied : it.symbol(name));
-  };
-  if (!it.function("PyGILState_GetThisThreadState", names.thread_state) ||
-      !it.function("Py_IsInitialized", names.is_initialized) ||
-      !it.function("Py_GetVersion", names.version) ||
-      !it.function("PyCode_Addr2Line", names.line) ||
-      !it.function("PyInterpreterState_Head", names.newest)) {
-    return false;
+    found[i] = i == 0 ? it.code(name) : copied != nullptr ? copied : it.symbol(name);
+    if (found[i] == nullptr && i < kMust) return false;
   }
-  it.function("PyInterpreterState_Main", names.main);
-  if (!it.function("Py_IsFinalizing", names.is_finalizing)) {
-    it.function("_Py_IsFinalizing", names.is_finalizing);
-  }
-  names.code_type = data("PyCode_Type");
-  names.text_type = data("PyUnicode_Type");
+  memcpy(&names, found, sizeof names);
   return true;
 }
 
@@ -79,17 +77,15 @@ bool find_python(const Maps& maps, Names& names) {
   if (first == nullptr) return false;
   const LoadedObject program(maps, *first);
   if (find(program, program, names)) return true;
-  for (unsigned i = 0; i < maps.count; ++i) {
-    const Mapping& here = maps.at[i];
-    if (here.offset != 0 || !base_name(here.file()).starts_with("libpython")) continue;
-    if (find(LoadedObject(maps, here), program, names) && names.is_initialized() != 0) return true;
+  for (const Mapping* it = nullptr; (it = maps.next_object(it, "libpython")) != nullptr;) {
+    if (find(LoadedObject(maps, *it), program, names) && names.is_initialized() != 0) return true;
   }
   return false;
 }
 
 /// "3.11.2 (main, ...": the table of that version, or null.
 const Layout* layout_of(std::string_view version) {
-  if (!version.starts_with("3.") || version.find("free-thread") != std::string_view::npos) {
+  if (!version.starts_with("3.") || find_any(version, "free-thread\0") != std::string_view::npos) {
     return nullptr;
   }
   unsigned minor = 0;
@@ -103,10 +99,10 @@ const Layout* layout_of(std::string_view version) {
 
 class Reader {
  public:
-  Reader(const Maps& maps, const Names& names, const Layout& layout, PythonStack& to)
-      : maps_(maps), names_(names), layout_(layout), to_(to) {}
+  Reader(const Maps& maps, const Names& names, const Layout& layout, PythonNames& room)
+      : maps_(maps), names_(names), layout_(layout), room_(room) {}
 
-  const char* walk(uint64_t thread);
+  const char* walk(uint64_t thread, Stack& to);
 
  private:
   uint64_t pointer(uint64_t at) const {
@@ -119,7 +115,7 @@ class Reader {
   const Maps& maps_;
   const Names& names_;
   const Layout& layout_;
-  PythonStack& to_;
+  PythonNames& room_;
   size_t used_ = 0;
 };
 
@@ -136,16 +132,16 @@ std::string_view Reader::text(uint64_t object) {
   const unsigned width = state >> 2 & 7;
   const uint64_t data = object + ((state & 0x40) != 0 ? layout_.ascii : layout_.compact);
   if (width > 4 || !maps_.readable(data, length * width)) return {};
-  char* const start = to_.text + used_;
-  for (uint64_t i = 0; i < length && used_ + 4 <= sizeof to_.text; ++i) {
+  char* const start = room_ + used_;
+  for (uint64_t i = 0; i < length && used_ + 4 <= sizeof room_; ++i) {
     uint32_t c = 0;
     memcpy(&c, reinterpret_cast<const void*>(data + i * width), width);
     unsigned more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
     constexpr uint8_t kLead[] = {0, 0xc0, 0xe0, 0xf0};
-    to_.text[used_++] = static_cast<char>(kLead[more] | c >> (6 * more));
-    while (more != 0) to_.text[used_++] = static_cast<char>(0x80 | (c >> (6 * --more) & 0x3f));
+    room_[used_++] = static_cast<char>(kLead[more] | c >> (6 * more));
+    while (more != 0) room_[used_++] = static_cast<char>(0x80 | (c >> (6 * --more) & 0x3f));
   }
-  return {start, static_cast<size_t>(to_.text + used_ - start)};
+  return {start, static_cast<size_t>(room_ + used_ - start)};
 }
 
 unsigned Reader::line(uint64_t frame, uint64_t code) const {
@@ -162,7 +158,7 @@ unsigned Reader::line(uint64_t frame, uint64_t code) const {
   return line > 0 ? static_cast<unsigned>(line) : 0;
 }
 
-const char* Reader::walk(uint64_t thread) {
+const char* Reader::walk(uint64_t thread, Stack& to) {
   uint64_t frame = pointer(thread + layout_.thread_frame);
   if (layout_.current >= 0) frame = pointer(frame + static_cast<uint64_t>(layout_.current));
   bool users = false;
@@ -173,40 +169,42 @@ const char* Reader::walk(uint64_t thread) {
     frame = pointer(frame + layout_.back);
     // Frames of the interpreter itself have none.
     if (pointer(code + kType) != names_.code_type) continue;
-    if (to_.count == PythonStack::kMost) {
-      to_.cut = true;
+    if (to.python_count == Stack::kMostPython) {
+      to.python_cut = true;
       if (users) break;
       // The last place is for what the line names: the user's own, else the outermost.
-      --to_.count;
+      --to.python_count;
       used_ = last;
     }
     last = used_;
-    PythonFrame& row = to_.at[to_.count];
+    PythonFrame& row = to.python[to.python_count];
     row.file = text(pointer(code + layout_.file));
     // As in a traceback.
     if (row.file.empty() || row.file.starts_with("<frozen importlib")) continue;
     row.function = text(pointer(code + layout_.name));
     row.line = line(here, code);
-    if (!users) to_.shown = to_.count;
+    if (!users) to.shown = to.python_count;
     users = users || is_user_file(row.file);
-    ++to_.count;
+    ++to.python_count;
   }
-  return to_.count != 0 ? nullptr : "no Python code in this thread";
+  return to.python_count != 0 ? nullptr : "no Python code in this thread";
 }
 
 }  // namespace
 
-const char* read_python(const Maps& maps, PythonStack& to) {
+const char* read_python(const Maps& maps, Stack& to, PythonNames& room) {
   Names names;
   if (!find_python(maps, names)) return "no CPython in the process";
   const Layout* layout = layout_of(names.version());
   if (layout == nullptr) return "not a known build of CPython";
   if (names.is_initialized() == 0) return "Python is not initialised";
-  if (names.is_finalizing != nullptr && names.is_finalizing() != 0) return "Python is finalizing";
+  for (auto* is_finalizing : names.is_finalizing) {
+    if (is_finalizing != nullptr && is_finalizing() != 0) return "Python is finalizing";
+  }
   if (names.main != nullptr && names.newest() != names.main()) return "sub-interpreters";
   const uint64_t thread = names.thread_state();
   if (thread == 0) return "not a thread of Python's";
-  return Reader(maps, names, *layout, to).walk(thread);
+  return Reader(maps, names, *layout, room).walk(thread, to);
 }
 
 }  // namespace cudaguard

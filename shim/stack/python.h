@@ -11,16 +11,10 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-struct PythonStack {
-  static constexpr unsigned kMost = 48;
-  unsigned count;
-  bool cut;               ///< there were more
-  unsigned shown;         ///< the one that the line names
-  PythonFrame at[kMost];  ///< innermost first
-  char text[32768];       ///< their names
-};
+/// Room for the names.
+using PythonNames = char[32768];
 
 /// Returns null, or why there are none.
-const char* read_python(const Maps& maps, PythonStack& to);
+const char* read_python(const Maps& maps, Stack& to, PythonNames& names);
 
 }  // namespace cudaguard

@@ -10,14 +10,18 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Room for them: zeroed pages.
-struct Stacks {
+/// Room for it: zeroed pages.
+struct StackRoom {
   Maps maps;
-  NativeStack native;
-  PythonStack python;
+  Unwinder unwinder;
+  Stack stack;
+  PythonNames names;
 };
 
-/// Fills the stack and the caller in. `caller` is a return address on this thread's stack.
-void read_stacks(Stacks& room, const void* caller, Touch& touch);
+/// The first half: true where the unwinder is to be called, from a function that can be unwound:
+/// room.unwinder.backtrace(collect_frame, &room.unwinder).
+bool begin_stack(StackRoom& room, const void* caller);
+/// Fills the stack and the caller in.
+void end_stack(StackRoom& room, Touch& touch);
 
 }  // namespace cudaguard
