@@ -179,8 +179,8 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
     last = used_;
     PythonFrame& row = to.python[to.python_count];
     row.file = text(pointer(code + layout_.file));
-    // As in a traceback.
-    if (row.file.empty() || row.file.starts_with("<frozen importlib")) continue;
+    // As in a traceback. ("<shim>" is where 3.12 enters its interpreter.)
+    if (row.file.empty() || begins(row.file, "<frozen importlib\0<shim>\0") != 0) continue;
     row.function = text(pointer(code + layout_.name));
     row.line = line(here, code);
     if (!users) to.shown = to.python_count;
