@@ -404,6 +404,20 @@ def called_back(calls):
 
 
 @case
+def called_back_in_foreign_thread(calls):
+    """Python makes a state for a thread that it did not know, as long as it is in Python."""
+    prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)
+
+    def inner():
+        for call in calls.both:
+            call(0)
+        return 0
+
+    function = prototype(lambda _: inner())
+    calls.helper.call_in_thread(ctypes.cast(function, ctypes.c_void_p))
+
+
+@case
 def destructor(calls):
     class Thing:
         def __init__(self, call):
@@ -456,6 +470,51 @@ def tracing(calls):
     for call in calls.both:
         sys.settrace(trace)
         traced()
+
+
+@case
+def while_traced(calls):
+    """By a debugger, a coverage tool: the interpreter runs other instructions then."""
+    def trace(*_):
+        return trace
+
+    def inner(call):
+        call(0)
+        return call
+
+    sys.settrace(trace)
+    for call in calls.both:
+        inner(call)
+    sys.settrace(None)
+
+
+@case
+def while_profiled(calls):
+    sys.setprofile(lambda *_: None)
+    for call in calls.both:
+        (lambda: call(0))()
+    sys.setprofile(None)
+
+
+@case
+def of_a_class_of_names(calls):
+    """A file's name may be of a class derived from str."""
+    class Name(str):
+        pass
+
+    exec(compile("for call in both: call(0)", Name("/tmp/name.py"), "exec"), {"both": calls.both})
+
+
+@case
+def from_a_zip(calls):
+    import zipfile
+    with tempfile.TemporaryDirectory() as folder:
+        archive = os.path.join(folder, "code.zip")
+        with zipfile.ZipFile(archive, "w") as stream:
+            stream.writestr("cg_zipped.py", "import sys\nfor call in sys.cg_both:\n    call(0)\n")
+        sys.path.insert(0, archive)
+        sys.cg_both = calls.both
+        __import__("cg_zipped")
 
 
 @case
