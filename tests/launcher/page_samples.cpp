@@ -206,7 +206,7 @@ Run failed() {
 }
 
 /// Whatever can be in a name.
-Run forged() {
+Run forged(uint32_t count) {
   using std::string_literals::operator""s;
   const std::string bad =
       "</details><script>alert(1)</script>\"'&<b "
@@ -218,7 +218,7 @@ Run forged() {
   verdict.status = 0x7f;
   verdict.tree.value = TreeTruth::Value::kUnguarded;
   verdict.tree.left = bad;
-  for (uint32_t i = 0; i < 40; ++i) {
+  for (uint32_t i = 0; i < count; ++i) {
     run.seen(i, i ^ 1, bad + std::to_string(i % 7), -1e300, 1e18 * i, i % 2 != 0);
     verdict.tree.unguarded.push_back({i, bad, bad, true, 0.0 / (i % 2)});
     Toucher& toucher = run.toucher(static_cast<Asked>(i % 3), bad, bad, bad, 1e40 * i);
@@ -334,9 +334,10 @@ int main(int count, char** words) {
       {"fail", [] { return decided(training()); }},
       {"pass", [] { return decided(clean()); }},
       {"failed", [] { return decided(failed()); }},
-      {"forged", [] { return decided(forged()); }},
+      {"forged", [] { return decided(forged(12)); }},
       {"forged_report",
-       [] { return page(forged().verdict.findings, forged().verdict.command[0]); }},
+       [] { return page(forged(12).verdict.findings, forged(12).verdict.command[0]); }},
+      {"worst", [] { return decided(forged(500)); }},
       {"large", [] { return decided(large(10000)); }},
       {"report", [] { return page(cluster(), "412 files of /var/log/cudaguard"); }},
       {"small_report", [] { return page(training().verdict.findings, "/tmp/run.jsonl"); }},

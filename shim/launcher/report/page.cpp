@@ -341,11 +341,13 @@ void Page::put_python(const Toucher& toucher) {
 
 void Page::put_native(const Toucher& toucher) {
   const std::vector<NativeFrame>& frames = toucher.stack.native;
-  if (!toucher.stack.native_missing.empty()) {
-    put("<p class=\"note\">No native stack: ", toucher.stack.native_missing, "</p>\n");
+  const std::string& missing = toucher.stack.native_missing;
+  if (frames.empty()) {
+    if (!missing.empty()) put("<p class=\"note\">No native stack: ", missing, "</p>\n");
+    return;
   }
-  if (frames.empty()) return;
   put("<details><summary>Native stack, ", counted(frames.size(), "frame"),
+      missing.empty() ? "" : "; its callers are not available: ", missing,
       "</summary>\n<ol class=\"frames\">\n");
   const size_t count = std::min(frames.size(), kFrames);
   for (size_t i = 0; i < count; ++i) {

@@ -15,12 +15,12 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr size_t kRows = 300;     // seen at once
-constexpr size_t kFolded = 1000;  // in what can be unfolded, all together
-constexpr size_t kMembers = 64;   // in one of these
-constexpr size_t kPlain = 24;     // rows of one parent's children that did nothing
-constexpr size_t kAlike = 3;      // so many become one row
-constexpr size_t kSlots = 200;    // places of marks in one row
+constexpr size_t kRows = 300;    // seen at once
+constexpr size_t kFolded = 600;  // in what can be unfolded, all together
+constexpr size_t kMembers = 64;  // in one of these
+constexpr size_t kPlain = 24;    // rows of one parent's children that did nothing
+constexpr size_t kAlike = 3;     // so many become one row
+constexpr size_t kSlots = 200;   // places of marks in one row
 constexpr size_t kChips = 8;
 
 enum class Guard { kUnknown, kGuarded, kNot };
@@ -107,7 +107,7 @@ class Timeline {
     for (const TreeTruth::Seen& seen : tree.seen) {
       Node& node = node_of(seen.pid, seen.ppid, seen.command);
       node.lived(seen.first, seen.last);
-      node.guard = seen.guarded ? Guard::kGuarded : Guard::kNot;
+      if (seen.guarded) node.guard = Guard::kGuarded;
     }
     for (const TreeTruth::Unguarded& one : tree.unguarded) {
       Node& node = node_of(one.pid, 0, one.command);
@@ -284,7 +284,8 @@ class Timeline {
       out_.put(" <strong class=\"tag warn\">not guarded</strong>");
     }
     write_chips(node, count == 1);
-    out_.put("</span><span class=\"took\">", node.first > 0 ? span_of(node.last - node.first) : "",
+    out_.put("</span><span class=\"took\">",
+             node.last > node.first ? span_of(node.last - node.first) : "",
              "</span><span class=\"lane\" aria-hidden=\"true\">");
     if (node.first > 0) {
       out_.put("<i class=\"bar", node.guard == Guard::kNot ? " not" : "",

@@ -239,6 +239,7 @@ std::string headline(const Verdict& verdict) {
   std::set<uint32_t> allowed;
   const auto& processes = verdict.findings.processes;
   for (const ObservedProcess& process : processes) all.insert(process.pid);
+  for (const TreeTruth::Seen& process : verdict.tree.seen) all.insert(process.pid);
   for (const Toucher& toucher : verdict.findings.touchers) {
     if (!verdict.deny.contains(toucher.asked)) continue;
     for (const size_t number : toucher.processes) allowed.insert(processes[number].pid);
