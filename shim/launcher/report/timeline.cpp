@@ -189,7 +189,7 @@ class Timeline {
     out_.put(
         "<div class=\"row axis\" aria-hidden=\"true\"><span class=\"who\"></span>"
         "<span class=\"took\"></span><span class=\"lane\">");
-    for (double at = 0; at <= all * 0.97; at += step) {
+    for (double at = 0; at <= all * 0.88; at += step) {
       out_.put("<span style=\"left:", percent(at / all), "\">", at == 0 ? "0" : tick_of(at),
                "</span>");
     }
