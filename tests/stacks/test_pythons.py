@@ -2,6 +2,7 @@
 """The Python stack in a record is the one that Python itself sees at the call, on every interpreter
 that is here; where it cannot be had the record says so, and the line is what it was."""
 
+import glob
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import interpreters
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "cases.py")
 CALLS = os.path.join(harness.BUILD, "tests", "stacks", "calls.so")
+EMBEDS = os.path.join(harness.BUILD, "tests", "stacks", "embeds")
 # Where the rows may also be missing.
 MAY_LACK = {"finalizing", "subinterpreter", "at_exit"}
 HAS_NONE = {"foreign_thread"}
@@ -121,6 +123,36 @@ class Cffi(Case):
 
 def named(path):
     return lambda self: self.check(path)
+
+
+class Embedded(Case):
+    """Python as a plug-in of another program: its names are in no symbol table that dlsym knows."""
+
+    def run_embedded(self, library, *words):
+        report = self.path("report.jsonl")
+        home = os.path.dirname(os.path.dirname(library))
+        result = harness.run([EMBEDS, library, *words], trace=False, cwd="/",
+                             env={"CUDAGUARD_REPORT": report, "PYTHONHOME": home})
+        self.assertEqual(result.rc, 0, result)
+        record, = harness.records(report)
+        os.remove(report)
+        return result, record
+
+    def test_embedded(self):
+        libraries = [path for pattern in ("3.8.*", "3.1[0-9].*") for path in
+                     glob.glob(os.path.expanduser("~/.pyenv/versions/%s/lib/libpython3.*.so.1.0" %
+                                                  pattern))]
+        if not libraries:
+            self.skipTest("pyenv has no shared libpython here")
+        code = "import os, signal\ndef ask():\n    os.kill(os.getpid(), signal.SIGUSR2)\nask()\n"
+        for library in sorted(libraries):
+            with self.subTest(library=library, loaded="RTLD_GLOBAL"):
+                result, record = self.run_embedded(library, "-B", CASES, CALLS, "function")
+                self.assertEqual(rows(record), expected(json.loads(result.out)[2]))
+            with self.subTest(library=library, loaded="RTLD_LOCAL"):
+                _, record = self.run_embedded(library, "local", "-c", code)
+                self.assertEqual(rows(record),
+                                 [["<string>", 3, "ask"], ["<string>", 4, "<module>"]])
 
 
 def test_of(name):
