@@ -253,12 +253,12 @@ Answer Examiner::ask(pid_t pid, bool at_exec) {
   close(fd);
   const Libraries loaded = at_exec ? Libraries{} : libraries_of(pid);
   if (!loaded.guard) {
-    const Answer file = of_file(pid);
+    Answer file = of_file(pid);
     if (file.is != Answer::Is::kGuarded) return file;
   }
   if (is_secure(pid))
     return no("it is setuid or has file capabilities, so ld.so ignores LD_PRELOAD");
-  const Answer environment = of_environment(pid, loaded.guard);
+  Answer environment = of_environment(pid, loaded.guard);
   if (loaded.guard || at_exec || environment.is == Answer::Is::kNot) return environment;
   return loaded.libc ? no("its ld.so has not loaded the guard that LD_PRELOAD names") : Answer{};
 }

@@ -94,16 +94,17 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
     }
     if (sure) return;
   }
-  const Answer answer = sure ? known->second.answer : examiner_.ask(pid, false);
-  if (answer.is == Is::kStarting) return;
+  const Found found = look(pid, sure ? &known->second.answer : nullptr, false);
+  const Is is = found.answer.is;
+  if (is == Is::kStarting) return;
   // Of one that has closed itself what was known before holds.
-  if (answer.is == Is::kClosed && process.judged) return;
+  if (is == Is::kClosed && process.judged) return;
   const bool inside_execve = !stat.image.known();
-  if (inside_execve && answer.is != Is::kForeign && answer.is != Is::kClosed) return;
+  if (inside_execve && is != Is::kForeign && is != Is::kClosed) return;
   // Was all of that about the same program?
   const Stat after = read_stat(pid);
   if (after.image == stat.image && after.started == stat.started) {
-    judge(process, stat.image, answer, false);
+    judge(process, stat.image, found, true);
   }
 }
 
@@ -113,36 +114,39 @@ void Watch::note_exec(pid_t pid) noexcept {
   try {
     const Stat stat = read_stat(pid);
     if (!stat.runs()) return;
-    judge(process_of(pid, stat, seconds_now()), stat.image, examiner_.ask(pid, true), true);
+    judge(process_of(pid, stat, seconds_now()), stat.image, look(pid, nullptr, true), false);
   } catch (const std::exception& error) {
     blind_ = error.what();
   }
 }
 
-void Watch::judge(Process& process, const Image& image, const Answer& answer, bool at_exec) {
-  const auto pid = static_cast<pid_t>(process.seen.pid);
-  const Writer writer = writer_of(pid);
-  process.seen.command = command_of(pid);
-  process.seen.guarded = answer.is_guarded();
+Watch::Found Watch::look(pid_t pid, const Answer* known, bool at_exec) {
+  Found found;
+  found.answer = known == nullptr ? examiner_.ask(pid, at_exec) : *known;
+  found.command = command_of(pid);
+  found.writer = writer_of(pid);
+  found.has_driver = !at_exec && !found.answer.is_guarded() && has_driver(pid);
+  return found;
+}
+
+void Watch::judge(Process& process, const Image& image, const Found& found, bool loaded) {
+  TreeTruth::Seen& seen = process.seen;
+  seen.command = found.command;
+  seen.guarded = found.answer.is_guarded();
   process.image = image;
   process.judged = true;
   process.listed = SIZE_MAX;
-  if (answer.is_guarded()) {
+  if (seen.guarded) {
     Program& program = programs_[image];
-    program.answer = answer;
-    program.loaded = !at_exec;
-    program.writers.insert(writer);
-    if (program.name.empty()) {
-      const std::string& command = process.seen.command;
-      program.name = command.substr(0, command.find(' ')) + " (" + std::to_string(pid) + ")";
-    }
+    program.answer = found.answer;
+    program.loaded = loaded;
+    program.writers.insert(found.writer);
+    program.name =
+        found.command.substr(0, found.command.find(' ')) + " (" + std::to_string(seen.pid) + ")";
   } else {
     process.listed = listed_.size();
-    const TreeTruth::Seen& seen = process.seen;
     listed_.push_back(
-        {{seen.pid, seen.command, answer.reason, !at_exec && has_driver(pid), seen.last},
-         answer.is,
-         writer});
+        {{seen.pid, seen.command, found.answer.reason, found.has_driver, seen.last}, found});
   }
 }
 
@@ -152,10 +156,11 @@ std::string Watch::missing(const std::set<Writer>& started) const {
   std::string first;
   for (const auto& [image, program] : programs_) {
     if (!program.answer.starts) continue;
-    if (std::any_of(program.writers.begin(), program.writers.end(),
-                    [&](const Writer& writer) { return started.contains(writer); })) {
-      continue;
-    }
+    // Without /proc it does not know its executable.
+    const auto is_known = [&](const Writer& writer) {
+      return started.contains(writer) || started.contains({writer.number, ""});
+    };
+    if (std::any_of(program.writers.begin(), program.writers.end(), is_known)) continue;
     if (count++ == 0) first = program.name;
   }
   if (count == 0) return {};
@@ -176,7 +181,8 @@ TreeTruth Watch::finish(const Findings& findings, const std::string& left,
   }
   for (const Listed& listed : listed_) {
     // A program may write over its environment; its record says where it has written.
-    if (listed.is == Answer::Is::kElsewhere && started.contains(listed.writer)) continue;
+    if (listed.found.answer.is == Answer::Is::kElsewhere && started.contains(listed.found.writer))
+      continue;
     truth.unguarded.push_back(listed.entry);
   }
   for (const auto& [key, process] : processes_) truth.seen.push_back(process.seen);

@@ -41,10 +41,15 @@ class Watch {
     std::set<Writer> writers;
     std::string name;  ///< "python3 (12)"
   };
+  struct Found {
+    Answer answer;
+    std::string command;
+    Writer writer;
+    bool has_driver = false;
+  };
   struct Listed {
     TreeTruth::Unguarded entry;
-    Answer::Is is;
-    Writer writer;
+    Found found;
   };
   struct Process {
     TreeTruth::Seen seen;
@@ -57,7 +62,8 @@ class Watch {
   void look_at_all(double now);
   void look_at(pid_t pid, const Stat& stat, double now);
   Process& process_of(pid_t pid, const Stat& stat, double now);
-  void judge(Process& process, const Image& image, const Answer& answer, bool at_exec);
+  Found look(pid_t pid, const Answer* known, bool at_exec);
+  void judge(Process& process, const Image& image, const Found& found, bool loaded);
   std::string missing(const std::set<Writer>& started) const;
 
   Examiner examiner_;
