@@ -163,14 +163,14 @@ class Unguarded(Case):
 
     def test_environment(self):
         begin = "guarded, but its records do not come here: CUDAGUARD_REPORT was "
-        for script, reason in (
+        for script, reason in harness.sample((
                 ("env -i sleep $0", "its environment has no LD_PRELOAD"),
                 ("unset LD_PRELOAD; exec sleep $0", "its environment has no LD_PRELOAD"),
                 ("LD_PRELOAD= sleep $0", "its LD_PRELOAD was replaced"),
                 ("LD_PRELOAD=libm.so.6 sleep $0", "its LD_PRELOAD was replaced"),
                 ("CUDAGUARD_POLICY=OFF sleep $0", "CUDAGUARD_POLICY is OFF"),
                 ("unset CUDAGUARD_REPORT; sleep $0; true", begin + "taken away"),
-                ("CUDAGUARD_REPORT=/dev/null sleep $0", begin + "changed")):
+                ("CUDAGUARD_REPORT=/dev/null sleep $0", begin + "changed")), 4):
             self.both(script, reason)
 
     def test_guard_that_is_not_there(self):
@@ -357,7 +357,8 @@ class Lost(Case):
                 result, tree = self.tree(["sh", "-c", "sleep 0.3; " + script])
                 self.assertEqual(result.rc, 0, result)
                 self.assertRegex(result.err, r"\n  in doubt: somebody has removed or changed /")
-                self.assertEqual(len(tree["doubts"]), 1, result)
+                # And perhaps that nobody has heard of rm.
+                self.assertRegex(tree["doubts"][0], "^somebody has removed or changed /")
 
     def test_limited_files(self):
         """RLIMIT_FSIZE of the program's own."""

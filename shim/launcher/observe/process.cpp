@@ -219,13 +219,12 @@ std::string command_of(pid_t pid) {
 
 Writer writer_of(pid_t pid) {
   const std::vector<uint64_t> numbers = status_of(pid, "NSpid");
-  Writer writer;
-  writer.number =
+  const auto number =
       static_cast<uint32_t>(numbers.empty() ? static_cast<uint64_t>(pid) : numbers.back());
   char path[PATH_MAX];
   const ssize_t length = readlink(path_of(pid, "exe").c_str(), path, sizeof path);
-  if (length > 0) writer.executable = base_name({path, static_cast<size_t>(length)});
-  return writer;
+  return {number,
+          std::string(base_name({path, static_cast<size_t>(std::max<ssize_t>(length, 0))}))};
 }
 
 bool has_driver(pid_t pid) {

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -12,16 +13,10 @@
 
 namespace cudaguard::launcher {
 
-/// What execve has made, told from what was before and what comes after it: where it lies is random
-/// anew each time. A fork has its parent's.
-struct Image {
-  uint64_t code = 0;
-  uint64_t stack = 0;
-  uint64_t environment = 0;
-  uint64_t environment_end = 0;  ///< 0: inside execve; or it may not be looked at
-  auto operator<=>(const Image&) const = default;
-  bool known() const { return environment_end != 0; }
-};
+/// What execve has made, told from what was before and what comes after it: where its code, its
+/// stack and its environment begin and where that ends, at random anew each time. A fork has its
+/// parent's. The last is 0 inside execve, and of one that may not be looked at.
+using Image = std::array<uint64_t, 4>;
 
 /// /proc/PID/stat
 struct Stat {
@@ -44,11 +39,7 @@ std::string command_of(pid_t pid);
 
 /// Who wrote a record: the number that a process has for itself (in a container another one), and
 /// its executable without the folders.
-struct Writer {
-  uint32_t number = 0;
-  std::string executable;
-  auto operator<=>(const Writer&) const = default;
-};
+using Writer = std::pair<uint32_t, std::string>;
 Writer writer_of(pid_t pid);
 
 /// Has it the driver or a device? Only of one that is not guarded this says anything.

@@ -34,7 +34,7 @@ Watch::Watch(const std::string& report) : examiner_(report), own_(read_stat(getp
   const std::string threads = "/proc/self/task/" + std::to_string(getpid()) + "/children";
   if (access("/proc/self/stat", R_OK) != 0) {
     blind_ = "there is no /proc";
-  } else if (!own_.known() || access(threads.c_str(), R_OK) != 0) {
+  } else if (own_.back() == 0 || access(threads.c_str(), R_OK) != 0) {
     blind_ = "this system's /proc does not tell enough";
   }
 }
@@ -99,7 +99,7 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   if (is == Is::kStarting) return;
   // Of one that has closed itself what was known before holds.
   if (is == Is::kClosed && process.judged) return;
-  const bool inside_execve = !stat.image.known();
+  const bool inside_execve = stat.image.back() == 0;
   if (inside_execve && is != Is::kForeign && is != Is::kClosed) return;
   // Was all of that about the same program?
   const Stat after = read_stat(pid);
@@ -158,7 +158,7 @@ std::string Watch::missing(const std::set<Writer>& started) const {
     if (!program.answer.starts) continue;
     // Without /proc it does not know its executable.
     const auto is_known = [&](const Writer& writer) {
-      return started.contains(writer) || started.contains({writer.number, ""});
+      return started.contains(writer) || started.contains({writer.first, ""});
     };
     if (std::any_of(program.writers.begin(), program.writers.end(), is_known)) continue;
     if (count++ == 0) first = program.name;
