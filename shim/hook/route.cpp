@@ -7,8 +7,7 @@
 
 #include "policy/library.h"
 #include "shim/elf/loader.h"
-#include "shim/elf/object.h"
-#include "shim/elf/reference.h"
+#include "shim/hook/circles.h"
 #include "shim/hook/standins.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"
@@ -86,47 +85,6 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
   const Process* here = lasting.process.load(std::memory_order_acquire);
   return here != nullptr && here->steady.load(std::memory_order_acquire) &&
          (mode & RTLD_DEEPBIND) == 0 && (name == nullptr || !may_be_ours(name));
-}
-
-/// Is there a hook of the same function behind ours that looks things up by version?
-struct HookBehind {
-  const char* function;
-  const void* caller;
-  bool passed_us = false;
-  bool found = false;
-  bool calls = false;  // it is the caller
-  unsigned long long loaded = 0;
-};
-
-[[gnu::cold]] int find_hook(dl_phdr_info* object, size_t /*size*/, void* data) {
-  auto& look = *static_cast<HookBehind*>(data);
-  const ElfW(Dyn)* dynamic = dynamic_section(*object);
-  if (holds(*object, &lasting)) {
-    look.passed_us = true;
-  } else if (look.passed_us && elf_symbol(dynamic, object->dlpi_addr, look.function) != nullptr) {
-    look.found = version_of_reference(dynamic, object->dlpi_addr, "dlvsym") != nullptr;
-    look.calls = holds(*object, look.caller);
-    look.loaded = object->dlpi_adds;
-  }
-  return static_cast<int>(look.found);
-}
-
-/// Such a hook may look up RTLD_DEFAULT: bare that passes over its own definition, which has no
-/// version, and finds libc's; here it finds ours, and we go to the hook again. Where it calls in
-/// tail position nothing tells that from a program's call but that it does not end: when the same
-/// is asked for in the same place again and again, and nothing is loaded, it goes to libc's.
-[[gnu::noinline, gnu::cold]] bool goes_in_circles(const char* function, const char* name,
-                                                  const void* caller) {
-  constexpr uint32_t kMany = 16;
-  HookBehind look = {.function = function, .caller = caller};
-  dl_iterate_phdr(find_hook, &look);
-  if (!look.found || look.calls) return look.calls;
-  const uintptr_t request =
-      reinterpret_cast<uintptr_t>(caller) ^ reinterpret_cast<uintptr_t>(name) ^ look.loaded;
-  if (lasting.last_request.exchange(request, std::memory_order_relaxed) != request) {
-    lasting.rounds.store(0, std::memory_order_relaxed);
-  }
-  return lasting.rounds.fetch_add(1, std::memory_order_relaxed) % kMany == kMany - 1;
 }
 
 template <typename Function>

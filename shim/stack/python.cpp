@@ -34,7 +34,9 @@ constexpr Layout kLayouts[] = {
     {72, -1, 8, 0, 56, 200, 112, 120, 40, 56},   // 3.13
     {72, -1, 8, 0, 56, 208, 112, 120, 40, 56},   // 3.14
 };
-constexpr uint64_t kType = 8;  // PyObject.ob_type
+constexpr uint64_t kType = 8;     // PyObject.ob_type
+constexpr uint64_t kFlags = 168;  // PyTypeObject.tp_flags
+constexpr uint64_t kIsText = uint64_t{1} << 28;
 constexpr unsigned kLength = 16;
 constexpr unsigned kState = 32;
 constexpr int kDeepest = 4096;
@@ -47,7 +49,6 @@ struct Names {
   int (*line)(uint64_t code, int instruction);
   const void* (*newest)();
   uint64_t code_type;
-  uint64_t text_type;
   // Not in 3.6.
   const void* (*main)();
   // The one up to 3.12, the other one from 3.13 on.
@@ -55,9 +56,9 @@ struct Names {
 };
 constexpr char kNames[] =
     "PyGILState_GetThisThreadState\0Py_GetVersion\0Py_IsInitialized\0PyCode_Addr2Line\0"
-    "PyInterpreterState_Head\0PyCode_Type\0PyUnicode_Type\0PyInterpreterState_Main\0"
+    "PyInterpreterState_Head\0PyCode_Type\0PyInterpreterState_Main\0"
     "_Py_IsFinalizing\0Py_IsFinalizing\0";
-constexpr int kMust = 7;
+constexpr int kMust = 6;
 
 /// `program` may have copies of the library's data, which are the ones in use then.
 bool find(const LoadedObject& it, const LoadedObject& program, Names& names) {
@@ -117,20 +118,25 @@ class Reader {
   const Layout& layout_;
   PythonNames& room_;
   size_t used_ = 0;
+  bool cut_ = false;
 };
 
 /// A string as UTF-8, cut where there is no more room.
 std::string_view Reader::text(uint64_t object) {
   uint64_t length = 0;
   uint32_t state = 0;
-  if (pointer(object + kType) != names_.text_type || !maps_.read(object + kLength, length) ||
-      !maps_.read(object + kState, state)) {
+  if ((pointer(pointer(object + kType) + kFlags) & kIsText) == 0 ||
+      !maps_.read(object + kLength, length) || !maps_.read(object + kState, state)) {
     return {};
   }
   constexpr uint64_t kLongest = 1024;
-  if (length > kLongest) length = kLongest;
+  if (length > kLongest) {
+    length = kLongest;
+    cut_ = true;
+  }
   const unsigned width = state >> 2 & 7;
-  const uint64_t data = object + ((state & 0x40) != 0 ? layout_.ascii : layout_.compact);
+  uint64_t data = object + ((state & 0x40) != 0 ? layout_.ascii : layout_.compact);
+  if ((state & 0x20) == 0) data = pointer(object + layout_.compact);  // of a derived class
   if (width > 4 || !maps_.readable(data, length * width)) return {};
   char* const start = room_ + used_;
   for (uint64_t i = 0; i < length && used_ + 4 <= sizeof room_; ++i) {
@@ -180,13 +186,15 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
     PythonFrame& row = to.python[to.python_count];
     row.file = text(pointer(code + layout_.file));
     // As in a traceback. ("<shim>" is where 3.12 enters its interpreter.)
-    if (row.file.empty() || begins(row.file, "<frozen importlib\0<shim>\0") != 0) continue;
+    if (row.file.data() == nullptr || begins(row.file, "<frozen importlib\0<shim>\0") != 0)
+      continue;
     row.function = text(pointer(code + layout_.name));
     row.line = line(here, code);
     if (!users) to.shown = to.python_count;
     users = users || is_user_file(row.file);
     ++to.python_count;
   }
+  to.python_cut = to.python_cut || cut_;
   return to.python_count != 0 ? nullptr : "no Python code in this thread";
 }
 
@@ -194,7 +202,7 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
 
 const char* read_python(const Maps& maps, Stack& to, PythonNames& room) {
   Names names;
-  if (!find_python(maps, names)) return "no CPython in the process";
+  if (!find_python(maps, names)) return "no CPython";
   const Layout* layout = layout_of(names.version());
   if (layout == nullptr) return "not a known build of CPython";
   if (names.is_initialized() == 0) return "Python is not initialised";
