@@ -66,7 +66,7 @@ class Pythons(Case):
         lacks = LACKS.get("pypy" if facts.implementation == "pypy" else "%d.%d" % facts.version[:2],
                           set())
         self.control(path)
-        for name in ("all",) + (ALONE if harness.FULL else ALONE[:3]):
+        for name in ("all",) + ALONE:
             if name in lacks:
                 continue
             said, records = self.cases(path, name)

@@ -19,10 +19,12 @@ int call_in_thread(Init init) {
   return pthread_join(thread, NULL);
 }
 
-/// After so long. (Called by CDLL the interpreter goes on meanwhile, or ends.)
-int call_later(Init init, unsigned milliseconds) {
-  usleep(milliseconds * 1000);
-  return init(0);
+/// As soon as `go` is set; sets `done`. (Called by CDLL the interpreter ends meanwhile.)
+int call_when(Init init, volatile int* go, volatile int* done) {
+  while (*go == 0) usleep(1000);
+  const int answer = init(0);
+  *done = 1;
+  return answer;
 }
 
 /// By a function of Python's own.

@@ -608,19 +608,26 @@ def at_exit(calls):
 def finalizing(calls):
     """A daemon thread in a call while the interpreter goes away: its stack or none."""
 
-    class Slow:
+    go, done = ctypes.c_int(0), ctypes.c_int(0)
+
+    class Last:
         def __del__(self, sleep=time.sleep):
-            sleep(0.5)
+            go.value = 1
+            while not done.value:
+                sleep(0.001)
 
     def run():
-        for call, more in ((note, ()), (calls.helper.call_later, (250,))):
+        for call, more in ((note, ()), (calls.helper.call_when, words)):
             if more:
                 say("finalizing")
+                ready.set()
             call(calls.address, *more)
 
+    words = ctypes.byref(go), ctypes.byref(done)
+    ready = threading.Event()
     threading.Thread(target=run, daemon=True).start()
-    time.sleep(0.1)
-    sys.modules["cg_slow"] = Slow()
+    ready.wait()
+    sys.modules["cg_last"] = Last()
     return "said"
 
 
