@@ -44,6 +44,7 @@ std::string idle_root(const Findings& findings, uint32_t pid, const char* name) 
 void print_summary(TreeReport& report, const Tree& tree, const char* root) noexcept {
   try {
     report.finish();
+    if (!report.doubt().empty()) say("--observe: " + printable(report.doubt()));
     const auto pid = static_cast<uint32_t>(tree.pid());
     write_stderr(summary(report.findings(), tree.left(),
                          root == nullptr ? "" : idle_root(report.findings(), pid, root)));

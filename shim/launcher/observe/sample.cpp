@@ -21,9 +21,14 @@ constexpr milliseconds kPeriod{20};
 constexpr int kShare = 8;
 
 double seconds_now() {
-  timespec now = {};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// By this process: another one's share of the machine is no reason to look less often.
+std::chrono::nanoseconds time_used() {
+  timespec used = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
 }  // namespace
@@ -41,16 +46,16 @@ Watch::Watch(const std::string& report) : examiner_(report), own_(read_stat(getp
 
 milliseconds Watch::sample() noexcept {
   if (!blind_.empty()) return milliseconds::zero();
-  const auto begin = steady_clock::now();
-  if (begin >= next_) {
+  if (steady_clock::now() >= next_) {
+    const auto begin = time_used();
     try {
       look_at_all(seconds_now());
     } catch (const std::exception& error) {
       blind_ = error.what();
       return milliseconds::zero();
     }
-    const auto end = steady_clock::now();
-    next_ = end + std::max<steady_clock::duration>(kPeriod, kShare * (end - begin));
+    next_ = steady_clock::now() +
+            std::max<steady_clock::duration>(kPeriod, kShare * (time_used() - begin));
   }
   return std::chrono::ceil<milliseconds>(next_ - steady_clock::now());
 }
