@@ -397,8 +397,8 @@ void Page::put_how_sure() {
   if (tree.value == TreeTruth::Value::kUnguarded) {
     put(was_or_were(tree.unguarded.size()), " not guarded.");
   } else {
-    put(tree.value == TreeTruth::Value::kAllGuarded ? "All were guarded."
-                                                    : "None unguarded was seen.");
+    put(tree.value == TreeTruth::Value::kAllGuarded ? "Every process was guarded."
+                                                    : "No unguarded process was seen.");
   }
   put("</strong> ", counted(tree.seen.size(), "process"), " seen, ",
       counted(tree.hello, "start record"), " of guards read. ",
