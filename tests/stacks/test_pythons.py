@@ -13,6 +13,7 @@ import interpreters
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "cases.py")
 CALLS = os.path.join(harness.BUILD, "tests", "stacks", "calls.so")
+HERE = interpreters.found()
 EMBEDS = os.path.join(harness.BUILD, "tests", "stacks", "embeds")
 # Where the rows may also be missing.
 MAY_LACK = {"finalizing", "subinterpreter", "at_exit"}
@@ -20,6 +21,8 @@ HAS_NONE = {"foreign_thread"}
 # Not in every Python.
 LACKS = {"pypy": {"gil_held", "weak_reference", "finalizing", "subinterpreter"},
          "3.6": {"subinterpreter"}, "3.7": {"subinterpreter"}}
+# pyenv's that say nothing which another one here does not say.
+REST = re.compile(r"pyenv-3\.(6|7|9|11|13)\.")
 NO_UNICODE = re.compile("[\ud800-\udfff\ufffd]+")
 ALONE = ("function", "at_exit", "finalizing", "subinterpreter")
 
@@ -44,13 +47,13 @@ def is_cut(got, seen):
 
 
 class Case(harness.FolderCase):
-    def cases(self, path, name, **options):
+    def cases(self, path, name, more=None):
         """What the interpreter said of each case, {name: (pid, rows)}, and the records."""
         report = self.path("report.jsonl")
         if os.path.exists(report):
             os.remove(report)
         result = harness.run([path, "-B", CASES, CALLS, name], trace=False, cwd="/",
-                             env={"CUDAGUARD_REPORT": report}, **options)
+                             env=dict(more or {}, CUDAGUARD_REPORT=report))
         self.assertEqual(result.rc, 0, result)
         said = {}
         for line in result.out.splitlines():
@@ -155,19 +158,46 @@ class Embedded(Case):
                                  [["<string>", 3, "ask"], ["<string>", 4, "<module>"]])
 
 
+class Extension(Case):
+    """A module in C, which holds Python's lock in the call or has released it."""
+
+    def make(self, path):
+        """The module for this interpreter, or None where its headers are not there."""
+        ask = "import sysconfig; print(sysconfig.get_path('include'))"
+        include = subprocess.run([path, "-c", ask], capture_output=True, text=True,
+                                 check=True).stdout.strip()
+        if not os.path.exists(os.path.join(include, "Python.h")):
+            return None
+        source = os.path.join(os.path.dirname(CASES), "extension.c")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-I" + include, source, "-o",
+                        self.path("cg_extension.so")], check=True)
+        return self.folder
+
+    def test_extension(self):
+        tried = 0
+        for name, path in HERE.items():
+            if REST.match(name) and not harness.FULL or not interpreters.facts(path).readable():
+                continue
+            folder = self.make(path)
+            for case in ("extension_held", "extension_released") if folder else ():
+                with self.subTest(python=name, case=case):
+                    tried += 1
+                    said, (record,) = self.cases(path, case, more={"CG_EXTENSION": folder})
+                    self.assertEqual(rows(record), expected(said[case][1]))
+        if not tried:
+            self.skipTest("no interpreter here has its headers")
+
+
 def test_of(name):
     return "test_" + re.sub(r"\W", "_", name)
 
 
-# pyenv's that say nothing which another one here does not say.
-REST = re.compile(r"pyenv-3\.(6|7|9|11|13)\.")
 
 
 def absent(name):
     return lambda self: harness.skip(self, "run scripts/fetch-pythons %s %s" % (harness.DEPS, name))
 
 
-HERE = interpreters.found()
 for each in HERE:
     run = named(HERE[each])
     setattr(Pythons, test_of(each), harness.only_full(run) if REST.match(each) else run)

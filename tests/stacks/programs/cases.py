@@ -593,6 +593,24 @@ def by_cffi(calls):
         call(0)
 
 
+def extension_calls(calls, name):
+    sys.path.insert(0, os.environ["CG_EXTENSION"])
+    import cg_extension
+    return ((note, 0), (getattr(cg_extension, name), calls.address.value))
+
+
+@alone
+def extension_held(calls):
+    for call, word in extension_calls(calls, "held"):
+        call(word)
+
+
+@alone
+def extension_released(calls):
+    for call, word in extension_calls(calls, "released"):
+        call(word)
+
+
 @alone
 def at_exit(calls):
     def last():
