@@ -375,9 +375,9 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
   for (uint32_t digit = 100000; digit != 0; digit /= 10) {
     out.put_decimal(process.microseconds / digit % 10);
   }
-  out.print(R"(,"pid":%u,"ppid":%u,"tid":%u,"uid":%u)", process.pid, process.parent_pid,
+  out.print(R"(,"pid":%u,"ppid":%u,"tid":%u,"uid":%u,"host":")", process.pid, process.parent_pid,
             process.thread_id, process.uid);
-  out.put(R"(,"host":")").put_json(process.host, 64);
+  out.put_json(process.host, 64);
   out.put(R"(","exe":")");
   cut[0] = !out.put_json(process.executable, field);
   out.put(R"(","argv":[)");

@@ -10,12 +10,13 @@ namespace cudaguard {
 
 namespace {
 
-/// Now, not as the program was started: a service gives up its rights. The owner of the folder
-/// tells, without a system call of its own for it, which a strict seccomp filter might forbid.
-uint32_t user() {
+/// The effective one. A service gives up its rights: the owner of the folder tells, without a
+/// system call of its own for it, which a strict seccomp filter might forbid.
+uint32_t user(bool at_start) {
   struct stat status = {};
-  return sys::stat("/proc/self", &status) == 0 ? status.st_uid
-                                               : static_cast<uint32_t>(getauxval(AT_EUID));
+  return at_start || sys::stat("/proc/self", &status) != 0
+             ? static_cast<uint32_t>(getauxval(AT_EUID))
+             : status.st_uid;
 }
 
 }  // namespace
@@ -31,7 +32,7 @@ std::string_view read_all(const char* path, char* to, size_t size) {
   return {to, used};
 }
 
-ProcessFacts gather_facts(FactsRoom& room, uint32_t pid) {
+ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Touch& touch) {
   ProcessFacts facts;
   facts.pid = pid;
   facts.parent_pid = sys::getppid();
@@ -39,13 +40,17 @@ ProcessFacts gather_facts(FactsRoom& room, uint32_t pid) {
   const timespec time = sys::now();
   facts.seconds = static_cast<uint64_t>(time.tv_sec);
   facts.microseconds = static_cast<uint32_t>(time.tv_nsec / 1000);
-  facts.uid = user();
-  const long length = sys::readlink("/proc/self/exe", room.executable, sizeof room.executable);
-  if (length > 0) facts.executable = {room.executable, static_cast<size_t>(length)};
-  facts.arguments = read_all("/proc/self/cmdline", room.arguments, sizeof room.arguments);
-  facts.host = read_all("/proc/sys/kernel/hostname", room.host, sizeof room.host);
+  facts.uid = user(touch.event == EventKind::kStart);
+  char* at = room.text;
+  const long length = sys::readlink("/proc/self/exe", at, FactsRoom::kPath);
+  if (length > 0) facts.executable = {at, static_cast<size_t>(length)};
+  at += facts.executable.size();
+  facts.host = read_all("/proc/sys/kernel/hostname", at, FactsRoom::kHost);
+  at += facts.host.size();
   if (facts.host.ends_with('\n')) facts.host.remove_suffix(1);
-  facts.cgroup = cgroup_of(read_all("/proc/self/cgroup", room.cgroup, sizeof room.cgroup));
+  const std::string_view groups = read_all("/proc/self/cgroup", at, FactsRoom::kCgroup);
+  facts.cgroup = cgroup_of(groups);
+  facts.arguments = touch.program;
   if (const char* job = variable("SLURM_JOB_ID"); job != nullptr) facts.slurm = job;
   return facts;
 }

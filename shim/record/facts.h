@@ -11,17 +11,16 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Where the texts of ProcessFacts lie.
+/// Where the texts of ProcessFacts lie, one behind the other: most often in one page.
 struct FactsRoom {
-  char executable[4096];
-  char arguments[32768];
-  char host[80];
-  char cgroup[8192];
+  static constexpr size_t kPath = 4096, kHost = 80, kCgroup = 8192;
+  char text[kPath + kHost + kCgroup];
 };
 
 /// What is in a file, as far as there is room for it.
 std::string_view read_all(const char* path, char* to, size_t size);
 
-ProcessFacts gather_facts(FactsRoom& room, uint32_t pid);
+/// For a record of this touch, whose `program` is known.
+ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Touch& touch);
 
 }  // namespace cudaguard

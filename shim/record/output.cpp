@@ -18,6 +18,7 @@ constexpr int kStderr = 2;
 struct Scratch {
   char path[4352];
   char report[4352];
+  char arguments[32768];
   FactsRoom facts;
   char record[kMaxRecord];
   char line[kMaxLine];
@@ -134,7 +135,7 @@ bool expand(std::string_view path, uint32_t pid, char* to, size_t size) {
 
 /// Writes one record to the report. Returns 0 or an errno value.
 int send(std::string_view report, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
-  const ProcessFacts facts = gather_facts(scratch->facts, pid);
+  const ProcessFacts facts = gather_facts(scratch->facts, pid, touch);
   if (report == "/dev/stderr") {
     // A link on most systems; what it leads to is descriptor 2, with its own rule.
     Text record(scratch->record, kMaxLine);
@@ -188,7 +189,7 @@ void say_complaints(Process& process) {
 /// The one thing that loading the guard does: where somebody counts the processes of a tree
 /// (`cudaguard verify`), each says that it was guarded. It settles nothing: the configuration is
 /// read for this record alone, and a report that fails is complained about at the first touch.
-[[gnu::constructor]] void write_start() {
+[[gnu::constructor]] void write_start(int count, const char** words, const char** variables) {
   const char* wanted = variable(kHello);
   if (wanted == nullptr || wanted[0] != '1' || wanted[1] != '\0') return;
   const Config config = read_config(nullptr);
@@ -198,6 +199,8 @@ void say_complaints(Process& process) {
   Touch touch;
   touch.event = EventKind::kStart;
   touch.policy = config.policy;
+  // The kernel has put the words one behind the other, and the variables behind them.
+  if (count > 0) touch.program = {words[0], variables[0]};
   send(config.report, scratch, sys::getpid(), touch);
 }
 
@@ -257,9 +260,8 @@ void write_out(Process& process, const void* caller, Output& output) {
   if (touch.caller.module.empty()) {
     touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
   }
+  touch.program = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
   if (output.line) {
-    touch.program =
-        read_all("/proc/self/cmdline", scratch->facts.arguments, sizeof scratch->facts.arguments);
     Line line(scratch);
     if (touch.event == EventKind::kNone) {
       write_denied(line, {pid, config, process.because(), touch});

@@ -60,6 +60,6 @@ extern "C" {
   if (here.policy() != cudaguard::Policy::kForceCpu) return -1;
   if (report != nullptr) cudaguard::report_to(here, report);
   for (auto& slot : here.seen) slot.store(nullptr, std::memory_order_relaxed);
-  return cudaguard_touches();
+  return static_cast<int>(here.touches.load(std::memory_order_relaxed));
 }
 }

@@ -78,10 +78,11 @@ class RecordSchema(guest.Case):
         harness.run([guest.STEPS, "touch"], trace=False, bwrap=["--tmpfs", "/proc"],
                     env={"CUDAGUARD_REPORT": report, "CUDAGUARD_HELLO": "1"})
         records = harness.records(report)
-        self.assertEqual(len(records), 2)
+        # A process's first moment has its arguments without it.
+        self.assertEqual([record["argv"] for record in records], [[guest.STEPS, "touch"], []])
         for record in records:
-            self.assertEqual([record[key] for key in ("uid", "host", "exe", "argv", "cgroup")],
-                             [os.geteuid(), "", "", [], ""])
+            self.assertEqual([record[key] for key in ("uid", "host", "exe", "cgroup")],
+                             [os.geteuid(), "", "", ""])
             self.assertEqual([error.message for error in self.validator.iter_errors(record)], [])
 
     def test_forged(self):
