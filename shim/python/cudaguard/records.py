@@ -10,7 +10,7 @@ from typing import Any, Iterator, List, NamedTuple, Optional
 
 MARK = b'{"v":1,'
 # As policy/user_code.cpp has them.
-PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python3")
+PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3")
 FROZEN = "<frozen "
 PASSES_ON = ("libcudaguard", "libcuda.so", "libcudart", "libnvidia-", "libffi.so", "_ctypes.",
              "_cffi_backend.", "libOpenCL.so", "libc.so", "ld-linux")
