@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python stack is right, each time, beside threads that collect garbage, execute code and call
-sys._current_frames(). (cudaguard_watch has each touch written down.)"""
+sys._current_frames(). cudaguard_watch has each touch written down."""
 
 import json
 import os
@@ -13,36 +13,68 @@ TIMES = 5000 if harness.FULL else 200
 HERE = interpreters.found()
 
 
-class Busy(harness.FolderCase):
-    def touch(self, path, **options):
-        result = harness.run([path, "-B", BUSY, str(TIMES)], trace=False, timeout=600,
-                             env={"CUDAGUARD_REPORT": self.path("report.jsonl"),
-                                  "CUDAGUARD_LOG": "off"}, **options)
-        self.assertEqual(result.rc, 0, result)
-        return json.loads(result.out)
+def rows(record):
+    return [[row["file"], row["line"], row["function"]] for row in record.get("python", [])]
 
-    def test_many(self):
-        for name in harness.sample(sorted(HERE), 4):
-            path = HERE[name]
-            if not interpreters.facts(path).readable():
-                continue
-            with self.subTest(python=name):
-                seen = self.touch(path)
-                records = harness.records(self.path("report.jsonl"))
-                os.remove(self.path("report.jsonl"))
-                self.assertEqual((len(seen), len(records)), (TIMES, TIMES))
-                wrong = []
-                for want, record in zip(seen, records):
-                    got = [[row["file"], row["line"], row["function"]]
-                           for row in record.get("python", [])]
-                    if got != want:
-                        wrong.append((got, want, record.get("python_missing")))
-                self.assertEqual((len(wrong), wrong[:2]), (0, []))
+
+class Busy(harness.FolderCase):
+    def touch(self, path, times, *words):
+        """What the program said, and the records."""
+        report = self.path("report.jsonl")
+        result = harness.run([path, "-B", "-W", "ignore", BUSY, str(times), *words], trace=False,
+                             timeout=600, env={"CUDAGUARD_REPORT": report, "CUDAGUARD_LOG": "off"})
+        self.assertEqual((result.rc, result.err), (0, ""), result)
+        records = harness.records(report)
+        os.remove(report)
+        return [json.loads(line) for line in result.out.splitlines()], records
+
+    def on_pythons(self, most, check, since=(3, 6)):
+        for name, path in harness.sample(sorted(HERE.items()), most):
+            facts = interpreters.facts(path)
+            if facts.readable() and facts.version >= since:
+                with self.subTest(python=name):
+                    check(path)
+
+    def none_wrong(self, pairs):
+        """Each a record and what Python saw."""
+        wrong = [(rows(record), want, record.get("python_missing")) for record, want in pairs
+                 if rows(record) != want]
+        self.assertEqual((len(wrong), wrong[:2]), (0, []))
+
+    def test_one_after_the_other(self):
+        self.on_pythons(4, self.one_after_the_other)
+
+    def one_after_the_other(self, path):
+        (seen,), records = self.touch(path, TIMES)
+        self.assertEqual((len(seen), len(records)), (TIMES, TIMES))
+        self.none_wrong(zip(records, seen))
+
+    def test_threads_at_once(self):
+        """A record has the stack of its own thread. (The second row's line is the loop's.)"""
+        self.on_pythons(3, self.threads_at_once, since=(3, 8))  # its get_native_id
+
+    def threads_at_once(self, path):
+        (stacks,), records = self.touch(path, TIMES, "threads")
+        self.assertGreater(len(records), TIMES // 8)  # two threads may share a turn
+        self.assertEqual({str(record["tid"]) for record in records}, set(stacks))
+        for record in records:
+            want = stacks[str(record["tid"])]
+            self.assertEqual((rows(record)[0], rows(record)[2:]), (want[0], want[2:]))
+
+    def test_forked_children(self):
+        self.on_pythons(2, self.forked_children)
+
+    def forked_children(self, path):
+        times = TIMES // 5
+        said, records = self.touch(path, times, "forks")
+        by_process = {record["pid"]: record for record in records}
+        self.assertEqual((len(said), len(by_process)), (times, times))
+        self.none_wrong((by_process[pid], seen) for pid, seen in said)
 
     def test_control_a_wrong_row_is_seen(self):
         """Each touch has a stack of its own."""
-        seen = self.touch(HERE["system"])
-        self.assertGreater(len({json.dumps(rows) for rows in seen}), TIMES * 0.6)
+        (seen,), _ = self.touch(HERE["system"], TIMES)
+        self.assertGreater(len({json.dumps(stack) for stack in seen}), TIMES * 0.6)
 
 
 if __name__ == "__main__":

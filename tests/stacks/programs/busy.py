@@ -2,9 +2,12 @@
 """Touches CUDA many times, each time from a place of its own, beside threads that collect garbage,
 execute code and look at all frames.
 
-    busy.py TIMES
+    busy.py TIMES              one after the other
+    busy.py TIMES threads      from four threads at once
+    busy.py TIMES forks        each in a forked child
 
-Prints one JSON line: [[[file, line, function], ...], ...], the stack of each touch as Python sees it.
+Prints one JSON line: [[[file, line, function], ...], ...], the stack of each touch as Python sees
+it; with "threads" {thread's id: its own stack}; with "forks" a line for each: [process id, stack].
 """
 
 import ctypes
@@ -19,10 +22,13 @@ end = threading.Event()
 seen = []
 
 
+def rows_of(frame):
+    summary = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
+    return [[row.filename, row.lineno, row.name] for row in summary]
+
+
 def note(_):
-    summary = traceback.StackSummary.extract(traceback.walk_stack(sys._getframe(1)),
-                                             lookup_lines=False)
-    seen.append([[row.filename, row.lineno, row.name] for row in summary])
+    seen.append(rows_of(sys._getframe(1)))
 
 
 def collect():
@@ -83,20 +89,67 @@ class Touches:
                 exec(compile(code, "/tmp/место_%d.py" % i, "exec"), {"both": both})
 
 
+    def run_all(self, how):
+        if how == "threads":
+            return self.from_threads()
+        if how == "forks":
+            return self.from_children()
+        worker = threading.Thread(target=self.run, args=(0,))
+        worker.start()
+        worker.join()
+        self.run(1)  # the same in the main thread
+        say(seen)
+
+    def from_threads(self):
+        stacks = {}
+
+        def run(own):
+            both = self.both[0]
+            for i in range(self.times // 4):
+                self.watch(None)
+                own(both[1])
+            seen_here = []
+            own(lambda _: seen_here.extend(rows_of(sys._getframe(1))))
+            stacks[threading.get_native_id()] = seen_here
+
+        threads = []
+        for i in range(4):
+            scope = {}
+            exec(compile("%sdef own_%d(call):\n    call(0)\n" % (i * "\n", i),
+                         "/tmp/own_%d.py" % i, "exec"), scope)
+            threads.append(threading.Thread(target=run, args=(scope["own_%d" % i],)))
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        say(stacks)
+
+    def from_children(self):
+        for _ in range(self.times):
+            pid = os.fork()
+            if pid == 0:
+                for call in self.both[0]:
+                    call(0)
+                say([os.getpid(), seen[0]])
+                os._exit(0)
+            if os.waitpid(pid, 0)[1] != 0:
+                os._exit(1)
+
+
+def say(what):
+    os.write(1, (json.dumps(what) + "\n").encode())
+
+
 def main():
     sys.setswitchinterval(1e-5)
     touches = Touches(int(sys.argv[1]))
     others = [threading.Thread(target=each) for each in (collect, collect, execute, look)]
     for each in others:
         each.start()
-    worker = threading.Thread(target=touches.run, args=(0,))
-    worker.start()
-    worker.join()
-    touches.run(1)  # the same in the main thread
+    touches.run_all(sys.argv[2] if len(sys.argv) > 2 else "")
     end.set()
     for each in others:
         each.join()
-    os.write(1, (json.dumps(seen) + "\n").encode())
 
 
 main()
