@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/fetch-cuda and fetch-frameworks: the true reason of a failure, pip's settings, going on."""
+"""scripts/fetch-cuda, fetch-frameworks and fetch-pythons: the true reason of a failure, pip's
+settings, going on."""
 
 import functools
 import http.server
@@ -98,6 +99,20 @@ class Reason(Case):
     def test_no_such_file_of_certificates(self):
         line = self.last_line(self.call("fetch-cuda", "13", PIP_CERT="/nonexistent.pem"))
         self.assertIn("/nonexistent.pem", line)
+
+
+class Pythons(Case):
+    def test_no_network(self):
+        """The reason, and then what is not there; a name that nobody knows is said so."""
+        if not shutil.which("patchelf"):
+            harness.skip(self, "not installed: patchelf")
+        config = os.path.join(self.folder, "apt.conf")
+        with open(config, "w", encoding="utf-8") as stream:
+            stream.write('Acquire::http::Proxy "http://127.0.0.1:1";\nAcquire::Retries "0";\n')
+        done = self.call("fetch-pythons", "pypy", "cobra", APT_CONFIG=config)
+        self.assertEqual(self.last_line(done), "fetch-pythons: not fetched: pypy cobra")
+        self.assertRegex(done.stderr, r"(?m)^fetch-pythons: bookworm: [EW]: .*127\.0\.0\.1")
+        self.assertIn("fetch-pythons: no such interpreter: cobra\n", done.stderr)
 
 
 class Frameworks(Case):
