@@ -332,6 +332,7 @@ constexpr size_t kFrame = 96;
 /// False: it was cut.
 bool put_stack(Text& out, const Stack& stack, bool python, size_t end) {
   const char* missing = python ? stack.python_missing : stack.native_missing;
+  if (missing == nullptr && out.view().size() + kFrame >= end) return false;
   out.put(python ? R"(,"python)" : R"(,"native)");
   if (missing != nullptr) {
     out.print(R"(_missing":"%c")", missing);
@@ -414,10 +415,10 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
   }
   out.put("\"");
   // What the other fields have left: two thirds for Python's frames, the rest for the others.
-  const size_t used = out.view().size();
-  const size_t end = limit - kFrame;
-  if (touch.stack != nullptr && used < end) {
-    cut[5] = !put_stack(out, *touch.stack, true, used + (end - used) / 3 * 2);
+  if (touch.stack != nullptr) {
+    const size_t used = out.view().size();
+    const size_t end = limit - kFrame;
+    cut[5] = !put_stack(out, *touch.stack, true, used < end ? used + (end - used) / 3 * 2 : 0);
     cut[6] = !put_stack(out, *touch.stack, false, end);
   }
   bool any = false;

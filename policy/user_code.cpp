@@ -6,9 +6,12 @@
 namespace cudaguard {
 
 bool is_user_file(std::string_view file) {
+  // Below lib64/ too. NumPy, attrs, torch.fx and decorator make code of their own; "<string>" is
+  // what `python -c` runs, "<ipython-input-...>" a cell.
   return find_any(file,
-                  "<frozen \0/site-packages/\0/dist-packages/\0/lib/python3\0"
-                  "/lib64/python3\0") == std::string_view::npos;
+                  "<frozen \0/site-packages/\0/dist-packages/\0/lib/python3\0/lib64/python3\0"
+                  "<__array_function__ \0<attrs \0<eval_with_key>\0<decorator-gen\0") ==
+         std::string_view::npos;
 }
 
 bool passes_calls_on(std::string_view module) {
