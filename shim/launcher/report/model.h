@@ -21,13 +21,13 @@ struct PythonFrame {
   std::string file;
   std::string function;
   uint32_t line = 0;
-  auto operator<=>(const PythonFrame&) const = default;
+  auto operator<=>(const PythonFrame&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct NativeFrame {
   std::string module;   ///< full path
   uint64_t offset = 0;  ///< bytes from the start of the file; a return address
-  auto operator<=>(const NativeFrame&) const = default;
+  auto operator<=>(const NativeFrame&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// Innermost frame first. Where there are no frames, the reason.
@@ -36,7 +36,7 @@ struct Stack {
   std::vector<NativeFrame> native;
   std::string python_missing;
   std::string native_missing;
-  auto operator<=>(const Stack&) const = default;
+  auto operator<=>(const Stack&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// The same call by the same code, in one process or many.
@@ -61,8 +61,8 @@ class Texts {
   Texts() = default;
   Texts(std::initializer_list<std::string> texts) : list_(std::make_shared<List>(texts)) {}
   const List& list() const {
-    static const List kNone;
-    return list_ == nullptr ? kNone : *list_;
+    static const List none;
+    return list_ == nullptr ? none : *list_;
   }
   bool empty() const { return list_ == nullptr; }
   size_t size() const { return list().size(); }
