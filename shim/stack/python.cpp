@@ -195,7 +195,7 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
     ++to.python_count;
   }
   to.python_cut = to.python_cut || cut_;
-  return to.python_count != 0 ? nullptr : "no Python code in this thread";
+  return to.python_count != 0 ? nullptr : "no Python code";
 }
 
 }  // namespace
@@ -204,7 +204,7 @@ const char* read_python(const Maps& maps, Stack& to, PythonNames& room) {
   Names names;
   if (!find_python(maps, names)) return "no CPython";
   const Layout* layout = layout_of(names.version());
-  if (layout == nullptr) return "not a known build of CPython";
+  if (layout == nullptr) return "unknown build of CPython";
   if (names.is_initialized() == 0) return "Python is not initialised";
   for (auto* is_finalizing : names.is_finalizing) {
     if (is_finalizing != nullptr && is_finalizing() != 0) return "Python is finalizing";
