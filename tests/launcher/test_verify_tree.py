@@ -236,6 +236,23 @@ class Unguarded(Case):
                                       launcher.LAUNCHER], options)
             self.assertEqual((result.rc, tree["unguarded"]), (0, []), result)
 
+    def test_programs_that_are_only_listed(self):
+        """ld.so is asked what it would load, and no guard runs."""
+        for options in ([], TRACE):
+            result, tree = self.tree(
+                ["sh", "-c", "LD_TRACE_LOADED_OBJECTS=1 /bin/true >/dev/null; "
+                 '"$0" --list /bin/true >/dev/null; sleep 0.1; true',
+                 harness.loader_of("/bin/true")], options)
+            self.assertEqual((result.rc, tree["unguarded"], tree["doubts"]), (0, [], []), result)
+
+    def test_records_that_are_handed_on(self):
+        """Under another launcher that has a report of its own and copies it to ours."""
+        for options in ([], TRACE):
+            result, tree = self.tree([launcher.LAUNCHER, "verify", "sh", "-c",
+                                      '"$0" cu.init; sleep 0.3; true', box.program("open")], options)
+            self.assertEqual((result.rc, tree["unguarded"], tree["doubts"]), (1, [], []), result)
+            self.assertEqual(tree["start_records"], 3, result)
+
 
 class OtherUsers(Case):
     def setUp(self):

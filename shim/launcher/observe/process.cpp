@@ -251,13 +251,12 @@ Answer Examiner::ask(pid_t pid, bool at_exec) {
   if (fd < 0) return errno == EACCES || errno == EPERM ? closed(pid) : Answer{};
   close(fd);
   const Libraries loaded = at_exec ? Libraries{} : libraries_of(pid);
-  if (!loaded.guard) {
-    Answer file = of_file(pid);
-    if (file.is != Answer::Is::kGuarded) return file;
-  }
+  Answer file = of_file(pid);
+  if (!loaded.guard && file.is != Answer::Is::kGuarded) return file;
   if (is_secure(pid))
     return no("it is setuid or has file capabilities, so ld.so ignores LD_PRELOAD");
   Answer environment = of_environment(pid, loaded.guard);
+  environment.starts &= file.starts;
   if (loaded.guard || at_exec || environment.is == Answer::Is::kNot) return environment;
   return loaded.libc ? no("its ld.so has not loaded the guard that LD_PRELOAD names") : Answer{};
 }
@@ -271,6 +270,7 @@ Answer Examiner::of_file(pid_t pid) {
   Answer& answer = place->second;
   if (!is_new) return answer;
   answer.is = Answer::Is::kGuarded;
+  answer.starts = true;
   const FileBytes file(path);
   if (file.error() != 0) return answer;  // execute-only
   const Examined examined = examine_file({path, read_elf(file)});
@@ -281,6 +281,7 @@ Answer Examiner::of_file(pid_t pid) {
   } else if (examined.kind == Examined::Kind::kStatic) {
     answer = no("it is a static executable");
   }
+  answer.starts = examined.kind == Examined::Kind::kDynamic;  // ld.so may only be asked
   return answer;
 }
 
@@ -304,7 +305,8 @@ Answer Examiner::of_environment(pid_t pid, bool loaded) const {
             false};
   }
   const char* hello = value_of(text, "CUDAGUARD_HELLO");
-  return {Answer::Is::kGuarded, {}, hello != nullptr && strcmp(hello, "1") == 0};
+  const bool listed = value_of(text, "LD_TRACE_LOADED_OBJECTS") != nullptr;  // by ldd, not started
+  return {Answer::Is::kGuarded, {}, hello != nullptr && strcmp(hello, "1") == 0 && !listed};
 }
 
 }  // namespace cudaguard::launcher

@@ -58,7 +58,7 @@ struct Answer {
   };
   Is is = Is::kStarting;
   std::string reason;   ///< a clause
-  bool starts = false;  ///< guarded, and asked for a start record
+  bool starts = false;  ///< guarded, and a start record is due
   bool is_guarded() const { return is == Is::kGuarded || is == Is::kLauncher; }
 };
 

@@ -135,24 +135,36 @@ Watch::Found Watch::look(pid_t pid, const Answer* known, bool at_exec) {
 }
 
 void Watch::judge(Process& process, const Image& image, const Found& found, bool loaded) {
+  // A look may have come before the end of execve was told.
+  if (process.judged && process.image == image && process.listed != SIZE_MAX) return;
   TreeTruth::Seen& seen = process.seen;
   seen.command = found.command;
   seen.guarded = found.answer.is_guarded();
   process.image = image;
   process.judged = true;
   process.listed = SIZE_MAX;
-  if (seen.guarded) {
+  if (image.back() != 0) {
     Program& program = programs_[image];
     program.answer = found.answer;
-    program.loaded = loaded;
+    program.loaded = loaded || !seen.guarded;
     program.writers.insert(found.writer);
     program.name =
         found.command.substr(0, found.command.find(' ')) + " (" + std::to_string(seen.pid) + ")";
-  } else {
-    process.listed = listed_.size();
-    listed_.push_back(
-        {{seen.pid, seen.command, found.answer.reason, found.has_driver, seen.last}, found});
   }
+  if (!seen.guarded) {
+    process.listed = listed_.size();
+    listed_.push_back({{seen.pid, seen.command, found.answer.reason, found.has_driver, seen.last},
+                       found.answer.is,
+                       image});
+  }
+}
+
+/// Has one of its processes written its start record?
+bool Watch::has_written(const Program& program, const std::set<Writer>& started) {
+  return std::any_of(program.writers.begin(), program.writers.end(), [&](const Writer& writer) {
+    // Without /proc it does not know its executable.
+    return started.contains(writer) || started.contains({writer.first, ""});
+  });
 }
 
 /// Guarded, and nobody has heard of them: a clause, or empty.
@@ -160,12 +172,7 @@ std::string Watch::missing(const std::set<Writer>& started) const {
   size_t count = 0;
   std::string first;
   for (const auto& [image, program] : programs_) {
-    if (!program.answer.starts) continue;
-    // Without /proc it does not know its executable.
-    const auto is_known = [&](const Writer& writer) {
-      return started.contains(writer) || started.contains({writer.first, ""});
-    };
-    if (std::any_of(program.writers.begin(), program.writers.end(), is_known)) continue;
+    if (!program.answer.starts || has_written(program, started)) continue;
     if (count++ == 0) first = program.name;
   }
   if (count == 0) return {};
@@ -186,8 +193,9 @@ TreeTruth Watch::finish(const Findings& findings, const std::string& left,
   }
   for (const Listed& listed : listed_) {
     // A program may write over its environment; its record says where it has written.
-    if (listed.found.answer.is == Answer::Is::kElsewhere && started.contains(listed.found.writer))
+    if (listed.is == Answer::Is::kElsewhere && has_written(programs_[listed.image], started)) {
       continue;
+    }
     truth.unguarded.push_back(listed.entry);
   }
   for (const auto& [key, process] : processes_) truth.seen.push_back(process.seen);

@@ -34,10 +34,10 @@ class Watch {
   TreeTruth finish(const Findings& findings, const std::string& left, const std::string& doubt);
 
  private:
-  /// A guarded one, in which the processes are that share an image.
+  /// What the processes are in that share an image.
   struct Program {
     Answer answer;
-    bool loaded = false;  ///< the guard was seen in it, not only foreseen
+    bool loaded = false;  ///< that is so, and not only foreseen
     std::set<Writer> writers;
     std::string name;  ///< "python3 (12)"
   };
@@ -49,7 +49,8 @@ class Watch {
   };
   struct Listed {
     TreeTruth::Unguarded entry;
-    Found found;
+    Answer::Is is;
+    Image image;
   };
   struct Process {
     TreeTruth::Seen seen;
@@ -64,6 +65,7 @@ class Watch {
   Process& process_of(pid_t pid, const Stat& stat, double now);
   Found look(pid_t pid, const Answer* known, bool at_exec);
   void judge(Process& process, const Image& image, const Found& found, bool loaded);
+  static bool has_written(const Program& program, const std::set<Writer>& started);
   std::string missing(const std::set<Writer>& started) const;
 
   Examiner examiner_;

@@ -113,7 +113,7 @@ void Tree::start(const std::function<int()>& become, Trace* trace) {
   }
   void* shared =
       mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) throw Refusal(kRefused, std::string("--observe: ") + strerror(errno));
+  if (shared == MAP_FAILED) throw Refusal(kRefused, std::string("no memory: ") + strerror(errno));
   start_error_ = static_cast<int*>(shared);
   const pid_t parent = getpid();
   pid_ = fork();
