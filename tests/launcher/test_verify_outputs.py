@@ -212,6 +212,24 @@ class Json(Case):
         self.assertEqual((toucher["line"], toucher["library"]), ("ppo.py:5", "libc10_cuda.so"))
         self.assertEqual([document["processes"][place]["pid"] for place in toucher["forbidden"]], [7])
 
+    def test_a_process_is_one(self):
+        """Its start record does not say the host, its touch does."""
+        path = self.path("a.json")
+        self.ends(self.steps(["fork=f", "cu.init", "end", "cu.init"], ["--json", path]), 1)
+        with open(path, encoding="utf-8") as stream:
+            processes = self.valid(json.load(stream))["processes"]
+        self.assertEqual([process["asked"] for process in processes], [True, True])
+        self.assertEqual([process["host"] for process in processes], [os.uname().nodename] * 2)
+        self.assertEqual([bool(process["started"]) for process in processes], [True, False])
+        # A number that was given again is another process.
+        start = verified.record(7, host="", cgroup="", event="start", policy="FORCE_CPU")
+        for field in ('"api":"cuInit",', '"decision":"deny",', '"caller":"/lib/libx.so+0x10",'):
+            start = start.replace(field, "")
+        touch = verified.record(7)
+        document = self.document(start + touch + start + touch)
+        asked = [process for process in document["processes"] if process["pid"] == 7]
+        self.assertEqual([(one["host"], one["asked"]) for one in asked], [("node7", True)] * 2)
+
     def test_how_the_program_ended(self):
         for script, code, signal in (("exit 3", 3, None), ("kill -9 $$", None, 9), ("true", 0, None)):
             path = self.path("a.json")

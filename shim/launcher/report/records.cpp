@@ -230,24 +230,54 @@ Records::Meaning Records::meaning_of(const Fields& what, bool python) {
   return meaning;
 }
 
+size_t Records::key_of(const Fields& who, const std::string& host, const std::string& job) {
+  const std::hash<std::string_view> hash;
+  return ((hash(host) * 31 + hash(who.exe)) * 31 + hash(job)) * 31 + static_cast<size_t>(who.pid);
+}
+
+Records::Places::iterator Records::place_of(const Fields& who, const std::string& host,
+                                            const std::string& job) {
+  const auto [from, to] = places_.equal_range(key_of(who, host, job));
+  for (auto place = from; place != to; ++place) {
+    const ObservedProcess& one = findings_.processes[place->second];
+    if (one.pid == static_cast<uint32_t>(who.pid) && one.host == host && one.exe == who.exe &&
+        one.job == job) {
+      return place;
+    }
+  }
+  return places_.end();
+}
+
+/// A start record does not say the host, nor a job that the cgroup tells: the process's first
+/// other record does.
+bool Records::adopt(const Fields& who, const std::string& job, size_t& number) {
+  const auto begun = place_of(who, {}, job_of(who.slurm, {}));
+  if (begun == places_.end() || !findings_.processes[begun->second].only_start) return false;
+  number = begun->second;
+  places_.erase(begun);
+  if (const auto older = place_of(who, who.host, job); older != places_.end()) {
+    places_.erase(older);
+  }
+  places_.emplace(key_of(who, who.host, job), static_cast<uint32_t>(number));
+  findings_.processes[number].host = who.host;
+  findings_.processes[number].job = job;
+  return true;
+}
+
 size_t Records::process_of(const Fields& who, bool starts) {
   const auto pid = static_cast<uint32_t>(who.pid);
   const std::string job = job_of(who.slurm, who.cgroup);
-  const std::hash<std::string_view> hash;
-  const size_t key = ((hash(who.host) * 31 + hash(who.exe)) * 31 + hash(job)) * 31 + pid;
-  const auto [from, to] = places_.equal_range(key);
-  auto place = from;
-  for (; place != to; ++place) {
-    const ObservedProcess& one = findings_.processes[place->second];
-    if (one.pid == pid && one.host == who.host && one.exe == who.exe && one.job == job) break;
-  }
-  if (place != to) {
+  bare_starts_ |= starts && who.host.empty();
+  size_t number = 0;
+  if (!starts && bare_starts_ && !who.host.empty() && adopt(who, job, number)) return number;
+  const auto place = place_of(who, who.host, job);
+  if (place != places_.end()) {
     // A number that was given again; but files may be read in any order.
     const ObservedProcess& one = findings_.processes[place->second];
     if (!starts || (one.policy.empty() && who.ts <= one.first)) return place->second;
     place->second = static_cast<uint32_t>(findings_.processes.size());
   } else {
-    places_.emplace(key, static_cast<uint32_t>(findings_.processes.size()));
+    places_.emplace(key_of(who, who.host, job), static_cast<uint32_t>(findings_.processes.size()));
   }
   ObservedProcess& process = findings_.processes.emplace_back();
   process.host = who.host;

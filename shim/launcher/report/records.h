@@ -65,6 +65,10 @@ class Records {
   Kind add_one(std::string_view text, const Take& take);
   Kind apply(const Fields& who, Rest& rest);
   Rest* rest_of(std::string_view bytes);
+  using Places = std::unordered_multimap<size_t, uint32_t>;
+  static size_t key_of(const Fields& who, const std::string& host, const std::string& job);
+  Places::iterator place_of(const Fields& who, const std::string& host, const std::string& job);
+  bool adopt(const Fields& who, const std::string& job, size_t& number);
   size_t process_of(const Fields& who, bool starts);
   Meaning meaning_of(const Fields& what, bool python);
   size_t toucher_of(const Fields& what, const std::string& library);
@@ -73,7 +77,8 @@ class Records {
   bool sorted_ = true;  ///< Toucher::processes
   /// By a hash of host, pid, program and job. One process may be several programs, one after
   /// another, and processes of several pid namespaces may have the same number.
-  std::unordered_multimap<size_t, uint32_t> places_;
+  Places places_;
+  bool bare_starts_ = false;  ///< some start record says no host
   std::unordered_multimap<size_t, Rest> rests_;
   size_t rests_size_ = 0;
   std::set<size_t, SameToucher> touchers_{SameToucher{findings_.touchers}};
