@@ -18,7 +18,7 @@ Symbols::Symbols() = default;
 Symbols::~Symbols() = default;
 
 std::string Symbols::name_of(const NativeFrame& frame) {
-  static const std::map<uint64_t, std::string> kNames = {
+  static const std::map<uint64_t, std::string> names = {
       {0x34b5a, "cudaGetDeviceCount"},
       {0x41c20, "c10::cuda::(anonymous namespace)::device_count_impl(bool)"},
       {0x41e93, "c10::cuda::device_count()"},
@@ -28,13 +28,13 @@ std::string Symbols::name_of(const NativeFrame& frame) {
       {0x2a1100, "PyEval_EvalCode"},
       {0x2c77b0, "Py_RunMain"},
       {0x271ca, "__libc_start_call_main"}};
-  const auto found = kNames.find(frame.offset);
-  return found == kNames.end() ? "" : found->second;
+  const auto found = names.find(frame.offset);
+  return found == names.end() ? "" : found->second;
 }
 
 std::string source_of(const Findings& /*findings*/, const Toucher& /*toucher*/,
                       const PythonFrame& frame) {
-  static const std::map<std::string, std::string> kLines = {
+  static const std::map<std::string, std::string> sources = {
       {"ppo.py:159",
        "device = torch.device(\"cuda\" if torch.cuda.is_available() and args.cuda else \"cpu\")"},
       {"__init__.py:133", "return torch._C._cuda_getDeviceCount() > 0"},
@@ -43,8 +43,8 @@ std::string source_of(const Findings& /*findings*/, const Toucher& /*toucher*/,
       {"sampler.py:88", "env = make_env(args.env_id, seed + rank)()"},
       {"monitor.py:17", "pynvml.nvmlInit()"}};
   const auto found =
-      kLines.find(frame.file.substr(frame.file.rfind('/') + 1) + ":" + std::to_string(frame.line));
-  return found == kLines.end() ? "" : found->second;
+      sources.find(frame.file.substr(frame.file.rfind('/') + 1) + ":" + std::to_string(frame.line));
+  return found == sources.end() ? "" : found->second;
 }
 
 }  // namespace cudaguard::launcher
@@ -55,13 +55,13 @@ using cudaguard::Asked;
 using namespace cudaguard::launcher;
 
 constexpr double kStart = 1795256748.25;
-const std::string kSite = "/opt/venv/lib/python3.11/site-packages/";
+const std::string site_packages = "/opt/venv/lib/python3.11/site-packages/";
 
-const std::vector<NativeFrame> kNative = {
-    {kSite + "nvidia/cuda_runtime/lib/libcudart.so.12", 0x34b5a},
-    {kSite + "torch/lib/libc10_cuda.so", 0x41c20},
-    {kSite + "torch/lib/libc10_cuda.so", 0x41e93},
-    {kSite + "torch/lib/libtorch_python.so", 0x9a13f0},
+const std::vector<NativeFrame> native_frames = {
+    {site_packages + "nvidia/cuda_runtime/lib/libcudart.so.12", 0x34b5a},
+    {site_packages + "torch/lib/libc10_cuda.so", 0x41c20},
+    {site_packages + "torch/lib/libc10_cuda.so", 0x41e93},
+    {site_packages + "torch/lib/libtorch_python.so", 0x9a13f0},
     {"/usr/bin/python3.11", 0x1a8b10},
     {"/usr/bin/python3.11", 0x1d3f64},
     {"/usr/bin/python3.11", 0x2a1100},
@@ -146,28 +146,28 @@ Run training() {
       {41331, "ffmpeg -i - out.mp4", "its environment lacks LD_PRELOAD", false, kStart + 31.2}};
 
   Toucher& monitor = run.toucher(Asked::kNvml, "nvmlInit_v2", "ctypes/cffi", "monitor.py:17", 3.4);
-  monitor.stack.python = {{kSite + "pynvml/nvml.py", "nvmlInitWithFlags", 1934},
-                          {kSite + "pynvml/nvml.py", "nvmlInit", 1947},
+  monitor.stack.python = {{site_packages + "pynvml/nvml.py", "nvmlInitWithFlags", 1934},
+                          {site_packages + "pynvml/nvml.py", "nvmlInit", 1947},
                           {"/home/u/cleanrl/monitor.py", "<module>", 17}};
   monitor.stack.native_missing = "no libgcc_s in the process";
   Toucher& ppo = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "ppo.py:159", 4.9);
-  ppo.stack.python = {{kSite + "torch/cuda/__init__.py", "device_count", 133},
-                      {kSite + "torch/cuda/__init__.py", "is_available", 101},
+  ppo.stack.python = {{site_packages + "torch/cuda/__init__.py", "device_count", 133},
+                      {site_packages + "torch/cuda/__init__.py", "is_available", 101},
                       {"/home/u/cleanrl/ppo.py", "<module>", 159}};
-  ppo.stack.native = kNative;
+  ppo.stack.native = native_frames;
   Toucher& worker = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "envs.py:22", 8.4);
-  worker.stack.python = {{kSite + "torch/cuda/__init__.py", "device_count", 133},
-                         {kSite + "tensordict/memmap.py", "<module>", 41},
+  worker.stack.python = {{site_packages + "torch/cuda/__init__.py", "device_count", 133},
+                         {site_packages + "tensordict/memmap.py", "<module>", 41},
                          {"<frozen importlib._bootstrap>", "_call_with_frames_removed", 241},
                          {"<frozen importlib._bootstrap_external>", "exec_module", 940},
                          {"<frozen importlib._bootstrap>", "_load_unlocked", 690},
                          {"<frozen importlib._bootstrap>", "_find_and_load_unlocked", 1147},
                          {"<frozen importlib._bootstrap>", "_find_and_load", 1176},
-                         {kSite + "tensordict/__init__.py", "<module>", 9},
+                         {site_packages + "tensordict/__init__.py", "<module>", 9},
                          {"/home/u/cleanrl/envs.py", "<module>", 22},
                          {"/home/u/cleanrl/sampler.py", "main", 88},
                          {"/home/u/cleanrl/sampler.py", "<module>", 131}};
-  worker.stack.native = kNative;
+  worker.stack.native = native_frames;
   run.touched(0,
               run.asked(41240, 41236, "python3 monitor.py --every 5", 3.1, 3.4,
                         "nvmlInit_v2 by libffi.so.8"),
@@ -237,7 +237,8 @@ Run forged(uint32_t count) {
 Run large(uint32_t count) {
   Run run({"pytest", "-n", "40"}, 600);
   run.seen(2, 1, "pytest -n 40", 0, 600);
-  run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "conftest.py:12", 3).stack.native = kNative;
+  run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "conftest.py:12", 3).stack.native =
+      native_frames;
   for (uint32_t i = 3; i < count + 2; ++i) {
     const uint32_t parent = i < 43 ? 2 : 3 + i % 40;
     // Most differ in more than numbers.
@@ -261,28 +262,28 @@ std::string decided(Run run) {
 /// Two weeks of a cluster: 3,000 processes on 40 hosts.
 Findings cluster() {
   Findings findings;
-  static const std::vector<std::string> kLines = {"train.py:88",    "select_device.py:31",
-                                                  "evaluate.py:12", "utils/device.py:7",
-                                                  "notebook.py:3",  ""};
-  static const std::vector<std::string> kApis = {"cuInit",      "cuInit", "cuInit",
-                                                 "nvmlInit_v2", "cuInit", "cuInit"};
-  for (size_t i = 0; i < kLines.size(); ++i) {
+  static const std::vector<std::string> lines = {"train.py:88",    "select_device.py:31",
+                                                 "evaluate.py:12", "utils/device.py:7",
+                                                 "notebook.py:3",  ""};
+  static const std::vector<std::string> apis = {"cuInit",      "cuInit", "cuInit",
+                                                "nvmlInit_v2", "cuInit", "cuInit"};
+  for (size_t i = 0; i < lines.size(); ++i) {
     Toucher one;
-    one.api = kApis[i];
+    one.api = apis[i];
     one.asked = i == 3 ? Asked::kNvml : Asked::kCuda;
-    one.line = kLines[i];
+    one.line = lines[i];
     one.denied = i != 4;
     one.library = i == 3 ? "ctypes/cffi" : i == 5 ? "libMagma.so.2" : "libc10_cuda.so";
     one.first = kStart;
     if (i != 5) {
       one.stack.python = {
-          {kSite + "torch/cuda/__init__.py", "_lazy_init", 314},
-          {"/home/shared/project/" + kLines[i].substr(0, kLines[i].find(':')), "main",
-           static_cast<uint32_t>(std::stoul(kLines[i].substr(kLines[i].find(':') + 1)))}};
+          {site_packages + "torch/cuda/__init__.py", "_lazy_init", 314},
+          {"/home/shared/project/" + lines[i].substr(0, lines[i].find(':')), "main",
+           static_cast<uint32_t>(std::stoul(lines[i].substr(lines[i].find(':') + 1)))}};
     } else {
       one.stack.python_missing = "not a Python process";
     }
-    one.stack.native = kNative;
+    one.stack.native = native_frames;
     findings.touchers.push_back(one);
   }
   uint32_t random = 12345;
@@ -300,7 +301,7 @@ Findings cluster() {
     process.uid = 1000 + draw % 7;
     process.exe = kind == 5 ? "/opt/solver/bin/solve" : "/usr/bin/python3.11";
     process.command = kind == 5 ? "solve -i case" + std::to_string(draw % 12)
-                                : "python3 " + kLines[kind].substr(0, kLines[kind].find(':'));
+                                : "python3 " + lines[kind].substr(0, lines[kind].find(':'));
     if (draw % 3 != 0) process.job = "slurm:" + std::to_string(884000 + draw % 60);
     const double day = i / 214;
     process.first = kStart + 86400 * day + 86400 * (0.3 + 0.4 * (draw % 1000) / 1000.0);
@@ -312,8 +313,7 @@ Findings cluster() {
       process.contexts = {0};
       process.worked = true;
     } else {
-      process.refused =
-          process.refused.with(kApis[kind] + " by " + findings.touchers[kind].library);
+      process.refused = process.refused.with(apis[kind] + " by " + findings.touchers[kind].library);
     }
     findings.touchers[kind].processes.push_back(findings.processes.size());
     findings.touchers[kind].at.push_back(process.first);

@@ -97,13 +97,13 @@ std::string span_of(double seconds) {
   return two_parts(whole, "d", 86400, "h", 3600);
 }
 
-std::string time_of(double since_1970, bool date) {
+std::string time_of(double since_1970) {
   if (!(since_1970 > 0)) return "not known";
   const auto seconds = static_cast<time_t>(std::min(since_1970, kLastYear));
   tm parts = {};
   gmtime_r(&seconds, &parts);
   char text[64];
-  strftime(text, sizeof text, date ? "%Y-%m-%d %H:%M:%S" : "%H:%M:%S", &parts);
+  strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
   return text;
 }
 

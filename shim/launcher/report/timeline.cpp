@@ -189,8 +189,10 @@ class Timeline {
     out_.put(
         "<div class=\"row axis\" aria-hidden=\"true\"><span class=\"who\"></span>"
         "<span class=\"took\"></span><span class=\"lane\">");
-    for (double at = 0; at <= all * 0.88; at += step) {
-      out_.put("<span style=\"left:", percent(at / all), "\">", at == 0 ? "0" : tick_of(at),
+    // Not close to the end: it would reach out.
+    for (size_t i = 0; static_cast<double>(i) * step <= all * 0.88; ++i) {
+      const double at = static_cast<double>(i) * step;
+      out_.put("<span style=\"left:", percent(at / all), "\">", i == 0 ? "0" : tick_of(at),
                "</span>");
     }
     out_.put("</span></div>\n");
