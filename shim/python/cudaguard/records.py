@@ -10,8 +10,8 @@ from typing import Any, Iterator, List, NamedTuple, Optional
 
 MARK = b'{"v":1,'
 # As policy/user_code.cpp has them.
-PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3")
-FROZEN = "<frozen "
+NOT_THE_USERS = ("<frozen ", "/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3",
+                 "<__array_function__ ", "<attrs ", "<eval_with_key>", "<decorator-gen")
 PASSES_ON = ("libcudaguard", "libcuda.so", "libcudart", "libnvidia-", "libffi.so", "_ctypes.",
              "_cffi_backend.", "libOpenCL.so", "libc.so", "ld-linux")
 _FOREIGN_FUNCTION = ("libffi", "_ctypes.", "_cffi_backend.")
@@ -38,7 +38,7 @@ class Touch(NamedTuple):
     def line(self) -> Optional[Frame]:
         """The user's own: the innermost frame that belongs to no package, else the outermost."""
         for frame in self.frames:
-            if not frame.file.startswith(FROZEN) and not any(p in frame.file for p in PACKAGES):
+            if not any(part in frame.file for part in NOT_THE_USERS):
                 return frame
         return self.frames[-1] if self.frames else None
 
