@@ -22,6 +22,9 @@ namespace {
 constexpr unsigned long kEvents =
     PTRACE_O_TRACEEXEC | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE;
 
+/// As WIFCONTINUED has it.
+constexpr int kContinued = 0xffff;
+
 /// Of one that has been killed meanwhile this fails, and waitpid tells of its end.
 void resume(pid_t pid, int signal) {
   ptrace(PTRACE_CONT, pid, nullptr, reinterpret_cast<void*>(static_cast<intptr_t>(signal)));
@@ -63,7 +66,10 @@ std::optional<int> Trace::take(pid_t pid, int status) {
       resume(pid, number);
       return {};
     case PTRACE_EVENT_STOP:
-      if (number == SIGTRAP) break;  // a new one; or one that was stopped goes on
+      if (number == SIGTRAP) {  // a new one; or one that was stopped goes on
+        resume(pid, 0);
+        return kContinued;
+      }
       // Stopped, as all of its process; SIGCONT lets it go on.
       ptrace(PTRACE_LISTEN, pid, nullptr, nullptr);
       return status & 0xffff;

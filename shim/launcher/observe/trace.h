@@ -5,6 +5,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <sys/wait.h>
 
 #include <functional>
 #include <optional>
@@ -22,7 +23,9 @@ class Trace {
   /// In the parent. Throws Refusal where this system does not allow it.
   void follow(pid_t child) const;
 
-  /// Of each status that waitpid gives (with __WALL). Returns what it would be without ptrace;
+  /// Threads too. Not WCONTINUED: a tracer that asks for that takes it away from the parent.
+  static constexpr int kWaitFor = __WALL;
+  /// Of each status that waitpid gives. Returns what it would be without ptrace;
   /// none: nothing has happened.
   std::optional<int> take(pid_t pid, int status);
 

@@ -150,8 +150,8 @@ void Tree::wait(const std::function<milliseconds()>& now_and_then) {
 void Tree::reap() {
   for (;;) {
     int status = 0;
-    const int threads = trace_ == nullptr ? 0 : __WALL;
-    const pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | threads);
+    const int what = trace_ == nullptr ? WUNTRACED | WCONTINUED : Trace::kWaitFor;
+    const pid_t pid = waitpid(-1, &status, WNOHANG | what);
     if (pid < 0 && errno == EINTR) continue;
     none_left_ = pid < 0;
     if (pid <= 0) return;
