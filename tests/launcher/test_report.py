@@ -138,6 +138,8 @@ class Reading(Case):
                  PACKAGES + "torch/cuda/__init__.py:118"),
                 ({"caller": libffi, "native": [libffi, "/usr/bin/python3.11+0x2"]},
                  "ppo.py:159 through ctypes/cffi", "/home/u/ppo.py:159"),
+                ({"native": ["/x/libcudart.so.12+0x1", libffi, "/usr/bin/python3.11+0x2", "/x.so+0x3"]},
+                 "ppo.py:159 through libcudart.so.12", "/home/u/ppo.py:159"),
                 ({"native": None}, "ppo.py:159 through libcudart.so.12", "/home/u/ppo.py:159"),
                 ({"python": None}, None, "libc10_cuda.so")):
             with self.subTest(fields=fields):

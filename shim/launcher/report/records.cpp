@@ -33,18 +33,18 @@ bool is_foreign_function(std::string_view file) {
   return false;
 }
 
-/// Who called, as the guard's line has it: the innermost that is more than a way to CUDA. What
-/// Python's two ways to call C by are called there.
+/// Who called, as the guard's line has it: the innermost that does more than to pass a call on,
+/// else the caller. What Python's two ways to call C by are called there.
 std::string library_of(const Fields& rest, bool python) {
-  const std::string& caller = rest.caller;
-  const std::string_view file = base_name(head(caller, caller.rfind('+')));
-  if (python && is_foreign_function(file)) return "ctypes/cffi";
+  std::string_view file = base_name(head(rest.caller, rest.caller.rfind('+')));
   for (const NativeFrame& frame : rest.stack.native) {
     const std::string_view module = base_name(frame.module);
-    if (python && is_foreign_function(module)) return "ctypes/cffi";
-    if (!module.empty() && !passes_calls_on(module)) return std::string(module);
+    if (python && (module.starts_with("python") || module.starts_with("libpython"))) break;
+    if (module.empty() || passes_calls_on(module)) continue;
+    file = module;
+    break;
   }
-  return std::string(file);
+  return python && is_foreign_function(file) ? "ctypes/cffi" : std::string(file);
 }
 
 /// An initialisation that has failed with this CUresult or nvmlReturn_t.

@@ -31,7 +31,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPart = size_t{256} << 10;  // stays in the processor's cache
 constexpr size_t kTime = 16;                 // "2026-11-22 07:28"
-constexpr size_t kAsked = 16;                // "cuda nvml opencl"
 
 struct Read {
   Records records;
