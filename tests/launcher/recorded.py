@@ -26,8 +26,9 @@ def line(pid=7, script="ppo.py", api="cuInit", decision="deny", at=0, **more):
 
 
 def start(pid=7, at=0, **more):
+    """It does not say the host and the cgroup."""
     return line(pid, api=None, decision=None, caller=None, python=None, native=None, at=at,
-                event="start", policy="FORCE_CPU", **more)
+                event="start", policy="FORCE_CPU", **{"host": "", "cgroup": "", **more})
 
 
 def text(*lines):

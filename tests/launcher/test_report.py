@@ -111,8 +111,9 @@ class Reading(Case):
         self.assertEqual([(process["started"] or 0) % 100 for process in processes],
                          [recorded.TIME % 100 + 1, 0, 0, 0, 0, (recorded.TIME + 50) % 100])
         self.assertEqual(len(processes[0]["refused"]), 2)
-        # Rotated: what came first is read last.
-        processes = self.json("-", input=text(line(at=2), start(at=1)))["processes"]
+        # Rotated: what came first is read last; of a guard that said the host at once.
+        early = start(at=1, host="node7", cgroup="/system.slice/x.service")
+        processes = self.json("-", input=text(line(at=2), early))["processes"]
         self.assertEqual([(process["policy"], process["asked"]) for process in processes],
                          [("FORCE_CPU", True)])
         # One that has not asked is counted, and no more.
@@ -321,7 +322,7 @@ class Shown(observed.Case, Case):
 
     def test_golden(self):
         """A cluster's day: 100 columns, but for names."""
-        lines = [start(pid=pid, host="node%d" % (pid % 3)) for pid in range(1, 9)]
+        lines = [start(pid, slurm="1000") for pid in range(1, 12)]
         for pid in range(1, 40):
             more = {"host": "node%d" % (pid % 3), "slurm": str(1000 + pid // 10), "at": 60 * pid,
                     "uid": 1000 + pid % 2}

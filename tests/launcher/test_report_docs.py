@@ -10,7 +10,7 @@ import unittest
 
 import harness
 import launcher
-from recorded import PACKAGES, line, start, text
+from recorded import PACKAGES, line, text
 
 PYTHON = os.path.join(harness.DEPS, "frameworks", "duckdb", "bin", "python")
 # Statements on the standard input as JSON; the rows of the last one come out.
@@ -43,7 +43,7 @@ class Queries(launcher.Case):
                     more["slurm"] = str(pid // 10)
                 if pid % 3 == 1:
                     more["cgroup"] = [pod, "/slurm/job_9/step_0", "/", "/user.slice/a.service/x"][pid % 4]
-                lines.append(start(pid, **more))
+                lines.append(line(pid, decision="allow", event="work", **more))
                 if pid % 5 != 0:
                     lines += [line(pid, **more), line(pid, api="nvmlInit_v2", **more)]
                 if pid % 7 == 0:
