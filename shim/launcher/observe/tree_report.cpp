@@ -137,8 +137,9 @@ void TreeReport::copy(std::string_view line, uint32_t pid) {
   const int error = written < 0 ? errno : ENOSPC;
   if (fd >= 0) close(fd);
   if (written == static_cast<ssize_t>(text.size())) return;
-  if (!failed_) say("records are missing in the report " + in_quotes(to_) + ": " + strerror(error));
-  failed_ = true;
+  if (!copy_failed_)
+    say("records are missing in the report " + in_quotes(to_) + ": " + strerror(error));
+  copy_failed_ = true;
 }
 
 }  // namespace cudaguard::launcher

@@ -45,7 +45,8 @@ class TreeReport {
   std::string file_;
   uint64_t inode_ = 0;
   uint64_t offset_ = 0;
-  bool failed_ = false;
+  bool failed_ = false;       ///< to read
+  bool copy_failed_ = false;  ///< to write to the user's report
   std::string doubt_;
   Records records_;
   Lines lines_;
