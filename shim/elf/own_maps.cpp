@@ -55,7 +55,7 @@ bool MapsReader::next(Mapping& to, char* path, size_t size) {
 CodePlace place_of(const void* address, char* path, size_t size) {
   const sys::File maps("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (!maps.ok()) return {};
-  char buffer[1024];
+  char buffer[1024] = {};  // the analyzer does not know that read(2) fills it
   MapsReader in(maps.fd(), buffer, sizeof buffer);
   const auto wanted = reinterpret_cast<uint64_t>(address);
   Mapping here;

@@ -10,7 +10,7 @@ namespace {
 /// A process that was forked and has called no other program: another thread of its parent may have
 /// held the loader's lock then.
 bool is_forked() {
-  char text[512];
+  char text[512] = {};  // the analyzer does not know that read(2) fills it
   const sys::File file("/proc/self/stat", O_RDONLY | O_CLOEXEC);
   const long size = file.ok() ? sys::read(file.fd(), text, sizeof text) : 0;
   // "7 (a name) S 1 7 7 0 -1 4194304 ...": the name may hold anything.

@@ -141,6 +141,7 @@ std::string_view Reader::text(uint64_t object) {
   char* const start = room_ + used_;
   for (uint64_t i = 0; i < length && used_ + 4 <= sizeof room_; ++i) {
     uint32_t c = 0;
+    // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): readable, so not null
     memcpy(&c, reinterpret_cast<const void*>(data + i * width), width);
     unsigned more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
     constexpr uint8_t kLead[] = {0, 0xc0, 0xe0, 0xf0};
