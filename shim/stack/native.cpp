@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/stack/native.h"
 
+#include <sys/auxv.h>
+
 #include "shim/sys/system.h"
 
 namespace cudaguard {
@@ -29,6 +31,24 @@ bool is_forked() {
   return (flags & 0x40) != 0;  // PF_FORKNOEXEC
 }
 
+/// The unwinder reads wherever a return address points to, and what is outermost on the stack of a
+/// coroutine may be anything (minicoro's: 0xdeaddeaddeaddead). Greenlets take turns on their
+/// thread's own stack: what lies outside theirs is another one's.
+bool is_coroutine(const Maps& maps) {
+  const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+  const Mapping* stack = maps.find(here);
+  if (stack == nullptr || maps.next_object(nullptr, "_greenlet.") != nullptr) return true;
+  // A thread's stack has its descriptor above, the first one's what the kernel has left there.
+  uint64_t thread = 0;
+#if defined(__x86_64__)
+  asm("mov %%fs:0, %0" : "=r"(thread));
+#else
+  asm("mrs %0, tpidr_el0" : "=r"(thread));
+#endif
+  const uint64_t above = stack->to - here;
+  return thread - here >= above && getauxval(AT_RANDOM) - here >= above;
+}
+
 }  // namespace
 
 const char* find_unwinder(const Maps& maps, Unwinder& to) {
@@ -37,10 +57,11 @@ const char* find_unwinder(const Maps& maps, Unwinder& to) {
     to.backtrace = library.code<decltype(to.backtrace)>("_Unwind_Backtrace");
     to.address_of = library.code<decltype(to.address_of)>("_Unwind_GetIP");
     if (to.backtrace == nullptr || to.address_of == nullptr) continue;
+    if (is_coroutine(maps)) return "coroutines";
     // Without it the unwinder takes a lock of the loader's.
     return !library.imports("_dl_find_object") && is_forked() ? "forked child" : nullptr;
   }
-  return "no libgcc_s in the process";
+  return "no libgcc_s";
 }
 
 int collect_frame(void* frame, void* unwinder) {

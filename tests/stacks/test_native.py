@@ -110,6 +110,20 @@ class Native(harness.FolderCase):
         self.assertIn("plain: ask_driver\n", self.result.err)
         self.assertIn(one["native_missing"], self.result.err)
 
+    def test_coroutine(self):
+        """Not on a coroutine's stack: the unwinder reads what its outermost return address points
+        to, which may be anything."""
+        for words in (("own",), ("shared", program("_greenlet.test.so"))):
+            with self.subTest(words=words):
+                one, = self.touchers(program("coroutine"), *words)
+                self.assertEqual(one["native_missing"], "coroutines", self.result)
+                self.assertIn("asked by coroutine)", self.line(program("coroutine"), *words))
+
+    def line(self, *words):
+        result = harness.run(words, trace=False)
+        self.assertEqual(result.rc, 0, result)
+        return result.err
+
     def test_line(self):
         """The guard's own line has the innermost object that is not CUDA's."""
         for words, name in (((program("native_13"),), "native_13"),
