@@ -189,7 +189,7 @@ void say_complaints(Process& process) {
 /// The one thing that loading the guard does: where somebody counts the processes of a tree
 /// (`cudaguard verify`), each says that it was guarded. It settles nothing: the configuration is
 /// read for this record alone, and a report that fails is complained about at the first touch.
-[[gnu::constructor]] void write_start(int count, const char** words, const char** variables) {
+[[gnu::constructor]] void write_start(int, const char** words, const char** variables) {
   const char* wanted = variable(kHello);
   if (wanted == nullptr || wanted[0] != '1' || wanted[1] != '\0') return;
   const Config config = read_config(nullptr);
@@ -199,8 +199,13 @@ void say_complaints(Process& process) {
   Touch touch;
   touch.event = EventKind::kStart;
   touch.policy = config.policy;
-  // The kernel has put the words one behind the other, and the variables behind them.
-  if (count > 0) touch.program = {words[0], variables[0]};
+  // The kernel has put the words one behind the other, and the variables behind them. Where the
+  // guard is loaded late, the program may have moved either: far away.
+  const auto size = static_cast<size_t>(variables[0] - words[0]);
+  touch.program =
+      size < sizeof scratch->arguments
+          ? std::string_view(words[0], size)
+          : read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
   send(config.report, scratch, sys::getpid(), touch);
 }
 

@@ -64,6 +64,16 @@ class StartRecord(guest.Case):
         subprocess.run([guest.PYTHON, "-c", program], env=env, check=True)
         self.assertEqual([record["uid"] for record in harness.records(report)], [4711])
 
+    def test_loaded_late(self):
+        """The words lie where the kernel put them; the variables may not any more."""
+        report = self.path("report")
+        program = "import ctypes, os; os.environ['FIRST'] = '2'; ctypes.CDLL(%r)" % harness.GUARD
+        words = [guest.PYTHON, "-c", program]
+        env = {"FIRST": "1", "CUDAGUARD_REPORT": report, "CUDAGUARD_HELLO": "1"}
+        self.assertEqual(subprocess.run(words, env=env, check=False).returncode, 0)
+        record, = harness.records(report)
+        self.assertEqual(record["argv"], words)
+
     def test_only_where_it_is_wanted(self):
         for env in ({"CUDAGUARD_HELLO": None}, {"CUDAGUARD_HELLO": ""}, {"CUDAGUARD_HELLO": "0"},
                     {"CUDAGUARD_HELLO": "11"}, {"CUDAGUARD_REPORT": None}):
