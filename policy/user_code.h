@@ -8,9 +8,9 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// A Python frame's file (co_filename): false below site-packages or dist-packages, in the standard
-/// library, and for what the interpreter has frozen into itself.
-bool is_user_file(std::string_view file);
+/// A Python frame's file (co_filename) and function: false below site-packages or dist-packages, in
+/// the standard library, for what the interpreter has frozen into itself and what libraries make.
+bool is_user_code(std::string_view file, std::string_view function);
 
 /// A library that only passes calls on: CUDA's and NVIDIA's own, a foreign-function library, an
 /// OpenCL loader, libc and ld.so, ours. `module`: a path or a base name.

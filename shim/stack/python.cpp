@@ -192,7 +192,7 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
     row.function = text(pointer(code + layout_.name));
     row.line = line(here, code);
     if (!users) to.shown = to.python_count;
-    users = users || is_user_file(row.file);
+    users = users || is_user_code(row.file, row.function);
     ++to.python_count;
   }
   to.python_cut = to.python_cut || cut_;

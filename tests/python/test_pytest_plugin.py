@@ -324,6 +324,10 @@ class Records(harness.FolderCase):
         self.assertEqual(self.records.headline(touch, True), "CUDA was asked for by "
                          "/home/u/ppo.py:159 through libc10_cuda.so (cuInit)")
         self.assertIn("  > /home/u/ppo.py:159 in main", self.records.story(touch, True))
+        # A dataclass of a package's has made its __init__ itself.
+        made = {"file": "<string>", "line": 4, "function": "__init__"}
+        touch = self.touch(python=[frames[0], made, *frames[1:]], native=native, caller=native[0])
+        self.assertIn("/home/u/ppo.py:159 ", self.records.headline(touch, True))
         # Where all are a package's: the outermost.
         touch = self.touch(python=[dict(frames[0], line=1), frames[0]])
         self.assertEqual(self.records.headline(touch, False), "CUDA was asked for by %s:118 through "
@@ -336,7 +340,8 @@ class Records(harness.FolderCase):
         with open(os.path.join(harness.SOURCE, "policy", "user_code.cpp"), encoding="utf-8") as stream:
             texts = re.findall(r'"((?:[^"\\]|\\.)*)"', re.sub("#include.*|//.*", "", stream.read()))
         words = {word for text in texts for word in text.split("\\0")} - {""}
-        self.assertEqual(words, {*self.records.NOT_THE_USERS, *self.records.PASSES_ON})
+        self.assertEqual(words, {*self.records.NOT_THE_USERS, *self.records.PASSES_ON,
+                                 *self.records.OF_DATACLASS})
 
     def test_kinds(self):
         for fields, kind in (({"api": "cuInit"}, "init"), ({"api": "cudaGetDeviceCount"}, "init"),

@@ -11,7 +11,7 @@ TEST(UserCode, Files) {
        {"/home/u/ppo.py", "ppo.py", "<string>", "<stdin>", "<ipython-input-3-0a1b>", "",
         "/tmp/ipykernel_7/123.py", "/home/u/site-packages.py", "/usr/local/bin/torchrun",
         "/home/u/frozen/a.py", "/home/u/libpython3/a.py"}) {
-    EXPECT_TRUE(is_user_file(file)) << file;
+    EXPECT_TRUE(is_user_code(file, "f")) << file;
   }
   for (const char* file :
        {"/home/u/venv/lib/python3.11/site-packages/torch/cuda/__init__.py",
@@ -19,8 +19,14 @@ TEST(UserCode, Files) {
         "/usr/lib64/python3.9/threading.py", "/opt/conda/lib/python3.12/threading.py",
         "/usr/lib/python311.zip/runpy.py", "<frozen importlib._bootstrap>", "<frozen runpy>",
         "<__array_function__ internals>", "<attrs generated init a.B>", "<eval_with_key>.3"}) {
-    EXPECT_FALSE(is_user_file(file)) << file;
+    EXPECT_FALSE(is_user_code(file, "f")) << file;
   }
+}
+
+TEST(UserCode, Dataclass) {
+  EXPECT_FALSE(is_user_code("<string>", "__init__"));
+  EXPECT_TRUE(is_user_code("<string>", "<module>"));
+  EXPECT_TRUE(is_user_code("<stdin>", "__init__"));
 }
 
 TEST(UserCode, Modules) {

@@ -321,7 +321,7 @@ void Page::put_python(const Toucher& toucher) {
   size_t folded_to = 0;
   for (size_t i = 0; i < count; ++i) {
     size_t run = i;
-    while (run < count && !is_user_file(frames[run].file)) ++run;
+    while (run < count && !is_user_code(frames[run].file, frames[run].function)) ++run;
     if (folded_to <= i && run - i >= kRun) {
       folded_to = run;
       put("<li><details><summary>", counted(run - i, "frame"),

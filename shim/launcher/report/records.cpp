@@ -84,8 +84,9 @@ void note_time(double at, double& first, double& last) {
 
 const PythonFrame* own_frame(const std::vector<PythonFrame>& frames) {
   if (frames.empty()) return nullptr;
-  const auto own = std::find_if(frames.begin(), frames.end(),
-                                [](const auto& frame) { return is_user_file(frame.file); });
+  const auto own = std::find_if(frames.begin(), frames.end(), [](const auto& frame) {
+    return is_user_code(frame.file, frame.function);
+  });
   return own == frames.end() ? &frames.back() : &*own;
 }
 

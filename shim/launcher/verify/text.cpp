@@ -127,8 +127,9 @@ std::vector<NativeFrame> native_frames(const Stack& stack) {
 
 /// The innermost one of the user's own, else the outermost.
 size_t own_frame(const std::vector<PythonFrame>& frames) {
-  const auto own = std::find_if(frames.begin(), frames.end(),
-                                [](const auto& frame) { return is_user_file(frame.file); });
+  const auto own = std::find_if(frames.begin(), frames.end(), [](const auto& frame) {
+    return is_user_code(frame.file, frame.function);
+  });
   return own == frames.end() ? frames.size() - 1 : static_cast<size_t>(own - frames.begin());
 }
 

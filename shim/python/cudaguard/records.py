@@ -12,6 +12,7 @@ MARK = b'{"v":1,'
 # As policy/user_code.cpp has them.
 NOT_THE_USERS = ("<frozen ", "/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3",
                  "<__array_function__ ", "<attrs ", "<eval_with_key>", "<decorator-gen")
+OF_DATACLASS = ("<string>", "__init__")
 PASSES_ON = ("libcudaguard", "libcuda.so", "libcudart", "libnvidia-", "libffi.so", "_ctypes.",
              "_cffi_backend.", "libOpenCL.so", "libc.so", "ld-linux")
 _FOREIGN_FUNCTION = ("libffi", "_ctypes.", "_cffi_backend.")
@@ -38,7 +39,8 @@ class Touch(NamedTuple):
     def line(self) -> Optional[Frame]:
         """The user's own: the innermost frame that belongs to no package, else the outermost."""
         for frame in self.frames:
-            if not any(part in frame.file for part in NOT_THE_USERS):
+            made = (frame.file, frame.function) == OF_DATACLASS
+            if not made and not any(part in frame.file for part in NOT_THE_USERS):
                 return frame
         return self.frames[-1] if self.frames else None
 
