@@ -133,7 +133,8 @@ class Reports(observed.Case):
             "processes": 11, "initialised CUDA": 4, "used NVML": 1, "found none": 3, "failed": 4})
 
     def test_private_file(self):
-        """Nobody else can read it, and it is gone at the end."""
+        """Nobody else can read or find it; who becomes another user can write to it; and it is gone
+        at the end."""
         os.mkdir(self.path("tmp"))
         script = ('stat -c "%a %F" "$CUDAGUARD_REPORT" "${CUDAGUARD_REPORT%/*}"; '
                   'echo $CUDAGUARD_REPORT')
@@ -141,8 +142,9 @@ class Reports(observed.Case):
             done = self.start("run", "--observe", "sh", "-c", "umask 0; %s; %s" % (script, code),
                               env=launcher.environment(TMPDIR=self.path("tmp")))
             lines = done.stdout.splitlines()
-            self.assertEqual(lines[:2], ["600 regular empty file", "700 directory"], done)
-            self.assertTrue(lines[2].startswith(self.path("tmp") + "/cudaguard-"), done)
+            self.assertEqual(lines[:2], ["622 regular empty file", "711 directory"], done)
+            self.assertRegex(lines[2], "^" + re.escape(self.path("tmp")) +
+                             r"/cudaguard-\w{6}/report-\w{6}\.jsonl$")
             self.assertEqual(os.listdir(self.path("tmp")), [])
         done = self.start("run", "--observe", "sh", "-c", script,
                           env=launcher.environment(TMPDIR=None))

@@ -304,6 +304,16 @@ class JUnit(Case):
         self.assertIn("no process touches CUDA or NVML",
                       self.suite(["true"], 0, ["--deny=init", "--deny=nvml"]))
 
+    def test_a_long_result(self):
+        """It is whole in the block, where it takes two lines, and here."""
+        said = "processes touched CUDA or NVML or OpenCL; the program was killed by signal 31 (Bad"
+        path = self.path("junit.xml")
+        result = self.verify(["sh", "-c", 'cat >>"$CUDAGUARD_REPORT"; kill -31 $$'],
+                             ["--deny=init,nvml,opencl", "--junit", path], stdin=self.torch())
+        self.assertIn(said + " system call)", " ".join(self.ends(result, 1).split()))
+        root = xml.etree.ElementTree.parse(path).getroot()
+        self.assertIn(said + " system call)", next(root.iter("failure")).get("message"))
+
     def test_control_characters(self):
         """XML 1.0 has no place for them."""
         self.suite(["sh", "-c", "exit 3", "a\x01\x1b[31m\x7f\n\t<&>\"']]>\u00e4\ufffe"], 2)

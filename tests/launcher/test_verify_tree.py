@@ -151,7 +151,9 @@ class Unguarded(Case):
                 self.assertEqual(tree["unguarded"][0]["has_driver"], driver, result)
                 self.assertEqual(result.rc, 1 if driver else 0, result)
                 self.assertIn("\n  tree: 1 process not guarded (", result.err)
-                self.assertIn(": " + reason, result.err)
+                block = self.ends(result, result.rc, "")
+                said = reason + ("; it has the driver open: that counts as touched" * driver)
+                self.assertIn(": " + said, " ".join(block.split()))
 
     def test_guarded_ones_are_not_listed(self):
         """The control."""
@@ -222,6 +224,15 @@ class Unguarded(Case):
         self.assertEqual((tree["value"], tree["doubts"], result.rc), ("none_seen", [], 0), result)
         self.assertEqual((tree["seen"], tree["start_records"]), (1, 1), result)
 
+    def test_fork_without_its_parent(self):
+        """A daemon's parent may have ended unseen; the fork itself writes no start record."""
+        for _ in range(4):
+            result, tree = self.tree(["sh", "-c", "(sleep 0.4; true) & exit 0"])
+            self.assertEqual((result.rc, tree["doubts"]), (0, []), result)
+        # The control: a fork of one that could not write.
+        result, tree = self.tree(["sh", "-c", "ulimit -f 0; bash -c '(sleep 0.4; true) & exit 0'"])
+        self.assertRegex("".join(tree["doubts"]), "could not write to the report")
+
     def test_container(self):
         """Processes of another pid namespace know themselves by other numbers."""
         words = [*harness.sandbox("none", ["--unshare-pid", "--proc", "/proc"]), "sh", "-c",
@@ -285,10 +296,25 @@ class OtherUsers(Case):
         self.assertIn("tree: no unguarded process was seen", done.stderr)
 
     def test_another_user(self):
+        """By execve or in the middle of a program: its records come, too."""
+        becomes = "import ctypes, os; os.setgid(65534); os.setuid(65534); " + TOUCH
+        drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+        for options in ([], TRACE):
+            for words in (drop + ["/usr/bin/python3", "-c", "import ctypes; " + TOUCH],
+                          ["/usr/bin/python3", "-c", becomes]):
+                done = self.start("verify", *options, "--", *words, launcher=self.command,
+                                  env=launcher.environment(TMPDIR="/tmp"))
+                self.assertIn("cudaguard: FAIL: 1 of ", done.stderr)
+                self.assertNotIn("in doubt", done.stderr)
+                self.assertEqual(done.returncode, 1, done)
+
+    def test_another_user_without_a_way(self):
         """It cannot write to our file, which is said."""
+        os.mkdir(self.path("closed"), 0o700)
         words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", self.waits]
         for options, length in (([], LONG), (TRACE, "0")):
-            done = self.start("verify", *options, "--", *words, length, launcher=self.command)
+            done = self.start("verify", *options, "--", *words, length, launcher=self.command,
+                              env=launcher.environment(TMPDIR=self.path("closed")))
             self.assertIn("  in doubt: waits (", done.stderr)
             self.assertIn(") could not write to the report", done.stderr)
             self.assertNotIn("every process was guarded", done.stderr)

@@ -185,6 +185,8 @@ Stat read_stat(pid_t pid) {
   uint64_t fields[52] = {};  // numbered as in proc_pid_stat(5)
   for (size_t i = 4; i < std::size(fields); ++i) fields[i] = take_number(rest);
   result.parent = static_cast<pid_t>(fields[4]);
+  constexpr uint64_t kForkNoExec = 0x40;  // ps shows it as 1 of its F
+  result.forked = (fields[9] & kForkNoExec) != 0;
   result.started = fields[22];
   result.image = {fields[26], fields[28], fields[50], fields[51]};
   return result;

@@ -25,6 +25,7 @@ struct Stat {
   pid_t parent = -1;
   uint64_t started = 0;  ///< in ticks since the machine's start; with the number it is unique
   Image image;
+  bool forked = false;  ///< and has not called execve
   bool runs() const { return state != 'X' && state != 'Z'; }
 };
 

@@ -83,6 +83,7 @@ Watch::Process& Watch::process_of(pid_t pid, const Stat& stat, double now) {
     seen.first = now;
   }
   seen.last = now;
+  place->second.forked = stat.forked;
   return place->second;
 }
 
@@ -148,6 +149,7 @@ void Watch::judge(Process& process, const Image& image, const Found& found, bool
     program.answer = found.answer;
     program.loaded = loaded || !seen.guarded;
     program.writers.insert(found.writer);
+    program.only_forks &= process.forked;
     program.name =
         found.command.substr(0, found.command.find(' ')) + " (" + std::to_string(seen.pid) + ")";
   }
@@ -159,11 +161,15 @@ void Watch::judge(Process& process, const Image& image, const Found& found, bool
   }
 }
 
-/// Has one of its processes written its start record?
+/// Has one of its processes written its start record? A fork writes none: of a daemon whose parent
+/// has ended unseen, one of its executable will do.
 bool Watch::has_written(const Program& program, const std::set<Writer>& started) {
   return std::any_of(program.writers.begin(), program.writers.end(), [&](const Writer& writer) {
     // Without /proc it does not know its executable.
-    return started.contains(writer) || started.contains({writer.first, ""});
+    return started.contains(writer) || started.contains({writer.first, ""}) ||
+           (program.only_forks &&
+            std::any_of(started.begin(), started.end(),
+                        [&](const Writer& one) { return one.second == writer.second; }));
   });
 }
 

@@ -39,7 +39,8 @@ class Watch {
     Answer answer;
     bool loaded = false;  ///< that is so, and not only foreseen
     std::set<Writer> writers;
-    std::string name;  ///< "python3 (12)"
+    bool only_forks = true;  ///< who was started as it was not seen
+    std::string name;        ///< "python3 (12)"
   };
   struct Found {
     Answer answer;
@@ -55,6 +56,7 @@ class Watch {
   struct Process {
     TreeTruth::Seen seen;
     Image image;
+    bool forked = false;
     bool judged = false;
     size_t listed = SIZE_MAX;  ///< its place there
   };

@@ -25,8 +25,8 @@ namespace {
 constexpr uint64_t kReserve = 1 << 20;
 
 [[noreturn]] void refuse(const std::string& folder, const std::string& why) {
-  throw Refusal(kRefused, "--observe: " + in_quotes(folder) + why +
-                              " (accepted: TMPDIR, a folder that can be written to)");
+  throw Refusal(kRefused, "TMPDIR=" + in_quotes(folder) + why +
+                              " (accepted: a folder that can be written to)");
 }
 
 /// The programs may run in any folder, so the path must not depend on this one.
@@ -48,15 +48,19 @@ TreeReport::TreeReport(std::string to)
     : to_(std::move(to)), lines_([this](std::string_view line) { take_line(line); }) {
   const std::string where = temporary_folder();
   folder_ = where + "/cudaguard-XXXXXX";
-  if (folder_.size() + 16 > kMaxReportPath) refuse(where, " is too long a path");
+  if (folder_.size() + 24 > kMaxReportPath) refuse(where, " is too long a path");
   if (mkdtemp(folder_.data()) == nullptr) refuse(where, std::string(": ") + strerror(errno));
-  file_ = folder_ + "/report.jsonl";
-  const int fd = open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  constexpr std::string_view kEnd = ".jsonl";
+  file_ = folder_ + "/report-XXXXXX" + std::string(kEnd);
+  const int fd = mkostemps(file_.data(), kEnd.size(), O_CLOEXEC);
   if (fd < 0) {
     const int error = errno;
     rmdir(folder_.c_str());
     refuse(where, std::string(": ") + strerror(error));
   }
+  // A process may become another user. Who has not inherited the name cannot list the folder.
+  chmod(folder_.c_str(), S_IRWXU | S_IXGRP | S_IXOTH);
+  fchmod(fd, S_IRUSR | S_IWUSR | S_IWGRP | S_IWOTH);
   struct stat status = {};
   if (fstat(fd, &status) == 0) inode_ = status.st_ino;
   // Room for records where the program fills the disk. (Above its limit it would be a signal.)

@@ -85,7 +85,7 @@ std::string junit(const Verdict& verdict, const std::string& text) {
            attribute("time", seconds(inside.empty() ? 0 : verdict.ended - verdict.started)) + ">" +
            inside + "</testcase>\n";
   };
-  const std::string headline = text.substr(0, text.find('\n'));
+  const std::string headline = "cudaguard: " + result_line(verdict);
   const auto outcome = [&](const char* element, const char* type, const std::string& message) {
     return "<" + std::string(element) + attribute("message", message) + attribute("type", type) +
            ">" + xml(text) + "</" + element + ">";

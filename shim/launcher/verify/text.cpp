@@ -234,41 +234,10 @@ void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bo
   }
 }
 
-std::string headline(const Verdict& verdict) {
-  std::set<uint32_t> all;
-  std::set<uint32_t> touched;
-  std::set<uint32_t> allowed;
-  const auto& processes = verdict.findings.processes;
-  for (const ObservedProcess& process : processes) all.insert(process.pid);
-  for (const TreeTruth::Seen& process : verdict.tree.seen) all.insert(process.pid);
-  for (const Toucher& toucher : verdict.findings.touchers) {
-    if (!verdict.deny.contains(toucher.asked)) continue;
-    for (const size_t number : toucher.processes) allowed.insert(processes[number].pid);
-    for (const size_t number : forbidden_processes(verdict, toucher)) {
-      touched.insert(processes[number].pid);
-    }
-  }
-  for (const TreeTruth::Unguarded& process : verdict.tree.unguarded) {
-    all.insert(process.pid);
-    if (fails(verdict, process)) touched.insert(process.pid);
-  }
-  for (const uint32_t pid : touched) allowed.erase(pid);
-  std::string text = verdict.passed() ? "cudaguard: PASS: " : "cudaguard: FAIL: ";
-  text += (verdict.touched ? std::to_string(touched.size()) : "none") + " of " +
-          counted(all.size(), "process") + " touched " + denied_names(verdict.deny);
-  if (!allowed.empty())
-    text += (verdict.touched ? ", and " : ", but ") + std::to_string(allowed.size()) + " that may";
-  if (verdict.status != 0) {
-    text +=
-        (verdict.touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);
-  }
-  return text;
-}
-
 void put_tree(std::string& out, const Verdict& verdict) {
   const TreeTruth& tree = verdict.tree;
   const std::string seen =
-      counted(tree.hello, "start record") + ", " + std::to_string(tree.seen.size()) + " seen";
+      counted(tree.hello, "start record") + ", " + grouped(tree.seen.size()) + " seen";
   const std::string how = tree.traced ? "every exec was looked at: " : "sampled: ";
   std::string what = "no unguarded process was seen";
   if (tree.value == TreeTruth::Value::kAllGuarded) what = "every process was guarded";
@@ -278,9 +247,9 @@ void put_tree(std::string& out, const Verdict& verdict) {
   put_row(out, "  tree: " + what + " (" + how + seen + ")");
   for (size_t i = 0; i < std::min(tree.unguarded.size(), kMostUnguarded); ++i) {
     const TreeTruth::Unguarded& one = tree.unguarded[i];
-    put_row(out, std::string(kRow) + std::to_string(one.pid) + " " + shown(head(one.command, 50)) +
-                     ": " + shown(one.reason) +
-                     (one.has_driver ? "; it has the driver open: that counts as touched" : ""));
+    add_wrapped(out, std::string(kRow) + std::to_string(one.pid) + " ",
+                shown(head(one.command, 50)) + ": " + shown(one.reason) +
+                    (one.has_driver ? "; it has the driver open: that counts as touched" : ""));
   }
   if (tree.unguarded.size() > kMostUnguarded) {
     put_row(out, std::string(kRow) + "... " +
@@ -303,6 +272,37 @@ void put_records(std::string& out, const Findings& findings) {
 
 }  // namespace
 
+std::string result_line(const Verdict& verdict) {
+  std::set<uint32_t> all;
+  std::set<uint32_t> touched;
+  std::set<uint32_t> allowed;
+  const auto& processes = verdict.findings.processes;
+  for (const ObservedProcess& process : processes) all.insert(process.pid);
+  for (const TreeTruth::Seen& process : verdict.tree.seen) all.insert(process.pid);
+  for (const Toucher& toucher : verdict.findings.touchers) {
+    if (!verdict.deny.contains(toucher.asked)) continue;
+    for (const size_t number : toucher.processes) allowed.insert(processes[number].pid);
+    for (const size_t number : forbidden_processes(verdict, toucher)) {
+      touched.insert(processes[number].pid);
+    }
+  }
+  for (const TreeTruth::Unguarded& process : verdict.tree.unguarded) {
+    all.insert(process.pid);
+    if (fails(verdict, process)) touched.insert(process.pid);
+  }
+  for (const uint32_t pid : touched) allowed.erase(pid);
+  std::string text = verdict.passed() ? "PASS: " : "FAIL: ";
+  text += (verdict.touched ? std::to_string(touched.size()) : "none") + " of " +
+          counted(all.size(), "process") + " touched " + denied_names(verdict.deny);
+  if (!allowed.empty())
+    text += (verdict.touched ? ", and " : ", but ") + std::to_string(allowed.size()) + " that may";
+  if (verdict.status != 0) {
+    text +=
+        (verdict.touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);
+  }
+  return text;
+}
+
 std::string text_of_end(int status) {
   if (!WIFSIGNALED(status)) return "ended with exit code " + std::to_string(WEXITSTATUS(status));
   const int number = WTERMSIG(status);
@@ -311,7 +311,7 @@ std::string text_of_end(int status) {
 
 std::string text_of_verdict(const Verdict& verdict, Symbols& symbols) {
   std::string out;
-  put_row(out, headline(verdict));
+  add_wrapped(out, "cudaguard: ", result_line(verdict));
   put_touchers(out, verdict, symbols, true);
   put_touchers(out, verdict, symbols, false);
   put_tree(out, verdict);

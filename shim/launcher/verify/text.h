@@ -14,6 +14,9 @@ namespace cudaguard::launcher {
 /// Lines of at most 100 columns, of what a terminal can show. Long stacks are cut.
 std::string text_of_verdict(const Verdict& verdict, Symbols& symbols);
 
+/// "PASS: none of 3 processes touched CUDA"
+std::string result_line(const Verdict& verdict);
+
 /// For a terminal, and with the quotes of a source line: what is not printable ASCII becomes '?', a
 /// character of several bytes one of them.
 std::string shown(std::string_view text);
