@@ -37,7 +37,7 @@ bool MapsReader::next(Mapping& to, char* path, size_t size) {
   to.from = hex();
   to.to = hex();
   to.readable = byte() == 'r';
-  byte();
+  to.writable = byte() == 'w';
   to.executable = byte() == 'x';
   byte();
   byte();

@@ -18,6 +18,7 @@ struct Mapping {
   const char* path;  ///< the real one, links resolved; no zero byte at its end
   uint32_t length;   ///< of the path; 0: no file
   bool readable;
+  bool writable;
   bool executable;
 
   bool holds(uint64_t address) const { return address - from < to - from; }

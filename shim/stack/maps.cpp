@@ -66,14 +66,19 @@ LoadedObject::LoadedObject(const Maps& maps, const Mapping& first) : maps_(maps)
   const auto* segment = reinterpret_cast<const ElfW(Phdr)*>(first.from + header->e_phoff);
   for (; reinterpret_cast<uint64_t>(segment) != end; ++segment) {
     if (segment->p_type == PT_LOAD && segment->p_offset == 0) base_ = first.from - segment->p_vaddr;
-    if (segment->p_type != PT_DYNAMIC) continue;
-    const uint64_t dynamic = base_ + segment->p_vaddr;
-    const Mapping* here = maps.find(dynamic);
-    if (here == nullptr || !here->readable || here->file() != first.file() ||
-        here->place(dynamic).offset != segment->p_offset) {
+    const uint64_t at = base_ + segment->p_vaddr;
+    const Mapping* here = maps.find(at);
+    // Another thread may just be loading it: this part becomes read-only when it is relocated.
+    if (segment->p_type == PT_GNU_RELRO && here != nullptr && here->writable) {
+      dynamic_ = nullptr;
       return;
     }
-    dynamic_ = reinterpret_cast<const void*>(dynamic);
+    if (segment->p_type != PT_DYNAMIC) continue;
+    if (here == nullptr || !here->readable || here->file() != first.file() ||
+        here->place(at).offset != segment->p_offset) {
+      return;
+    }
+    dynamic_ = reinterpret_cast<const void*>(at);
   }
 }
 

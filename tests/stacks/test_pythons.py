@@ -158,6 +158,23 @@ class Embedded(Case):
                                  [["<string>", 3, "ask"], ["<string>", 4, "<module>"]])
 
 
+class HalfLoaded(Case):
+    """A library that another thread is just loading is not called."""
+
+    def test_half_loaded(self):
+        built = os.path.dirname(CALLS)
+        library = os.path.join(built, "libpython_none.so")
+        # The control: loaded, it is found.
+        for how, missing in (("load", "unknown build of CPython"), ("map", "no CPython")):
+            with self.subTest(how):
+                report = self.path(how)
+                result = harness.run([os.path.join(built, "half_loaded"), library, how],
+                                     trace=False, env={"CUDAGUARD_REPORT": report})
+                self.assertEqual(result.rc, 0, result)
+                record, = harness.records(report)
+                self.assertEqual(record["python_missing"], missing)
+
+
 class Extension(Case):
     """A module in C, which holds Python's lock in the call or has released it."""
 
