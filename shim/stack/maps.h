@@ -37,7 +37,7 @@ struct Maps {
   }
 };
 
-/// An object that ld.so has loaded, known by the mapping of its first page.
+/// An object that ld.so has loaded and made ready, known by the mapping of its first page.
 class LoadedObject {
  public:
   /// Only what is mapped as ld.so does it: others map such files to look into them.

@@ -119,6 +119,14 @@ class Native(harness.FolderCase):
                 self.assertEqual(one["native_missing"], "coroutines", self.result)
                 self.assertIn("asked by coroutine)", self.line(program("coroutine"), *words))
 
+    def test_unready(self):
+        """An unwinder that another thread's ld.so, or this one's, has not yet made ready is not
+        called: its references lead nowhere. The control: once it is ready, it is."""
+        words = (program("unready"), program("libgcc_s.so.test"))
+        harness.run(words, guard=False, trace=False).assert_reached(self)
+        result = harness.run(words, trace=False, env={"CUDAGUARD_REPORT": self.path("report")})
+        self.assertEqual((result.rc, result.out), (0, "100\nunwound\n100\n"), result)
+
     def line(self, *words):
         result = harness.run(words, trace=False)
         self.assertEqual(result.rc, 0, result)
