@@ -12,6 +12,9 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 /// the standard library, for what the interpreter has frozen into itself and what libraries make.
 bool is_user_code(std::string_view file, std::string_view function);
 
+/// Why there is no Python stack, where nobody expects one.
+inline constexpr char kNoPython[] = "no CPython";
+
 /// A library that only passes calls on: CUDA's and NVIDIA's own, a foreign-function library, an
 /// OpenCL loader, libc and ld.so, ours. `module`: a path or a base name.
 bool passes_calls_on(std::string_view module);

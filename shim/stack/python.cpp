@@ -203,7 +203,7 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
 
 const char* read_python(const Maps& maps, Stack& to, PythonNames& room) {
   Names names;
-  if (!find_python(maps, names)) return "no CPython";
+  if (!find_python(maps, names)) return kNoPython;
   const Layout* layout = layout_of(names.version());
   if (layout == nullptr) return "unknown build of CPython";
   if (names.is_initialized() == 0) return "Python is not initialised";

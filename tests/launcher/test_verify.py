@@ -187,6 +187,8 @@ class Ways(verified.Case):
                 self.one(self.steps(steps), " by ")
         for name in ("cuda", "cuda_now"):
             self.one(self.steps(["cu.init"], name=name), "cuInit by " + name)
+        # That it has no Python is no news.
+        self.assertNotIn("Python", self.steps(["cu.init"]).err)
 
     def test_a_constructor_of_a_shared_library(self):
         library = os.path.join(box.FOLDER, "programs", "constructor.so")

@@ -67,7 +67,7 @@ class Block(Case):
         deep = [frame(PACKAGES + "lib/mod.py", 100 - n, "call_%d" % n) for n in range(40)]
         deep += [frame(self.path("ppo.py"), 8, "<module>")]
         nvml = record(9, "nvmlInit_v2", ("monitor",), "/usr/bin/monitor+0x1139",
-                      python_missing="no CPython in the process",
+                      python_missing="no CPython",
                       native_missing="no libgcc_s in the process")
         texts = []
         for title, text, options, rc in (
@@ -85,6 +85,19 @@ class Block(Case):
             text = text.replace('"python":null,', "")
             texts.append("# %s: %s\n%s" % (title, " ".join(options), self.block(text, options, rc)))
         self.same_as_golden("verify.txt", "\n".join(texts))
+
+    def test_files_of_others(self):
+        """Of the standard library and of packages what tells them apart."""
+        lib = "/root/.pyenv/versions/3.11.7/lib/python3.11/"
+        block = self.block(self.torch(python=[
+            frame(lib + "site-packages/torch/cuda/__init__.py", 118, "is_available"),
+            frame(lib + "multiprocessing/process.py", 108, "run"),
+            frame("/usr/lib64/python3.14t/runpy.py", 8, "_run_code"),
+            frame("/x/ppo.py", 8, "<module>")]))
+        for row in ("torch/cuda/__init__.py:118 in is_available", "> /x/ppo.py:8 in <module>",
+                    "python3.11/multiprocessing/process.py:108 in run",
+                    "python3.14t/runpy.py:8 in _run_code"):
+            self.assertRegex(block, r"(?m)^(    python  |            ) %s$" % re.escape(row))
 
     def test_names(self):
         """Escapes, newlines, other encodings: nothing goes to the terminal that it would obey."""

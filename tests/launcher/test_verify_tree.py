@@ -416,6 +416,9 @@ class Lost(Case):
         self.assertEqual(tree["doubts"],
                          ["what was not guarded was not looked for: there is no /proc"], result)
         self.assertEqual(result.rc, 0, result)
+        # Who called is not known then.
+        result, tree = self.tree(self.python("import ctypes\n" + TOUCH), bwrap=["--tmpfs", "/proc"])
+        self.assertNotIn("+0x0", self.ends(result, 1, "FAIL: 1 of "))
 
     def test_left_behind(self):
         """Who does not want to wait hears what is left, and gets the verdict."""

@@ -312,7 +312,7 @@ void Page::put_frame(bool own, bool is_line, const std::string& path, const std:
 
 void Page::put_python(const Toucher& toucher) {
   const std::vector<PythonFrame>& frames = toucher.stack.python;
-  if (!toucher.stack.python_missing.empty()) {
+  if (!toucher.stack.python_missing.empty() && toucher.stack.python_missing != kNoPython) {
     put("<p class=\"note\">No Python stack: ", toucher.stack.python_missing, "</p>\n");
   }
   if (frames.empty()) return;

@@ -17,6 +17,7 @@
 #include "policy/user_code.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/report/html.h"
+#include "shim/launcher/report/records.h"
 #include "shim/launcher/verify/decide.h"
 
 namespace cudaguard::launcher {
@@ -57,7 +58,6 @@ constexpr size_t kMostUnguarded = 20;
 constexpr std::string_view kRow = "    ";  ///< in front of what belongs to a toucher
 constexpr std::string_view kMark = "> ";   ///< the user's own line
 constexpr size_t kLabel = 9;               ///< "python   "
-constexpr std::string_view kNoPython = "no CPython in the process";  ///< no news: nobody expects it
 constexpr const char* kMissing = "not available: ";
 constexpr size_t kNoFrame = SIZE_MAX;
 
@@ -67,11 +67,15 @@ void put_row(std::string& out, const std::string& row) {
 }
 
 /// Where a reader finds the file: below this folder, else the whole path; of a package what follows
-/// site-packages.
+/// site-packages; of the standard library "python3.11/json/decoder.py".
 std::string short_file(const std::string& file) {
   for (const std::string_view part : {"/site-packages/", "/dist-packages/"}) {
     const size_t at = file.rfind(part);
     if (at != std::string::npos) return shown(tail(file, at + part.size()));
+  }
+  for (const std::string_view part : {"/lib/python3", "/lib64/python3"}) {
+    const size_t at = file.find(part);
+    if (at != std::string::npos) return shown(tail(file, file.find('p', at)));
   }
   const std::unique_ptr<char, void (*)(void*)> folder(getcwd(nullptr, 0), free);
   const std::string here = folder == nullptr ? "/" : std::string(folder.get()) + "/";
@@ -125,14 +129,7 @@ std::vector<NativeFrame> native_frames(const Stack& stack) {
   return {stack.native.begin(), end};
 }
 
-/// The innermost one of the user's own, else the outermost.
-size_t own_frame(const std::vector<PythonFrame>& frames) {
-  const auto own = std::find_if(frames.begin(), frames.end(), [](const auto& frame) {
-    return is_user_code(frame.file, frame.function);
-  });
-  return own == frames.end() ? frames.size() - 1 : static_cast<size_t>(own - frames.begin());
-}
-
+/// The innermost one of the user's own.
 size_t own_frame(const std::vector<NativeFrame>& frames, Symbols& symbols) {
   const auto own = std::find_if(frames.begin(), frames.end(), [&](const auto& frame) {
     return !passes_calls_on(frame.module) && !is_runtime_function(symbols.name_of(frame));
@@ -143,7 +140,7 @@ size_t own_frame(const std::vector<NativeFrame>& frames, Symbols& symbols) {
 /// The user's own line, with what its file says, and the whole stack.
 void put_python(std::string& out, const Findings& findings, const Toucher& toucher) {
   const std::vector<PythonFrame>& frames = toucher.stack.python;
-  const size_t own = own_frame(frames);
+  const auto own = static_cast<size_t>(own_frame(frames) - frames.data());
   put_row(out, std::string(kRow) + std::string(kMark) + row_of(frames[own]));
   const std::string line = shown(source_of(findings, toucher, frames[own]));
   if (!line.empty()) put_row(out, std::string(kRow) + std::string(kRow) + line);
