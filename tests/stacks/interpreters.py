@@ -11,7 +11,7 @@ import harness
 
 FETCHED = os.path.join(harness.DEPS, "pythons")
 # What the quick fetch brings; a run that may skip nothing needs them.
-QUICK = ("debian-3.9", "debian-3.13", "debian-3.14", "debian-3.14-shared", "debian-3.15", "pypy")
+QUICK = ("debian-3.9", "debian-3.13", "debian-3.14", "debian-3.14-shared", "pypy")
 # The versions whose frames the guard knows how to read.
 KNOWN = ((3, 6), (3, 14))
 
