@@ -197,6 +197,21 @@ class Unguarded(Case):
         text = "import ctypes, sys, time; %s; time.sleep(float(sys.argv[1]))" % TOUCH
         self.both(script, "its environment has no LD_PRELOAD", sys.executable, text, driver=True)
 
+    def test_nvml_alone(self):
+        """It is no CUDA."""
+        script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'
+        text = ("import ctypes, sys, time; ctypes.CDLL('libnvidia-ml.so.1'); %s"
+                "time.sleep(float(sys.argv[1]))")
+        for options, more, rc, said in (
+                ([], "", 0, "; it has NVML\n"),
+                (["--deny=nvml"], "", 1, "; it has NVML: that counts as touched\n"),
+                ([], TOUCH + "; ", 1, "; it has the driver open: that counts as touched\n")):
+            result, tree = self.tree(["sh", "-c", script, sys.executable, text % more, LONG],
+                                     options)
+            self.assertEqual(result.rc, rc, result)
+            self.assertIn(said, " ".join(result.err.split()) + "\n")
+            self.assertEqual(tree["unguarded"][0]["fails"], rc == 1, result)
+
     def test_linked_to_the_driver(self):
         """It has it mapped, and is guarded."""
         words = [box.program("cuda"), "spawn=a", "end"]

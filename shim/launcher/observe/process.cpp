@@ -229,21 +229,25 @@ Writer writer_of(pid_t pid) {
           std::string(base_name({path, static_cast<size_t>(std::max<ssize_t>(length, 0))}))};
 }
 
-bool has_driver(pid_t pid) {
-  bool found = false;
+Driver driver_of(pid_t pid) {
+  Driver found = Driver::kNone;
   each_mapped(pid, [&](std::string_view path) {
     const std::string_view name = base_name(path);
-    found |= (name.starts_with("libcuda.so") || name.starts_with("libnvidia-ml.so")) &&
-             !is_own_library(path);
-    return !found;
+    const bool cuda = name.starts_with("libcuda.so");
+    if ((cuda || name.starts_with("libnvidia-ml.so")) && !is_own_library(path)) {
+      found = cuda ? Driver::kAny : Driver::kNvml;
+    }
+    return found != Driver::kAny;
   });
-  if (found) return true;
+  if (found != Driver::kNone) return found;
   const std::string folder = path_of(pid, "fd");
   each_entry(folder, [&](const char* number) {
     char target[PATH_MAX];
     const ssize_t length = readlink((folder + "/" + number).c_str(), target, sizeof target);
-    found |= length > 0 &&
-             std::string_view(target, static_cast<size_t>(length)).starts_with("/dev/nvidia");
+    if (length > 0 &&
+        std::string_view(target, static_cast<size_t>(length)).starts_with("/dev/nvidia")) {
+      found = Driver::kAny;
+    }
   });
   return found;
 }

@@ -44,7 +44,8 @@ using Writer = std::pair<uint32_t, std::string>;
 Writer writer_of(pid_t pid);
 
 /// Has it the driver or a device? Only of one that is not guarded this says anything.
-bool has_driver(pid_t pid);
+enum class Driver : uint8_t { kNone, kNvml, kAny };  ///< NVML and not libcuda
+Driver driver_of(pid_t pid);
 
 /// Is the guard in a process?
 struct Answer {

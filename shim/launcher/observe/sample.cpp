@@ -31,6 +31,13 @@ std::chrono::nanoseconds time_used() {
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
+/// What it had once counts.
+void note_driver(TreeTruth::Unguarded& entry, Driver driver) {
+  if (driver == Driver::kNone) return;
+  entry.only_nvml = driver == Driver::kNvml && (entry.only_nvml || !entry.has_driver);
+  entry.has_driver = true;
+}
+
 }  // namespace
 
 Watch::Watch(const std::string& report) : examiner_(report), own_(read_stat(getpid()).image) {
@@ -94,8 +101,7 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   const bool sure = known != programs_.end() && known->second.loaded;
   if (process.judged && process.image == stat.image) {
     if (process.listed != SIZE_MAX) {
-      bool& has = listed_[process.listed].entry.has_driver;
-      has = has || has_driver(pid);
+      note_driver(listed_[process.listed].entry, driver_of(pid));
       return;
     }
     if (sure) return;
@@ -131,7 +137,7 @@ Watch::Found Watch::look(pid_t pid, const Answer* known, bool at_exec) {
   found.answer = known == nullptr ? examiner_.ask(pid, at_exec) : *known;
   found.command = command_of(pid);
   found.writer = writer_of(pid);
-  found.has_driver = !at_exec && !found.answer.is_guarded() && has_driver(pid);
+  if (!at_exec && !found.answer.is_guarded()) found.driver = driver_of(pid);
   return found;
 }
 
@@ -155,9 +161,10 @@ void Watch::judge(Process& process, const Image& image, const Found& found, bool
   }
   if (!seen.guarded) {
     process.listed = listed_.size();
-    listed_.push_back({{seen.pid, seen.command, found.answer.reason, found.has_driver, seen.last},
+    listed_.push_back({{seen.pid, seen.command, found.answer.reason, false, seen.last, false},
                        found.answer.is,
                        image});
+    note_driver(listed_.back().entry, found.driver);
   }
 }
 

@@ -46,7 +46,7 @@ class Watch {
     Answer answer;
     std::string command;
     Writer writer;
-    bool has_driver = false;
+    Driver driver = Driver::kNone;
   };
   struct Listed {
     TreeTruth::Unguarded entry;

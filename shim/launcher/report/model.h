@@ -134,8 +134,9 @@ struct TreeTruth {
     uint32_t pid = 0;
     std::string command;
     std::string reason;       ///< "a static executable", "LD_PRELOAD was replaced", "setuid"
-    bool has_driver = false;  ///< maps libcuda or has /dev/nvidia* open: worse than not guarded
+    bool has_driver = false;  ///< maps it or has /dev/nvidia* open: worse than not guarded
     double seen = 0;
+    bool only_nvml = false;  ///< it maps NVML, and not libcuda
   };
   /// Every process that was seen, guarded or not.
   struct Seen {

@@ -419,9 +419,10 @@ void Page::put_how_sure() {
       put("<tr><th scope=\"row\"><code>", one.command, "</code></th><td class=\"number\">", one.pid,
           "</td><td>", one.reason);
       if (one.has_driver) {
-        put(fails(*verdict_, one)
-                ? " <strong class=\"tag fail\">has the driver open: counts as asked</strong>"
-                : " <strong class=\"tag\">has the driver open, allowed</strong>");
+        const bool counts = fails(*verdict_, one);
+        put(counts ? " <strong class=\"tag fail\">" : " <strong class=\"tag\">",
+            one.only_nvml ? "has NVML" : "has the driver open",
+            counts ? ": counts as asked</strong>" : ", allowed</strong>");
       }
       put("</td></tr>\n");
     }

@@ -113,7 +113,7 @@ class Timeline {
       Node& node = node_of(one.pid, 0, one.command);
       node.lived(one.seen, one.seen);
       node.guard = Guard::kNot;
-      node.has_driver = node.has_driver || one.has_driver;
+      node.has_driver = node.has_driver || (one.has_driver && !one.only_nvml);
     }
   }
 

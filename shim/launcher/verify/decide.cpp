@@ -63,6 +63,7 @@ std::vector<size_t> forbidden_processes(const Verdict& verdict, const Toucher& t
 }
 
 bool fails(const Verdict& verdict, const TreeTruth::Unguarded& process) {
+  if (process.only_nvml && !verdict.deny.contains(Asked::kNvml)) return false;
   return process.has_driver && !is_allowed(verdict.allow, process.command);
 }
 

@@ -22,7 +22,8 @@ void decide(Verdict& verdict);
 
 /// The processes of a toucher that --allow does not name; numbers as in Toucher::processes.
 std::vector<size_t> forbidden_processes(const Verdict& verdict, const Toucher& toucher);
-/// Those that were not guarded, have the driver, and are not named by --allow.
+/// Those that were not guarded, have the driver, and are not named by --allow. NVML alone is no
+/// CUDA, as with --deny.
 bool fails(const Verdict& verdict, const TreeTruth::Unguarded& process);
 
 }  // namespace cudaguard::launcher

@@ -231,6 +231,13 @@ void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bo
   }
 }
 
+std::string suffix_of(const Verdict& verdict, const TreeTruth::Unguarded& process) {
+  if (!process.has_driver) return {};
+  const bool counts = fails(verdict, process);
+  return std::string(process.only_nvml ? "; it has NVML" : "; it has the driver open") +
+         (counts ? ": that counts as touched" : "");
+}
+
 void put_tree(std::string& out, const Verdict& verdict) {
   const TreeTruth& tree = verdict.tree;
   const std::string seen =
@@ -245,8 +252,7 @@ void put_tree(std::string& out, const Verdict& verdict) {
   for (size_t i = 0; i < std::min(tree.unguarded.size(), kMostUnguarded); ++i) {
     const TreeTruth::Unguarded& one = tree.unguarded[i];
     add_wrapped(out, std::string(kRow) + std::to_string(one.pid) + " ",
-                shown(head(one.command, 50)) + ": " + shown(one.reason) +
-                    (one.has_driver ? "; it has the driver open: that counts as touched" : ""));
+                shown(head(one.command, 50)) + ": " + shown(one.reason) + suffix_of(verdict, one));
   }
   if (tree.unguarded.size() > kMostUnguarded) {
     put_row(out, std::string(kRow) + "... " +
