@@ -205,9 +205,17 @@ class Files(Case):
         os.chmod(self.folder, 0o755)
         # Root may read everything.
         who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-        for path in (self.path("locked.jsonl"), self.folder):
-            self.refused(self.bare(*who, launcher.LAUNCHER, "report", path), 125, "locked.jsonl",
-                         "Permission denied")
+        report = [*who, launcher.LAUNCHER, "report"]
+        self.refused(self.bare(*report, self.path("locked.jsonl")), 125, "locked.jsonl",
+                     "Permission denied")
+        # Of a folder the others are read.
+        self.make("open.jsonl", text(line()))
+        done = self.bare(*report, self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        self.assertIn("1 process asked", done.stdout)
+        self.assertRegex(done.stdout, r"left out: 1 unreadable file \(.*locked.jsonl.*Permission")
+        document = json.loads(self.bare(*report, "--json", self.folder).stdout)
+        self.assertEqual((document["files"], document["unreadable"]), (1, 1))
 
     def test_page(self):
         done = self.report("--html", self.path("page.html"), self.make("r.jsonl", text(line())))

@@ -11,8 +11,8 @@
 #include "shim/launcher/child/ask_loader.h"
 #include "shim/launcher/elf/elf_symbols.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/judge.h"
+#include "shim/launcher/preload/preload.h"
 
 namespace cudaguard::launcher {
 

@@ -35,7 +35,10 @@ constexpr size_t kTime = 16;                 // "2026-11-22 07:28"
 struct Read {
   Records records;
   size_t files = 0;
-  size_t compressed = 0;  ///< of folders: left out
+  // Of folders: left out.
+  size_t compressed = 0;
+  size_t unreadable = 0;
+  std::string why;  ///< of the first one
 };
 
 std::optional<By> by_of(const Options& options) {
@@ -81,7 +84,13 @@ bool read_stream(int fd, const std::string& path, Records& records) {
 bool read_file(const std::string& path, Read& all) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) cannot_read(path, errno);
-  const bool good = read_stream(fd, path, all.records);
+  bool good = false;
+  try {
+    good = read_stream(fd, path, all.records);
+  } catch (const Refusal&) {
+    close(fd);
+    throw;
+  }
   close(fd);
   if (good) ++all.files;
   return good;
@@ -100,7 +109,13 @@ void read_folder(const std::string& folder, Read& all) {
   }
   if (error) cannot_read(folder, error.value());
   std::sort(paths.begin(), paths.end());
-  for (const std::string& path : paths) all.compressed += read_file(path, all) ? 0 : 1;
+  for (const std::string& path : paths) {
+    try {
+      all.compressed += read_file(path, all) ? 0 : 1;
+    } catch (const Refusal& refusal) {
+      if (all.unreadable++ == 0) all.why = refusal.what();
+    }
+  }
 }
 
 void read_all(const std::vector<std::string>& inputs, Read& all) {
@@ -206,6 +221,7 @@ void print_json(const Findings& findings, const Read& all, std::optional<By> by,
   Json start = {{"v", 1},
                 {"files", all.files},
                 {"compressed", all.compressed},
+                {"unreadable", all.unreadable},
                 {"records", findings.records},
                 {"torn", findings.torn},
                 {"not_understood", findings.not_understood}};
@@ -237,6 +253,9 @@ void print_text(const Findings& findings, const Read& all, std::optional<By> by,
   if (all.compressed != 0) {
     print("  left out: " + count_of(all.compressed, "compressed file") +
           " (zcat them in front of cudaguard report -)\n");
+  }
+  if (all.unreadable != 0) {
+    print("  left out: " + count_of(all.unreadable, "unreadable file") + " (" + all.why + ")\n");
   }
 }
 
