@@ -56,6 +56,8 @@ class ExitCodes(verified.Case):
                 (["--junit", self.folder, program], "--junit"),
                 (["--report", self.path("none", "x"), program], "--report"),
                 (["--json", "a", "--json", "b", program], "--json is given twice"),
+                (["--json", self.path("x"), "--html", self.path("x"), program],
+                 ": another result is written to that file"),
                 (["--gpus", "1", program], 'unknown option "--gpus"')):
             with self.subTest(words=words):
                 self.refused(self.start("verify", *words), 125, meaning)

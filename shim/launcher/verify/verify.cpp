@@ -7,6 +7,9 @@
 #include <cerrno>
 #include <chrono>
 #include <optional>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/sample.h"
@@ -41,13 +44,24 @@ Options options_of_run(Options options) {
   return options;
 }
 
+void empty_outputs(const Options& options) {
+  std::set<std::string> files;
+  for (const auto& [option, file] :
+       {std::pair("--json", &options.json_file), std::pair("--junit", &options.junit_file),
+        std::pair("--html", &options.html_file)}) {
+    if (*file && !files.insert(**file).second) {
+      throw Refusal(kRefused, std::string(option) + " " + in_quotes(**file) +
+                                  ": another result is written to that file");
+    }
+    empty_output(option, *file);
+  }
+}
+
 Verdict run_tree(const Options& options, Variables& variables) {
   Verdict verdict;
   const Prepared prepared = prepare(options_of_run(options), variables);
   for (char** word = options.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
-  empty_output("--json", options.json_file);
-  empty_output("--junit", options.junit_file);
-  empty_output("--html", options.html_file);
+  empty_outputs(options);
   verdict.started = now();
   Tree tree;
   TreeReport records(prepared.report);
