@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest.mock
 
 import harness
@@ -425,6 +426,17 @@ class Lost(Case):
             self.assertEqual(len(tree["doubts"]), 1, result)
             self.assertRegex(tree["doubts"][0], r"^sleep \(\d+\) could not write to the report, or")
             self.assertEqual(tree["value"], "none_seen", result)
+
+    def test_out_of_reach(self):
+        """Guarded, and it cannot write to the report: it has other mounts. What it asks for is
+        missing; that it may be is said."""
+        words = ["bwrap", "--dev-bind", "/", "/", "--tmpfs", os.path.realpath(tempfile.gettempdir()),
+                 "sh", "-c", '"$0" cu.init; sleep ' + LONG, box.program("open")]
+        for options in ([], TRACE):
+            result, tree = self.tree(words, options)
+            self.assertEqual(tree["value"], "unguarded", result)
+            self.assertIn("guarded, but its records do not come here: it has another root or other "
+                          "mounts", self.reasons(tree).values(), result)
 
     def test_no_proc(self):
         result, tree = self.tree(["sh", "-c", "env -i sleep 0.2"], bwrap=["--tmpfs", "/proc"])

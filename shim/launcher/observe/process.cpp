@@ -143,6 +143,17 @@ const char* value_of(const std::string& environment, std::string_view name) {
   return nullptr;
 }
 
+/// Is it the file that we have by that name? True where nobody can tell.
+bool reaches(pid_t pid, const std::string& file) {
+  struct stat ours = {};
+  struct stat theirs = {};
+  if (stat(file.c_str(), &ours) != 0) return true;
+  if (stat((path_of(pid, "root") + file).c_str(), &theirs) != 0) {
+    return errno != ENOENT && errno != ENOTDIR;
+  }
+  return ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
 Answer no(std::string reason) { return {Answer::Is::kNot, std::move(reason), false}; }
 
 /// Its memory may not be looked at.
@@ -309,6 +320,9 @@ Answer Examiner::of_environment(pid_t pid, bool loaded) const {
             std::string("guarded, but its records do not come here: CUDAGUARD_REPORT was ") +
                 (report == nullptr ? "taken away" : "changed"),
             false};
+  }
+  if (!reaches(pid, report_)) {
+    return no("guarded, but its records do not come here: it has another root or other mounts");
   }
   const char* hello = value_of(text, "CUDAGUARD_HELLO");
   const bool listed = value_of(text, "LD_TRACE_LOADED_OBJECTS") != nullptr;  // by ldd, not started
