@@ -122,7 +122,8 @@ class Starts(Case):
         words = ["sh", "-c", script, box.program("open")]
         for options in ([], TRACE):
             result, tree = self.tree(words, options)
-            block = self.ends(result, 1, "FAIL: 1 of {:,} processes touched CUDA\n".format(count + 2))
+            headline = "FAIL: 1 of {:,} processes touched CUDA\n".format(count + 2)
+            block = self.ends(result, 1, headline)
             self.assertEqual((tree["start_records"], tree["doubts"]), (count + 2, []), block)
             self.assertEqual(tree["value"], "all_guarded" if options else "none_seen", block)
 
