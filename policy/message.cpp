@@ -91,9 +91,7 @@ Text& put_caller(Text& out, const Touch& touch) {
   const std::string_view file = base_name(object_of(touch, python).module);
   std::string_view program = touch.program;
   const std::string_view name = base_name(take_argument(program));
-  // Python's two, each with a copy of its own or the system's, which Ruby and others use as well.
-  const bool ffi = begins(file, "libffi\0_ctypes.\0_cffi_backend.\0") != 0 &&
-                   (name.empty() || begins(name, "py\0") != 0);
+  const bool ffi = is_foreign_function(file) && (name.empty() || begins(name, "py\0") != 0);
   out.put("asked by ");
   if (python) {
     const PythonFrame& frame = touch.stack->python[touch.stack->shown];

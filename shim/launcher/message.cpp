@@ -30,6 +30,22 @@ std::string printable(std::string_view text) {
 
 std::string in_quotes(std::string_view text) { return "\"" + printable(text) + "\""; }
 
+std::string grouped(uint64_t number) {
+  std::string text;
+  const std::string digits = std::to_string(number);
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string counted(uint64_t number, const char* what) {
+  const std::string_view word = what;
+  const char* end = number == 1 ? "" : word.ends_with("s") ? "es" : "s";
+  return grouped(number).append(" ").append(word).append(end);
+}
+
 void add_wrapped(std::string& text, const std::string& start, std::string_view rest) {
   text += start;
   const size_t room = kColumns - std::min(start.size(), kColumns - 1);

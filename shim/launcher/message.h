@@ -2,6 +2,7 @@
 // What the launcher says, and how it gives up.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -32,6 +33,9 @@ Refusal cannot_start(const std::string& path, int error);
 std::string printable(std::string_view text);
 /// The same in double quotes.
 std::string in_quotes(std::string_view text);
+
+std::string grouped(uint64_t number);                    ///< "12,345"
+std::string counted(uint64_t number, const char* what);  ///< "1 process", "2,000 processes"
 
 inline constexpr size_t kColumns = 100;
 /// Lines within kColumns, where they carry no long path: `start` stands in front of the first, as

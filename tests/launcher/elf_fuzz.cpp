@@ -17,6 +17,7 @@
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/elf/elf_functions.h"
 #include "shim/launcher/elf/elf_symbols.h"
+#include "tests/launcher/random.h"
 
 namespace {
 
@@ -75,21 +76,6 @@ size_t loaded_size(const std::string& text) {
   }
   return end;
 }
-
-/// splitmix64: the same inputs on every machine.
-class Random {
- public:
-  uint64_t below(uint64_t limit) {
-    state_ += 0x9e3779b97f4a7c15U;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    return (z ^ (z >> 31)) % limit;
-  }
-
- private:
-  uint64_t state_ = 1;
-};
 
 bool fuzz(const char* path) {
   std::ifstream stream(path, std::ios::binary);

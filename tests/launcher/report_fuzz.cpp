@@ -14,6 +14,7 @@
 #include "shim/launcher/report/lines.h"
 #include "shim/launcher/report/records.h"
 #include "shim/launcher/report/summary.h"
+#include "tests/launcher/random.h"
 
 namespace {
 
@@ -36,21 +37,6 @@ constexpr const char* kWhole[] = {
     R"({"v":1,"ts":5,"pid":9,"exe":"/a","argv":["a"],"api":"cuCtxCreate_v2","event":"context",)"
     R"("decision":"allow","device":3,"caller":"/x+0x1"})",
     "{}",
-};
-
-/// splitmix64: the same inputs on every machine.
-class Random {
- public:
-  uint64_t below(uint64_t limit) {
-    state_ += 0x9e3779b97f4a7c15U;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    return (z ^ (z >> 31)) % limit;
-  }
-
- private:
-  uint64_t state_ = 1;
 };
 
 std::string forged(Random& random) {

@@ -69,22 +69,6 @@ void Html::add_text(std::string_view text, size_t most) {
 
 void Html::add_number(uint64_t number) { out_ += std::to_string(number); }
 
-std::string grouped(uint64_t number) {
-  std::string text;
-  const std::string digits = std::to_string(number);
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
-std::string counted(uint64_t number, const char* what) {
-  const std::string_view word = what;
-  const char* end = number == 1 ? "" : word.ends_with("s") ? "es" : "s";
-  return grouped(number).append(" ").append(word).append(end);
-}
-
 std::string span_of(double seconds) {
   if (!(seconds > 0)) seconds = 0;
   seconds = std::min(seconds, kLastYear);

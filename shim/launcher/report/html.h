@@ -41,10 +41,8 @@ class Html {
 };
 
 // Texts, not markup.
-std::string grouped(uint64_t number);                    ///< "12,345"
-std::string counted(uint64_t number, const char* what);  ///< "1 process", "2,000 processes"
-std::string span_of(double seconds);                     ///< "2.31 s", "4 min 2 s"
-std::string time_of(double since_1970);                  ///< "2026-11-22 07:28:27"
-std::string percent(double share);                       ///< "12.50%": for a style
+std::string span_of(double seconds);     ///< "2.31 s", "4 min 2 s"
+std::string time_of(double since_1970);  ///< "2026-11-22 07:28:27"
+std::string percent(double share);       ///< "12.50%": for a style
 
 }  // namespace cudaguard::launcher

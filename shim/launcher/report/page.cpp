@@ -10,6 +10,7 @@
 
 #include "policy/text.h"
 #include "policy/user_code.h"
+#include "shim/launcher/message.h"
 #include "shim/launcher/report/alike.h"
 #include "shim/launcher/report/groups.h"
 #include "shim/launcher/report/html.h"

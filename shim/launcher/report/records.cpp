@@ -26,13 +26,6 @@ constexpr size_t kMostText = 256;
 
 bool is_python(const std::string& exe) { return base_name(exe).starts_with("py"); }
 
-bool is_foreign_function(std::string_view file) {
-  for (const std::string_view name : {"libffi.so", "_ctypes.", "_cffi_backend."}) {
-    if (file.starts_with(name)) return true;
-  }
-  return false;
-}
-
 /// Who called, as the guard's line has it: the innermost that does more than to pass a call on,
 /// else the caller. What Python's two ways to call C by are called there.
 std::string library_of(const Fields& rest, bool python) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 
+#include "shim/launcher/message.h"
 #include "shim/launcher/report/alike.h"
 
 namespace cudaguard::launcher {

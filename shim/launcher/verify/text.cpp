@@ -16,7 +16,6 @@
 #include "policy/text.h"
 #include "policy/user_code.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/report/html.h"
 #include "shim/launcher/report/records.h"
 #include "shim/launcher/verify/decide.h"
 
