@@ -140,6 +140,7 @@ Config parse_config(const Environment& environment) {
   config.privileged = environment.privileged;
   if (environment.privileged) return config;
   config.in_run = environment.presets != nullptr;
+  config.fenced = config.in_run && *environment.presets == *kFenceMark;
   // A forked child whose environment says nothing keeps its parent's policy.
   if (environment.inherited != nullptr) config.policy = environment.inherited->policy;
   config.policy = static_cast<Policy>(parse_word(config, environment, Variable::kPolicy,

@@ -47,6 +47,7 @@ struct Config {
   Log log = Log::kOff;
   bool privileged = false;
   bool in_run = false;  ///< inside a `cudaguard run` without CUDA
+  bool fenced = false;  ///< and behind its --fence, which nothing lifts
   /// Of a FORCE_CPU that nobody asked for by name: the cause, as a clause; else empty.
   std::string_view because;
   std::string_view report;           ///< points into the environment; empty: no report

@@ -169,8 +169,9 @@ void write_denied(Text& out, const DeniedFacts& facts) {
       config.root != facts.pid) {
     out.print("; process %u has the GPU (CUDAGUARD_ROOT)", config.root);
   } else if (because.empty() && !config.privileged) {
-    out.put(config.in_run ? "; cudaguard run --policy OFF lifts it"
-                          : "; CUDAGUARD_POLICY=OFF in front lifts it");
+    out.print("; %c lifts it", config.fenced   ? "nothing behind --fence"
+                               : config.in_run ? "cudaguard run --policy OFF"
+                                               : "CUDAGUARD_POLICY=OFF in front");
   }
 }
 

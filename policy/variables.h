@@ -27,7 +27,7 @@ struct Environment {
 struct VariableRow {
   char name[26];
   char accepted[32];  ///< words in the order of their enumeration, or what the value must be
-  char instead[48];   ///< what becomes of a value that is not
+  char instead[38];   ///< what becomes of a value that is not
   const char* Environment::*place;  ///< where the guard has it
 };
 
@@ -46,16 +46,18 @@ inline constexpr VariableRow kVariables[] = {
     {"CUDAGUARD_POLICY", "FORCE_CPU, VALIDATE, CLAMP, OFF", "FORCE_CPU applies",
      &Environment::policy},
     // A list has its own explanations (ListError).
-    {"CUDAGUARD_VISIBLE_DEVICES", "", "has no effect under CUDAGUARD_POLICY=FORCE_CPU",
+    {"CUDAGUARD_VISIBLE_DEVICES", "", "has no effect under FORCE_CPU",
      &Environment::visible_devices},
-    {"CUDAGUARD_CHILDREN", "FORCE_CPU", "FORCE_CPU applies to all processes but the root",
-     &Environment::children},
+    {"CUDAGUARD_CHILDREN", "FORCE_CPU", "FORCE_CPU for all but the root", &Environment::children},
     {"CUDAGUARD_ROOT", "a process id", "no process is the root", &Environment::root},
     {"CUDAGUARD_LOG", "off, error, deny, all", "deny applies", &Environment::log},
     {"CUDAGUARD_REPORT", "a path of at most 4095 bytes", "no report", &Environment::report},
     // Set by the launcher: the names of what else it has set, which it then takes back.
     {"CUDAGUARD_PRESETS", "", "", &Environment::presets},
 };
+
+/// The first word of CUDAGUARD_PRESETS behind `run --fence`; no variable begins with its letter.
+inline constexpr char kFenceMark[] = "fence";
 
 /// Read where a process begins, and there alone; "1". No row: it would be in the guard's file.
 inline constexpr char kHello[] = "CUDAGUARD_HELLO";

@@ -19,14 +19,21 @@ void declare_doctor(CLI::App& app, Options& options) {
   app.add_flag("--json", options.json, "of doctor: the same as JSON");
 }
 
+/// Its value comes behind a '=' or not at all: what follows is the program.
+void declare_fence(CLI::App& app, Options& options, const char* about) {
+  app.add_option("--fence", options.fence, about)->type_name("[=HOW]")->expected(0, 1);
+}
+
 void declare_run(CLI::App& app, Options& options) {
   app.set_help_flag();
   app.add_flag("--cpu", options.cpu, "the program finds no CUDA device (the default)");
   for (const ValueOption& option : kValueOptions) {
     app.add_option(option.flag, options.*option.value, option.about)->type_name(option.kind);
   }
+  declare_fence(app, options,
+                "the kernel refuses NVIDIA's requests, too: auto, require, off (the default)");
   app.add_flag("--observe", options.observe,
-               "let CUDA through (unless --cpu); no lines but errors; at the end, who asked");
+               "let CUDA through (unless --cpu, --fence); at the end, who asked; else only errors");
   app.add_flag(
       "--no-presets", options.no_presets,
       "set no CUDA_VISIBLE_DEVICES, JAX_PLATFORMS, MPIR_CVAR_ENABLE_GPU, GST_REGISTRY_1_0");
@@ -42,6 +49,8 @@ void declare_verify(CLI::App& app, Options& options) {
   app.add_option("--deny", options.deny, "what fails: init (the default), nvml, opencl")
       ->type_name("WHAT");
   app.add_option("--report", options.report, "append the records to FILE, too")->type_name("FILE");
+  declare_fence(app, options,
+                "the kernel refuses NVIDIA's requests, too: auto (the default), require, off");
   app.add_flag("--trace", options.trace, "look at every program that is started (ptrace)");
   app.add_option("--json", options.json_file, "write the result as JSON")->type_name("FILE");
   app.add_option("--junit", options.junit_file, "write the result as JUnit XML")->type_name("FILE");
@@ -85,6 +94,10 @@ int take_options(const CLI::App& app, int argc, char** argv, int at,
       throw Refusal(kRefused, name + " is given twice");
     }
     seen.push_back(name);
+    if (option->get_items_expected_min() == 0 && equals == std::string::npos) {
+      words.push_back(name + "=auto");
+      continue;
+    }
     if (equals == std::string::npos && at + 1 == argc) {
       std::string reason = name;
       reason.append(" needs a value: ").append(name).append(" ").append(option->get_type_name());
@@ -104,7 +117,9 @@ int take_options(const CLI::App& app, int argc, char** argv, int at,
 void append_options(const CLI::App& app, std::string& text) {
   for (const CLI::Option* option : app.get_options()) {
     std::string left = "  " + option->get_name();
-    if (option->get_items_expected_max() > 0) left.append(" ").append(option->get_type_name());
+    const bool may_stand_alone = option->get_items_expected_min() == 0;
+    if (option->get_items_expected_max() > 0)
+      left.append(may_stand_alone ? "" : " ").append(option->get_type_name());
     left.resize(std::max<size_t>(left.size(), 18), ' ');
     text += left + option->get_description() + "\n";
   }
@@ -209,25 +224,24 @@ std::string help_text(Options::Command command) {
     append_options(app, text);
     return text;
   }
-  CLI::App doctor;
   declare_run(app, options);
-  declare_doctor(doctor, options);
   text =
       "Usage: cudaguard run [options] [--] program [arguments...]\n"
       "       cudaguard doctor [--json] [program]\n"
-      "       cudaguard verify|report --help\n"
-      "run starts a program that finds no CUDA device, or only the GPUs that you choose.\n"
-      "doctor says what this machine's CUDA is like, and whether a program can be guarded.\n"
-      "verify says PASS or FAIL: did the program touch CUDA? report reads records of CUDA's "
-      "users.\n"
+      "       cudaguard verify|report --help; cudaguard --help|--version\n"
+      "run starts a program that finds no CUDA device, or only the GPUs that you choose. doctor: "
+      "what "
+      "is\nthis machine's CUDA like, can a program be guarded? verify: PASS or FAIL, did it touch "
+      "CUDA?\n"
       "\n";
   append_options(app, text);
-  append_options(doctor, text);
   text +=
-      "  --help          or --version: of cudaguard\n"
       "\n"
       "Options end at the first word that is not one. A flag overrides CUDAGUARD_* in the "
       "environment.\n"
+      "--fence holds for all that is started, for ever. Without CAP_SYS_ADMIN it sets "
+      "no_new_privs:\n"
+      "sudo and setuid programs inside keep your rights.\n"
       "The program keeps its process id, terminal, signals and exit code. cudaguard's own exit "
       "codes:\n"
       "125 refused, nothing was started; 126 the program cannot be run; 127 it was not found;\n"

@@ -20,6 +20,7 @@ struct Options {
   std::optional<std::string> children;
   std::optional<std::string> log;
   std::optional<std::string> report;
+  std::optional<std::string> fence;  ///< auto, require, off; of run and verify
   bool no_presets = false;
   bool print = false;
   bool strict = false;

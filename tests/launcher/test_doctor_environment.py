@@ -102,7 +102,7 @@ class Environment(doctor.Case):
                 ('"2,9": entry 2 "9" does not exist', {"VISIBLE_DEVICES": "2,9"}),
                 ("(this machine has 8 GPUs)", {"VISIBLE_DEVICES": "GPU-0"}),
                 ('"all": entry 1 "all" is no index', {"VISIBLE_DEVICES": "all"}),
-                ('CUDAGUARD_VISIBLE_DEVICES="1" has no effect under CUDAGUARD_POLICY=FORCE_CPU',
+                ('CUDAGUARD_VISIBLE_DEVICES="1" has no effect under FORCE_CPU',
                  {"POLICY": "FORCE_CPU", "VISIBLE_DEVICES": "1"}),
                 ('CUDAGUARD_VISIBLE_DEVICES="1" has no effect under CUDAGUARD_POLICY=OFF',
                  {"POLICY": "OFF", "VISIBLE_DEVICES": "1"}),

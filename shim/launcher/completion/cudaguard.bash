@@ -50,9 +50,9 @@ _cudaguard() {
     return
   fi
   case ${COMP_WORDS[1]} in
-    run) options="--cpu --gpus --policy --children --log --report --observe --no-presets --print
-      --strict --help" ;;
-    verify) options="--allow --deny --trace --report --json --junit --html --help" ;;
+    run) options="--cpu --gpus --policy --children --log --report --fence --observe --no-presets
+      --print --strict --help" ;;
+    verify) options="--allow --deny --fence --trace --report --json --junit --html --help" ;;
     report) options="--by --json --html --help" ;;
     doctor) options="--json --help" ;;
     *) return ;;

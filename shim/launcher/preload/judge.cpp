@@ -139,8 +139,15 @@ void note_libraries(const LoaderAnswer& answer, Judged& judged) {
   }
 }
 
-[[noreturn]] void refuse(const Executable& executable, const std::string& why) {
-  throw Refusal(kRefused, in_quotes(executable.path) + " cannot be guarded: " + why);
+/// Refuses, or warns where a fence stands.
+void note_unguarded(const std::string& path, const std::string& why, const Around& around,
+                    Judged& judged) {
+  if (around.fenced && !around.strict) {
+    judged.warnings.push_back(in_quotes(path) + " is fenced, not guarded (" + why +
+                              "): no CUDA, and no line says who asked");
+    return;
+  }
+  throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " + why);
 }
 
 }  // namespace
@@ -190,13 +197,15 @@ Examined examine(const Executable& executable, const Installation& installation,
 }
 
 Judged judge(const Program& program, const Installation& installation, const Variables& variables,
-             bool strict) {
+             const Around& around) {
   Judged judged;
   for (const Executable& executable : program.executables) {
     const Examined examined = examine(executable, installation, variables, false);
-    if (!examined.hindrances.empty()) refuse(executable, examined.hindrances.front().why);
-    if (examined.kind == Examined::Kind::kStatic) {
-      if (strict) refuse(executable, "it is a static executable");
+    if (!examined.hindrances.empty()) {
+      note_unguarded(executable.path, examined.hindrances.front().why, around, judged);
+    } else if (examined.kind == Examined::Kind::kStatic && (around.strict || around.fenced)) {
+      note_unguarded(executable.path, "it is a static executable", around, judged);
+    } else if (examined.kind == Examined::Kind::kStatic) {
       judged.warnings.push_back(in_quotes(executable.path) +
                                 " is a static executable, not guarded; dynamic programs that it "
                                 "starts are");
@@ -209,9 +218,10 @@ Judged judge(const Program& program, const Installation& installation, const Var
     if (examined.answer) note_libraries(*examined.answer, judged);
   }
   if (program.env_clears) {
-    throw Refusal(kRefused, in_quotes(program.path) +
-                                " cannot be guarded: its #! line has env take LD_PRELOAD away (" +
-                                printable(program.env_words) + ")");
+    note_unguarded(
+        program.path,
+        "its #! line has env take LD_PRELOAD away (" + printable(program.env_words) + ")", around,
+        judged);
   }
   return judged;
 }

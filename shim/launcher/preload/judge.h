@@ -49,8 +49,14 @@ struct Judged {
   std::vector<std::string> warnings;
 };
 
-/// Throws Refusal for what can never be guarded. `variables`: with the guard in LD_PRELOAD.
+struct Around {
+  bool strict = false;  ///< refuse what is not guarded
+  bool fenced = false;  ///< what is not guarded finds no CUDA all the same
+};
+
+/// Throws Refusal for what can never be guarded, where no fence stands. `variables`: with the guard
+/// in LD_PRELOAD.
 Judged judge(const Program& program, const Installation& installation, const Variables& variables,
-             bool strict);
+             const Around& around);
 
 }  // namespace cudaguard::launcher

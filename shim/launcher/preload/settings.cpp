@@ -106,7 +106,8 @@ void check_contradictions(const Options& options) {
 void settle_policy(const Options& options, Variables& variables) {
   const char* given = variables.get(kPolicy);
   const bool said = is_given(given) || variables.has(kVisible);
-  const bool through = options.gpus || options.observe;
+  const bool fenced = fence_wish(options) != FenceWish::kOff;
+  const bool through = options.gpus || (options.observe && !fenced);
   if (options.policy) {
     variables.set(kPolicy, *options.policy);
   } else if (options.cpu || (!through && !said)) {
@@ -192,6 +193,21 @@ Config parse(const Variables& variables, bool print) {
 
 }  // namespace
 
+FenceWish fence_wish(const Options& options) {
+  const std::string word = options.fence.value_or("off");
+  if (word == "auto") return FenceWish::kAuto;
+  if (word == "require") return FenceWish::kRequire;
+  if (word == "off") return FenceWish::kOff;
+  throw Refusal(kRefused,
+                "--fence " + in_quotes(word) + " is not accepted (accepted: auto, require, off)");
+}
+
+void mark_fenced(Variables& variables) {
+  const char* names = variables.get(kPreset);
+  const bool some = is_given(names);
+  variables.set(kPreset, std::string(kFenceMark) + (some ? "," : "") + (some ? names : ""));
+}
+
 std::string root_name() {
   const std::string number = std::to_string(getpid());
   char space[64];
@@ -211,6 +227,11 @@ Config settle(const Options& options, Variables& variables) {
   if (options.report) variables.set(kReport, absolute(*options.report));
 
   Config config = parse(variables, options.print);
+  if (fence_wish(options) != FenceWish::kOff && config.policy != Policy::kForceCpu) {
+    throw Refusal(kRefused, "--fence lets nothing through, and the policy is " +
+                                std::string(name_of(config.policy)) +
+                                " (--cpu with it, or no --fence)");
+  }
   if (config.list_error.why != ListError::Why::kNone) {
     refuse_list(options, config.bad_list, config.list_error);
   }

@@ -36,12 +36,37 @@ void add_for_linked(const Judged& judged, Policy policy, const Installation& ins
   if (judged.linked_nvml) add(cpu ? installation.standin_nvml : installation.companion_nvml);
 }
 
+/// --fence; without it, what is said of one that stands here already.
+Fence fence_for(const Options& options, Policy policy, Variables& variables) {
+  const FenceWish wish = fence_wish(options);
+  Fence fence;
+  if (wish != FenceWish::kOff) {
+    fence = put_up_fence(options.observe);
+    if (!fence.holds && wish == FenceWish::kRequire) {
+      throw Refusal(kRefused, "--fence=require: there can be none here: " + fence.why_not);
+    }
+    if (!fence.holds)
+      say("--fence: there can be none here: " + fence.why_not + "; the preload alone");
+  } else {
+    fence.holds = fence.was_there = is_fenced();
+    if (fence.holds && policy != Policy::kForceCpu) {
+      say("a fence (cudaguard run --fence) stands around this process: the policy is " +
+          std::string(name_of(policy)) + ", and there is no CUDA");
+    }
+  }
+  // What --print shows is for programs that are not behind this process's.
+  const bool behind = fence.was_there || !options.print;
+  if (fence.holds && behind && policy == Policy::kForceCpu) mark_fenced(variables);
+  return fence;
+}
+
 }  // namespace
 
 Prepared prepare(const Options& options, Variables& variables) {
   const Config config = settle(options, variables);
   const Policy policy = config.policy;
   const std::string report(config.report);  // changes below may move the environment's strings
+  const Fence fence = fence_for(options, policy, variables);
   const Installation installation = find_installation();
   const char* old_preload = variables.get(kPreload);
   const std::string before = old_preload == nullptr ? "" : old_preload;
@@ -53,7 +78,7 @@ Prepared prepare(const Options& options, Variables& variables) {
   check_report(report, options.report.has_value(), program.files);
   variables.set(kPreload, preload_list(before.c_str(), {}, own));
   if (*options.program != nullptr) {
-    judged = judge(program, installation, variables, options.strict);
+    judged = judge(program, installation, variables, {options.strict, fence.holds});
     add_for_linked(judged, policy, installation, own);
     variables.set(kPreload, preload_list(before.c_str(), judged.sanitizers, own));
   }
@@ -61,14 +86,21 @@ Prepared prepare(const Options& options, Variables& variables) {
     say("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
   }
   for (const std::string& warning : judged.warnings) say(warning);
-  return {program.path, report};
+  return {program.path, report, fence};
 }
 
 int run(const Options& options, const char* const* environment) {
   Variables variables(environment);
-  const auto [path, report] = prepare(options, variables);
+  const auto [path, report, fence] = prepare(options, variables);
   if (options.print) {
     print(variables.changes());
+    if (options.fence && fence.holds) {
+      print(std::string("# --fence is not among these: cudaguard run alone puts it up") +
+            (fence.no_new_privs
+                 ? ", and sets no_new_privs:\n# sudo and setuid programs inside keep your rights"
+                 : "") +
+            "\n");
+    }
     return 0;
   }
   if (options.observe) observe(path, options.program, variables, report);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "shim/launcher/child/variables.h"
+#include "shim/launcher/fence/fence.h"
 #include "shim/launcher/options.h"
 
 namespace cudaguard::launcher {
@@ -12,10 +13,11 @@ namespace cudaguard::launcher {
 struct Prepared {
   std::string path;    ///< for execve; empty: no program, with --print
   std::string report;  ///< the user's, as CUDAGUARD_REPORT names it; may be empty
+  Fence fence;         ///< around this process, where one was asked for
 };
 
-/// Sets all that the program needs in `variables`: policy, presets, LD_PRELOAD. Says what may
-/// surprise. Throws Refusal where the program cannot be guarded, or not found.
+/// Sets all that the program needs in `variables`: policy, presets, LD_PRELOAD; puts up the fence.
+/// Says what may surprise. Throws Refusal where the program cannot be guarded, or not found.
 Prepared prepare(const Options& options, Variables& variables);
 
 /// Becomes the program. Returns only for --print (0); throws Refusal.

@@ -41,6 +41,7 @@ Options options_of_run(Options options) {
   options.cpu = true;
   options.no_presets = true;
   options.observe = true;
+  if (!options.fence) options.fence = "auto";
   return options;
 }
 

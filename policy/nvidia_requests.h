@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ioctl requests of NVIDIA's kernel modules. Pure; thread-safe, allocation-free.
+//
+// Sources: NVIDIA's open kernel modules (kernel-open/common/inc/nv-ioctl-numbers.h and
+// nv-ioctl-numa.h, src/nvidia/arch/nvalloc/unix/include/nv_escape.h,
+// kernel-open/nvidia-uvm/uvm_linux_ioctl.h); who else has type 'F': the kernel's
+// Documentation/userspace-api/ioctl/ioctl-number.rst.
+#pragma once
+
+#include <cstdint>
+
+namespace cudaguard {
+
+/// A request's parts, as <asm-generic/ioctl.h> has them on x86 and Arm.
+constexpr uint32_t number_of(uint32_t request) { return request & 0xff; }
+constexpr uint32_t type_of(uint32_t request) { return request >> 8 & 0xff; }
+constexpr uint32_t direction_of(uint32_t request) { return request >> 30; }
+inline constexpr uint32_t kOnlyWrites = 1;  ///< _IOW
+inline constexpr uint32_t kOnlyReads = 2;   ///< _IOR
+
+/// Of nvidiactl and nvidiaN: NV_IOCTL_MAGIC. Framebuffers have it too, with other numbers: 0x00 to
+/// 0x20, 0x80 to 0x8f, 0xdd; those of i.MX boards have some of these, but read or write only, where
+/// all of NVIDIA's do both.
+inline constexpr uint32_t kNvidiaType = 'F';
+struct NumberRange {
+  uint8_t first;
+  uint8_t last;
+};
+inline constexpr NumberRange kResourceManager = {0x27, 0x5f};  ///< NV_ESC_RM_*
+inline constexpr NumberRange kFrontEnd = {200, 218};           ///< NV_IOCTL_BASE and on
+/// Of nvidia-uvm, whose requests are plain numbers. It must come first on each descriptor.
+inline constexpr uint32_t kUvmInitialize = 0x30000001;
+
+/// Nobody's, for none has a size of zero; answered as theirs.
+inline constexpr uint32_t kNobodysRequest = kNvidiaType << 8 | kResourceManager.first;
+
+constexpr bool is_in(NumberRange range, uint32_t number) {
+  return number >= range.first && number <= range.last;
+}
+
+constexpr bool is_nvidia_request(uint32_t request) {
+  if (request == kUvmInitialize) return true;
+  const uint32_t direction = direction_of(request);
+  return type_of(request) == kNvidiaType && direction != kOnlyWrites && direction != kOnlyReads &&
+         (is_in(kResourceManager, number_of(request)) || is_in(kFrontEnd, number_of(request)));
+}
+
+struct NvidiaRequest {
+  uint8_t number;
+  const char* name;  ///< without NV_ESC_
+};
+/// All that the modules know today, in order.
+inline constexpr NvidiaRequest kNvidiaRequests[] = {
+    {0x27, "RM_ALLOC_MEMORY"},
+    {0x28, "RM_ALLOC_OBJECT"},
+    {0x29, "RM_FREE"},
+    {0x2a, "RM_CONTROL"},
+    {0x2b, "RM_ALLOC"},
+    {0x32, "RM_CONFIG_GET"},
+    {0x33, "RM_CONFIG_SET"},
+    {0x34, "RM_DUP_OBJECT"},
+    {0x35, "RM_SHARE"},
+    {0x37, "RM_CONFIG_GET_EX"},
+    {0x38, "RM_CONFIG_SET_EX"},
+    {0x39, "RM_I2C_ACCESS"},
+    {0x41, "RM_IDLE_CHANNELS"},
+    {0x4a, "RM_VID_HEAP_CONTROL"},
+    {0x4d, "RM_ACCESS_REGISTRY"},
+    {0x4e, "RM_MAP_MEMORY"},
+    {0x4f, "RM_UNMAP_MEMORY"},
+    {0x52, "RM_GET_EVENT_DATA"},
+    {0x54, "RM_ALLOC_CONTEXT_DMA2"},
+    {0x56, "RM_ADD_VBLANK_CALLBACK"},
+    {0x57, "RM_MAP_MEMORY_DMA"},
+    {0x58, "RM_UNMAP_MEMORY_DMA"},
+    {0x59, "RM_BIND_CONTEXT_DMA"},
+    {0x5c, "RM_EXPORT_OBJECT_TO_FD"},
+    {0x5d, "RM_IMPORT_OBJECT_FROM_FD"},
+    {0x5e, "RM_UPDATE_DEVICE_MAPPING_INFO"},
+    {0x5f, "RM_LOCKLESS_DIAGNOSTIC"},
+    {200, "CARD_INFO"},
+    {201, "REGISTER_FD"},
+    {206, "ALLOC_OS_EVENT"},
+    {207, "FREE_OS_EVENT"},
+    {209, "STATUS_CODE"},
+    {210, "CHECK_VERSION_STR"},
+    {211, "IOCTL_XFER_CMD"},
+    {212, "ATTACH_GPUS_TO_FD"},
+    {213, "QUERY_DEVICE_INTR"},
+    {214, "SYS_PARAMS"},
+    {215, "NUMA_INFO"},
+    {216, "SET_NUMA_STATUS"},
+    {217, "EXPORT_TO_DMABUF_FD"},
+    {218, "WAIT_OPEN_COMPLETE"},
+};
+
+/// "RM_CONTROL", "UVM_INITIALIZE"; of one that has no name "request".
+constexpr const char* name_of_request(uint32_t request) {
+  if (request == kUvmInitialize) return "UVM_INITIALIZE";
+  for (const NvidiaRequest& one : kNvidiaRequests) {
+    if (one.number == number_of(request)) return one.name;
+  }
+  return "request";
+}
+
+}  // namespace cudaguard

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/fence/fence.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "policy/nvidia_requests.h"
+#include "shim/launcher/fence/filter.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+// Older headers do not have them.
+constexpr unsigned long kSpecAllow = 1UL << 2;
+constexpr unsigned long kNewListener = 1UL << 3;
+constexpr uint32_t kUserNotif = 0x7fc00000;
+constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | ENODEV;
+
+/// What seccomp(2) or prctl(2) says; a descriptor or 0, or -1 and errno.
+int install(uint32_t answer, unsigned long flags) {
+  std::vector<sock_filter> program = fence_filter(answer);
+  const sock_fprog filter = {static_cast<uint16_t>(program.size()), program.data()};
+  if (flags == 0) return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0);
+  return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter));
+}
+
+std::string reason(int error) {
+  switch (error) {
+    case EINVAL:
+    case ENOSYS:
+      return "this kernel has no seccomp filters";
+    case EPERM:
+    case EACCES:
+      return "another seccomp filter, or a container's profile, forbids it";
+    default:
+      return std::string("the kernel says: ") + strerror(error);
+  }
+}
+
+}  // namespace
+
+bool is_fenced() { return ioctl(-1, kNobodysRequest) != 0 && errno == ENODEV; }
+
+Fence put_up_fence(bool witnessed) {
+  Fence fence;
+  if (is_fenced()) {
+    fence.holds = fence.was_there = true;
+    return fence;
+  }
+  struct Way {
+    uint32_t answer;
+    unsigned long flags;
+  };
+  // Without kSpecAllow kernels before 5.16 make the program slower: they take every filter for a
+  // sign that its code is not to be trusted. Linux 4.17 has it. prctl: before that, or where
+  // seccomp(2) is forbidden.
+  constexpr Way kWays[] = {
+      {kUserNotif, kSpecAllow | kNewListener}, {kRefuse, kSpecAllow}, {kRefuse, 0}};
+  int error = 0;
+  for (const Way& way : kWays) {
+    if (way.answer == kUserNotif && !witnessed) continue;
+    int made = install(way.answer, way.flags);
+    if (made < 0 && errno == EACCES && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) {
+      fence.no_new_privs = true;
+      made = install(way.answer, way.flags);
+    }
+    if (made >= 0) {
+      fence.holds = true;
+      if (way.answer == kUserNotif) fence.witness = made;
+      break;
+    }
+    error = errno;
+  }
+  // Some emulators say yes and do nothing.
+  if (fence.holds && fence.witness < 0 && !is_fenced()) {
+    fence.holds = false;
+    fence.why_not = "this system takes a seccomp filter, and does not heed it";
+  } else if (!fence.holds) {
+    fence.why_not = reason(error);
+  }
+  return fence;
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fence: from then on the kernel refuses requests to NVIDIA's driver, in this process and in
+// all that it starts, for ever.
+#pragma once
+
+#include <string>
+
+namespace cudaguard::launcher {
+
+struct Fence {
+  bool holds = false;
+  bool was_there = false;     ///< somebody around us has put it up, or the like of it
+  bool no_new_privs = false;  ///< it took that: setuid programs inside gain nothing
+  /// SECCOMP_RET_USER_NOTIF's descriptor: who runs into it is told here, and waits for the answer
+  /// (witness.h). -1: there is none, and the kernel answers ENODEV by itself.
+  int witness = -1;
+  std::string why_not;  ///< a clause; empty: it holds
+};
+
+/// Is there one around this process already?
+bool is_fenced();
+
+/// Puts it up around this process, which must have no other threads. `witnessed`: with a
+/// descriptor, where that can be had. Sets no_new_privs only where the kernel wants it.
+Fence put_up_fence(bool witnessed);
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs behind `cudaguard run --fence`, and without it."""
+
+import os
+import sys
+
+import harness
+
+sys.path.insert(0, os.path.join(harness.SOURCE, "tests", "launcher"))
+import launcher  # noqa: E402
+
+PROGRAMS = os.path.join(harness.BUILD, "tests", "fence")
+
+# Some of NVIDIA's, as its libraries send them: RM_CONTROL, SYS_PARAMS, CHECK_VERSION_STR,
+# CARD_INFO, UVM_INITIALIZE.
+NVIDIA = ["c020462a", "c00846d6", "c04846d2", "ca0046c8", "30000001"]
+# The framebuffer's: FBIOGET_VSCREENINFO, FBIO_WAITFORVSYNC, i.MX's SEND_UPDATE; a terminal's TCGETS.
+OTHERS = ["4600", "40044620", "4048462e", "5401"]
+
+
+def program(name):
+    return os.path.join(PROGRAMS, name)
+
+
+class Case(launcher.Case):
+    def answers(self, done):
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return dict(line.split() for line in done.stdout.splitlines())
