@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fence does not stop, pinned: docs/fence.md says so, and so do these."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import harness
+import fence
+
+sys.path.insert(0, os.path.join(harness.SOURCE, "tests", "launcher"))
+import launcher  # noqa: E402
+
+RM_CONTROL = "c020462a"
+UVM_INITIALIZE = "30000001"
+# Of nvidia-uvm, whose requests are plain numbers: UVM_REGISTER_GPU, UVM_MM_INITIALIZE,
+# UVM_MAP_EXTERNAL_ALLOCATION.
+UVM_OTHERS = ["25", "4b", "21"]
+# nvidia-modeset's only one, nvidia-drm's GET_DEV_INFO, DRM_IOCTL_VERSION, MODE_GETRESOURCES.
+DISPLAY = ["c0106d00", "c0146443", "c0406400", "c04064a0"]
+# KFD's GET_VERSION, amdgpu's INFO, i915's GETPARAM, xe's DEVICE_QUERY, nouveau's GEM_NEW.
+OTHER_MAKERS = ["80084b01", "40206445", "c0106446", "c0286440", "c0306480"]
+# RM_CONTROL with another type, write only, read only.
+MADE_UP = ["c020472a", "4020462a", "8020462a"]
+
+# On the descriptor that its first word names: what it reads, maps, and what requests answer.
+ON_A_DESCRIPTOR = """
+import errno, fcntl, mmap, os, socket, sys
+number = int(sys.argv[1])
+if sys.argv[2] == "over-socket":
+    number = socket.recv_fds(socket.socket(fileno=number), 1, 1)[1][0]
+print("read", os.pread(number, 5, 0).decode())
+print("mapped", mmap.mmap(number, 5, prot=mmap.PROT_READ)[:5].decode())
+for request in sys.argv[3:]:
+    try:
+        fcntl.ioctl(number, int(request, 16))
+    except OSError as error:
+        print(request, errno.errorcode[error.errno])
+"""
+
+
+def starts_for_others(listening):
+    """The like of dockerd or systemd: starts the program that it is told, says what it printed."""
+    with listening.accept()[0] as client, client.makefile("rw", encoding="utf-8") as stream:
+        words = stream.readline().split()
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              check=False, env=launcher.environment())
+        stream.write(done.stdout)
+
+
+ASKS = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as to:
+    to.connect(sys.argv[1])
+    to.sendall(" ".join(sys.argv[2:]).encode() + b"\\n")
+    print(to.makefile().read(), end="")
+"""
+
+
+class Limits(fence.Case):
+    def requests(self, *requests):
+        """({request: answer} bare, the same fenced), of a static program."""
+        words = [fence.program("requests_static"), "/dev/null", *requests]
+        return (self.answers(self.bare(*words)),
+                self.answers(self.start("run", "--fence=require", "--", *words)))
+
+    def passes(self, *requests):
+        """Each is the file's own answer, with the fence too; RM_CONTROL beside them is refused."""
+        bare, fenced = self.requests(RM_CONTROL, *requests)
+        self.assertEqual(set(bare.values()), {"ENOTTY"})
+        self.assertEqual(fenced, dict(bare, **{RM_CONTROL: "ENODEV"}))
+
+    def test_descriptors_from_outside(self):
+        """Requests on them are refused, but for nvidia-uvm's later ones: without UVM_INITIALIZE they
+        are of no use, but whoever has opened the descriptor may have sent that. Reads and maps go
+        on."""
+        self.make("device", "bytes")
+        with open(self.path("device"), "rb") as device:
+            number = device.fileno()
+            for over_socket in (False, True):
+                for fenced in (False, True):
+                    with self.subTest(over_socket=over_socket, fenced=fenced):
+                        self.on_a_descriptor(number, over_socket, fenced)
+
+    def on_a_descriptor(self, number, over_socket, fenced):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            passed = theirs.fileno() if over_socket else number
+            if over_socket:
+                socket.send_fds(ours, [b"x"], [number])
+            words = [sys.executable, "-c", ON_A_DESCRIPTOR, passed,
+                     "over-socket" if over_socket else "inherited",
+                     RM_CONTROL, UVM_INITIALIZE, *UVM_OTHERS]
+            if fenced:
+                done = self.start("run", "--fence=require", "--", *words, pass_fds=[passed])
+            else:
+                done = self.bare(*words, pass_fds=[passed])
+        theirs_own = "ENODEV" if fenced else "ENOTTY"
+        self.assertEqual(self.answers(done), {
+            "read": "bytes", "mapped": "bytes", RM_CONTROL: theirs_own,
+            UVM_INITIALIZE: theirs_own, **dict.fromkeys(UVM_OTHERS, "ENOTTY")})
+
+    def test_a_process_outside_the_tree(self):
+        program = [fence.program("requests_static"), "/dev/null", RM_CONTROL]
+        for way, wanted in (("itself", "ENODEV"), ("asks", "ENOTTY")):
+            with self.subTest(way), socket.socket(socket.AF_UNIX) as listening:
+                path = self.path("socket-" + way)
+                listening.bind(path)
+                listening.listen()
+                daemon = threading.Thread(target=starts_for_others, args=(listening,))
+                words = [sys.executable, "-c", ASKS, path, *program] if way == "asks" else program
+                if way == "asks":
+                    daemon.start()
+                done = self.start("run", "--fence=require", "--", *words)
+                self.assertEqual(self.answers(done), {RM_CONTROL: wanted})
+                if way == "asks":
+                    daemon.join()
+
+    def test_requests_that_are_made_up(self):
+        """NVIDIA's module looks at the number and the size alone."""
+        self.passes(*MADE_UP)
+
+    def test_the_display_side(self):
+        self.passes(*DISPLAY)
+
+    def test_other_makers(self):
+        self.passes(*OTHER_MAKERS)
+
+
+if __name__ == "__main__":
+    harness.main()
