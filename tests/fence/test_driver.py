@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's own libraries, without a GPU, behind the fence and without it.
+
+Where there is no device libcuda ends with one request all the same, to the descriptor -1, which the
+kernel looks at last; nodes.so shows it a device, so that it and the other libraries go further.
+Everything in a /dev of its own; strace says what was asked, and what the kernel answered."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import harness
+import fence
+import launcher
+
+IOCTL = re.compile(r"ioctl\(0x\w+, (0x\w+), .*\) += (?:-1 (\w+)|\d+)")
+PROGRAM = re.compile(r'execve\("([^"]*)".* = 0$')
+NOBODY = 65534
+NODES = "LD_PRELOAD=" + fence.program("nodes.so")
+FIRST = 0xC04846D2  # CHECK_VERSION_STR: what each of these libraries asks first
+LAST = 0xC020462A  # RM_CONTROL, of libcuda to -1
+DOOR = harness.program("door")
+LINE = r"^cudaguard\[\d+\]: .*; nothing behind --fence lifts it\n"
+
+
+def is_nvidia(request):
+    """As policy/nvidia_requests.h has it."""
+    number = request & 0xFF
+    return request == 0x30000001 or (
+        request >> 8 & 0xFF == ord("F") and request >> 30 not in (1, 2)
+        and (0x27 <= number <= 0x5F or 200 <= number <= 218))
+
+
+class Driver(fence.Case):
+    def setUp(self):
+        super().setUp()
+        self.need_real_driver()
+
+    def traced(self, *words):
+        """What it printed, and [(program, request, error)] without the launcher's own."""
+        log = self.path("trace")
+        os.mkdir(log)
+        command = [*harness.sandbox("real"), "strace", "-ff", "-qq", "-o", os.path.join(log, "of"),
+                   "-e", "trace=ioctl,execve", "-e", "raw=ioctl", "-e", "signal=none", "--"]
+        done = self.bare(*command, *words, env=launcher.environment(HOME=self.folder))
+        asked = []
+        for name in sorted(os.listdir(log)):
+            with open(os.path.join(log, name), encoding="utf-8") as lines:
+                program = ""
+                for line in lines:
+                    if match := PROGRAM.match(line):
+                        program = os.path.basename(match[1])
+                    elif (match := IOCTL.match(line)) and program != "cudaguard":
+                        asked.append((program, int(match[1], 16), match[2]))
+        shutil.rmtree(log)
+        return done, asked
+
+    def unguarded(self, *words, fenced):
+        """Behind `env -i`, so without the guard."""
+        how = "auto" if fenced else "off"
+        path = "PATH=" + os.environ["PATH"]
+        return self.traced(launcher.LAUNCHER, "run", "--fence=" + how, "--", "env", "-i", path,
+                           "HOME=" + self.folder, *words)
+
+    def same_but_refused(self, *words, expected):
+        """Bare and fenced it asks the same and ends the same; only the answers differ."""
+        bare, asked = self.unguarded(*words, fenced=False)
+        fenced, refused = self.unguarded(*words, fenced=True)
+        self.assertEqual((fenced.returncode, fenced.stdout), (bare.returncode, bare.stdout), fenced)
+        requests = [request for _, request, _ in asked if is_nvidia(request)]
+        self.assertLessEqual(set(expected), set(requests))
+        self.assertEqual({error for _, request, error in asked if is_nvidia(request)} -
+                         {"ENOTTY", "EBADF"}, set())
+        self.assertEqual([request for _, request, _ in refused if is_nvidia(request)], requests)
+        self.assertEqual({error for _, request, error in refused if is_nvidia(request)}, {"ENODEV"})
+        self.assertEqual([one for one in refused if not is_nvidia(one[1])],
+                         [one for one in asked if not is_nvidia(one[1])])
+        return fenced
+
+    def test_without_a_device(self):
+        for words in ([DOOR, "lib=libcuda.so.1"],
+                      [harness.program("static_door"), harness.real_driver_file()]):
+            with self.subTest(words):
+                done = self.same_but_refused(*words, expected=[LAST])
+                self.assertRegex(done.stdout, r"^cuInit=100 .* countRc=3 ")
+
+    def test_with_a_device(self):
+        """As far as it comes. NVML calls whatever its first request ends with a wrong version."""
+        done = self.same_but_refused(NODES, DOOR, "lib=libcuda.so.1",
+                                     expected=[FIRST, 0xC00846D6, 0xC90046C8, LAST])
+        self.assertRegex(done.stdout, r"^cuInit=100 .* countRc=3 ")
+        done = self.same_but_refused(NODES, DOOR, "lib=libnvidia-ml.so.1", "api=nvml",
+                                     expected=[FIRST])
+        self.assertRegex(done.stdout, r"^nvmlInit=18 ")
+
+    def test_their_programs(self):
+        """By NVML; by its OpenCL; by its encoder."""
+        encode = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=s=64x64:d=0.1", "-c:v",
+                  "h264_nvenc", "-f", "null", "-"]
+        for words in (["nvidia-smi"], ["nvidia-smi", "-L"], ["clinfo", "-l"], encode):
+            with self.subTest(words):
+                self.need(words[0])
+                self.same_but_refused(NODES, *words, expected=[FIRST])
+
+    def test_guarded(self):
+        """With the guard nothing comes to the fence."""
+        doors = [[DOOR, "lib=" + library, "api=" + api]
+                 for library, api in (("libcuda.so.1", "cuda"), ("libnvidia-ml.so.1", "nvml"))]
+        starters = ([], ["sh", "-c", '"$@"; exit', "-"], ["timeout", "60"])
+        programs = [[*starter, *door] for door in doors for starter in starters]
+        for words in (*programs, ["nvidia-smi"], ["clinfo", "-l"]):
+            with self.subTest(words):
+                self.need(words[0])
+                done, asked = self.traced(launcher.LAUNCHER, "run", "--fence", "--", *words)
+                self.assertRegex(done.stderr, LINE)
+                self.assertEqual([one for one in asked if is_nvidia(one[1])], [])
+
+
+class Privileged(fence.Case):
+    """A program as nvidia-modprobe is: setuid root, started by an ordinary user."""
+
+    def setUp(self):
+        super().setUp()
+        self.need("setpriv")
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root for a setuid file")
+        self.launcher = self.installed()
+        self.helper = shutil.copy(fence.program("helper"), self.path("helper"))
+        os.chmod(self.helper, 0o4755)
+        self.as_nobody = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
+
+    def said(self, *words):
+        done = self.bare(*words)
+        self.assertEqual(done.returncode, 0, done)
+        return done.stdout, done.stderr
+
+    def test_fenced_by_root(self):
+        """Without no_new_privs: it becomes root as ever, and is fenced."""
+        bare, _ = self.said(*self.as_nobody, self.helper)
+        self.assertEqual(bare, "uid=65534 euid=0 no_new_privs=0 request=ENOTTY\n")
+        fenced, _ = self.said(self.launcher, "run", "--fence", "--", *self.as_nobody, self.helper)
+        self.assertEqual(fenced, "uid=65534 euid=0 no_new_privs=0 request=ENODEV\n")
+
+    def test_fenced_by_nobody(self):
+        """With no_new_privs: it stays who started it. The launcher knows, and so guards it."""
+        run = [*self.as_nobody, self.launcher, "run"]
+        expected = "uid=65534 euid=65534 no_new_privs=1 request=ENODEV\n"
+        for words in ([self.helper], ["env", "-i", self.helper]):
+            self.assertEqual(self.said(*run, "--fence", "--", *words), (expected, ""))
+        # Without a fence it is refused: ld.so would take the guard away.
+        done = self.bare(*run, "--", self.helper)
+        self.refused(done, 125, "setuid")
+
+
+if __name__ == "__main__":
+    harness.main()
