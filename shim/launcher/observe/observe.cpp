@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "policy/text.h"
+#include "shim/launcher/fence/witness.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/observe/tree_report.h"
@@ -56,12 +57,17 @@ void print_summary(TreeReport& report, const Tree& tree, const char* root) noexc
 }  // namespace
 
 void observe(const std::string& path, char** arguments, Variables& variables,
-             const std::string& report) {
+             const std::string& report, const Fence& fence) {
   Tree tree;
   std::optional<TreeReport> own(report);
   variables.set("CUDAGUARD_REPORT", own->path());
   const std::string launcher = std::to_string(getpid());
   const bool root = is_root(variables, launcher);
+  std::optional<Witness> witness;
+  if (fence.witness >= 0) {
+    witness.emplace(fence.witness, [&](pid_t, std::string_view record) { own->add(record); });
+    tree.serve(witness->descriptor(), [&] { witness->answer(); });
+  }
   tree.start([&] {
     // The program is not this process.
     if (root) variables.set(kRoot, root_name());

@@ -28,6 +28,8 @@ namespace cudaguard::launcher {
 namespace {
 
 constexpr size_t kMostCommand = 1024;
+constexpr size_t kMostArguments = 32768;
+constexpr size_t kMostCgroup = 8192;
 constexpr size_t kMostEnvironment = size_t{8} << 20;
 
 std::string path_of(pid_t pid, const char* name) {
@@ -154,6 +156,12 @@ bool reaches(pid_t pid, const std::string& file) {
   return ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
+std::string executable_of(pid_t pid) {
+  char path[PATH_MAX];
+  const ssize_t length = readlink(path_of(pid, "exe").c_str(), path, sizeof path);
+  return {path, static_cast<size_t>(std::max<ssize_t>(length, 0))};
+}
+
 Answer no(std::string reason) { return {Answer::Is::kNot, std::move(reason), false}; }
 
 /// Its memory may not be looked at.
@@ -203,6 +211,18 @@ Stat read_stat(pid_t pid) {
   return result;
 }
 
+Owner owner_of(pid_t thread) {
+  Owner owner;
+  const std::vector<uint64_t> group = status_of(thread, "Tgid");
+  owner.pid = group.empty() ? thread : static_cast<pid_t>(group[0]);
+  const std::vector<uint64_t> users = status_of(thread, "Uid");
+  owner.uid = users.size() > 1 ? static_cast<uint32_t>(users[1]) : geteuid();
+  owner.exe = executable_of(thread);
+  read_file(path_of(thread, "cmdline"), owner.arguments, kMostArguments);
+  read_file(path_of(thread, "cgroup"), owner.cgroup, kMostCgroup);
+  return owner;
+}
+
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> found;
   const std::string folder = path_of(pid, "task");
@@ -234,10 +254,7 @@ Writer writer_of(pid_t pid) {
   const std::vector<uint64_t> numbers = status_of(pid, "NSpid");
   const auto number =
       static_cast<uint32_t>(numbers.empty() ? static_cast<uint64_t>(pid) : numbers.back());
-  char path[PATH_MAX];
-  const ssize_t length = readlink(path_of(pid, "exe").c_str(), path, sizeof path);
-  return {number,
-          std::string(base_name({path, static_cast<size_t>(std::max<ssize_t>(length, 0))}))};
+  return {number, std::string(base_name(executable_of(pid)))};
 }
 
 Driver driver_of(pid_t pid) {

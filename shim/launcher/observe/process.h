@@ -32,6 +32,16 @@ struct Stat {
 /// Of no process: state 'X'.
 Stat read_stat(pid_t pid);
 
+/// Who a thread belongs to, as a record has it.
+struct Owner {
+  pid_t pid = 0;     ///< without /proc the thread's number
+  uint32_t uid = 0;  ///< the effective one; without /proc our own
+  std::string exe;
+  std::string arguments;  ///< each ends in a zero byte
+  std::string cgroup;     ///< the lines of /proc/PID/cgroup
+};
+Owner owner_of(pid_t thread);
+
 /// As far as there are any, and /proc tells.
 std::vector<pid_t> children_of(pid_t pid);
 

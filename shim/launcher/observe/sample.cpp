@@ -132,6 +132,16 @@ void Watch::note_exec(pid_t pid) noexcept {
   }
 }
 
+void Watch::note_request(pid_t pid) noexcept {
+  if (!blind_.empty()) return;
+  try {
+    const Stat stat = read_stat(pid);
+    if (stat.runs() && stat.image != own_) look_at(pid, stat, seconds_now());
+  } catch (const std::exception& error) {
+    blind_ = error.what();
+  }
+}
+
 Watch::Found Watch::look(pid_t pid, const Answer* known, bool at_exec) {
   Found found;
   found.answer = known == nullptr ? examiner_.ask(pid, at_exec) : *known;

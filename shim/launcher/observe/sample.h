@@ -29,6 +29,9 @@ class Watch {
   /// Of a tracer: it stands at the end of execve.
   void note_exec(pid_t pid) noexcept;
 
+  /// It has run into the fence, and waits: it is looked at now, if it was not before.
+  void note_request(pid_t pid) noexcept;
+
   /// After the last process has ended. `left`: those that have not; `doubt`: why records may be
   /// missing; both may be empty.
   TreeTruth finish(const Findings& findings, const std::string& left, const std::string& doubt);

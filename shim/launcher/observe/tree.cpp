@@ -2,13 +2,16 @@
 #include "shim/launcher/observe/tree.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -29,15 +32,25 @@ using std::chrono::milliseconds;
 /// After the program's end, before a line says what is waited for.
 constexpr milliseconds kPatience{2000};
 
-/// An open pipe or lock must not outlive the program because we have it too.
-void give_up_descriptors() {
+void close_from_to(unsigned first, unsigned last) {
   // Kernels before 5.9 do not have the call.
-  if (close_range(STDERR_FILENO + 1, ~0U, 0) != 0) {
-    rlimit limit = {};
-    getrlimit(RLIMIT_NOFILE, &limit);
-    const auto last = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 16));
-    for (int fd = STDERR_FILENO + 1; fd < last; ++fd) close(fd);
+  if (first > last || close_range(first, last, 0) == 0) return;
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  last = std::min(last, static_cast<unsigned>(std::min<rlim_t>(limit.rlim_cur, 1 << 16)));
+  for (unsigned fd = first; fd < last; ++fd) close(static_cast<int>(fd));
+}
+
+/// An open pipe or lock must not outlive the program because we have it too. `kept`: may be -1.
+void give_up_descriptors(std::array<int, 2> kept) {
+  std::sort(kept.begin(), kept.end());
+  unsigned first = STDERR_FILENO + 1;
+  for (const int fd : kept) {
+    if (fd < static_cast<int>(first)) continue;
+    close_from_to(first, static_cast<unsigned>(fd) - 1);
+    first = static_cast<unsigned>(fd) + 1;
   }
+  close_from_to(first, ~0U);
   close(STDIN_FILENO);
   close(STDOUT_FILENO);
   // So that no file of ours is taken for one of them.
@@ -105,6 +118,13 @@ Tree::Tree() {
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
+void Tree::serve(int descriptor, std::function<void()> serve) {
+  served_ = descriptor;
+  serve_ = std::move(serve);
+  signals_ = signalfd(-1, &all_, SFD_CLOEXEC);
+  if (signals_ < 0) throw Refusal(kRefused, std::string("signalfd: ") + strerror(errno));
+}
+
 void Tree::start(const std::function<int()>& become, Trace* trace) {
   siginfo_t any = {};
   // A shell that becomes this process may have started some: `exec 2> >(tee log); exec cudaguard`.
@@ -132,7 +152,7 @@ void Tree::start(const std::function<int()>& become, Trace* trace) {
   }
   trace_ = trace;
   if (trace != nullptr) trace->follow(pid_);
-  give_up_descriptors();
+  give_up_descriptors({served_, signals_});
 }
 
 void Tree::wait(const std::function<milliseconds()>& now_and_then) {
@@ -258,14 +278,26 @@ bool Tree::is_over() {
   return no_longer_;
 }
 
+/// Its number; less: there was none in that time, or somebody was served. 0: for any time.
+int Tree::next_signal(milliseconds patience, siginfo_t& signal) {
+  const bool any = patience == milliseconds::zero();
+  timespec limit = {patience.count() / 1000, patience.count() % 1000 * 1000000};
+  if (served_ >= 0) {
+    std::array<pollfd, 2> two = {{{served_, POLLIN, 0}, {signals_, POLLIN, 0}}};
+    ppoll(two.data(), two.size(), any ? nullptr : &limit, nullptr);
+    if (two[0].revents != 0) serve_();
+    limit = {0, 0};
+  } else if (any) {
+    return sigwaitinfo(&all_, &signal);
+  }
+  return sigtimedwait(&all_, &signal, &limit);
+}
+
 /// False: it took too long. `patience`: zero for any time.
 bool Tree::wait_for_signal(milliseconds patience, siginfo_t& signal) {
   const bool tell = program_ == Program::kHasEnded && !said_;
   if (tell && (patience == milliseconds::zero() || patience > kPatience)) patience = kPatience;
-  const timespec limit = {patience.count() / 1000, patience.count() % 1000 * 1000000};
-  const int number = patience == milliseconds::zero() ? sigwaitinfo(&all_, &signal)
-                                                      : sigtimedwait(&all_, &signal, &limit);
-  if (number > 0) return true;
+  if (next_signal(patience, signal) > 0) return true;
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (tell && now.tv_sec - ended_at_.tv_sec >= kPatience.count() / 1000) {

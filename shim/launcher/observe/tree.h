@@ -24,8 +24,12 @@ class Tree {
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
+  /// Before start(). `serve` is called while wait() waits, and the descriptor can be read.
+  void serve(int descriptor, std::function<void()> serve);
+
   /// `become` is called in the child, replaces it by the program, and returns errno if it cannot.
-  /// Throws Refusal where there can be no child. Gives up all descriptors but the standard error.
+  /// Throws Refusal where there can be no child. Gives up all descriptors but the standard error
+  /// and the one that is served.
   /// `trace`: follows it; may be null.
   void start(const std::function<int()>& become, Trace* trace = nullptr);
 
@@ -53,6 +57,7 @@ class Tree {
   bool has_it_already(const siginfo_t& signal) const;
   void stop_or_go_on();
   bool is_over();
+  int next_signal(std::chrono::milliseconds patience, siginfo_t& signal);
   bool wait_for_signal(std::chrono::milliseconds patience, siginfo_t& signal);
   std::set<pid_t> left_behind() const;
 
@@ -62,6 +67,9 @@ class Tree {
   int* start_error_ = nullptr;      ///< shared with the child
   std::set<pid_t> others_;          ///< children that this process had before
   Trace* trace_ = nullptr;
+  int served_ = -1;
+  int signals_ = -1;  ///< signalfd(2): to wait for both
+  std::function<void()> serve_;
   pid_t pid_ = -1;
   Program program_ = Program::kRuns;
   int status_ = 0;

@@ -26,6 +26,8 @@ class TreeReport {
   TreeReport& operator=(const TreeReport&) = delete;
   const std::string& path() const { return file_; }
 
+  /// One record that did not come by the file.
+  void add(std::string_view record) { take_line(record); }
   /// Everything that was written since the last time. Throws nothing: a program is running.
   void read_on() noexcept;
   /// The last time: a line without an end counts as well.

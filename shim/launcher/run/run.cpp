@@ -103,7 +103,7 @@ int run(const Options& options, const char* const* environment) {
     }
     return 0;
   }
-  if (options.observe) observe(path, options.program, variables, report);
+  if (options.observe) observe(path, options.program, variables, report, fence);
   execve(path.c_str(), options.program, variables.pointers().data());
   throw cannot_start(path, errno);
 }

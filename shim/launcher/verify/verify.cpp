@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "shim/launcher/fence/witness.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/sample.h"
 #include "shim/launcher/observe/trace.h"
@@ -69,6 +70,14 @@ Verdict run_tree(const Options& options, Variables& variables) {
   variables.set(row_of(Variable::kReport).name, records.path());
   variables.set(kHello, "1");
   Watch watch(records.path());
+  std::optional<Witness> witness;
+  if (prepared.fence.witness >= 0) {
+    witness.emplace(prepared.fence.witness, [&](pid_t pid, std::string_view record) {
+      watch.note_request(pid);
+      records.add(record);
+    });
+    tree.serve(witness->descriptor(), [&] { witness->answer(); });
+  }
   std::optional<Trace> trace;
   if (options.trace) trace.emplace([&](pid_t pid) { watch.note_exec(pid); });
   tree.start(

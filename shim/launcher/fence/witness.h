@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers those that run into the fence, and says who they are: processes that the guard is not in,
+// or that have gone around it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "shim/launcher/observe/process.h"
+
+struct seccomp_notif;
+
+namespace cudaguard::launcher {
+
+class Witness {
+ public:
+  /// Of each process and request once: its number, while it waits for the answer, and the record.
+  using Tell = std::function<void(pid_t pid, std::string_view record)>;
+  /// `descriptor`: Fence::witness, which becomes this one's.
+  Witness(int descriptor, Tell tell);
+  ~Witness();
+  Witness(const Witness&) = delete;
+  Witness& operator=(const Witness&) = delete;
+
+  /// For poll(2): it can be read where somebody waits.
+  int descriptor() const { return descriptor_; }
+  /// Answers ENODEV to those that wait now, or to the first of very many. Waits for nobody, throws
+  /// nothing: they wait for us.
+  void answer() noexcept;
+  /// Who was not told: a clause, or empty.
+  std::string doubt() const;
+
+ private:
+  /// A process or thread, the program in it, and which of NVIDIA's requests: sizes differ.
+  using Key = std::tuple<pid_t, uint64_t, Image, uint32_t>;
+  void note(const seccomp_notif& asks);
+  bool still_waits(uint64_t id) const;
+  std::string record_of(const Owner& owner, pid_t thread, pid_t parent, uint32_t request) const;
+
+  int descriptor_;
+  Tell tell_;
+  std::vector<uint64_t> asks_;     ///< room for a seccomp_notif of this kernel's size
+  std::vector<uint64_t> answers_;  ///< likewise, seccomp_notif_resp
+  std::string host_;
+  std::set<Key> told_;
+  std::set<pid_t> lost_;  ///< threads that were gone before they were looked at
+  bool failed_ = false;
+};
+
+}  // namespace cudaguard::launcher
