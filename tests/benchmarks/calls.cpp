@@ -3,6 +3,11 @@
 // guard preloaded). CG_BENCH_STANDINS=DIR loads the two stand-ins by hand as the guard would.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <termios.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -75,6 +80,27 @@ void dlsym_default(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(dlsym(RTLD_DEFAULT, "cos"));
 }
 BENCHMARK(dlsym_default);
+
+/// A system call that the fence lets pass whatever its arguments are.
+void kernel_getppid(benchmark::State& state) {
+  for (auto _ : state) benchmark::DoNotOptimize(syscall(SYS_getppid));
+}
+BENCHMARK(kernel_getppid);
+
+void ask(benchmark::State& state, unsigned long request) {
+  const int file = open("/dev/null", O_RDWR | O_CLOEXEC);
+  termios answer = {};
+  for (auto _ : state) benchmark::DoNotOptimize(ioctl(file, request, &answer));
+  close(file);
+}
+
+/// One whose request it looks at.
+void kernel_ioctl(benchmark::State& state) { ask(state, TCGETS); }
+BENCHMARK(kernel_ioctl);
+
+/// One that it refuses: NVIDIA's RM_CONTROL.
+void kernel_refused(benchmark::State& state) { ask(state, 0xc020462a); }
+BENCHMARK(kernel_refused);
 
 // NOLINTEND(clang-analyzer-deadcode.DeadStores)
 
