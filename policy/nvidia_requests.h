@@ -14,13 +14,11 @@ namespace cudaguard {
 /// A request's parts, as <asm-generic/ioctl.h> has them on x86 and Arm.
 constexpr uint32_t number_of(uint32_t request) { return request & 0xff; }
 constexpr uint32_t type_of(uint32_t request) { return request >> 8 & 0xff; }
+constexpr uint32_t size_of(uint32_t request) { return request >> 16 & 0x3fff; }
 constexpr uint32_t direction_of(uint32_t request) { return request >> 30; }
-inline constexpr uint32_t kOnlyWrites = 1;  ///< _IOW
-inline constexpr uint32_t kOnlyReads = 2;   ///< _IOR
+inline constexpr uint32_t kBothWays = 3;  ///< _IOWR: all of NVIDIA's are
 
-/// Of nvidiactl and nvidiaN: NV_IOCTL_MAGIC. Framebuffers have it too, with other numbers: 0x00 to
-/// 0x20, 0x80 to 0x8f, 0xdd; those of i.MX boards have some of these, but read or write only, where
-/// all of NVIDIA's do both.
+/// Of nvidiactl and nvidiaN: NV_IOCTL_MAGIC.
 inline constexpr uint32_t kNvidiaType = 'F';
 struct NumberRange {
   uint8_t first;
@@ -28,11 +26,21 @@ struct NumberRange {
 };
 inline constexpr NumberRange kResourceManager = {0x27, 0x5f};  ///< NV_ESC_RM_*
 inline constexpr NumberRange kFrontEnd = {200, 218};           ///< NV_IOCTL_BASE and on
+/// Framebuffers have that type too: most have other numbers (0x00 to 0x20, 0x80 to 0x8f, 0xdd),
+/// electronic paper (mxcfb.h, hwtcon) has some of the resource manager's, one way, or both ways
+/// with eight bytes at most. NVIDIA's smallest there is NVOS00_PARAMETERS, and a wrong size is
+/// refused.
+inline constexpr uint32_t kSmallestOfResourceManager = 16;
 /// Of nvidia-uvm, whose requests are plain numbers. It must come first on each descriptor.
 inline constexpr uint32_t kUvmInitialize = 0x30000001;
 
+/// _IOWR of NVIDIA's.
+constexpr uint32_t nvidia_request(uint32_t number, uint32_t size) {
+  return kBothWays << 30 | size << 16 | kNvidiaType << 8 | number;
+}
+
 /// Nobody's, for none has a size of zero; answered as theirs.
-inline constexpr uint32_t kNobodysRequest = kNvidiaType << 8 | kResourceManager.first;
+inline constexpr uint32_t kNobodysRequest = nvidia_request(kFrontEnd.first, 0);
 
 constexpr bool is_in(NumberRange range, uint32_t number) {
   return number >= range.first && number <= range.last;
@@ -40,9 +48,9 @@ constexpr bool is_in(NumberRange range, uint32_t number) {
 
 constexpr bool is_nvidia_request(uint32_t request) {
   if (request == kUvmInitialize) return true;
-  const uint32_t direction = direction_of(request);
-  return type_of(request) == kNvidiaType && direction != kOnlyWrites && direction != kOnlyReads &&
-         (is_in(kResourceManager, number_of(request)) || is_in(kFrontEnd, number_of(request)));
+  if (type_of(request) != kNvidiaType || direction_of(request) != kBothWays) return false;
+  return is_in(kFrontEnd, number_of(request)) || (is_in(kResourceManager, number_of(request)) &&
+                                                  size_of(request) >= kSmallestOfResourceManager);
 }
 
 struct NvidiaRequest {

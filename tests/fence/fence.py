@@ -14,8 +14,9 @@ PROGRAMS = os.path.join(harness.BUILD, "tests", "fence")
 # Some of NVIDIA's, as its libraries send them: RM_CONTROL, SYS_PARAMS, CHECK_VERSION_STR,
 # CARD_INFO, UVM_INITIALIZE.
 NVIDIA = ["c020462a", "c00846d6", "c04846d2", "ca0046c8", "30000001"]
-# The framebuffer's: FBIOGET_VSCREENINFO, FBIO_WAITFORVSYNC, i.MX's SEND_UPDATE; a terminal's TCGETS.
-OTHERS = ["4600", "40044620", "4048462e", "5401"]
+# The framebuffer's: FBIOGET_VSCREENINFO, FBIO_WAITFORVSYNC, i.MX's SEND_UPDATE and
+# WAIT_FOR_UPDATE_COMPLETE; a terminal's TCGETS.
+OTHERS = ["4600", "40044620", "4048462e", "c008462f", "5401"]
 
 
 def program(name):

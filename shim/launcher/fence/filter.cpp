@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/fence/filter.h"
 
-#include <linux/audit.h>
 #include <linux/seccomp.h>
 #include <sys/syscall.h>
 
@@ -13,29 +12,22 @@ namespace cudaguard::launcher {
 
 namespace {
 
-#if defined(__x86_64__)
-constexpr uint32_t kNative = AUDIT_ARCH_X86_64;
-constexpr uint32_t kOlder = AUDIT_ARCH_I386;
-constexpr uint32_t kX32Bit = 0x40000000;  // in the number; kernels differ in which table it means
-constexpr uint32_t kX32Ioctl = 514;
-#elif defined(__aarch64__)
-constexpr uint32_t kNative = AUDIT_ARCH_AARCH64;
-constexpr uint32_t kOlder = AUDIT_ARCH_ARM;
-constexpr uint32_t kX32Bit = 0;
-constexpr uint32_t kX32Ioctl = __NR_ioctl;
-#endif
-constexpr uint32_t kOlderIoctl = 54;
+static_assert(kThisMachine.ioctl == __NR_ioctl);
 
 // Where a jump goes: to the next one, or out of here.
 constexpr uint8_t kNext = 0;
 constexpr uint8_t kPass = 0xfe;
 constexpr uint8_t kFence = 0xff;
 
-constexpr uint32_t kLow = offsetof(seccomp_data, args[1]);  // little-endian
+constexpr uint32_t kNr = offsetof(seccomp_data, nr);
+// Both architectures have the lower half first; the upper half counts for nothing, as in the
+// kernel.
+constexpr uint32_t kRequest = offsetof(seccomp_data, args[1]);
+constexpr uint32_t kUpperHalf = 0xffff0000;
 
 }  // namespace
 
-std::vector<sock_filter> fence_filter(uint32_t answer) {
+std::vector<sock_filter> fence_filter(uint32_t answer, const Machine& machine) {
   const auto word = [](uint32_t offset) {
     return sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset);
   };
@@ -43,34 +35,30 @@ std::vector<sock_filter> fence_filter(uint32_t answer) {
     return sock_filter BPF_JUMP(static_cast<uint16_t>(BPF_JMP | BPF_K | comparison), value, if_true,
                                 if_false);
   };
-  const auto request = [](NumberRange range, bool first) {
-    return kNvidiaType << 8 | (first ? range.first : range.last);
-  };
-  constexpr uint32_t kNr = offsetof(seccomp_data, nr);
+  const auto type_and = [](uint32_t number) { return kNvidiaType << 8 | number; };
   // Up to the load of the request there is nothing that depends on an argument: so the kernel knows
   // once and for all which system calls always pass (Linux 5.11 and later), and asks no more.
   std::vector<sock_filter> program = {
       word(offsetof(seccomp_data, arch)),
-      jump(BPF_JEQ, kNative, 3, kNext),
-      jump(BPF_JEQ, kOlder, kNext, kPass),
+      jump(BPF_JEQ, machine.architecture, 3, kNext),
+      jump(BPF_JEQ, machine.older, kNext, kPass),
       word(kNr),
-      jump(BPF_JEQ, kOlderIoctl, 4, kPass),
+      jump(BPF_JEQ, machine.older_ioctl, 4, kPass),
       word(kNr),
-      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~kX32Bit),
-      jump(BPF_JEQ, __NR_ioctl, 1, kNext),
-      jump(BPF_JEQ, kX32Ioctl, kNext, kPass),
-      // The upper half of the argument is not looked at: nor does the kernel.
-      word(kLow),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~machine.x32_bit),
+      jump(BPF_JEQ, machine.ioctl, 1, kNext),
+      jump(BPF_JEQ, machine.x32_ioctl, kNext, kPass),
+      word(kRequest),
       jump(BPF_JEQ, kUvmInitialize, kFence, kNext),
-      BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 30),
-      jump(BPF_JEQ, kOnlyWrites, kPass, kNext),
-      jump(BPF_JEQ, kOnlyReads, kPass, kNext),
-      word(kLow),
-      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xffff),
-      jump(BPF_JGE, request(kResourceManager, true), kNext, kPass),
-      jump(BPF_JGT, request(kResourceManager, false), kNext, kFence),
-      jump(BPF_JGE, request(kFrontEnd, true), kNext, kPass),
-      jump(BPF_JGT, request(kFrontEnd, false), kPass, kFence),
+      // The direction stands in the uppermost bits, the size below: "at least" asks for both.
+      jump(BPF_JGE, kBothWays << 30, kNext, kPass),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~kUpperHalf),
+      jump(BPF_JGE, type_and(kFrontEnd.first), kNext, 1),
+      jump(BPF_JGT, type_and(kFrontEnd.last), kPass, kFence),
+      jump(BPF_JGE, type_and(kResourceManager.first), kNext, kPass),
+      jump(BPF_JGT, type_and(kResourceManager.last), kPass, kNext),
+      word(kRequest),
+      jump(BPF_JGE, nvidia_request(0, kSmallestOfResourceManager) & kUpperHalf, kFence, kPass),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
       BPF_STMT(BPF_RET | BPF_K, answer),
   };

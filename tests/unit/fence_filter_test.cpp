@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The filter's program, run here: every architecture's, which this kernel could not show.
+#include <gtest/gtest.h>
+#include <linux/seccomp.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "policy/nvidia_requests.h"
+#include "shim/launcher/fence/filter.h"
+
+namespace cudaguard::launcher {
+namespace {
+
+constexpr uint32_t kAnswer = SECCOMP_RET_ERRNO | ENODEV;
+constexpr uint32_t kX32 = 0x40000000;
+
+/// What the program says. Without `data.args` (`blind`) only what it says for all arguments alike:
+/// as seccomp_is_const_allow() of the kernel, with its instructions and no other, so that what is
+/// found here is found there.
+std::optional<uint32_t> answer_of(const std::vector<sock_filter>& program, const seccomp_data& data,
+                                  bool blind = false) {
+  uint32_t value = 0;
+  for (size_t at = 0; at < program.size(); ++at) {
+    const sock_filter& one = program[at];
+    const auto jump = [&](bool condition) { at += condition ? one.jt : one.jf; };
+    switch (one.code) {
+      case BPF_LD | BPF_W | BPF_ABS:
+        if (blind && one.k != offsetof(seccomp_data, nr) && one.k != offsetof(seccomp_data, arch))
+          return std::nullopt;
+        memcpy(&value, reinterpret_cast<const char*>(&data) + one.k, sizeof value);
+        break;
+      case BPF_ALU | BPF_AND | BPF_K:
+        value &= one.k;
+        break;
+      case BPF_JMP | BPF_JEQ | BPF_K:
+        jump(value == one.k);
+        break;
+      case BPF_JMP | BPF_JGE | BPF_K:
+        jump(value >= one.k);
+        break;
+      case BPF_JMP | BPF_JGT | BPF_K:
+        jump(value > one.k);
+        break;
+      case BPF_RET | BPF_K:
+        return one.k;
+      default:
+        ADD_FAILURE() << "instruction " << at << " is none that the kernel sees through";
+        return std::nullopt;
+    }
+  }
+  ADD_FAILURE() << "it runs past its end";
+  return std::nullopt;
+}
+
+seccomp_data call(uint32_t architecture, uint32_t number, uint64_t request = 0) {
+  seccomp_data data = {};
+  data.arch = architecture;
+  data.nr = static_cast<int>(number);
+  data.args[0] = 0xffffffff;
+  data.args[1] = request;
+  data.args[2] = 0xc020462a;  // another argument does not count
+  return data;
+}
+
+/// Where ioctl is, by the kernel's own tables.
+struct Place {
+  const char* name;
+  Machine machine;
+  uint32_t architecture;
+  uint32_t number;
+};
+constexpr Place kPlaces[] = {
+    {"x86-64", kX86, 0xc000003e, 16},
+    {"x32", kX86, 0xc000003e, 514 | kX32},
+    {"x32, x86-64's number", kX86, 0xc000003e, 16 | kX32},
+    {"x32, as older kernels", kX86, 0xc000003e, 514},
+    {"i386", kX86, 0x40000003, 54},
+    {"AArch64", kArm, 0xc00000b7, 29},
+    {"32-bit Arm", kArm, 0x40000028, 54},
+};
+
+TEST(FenceFilter, RefusesNvidiasRequestsAndNoOther) {
+  for (const Place& place : kPlaces) {
+    SCOPED_TRACE(place.name);
+    const std::vector<sock_filter> program = fence_filter(kAnswer, place.machine);
+    for (uint32_t low = 0; low <= 0xffff; ++low) {
+      for (const uint32_t upper : {0x0000U, 0x3000U, 0x4008U, 0x7fffU, 0x8008U, 0xbfffU, 0xc000U,
+                                   0xc008U, 0xc00fU, 0xc010U, 0xc020U, 0xffffU}) {
+        const uint32_t request = upper << 16 | low;
+        const uint32_t wanted = is_nvidia_request(request) ? kAnswer : SECCOMP_RET_ALLOW;
+        ASSERT_EQ(answer_of(program, call(place.architecture, place.number, request)), wanted)
+            << std::hex << request;
+      }
+    }
+  }
+}
+
+TEST(FenceFilter, UpperHalfOfTheRequestDoesNotCount) {
+  const std::vector<sock_filter> program = fence_filter(kAnswer, kX86);
+  for (const uint64_t upper : {uint64_t{1} << 32, ~uint64_t{0} << 32}) {
+    EXPECT_EQ(answer_of(program, call(kX86.architecture, 16, upper | 0xc020462a)), kAnswer);
+    EXPECT_EQ(answer_of(program, call(kX86.architecture, 16, upper | 0x5401)), SECCOMP_RET_ALLOW);
+  }
+}
+
+TEST(FenceFilter, WhateverIsNoIoctlPassesUnseen) {
+  for (const Place& place : kPlaces) {
+    SCOPED_TRACE(place.name);
+    const std::vector<sock_filter> program = fence_filter(kAnswer, place.machine);
+    EXPECT_EQ(answer_of(program, call(place.architecture, place.number), true), std::nullopt);
+    for (uint32_t number = 0; number < 1024; ++number) {
+      for (const uint32_t bit : {0U, kX32, 0x80000000U}) {
+        bool is_ioctl = false;
+        for (const Place& one : kPlaces) {
+          is_ioctl =
+              is_ioctl || (one.machine.architecture == place.machine.architecture &&
+                           one.architecture == place.architecture && one.number == (number | bit));
+        }
+        if (is_ioctl) continue;
+        // Without a look at an argument: the kernel then asks this filter no more.
+        EXPECT_EQ(answer_of(program, call(place.architecture, number | bit), true),
+                  SECCOMP_RET_ALLOW)
+            << number << " with " << std::hex << bit;
+      }
+    }
+  }
+}
+
+TEST(FenceFilter, OtherArchitecturesPass) {
+  for (const Machine& machine : {kX86, kArm}) {
+    const std::vector<sock_filter> program = fence_filter(kAnswer, machine);
+    for (const uint32_t other :
+         {0U, 1U, AUDIT_ARCH_RISCV64, AUDIT_ARCH_PPC64LE, AUDIT_ARCH_S390X,
+          machine.architecture == kX86.architecture ? kArm.architecture : kX86.architecture}) {
+      for (uint32_t number = 0; number < 600; ++number) {
+        EXPECT_EQ(answer_of(program, call(other, number, 0xc020462a)), SECCOMP_RET_ALLOW);
+      }
+    }
+  }
+}
+
+TEST(FenceFilter, AnswersWhatItIsTold) {
+  constexpr uint32_t kUserNotif = 0x7fc00000;
+  const std::vector<sock_filter> program = fence_filter(kUserNotif);
+  EXPECT_EQ(
+      answer_of(program, call(kThisMachine.architecture, kThisMachine.ioctl, kNobodysRequest)),
+      kUserNotif);
+}
+
+TEST(FenceFilter, TheKernelTakesIt) {
+  for (const Machine& machine : {kX86, kArm}) {
+    const std::vector<sock_filter> program = fence_filter(kAnswer, machine);
+    EXPECT_LE(program.size(), 24U);
+    EXPECT_EQ(program.back().code, BPF_RET | BPF_K);
+    for (size_t at = 0; at < program.size(); ++at) {
+      const sock_filter& one = program[at];
+      if (BPF_CLASS(one.code) == BPF_JMP) {
+        EXPECT_LT(at + 1 + std::max(one.jt, one.jf), program.size()) << at;
+      }
+      if (BPF_CLASS(one.code) == BPF_LD) {
+        EXPECT_EQ(one.k % 4, 0U);
+        EXPECT_LT(one.k, sizeof(seccomp_data));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cudaguard::launcher
