@@ -95,7 +95,7 @@ ROWS.append(Row("decoy.own-names", "the program's own cuFunny, cudaFunny, nvmlFu
                 ["{programs}/own_names"], {"cuFunny": "4712", "byName": "4712", "variable": "4713"},
                 bare=(), same_as_bare="none", says=False))
 
-# What the design says we do not stop; if one of these changes, the README has to change too.
+# What the design says we do not stop; if one of these changes, docs/limits.md has to change too.
 ROWS += [
     Row("limit.static", "a static program that dlopens the driver", ["{programs}/static_door",
                                                                      "{driver}/libcuda.so.1"],

@@ -20,7 +20,7 @@ LIBRARIES = {
     "libnvidia-nvvm.so.4": (NONE, NONE),
     "libnvidia-ptxjitcompiler.so.1": (NONE, NONE),
 }
-# Looked at where they are installed. NVIDIA's OpenGL, EGL and Vulkan are not stopped, see README.
+# Looked at where they are installed. NVIDIA's OpenGL, EGL and Vulkan are not stopped: docs/limits.md.
 # libGLX_nvidia.so.0 asks /dev/dri, where no test machine has a GPU.
 OTHERS = {
     "libEGL_nvidia.so.0": (OPENS, OPENS),          # vk_icd…
@@ -70,7 +70,7 @@ class Libraries(harness.Case):
             self.look_at(name, *row)
 
     def test_documented_limit(self):
-        """libc's own dlopen, taken by pointer, is not asked about libnvidia-cfg (README)."""
+        """libc's own dlopen, taken by pointer, is not asked about libnvidia-cfg (docs/limits.md)."""
         result = harness.run([PROGRAM, "libnvidia-cfg.so.1", "nvCfgOpenDevice"], world="real",
                              env={"CG_LIBC": "1"})
         self.assertTrue(result.reached_driver(), result)

@@ -22,8 +22,8 @@ UVM_OTHERS = ["25", "4b", "21"]
 DISPLAY = ["c0106d00", "c0146443", "c0406400", "c04064a0"]
 # KFD's GET_VERSION, amdgpu's INFO, i915's GETPARAM, xe's DEVICE_QUERY, nouveau's GEM_NEW.
 OTHER_MAKERS = ["80084b01", "40206445", "c0106446", "c0286440", "c0306480"]
-# RM_CONTROL with another type, write only, read only.
-MADE_UP = ["c020472a", "4020462a", "8020462a"]
+# RM_CONTROL with another type, write only, read only, neither.
+MADE_UP = ["c020472a", "4020462a", "8020462a", "20462a"]
 
 # On the descriptor that its first word names: what it reads, maps, and what requests answer.
 ON_A_DESCRIPTOR = """
@@ -124,6 +124,17 @@ class Limits(fence.Case):
 
     def test_the_display_side(self):
         self.passes(*DISPLAY)
+
+    def test_listeners(self):
+        """The kernel has one listener (SECCOMP_RET_USER_NOTIF) for a tree: where the launcher is it,
+        a container runtime inside cannot be. Where the kernel refuses by itself, it can."""
+        program = fence.program("listener")
+        self.assertEqual(self.bare(program).stdout, "listens\n")
+        for words, wanted in ((("run", "--fence=require"), "listens\n"),
+                              (("run", "--fence=require", "--observe"), "EBUSY\n"),
+                              (("verify",), "EBUSY\n"), (("verify", "--fence=off"), "listens\n")):
+            with self.subTest(words):
+                self.assertEqual(self.start(*words, "--", program).stdout, wanted)
 
     def test_other_makers(self):
         self.passes(*OTHER_MAKERS)

@@ -76,7 +76,7 @@ class Descriptors(guest.Case):
 
     @staticmethod
     def is_exception(closed, mode):
-        """Documented in the README: 2 was closed, perhaps with 1, and the program has a regular file
+        """In docs/limits.md: 2 was closed, perhaps with 1, and the program has a regular file
         there, opened for writing only and without close-on-exec. With /dev/null, a terminal or a
         pipe at 0 this is the same as `>out 2>err`."""
         return closed in ((2,), (1, 2)) and mode in ("w", "wa")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guard does not stop, pinned: the README says so, and so do these. (setuid without
+"""What the guard does not stop, pinned: docs/limits.md says so, and so do these. Behind the fence:
+tests/fence. (setuid without
 /etc/ld.so.preload: test_privileged.py. A bare name that is not found: test_install.py.)"""
 
 import os

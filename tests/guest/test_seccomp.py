@@ -12,7 +12,7 @@ import guest
 import harness
 
 STRICT = guest.binary("strict")
-# What the guard adds to the system calls of a program that dlopens and asks the driver; README.
+# What the guard adds to the system calls of a program that dlopens and asks the driver; docs/limits.md.
 # Always: madvise (its page), newfstatat (are the stand-ins there and whole).
 # For a line or a report: getpid, fcntl (may descriptor 2 be written to), write; for a report file
 # also getppid, gettid, clock_gettime, readlinkat, rt_sigprocmask.
@@ -61,7 +61,7 @@ class Seccomp(guest.Case):
         return self.calls_after_lock(False) | {"exit_group", "rt_sigreturn"}
 
     def test_what_the_guard_adds(self):
-        """The README's list, measured."""
+        """The list of docs/limits.md, measured."""
         bare = self.calls_after_lock(False)
         self.assertLessEqual({"openat", "mmap", "write", "exit_group"}, bare)
         bare_early = self.calls_after_lock(False, action="none-early")

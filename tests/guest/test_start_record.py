@@ -137,7 +137,7 @@ class StartRecord(guest.Case):
         self.assertEqual(json.loads(result.err)["event"], "start", result)
 
     def test_system_calls(self):
-        """Without the variable none; with it those that the README has for a report."""
+        """Without the variable none; with it those that docs/limits.md has for a report."""
         def calls(**env):
             log = self.path("strace")
             words = ["%s=%s" % item for item in env.items()]

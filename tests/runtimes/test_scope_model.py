@@ -7,7 +7,7 @@ around the guard, the others by dlopen (LOCAL, GLOBAL, DEEPBIND, by name or path
 every node is asked for whom its calls reach; under OFF, and for cudaSetDevice under VALIDATE, the
 answer has to be the one that ld.so gives without the guard.
 
-Left out, because the return address does not decide them (README):
+Left out, because the return address does not decide them (docs/limits.md):
 - calls in tail position, and through a pointer that somebody else has looked up;
 - a weak reference without a definition: null when bare, set by the guard's export;
 - a library that is opened with RTLD_GLOBAL when it is loaded already, or after the calling library

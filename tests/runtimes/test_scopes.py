@@ -66,7 +66,7 @@ class Scopes(harness.Case):
                 self.assertEqual(forced, ["program=" + DENIED, "onLoad=" + DENIED] * 2)
 
     def test_weak_references(self):
-        """Pinned, README: a name that the guard exports is there for a program without a runtime."""
+        """Pinned, docs/limits.md: a name that the guard exports is there for a program without a runtime."""
         program = [harness.program("weak_runtime")]
         bare = harness.run(program, guard=False)
         self.assertEqual((bare.rc, bare.answers), (0, {
