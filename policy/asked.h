@@ -8,9 +8,15 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
+/// The `api` of who spoke to the driver around the guard; `object`: "0xc020462a RM_CONTROL",
+/// with the mark behind it where the process has NVML, and not CUDA.
+inline constexpr std::string_view kRequestApi = "ioctl";
+inline constexpr std::string_view kNvmlMark = " (NVML)";
+
 /// `api`: "cuInit", "nvmlInit_v2", "dlopen"; `object`: of dlopen, the library's name or path.
 inline Asked asked_for(std::string_view api, std::string_view object) {
   if (api.starts_with("nvml")) return Asked::kNvml;
+  if (api == kRequestApi && object.ends_with(kNvmlMark)) return Asked::kNvml;
   if (api != "dlopen") return Asked::kCuda;
   const LibraryRequest request = classify(object);
   if (request.library == Library::kNvml) return Asked::kNvml;

@@ -23,6 +23,7 @@ namespace {
 // Older headers do not have them.
 constexpr unsigned long kSpecAllow = 1UL << 2;
 constexpr unsigned long kNewListener = 1UL << 3;
+constexpr unsigned long kWaitKillable = 1UL << 5;
 constexpr uint32_t kUserNotif = 0x7fc00000;
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | ENODEV;
 
@@ -32,6 +33,17 @@ int install(uint32_t answer, unsigned long flags) {
   const sock_fprog filter = {static_cast<uint16_t>(program.size()), program.data()};
   if (flags == 0) return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0);
   return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter));
+}
+
+/// `error`: of the attempt to have a witness.
+std::string why_unseen(const Fence& fence, int error) {
+  if (!fence.holds) {
+    return "who went around the guard is not known: there can be no fence here, " + fence.why_not;
+  }
+  const char* why = fence.was_there  ? "another one stands around this command"
+                    : error == EBUSY ? "somebody else is told"
+                                     : "this kernel does not tell";
+  return std::string("who ran into the fence is not known: ") + why;
 }
 
 std::string reason(int error) {
@@ -55,6 +67,7 @@ Fence put_up_fence(bool witnessed) {
   Fence fence;
   if (is_fenced()) {
     fence.holds = fence.was_there = true;
+    if (witnessed) fence.unseen = why_unseen(fence, 0);
     return fence;
   }
   struct Way {
@@ -63,10 +76,14 @@ Fence put_up_fence(bool witnessed) {
   };
   // Without kSpecAllow kernels before 5.16 make the program slower: they take every filter for a
   // sign that its code is not to be trusted. Linux 4.17 has it. prctl: before that, or where
-  // seccomp(2) is forbidden.
-  constexpr Way kWays[] = {
-      {kUserNotif, kSpecAllow | kNewListener}, {kRefuse, kSpecAllow}, {kRefuse, 0}};
+  // seccomp(2) is forbidden. kWaitKillable (Linux 5.19): no signal but KILL takes who waits for the
+  // witness out of its request.
+  constexpr Way kWays[] = {{kUserNotif, kSpecAllow | kNewListener | kWaitKillable},
+                           {kUserNotif, kSpecAllow | kNewListener},
+                           {kRefuse, kSpecAllow},
+                           {kRefuse, 0}};
   int error = 0;
+  int unseen = 0;
   for (const Way& way : kWays) {
     if (way.answer == kUserNotif && !witnessed) continue;
     int made = install(way.answer, way.flags);
@@ -80,6 +97,7 @@ Fence put_up_fence(bool witnessed) {
       break;
     }
     error = errno;
+    if (way.answer == kUserNotif) unseen = error;
   }
   // Some emulators say yes and do nothing.
   if (fence.holds && fence.witness < 0 && !is_fenced()) {
@@ -88,6 +106,7 @@ Fence put_up_fence(bool witnessed) {
   } else if (!fence.holds) {
     fence.why_not = reason(error);
   }
+  if (witnessed && fence.witness < 0) fence.unseen = why_unseen(fence, unseen);
   return fence;
 }
 

@@ -15,6 +15,8 @@ struct Fence {
   /// (witness.h). -1: there is none, and the kernel answers ENODEV by itself.
   int witness = -1;
   std::string why_not;  ///< a clause; empty: it holds
+  /// Where a witness was wanted: why there is none, and who ran into it is not seen; a clause.
+  std::string unseen;
 };
 
 /// Is there one around this process already?

@@ -16,6 +16,7 @@
 #include <exception>
 #include <utility>
 
+#include "policy/asked.h"
 #include "policy/message.h"
 #include "policy/nvidia_requests.h"
 #include "shim/launcher/message.h"
@@ -41,9 +42,10 @@ std::string host_name() {
   return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
-/// "0xc020462a RM_CONTROL"
-std::string name_of(uint32_t request) {
-  return text_of([&](Text& out) { out.put_hex(request).put(" ").put(name_of_request(request)); });
+std::string name_of(uint32_t request, bool nvml) {
+  return text_of([&](Text& out) {
+    out.put_hex(request).put(" ").put(name_of_request(request)).put(nvml ? kNvmlMark : "");
+  });
 }
 
 /// The same request comes with other sizes in other versions of the driver.
@@ -93,10 +95,11 @@ void Witness::note(const seccomp_notif& asks) {
   if (request == kNobodysRequest) return;
   const auto thread = static_cast<pid_t>(asks.pid);
   const Stat stat = read_stat(thread);
-  const Key key = {thread, stat.started, stat.image, kind_of(request)};
+  Key key = {thread, stat.started, stat.image, kind_of(request), false};
   if (told_.contains(key)) return;
   const Owner owner = owner_of(thread);
   const Stat whole = owner.pid == thread ? stat : read_stat(owner.pid);
+  const bool nvml = driver_of(owner.pid) == Driver::kNvml;
   // Was all of that about the one that waits, and not about a later one of that number?
   if (!still_waits(asks.id) || thread == 0) {
     lost_.insert(thread);
@@ -104,10 +107,13 @@ void Witness::note(const seccomp_notif& asks) {
   }
   lost_.erase(thread);
   if (told_.size() > kMostTold) told_.clear();
+  std::get<bool>(key) = nvml;
+  const bool thread_is_new = told_.insert(key).second;
   const bool is_new =
-      told_.insert({owner.pid, whole.started, whole.image, kind_of(request)}).second;
-  told_.insert(key);
-  if (is_new) tell_(owner.pid, record_of(owner, thread, whole.parent, request));
+      owner.pid == thread
+          ? thread_is_new
+          : told_.insert({owner.pid, whole.started, whole.image, kind_of(request), nvml}).second;
+  if (is_new) tell_(owner.pid, record_of(owner, thread, whole.parent, request, nvml));
 }
 
 bool Witness::still_waits(uint64_t id) const {
@@ -115,13 +121,13 @@ bool Witness::still_waits(uint64_t id) const {
   return errno != ENOENT && ioctl(descriptor_, kOlderIdValid, &id) == 0;
 }
 
-std::string Witness::record_of(const Owner& owner, pid_t thread, pid_t parent,
-                               uint32_t request) const {
-  const std::string object = name_of(request);
+std::string Witness::record_of(const Owner& owner, pid_t thread, pid_t parent, uint32_t request,
+                               bool nvml) const {
+  const std::string object = name_of(request, nvml);
   Stack stack = {};
   stack.python_missing = stack.native_missing = kNoStack;
   Touch touch;
-  touch.api = "ioctl";
+  touch.api = kRequestApi;
   touch.object = object;
   touch.stack = &stack;
   timespec now = {};

@@ -39,11 +39,13 @@ class Witness {
   std::string doubt() const;
 
  private:
-  /// A process or thread, the program in it, and which of NVIDIA's requests: sizes differ.
-  using Key = std::tuple<pid_t, uint64_t, Image, uint32_t>;
+  /// A process or thread, the program in it, which of NVIDIA's requests (sizes differ), and: with
+  /// NVML and without CUDA?
+  using Key = std::tuple<pid_t, uint64_t, Image, uint32_t, bool>;
   void note(const seccomp_notif& asks);
   bool still_waits(uint64_t id) const;
-  std::string record_of(const Owner& owner, pid_t thread, pid_t parent, uint32_t request) const;
+  std::string record_of(const Owner& owner, pid_t thread, pid_t parent, uint32_t request,
+                        bool nvml) const;
 
   int descriptor_;
   Tell tell_;

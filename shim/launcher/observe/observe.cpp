@@ -42,10 +42,13 @@ std::string idle_root(const Findings& findings, uint32_t pid, const char* name) 
          "), which did not ask for it";
 }
 
-void print_summary(TreeReport& report, const Tree& tree, const char* root) noexcept {
+void print_summary(TreeReport& report, const std::string& fence_doubt, const Tree& tree,
+                   const char* root) noexcept {
   try {
     report.finish();
-    if (!report.doubt().empty()) say("--observe: " + printable(report.doubt()));
+    for (const std::string& doubt : {report.doubt(), fence_doubt}) {
+      if (!doubt.empty()) say("--observe: " + printable(doubt));
+    }
     const auto pid = static_cast<uint32_t>(tree.pid());
     write_stderr(summary(report.findings(), tree.left(),
                          root == nullptr ? "" : idle_root(report.findings(), pid, root)));
@@ -82,7 +85,8 @@ void observe(const std::string& path, char** arguments, Variables& variables,
   });
   if (const int error = tree.start_error(); error != 0) throw cannot_start(path, error);
   const bool alone = root && variables.has("CUDAGUARD_CHILDREN");
-  print_summary(*own, tree, alone ? arguments[0] : nullptr);
+  print_summary(*own, witness ? witness->doubt() : fence.unseen, tree,
+                alone ? arguments[0] : nullptr);
   own.reset();
   end_as(tree.status());
 }

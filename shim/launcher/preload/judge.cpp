@@ -144,7 +144,9 @@ void note_unguarded(const std::string& path, const std::string& why, const Aroun
                     Judged& judged) {
   if (around.fenced && !around.strict) {
     judged.warnings.push_back(in_quotes(path) + " is fenced, not guarded (" + why +
-                              "): no CUDA, and no line says who asked");
+                              "): no CUDA, and " +
+                              (around.witnessed ? "what it asks the driver is told at the end"
+                                                : "no line says who asked"));
     return;
   }
   throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " + why);

@@ -50,8 +50,9 @@ struct Judged {
 };
 
 struct Around {
-  bool strict = false;  ///< refuse what is not guarded
-  bool fenced = false;  ///< what is not guarded finds no CUDA all the same
+  bool strict = false;     ///< refuse what is not guarded
+  bool fenced = false;     ///< what is not guarded finds no CUDA all the same
+  bool witnessed = false;  ///< and what it asks the driver for is told
 };
 
 /// Throws Refusal for what can never be guarded, where no fence stands. `variables`: with the guard

@@ -37,7 +37,7 @@ struct Group {
 /// Those with the most touching processes first. Of lines: those that asked, and no others.
 std::vector<Group> groups_of(const Findings& findings, By by);
 
-/// "/home/u/ppo.py:159", or "libfoo.so".
+/// "/home/u/ppo.py:159", or "libfoo.so", or "around the guard".
 std::string place_of(const Toucher& toucher);
 
 }  // namespace cudaguard::launcher

@@ -44,7 +44,7 @@ struct Toucher {
   Asked asked = Asked::kCuda;
   bool denied = true;
   std::string api;      ///< "cuInit", "nvmlInit_v2", "dlopen"
-  std::string object;   ///< of dlopen: the library's name or path
+  std::string object;   ///< of dlopen: the library's name or path; of a request: which
   std::string library;  ///< who called, as the guard's line has it: "libc10_cuda.so", "ctypes/cffi"
   std::string line;     ///< the user's own, as the guard's line has it: "ppo.py:159"; may be empty
   Stack stack;
@@ -52,6 +52,8 @@ struct Toucher {
   double last = 0;                ///< likewise
   std::vector<size_t> processes;  ///< numbers in Findings::processes, each once
   std::vector<double> at;         ///< for each of these, when it first did so
+  /// It spoke to the driver itself, and the kernel's fence saw it: no stack, no library.
+  bool around_guard() const { return api == kRequestApi; }
 };
 
 /// A list that many processes have alike: one copy of it.

@@ -235,8 +235,9 @@ void Page::put_lead() {
   if (!order_.empty() && verdict_->fails[order_[0]]) {
     const Toucher& first = findings.touchers[order_[0]];
     put(grouped(asked_.size()), " of ", counted(all_.size(), "process"), " asked; the first ",
-        span_of(first.first - verdict_->started), " after the start, by <code>", first.api,
-        "</code>");
+        span_of(first.first - verdict_->started), " after the start, by <code>",
+        first.around_guard() ? first.object : first.api, "</code>");
+    if (first.around_guard()) put(", a request around the guard");
     if (!first.library.empty()) put(" through <code>", first.library, "</code>");
     put(first.denied ? ". It was refused." : ". It was let in.");
     if (verdict_->status != 0) put(" The program ", text_of_end(verdict_->status), ".");
@@ -287,18 +288,27 @@ void Page::put_toucher(size_t i) {
       : verdict_ != nullptr ? "does not count here"
       : toucher.denied      ? "refused"
                             : "let in",
-      "</strong>\n<p><code>", toucher.api);
-  if (!toucher.object.empty()) put("(\"", toucher.object, "\")");
-  put("</code>");
+      "</strong>\n<p>");
+  if (toucher.around_guard()) {
+    put("<code>", toucher.object, "</code>, a request to NVIDIA's driver around the guard");
+  } else {
+    put("<code>", toucher.api);
+    if (!toucher.object.empty()) put("(\"", toucher.object, "\")");
+    put("</code>");
+  }
   if (!toucher.library.empty()) put(" through <code>", toucher.library, "</code>");
-  put(toucher.denied ? ", refused" : ", let in");
+  put(toucher.around_guard() ? ", refused by the kernel's fence"
+      : toucher.denied       ? ", refused"
+                             : ", let in");
   if (verdict_ != nullptr) {
     put("; first ", span_of(toucher.first - verdict_->started), " after the start</p>\n");
   } else {
     put("; first at ", time_of(toucher.first), " UTC</p>\n");
   }
-  put_python(toucher);
-  put_native(toucher);
+  if (!toucher.around_guard()) {
+    put_python(toucher);
+    put_native(toucher);
+  }
   put_whose(toucher);
   put("</article>\n");
 }

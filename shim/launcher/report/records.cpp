@@ -29,6 +29,7 @@ bool is_python(const std::string& exe) { return base_name(exe).starts_with("py")
 /// Who called, as the guard's line has it: the innermost that does more than to pass a call on,
 /// else the caller. What Python's two ways to call C by are called there.
 std::string library_of(const Fields& rest, bool python) {
+  if (rest.api == kRequestApi) return {};
   std::string_view file = base_name(head(rest.caller, rest.caller.rfind('+')));
   for (const NativeFrame& frame : rest.stack.native) {
     const std::string_view module = base_name(frame.module);
@@ -48,6 +49,8 @@ bool has_failed(const Fields& what) {
 
 /// What was refused or has failed.
 std::string text_of(const Fields& what, const std::string& library) {
+  if (what.api == kRequestApi)
+    return std::string(tail(what.object, what.object.find(' ') + 1)) + " around the guard";
   const std::string by = " by " + library;
   if (!has_failed(what)) {
     return what.api + (what.object.empty() ? "" : " ") + std::string(base_name(what.object)) + by;

@@ -45,8 +45,10 @@ Fence fence_for(const Options& options, Policy policy, Variables& variables) {
     if (!fence.holds && wish == FenceWish::kRequire) {
       throw Refusal(kRefused, "--fence=require: there can be none here: " + fence.why_not);
     }
-    if (!fence.holds)
+    // verify's block has it.
+    if (!fence.holds && options.command != Options::Command::kVerify) {
       say("--fence: there can be none here: " + fence.why_not + "; the preload alone");
+    }
   } else {
     fence.holds = fence.was_there = is_fenced();
     if (fence.holds && policy != Policy::kForceCpu) {
@@ -78,7 +80,8 @@ Prepared prepare(const Options& options, Variables& variables) {
   check_report(report, options.report.has_value(), program.files);
   variables.set(kPreload, preload_list(before.c_str(), {}, own));
   if (*options.program != nullptr) {
-    judged = judge(program, installation, variables, {options.strict, fence.holds});
+    judged =
+        judge(program, installation, variables, {options.strict, fence.holds, fence.witness >= 0});
     add_for_linked(judged, policy, installation, own);
     variables.set(kPreload, preload_list(before.c_str(), judged.sanitizers, own));
   }

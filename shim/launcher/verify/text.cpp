@@ -201,6 +201,9 @@ void put_processes(std::string& out, const Verdict& verdict, std::string_view la
 }
 
 std::string title_of(const Toucher& toucher) {
+  if (toucher.around_guard()) {
+    return "request " + shown(toucher.object) + " to NVIDIA's driver around the guard";
+  }
   std::string title = shown(toucher.api);
   if (!toucher.object.empty()) title += " of " + shown(base_name(toucher.object));
   if (!toucher.library.empty()) title += " by " + shown(toucher.library);
@@ -217,7 +220,7 @@ void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bo
     const bool denied = verdict.deny.contains(toucher.asked);
     const char* label = failing ? "" : denied ? "allowed: " : "not denied: ";
     put_row(out, "  " + std::string(label) + title_of(toucher));
-    put_stack(out, verdict.findings, toucher, symbols);
+    if (!toucher.around_guard()) put_stack(out, verdict.findings, toucher, symbols);
     const std::vector<size_t> forbidden = forbidden_processes(verdict, toucher);
     std::vector<size_t> others;
     std::set_difference(toucher.processes.begin(), toucher.processes.end(), forbidden.begin(),

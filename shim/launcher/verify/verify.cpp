@@ -96,6 +96,9 @@ Verdict run_tree(const Options& options, Variables& variables) {
   verdict.status = tree.status();
   verdict.findings = records.findings();
   verdict.tree = watch.finish(verdict.findings, tree.left(), records.doubt());
+  for (const std::string& doubt : {prepared.fence.unseen, witness ? witness->doubt() : ""}) {
+    if (!doubt.empty()) verdict.tree.doubts.push_back(doubt);
+  }
   return verdict;
 }
 
