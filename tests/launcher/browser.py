@@ -14,15 +14,15 @@ OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pi
 
 
 class Browser:
-    """`folder`: one of its own, for its profile."""
+    """`folder`: one of its own, for its profile. `before`: words that start it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, before=(), options=OPTIONS):
         from_us, to_browser = os.pipe()
         to_us, from_browser = os.pipe()
         # It reads from descriptor 3 and writes to 4.
         self.process = subprocess.Popen(
-            ["bash", "-c", 'exec 3<&%d 4>&%d "$@"' % (from_us, from_browser), "-", PROGRAM,
-             *OPTIONS, "--user-data-dir=" + folder, "about:blank"],
+            ["bash", "-c", 'exec 3<&%d 4>&%d "$@"' % (from_us, from_browser), "-",
+             *before, PROGRAM, *options, "--user-data-dir=" + folder, "about:blank"],
             pass_fds=(from_us, from_browser), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, env=dict(os.environ, HOME=folder))
         os.close(from_us)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a setuid program such as nvidia-modprobe may do, and what a request to the driver answers it:
-// "uid=65534 euid=0 no_new_privs=0 request=ENODEV".
+// What a setuid program such as nvidia-modprobe may do, and what a request to the driver answers
+// it: "uid=65534 euid=0 no_new_privs=0 request=ENODEV".
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that are not about CUDA: behind the fence they do what they do without it. Above all
+those that sandbox themselves, watch others, or change who they are.
+
+Not here: systemd-run, and a unit's SystemCallFilter=, which need a systemd that runs."""
+
+import glob
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import unittest
+
+import harness
+import fence
+import launcher
+import browser
+
+NOBODY = 65534
+AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
+ASK = [fence.program("requests"), "/dev/null", fence.NVIDIA[0], "5401"]
+BARE = "c020462a ENOTTY\n5401 ENOTTY\n"
+FENCED = "c020462a ENODEV\n5401 ENOTTY\n"
+HELPER = fence.program("helper")
+STATUS = "grep -E '^(NoNewPrivs|Seccomp_filters)' /proc/self/status"
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", ""))
+
+
+class Case(fence.Case):
+    def fenced(self, *words, **more):
+        return self.start("run", "--fence", "--", *words, **more)
+
+    def says(self, done, text):
+        self.assertEqual((done.returncode, done.stdout), (0, text), done)
+
+    def same(self, *words, **more):
+        """Fenced and bare it ends the same and prints the same."""
+        bare, done = self.bare(*words, **more), self.fenced(*words, **more)
+        self.assertEqual((done.returncode, done.stdout), (bare.returncode, bare.stdout), done)
+        self.assertEqual(done.returncode, 0, done)
+        return done
+
+
+class OwnFilters(Case):
+    PROGRAM = fence.program("own_filters")
+
+    def differ(self, *words, bare, fenced):
+        self.says(self.bare(self.PROGRAM, *words), bare + "\n")
+        self.says(self.fenced(self.PROGRAM, *words), fenced + "\n")
+
+    def test_many(self):
+        self.differ("many", 20, bare="many=yes request=ENOTTY", fenced="many=yes request=ENODEV")
+
+    def test_for_all_threads(self):
+        self.differ("all", bare="all=yes other=ENOTTY request=ENOTTY",
+                    fenced="all=yes other=ENODEV request=ENODEV")
+
+    def test_its_own_error_comes_first(self):
+        self.differ("refuse", bare="refuse=yes request=EACCES", fenced="refuse=yes request=EACCES")
+
+    def test_its_own_listener(self):
+        """The kernel's answer comes before a listener's."""
+        self.differ("listener", bare="listener=yes request=ENOSYS",
+                    fenced="listener=yes request=ENODEV")
+
+    def test_limit_one_listener(self):
+        """Documented: the kernel has one listener for a process, and --observe takes it."""
+        done = self.start("run", "--fence", "--observe", "--", self.PROGRAM, "listener")
+        self.says(done, "listener=EBUSY request=ENODEV\n")
+
+    def test_limit_strict_mode(self):
+        """Documented: as in every container that has a filter."""
+        self.differ("strict", bare="strict=yes request=ENOTTY",
+                    fenced="strict=EINVAL request=ENODEV")
+
+
+class Inheritance(Case):
+    def test_threads(self):
+        words = [fence.program("threads"), 50]
+        self.says(self.bare(*words), "ENOTTY 52\n")
+        self.says(self.fenced(*words), "ENODEV 52\n")
+
+    def test_hundred_fences(self):
+        """One filter, whoever else asks for one."""
+        nested = [launcher.LAUNCHER, "run", "--fence", "--"] * 100
+        bare = self.bare("sh", "-c", STATUS + "; exec \"$@\"", "-", *ASK)
+        self.assertTrue(bare.stdout.endswith(BARE), bare)
+        filters = int(bare.stdout.split("Seccomp_filters:")[1].split()[0])
+        users = [[]] if os.geteuid() else [[], AS_NOBODY]
+        for user in users:
+            done = self.bare(*user, *nested, "sh", "-c", STATUS + "; exec \"$@\"", "-", *ASK)
+            privileged = "0" if os.geteuid() == 0 and not user else "1"
+            self.says(done, "NoNewPrivs:\t%s\nSeccomp_filters:\t%d\n%s" %
+                      (privileged, filters + 1, FENCED))
+            self.assertEqual(done.stderr, "")
+
+    def test_children_of_python(self):
+        script = self.make("many.py", """import errno, fcntl, multiprocessing, sys
+def ask(number):
+    try:
+        fcntl.ioctl(open("/dev/null"), 0xC04846D2)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[1]).Pool(4) as pool:
+        print(sorted(set(pool.map(ask, range(40)))))
+""")
+        for method in ("fork", "spawn", "forkserver"):
+            with self.subTest(method):
+                self.says(self.bare(sys.executable, script, method), "['ENOTTY']\n")
+                self.says(self.fenced(sys.executable, script, method), "['ENODEV']\n")
+
+    def test_java(self):
+        self.need("java")
+        source = self.make("Sum.java", """public class Sum {
+    public static void main(String[] words) {
+        System.out.println(java.util.stream.IntStream.range(0, 100000).parallel().sum());
+    }
+}
+""")
+        self.same("java", source)
+
+    def test_node(self):
+        if not shutil.which("node"):
+            self.skipTest("no node")
+        self.same("node", "-e", """const {Worker} = require("worker_threads");
+new Worker('require("worker_threads").parentPort.postMessage(6 * 7)', {eval: true})
+  .on("message", (text) => console.log(text));""")
+
+
+class Sandboxes(Case):
+    """Each with the request inside."""
+
+    def sandboxed(self, *words, **more):
+        self.says(self.bare(*words, *ASK, **more), BARE)
+        self.says(self.fenced(*words, *ASK, **more), FENCED)
+
+    def test_bubblewrap(self):
+        self.sandboxed("bwrap", "--dev-bind", "/", "/", "--unshare-all", "--cap-drop", "ALL", "--")
+
+    def test_bubblewrap_with_a_filter(self):
+        """Of one more: TCGETS answers EPERM."""
+        steps = [(0x20, 0, 0, 24),  # the request
+                 (0x15, 0, 1, 0x5401), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
+        path = self.make("filter", b"".join(struct.pack("=HBBI", *step) for step in steps), 0o644)
+        words = ["sh", "-c", 'exec bwrap --dev-bind / / --seccomp 3 -- "$@" 3< ' + path, "-", *ASK]
+        self.says(self.bare(*words), BARE.replace("5401 ENOTTY", "5401 EPERM"))
+        self.says(self.fenced(*words), FENCED.replace("5401 ENOTTY", "5401 EPERM"))
+
+    def test_unshare(self):
+        self.sandboxed("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork")
+
+    def test_setpriv(self):
+        self.sandboxed("setpriv", "--no-new-privs", "--inh-caps=-all")
+
+    @harness.only_full
+    @unittest.skipUnless(browser.PROGRAM, "no Chromium (Debian: chromium-headless-shell)")
+    def test_chromium(self):
+        """Its sandbox is on, so not as root: its renderers have filters of their own, and a page is
+        shown."""
+        installed = self.installed()
+        page = self.make("page.html", "<p>page</p>", 0o644)
+        options = [one for one in browser.OPTIONS if one != "--no-sandbox"]
+        as_user = AS_NOBODY if os.geteuid() == 0 else []
+        seen = {}
+        for how in ("off", "require"):
+            profile = self.path("profile-" + how)
+            os.mkdir(profile)
+            os.chmod(profile, 0o777)
+            before = [*as_user, installed, "run", "--fence=" + how, "--"]
+            try:
+                chromium = browser.Browser(profile, before, options)
+            except EOFError:
+                if how == "off":
+                    self.skipTest("Chromium's sandbox does not work here")
+                raise
+            try:
+                chromium.open(page)
+                self.assertEqual(chromium.value("document.body.innerText"), "page")
+                self.assertEqual(chromium.complaints(), ([], []))
+                seen[how] = filters_of_renderers(chromium.process.pid)
+            finally:
+                chromium.close()
+        self.assertGreater(min(seen["off"]), 0)
+        self.assertEqual(min(seen["require"]), min(seen["off"]) + 1)
+
+    def test_sshd(self):
+        """It sandboxes what speaks before the login, and clears the environment of what follows.
+        A server for this one connection, without a port, in an /etc/passwd of its own."""
+        if SSHD is None:
+            harness.skip(self, "no sshd (Debian: openssh-server)")
+        self.need("ssh", "ssh-keygen")
+        for name in ("host", "user"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.path(name)],
+                           check=True)
+        self.make("passwd", "me:x:%d:%d::%s:/bin/sh\nsshd:x:150:65534::/run/sshd:/bin/false\n" %
+                  (os.getuid(), os.getgid(), self.folder), 0o644)
+        self.make("config", "".join("%s\n" % line for line in (
+            "HostKey " + self.path("host"), "AuthorizedKeysFile " + self.path("user.pub"),
+            "StrictModes no", "UsePAM no", "PidFile none")))
+        client = ["bwrap", "--dev-bind", "/", "/", "--bind", self.path("passwd"), "/etc/passwd",
+                  "--tmpfs", "/run", "--dir", "/run/sshd", "--", "ssh", "-F", "none", "-i",
+                  self.path("user"), "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=no",
+                  "-o", "UserKnownHostsFile=/dev/null", "-o"]
+        log = self.path("log")
+        server = "strace -f -qq -o %s -e trace=prctl,seccomp %s -i -f %s" % (
+            log, SSHD, self.path("config"))
+        for before, expected in (("", BARE), (launcher.LAUNCHER + " run --fence -- ", FENCED)):
+            done = self.bare(*client, "ProxyCommand=" + before + server, "me@here", " ".join(ASK))
+            self.says(done, expected)
+            with open(log, encoding="utf-8") as lines:
+                self.assertRegex(lines.read(), r"SECCOMP_MODE_FILTER.* = 0\n")
+
+
+def filters_of_renderers(root):
+    """How many filters each renderer below this process has."""
+    parents, filters = {}, {}
+    for path in glob.glob("/proc/[0-9]*"):
+        try:
+            with open(path + "/status", encoding="utf-8", errors="replace") as lines:
+                status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+            with open(path + "/cmdline", "rb") as words:
+                is_renderer = b"--type=renderer" in words.read()
+        except OSError:
+            continue
+        pid = int(status["Pid"])
+        parents[pid] = int(status["PPid"])
+        if is_renderer:
+            filters[pid] = int(status["Seccomp_filters"])
+
+    def is_below(pid):
+        while pid and pid != root:
+            pid = parents.get(pid, 0)
+        return pid == root
+
+    return [count for pid, count in filters.items() if is_below(pid)]
+
+
+class Debuggers(Case):
+    def test_gdb(self):
+        self.need("gdb")
+        words = ["gdb", "-nx", "-batch"]
+        for command in ("break ioctl", "run", "stepi", "finish", "delete", "continue"):
+            words += ["-ex", command]
+        for how, expected in (self.bare, BARE), (self.fenced, FENCED):
+            done = how(*words, "--args", *ASK)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertRegex(done.stdout, r"\nBreakpoint 1, .*ioctl")
+            self.assertRegex(done.stdout, r"exited normally\]")
+            self.assertIn(expected, done.stdout)
+
+    def strace(self, how, *options):
+        """The requests that it shows, with their answers."""
+        done = how("strace", "-f", *options, "-e", "trace=ioctl", "-e", "raw=ioctl", *ASK)
+        self.assertEqual(done.returncode, 0, done)
+        return re.findall(r"0x(\w+), 0\) += -1 (\w+)", done.stderr)
+
+    def test_strace(self):
+        self.assertEqual(self.strace(self.bare), [("c020462a", "ENOTTY"), ("5401", "ENOTTY")])
+        self.assertEqual(self.strace(self.fenced), [("c020462a", "ENODEV"), ("5401", "ENOTTY")])
+
+    def test_limit_strace_with_a_filter(self):
+        """Documented: the kernel's refusal comes before that filter's stop, so it is not shown."""
+        option = "--seccomp-bpf"
+        self.assertEqual(self.strace(self.bare, option), self.strace(self.bare))
+        self.assertEqual(self.strace(self.fenced, option), [("5401", "ENOTTY")])
+
+
+class Identities(Case):
+    """su and sudo. Where root has put up the fence they work: no_new_privs is not set. An ordinary
+    user's sets it, and they say that they cannot."""
+
+    IN_NAMESPACE = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
+                    'mount --bind "$1" "$2"; shift 2; exec "$@"', "sh"]
+
+    def setUp(self):
+        super().setUp()
+        self.need("unshare", "setpriv")
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root for rules of its own of su and sudo")
+        self.run_fenced = [self.installed(), "run", "--fence", "--"]
+        self.helper = shutil.copy(HELPER, self.path("helper"))
+
+    def becomes_root(self, mine, system, command, complaint):
+        def told(*words):
+            return self.bare(*self.IN_NAMESPACE, mine, system, *words)
+
+        root = "uid=0 euid=0 no_new_privs=0 request=%s\n"
+        self.says(told(*AS_NOBODY, *command), root % "ENOTTY")
+        self.says(told(*self.run_fenced, *AS_NOBODY, *command), root % "ENODEV")
+        done = told(*AS_NOBODY, *self.run_fenced, *command)
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done)
+        self.assertIn(complaint, done.stderr)
+
+    def test_su(self):
+        yes = self.make("pam", "".join("%s sufficient pam_permit.so\n" % kind
+                                       for kind in ("auth", "account", "session")), 0o644)
+        self.becomes_root(yes, "/etc/pam.d/su", ["su", "root", "-c", self.helper],
+                          "Operation not permitted")
+
+    def test_sudo(self):
+        self.need("sudo")
+        yes = self.make("sudoers", "nobody ALL=(ALL) NOPASSWD: ALL\n", 0o440)
+        self.becomes_root(yes, "/etc/sudoers", ["sudo", "-n", self.helper], "no new privileges")
+
+    def test_root_becomes_somebody(self):
+        words = ["su", "-s", "/bin/sh", "nobody", "-c", self.helper]
+        told = "uid=65534 euid=65534 no_new_privs=0 request=%s\n"
+        self.says(self.bare(*words), told % "ENOTTY")
+        self.says(self.bare(*self.run_fenced, *words), told % "ENODEV")
+
+
+if __name__ == "__main__":
+    harness.main()
