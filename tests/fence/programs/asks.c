@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// asks STEP...: speaks to NVIDIA's driver, to a file of another kind.
+//   ask          RM_CONTROL, and says what it answers: "4711 ENODEV"
+//   thread       the same from a thread: its process's number, as always
+//   loop=N       N times
+//   sizes=N      N sizes of it, as versions of the driver have them
+//   wait=FILE    until there is such a file
+//   exec         the steps that follow, in a new program of this process
+//   map=LIBRARY  loads it (not where it is static)
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define RM_CONTROL 0xc020462a
+
+static int ask(unsigned long request) {
+  static int file = -1;
+  if (file < 0) file = open("/dev/null", O_RDWR | O_CLOEXEC);
+  return ioctl(file, request, NULL) == 0 ? 0 : errno;
+}
+
+static void* say(void* unused) {
+  printf("%d %s\n", (int)getpid(), strerrorname_np(ask(RM_CONTROL)));
+  fflush(stdout);
+  return unused;
+}
+
+static int number(const char* step) { return atoi(strchr(step, '=') + 1); }
+
+int main(int count, char** words) {
+  for (int i = 1; i < count; ++i) {
+    const char* step = words[i];
+    if (strcmp(step, "ask") == 0) {
+      say(NULL);
+    } else if (strcmp(step, "thread") == 0) {
+      pthread_t thread;
+      if (pthread_create(&thread, NULL, say, NULL) != 0) return 3;
+      pthread_join(thread, NULL);
+    } else if (strncmp(step, "loop=", 5) == 0) {
+      for (int n = number(step); n > 0; --n) {
+        if (ask(RM_CONTROL) != ENODEV) return 4;
+      }
+    } else if (strncmp(step, "sizes=", 6) == 0) {
+      for (unsigned n = (unsigned)number(step); n > 0; --n) {
+        if (ask(0xc000462a | n << 16) != ENODEV) return 4;
+      }
+    } else if (strncmp(step, "wait=", 5) == 0) {
+      while (access(step + 5, F_OK) != 0) usleep(10000);
+    } else if (strcmp(step, "exec") == 0) {
+      words[i] = words[0];
+      execv(words[0], words + i);
+      return 5;
+#ifdef CAN_MAP
+    } else if (strncmp(step, "map=", 4) == 0) {
+      if (dlopen(step + 4, RTLD_NOW) == NULL) return 6;
+#endif
+    } else {
+      return 2;
+    }
+  }
+  return 0;
+}

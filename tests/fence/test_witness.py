@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who ran into the fence: verify and run --observe tell each process that spoke to NVIDIA's driver
+around the guard, whatever it is, however many there are, and wait for none."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import harness
+import fence
+
+sys.path.insert(0, os.path.join(harness.SOURCE, "tests", "launcher"))
+import launcher  # noqa: E402
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
+ASKS = fence.program("asks_static")
+LOADS = fence.program("asks")  # dynamic
+RM_CONTROL = "0xc020462a RM_CONTROL"
+REQUEST = "\n  request " + RM_CONTROL + " to NVIDIA's driver around the guard\n"
+NOT_KNOWN = "who ran into the fence is not known: "
+ANOTHER = "  in doubt: " + NOT_KNOWN + "another one stands around this command\n"
+NOBODY = 65534
+PATIENCE = 60  # seconds, then something hangs
+
+
+class Case(fence.Case):
+    def setUp(self):
+        super().setUp()
+        self.document = None
+
+    def verify(self, *words, options=(), rc=1, **more):
+        """(done, what it says: {object: {numbers of processes}})"""
+        path = self.path("verify.json")
+        done = self.start("verify", "--json", path, *options, "--", *words, **more)
+        self.assertEqual(done.returncode, rc, done)
+        with open(path, encoding="utf-8") as stream:
+            self.document = json.load(stream)
+        processes = self.document["processes"]
+        told = {}
+        for one in self.document["touchers"]:
+            if one["api"] == "ioctl":
+                numbers = told.setdefault(one["object"], set())
+                numbers.update(processes[number]["pid"] for number in one["processes"])
+        return done, told
+
+    def asked(self, done, answer="ENODEV"):
+        """The numbers of the processes that were answered so; none was otherwise."""
+        answers = [line.split() for line in done.stdout.splitlines()]
+        self.assertEqual({word for _, word in answers}, {answer}, done)
+        return {int(pid) for pid, _ in answers}
+
+    def until(self, true, *what):
+        end = time.monotonic() + PATIENCE
+        while not true():
+            if time.monotonic() > end:
+                self.fail("awaited in vain: %r" % (what,))
+            time.sleep(0.01)
+
+    def validates(self, document, *schema):
+        if jsonschema is None:
+            harness.skip(self, "python3-jsonschema is not installed")
+        with open(os.path.join(harness.SOURCE, "shim", *schema), encoding="utf-8") as stream:
+            jsonschema.Draft202012Validator(json.load(stream)).validate(document)
+
+
+class Told(Case):
+    """In each printer's words."""
+
+    def test_verify(self):
+        """The control: what is not NVIDIA's is no touch; nor is anything told without a fence."""
+        done, told = self.verify(ASKS, "ask")
+        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        self.assertIn("cudaguard: FAIL: 1 of 1 process touched CUDA" + REQUEST +
+                      "    process  asks_static ask (%d)\n" % next(iter(self.asked(done))),
+                      done.stderr)
+        self.assertIn(": it is a static executable\n", done.stderr)
+        requests = [fence.program("requests_static"), "/dev/null", *fence.OTHERS]
+        self.assertEqual(self.verify(*requests, rc=0)[1], {})
+        done, told = self.verify(ASKS, "ask", options=["--fence=off"], rc=0)
+        self.assertEqual((told, self.document["tree"]["doubts"]), ({}, []))
+        self.asked(done, "ENOTTY")
+
+    def test_every_request(self):
+        requests = [fence.program("requests_static"), "/dev/null", *fence.NVIDIA]
+        done, told = self.verify(*requests)
+        self.assertEqual([int(name.split()[0], 16) for name in told],
+                         [int(one, 16) for one in fence.NVIDIA], done)
+        self.assertEqual([name.split()[1] for name in told],
+                         ["RM_CONTROL", "SYS_PARAMS", "CHECK_VERSION_STR", "CARD_INFO",
+                          "UVM_INITIALIZE"])
+
+    def test_results_in_files(self):
+        files = {name: self.path(name) for name in ("junit", "html", "report")}
+        options = [word for name, path in files.items() for word in ("--" + name, path)]
+        done, _ = self.verify(ASKS, "ask", options=options)
+        pid = next(iter(self.asked(done)))
+        texts = {}
+        for name, path in files.items():
+            with open(path, encoding="utf-8") as stream:
+                texts[name] = stream.read()
+        self.assertIn('failures="1"', texts["junit"])
+        self.assertIn(REQUEST, texts["junit"])
+        self.assertIn("asks_static ask asked for CUDA", texts["html"])
+        self.assertIn("<code>" + RM_CONTROL + "</code>, a request to NVIDIA's driver around the "
+                      "guard, refused by the kernel's fence", texts["html"])
+        self.validates(self.document, "launcher", "verify", "verify.schema.json")
+        record = json.loads(texts["report"])
+        self.validates(record, "record", "record.schema.json")
+        wanted = {"pid": pid, "tid": pid, "uid": os.geteuid(), "argv": [ASKS, "ask"], "exe": ASKS,
+                  "api": "ioctl", "object": RM_CONTROL, "decision": "deny", "caller": "?"}
+        self.assertEqual({key: record[key] for key in wanted}, wanted)
+        for words, wanted in ((["report"], "RM_CONTROL around the guard"),
+                              (["report", "--by", "line"], "around the guard\n"),
+                              (["report", "--by", "exe"], ASKS)):
+            self.assertIn(wanted, self.start(*words, files["report"]).stdout)
+        shown = json.loads(self.start("report", "--json", files["report"]).stdout)
+        self.validates(shown, "launcher", "report", "report.schema.json")
+
+    def test_run_observe(self):
+        """As a row; the exit code is the program's."""
+        words = ["sh", "-c", '"$0" ask; exit 7', ASKS]
+        done = self.start("run", "--fence", "--observe", "--", *words)
+        self.assertEqual(done.returncode, 7, done)
+        pid = next(iter(self.asked(done)))
+        self.assertIn("cudaguard: 1 process asked: 1 refused\n", done.stderr)
+        self.assertRegex(done.stderr, r"(?m)^ +%d  asks_static ask +RM_CONTROL around the guard$"
+                         % pid)
+        done = self.start("run", "--cpu", "--observe", "--", *words)  # the control
+        self.assertEqual((self.asked(done, "ENOTTY") != set(), done.returncode), (True, 7))
+        self.assertIn("no process was seen to ask", done.stderr)
+
+    def test_allow_and_deny(self):
+        done, told = self.verify(ASKS, "ask", options=["--allow", "asks_*"], rc=0)
+        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        self.assertIn("PASS: none of 1 process touched CUDA, but 1 that may\n  allowed: request ",
+                      done.stderr)
+        done, _ = self.verify(ASKS, "ask", options=["--deny", "nvml"], rc=0)
+        self.assertIn("\n  not denied: request ", done.stderr)
+
+    def test_nvml_alone(self):
+        """Who has NVML and not libcuda has asked for NVML, until it has that too."""
+        for name in ("libnvidia-ml.so.1", "libcuda.so.1"):
+            self.compile("empty", "int unused;", "-shared", "-fPIC")
+            os.rename(self.path("empty"), self.path(name))
+        nvml, cuda = ("map=" + self.path(name) for name in ("libnvidia-ml.so.1", "libcuda.so.1"))
+        bare = ["env", "-i", LOADS]
+        done, told = self.verify(*bare, nvml, "ask", rc=0)
+        self.assertEqual(told, {RM_CONTROL + " (NVML)": self.asked(done)})
+        self.assertIn("\n  not denied: request " + RM_CONTROL + " (NVML) ", done.stderr)
+        self.verify(*bare, nvml, "ask", options=["--deny=nvml"])
+        done, told = self.verify(*bare, nvml, "ask", cuda, "ask")
+        self.assertEqual(set(told), {RM_CONTROL + " (NVML)", RM_CONTROL})
+        self.assertEqual(set(self.verify(*bare, cuda, "ask")[1]), {RM_CONTROL})
+
+
+class Programs(Case):
+    """Whoever it is."""
+
+    def test_thread(self):
+        done, told = self.verify(ASKS, "thread", "thread", "ask")
+        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        self.assertEqual(self.document["records"]["read"], 1)
+
+    def test_one_process_several_programs(self):
+        """Each is told; the number stays."""
+        done, told = self.verify(ASKS, "ask", "exec", "ask")
+        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        self.assertEqual(self.document["records"]["read"], 2, done)
+
+    def test_loops(self):
+        """Of many the first; of a number the first size."""
+        _, told = self.verify(ASKS, "loop=%d" % (100000 if harness.FULL else 3000))
+        self.assertEqual(set(told), {RM_CONTROL})
+        self.assertEqual(self.document["records"]["read"], 1)
+        self.verify(ASKS, "sizes=2000")
+        self.assertEqual(self.document["records"]["read"], 1)
+
+    def test_many_at_once(self):
+        """Short-lived, without the guard, most of them never looked at but here."""
+        count = 1000 if harness.FULL else 200
+        script = 'i=0; while [ $i -lt %d ]; do env -i "$0" ask & i=$((i+1)); done; wait' % count
+        for options in ([], ["--trace"]):
+            with self.subTest(options=options):
+                done, told = self.verify("sh", "-c", script, ASKS, options=options)
+                pids = self.asked(done)
+                self.assertEqual((len(pids), told), (count, {RM_CONTROL: pids}))
+                unguarded = {one["pid"] for one in self.document["tree"]["unguarded"]}
+                self.assertLessEqual(pids, unguarded)
+                self.assertEqual(self.document["tree"]["doubts"], [])
+
+    def test_a_storm_ends_by_a_signal(self):
+        """Requests without end do not keep the tree's other business waiting."""
+        for words in ([ASKS, "loop=2000000000"],
+                      ["sh", "-c", '"$0" "$1" & "$0" "$1" & wait', ASKS, "loop=2000000000"]):
+            with self.subTest(words):
+                storm = subprocess.Popen(
+                    [launcher.LAUNCHER, "verify", "--", "setsid", "-w", *words], text=True,
+                    stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=launcher.environment())
+                with storm:
+                    self.until(lambda: self.is_asking(storm.pid), "the storm")
+                    for pid in self.tree(storm.pid):
+                        os.kill(pid, signal.SIGTERM)
+                    _, err = storm.communicate(timeout=PATIENCE)
+                self.assertEqual(storm.returncode, 1, err)
+                self.assertIn(REQUEST, err)
+
+    @staticmethod
+    def tree(pid):
+        """Below it."""
+        found = []
+        try:
+            for task in os.listdir("/proc/%d/task" % pid):
+                with open("/proc/%d/task/%s/children" % (pid, task), encoding="utf-8") as stream:
+                    for child in map(int, stream.read().split()):
+                        found += [child, *Programs.tree(child)]
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+        return found
+
+    def is_asking(self, pid):
+        for child in self.tree(pid):
+            try:
+                with open("/proc/%d/comm" % child, encoding="utf-8") as stream:
+                    if stream.read() == "asks_static\n":
+                        return True
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        return False
+
+    def test_another_user(self):
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root to become another user")
+        self.need("setpriv")
+        program = shutil.copy(ASKS, self.path("asks_static"))
+        report = self.path("report")
+        words = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", program]
+        done, told = self.verify(*words, "ask", options=["--report", report])
+        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        record = [one for one in harness.records(report) if one.get("api")][0]
+        self.assertEqual((record["uid"], record["exe"]), (NOBODY, program))
+
+
+class Around(Case):
+    """Another launcher, or nobody, stands where the answer comes from."""
+
+    def test_nested(self):
+        """The outermost answers, and knows; the inner ones say that they do not."""
+        def words(*inner):
+            return [launcher.LAUNCHER, *inner, "--", ASKS, "ask"]
+        done, told = self.verify(*words("run", "--fence"))
+        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        done, told = self.verify(*words("verify"))
+        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        self.assertIn(ANOTHER, done.stderr)
+        self.assertIn("PASS", done.stderr)  # the inner one's
+        done, told = self.verify(*words("verify"), options=["--trace"])
+        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        done = self.start("run", "--fence", "--", *words("verify"))
+        self.asked(done)
+        self.assertIn(ANOTHER, done.stderr)
+        done = self.start("run", "--fence", "--", *words("run", "--fence", "--observe"))
+        self.asked(done)
+        self.assertIn("cudaguard: --observe: " + NOT_KNOWN + "another one stands around this "
+                      "command\n", done.stderr)
+
+    def test_somebody_else_is_told(self):
+        """The kernel has one listener for a tree."""
+        done, told = self.verify(ASKS, "ask", rc=0, launcher=fence.program("listener"))
+        self.asked(done)
+        self.assertEqual((told, self.document["tree"]["doubts"]),
+                         ({}, [NOT_KNOWN + "somebody else is told"]))
+
+    def start(self, *words, **more):
+        before = [launcher.LAUNCHER] if "launcher" in more else []
+        return super().start(*before, *words, **more)
+
+
+class Gone(Case):
+    """Who waits, and whom they wait for, may be killed."""
+
+    def popen(self, *words):
+        process = subprocess.Popen(
+            [launcher.LAUNCHER, "verify", "--", *words], stdin=subprocess.DEVNULL, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=launcher.environment())
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def file(self, name):
+        if not os.path.exists(self.path(name)):
+            return ""
+        with open(self.path(name), encoding="utf-8") as stream:
+            return stream.read()
+
+    def waits(self, pid):
+        """In a request: the kernel's place says so."""
+        with open("/proc/%d/wchan" % pid, encoding="utf-8") as stream:
+            if "seccomp" in stream.read():
+                return True
+        with open("/proc/%d/syscall" % pid, encoding="utf-8") as stream:
+            return "0xc020462a" in stream.read()
+
+    def test_killed_while_it_waits(self):
+        """Nobody else is harmed, whether or not it was seen."""
+        script = 'echo $$ >"$1/pid"; "$0" "wait=$1/go" ask & echo $! >"$1/child"; wait $!; echo $?; "$0" ask'
+        process = self.popen("sh", "-c", script, ASKS, self.folder)
+        self.until(lambda: self.file("child").endswith("\n"), "the child")
+        child = int(self.file("child"))
+        process.send_signal(signal.SIGSTOP)
+        self.make("go", "")
+        self.until(lambda: self.waits(child), "the request")
+        os.kill(child, signal.SIGKILL)
+        process.send_signal(signal.SIGCONT)
+        out, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertRegex(out, r"\A137\n\d+ ENODEV\n\Z")
+
+    def test_killed_supervisor(self):
+        """What it leaves is told ENOSYS, whether it waits already or asks later; no hang."""
+        script = '"$0" "wait=$1/go" ask "wait=$1/later" ask >"$1/out" & echo $! >"$1/child"; wait'
+        process = self.popen("sh", "-c", script, ASKS, self.folder)
+        self.until(lambda: self.file("child").endswith("\n"), "the child")
+        child = int(self.file("child"))
+        process.send_signal(signal.SIGSTOP)
+        self.make("go", "")
+        self.until(lambda: self.waits(child), "the request")
+        process.kill()
+        process.wait(timeout=PATIENCE)
+        self.until(lambda: self.file("out"), "an answer")
+        self.make("later", "")
+        self.until(lambda: self.file("out") == "%d ENOSYS\n" % child * 2, "another one")
+
+    def test_nvidias_libraries_without_a_supervisor(self):
+        """They take ENOSYS for what it is: no device, an error, no hang."""
+        self.need_real_driver()
+        launch = self.make("launch", """
+            launcher=$1 folder=$2; shift
+            "$launcher" verify -- sh "$folder/inside" "$@" & supervisor=$!
+            while [ ! -e "$folder/ready" ]; do sleep 0.05; done
+            kill -KILL $supervisor; wait $supervisor; echo >"$folder/go"
+            while [ ! -e "$folder/end" ]; do sleep 0.05; done; cat "$folder/out" """)
+        self.make("inside", """
+            folder=$1; shift
+            { echo >"$folder/ready"; while [ ! -e "$folder/go" ]; do sleep 0.05; done
+              env -i "$@" >"$folder/out"; echo >"$folder/end"; } & wait""")
+        doors = ((["lib=libcuda.so.1"], r"\AcuInit=100 .* countRc=3 "),
+                 (["lib=libnvidia-ml.so.1", "api=nvml"], r"\AnvmlInit=\d+ "))
+        for steps, wanted in doors:
+            with self.subTest(steps):
+                log = self.path("trace")
+                done = self.bare(
+                    *harness.sandbox("real"), "sh", launch, launcher.LAUNCHER, self.folder,
+                    "LD_PRELOAD=" + fence.program("nodes.so"), "HOME=" + self.folder,
+                    shutil.which("strace"), "-f", "-qq", "-o", log, "-e", "trace=ioctl", "-e",
+                    "raw=ioctl", "-e", "signal=none", "--", harness.program("door"), *steps)
+                self.assertRegex(done.stdout, wanted, done)
+                with open(log, encoding="utf-8") as stream:
+                    answers = re.findall(r"0xc04846d2, .* = -1 (\w+)", stream.read())
+                self.assertEqual(set(answers), {"ENOSYS"})
+                for name in ("ready", "go", "end", "out", "trace"):
+                    os.unlink(self.path(name))
+
+
+if __name__ == "__main__":
+    harness.main()
