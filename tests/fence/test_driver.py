@@ -21,6 +21,7 @@ NODES = "LD_PRELOAD=" + fence.program("nodes.so")
 FIRST = 0xC04846D2  # CHECK_VERSION_STR: what each of these libraries asks first
 LAST = 0xC020462A  # RM_CONTROL, of libcuda to -1
 DOOR = harness.program("door")
+CALL_EXPORTS = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
 LINE = r"^cudaguard\[\d+\]: .*; nothing behind --fence lifts it\n"
 
 
@@ -102,6 +103,14 @@ class Driver(fence.Case):
             with self.subTest(words):
                 self.need(words[0])
                 self.same_but_refused(NODES, *words, expected=[FIRST])
+
+    def test_of_the_display(self):
+        """EGL and Vulkan, which are in one library, begin as CUDA does."""
+        library = os.path.join(harness.real_driver_dir(), "libEGL_nvidia.so.0")
+        if not os.path.exists(library):
+            harness.skip(self, "not installed: libEGL_nvidia.so.0")
+        self.same_but_refused(NODES, CALL_EXPORTS, library, "vk_icdGetInstanceProcAddr",
+                              "vk_icdNegotiateLoaderICDInterfaceVersion", expected=[FIRST])
 
     def test_guarded(self):
         """With the guard nothing comes to the fence."""
