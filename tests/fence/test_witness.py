@@ -197,44 +197,28 @@ class Programs(Case):
                 self.assertLessEqual(pids, unguarded)
                 self.assertEqual(self.document["tree"]["doubts"], [])
 
-    def test_a_storm_ends_by_a_signal(self):
-        """Requests without end do not keep the tree's other business waiting."""
-        for words in ([ASKS, "loop=2000000000"],
-                      ["sh", "-c", '"$0" "$1" & "$0" "$1" & wait', ASKS, "loop=2000000000"]):
-            with self.subTest(words):
-                storm = subprocess.Popen(
-                    [launcher.LAUNCHER, "verify", "--", "setsid", "-w", *words], text=True,
-                    stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=launcher.environment())
-                with storm:
-                    self.until(lambda: self.is_asking(storm.pid), "the storm")
-                    for pid in self.tree(storm.pid):
-                        os.kill(pid, signal.SIGTERM)
-                    _, err = storm.communicate(timeout=PATIENCE)
-                self.assertEqual(storm.returncode, 1, err)
-                self.assertIn(REQUEST, err)
+    def test_a_storm_keeps_no_signal_waiting(self):
+        """Requests without end: the first SIGTERM ends the program, the next one the waiting. Then
+        the kernel answers, and not ENODEV."""
+        storm = [ASKS, "ask", "loop=2000000000"]
+        verify = subprocess.Popen(
+            [launcher.LAUNCHER, "verify", "--", "setsid", "-w", "sh", "-c", '"$@" & "$@" & wait',
+             "-", *storm], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env=launcher.environment())
+        with verify:
+            pids = {int(verify.stdout.readline().split()[0]) for _ in range(2)}
 
-    @staticmethod
-    def tree(pid):
-        """Below it."""
-        found = []
-        try:
-            for task in os.listdir("/proc/%d/task" % pid):
-                with open("/proc/%d/task/%s/children" % (pid, task), encoding="utf-8") as stream:
-                    for child in map(int, stream.read().split()):
-                        found += [child, *Programs.tree(child)]
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-        return found
+            def ends():
+                verify.terminate()
+                return verify.poll() is not None
 
-    def is_asking(self, pid):
-        for child in self.tree(pid):
-            try:
-                with open("/proc/%d/comm" % child, encoding="utf-8") as stream:
-                    if stream.read() == "asks_static\n":
-                        return True
-            except (FileNotFoundError, ProcessLookupError):
-                pass
-        return False
+            self.until(ends, "the launcher")
+            _, err = verify.communicate(timeout=PATIENCE)
+        self.assertEqual(verify.returncode, 1, err)
+        self.assertIn(REQUEST, err)
+        for pid in pids:
+            self.assertRegex(err, r"(?s)not waited for: .*asks_static \(%d\)" % pid)
+            self.until(lambda one=pid: not os.path.exists("/proc/%d" % one), "the storm's end")
 
     def test_another_user(self):
         if os.geteuid() != 0:
