@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every way to the kernel around the guard, with every request that NVIDIA's driver knows.
+
+/dev/null stands for NVIDIA's device: it knows no request, so each is answered ENOTTY, and behind
+the fence ENODEV.
+"""
+
+import os
+import shutil
+
+import harness
+import fence
+
+X86 = os.uname().machine == "x86_64"
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+
+def has_admin():
+    """CAP_SYS_ADMIN, which is capability 21."""
+    with open("/proc/self/status", encoding="ascii") as stream:
+        effective = next(line for line in stream if line.startswith("CapEff:"))
+    return int(effective.split()[1], 16) >> 21 & 1 == 1
+
+
+class DoorCase(fence.Case):
+    def setUp(self):
+        super().setUp()
+        self.requests = self.answers(self.bare(fence.program("model"), "list"))
+        self.assertGreater(len(self.requests), 40)
+
+    def need_program(self, name, tool):
+        if not os.path.exists(fence.program(name)):
+            harness.skip(self, "not built: no %s" % tool)
+        return fence.program(name)
+
+    def refused(self, *words, bare="ENOTTY", requests=None):
+        """Each request is answered `bare`, and ENODEV by the fence; a terminal's passes it."""
+        words = [*words, "/dev/null", *(requests or self.requests), "5401"]
+        alone = self.answers(self.bare(*words))
+        fenced = self.answers(self.start("run", "--fence", "--", *words))
+        own = alone.pop("5401"), fenced.pop("5401")
+        self.assertEqual(set(alone.values()), {bare}, alone)
+        self.assertEqual(set(fenced.values()), {"ENODEV"}, fenced)
+        self.assertEqual(own, (bare, bare))
+
+
+class Doors(DoorCase):
+    def test_dynamic(self):
+        self.refused(fence.program("requests"))
+
+    def test_static(self):
+        self.refused(fence.program("requests_static"))
+
+    def test_cleared_environment(self):
+        self.refused("env", "-i", fence.program("requests"))
+        self.refused("env", "-u", "LD_PRELOAD", fence.program("requests"))
+        self.refused("env", "LD_PRELOAD=", fence.program("requests"))
+
+    def test_child_of_a_child(self):
+        self.refused("sh", "-c", 'env -i "$@"; exit', "sh", fence.program("requests_static"))
+
+    def test_raw_system_call(self):
+        self.refused(fence.program("requests"), "--by=syscall")
+
+    def test_upper_half_of_the_request(self):
+        """The kernel reads 32 bits of it."""
+        for upper in ("1", "ffffffff"):
+            with self.subTest(upper=upper):
+                self.refused(fence.program("requests"), "--by=syscall",
+                             requests=[upper + request for request in self.requests])
+
+    def test_musl(self):
+        self.refused(self.need_program("requests_musl", "musl-gcc (musl-tools)"))
+
+    def test_musl_static(self):
+        self.refused(self.need_program("requests_musl_static", "musl-gcc (musl-tools)"))
+
+    def test_go(self):
+        self.refused(self.need_program("requests_go", "go (golang-go)"))
+
+    def test_libc_dlopen(self):
+        """A driver by its path, given to libc's own dlopen: the guard does not see that."""
+        words = [fence.program("libc_dlopen"), fence.program("driver/libcuda.so.1")]
+        self.assertEqual(self.answers(self.bare(*words)), {"cuInit": "ENOTTY"})
+        self.assertEqual(self.answers(self.start("run", "--", *words)), {"cuInit": "ENOTTY"})
+        self.assertEqual(self.answers(self.start("run", "--fence", "--", *words)),
+                         {"cuInit": "ENODEV"})
+
+    def test_io_uring(self):
+        """It has no operation that is an ioctl. What is nearest does not come to an ioctl either,
+        so there is nothing to refuse: /dev/zero has no uring_cmd, as NVIDIA's modules have none."""
+        words = [fence.program("uring"), "/dev/zero", *self.requests]
+        alone = self.answers(self.bare(*words))
+        self.assertEqual(self.answers(self.start("run", "--fence", "--", *words)), alone)
+        # EINVAL: older than Linux 5.19. Or there is no io_uring here.
+        if "setup" not in alone:
+            self.assertIn(set(alone.values()), ({"EOPNOTSUPP"}, {"EINVAL"}))
+            self.assertEqual(len(alone), len(self.requests))
+
+
+class OlderArchitectures(DoorCase):
+    """What an x86-64 kernel runs besides."""
+
+    def setUp(self):
+        super().setUp()
+        if not X86:
+            self.skipTest("x86-64 only")
+
+    def emulated(self):
+        """Has this kernel i386's system calls?"""
+        return self.bare(fence.program("freestanding"), "/dev/null").returncode == 0
+
+    def test_i386(self):
+        if not self.emulated():
+            self.skipTest("this kernel runs no i386 programs")
+        self.refused(fence.program("freestanding"))
+
+    def test_int80(self):
+        """i386's system call from an x86-64 program."""
+        if not self.emulated():
+            self.skipTest("this kernel has no i386 system calls")
+        self.refused(fence.program("requests"), "--by=int80")
+
+    def test_x32(self):
+        """Kernels have none of it, by default; the filter is asked before they say so."""
+        for way in ("x32", "x32_native", "x32_bare"):
+            with self.subTest(way=way):
+                words = [fence.program("requests"), "--by=" + way, "/dev/null"]
+                bare = self.answers(self.bare(*words, "c020462a"))["c020462a"]
+                self.assertIn(bare, ("ENOTTY", "ENOSYS"))
+                self.refused(*words[:-1], bare=bare)
+
+
+class SetUser(DoorCase):
+    """A setuid program, which ld.so preloads nothing into; started by somebody else."""
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root for setuid files")
+        if os.statvfs(self.folder).f_flag & os.ST_NOSUID:
+            harness.skip(self, "the folder for temporary files is mounted nosuid")
+        self.need("setpriv")
+        self.command = self.installed()
+        self.program = shutil.copy(fence.program("requests"), self.path("requests"))
+        os.chmod(self.program, 0o4755)
+        self.words = [self.program, "--euid", "/dev/null", *self.requests]
+
+    def check(self, *words, euid, answer):
+        got = self.answers(self.bare(*words))
+        self.assertEqual(got.pop("euid"), euid)
+        self.assertEqual(set(got.values()), {answer}, got)
+
+    def test_by_root(self):
+        """The launcher needs no no_new_privs: setuid works on, fenced."""
+        if not has_admin():
+            self.skipTest("root without CAP_SYS_ADMIN")
+        self.check(*NOBODY, *self.words, euid="0", answer="ENOTTY")
+        self.check(self.command, "run", "--", *NOBODY, *self.words, euid="0", answer="ENOTTY")
+        self.check(self.command, "run", "--fence", "--", *NOBODY, *self.words, euid="0",
+                   answer="ENODEV")
+
+    def test_by_a_user(self):
+        """With no_new_privs, which the launcher sets: the program keeps the user's rights."""
+        self.check(*NOBODY, self.command, "run", "--fence", "--", *self.words, euid="65534",
+                   answer="ENODEV")
+        self.check(*NOBODY, self.command, "run", "--fence", "--", "env", "-i", *self.words,
+                   euid="65534", answer="ENODEV")
+
+
+if __name__ == "__main__":
+    harness.main()

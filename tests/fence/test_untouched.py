@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is not NVIDIA's goes on behind the fence as without it."""
+
+import errno
+
+import fence
+import harness
+import uapi
+
+# Of each kind of device one, so that a header that was not read is noticed.
+KNOWN = {"TCGETS", "FIONREAD", "SIOCGIFCONF", "FBIOGET_VSCREENINFO", "FBIO_WAITFORVSYNC", "KVM_RUN",
+         "FUSE_DEV_IOC_CLONE", "SNDRV_CTL_IOCTL_PVERSION", "SNDRV_PCM_IOCTL_HW_PARAMS", "SG_IO",
+         "VIDIOC_QUERYCAP", "BLKGETSIZE64", "LOOP_SET_FD", "CDROMEJECT", "MEMGETINFO", "FIFREEZE",
+         "RDMA_VERBS_IOCTL", "EVIOCGVERSION", "USBDEVFS_SUBMITURB", "TUNSETIFF", "KDGETMODE",
+         "VFIO_GET_API_VERSION", "BTRFS_IOC_SNAP_CREATE", "PERF_EVENT_IOC_ENABLE", "VT_GETMODE"}
+
+
+class Untouched(fence.Case):
+    def both(self, *words):
+        """What these print bare and behind the fence."""
+        bare, fenced = self.bare(*words), self.start("run", "--fence", "--", *words)
+        self.assertEqual((bare.returncode, fenced.returncode), (0, 0), fenced.stderr)
+        return bare.stdout, fenced.stdout
+
+    def test_framebuffers(self):
+        words = [fence.program("requests_static"), "/dev/null", *fence.OTHERS]
+        bare, fenced = self.both(*words)
+        self.assertEqual(bare, fenced)
+        self.assertEqual(bare.count("ENOTTY"), len(fence.OTHERS))
+
+    def sweep(self, *words, launch=()):
+        """A byte for each of the requests that the model program knows to send."""
+        path = self.path("answers")
+        done = self.bare(*launch, fence.program("model"), words[0], path, *words[1:])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(path, "rb") as stream:
+            return stream.read()
+
+    def test_all_there_can_be(self):
+        """Every type and number, in all four directions, with some sizes, to the real kernel."""
+        ours = self.sweep("expected")
+        self.assertEqual(len(ours), 6 * 4 * 65536)
+        self.assertEqual(ours.count(1), 6 * 19 + 3 * 57)
+        for file in ("-1", "/dev/null"):
+            with self.subTest(file=file):
+                bare = self.sweep("sweep", file)
+                fenced = self.sweep("sweep", file,
+                                    launch=[fence.launcher.LAUNCHER, "run", "--fence", "--"])
+                self.assertNotIn(errno.ENODEV, bare)
+                wanted = bytes(errno.ENODEV if own else other for own, other in zip(ours, bare))
+                self.assertEqual(fenced.count(errno.ENODEV), ours.count(1))
+                self.assertTrue(fenced == wanted)
+
+    def test_kernel_headers(self):
+        """None of the requests that the kernel's headers name is taken for NVIDIA's."""
+        self.need("gcc")
+        names = uapi.requests()
+        self.assertLessEqual(KNOWN, set(names))
+        self.assertGreater(len(names), 2000)
+        numbers = sorted({"%08x" % number for number in names.values()})
+        # The control: the model knows NVIDIA's among them.
+        told = self.start(launcher=fence.program("model"), *["which"],
+                          input="\n".join([*numbers, *fence.NVIDIA]))
+        self.assertEqual(set(told.stdout.split()), set(fence.NVIDIA))
+        bare, fenced = self.both(fence.program("requests_static"), "-1", *numbers)
+        self.assertEqual(bare, fenced)
+        self.assertEqual(fenced.count("EBADF"), len(numbers))
+
+    def test_devices(self):
+        """Terminals, sockets, files, and what devices this machine has."""
+        bare, fenced = self.both(fence.program("devices"))
+        self.assertEqual(bare, fenced)
+        self.assertNotIn("ENODEV", bare)
+        kinds = {line.split()[0] for line in bare.splitlines()}
+        self.assertLessEqual({"pty", "pipe", "socket", "file", "memfd"}, kinds)
+        for request in ("pty TCGETS 0", "socket FIONREAD 0", "pipe FIONREAD 0"):
+            self.assertIn(request, bare)
+        print("devices: " + " ".join(sorted(kinds)))
+
+
+if __name__ == "__main__":
+    harness.main()
