@@ -102,7 +102,9 @@ class Driver(fence.Case):
         for words in (["nvidia-smi"], ["nvidia-smi", "-L"], ["clinfo", "-l"], encode):
             with self.subTest(words):
                 self.need(words[0])
-                self.same_but_refused(NODES, *words, expected=[FIRST])
+                done = self.same_but_refused(NODES, *words, expected=[FIRST])
+                if words[0] == "nvidia-smi":
+                    self.assertIn("Driver/library version mismatch", done.stdout)
 
     def test_of_the_display(self):
         """EGL and Vulkan, which are in one library, begin as CUDA does."""
