@@ -2,22 +2,17 @@
 """NVIDIA's own libraries, without a GPU, behind the fence and without it.
 
 Where there is no device libcuda ends with one request all the same, to the descriptor -1, which the
-kernel looks at last; nodes.so shows it a device, so that it and the other libraries go further.
-Everything in a /dev of its own; strace says what was asked, and what the kernel answered."""
+kernel looks at last; where it sees one, it and the other libraries go further."""
 
 import os
-import re
 import shutil
-import subprocess
 
+import driver
 import harness
 import fence
 import launcher
 
-IOCTL = re.compile(r"ioctl\(0x\w+, (0x\w+), .*\) += (?:-1 (\w+)|\d+)")
-PROGRAM = re.compile(r'execve\("([^"]*)".* = 0$')
 NOBODY = 65534
-NODES = "LD_PRELOAD=" + fence.program("nodes.so")
 FIRST = 0xC04846D2  # CHECK_VERSION_STR: what each of these libraries asks first
 LAST = 0xC020462A  # RM_CONTROL, of libcuda to -1
 DOOR = harness.program("door")
@@ -25,60 +20,7 @@ CALL_EXPORTS = os.path.join(harness.BUILD, "tests", "driver_package", "call_expo
 LINE = r"^cudaguard\[\d+\]: .*; nothing behind --fence lifts it\n"
 
 
-def is_nvidia(request):
-    """As policy/nvidia_requests.h has it."""
-    number = request & 0xFF
-    return request == 0x30000001 or (
-        request >> 8 & 0xFF == ord("F") and request >> 30 not in (1, 2)
-        and (0x27 <= number <= 0x5F or 200 <= number <= 218))
-
-
-class Driver(fence.Case):
-    def setUp(self):
-        super().setUp()
-        self.need_real_driver()
-
-    def traced(self, *words):
-        """What it printed, and [(program, request, error)] without the launcher's own."""
-        log = self.path("trace")
-        os.mkdir(log)
-        command = [*harness.sandbox("real"), "strace", "-ff", "-qq", "-o", os.path.join(log, "of"),
-                   "-e", "trace=ioctl,execve", "-e", "raw=ioctl", "-e", "signal=none", "--"]
-        done = self.bare(*command, *words, env=launcher.environment(HOME=self.folder))
-        asked = []
-        for name in sorted(os.listdir(log)):
-            with open(os.path.join(log, name), encoding="utf-8") as lines:
-                program = ""
-                for line in lines:
-                    if match := PROGRAM.match(line):
-                        program = os.path.basename(match[1])
-                    elif (match := IOCTL.match(line)) and program != "cudaguard":
-                        asked.append((program, int(match[1], 16), match[2]))
-        shutil.rmtree(log)
-        return done, asked
-
-    def unguarded(self, *words, fenced):
-        """Behind `env -i`, so without the guard."""
-        how = "auto" if fenced else "off"
-        path = "PATH=" + os.environ["PATH"]
-        return self.traced(launcher.LAUNCHER, "run", "--fence=" + how, "--", "env", "-i", path,
-                           "HOME=" + self.folder, *words)
-
-    def same_but_refused(self, *words, expected):
-        """Bare and fenced it asks the same and ends the same; only the answers differ."""
-        bare, asked = self.unguarded(*words, fenced=False)
-        fenced, refused = self.unguarded(*words, fenced=True)
-        self.assertEqual((fenced.returncode, fenced.stdout), (bare.returncode, bare.stdout), fenced)
-        requests = [request for _, request, _ in asked if is_nvidia(request)]
-        self.assertLessEqual(set(expected), set(requests))
-        self.assertEqual({error for _, request, error in asked if is_nvidia(request)} -
-                         {"ENOTTY", "EBADF"}, set())
-        self.assertEqual([request for _, request, _ in refused if is_nvidia(request)], requests)
-        self.assertEqual({error for _, request, error in refused if is_nvidia(request)}, {"ENODEV"})
-        self.assertEqual([one for one in refused if not is_nvidia(one[1])],
-                         [one for one in asked if not is_nvidia(one[1])])
-        return fenced
-
+class Driver(driver.Case):
     def test_without_a_device(self):
         for words in ([DOOR, "lib=libcuda.so.1"],
                       [harness.program("static_door"), harness.real_driver_file()]):
@@ -88,10 +30,10 @@ class Driver(fence.Case):
 
     def test_with_a_device(self):
         """As far as it comes. NVML calls whatever its first request ends with a wrong version."""
-        done = self.same_but_refused(NODES, DOOR, "lib=libcuda.so.1",
+        done = self.same_but_refused(driver.NODES, DOOR, "lib=libcuda.so.1",
                                      expected=[FIRST, 0xC00846D6, 0xC90046C8, LAST])
         self.assertRegex(done.stdout, r"^cuInit=100 .* countRc=3 ")
-        done = self.same_but_refused(NODES, DOOR, "lib=libnvidia-ml.so.1", "api=nvml",
+        done = self.same_but_refused(driver.NODES, DOOR, "lib=libnvidia-ml.so.1", "api=nvml",
                                      expected=[FIRST])
         self.assertRegex(done.stdout, r"^nvmlInit=18 ")
 
@@ -102,7 +44,7 @@ class Driver(fence.Case):
         for words in (["nvidia-smi"], ["nvidia-smi", "-L"], ["clinfo", "-l"], encode):
             with self.subTest(words):
                 self.need(words[0])
-                done = self.same_but_refused(NODES, *words, expected=[FIRST])
+                done = self.same_but_refused(driver.NODES, *words, expected=[FIRST])
                 if words[0] == "nvidia-smi":
                     self.assertIn("Driver/library version mismatch", done.stdout)
 
@@ -111,7 +53,7 @@ class Driver(fence.Case):
         library = os.path.join(harness.real_driver_dir(), "libEGL_nvidia.so.0")
         if not os.path.exists(library):
             harness.skip(self, "not installed: libEGL_nvidia.so.0")
-        self.same_but_refused(NODES, CALL_EXPORTS, library, "vk_icdGetInstanceProcAddr",
+        self.same_but_refused(driver.NODES, CALL_EXPORTS, library, "vk_icdGetInstanceProcAddr",
                               "vk_icdNegotiateLoaderICDInterfaceVersion", expected=[FIRST])
 
     def test_guarded(self):
@@ -125,7 +67,22 @@ class Driver(fence.Case):
                 self.need(words[0])
                 done, asked = self.traced(launcher.LAUNCHER, "run", "--fence", "--", *words)
                 self.assertRegex(done.stderr, LINE)
-                self.assertEqual([one for one in asked if is_nvidia(one[1])], [])
+                self.assertEqual(driver.requests_of(asked), ([], set()))
+
+    def test_who_is_told_of(self):
+        """Where the launcher stays: what goes around the guard, and nothing of what does not."""
+        door = [DOOR, "lib=libcuda.so.1"]
+        for words, told in ((door, "cuInit by door"),
+                            (["env", "-i", *door], "RM_CONTROL")):
+            for before in (["run", "--fence", "--observe"], ["verify"]):
+                with self.subTest(words, before=before):
+                    done, asked = self.traced(launcher.LAUNCHER, *before, "--", *words)
+                    self.assertIn("cuInit=100 ", done.stdout)
+                    self.assertIn(told, done.stderr)
+                    self.assertEqual("around the guard" in done.stderr, words[0] == "env", done)
+                    requests, answers = driver.requests_of(asked)
+                    self.assertEqual((requests, answers),
+                                     ([LAST], {"ENODEV"}) if words[0] == "env" else ([], set()))
 
 
 class Privileged(fence.Case):
