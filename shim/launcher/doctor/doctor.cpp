@@ -7,6 +7,7 @@
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/doctor/examine_machine.h"
 #include "shim/launcher/doctor/examine_program.h"
+#include "shim/launcher/fence/try_fence.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/installation.h"
 
@@ -15,15 +16,16 @@ namespace cudaguard::launcher {
 int doctor(const Options& options, const char* const* environment) {
   const Variables variables(environment);
   const Installation installation = find_installation();
+  const Fence fence = try_fence();
   int code = 0;
   Row program;
   // First, for it may not be there, and the driver may take its time.
   if (*options.program != nullptr) {
-    program = examine_program(*options.program, installation, variables, code);
+    program = examine_program(*options.program, installation, variables, fence, code);
   }
   Rows rows = {{"v", 1, {}},
                {"cudaguard", CUDAGUARD_VERSION, named("cudaguard", {CUDAGUARD_VERSION})},
-               examine_machine(installation, variables, code)};
+               examine_machine(installation, variables, fence, code)};
   if (!program.id.empty()) {
     program.lines.insert(program.lines.begin(), Line());
     rows.push_back(program);

@@ -111,6 +111,27 @@ Row shell_row(const MachineFacts& facts) {
                                "; its programs' policy: " + policy})};
 }
 
+Row fence_row(const Fence& fence) {
+  std::vector<std::string> texts = {"can be had (cudaguard run --fence)"};
+  if (fence.was_there) {
+    texts = {"stands around this process already: no CUDA in it, nor in what it starts"};
+  } else if (!fence.holds) {
+    texts = {"cannot be had: " + fence.why_not};
+  } else if (fence.witness < 0) {
+    texts.emplace_back("verify and run --observe cannot tell who ran into it");
+  }
+  if (fence.holds && fence.no_new_privs) {
+    texts.emplace_back("sets no_new_privs: sudo and setuid programs inside keep your rights");
+  }
+  return {"fence",
+          {{"available", fence.holds},
+           {"stands", fence.was_there},
+           {"witness", fence.witness >= 0},
+           {"no_new_privs", fence.holds && fence.no_new_privs},
+           {"reason", or_null(fence.why_not)}},
+          named("fence", texts)};
+}
+
 /// All that changes what ld.so, the driver or the guard does.
 Row environment_row(Variables variables) {
   std::set<std::string> entries;
@@ -140,9 +161,10 @@ Row sentences(const char* id, std::string heading, const std::vector<std::string
 
 }  // namespace
 
-Row examine_machine(const Installation& installation, const Variables& variables, int& code) {
-  MachineFacts facts = {installation, variables, look_at_own_files(installation), {}, {}, {},
-                        {},           {}};
+Row examine_machine(const Installation& installation, const Variables& variables,
+                    const Fence& fence, int& code) {
+  MachineFacts facts = {installation, variables, fence, look_at_own_files(installation), {}, {},
+                        {},           {},        {}};
   const std::chrono::seconds limit = time_limit(variables);
   facts.libraries = find_libraries(probe_of(installation), variables, limit);
   facts.kernel = examine_kernel();
@@ -151,7 +173,7 @@ Row examine_machine(const Installation& installation, const Variables& variables
   judge_machine(facts, findings);
   judge_environment(facts, findings);
   if (code == 0 && !findings.problems.empty()) code = 1;
-  Rows rows = {guard_row(facts), shell_row(facts), row_of(facts.libraries)};
+  Rows rows = {guard_row(facts), shell_row(facts), fence_row(fence), row_of(facts.libraries)};
   rows += rows_of(facts.kernel);
   rows += rows_of(facts.answer, facts.gpus);
   rows.push_back(environment_row(variables));

@@ -71,7 +71,7 @@ void judge_broken(const std::vector<OwnFile>& broken, Reasons& reasons) {
 }  // namespace
 
 Row examine_program(const std::string& name, const Installation& installation,
-                    const Variables& variables, int& code) {
+                    const Variables& variables, const Fence& fence, int& code) {
   const Program program = find_program(name, variables.get("PATH"));
   Variables guarded = variables;
   guarded.set(kPreload, preload_list(variables.get(kPreload), {}, {installation.guard}));
@@ -111,7 +111,7 @@ Row examine_program(const std::string& name, const Installation& installation,
        {"script_preloads", preloads, {}},
        executables,
        {"broken_files", broken_files, {}},
-       row_of(reasons)});
+       row_of(reasons, fence.holds)});
 }
 
 }  // namespace cudaguard::launcher

@@ -13,6 +13,7 @@
 #include "shim/launcher/doctor/kernel.h"
 #include "shim/launcher/doctor/libraries.h"
 #include "shim/launcher/doctor/own_files.h"
+#include "shim/launcher/fence/fence.h"
 #include "shim/launcher/preload/installation.h"
 
 namespace cudaguard::launcher {
@@ -29,6 +30,7 @@ struct Findings {
 struct MachineFacts {
   const Installation& installation;
   const Variables& variables;
+  const Fence& fence;  ///< what can be had here, or stands here
   std::vector<OwnFile> own_files;
   Libraries libraries;
   KernelFacts kernel;

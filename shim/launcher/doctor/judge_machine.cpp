@@ -216,8 +216,10 @@ void judge_answer(const MachineFacts& facts, Findings& findings) {
   if (!ill.empty() && !said) findings.problem(ill);
   judge_stuck(answer, findings);
   const bool hidden = facts.gpus && !facts.gpus->empty();
-  if (answer.code == kNoDevice && facts.kernel.loaded == true && has_gpu_node(facts.kernel, true) &&
-      !hidden) {
+  if (facts.fence.was_there && answer.outcome != Outcome::kNotTried) {
+    findings.note("a fence stands around doctor, too: cuInit's answer is the fence's");
+  } else if (answer.code == kNoDevice && facts.kernel.loaded == true &&
+             has_gpu_node(facts.kernel, true) && !hidden) {
     findings.problem(
         "cuInit finds no GPU, though there are its kernel module and its device nodes: a cgroup, "
         "or it is lost (dmesg: Xid)");

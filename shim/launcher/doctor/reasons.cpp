@@ -30,7 +30,7 @@ Hold hold_of(const Reasons& reasons, Hold Reason::*way) {
   return hold;
 }
 
-Row row_of(const Reasons& reasons) {
+Row row_of(const Reasons& reasons, bool fence) {
   const Hold run = hold_of(reasons, &Reason::run);
   const Hold preload = hold_of(reasons, &Reason::preload);
   Json list = Json::array();
@@ -41,6 +41,11 @@ Row row_of(const Reasons& reasons) {
                     {"file", reason.file},
                     {"text", reason.why}});
   }
+  // With these `run --fence` refuses as well.
+  const bool fenced =
+      fence && std::none_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
+        return reason.id == "policy_off" || reason.id == "stand_in";
+      });
   Lines lines;
   if (preload != run) {
     std::string all;
@@ -53,8 +58,13 @@ Row row_of(const Reasons& reasons) {
   const std::string first = clauses.empty() ? "" : clauses.front();
   if (!clauses.empty()) clauses.erase(clauses.begin());
   lines += named("also", clauses);
+  if (fenced && run != Hold::kYes) {
+    lines +=
+        named("with --fence", {"no CUDA all the same, and no line says who asked"});
+  }
   lines.push_back({"guarded: " + verdict(run, first), ""});
-  return {"guarded", {{"run", run}, {"preload", preload}, {"reasons", list}}, lines};
+  return {
+      "guarded", {{"run", run}, {"preload", preload}, {"fence", fenced}, {"reasons", list}}, lines};
 }
 
 }  // namespace cudaguard::launcher

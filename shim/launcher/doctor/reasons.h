@@ -27,7 +27,7 @@ using Reasons = std::vector<Reason>;
 /// What is left by this way.
 Hold hold_of(const Reasons& reasons, Hold Reason::*way);
 
-/// "guarded" of doctor.schema.json.
-Row row_of(const Reasons& reasons);
+/// "guarded" of doctor.schema.json. `fence`: one can be had, or stands here.
+Row row_of(const Reasons& reasons, bool fence);
 
 }  // namespace cudaguard::launcher

@@ -28,11 +28,22 @@ constexpr uint32_t kUserNotif = 0x7fc00000;
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | ENODEV;
 
 /// What seccomp(2) or prctl(2) says; a descriptor or 0, or -1 and errno.
-int install(uint32_t answer, unsigned long flags) {
+int install(const sock_fprog* filter, unsigned long flags) {
+  if (flags == 0) return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0, 0);
+  return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, filter));
+}
+
+/// The same with no_new_privs where the kernel itself wants that. It never gets that far with a
+/// filter that cannot be read: so it is not set for nothing where somebody else answers EACCES.
+int install_here(uint32_t answer, unsigned long flags, bool& no_new_privs) {
   std::vector<sock_filter> program = fence_filter(answer);
   const sock_fprog filter = {static_cast<uint16_t>(program.size()), program.data()};
-  if (flags == 0) return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0);
-  return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter));
+  const int made = install(&filter, flags);
+  if (made >= 0 || errno != EACCES) return made;
+  if (install(nullptr, flags) >= 0 || errno != EFAULT) return made;
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return -1;
+  no_new_privs = true;
+  return install(&filter, flags);
 }
 
 /// `error`: of the attempt to have a witness.
@@ -49,8 +60,8 @@ std::string why_unseen(const Fence& fence, int error) {
 std::string reason(int error) {
   switch (error) {
     case EINVAL:
-    case ENOSYS:
       return "this kernel has no seccomp filters";
+    case ENOSYS:  // no kernel's answer to prctl(2), which is asked last
     case EPERM:
     case EACCES:
       return "another seccomp filter, or a container's profile, forbids it";
@@ -86,11 +97,7 @@ Fence put_up_fence(bool witnessed) {
   int unseen = 0;
   for (const Way& way : kWays) {
     if (way.answer == kUserNotif && !witnessed) continue;
-    int made = install(way.answer, way.flags);
-    if (made < 0 && errno == EACCES && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) {
-      fence.no_new_privs = true;
-      made = install(way.answer, way.flags);
-    }
+    const int made = install_here(way.answer, way.flags, fence.no_new_privs);
     if (made >= 0) {
       fence.holds = true;
       if (way.answer == kUserNotif) fence.witness = made;
@@ -106,6 +113,7 @@ Fence put_up_fence(bool witnessed) {
   } else if (!fence.holds) {
     fence.why_not = reason(error);
   }
+  if (!fence.holds && fence.no_new_privs) fence.why_not += " (no_new_privs is set all the same)";
   if (witnessed && fence.witness < 0) fence.unseen = why_unseen(fence, unseen);
   return fence;
 }
