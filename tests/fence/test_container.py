@@ -18,6 +18,7 @@ INSTALLED = "/usr/share/containers/seccomp.json"
 ALLOW, REFUSE = "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"
 MACHINES = {"x86_64": ("SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"),
             "aarch64": ("SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM")}
+GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 # What a program must not do in a container, so that the profile is seen to be at work.
 FORBIDDEN = ["acct", "swapon", "kexec_load", "settimeofday"]
 PR_SET_SECCOMP = 22
@@ -42,11 +43,18 @@ def like_default(names):
         {"names": ["acct"], "action": ALLOW, "includes": {"caps": ["CAP_SYS_PACCT"]}}]}
 
 
+def is_meant(entry):
+    """For a container on this machine that has no capability?"""
+    includes, excludes = entry.get("includes") or {}, entry.get("excludes") or {}
+    name = GO_NAMES[platform.machine()]
+    return (not includes.get("caps") and name in includes.get("arches", [name]) and
+            name not in excludes.get("arches", []))
+
+
 def for_runtime(profile):
-    """As dockerd and podman hand it over to crun and runc: for no capability."""
+    """As dockerd and podman hand it over to crun and runc."""
     rules = [{key: entry[key] for key in ("names", "action", "errnoRet", "args") if entry.get(key)}
-             for entry in profile["syscalls"]
-             if not (entry.get("includes") or {}) and not (entry.get("excludes") or {}).get("arches")]
+             for entry in profile["syscalls"] if is_meant(entry)]
     return {"defaultAction": profile["defaultAction"],
             "defaultErrnoRet": profile.get("defaultErrnoRet", 1),
             "architectures": MACHINES[platform.machine()], "syscalls": rules}

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a fence cannot be had, or not every way to have one: by seccomp filters that answer as other
+kernels and containers do."""
+
+import json
+
+import harness
+import fence
+import launcher
+
+EPERM, EACCES, EINVAL, ENOSYS = "1", "13", "22", "38"
+# What there is -> what is said of it.
+NEVER = {
+    "a container's profile": (["seccomp=" + EPERM, "prctl=" + EPERM], "profile, forbids it"),
+    "one that knows no such call": (["seccomp=" + ENOSYS, "prctl=" + ENOSYS],
+                                    "profile, forbids it"),
+    "one with the kernel's own error": (["seccomp=" + EACCES, "prctl=" + EACCES],
+                                        "profile, forbids it"),
+    "a kernel without": (["seccomp=" + ENOSYS, "prctl=" + EINVAL],
+                         "this kernel has no seccomp filters"),
+}
+# In these the kernel answers by itself, and nobody is told.
+OTHER_WAYS = {
+    "seccomp(2) forbidden": ["seccomp=" + EPERM],
+    "before Linux 3.17": ["seccomp=" + ENOSYS],
+    "before Linux 5.0": ["listener=" + EINVAL],
+    "somebody else listens": ["busy"],
+}
+REQUESTS = [fence.program("requests_static"), "/dev/null", *fence.NVIDIA, *fence.OTHERS]
+STATUS = ["sed", "-n", "s/^NoNewPrivs:[[:space:]]*//p", "/proc/self/status"]
+
+
+class Case(fence.Case):
+    def without(self, rules, *words):
+        done = self.bare(fence.program("without"), *rules, "--", *words)
+        self.assertNotIn(done.returncode, (3, 4), done)
+        return done
+
+    def run_fenced(self, rules, how, *words):
+        return self.without(rules, launcher.LAUNCHER, "run", how, "--", *words)
+
+    def row(self, rules, *words):
+        """doctor's, as an ordinary user's driver would be asked: in a /dev of its own."""
+        done = self.bare(*harness.sandbox("none"), fence.program("without"), *rules, "--", *words,
+                         launcher.LAUNCHER, "doctor", "--json")
+        self.assertEqual(done.stderr, "")
+        return json.loads(done.stdout)["machine"]["fence"]
+
+    def no_new_privs(self, *words):
+        done = self.bare(*words, *STATUS)
+        return done.stdout.strip()
+
+
+class Never(Case):
+    def test_require(self):
+        for name, (rules, reason) in NEVER.items():
+            with self.subTest(name):
+                done = self.run_fenced(rules, "--fence=require", *REQUESTS)
+                self.refused(done, 125, "--fence=require: there can be none here: ", reason)
+
+    def test_auto(self):
+        """One line, and the preload alone: the same program gets what it would get bare."""
+        for name, (rules, reason) in NEVER.items():
+            for how in ("--fence", "--fence=auto"):
+                with self.subTest(name, how=how):
+                    done = self.run_fenced(rules, how, "printenv", "LD_PRELOAD")
+                    self.assertEqual((done.returncode, done.stdout), (0, harness.GUARD + "\n"))
+                    self.assertRegex(done.stderr, r"\Acudaguard: --fence: there can be none here: "
+                                                  r"[ -~]+; the preload alone\n\Z")
+                    self.assertIn(reason, done.stderr)
+                    done = self.run_fenced(rules, how, "env", *REQUESTS)
+                    self.assertEqual(set(self.answers(done).values()), {"ENOTTY"})
+                    # It is not said to be behind one.
+                    done = self.run_fenced(rules, how, "printenv", "CUDAGUARD_PRESETS")
+                    self.assertNotIn("fence", done.stdout)
+
+    def test_what_cannot_be_guarded(self):
+        """Without a fence it is refused, or warned of, as ever."""
+        rules = NEVER["a container's profile"][0]
+        cleared = self.make("cleared", "#!/usr/bin/env -S -i true\n")
+        done = self.run_fenced(rules, "--fence", cleared)
+        self.assertEqual((done.returncode, done.stdout), (125, ""))
+        self.assertIn("cannot be guarded", done.stderr)
+        done = self.run_fenced(rules, "--fence", *REQUESTS)
+        self.assertIn("is a static executable, not guarded", done.stderr)
+        self.assertEqual(self.run_fenced([], "--fence", cleared).returncode, 0)
+
+    def test_no_half_state(self):
+        """no_new_privs is not set for nothing."""
+        before = self.no_new_privs(fence.program("without"), "--")
+        for name, (rules, _) in NEVER.items():
+            with self.subTest(name):
+                done = self.run_fenced(rules, "--fence", *STATUS)
+                self.assertEqual(done.stdout.strip(), before)
+        # Where that cannot be known before, it is said.
+        done = self.run_fenced(["filter=" + EACCES, "prctl=" + EACCES], "--fence", *STATUS)
+        self.assertEqual(done.stdout, "1\n")
+        self.assertIn("(no_new_privs is set all the same)", done.stderr)
+
+    def test_doctor(self):
+        for name, (rules, reason) in NEVER.items():
+            with self.subTest(name):
+                row = self.row(rules)
+                self.assertIn(reason, row.pop("reason"))
+                self.assertEqual(set(row.values()), {False})
+        row = self.row(["seccomp=kill"])
+        self.assertIn("kills who tries it", row["reason"])
+
+
+class OtherWays(Case):
+    def test_a_fence(self):
+        for name, rules in OTHER_WAYS.items():
+            for how in (["--fence=require"], ["--fence=require", "--observe"]):
+                with self.subTest(name, how=how):
+                    done = self.without(rules, launcher.LAUNCHER, "run", *how, "--", *REQUESTS)
+                    said = self.answers(done)
+                    self.assertEqual({said[one] for one in fence.NVIDIA}, {"ENODEV"})
+                    self.assertEqual({said[one] for one in fence.OTHERS}, {"ENOTTY"})
+
+    def test_doctor(self):
+        for name, rules in OTHER_WAYS.items():
+            with self.subTest(name):
+                row = self.row(rules)
+                self.assertEqual((row["available"], row["witness"], row["reason"]),
+                                 (True, False, None))
+
+    def test_the_control(self):
+        self.assertEqual(set(self.answers(self.without([], *REQUESTS)).values()), {"ENOTTY"})
+        row = self.row([])
+        self.assertEqual((row["available"], row["stands"], row["reason"]), (True, False, None))
+
+
+if __name__ == "__main__":
+    harness.main()
