@@ -33,6 +33,7 @@ _cudaguard_value() {
     --children) _cudaguard_words -W cpu ;;
     --log) _cudaguard_words -W "off error deny all" ;;
     --deny) _cudaguard_words -W "init nvml opencl" ;;
+    --fence) _cudaguard_words -W "auto require off" ;;
     --by) _cudaguard_words -W "exe user host job line" ;;
     --report | --json | --junit | --html)
       compopt -o filenames
@@ -67,6 +68,17 @@ _cudaguard() {
         # With a file it is verify's alone.
         [[ $word != --json || ${COMP_WORDS[1]} == verify ]] || continue
         [[ ${COMP_WORDS[at]} == = ]] && ((at < COMP_CWORD)) && ((++at))
+        if ((at >= COMP_CWORD)); then
+          [[ $cur == = ]] && cur=
+          _cudaguard_value "$word"
+          return
+        fi
+        ((++at))
+        ;;
+      --fence) # its word comes behind a "=" or not at all
+        ((++at))
+        [[ ${COMP_WORDS[at]} == = ]] || continue
+        ((++at))
         if ((at >= COMP_CWORD)); then
           [[ $cur == = ]] && cur=
           _cudaguard_value "$word"

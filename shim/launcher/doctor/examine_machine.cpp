@@ -118,7 +118,7 @@ Row fence_row(const Fence& fence) {
   } else if (!fence.holds) {
     texts = {"cannot be had: " + fence.why_not};
   } else if (fence.witness < 0) {
-    texts.emplace_back("verify and run --observe cannot tell who ran into it");
+    texts.push_back(fence.unseen);
   }
   if (fence.holds && fence.no_new_privs) {
     texts.emplace_back("sets no_new_privs: sudo and setuid programs inside keep your rights");

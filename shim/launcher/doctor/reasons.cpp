@@ -59,8 +59,7 @@ Row row_of(const Reasons& reasons, bool fence) {
   if (!clauses.empty()) clauses.erase(clauses.begin());
   lines += named("also", clauses);
   if (fenced && run != Hold::kYes) {
-    lines +=
-        named("with --fence", {"no CUDA all the same, and no line says who asked"});
+    lines += named("with --fence", {"no CUDA all the same: cudaguard run --fence"});
   }
   lines.push_back({"guarded: " + verdict(run, first), ""});
   return {

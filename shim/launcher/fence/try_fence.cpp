@@ -25,7 +25,7 @@ struct Outcome {
   const Fence fence = put_up_fence(true);
   const Outcome outcome = {fence.holds, fence.was_there, fence.no_new_privs, fence.witness >= 0};
   std::string text(reinterpret_cast<const char*>(&outcome), sizeof outcome);
-  text += fence.why_not;
+  text += fence.holds ? fence.unseen : fence.why_not;
   const ssize_t written = write(pipe, text.data(), text.size());  // far less than a pipe takes
   _exit(written < 0);
 }
@@ -71,7 +71,7 @@ Fence try_fence() {
   fence.was_there = outcome.was_there;
   fence.no_new_privs = outcome.no_new_privs;
   if (outcome.witnessed) fence.witness = 0;
-  fence.why_not = text.substr(sizeof outcome);
+  (fence.holds ? fence.unseen : fence.why_not) = text.substr(sizeof outcome);
   return fence;
 }
 
