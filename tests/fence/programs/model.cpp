@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 
 #include "policy/nvidia_requests.h"
@@ -39,8 +40,9 @@ void list() {
 }
 
 void which() {
-  uint32_t request = 0;
-  while (scanf("%x", &request) == 1) {
+  char line[32];
+  while (fgets(line, sizeof line, stdin) != nullptr) {
+    const auto request = static_cast<uint32_t>(strtoul(line, nullptr, 16));
     if (is_nvidia_request(request)) printf("%08x\n", request);
   }
 }
