@@ -63,7 +63,7 @@ Fence try_fence() {
   }
   Outcome outcome = {};
   if (text.size() < sizeof outcome) {
-    fence.why_not = "another seccomp filter, or a container's profile, kills who tries it";
+    fence.why_not = "a process that tried it was killed";
     return fence;
   }
   memcpy(&outcome, text.data(), sizeof outcome);
