@@ -35,7 +35,8 @@ class Case(fence.Case):
         os.mkdir(log)
         command = [*harness.sandbox("real"), "strace", "-ff", "-qq", "-o", os.path.join(log, "of"),
                    "-e", "trace=ioctl,execve", "-e", "raw=ioctl", "-e", "signal=none", "--"]
-        done = self.bare(*command, *words, env=launcher.environment(HOME=self.folder, **environment))
+        done = self.bare(*command, *words,
+                         env=launcher.environment(HOME=self.folder, **environment))
         asked = []
         for name in sorted(os.listdir(log)):
             with open(os.path.join(log, name), encoding="utf-8") as lines:

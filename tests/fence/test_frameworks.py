@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real frameworks: guarded they print the same with the fence as without it, and nothing comes to
+it; behind `env -i`, where they speak to NVIDIA's driver, they find no GPU and go on."""
+
+import os
+import re
+import sys
+
+import driver
+import harness
+import launcher
+
+sys.path.insert(0, os.path.join(harness.SOURCE, "tests", "frameworks"))
+import framework  # noqa: E402
+
+# By virtual environment: a program of tests/frameworks, or a tool of its own.
+PROGRAMS = (
+    ("nvml", "nvml_devices.py", "count"),
+    ("cuda-python-12", "cuda_python.py", "count"),
+    ("cuda-python-13", "cuda_python.py", "count"),
+    ("ctranslate2", "ctranslate2_devices.py"),
+    ("onnxruntime", "onnxruntime_session.py", "CUDAExecutionProvider", "CPUExecutionProvider"),
+    ("monitors", "gpustat", "--no-header"),
+    ("monitors", "codecarbon_gpus.py"),
+)
+LIFTS = re.compile(r"; [^;]+ lifts it\n")
+DIFFERS = re.compile(r"cudaguard\[\d+\]|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+")
+
+
+class Frameworks(driver.Case):
+    def guarded(self, *words):
+        done, asked = self.traced(launcher.LAUNCHER, "run", *words)
+        self.assertEqual(driver.requests_of(asked), ([], set()))
+        return done
+
+    def words(self, environment, program, *arguments):
+        folder = os.path.join(framework.ENVIRONMENTS, environment)
+        if not os.path.exists(os.path.join(folder, ".fetched")):
+            harness.skip(self, "run scripts/fetch-frameworks %s %s" % (harness.DEPS, environment))
+        if not program.endswith(".py"):
+            return [os.path.join(folder, "bin", program), *arguments]
+        return [os.path.join(folder, "bin", "python"),
+                os.path.join(framework.HERE, "programs", program), *arguments]
+
+    def same(self, *program):
+        words = self.words(*program)
+        bare, fenced = self.guarded("--", *words), self.guarded("--fence", "--", *words)
+        self.assertEqual(fenced.returncode, bare.returncode, fenced)
+        self.assertEqual(DIFFERS.sub("", fenced.stdout), DIFFERS.sub("", bare.stdout))
+        self.assertEqual(DIFFERS.sub("", LIFTS.sub("\n", fenced.stderr)),
+                         DIFFERS.sub("", LIFTS.sub("\n", bare.stderr)))
+        self.assertIn("nothing behind --fence lifts it", fenced.stderr)
+        self.assertNotIn("nothing behind --fence lifts it", bare.stderr)
+
+    def test_guarded(self):
+        for program in harness.sample(PROGRAMS, 2):
+            with self.subTest(program):
+                self.same(*program)
+
+    def test_unguarded(self):
+        """With a device to be seen."""
+        for program, printed in ((PROGRAMS[0], "gpus=0\n"), (PROGRAMS[1], "driver=0 runtime=0\n")):
+            with self.subTest(program):
+                done = self.same_but_refused(driver.NODES, *self.words(*program), expected=[])
+                self.assertEqual((done.returncode, done.stdout), (0, printed))
+
+    @harness.only_full
+    def test_torch(self):
+        query = "torch", "torch_query.py"
+        self.same(*query)
+        done = self.same_but_refused(driver.NODES, *self.words(*query), expected=[])
+        self.assertIn("is_available=False device_count=0\n", done.stdout)
+
+
+if __name__ == "__main__":
+    harness.main()
