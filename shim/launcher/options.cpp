@@ -95,6 +95,12 @@ int take_options(const CLI::App& app, int argc, char** argv, int at,
     }
     seen.push_back(name);
     if (option->get_items_expected_min() == 0 && equals == std::string::npos) {
+      const std::string_view next = at + 1 < argc ? argv[at + 1] : "";
+      if (next == "auto" || next == "require" || next == "off") {
+        throw Refusal(kRefused, name + " has its word behind a '=': " + name + "=" +
+                                    std::string(next) + " (a program of that name: " + name +
+                                    " -- " + std::string(next) + ")");
+      }
       words.push_back(name + "=auto");
       continue;
     }

@@ -67,6 +67,14 @@ std::string given(const Options& options, std::string_view variable, std::string
                               text_of([&](Text& out) { put_list_error(out, error, 0); }));
 }
 
+[[noreturn]] void refuse_fence(const Options& options, const std::string& policy) {
+  const std::string other = options.gpus ? "--gpus" : options.policy ? "--policy " + policy : "";
+  throw Refusal(kRefused, "--fence lets nothing through" +
+                              (other.empty() ? ", and the policy is " + policy +
+                                                   " (--cpu with it, or no --fence)"
+                                             : ": it and " + other + " contradict each other"));
+}
+
 void refuse_empty(const char* flag, const std::optional<std::string>& value) {
   if (value && value->empty()) throw Refusal(kRefused, std::string(flag) + " needs a value");
 }
@@ -228,9 +236,7 @@ Config settle(const Options& options, Variables& variables) {
 
   Config config = parse(variables, options.print);
   if (fence_wish(options) != FenceWish::kOff && config.policy != Policy::kForceCpu) {
-    throw Refusal(kRefused, "--fence lets nothing through, and the policy is " +
-                                std::string(name_of(config.policy)) +
-                                " (--cpu with it, or no --fence)");
+    refuse_fence(options, std::string(name_of(config.policy)));
   }
   if (config.list_error.why != ListError::Why::kNone) {
     refuse_list(options, config.bad_list, config.list_error);

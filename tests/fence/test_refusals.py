@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--fence on the command line: what it goes with, and what the launcher makes of programs that it
+cannot guard."""
+
+import os
+import platform
+import unittest
+
+import harness
+import fence
+import launcher
+
+NOBODY = 65534
+HELLO = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n"
+EXIT_7 = "void _start(void) { __asm__ volatile(\"int $0x80\" : : \"a\"(1), \"b\"(7)); }\n"
+
+
+class Words(fence.Case):
+    def test_contradictions(self):
+        for words, meaning in (
+                (["--gpus", "0"], "lets nothing through: it and --gpus contradict each other"),
+                (["--policy", "VALIDATE"], "it and --policy VALIDATE contradict each other"),
+                (["--policy", "CLAMP"], "it and --policy CLAMP contradict each other"),
+                (["--policy", "OFF"], "it and --policy OFF contradict each other"),
+                (["--observe", "--policy", "VALIDATE"], "--policy VALIDATE contradict"),
+                (["--children", "cpu"], "--children needs --gpus")):
+            for how in ("--fence", "--fence=require"):
+                with self.subTest(words, how=how):
+                    self.refused(self.start("run", how, *words, "true"), 125, meaning)
+            done = self.start("run", "--fence=off", *words, "--print")
+            self.assertEqual(done.returncode, 125 if "--children" in words else 0, done.stderr)
+
+    def test_environment(self):
+        for name, value, policy in (("POLICY", "VALIDATE", "VALIDATE"), ("POLICY", "OFF", "OFF"),
+                                    ("VISIBLE_DEVICES", "0", "VALIDATE")):
+            env = launcher.environment(**{"CUDAGUARD_" + name: value})
+            with self.subTest(name, value=value):
+                self.refused(self.start("run", "--fence", "true", env=env), 125,
+                             "--fence lets nothing through, and the policy is " + policy,
+                             "(--cpu with it, or no --fence)")
+                done = self.start("run", "--fence", "--cpu", "true", env=env)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+        # verify lets nothing through, whatever the environment says.
+        env = launcher.environment(CUDAGUARD_POLICY="OFF")
+        self.assertEqual(self.start("verify", "--fence=require", "true", env=env).returncode, 0)
+
+    def test_bad_words(self):
+        for command in ("run", "verify"):
+            for word in ("", "bad", "REQUIRE", "auto=off"):
+                with self.subTest(command, word=word):
+                    self.refused(self.start(command, "--fence=" + word, "true"), 125,
+                                 '--fence "%s" is not accepted (accepted: auto, require, off)' % word)
+            for words in (["--fence", "--fence"], ["--fence=off", "--fence=off"],
+                          ["--fence", "--fence=require"]):
+                self.refused(self.start(command, *words, "true"), 125, "--fence is given twice")
+
+    def test_a_word_without_equals(self):
+        """It would be the program."""
+        for word in ("auto", "require", "off"):
+            for command in ("run", "verify"):
+                self.refused(self.start(command, "--fence", word, "true"), 125,
+                             "--fence has its word behind a '=': --fence=%s" % word)
+            program = self.make(word, "#!/bin/sh\necho it is $0\n")
+            env = launcher.environment(PATH=self.folder + ":" + os.environ["PATH"])
+            done = self.start("run", "--fence", "--", word, env=env)
+            self.assertEqual(done.stdout, "it is %s\n" % program)
+            done = self.start("run", "--fence", program)
+            self.assertEqual(done.stdout, "it is %s\n" % program)
+
+    def test_other_commands(self):
+        for words in (["doctor", "--fence"], ["report", "--fence=auto", "x"]):
+            self.refused(self.start(*words), 125, "unknown option", "--fence")
+
+    def test_print(self):
+        """It cannot be had by setting variables: a comment says so, and the shell takes it."""
+        plain = self.start("run", "--print")
+        for how in ("--fence", "--fence=auto", "--fence=require"):
+            done = self.start("run", how, "--print")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            more = done.stdout.replace(plain.stdout, "").splitlines()
+            self.assertTrue(more and all(line.startswith("# ") for line in more), done.stdout)
+            self.assertIn("--fence is not among these", more[0])
+            text = self.bare("sh", "-c", done.stdout + "echo $CUDAGUARD_POLICY")
+            self.assertEqual((text.stdout, text.stderr), ("FORCE_CPU\n", ""))
+        self.assertEqual(self.start("run", "--fence=off", "--print").stdout, plain.stdout)
+
+    def test_print_says_no_new_privs(self):
+        """As an ordinary user."""
+        words = [launcher.LAUNCHER]
+        if os.geteuid() == 0:
+            self.need("setpriv")
+            words = ["setpriv", "--reuid=%d" % NOBODY, "--clear-groups", self.installed()]
+        done = self.bare(*words, "run", "--fence", "--print")
+        self.assertIn("sets no_new_privs:\n# sudo and setuid programs inside keep your rights",
+                      done.stdout)
+
+
+class Look(fence.Case):
+    """Before a program is started it is looked at, behind the fence as well."""
+
+    def fenced(self, *words, why, before=(), command=launcher.LAUNCHER):
+        """Started, and one line."""
+        done = self.bare(*before, command, "run", "--fence", *words)
+        self.assertEqual(
+            done.stderr, 'cudaguard: "%s" is fenced, not guarded (%s): no CUDA, and no line says '
+            "who asked\n" % (words[0], why))
+        refused = self.bare(*before, command, "run", "--fence", "--strict", *words)
+        self.refused(refused, 125, '"%s" cannot be guarded: %s' % (words[0], why))
+        return done
+
+    def refused_without(self, *words, before=(), command=launcher.LAUNCHER):
+        for how in ([], ["--fence=off"]):
+            self.refused(self.bare(*before, command, "run", *how, *words), 125,
+                         "cannot be guarded")
+
+    def test_static(self):
+        for name, option in (("static", "-static"), ("static-pie", "-static-pie")):
+            program = self.compile(name, HELLO, option)
+            done = self.fenced(program, why="it is a static executable")
+            self.assertEqual((done.returncode, done.stdout), (0, "hello\n"))
+            # Without a fence a warning, as ever.
+            done = self.start("run", program)
+            self.assertIn("is a static executable, not guarded; dynamic programs", done.stderr)
+
+    def test_names_the_driver(self):
+        program = self.compile("driver", HELLO.replace("hello", "libcuda.so.1"), "-static")
+        self.refused_without(program)
+        done = self.fenced(program, why="it is a static executable and names libcuda.so")
+        self.assertEqual(done.stdout, "libcuda.so.1\n")
+
+    def test_musl(self):
+        self.need("musl-gcc")
+        program = self.compile("musl", HELLO, compiler="musl-gcc")
+        self.refused_without(program)
+        done = self.fenced(program, why="it is for musl, the guard is for glibc")
+        self.assertEqual(done.stdout, "hello\n")
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "an i386 program")
+    def test_i386(self):
+        program = self.compile("i386", EXIT_7, "-m32", "-nostdlib", "-static")
+        self.assertEqual(self.bare(program).returncode, 7)
+        self.refused_without(program)
+        done = self.fenced(program,
+                           why="it is a 32-bit program (i386), the guard is 64-bit x86-64")
+        self.assertEqual(done.returncode, 7)
+
+    def test_cleared_environment(self):
+        program = self.make("cleared", "#!/usr/bin/env -S -i printenv\n")
+        self.refused_without(program)
+        done = self.fenced(program, why="its #! line has env take LD_PRELOAD away (-S -i printenv)")
+        self.assertNotIn("LD_PRELOAD", done.stdout)
+
+    def test_setuid(self):
+        """As an ordinary user: it is started, and gains nothing."""
+        if os.geteuid() != 0 or os.statvfs(self.folder).f_flag & os.ST_NOSUID:
+            harness.skip(self, "needs root, and temporary files that may be setuid")
+        self.need("setpriv")
+        command = self.installed()
+        program = self.compile("who", "#include <stdio.h>\n#include <unistd.h>\n"
+                               "int main(void) { printf(\"%d\\n\", (int)geteuid()); return 0; }")
+        os.chmod(program, 0o4755)
+        nobody = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
+        self.assertEqual(self.bare(*nobody, program).stdout, "0\n")
+        self.refused_without(program, before=nobody, command=command)
+        # With no_new_privs it is not setuid: so it can be guarded.
+        done = self.bare(*nobody, command, "run", "--fence", "--strict", program)
+        self.assertEqual((done.stdout, done.stderr), ("%d\n" % NOBODY, ""))
+
+    def test_guarded_as_ever(self):
+        done = self.start("run", "--fence", "printenv", "LD_PRELOAD")
+        self.assertEqual((done.stdout, done.stderr), (harness.GUARD + "\n", ""))
+
+
+if __name__ == "__main__":
+    harness.main()
