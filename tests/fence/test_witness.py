@@ -2,6 +2,7 @@
 """Who ran into the fence: verify and run --observe tell each process that spoke to NVIDIA's driver
 around the guard, whatever it is, however many there are, and wait for none."""
 
+import errno
 import json
 import os
 import re
@@ -29,6 +30,7 @@ REQUEST = "\n  request " + RM_CONTROL + " to NVIDIA's driver around the guard\n"
 NOT_KNOWN = "who ran into the fence is not known: "
 ANOTHER = "  in doubt: " + NOT_KNOWN + "another one stands around this command\n"
 NOBODY = 65534
+TOUCHES = [sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
 PATIENCE = 60  # seconds, then something hangs
 
 
@@ -220,6 +222,15 @@ class Programs(Case):
             self.assertRegex(err, r"(?s)not waited for: .*asks_static \(%d\)" % pid)
             self.until(lambda one=pid: not os.path.exists("/proc/%d" % one), "the storm's end")
 
+    def test_i386(self):
+        words = [fence.program("freestanding"), "/dev/null", "c020462a"]
+        try:
+            self.assertEqual(self.bare(*words).stdout, "c020462a ENOTTY\n")
+        except OSError:
+            harness.skip(self, "no i386 programs here")
+        done, told = self.verify(*words)
+        self.assertEqual((done.stdout, set(told)), ("c020462a ENODEV\n", {RM_CONTROL}))
+
     def test_another_user(self):
         if os.geteuid() != 0:
             harness.skip(self, "needs root to become another user")
@@ -256,16 +267,39 @@ class Around(Case):
         self.assertIn("cudaguard: --observe: " + NOT_KNOWN + "another one stands around this "
                       "command\n", done.stderr)
 
-    def test_somebody_else_is_told(self):
-        """The kernel has one listener for a tree."""
-        done, told = self.verify(ASKS, "ask", rc=0, launcher=fence.program("listener"))
-        self.asked(done)
-        self.assertEqual((told, self.document["tree"]["doubts"]),
-                         ({}, [NOT_KNOWN + "somebody else is told"]))
+    def test_nobody_is_told(self):
+        """The fence holds, and the block says what it does not know."""
+        for rule, why in (("busy", "somebody else is told"),
+                          ("listener=%d" % errno.EINVAL, "this kernel does not tell"),
+                          ("listener=%d" % errno.EPERM,
+                           "another seccomp filter forbids to be told")):
+            with self.subTest(rule):
+                before = [fence.program("without"), rule, "--", launcher.LAUNCHER]
+                done, told = self.verify(ASKS, "ask", rc=0, before=before)
+                self.asked(done)
+                self.assertEqual((told, self.document["tree"]["doubts"]), ({}, [NOT_KNOWN + why]))
+                self.assertIn("  in doubt: " + NOT_KNOWN + why + "\n", done.stderr)
+                done = self.start("run", "--fence", "--observe", "--", ASKS, "ask", before=before)
+                self.asked(done)
+                self.assertIn("cudaguard: --observe: " + NOT_KNOWN + why + "\n", done.stderr)
 
-    def start(self, *words, **more):
-        before = [launcher.LAUNCHER] if "launcher" in more else []
-        return super().start(*before, *words, **more)
+    def test_no_fence(self):
+        """In the block, and nowhere else. A touch that the guard sees is one."""
+        denied = ["seccomp=%d" % errno.EPERM, "prctl=%d" % errno.EPERM]
+        before = [fence.program("without"), *denied, "--", launcher.LAUNCHER]
+        done, told = self.verify(ASKS, "ask", rc=0, before=before)
+        self.asked(done, "ENOTTY")
+        why = ["who went around the guard is not known: there can be no fence here, another "
+               "seccomp filter, or a container's profile, forbids it"]
+        self.assertEqual((told, self.document["tree"]["doubts"]), ({}, why))
+        self.assertNotIn("--fence", done.stderr)
+        self.verify(*TOUCHES, before=before)
+        done = self.bare(*before, "verify", "--fence=require", "--", ASKS, "ask")
+        self.refused(done, 125, "--fence=require: there can be none here: ")
+
+    def start(self, *words, before=(), **more):
+        """`before`: the launcher, and what stands in front of it."""
+        return self.bare(*before, *words) if before else super().start(*words, **more)
 
 
 class Gone(Case):

@@ -70,9 +70,10 @@ std::string why_unseen(const Fence& fence, int error) {
   if (!fence.holds) {
     return "who went around the guard is not known: there can be no fence here, " + fence.why_not;
   }
-  const char* why = fence.was_there  ? "another one stands around this command"
-                    : error == EBUSY ? "somebody else is told"
-                                     : "this kernel does not tell";
+  const char* why = fence.was_there   ? "another one stands around this command"
+                    : error == EBUSY  ? "somebody else is told"
+                    : error == EINVAL ? "this kernel does not tell"
+                                      : "another seccomp filter forbids to be told";
   return std::string("who ran into the fence is not known: ") + why;
 }
 
