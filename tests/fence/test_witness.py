@@ -227,7 +227,7 @@ class Programs(Case):
         try:
             self.assertEqual(self.bare(*words).stdout, "c020462a ENOTTY\n")
         except OSError:
-            harness.skip(self, "no i386 programs here")
+            self.skipTest("no i386 programs here")
         done, told = self.verify(*words)
         self.assertEqual((done.stdout, set(told)), ("c020462a ENODEV\n", {RM_CONTROL}))
 

@@ -32,6 +32,11 @@ TEST(Asked, ALibraryCountsAsWhatItWouldDo) {
   for (const auto& one : cases) EXPECT_EQ(asked_for("dlopen", one.object), one.asked) << one.object;
 }
 
+TEST(Asked, ARequestToTheDriver) {
+  EXPECT_EQ(asked_for(kRequestApi, "0xc020462a RM_CONTROL"), Asked::kCuda);
+  EXPECT_EQ(asked_for(kRequestApi, "0xc020462a RM_CONTROL (NVML)"), Asked::kNvml);
+}
+
 TEST(UserCode, TheRuntimesOwnFunctions) {
   for (const char* name : {"cudaGetDeviceCount", "libcudart_static_418eebf4e9b7463362b8"}) {
     EXPECT_TRUE(is_runtime_function(name)) << name;
