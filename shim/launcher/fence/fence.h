@@ -12,7 +12,7 @@ struct Fence {
   bool was_there = false;     ///< somebody around us has put it up, or the like of it
   bool no_new_privs = false;  ///< it took that: setuid programs inside gain nothing
   /// SECCOMP_RET_USER_NOTIF's descriptor: who runs into it is told here, and waits for the answer
-  /// (witness.h). -1: there is none, and the kernel answers ENODEV by itself.
+  /// (observe/witness.h). -1: there is none, and the kernel answers ENODEV by itself.
   int witness = -1;
   std::string why_not;  ///< a clause; empty: it holds
   /// Where a witness was wanted: why there is none, and who ran into it is not seen; a clause.

@@ -9,10 +9,10 @@
 #include <optional>
 
 #include "policy/text.h"
-#include "shim/launcher/fence/witness.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/observe/tree_report.h"
+#include "shim/launcher/observe/witness.h"
 #include "shim/launcher/preload/settings.h"
 #include "shim/launcher/report/summary.h"
 

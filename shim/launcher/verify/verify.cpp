@@ -11,12 +11,12 @@
 #include <string>
 #include <utility>
 
-#include "shim/launcher/fence/witness.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/sample.h"
 #include "shim/launcher/observe/trace.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/observe/tree_report.h"
+#include "shim/launcher/observe/witness.h"
 #include "shim/launcher/report/output.h"
 #include "shim/launcher/report/page.h"
 #include "shim/launcher/run/run.h"

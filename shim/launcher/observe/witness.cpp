@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/fence/witness.h"
+#include "shim/launcher/observe/witness.h"
 
 #include <fcntl.h>
 #include <linux/seccomp.h>
