@@ -283,6 +283,14 @@ class Around(Case):
                 self.asked(done)
                 self.assertIn("cudaguard: --observe: " + NOT_KNOWN + why + "\n", done.stderr)
 
+    def test_deaf(self):
+        """Who cannot be told lets go: nobody waits."""
+        before = [fence.program("without"), "receive=%d" % errno.EINVAL, "--", launcher.LAUNCHER]
+        done, told = self.verify(ASKS, "ask", "ask", rc=0, before=before)
+        self.asked(done, "ENOSYS")
+        self.assertEqual((told, self.document["tree"]["doubts"]),
+                         ({}, ["not all that ran into the fence could be written down"]))
+
     def test_no_fence(self):
         """In the block, and nowhere else. A touch that the guard sees is one."""
         denied = ["seccomp=%d" % errno.EPERM, "prctl=%d" % errno.EPERM]

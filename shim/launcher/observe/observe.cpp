@@ -69,7 +69,7 @@ void observe(const std::string& path, char** arguments, Variables& variables,
   std::optional<Witness> witness;
   if (fence.witness >= 0) {
     witness.emplace(fence.witness, [&](pid_t, std::string_view record) { own->add(record); });
-    tree.serve(witness->descriptor(), [&] { witness->answer(); });
+    tree.serve(witness->descriptor(), [&] { return witness->answer(); });
   }
   tree.start([&] {
     // The program is not this process.

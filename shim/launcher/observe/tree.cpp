@@ -118,11 +118,13 @@ Tree::Tree() {
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-void Tree::serve(int descriptor, std::function<void()> serve) {
+void Tree::serve(int descriptor, std::function<bool()> serve) {
   served_ = descriptor;
   serve_ = std::move(serve);
   signals_ = signalfd(-1, &all_, SFD_CLOEXEC);
-  if (signals_ < 0) throw Refusal(kRefused, std::string("signalfd: ") + strerror(errno));
+  if (signals_ < 0) {
+    throw Refusal(kRefused, std::string("cannot wait for signals: ") + strerror(errno));
+  }
 }
 
 void Tree::start(const std::function<int()>& become, Trace* trace) {
@@ -285,7 +287,7 @@ int Tree::next_signal(milliseconds patience, siginfo_t& signal) {
   if (served_ >= 0) {
     std::array<pollfd, 2> two = {{{served_, POLLIN, 0}, {signals_, POLLIN, 0}}};
     ppoll(two.data(), two.size(), any ? nullptr : &limit, nullptr);
-    if (two[0].revents != 0) serve_();
+    if (two[0].revents != 0 && !serve_()) served_ = -1;
     limit = {0, 0};
   } else if (any) {
     return sigwaitinfo(&all_, &signal);

@@ -24,8 +24,9 @@ class Tree {
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
-  /// Before start(). `serve` is called while wait() waits, and the descriptor can be read.
-  void serve(int descriptor, std::function<void()> serve);
+  /// Before start(). `serve` is called while wait() waits, and the descriptor can be read; false:
+  /// never again. Throws Refusal.
+  void serve(int descriptor, std::function<bool()> serve);
 
   /// `become` is called in the child, replaces it by the program, and returns errno if it cannot.
   /// Throws Refusal where there can be no child. Gives up all descriptors but the standard error
@@ -69,7 +70,7 @@ class Tree {
   Trace* trace_ = nullptr;
   int served_ = -1;
   int signals_ = -1;  ///< signalfd(2): to wait for both
-  std::function<void()> serve_;
+  std::function<bool()> serve_;
   pid_t pid_ = -1;
   Program program_ = Program::kRuns;
   int status_ = 0;

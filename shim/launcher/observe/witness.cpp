@@ -70,14 +70,19 @@ Witness::Witness(int descriptor, Tell tell)
 
 Witness::~Witness() { close(descriptor_); }
 
-void Witness::answer() noexcept {
+bool Witness::answer() noexcept {
   pollfd waiting = {descriptor_, POLLIN, 0};
   auto* asks = reinterpret_cast<seccomp_notif*>(asks_.data());
   auto* answer = reinterpret_cast<seccomp_notif_resp*>(answers_.data());
   for (int i = 0; i < kMostAnswers && poll(&waiting, 1, 0) == 1; ++i) {
     std::fill(asks_.begin(), asks_.end(), 0);  // the kernel wants zeros there
     // One that was killed meanwhile is no more: ENOENT. It never waits for the next one.
-    if (ioctl(descriptor_, SECCOMP_IOCTL_NOTIF_RECV, asks) != 0) continue;
+    if (ioctl(descriptor_, SECCOMP_IOCTL_NOTIF_RECV, asks) != 0) {
+      if (errno == ENOENT || errno == EINTR) continue;
+      close(std::exchange(descriptor_, -1));
+      failed_ = true;
+      return false;
+    }
     try {
       note(*asks);
     } catch (const std::exception&) {
@@ -88,6 +93,7 @@ void Witness::answer() noexcept {
     answer->error = -ENODEV;
     ioctl(descriptor_, SECCOMP_IOCTL_NOTIF_SEND, answer);
   }
+  return true;
 }
 
 void Witness::note(const seccomp_notif& asks) {

@@ -33,8 +33,8 @@ class Witness {
   /// For poll(2): it can be read where somebody waits.
   int descriptor() const { return descriptor_; }
   /// Answers ENODEV to those that wait now, or to the first of very many. Waits for nobody, throws
-  /// nothing: they wait for us.
-  void answer() noexcept;
+  /// nothing: they wait for us. False: never again, and the kernel answers (ENOSYS).
+  bool answer() noexcept;
   /// Who was not told: a clause, or empty.
   std::string doubt() const;
 

@@ -76,7 +76,7 @@ Verdict run_tree(const Options& options, Variables& variables) {
       watch.note_request(pid);
       records.add(record);
     });
-    tree.serve(witness->descriptor(), [&] { witness->answer(); });
+    tree.serve(witness->descriptor(), [&] { return witness->answer(); });
   }
   std::optional<Trace> trace;
   if (options.trace) trace.emplace([&](pid_t pid) { watch.note_exec(pid); });

@@ -5,6 +5,7 @@
 //   filter    the same, but not with a filter at address 0, which is only a question
 //   listener  the same with SECCOMP_FILTER_FLAG_NEW_LISTENER
 //   prctl     prctl(PR_SET_SECCOMP)
+//   receive   the listener's ioctl(SECCOMP_IOCTL_NOTIF_RECV)
 // "busy": somebody else has the one listener that there can be.
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -50,6 +52,12 @@ static int argument_of(const char* rule, size_t* offset, uint16_t* comparison, u
     *comparison = BPF_JEQ;
     *value = PR_SET_SECCOMP;
     return SYS_prctl;
+  }
+  if (strncmp(rule, "receive=", 8) == 0) {
+    *offset = first + sizeof(uint64_t);
+    *comparison = BPF_JEQ;
+    *value = SECCOMP_IOCTL_NOTIF_RECV;
+    return SYS_ioctl;
   }
   return -1;
 }
