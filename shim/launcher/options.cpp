@@ -97,9 +97,10 @@ int take_options(const CLI::App& app, int argc, char** argv, int at,
     if (option->get_items_expected_min() == 0 && equals == std::string::npos) {
       const std::string_view next = at + 1 < argc ? argv[at + 1] : "";
       if (next == "auto" || next == "require" || next == "off") {
-        throw Refusal(kRefused, name + " has its word behind a '=': " + name + "=" +
-                                    std::string(next) + " (a program of that name: " + name +
-                                    " -- " + std::string(next) + ")");
+        std::string reason = name;
+        reason.append(" has its word behind a '=': ").append(name).append("=").append(next);
+        reason.append(" (a program of that name: ").append(name).append(" -- ").append(next);
+        throw Refusal(kRefused, reason + ")");
       }
       words.push_back(name + "=auto");
       continue;

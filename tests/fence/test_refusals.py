@@ -49,7 +49,7 @@ class Words(fence.Case):
             for word in ("", "bad", "REQUIRE", "auto=off"):
                 with self.subTest(command, word=word):
                     self.refused(self.start(command, "--fence=" + word, "true"), 125,
-                                 '--fence "%s" is not accepted (accepted: auto, require, off)' % word)
+                                 '--fence "%s" is not accepted' % word, "auto, require, off")
             for words in (["--fence", "--fence"], ["--fence=off", "--fence=off"],
                           ["--fence", "--fence=require"]):
                 self.refused(self.start(command, *words, "true"), 125, "--fence is given twice")
