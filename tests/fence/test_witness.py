@@ -243,6 +243,43 @@ class Programs(Case):
         record = [one for one in harness.records(report) if one.get("api")][0]
         self.assertEqual((record["uid"], record["exe"]), (NOBODY, program))
 
+    def test_another_namespaces_proc(self):
+        """Where /proc has other numbers than the launcher is told, nobody is taken for the process
+        that has this number there. The control: with the right /proc the program is named."""
+        self.need("unshare")
+        last = "/proc/sys/kernel/ns_last_pid"
+        unshare = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-pf"]
+        if self.bare(*unshare, "sh", "-c", "cat %s >%s" % (last, last)).returncode != 0:
+            harness.skip(self, "no PID namespace, or its next number cannot be set")
+        other = subprocess.Popen(["sleep", "1000"])
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        path = self.path("verify.json")
+        inside = "echo %d >%s; exec %s verify --json %s -- %s ask" % (
+            other.pid - 1, last, launcher.LAUNCHER, path, ASKS)
+        for option, command in (["--mount-proc"], "asks_static ask"), ([], "?"):
+            done = self.bare(*unshare, *option, "sh", "-c", inside)
+            self.assertEqual(self.asked(done), {other.pid})
+            with open(path, encoding="utf-8") as stream:
+                processes = json.load(stream)["processes"]
+            self.assertEqual([one["command"] for one in processes], [command])
+
+    def test_closed_descriptors(self):
+        """The launcher's own are none of 0 to 2, which it gives up; it sleeps while nobody asks."""
+        self.need("strace")
+        log, answer = self.path("trace"), self.path("answer")
+        inside = "sleep 0.5; exec %s ask >%s" % (ASKS, answer)
+        for closed in ("<&-", "<&- >&-", "2>&-", "<&- >&- 2>&-"):
+            for how in (["verify"], ["run", "--observe", "--fence"]):
+                with self.subTest(closed, how=how):
+                    self.bare("strace", "-o", log, "-e", "trace=ppoll", "--", "sh", "-c",
+                              'exec "$0" "$@" ' + closed, launcher.LAUNCHER, *how, "--", "sh",
+                              "-c", inside)
+                    with open(answer, encoding="utf-8") as stream:
+                        self.assertRegex(stream.read(), r"\A\d+ ENODEV\n\Z")
+                    with open(log, encoding="utf-8") as stream:
+                        self.assertLess(len(stream.readlines()), 200)
+
 
 class Around(Case):
     """Another launcher, or nobody, stands where the answer comes from."""

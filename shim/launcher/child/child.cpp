@@ -37,8 +37,8 @@ class Stream {
   Stream() {
     int made[2];
     if (pipe2(made, O_CLOEXEC) != 0) give_up();
-    from_ = above_errors(made[0]);
-    to_ = above_errors(made[1]);
+    from_ = above_stderr(made[0]);
+    to_ = above_stderr(made[1]);
     if (from_ < 0 || to_ < 0 || fcntl(from_, F_SETFL, O_NONBLOCK) != 0) give_up();
   }
   ~Stream() {
@@ -62,12 +62,6 @@ class Stream {
   }
 
  private:
-  static int above_errors(int end) {
-    if (end > STDERR_FILENO) return end;
-    const int moved = fcntl(end, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    close(end);
-    return moved;
-  }
   static void close_end(int& end) {
     if (end >= 0) close(end);
     end = -1;
@@ -110,6 +104,15 @@ bool wait_for(pid_t child, Stream& out, Stream& err, milliseconds patience, int&
 }
 
 }  // namespace
+
+int above_stderr(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return moved;
+}
 
 ChildEnd run_child(std::vector<std::string> words, Variables variables, milliseconds patience,
                    bool (*before)()) {

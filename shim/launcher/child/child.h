@@ -22,6 +22,10 @@ struct ChildEnd {
 };
 inline constexpr int kHeldBack = -1;
 
+/// The same at a number above 2, or -1 and errno. Where 0 to 2 were closed when we were started,
+/// one of them may be its number, and these are the program's.
+int above_stderr(int fd);
+
 /// Starts words[0], a path, and gathers what it writes until it has ended or `patience` is over;
 /// then kills what is left of its process group. It has nothing to read, leaves no core, and dies
 /// with us; the descriptors that we were given it has too: words may name one (/dev/fd/9). `before`

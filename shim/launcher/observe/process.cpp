@@ -211,6 +211,13 @@ Stat read_stat(pid_t pid) {
   return result;
 }
 
+bool has_own_numbers() {
+  char number[16];
+  const ssize_t size = readlink("/proc/self", number, sizeof number);
+  return size > 0 &&
+         std::string_view(number, static_cast<size_t>(size)) == std::to_string(getpid());
+}
+
 Owner owner_of(pid_t thread) {
   Owner owner;
   const std::vector<uint64_t> group = status_of(thread, "Tgid");

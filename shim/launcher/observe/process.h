@@ -32,6 +32,10 @@ struct Stat {
 /// Of no process: state 'X'.
 Stat read_stat(pid_t pid);
 
+/// Are the numbers in /proc those that this process is told? It may be that of another PID
+/// namespace, where they mean others; or there is none.
+bool has_own_numbers();
+
 /// Who a thread belongs to, as a record has it.
 struct Owner {
   pid_t pid = 0;     ///< without /proc the thread's number

@@ -19,6 +19,7 @@
 #include <optional>
 #include <utility>
 
+#include "shim/launcher/child/child.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/children.h"
 #include "shim/launcher/observe/trace.h"
@@ -121,7 +122,7 @@ Tree::Tree() {
 void Tree::serve(int descriptor, std::function<bool()> serve) {
   served_ = descriptor;
   serve_ = std::move(serve);
-  signals_ = signalfd(-1, &all_, SFD_CLOEXEC);
+  signals_ = above_stderr(signalfd(-1, &all_, SFD_CLOEXEC));
   if (signals_ < 0) {
     throw Refusal(kRefused, std::string("cannot wait for signals: ") + strerror(errno));
   }

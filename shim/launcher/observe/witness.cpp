@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/observe/witness.h"
 
-#include <fcntl.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -19,6 +18,7 @@
 #include "policy/asked.h"
 #include "policy/message.h"
 #include "policy/nvidia_requests.h"
+#include "shim/launcher/child/child.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -56,12 +56,8 @@ uint32_t kind_of(uint32_t request) {
 }  // namespace
 
 Witness::Witness(int descriptor, Tell tell)
-    // Where descriptors 0 to 2 were closed, it may be one of them, which the program's are.
-    : descriptor_(fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)),
-      tell_(std::move(tell)),
-      host_(host_name()) {
+    : descriptor_(above_stderr(descriptor)), tell_(std::move(tell)), host_(host_name()) {
   if (descriptor_ < 0) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));
-  close(descriptor);
   seccomp_notif_sizes sizes = {};
   syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes);
   asks_ = room_for(std::max(sizeof(seccomp_notif), size_t{sizes.seccomp_notif}));
@@ -100,12 +96,12 @@ void Witness::note(const seccomp_notif& asks) {
   const auto request = static_cast<uint32_t>(asks.data.args[1]);
   if (request == kNobodysRequest) return;
   const auto thread = static_cast<pid_t>(asks.pid);
-  const Stat stat = read_stat(thread);
+  const Stat stat = can_look_ ? read_stat(thread) : Stat();
   Key key = {thread, stat.started, stat.image, kind_of(request), false};
   if (told_.contains(key)) return;
-  const Owner owner = owner_of(thread);
+  const Owner owner = can_look_ ? owner_of(thread) : Owner{thread, geteuid(), {}, {}, {}};
   const Stat whole = owner.pid == thread ? stat : read_stat(owner.pid);
-  const bool nvml = driver_of(owner.pid) == Driver::kNvml;
+  const bool nvml = can_look_ && driver_of(owner.pid) == Driver::kNvml;
   // Was all of that about the one that waits, and not about a later one of that number?
   if (!still_waits(asks.id) || thread == 0) {
     lost_.insert(thread);

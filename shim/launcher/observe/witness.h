@@ -52,6 +52,7 @@ class Witness {
   std::vector<uint64_t> asks_;     ///< room for a seccomp_notif of this kernel's size
   std::vector<uint64_t> answers_;  ///< likewise, seccomp_notif_resp
   std::string host_;
+  const bool can_look_ = has_own_numbers();  ///< else of nobody more is known than the number
   std::set<Key> told_;
   std::set<pid_t> lost_;  ///< threads that were gone before they were looked at
   bool failed_ = false;
