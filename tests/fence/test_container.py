@@ -139,6 +139,11 @@ class Script(fence.Case):
             self.assertIn("fence-profile: ", done.stderr)
             self.assertIn(meaning, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([SCRIPT], input=json.dumps(like_default(["ioctl"])), text=True,
+                                  stdout=full, stderr=subprocess.PIPE, check=False)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "fence-profile: [Errno 28] No space left on device\n"))
         done = self.start("/nonexistent/profile", launcher=SCRIPT)
         self.assertEqual(done.returncode, 1)
         self.assertIn("/nonexistent/profile", done.stderr)

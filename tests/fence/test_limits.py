@@ -58,6 +58,37 @@ with socket.socket(socket.AF_UNIX) as to:
     print(to.makefile().read(), end="")
 """
 
+# Takes its parent's descriptor, and answers its own request by it: the kernel shall go on.
+TAKES_THE_ANSWER = """
+import ctypes, errno, os, signal, struct, threading
+libc = ctypes.CDLL(None, use_errno=True)
+PIDFD_OPEN, PIDFD_GETFD, CONTINUE = 434, 438, 1
+RECEIVE, SEND = ctypes.c_ulong(0xC0502100), ctypes.c_ulong(0xC0182101)
+parent = os.getppid()
+try:
+    number = next(name for name in os.listdir("/proc/%d/fd" % parent)
+                  if "seccomp" in os.readlink("/proc/%d/fd/%s" % (parent, name)))
+except OSError as error:
+    raise SystemExit("may not: %s" % error)
+pidfd = libc.syscall(PIDFD_OPEN, parent, 0)
+listener = libc.syscall(PIDFD_GETFD, pidfd, int(number), 0)
+if listener < 0:
+    raise SystemExit("may not: %s" % os.strerror(ctypes.get_errno()))
+os.kill(parent, signal.SIGSTOP)
+while open("/proc/%d/stat" % parent).read().rsplit(")")[1].split()[0] != "T":
+    pass
+
+def answer():
+    asked = ctypes.create_string_buffer(80)
+    libc.ioctl(listener, RECEIVE, asked)
+    libc.ioctl(listener, SEND, struct.pack("QqiI", *struct.unpack_from("Q", asked), 0, 0, CONTINUE))
+
+threading.Thread(target=answer, daemon=True).start()
+libc.ioctl(os.open("/dev/null", os.O_RDWR), ctypes.c_ulong(0xC020462A), None)
+print("c020462a", errno.errorcode[ctypes.get_errno()])
+os.kill(parent, signal.SIGCONT)
+"""
+
 
 class Limits(fence.Case):
     def requests(self, *requests):
@@ -117,6 +148,17 @@ class Limits(fence.Case):
                 self.assertEqual(self.answers(done), {RM_CONTROL: wanted})
                 if way == "asks":
                     daemon.join()
+
+    def test_a_launcher_that_may_be_traced(self):
+        """Where it stays to be told. The control: nobody takes its descriptor."""
+        words = [sys.executable, "-c", TAKES_THE_ANSWER]
+        done = self.start("run", "--fence=require", "--observe", "--", *words)
+        if "may not" in done.stderr:
+            self.skipTest(done.stderr)
+        self.assertEqual(self.answers(done), {RM_CONTROL: "ENOTTY"})
+        words = [fence.program("requests_static"), "/dev/null", RM_CONTROL]
+        done = self.start("run", "--fence=require", "--observe", "--", *words)
+        self.assertEqual(self.answers(done), {RM_CONTROL: "ENODEV"})
 
     def test_requests_that_are_made_up(self):
         """NVIDIA's module looks at the number and the size alone."""
