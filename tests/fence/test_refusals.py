@@ -83,6 +83,11 @@ class Words(fence.Case):
             text = self.bare("sh", "-c", done.stdout + "echo $CUDAGUARD_POLICY")
             self.assertEqual((text.stdout, text.stderr), ("FORCE_CPU\n", ""))
         self.assertEqual(self.start("run", "--fence=off", "--print").stdout, plain.stdout)
+        # Behind a fence the shell has it.
+        for how in ("--fence", "--fence=off"):
+            done = self.start("run", "--fence", launcher.LAUNCHER, "run", how, "--print")
+            self.assertIn("export CUDAGUARD_PRESETS=fence,", done.stdout)
+            self.assertNotIn("#", done.stdout)
 
     def test_print_says_no_new_privs(self):
         """As an ordinary user."""

@@ -250,7 +250,7 @@ class Programs(Case):
         last = "/proc/sys/kernel/ns_last_pid"
         unshare = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-pf"]
         if self.bare(*unshare, "sh", "-c", "cat %s >%s" % (last, last)).returncode != 0:
-            harness.skip(self, "no PID namespace, or its next number cannot be set")
+            self.skipTest("no PID namespace, or its next number cannot be set")
         other = subprocess.Popen(["sleep", "1000"])
         self.addCleanup(other.wait)
         self.addCleanup(other.kill)

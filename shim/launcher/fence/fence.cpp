@@ -108,7 +108,7 @@ Fence put_up_fence(bool witnessed) {
   // Without kSpecAllow kernels before 5.16 make the program slower: they take every filter for a
   // sign that its code is not to be trusted. Linux 4.17 has it. prctl: before that, or where
   // seccomp(2) is forbidden. kWaitKillable (Linux 5.19): no signal but KILL takes who waits for the
-  // witness out of its request.
+  // witness out of its request, once that has been read.
   constexpr Way kWays[] = {{kUserNotif, kSpecAllow | kNewListener | kWaitKillable},
                            {kUserNotif, kSpecAllow | kNewListener},
                            {kRefuse, kSpecAllow},

@@ -97,7 +97,7 @@ int run(const Options& options, const char* const* environment) {
   const auto [path, report, fence] = prepare(options, variables);
   if (options.print) {
     print(variables.changes());
-    if (options.fence && fence.holds) {
+    if (fence.holds && !fence.was_there) {
       print(std::string("# --fence is not among these: cudaguard run alone puts it up") +
             (fence.no_new_privs
                  ? ", and sets no_new_privs:\n# sudo and setuid programs inside keep your rights"
