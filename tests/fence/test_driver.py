@@ -53,8 +53,14 @@ class Driver(driver.Case):
         library = os.path.join(harness.real_driver_dir(), "libEGL_nvidia.so.0")
         if not os.path.exists(library):
             harness.skip(self, "not installed: libEGL_nvidia.so.0")
-        self.same_but_refused(driver.NODES, CALL_EXPORTS, library, "vk_icdGetInstanceProcAddr",
-                              "vk_icdNegotiateLoaderICDInterfaceVersion", expected=[FIRST])
+        words = [driver.NODES, CALL_EXPORTS, library, "vk_icdGetInstanceProcAddr",
+                 "vk_icdNegotiateLoaderICDInterfaceVersion"]
+        self.same_but_refused(*words, expected=[FIRST])
+        # Documented: verify cannot tell them from CUDA.
+        for options, rc in ([], 1), (["--allow", "call_exports"], 0), (["--fence=off"], 0):
+            done, _ = self.traced(launcher.LAUNCHER, "verify", *options, "--", "env", *words)
+            self.assertEqual((done.returncode, done.stdout), (rc, "called=2\n"), done)
+            self.assertEqual("around the guard" in done.stderr, "--fence=off" not in options)
 
     def test_guarded(self):
         """With the guard nothing comes to the fence."""
