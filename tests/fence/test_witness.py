@@ -304,6 +304,16 @@ class Around(Case):
         self.assertIn("cudaguard: --observe: " + NOT_KNOWN + "another one stands around this "
                       "command\n", done.stderr)
 
+    def test_among_signals(self):
+        """Who waits for the answer is interrupted, asks again, and is told of once; before Linux
+        5.19 at any time, since then only until the launcher has read the request."""
+        for rules in ([], ["killable=%d" % errno.EINVAL]):
+            before = [fence.program("without"), *rules, "--", launcher.LAUNCHER]
+            _, told = self.verify(ASKS, "timer", "loop=5000", before=before)
+            self.assertEqual(self.document["program"]["exit_code"], 0)
+            self.assertEqual((set(told), self.document["records"]["read"]), ({RM_CONTROL}, 1))
+            self.assertEqual(self.document["tree"]["doubts"], [])
+
     def test_nobody_is_told(self):
         """The fence holds, and the block says what it does not know."""
         for rule, why in (("busy", "somebody else is told"),

@@ -4,6 +4,7 @@
 //   thread       the same from a thread: its process's number, as always
 //   loop=N       N times
 //   sizes=N      N sizes of it, as versions of the driver have them
+//   timer        from here on a signal each millisecond; in the end there must have been some
 //   wait=FILE    until there is such a file
 //   exec         the steps that follow, in a new program of this process
 //   map=LIBRARY  loads it (not where it is static)
@@ -11,10 +12,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define RM_CONTROL 0xc020462a
@@ -29,6 +32,21 @@ static void* say(void* unused) {
   printf("%d %s\n", (int)getpid(), strerrorname_np(ask(RM_CONTROL)));
   fflush(stdout);
   return unused;
+}
+
+static volatile sig_atomic_t signals = -1;  // -1: no timer
+
+static void count_signal(int unused) {
+  (void)unused;
+  ++signals;
+}
+
+static void start_timer(void) {
+  const struct sigaction action = {.sa_handler = count_signal, .sa_flags = SA_RESTART};
+  const struct itimerval millisecond = {{0, 1000}, {0, 1000}};
+  signals = 0;
+  sigaction(SIGALRM, &action, NULL);
+  setitimer(ITIMER_REAL, &millisecond, NULL);
 }
 
 static int number(const char* step) { return atoi(strchr(step, '=') + 1); }
@@ -50,6 +68,8 @@ int main(int count, char** words) {
       for (unsigned n = (unsigned)number(step); n > 0; --n) {
         if (ask(0xc000462a | n << 16) != ENODEV) return 4;
       }
+    } else if (strcmp(step, "timer") == 0) {
+      start_timer();
     } else if (strncmp(step, "wait=", 5) == 0) {
       while (access(step + 5, F_OK) != 0) usleep(10000);
     } else if (strcmp(step, "exec") == 0) {
@@ -64,5 +84,5 @@ int main(int count, char** words) {
       return 2;
     }
   }
-  return 0;
+  return signals == 0 ? 7 : 0;
 }

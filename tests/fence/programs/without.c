@@ -4,6 +4,7 @@
 //   seccomp   seccomp(2)
 //   filter    the same, but not with a filter at address 0, which is only a question
 //   listener  the same with SECCOMP_FILTER_FLAG_NEW_LISTENER
+//   killable  the same with SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, as before Linux 5.19
 //   prctl     prctl(PR_SET_SECCOMP)
 //   receive   the listener's ioctl(SECCOMP_IOCTL_NOTIF_RECV)
 // "busy": somebody else has the one listener that there can be.
@@ -45,6 +46,11 @@ static int argument_of(const char* rule, size_t* offset, uint16_t* comparison, u
   if (strncmp(rule, "listener=", 9) == 0) {
     *offset = first + sizeof(uint64_t);
     *value = 1 << 3;
+    return SYS_seccomp;
+  }
+  if (strncmp(rule, "killable=", 9) == 0) {
+    *offset = first + sizeof(uint64_t);
+    *value = 1 << 5;
     return SYS_seccomp;
   }
   if (strncmp(rule, "prctl=", 6) == 0) {
