@@ -398,9 +398,12 @@ class Gone(Case):
         self.assertRegex(out, r"\A137\n\d+ ENODEV\n\Z")
 
     def test_killed_supervisor(self):
-        """What it leaves is told ENOSYS, whether it waits already or asks later; no hang."""
-        script = '"$0" "wait=$1/go" ask "wait=$1/later" ask >"$1/out" & echo $! >"$1/child"; wait'
-        process = self.popen("sh", "-c", script, ASKS, self.folder)
+        """What it leaves is told ENOSYS, whether it waits already or asks later; no hang. A launcher
+        in there knows that for a fence, too."""
+        script = ('{ "$0" "wait=$1/go" ask "wait=$1/later" ask >"$1/out";'
+                  ' "$2" run --policy OFF -- true 2>"$1/said"; } & echo $! >"$1/shell";'
+                  ' until pgrep -P $! >"$1/child"; do sleep 0.01; done; wait')
+        process = self.popen("sh", "-c", script, ASKS, self.folder, launcher.LAUNCHER)
         self.until(lambda: self.file("child").endswith("\n"), "the child")
         child = int(self.file("child"))
         process.send_signal(signal.SIGSTOP)
@@ -411,6 +414,19 @@ class Gone(Case):
         self.until(lambda: self.file("out"), "an answer")
         self.make("later", "")
         self.until(lambda: self.file("out") == "%d ENOSYS\n" % child * 2, "another one")
+        self.until(lambda: "stands around this process" in self.file("said"), "what it says")
+
+    def test_no_new_privs(self):
+        """Where the program failed, the block says what the fence took from it."""
+        row = "  fence: sudo and setuid programs kept your rights (no_new_privs; --fence=off)\n"
+        self.need("setpriv")
+        as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        words = [*(as_nobody if os.getuid() == 0 else []), self.installed(), "verify"]
+        for option, code, said in (("--fence=auto", 3, True), ("--fence=auto", 0, False),
+                                   ("--fence=off", 3, False)):
+            done = self.bare(*words, option, "--", "sh", "-c", "exit %d" % code)
+            self.assertEqual(done.returncode, 2 if code else 0, done)
+            self.assertEqual(row in done.stderr, said, done)
 
     def test_nvidias_libraries_without_a_supervisor(self):
         """They take ENOSYS for what it is: no device, an error, no hang."""

@@ -92,7 +92,10 @@ std::string reason(int error) {
 
 }  // namespace
 
-bool is_fenced() { return ioctl(-1, kNobodysRequest) != 0 && errno == ENODEV; }
+bool is_fenced() {
+  // ENOSYS: of one whose witness has died.
+  return ioctl(-1, kNobodysRequest) != 0 && (errno == ENODEV || errno == ENOSYS);
+}
 
 Fence put_up_fence(bool witnessed) {
   Fence fence;

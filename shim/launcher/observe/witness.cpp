@@ -101,7 +101,7 @@ void Witness::note(const seccomp_notif& asks) {
   if (told_.contains(key)) return;
   const Owner owner = can_look_ ? owner_of(thread) : Owner{thread, geteuid(), {}, {}, {}};
   const Stat whole = owner.pid == thread ? stat : read_stat(owner.pid);
-  const bool nvml = can_look_ && driver_of(owner.pid) == Driver::kNvml;
+  const bool nvml = can_look_ && driver_of(thread) == Driver::kNvml;
   // Was all of that about the one that waits, and not about a later one of that number?
   if (!still_waits(asks.id) || thread == 0) {
     lost_.insert(thread);

@@ -170,6 +170,7 @@ struct Verdict {
   std::set<Asked> deny;              ///< --deny: what is forbidden, but for those
   bool touched = false;              ///< at least one of `fails`
   int status = 0;                    ///< of the program, as waitpid gives it
+  bool no_new_privs = false;         ///< the fence took that: sudo and the like gained nothing
   double started = 0;                ///< seconds since 1970-01-01 UTC
   double ended = 0;
   bool passed() const { return !touched && status == 0; }

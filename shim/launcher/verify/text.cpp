@@ -320,6 +320,9 @@ std::string text_of_verdict(const Verdict& verdict, Symbols& symbols) {
   put_touchers(out, verdict, symbols, true);
   put_touchers(out, verdict, symbols, false);
   put_tree(out, verdict);
+  if (verdict.status != 0 && verdict.no_new_privs) {
+    put_row(out, "  fence: sudo and setuid programs kept your rights (no_new_privs; --fence=off)");
+  }
   put_records(out, verdict.findings);
   return out;
 }

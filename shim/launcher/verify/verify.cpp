@@ -94,6 +94,7 @@ Verdict run_tree(const Options& options, Variables& variables) {
   records.finish();
   verdict.ended = now();
   verdict.status = tree.status();
+  verdict.no_new_privs = prepared.fence.no_new_privs;
   verdict.findings = records.findings();
   verdict.tree = watch.finish(verdict.findings, tree.left(), records.doubt());
   for (const std::string& doubt : {prepared.fence.unseen, witness ? witness->doubt() : ""}) {
