@@ -14,7 +14,7 @@ struct OwnFile {
   bool library = false;   ///< else a link to one, or the probe
   bool stand_in = false;  ///< one, or a link to one
   bool missing = false;   ///< or it cannot be read
-  std::string version;    ///< "0.1.0", by the note in the file; empty: none, or it is damaged
+  std::string version;    ///< "0.2.0", by the note in the file; empty: none, or it is damaged
 
   /// Null: it is well.
   const char* trouble() const {
