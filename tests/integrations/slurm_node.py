@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Slurm cluster of one node with two GPUs, which are /dev/null, for as long as a test class runs.
 
-The daemons are Debian's own (scripts/fetch-slurm), in a sandbox whose /usr/local has cudaguard.
+The daemons are Debian's own (scripts/fetch-daemons), in a sandbox whose /usr/local has cudaguard.
 """
 
 import glob

@@ -32,8 +32,8 @@ class Slurm(places.Case):
         if harness.check_tools():
             return
         cls.reason = ""
-        fetch = subprocess.run([places.script("fetch-slurm"), harness.DEPS], capture_output=True,
-                               text=True, check=False)
+        fetch = subprocess.run([places.script("fetch-daemons"), harness.DEPS, "slurm"],
+                               capture_output=True, text=True, check=False)
         if fetch.returncode != 0:
             cls.reason = fetch.stderr.strip()
             return

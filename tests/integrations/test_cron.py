@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real cron reads the crontabs of docs/platforms.md; only when they are due is another's: @reboot,
+which a cron that starts does at once."""
+
+import os
+import pwd
+import re
+import subprocess
+import time
+
+import harness
+import places
+
+CRON = os.path.join(harness.DEPS, "cron")
+# In a mount namespace: a cron of our own, without the machine's tables.
+INSIDE = """set -eu
+folder=$1
+mount -t tmpfs none /run
+mkdir -p "$folder/spool/crontabs" "$folder/spool/atjobs"
+chmod 1730 "$folder/spool/crontabs"
+mount -t tmpfs none /var/spool
+mkdir /var/spool/cron
+mount --bind "$folder/spool" /var/spool/cron
+mount --bind "$folder/usr-local" /usr/local
+if [ -d /etc/cron.d ]; then mount -t tmpfs none /etc/cron.d; fi
+if [ -e /etc/crontab ]; then mount --bind /dev/null /etc/crontab; fi
+exec "$2" -f
+"""
+PATIENCE = 60
+
+
+class Cron(places.Case):
+    def setUp(self):
+        super().setUp()
+        self.need("unshare")
+        self.need_root("start a cron of its own")
+        done = subprocess.run([places.script("fetch-daemons"), harness.DEPS, "cron"],
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            harness.skip(self, done.stderr.strip())
+        unpacked = CRON + "/usr/sbin/cron"
+        self.cron = unpacked if os.path.exists(unpacked) else "/usr/sbin/cron"
+        places.usr_local(self.path("usr-local"))
+
+    def ask(self, *lines):
+        """The answer of a program that the crontab starts; what the fake driver was asked."""
+        for name in ("out", "fake.log", "done"):
+            if os.path.exists(self.path(name)):
+                os.remove(self.path(name))
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        os.makedirs(self.path("spool", "crontabs"), exist_ok=True)
+        self.make("spool/crontabs/" + user, "".join(line + "\n" for line in (
+            "LD_LIBRARY_PATH=" + harness.FAKE_DRIVER, "CG_FAKE_LOG=" + self.path("fake.log"),
+            *lines)), 0o600)
+        process = subprocess.Popen(
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
+             "sh", "-c", INSIDE, "sh", self.folder, self.cron],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            end = time.monotonic() + PATIENCE
+            while not os.path.exists(self.path("done")):
+                if process.poll() is not None or time.monotonic() > end:
+                    break
+                time.sleep(0.05)
+        finally:
+            process.kill()
+            why = process.communicate()[1]
+        self.assertTrue(os.path.exists(self.path("done")), "cron has not started the line: " + why)
+        with open(self.path("out"), encoding="utf-8") as stream:
+            out = stream.read()
+        calls = []
+        if os.path.exists(self.path("fake.log")):
+            with open(self.path("fake.log"), encoding="utf-8") as stream:
+                calls = stream.read().split()
+        return dict(re.findall(r"([\w.\-]+)=(\S*)", out)), calls, out
+
+    def line(self, launch=""):
+        return "@reboot %s %s >%s 2>&1; : >%s" % (launch, " ".join(places.OPEN), self.path("out"),
+                                                  self.path("done"))
+
+    def test_crontab(self):
+        line, variable = places.blocks("text", "cron")
+        launch = re.fullmatch(r"0 3 \* \* \* (/usr/local/bin/cudaguard run \S+ --) python3 .*\n",
+                              line)[1]
+        answers, calls, _ = self.ask(self.line())
+        self.reached(answers, calls)
+        answers, calls, out = self.ask(self.line(launch))
+        self.guarded(answers, calls)
+        self.assertNotIn("cudaguard[", out)  # nothing to mail
+        answers, calls, out = self.ask(variable.strip(), self.line())
+        self.guarded(answers, calls)
+        self.assertIn("cudaguard[", out)
+        # No /usr/local/bin on its PATH.
+        answers, calls, out = self.ask(self.line("cudaguard run --"))
+        self.assertEqual((answers, calls), ({}, []), out)
+        self.assertIn("not found", out)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runners of GitLab and GitHub: what docs/platforms.md has for them, held against the published
+schemas, and its commands run as a runner does it."""
+
+import os
+import re
+import subprocess
+
+import harness
+import places
+
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+ASK = " ".join(places.OPEN)
+
+
+class Case(places.Case):
+    def setUp(self):
+        super().setUp()
+        if yaml is None:
+            harness.skip(self, "python3-yaml is not installed")
+
+    def valid(self, schema, text):
+        self.need_platforms()
+        done = subprocess.run(
+            [places.PLATFORMS + "/check-jsonschema", "--builtin-schema", "vendor." + schema,
+             self.make("file.yml", text, 0o644)], capture_output=True, text=True, check=False)
+        self.assertIn(done.returncode, (0, 1), done)
+        return done.returncode == 0
+
+    def no_device(self, result):
+        result.assert_untouched(self)
+        self.assertEqual((result.rc, result.answers.get("cuInit")), (0, "100"), result)
+
+
+class GitLab(Case):
+    def test_schema(self):
+        (text,) = places.blocks("yaml", "GitLab")
+        self.assertTrue(self.valid("gitlab-ci", text))
+        self.assertFalse(self.valid("gitlab-ci", text.replace("artifacts:", "artefacts:")))
+        self.assertFalse(self.valid("gitlab-ci", text.replace("script:", "scripts:")))
+
+    def settings(self):
+        try:
+            import tomllib
+        except ImportError:
+            harness.skip(self, "Python's tomllib is there from 3.11 on")
+        (text,) = places.blocks("toml", "GitLab")
+        (runner,) = tomllib.loads(text)["runners"]
+        return runner
+
+    def job(self, shell, before, *script, tree="tree"):
+        """A job's commands as the runner gives them to a shell: with -e, and in the same shell as
+        those in front of them."""
+        mounts = ["--tmpfs", "/opt"]
+        for volume in self.settings()["docker"]["volumes"]:
+            place, inside, mode = volume.split(":")
+            self.assertEqual((place, mode), (inside, "ro"))
+            if tree:
+                mounts += ["--ro-bind", self.path(tree), inside]
+        lines = ["set -o errexit", before, *script]
+        return places.others_only(
+            harness.run([*shell, "-c", "\n".join(lines)], guard=False, bwrap=mounts))
+
+    def test_job(self):
+        places.usr_local(self.path("tree"))
+        before = self.settings()["pre_build_script"]
+        for shell in (["bash", "-o", "pipefail"], ["sh"]):
+            self.job(shell, "", ASK).assert_reached(self)
+            self.no_device(self.job(shell, before, ASK))
+            # In a program that the job's command starts; one that is let through.
+            self.no_device(self.job(shell, before, "sh -c '%s; true'" % ASK))
+            lifted = "/opt/cudaguard/bin/cudaguard run --policy OFF -- "
+            self.job(shell, before, lifted + ASK).assert_reached(self)
+
+    def test_missing(self):
+        """A job that would be unguarded fails."""
+        before = self.settings()["pre_build_script"]
+        for shell in (["bash", "-o", "pipefail"], ["sh"]):
+            result = self.job(shell, before, ASK, tree=None)
+            self.assertNotEqual(result.rc, 0, result)
+            self.assertEqual((result.out, result.fake_calls), ("", []), result)
+
+
+class GitHub(Case):
+    def setUp(self):
+        super().setUp()
+        (self.text,) = places.blocks("yaml", "GitHub")
+
+    def test_schema(self):
+        self.assertTrue(self.valid("github-workflows", self.text))
+        self.assertFalse(self.valid("github-workflows", self.text.replace("runs-on", "run-on")))
+        with open(os.path.join(harness.SOURCE, "action.yml"), encoding="utf-8") as stream:
+            action = stream.read()
+        self.assertTrue(self.valid("github-actions", action))
+        self.assertFalse(self.valid("github-actions", action.replace("using:", "use:")))
+
+    def step(self, shell, script):
+        """As the runner runs a step: the shell's first word is looked for on PATH, {0} is a file."""
+        path = self.make("step.sh", script, 0o644)
+        tree = os.path.dirname(places.launcher.LAUNCHER)
+        return harness.run(shell.format(path).split(), guard=False,
+                           env={"PATH": tree + ":" + os.environ["PATH"]})
+
+    def test_steps(self):
+        (job,) = yaml.safe_load(self.text)["jobs"].values()
+        shell = job["defaults"]["run"]["shell"]
+        plain = re.sub(r"^cudaguard run -- ", "", shell)
+        self.assertNotEqual(shell, plain)
+        self.step(plain, ASK).assert_reached(self)
+        self.no_device(self.step(shell, ASK))
+        self.no_device(self.step(shell, "true | cat\nsh -c '%s; true'\n" % ASK))
+        for one in (plain, shell):  # as GitHub's own bash: the first failure ends the step
+            self.assertEqual(self.step(one, "(exit 3) | true\necho not here\n").rc, 3)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real sshd with the settings of docs/platforms.md: started by the client for one connection each,
+on no port, with keys and a folder of its own."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import harness
+import places
+
+SSH = os.path.join(harness.DEPS, "ssh")
+ME = "alice"  # whoever runs this, by the name that the settings have
+SETTINGS = """HostKey {0}/host
+AuthorizedKeysFile {0}/authorized_keys
+PidFile none
+UsePAM no
+StrictModes no
+PermitRootLogin yes
+LogLevel ERROR
+"""
+# Who may log in, and whom root's sshd becomes before that.
+USERS = "%s:x:%d:%d::%s:/bin/sh\nsshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"
+
+
+def tool(name, folder="bin"):
+    unpacked = os.path.join(SSH, "usr", folder, name)
+    return unpacked if os.path.exists(unpacked) else shutil.which(
+        name, path=os.environ["PATH"] + ":/usr/sbin")
+
+
+class Ssh(places.Case):
+    def setUp(self):
+        super().setUp()
+        done = subprocess.run([places.script("fetch-daemons"), harness.DEPS, "ssh"],
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            harness.skip(self, done.stderr.strip())
+        os.mkdir(self.path("home"))
+        self.make("passwd", USERS % (ME, os.getuid(), os.getgid(), self.path("home")), 0o644)
+        self.make("shadow", "".join("%s:*:1::::::\n" % name for name in (ME, "sshd")), 0o600)
+        self.mounts = ["--tmpfs", "/run", "--dir", "/run/sshd", *places.usr_local(self.path("tree")),
+                       "--ro-bind", self.path("passwd"), "/etc/passwd",
+                       "--ro-bind", self.path("shadow"), "/etc/shadow"]
+        for name in ("host", "user"):
+            done = self.bare(*harness.sandbox("fake", self.mounts), tool("ssh-keygen"), "-q", "-t",
+                             "ed25519", "-N", "", "-f", self.path(name))
+            self.assertEqual(done.returncode, 0, done)
+
+    def ask(self, settings="", key="", command=" ".join(places.OPEN), options=()):
+        """What the program said that a connection has started: (answers, fake calls, all of it)."""
+        log = self.path("fake.log")
+        if os.path.exists(log):
+            os.remove(log)
+        with open(self.path("user.pub"), encoding="utf-8") as stream:
+            self.make("authorized_keys", key + stream.read(), 0o600)
+        # For the fake driver, in the one SetEnv line that counts.
+        known = "LD_LIBRARY_PATH=%s CG_FAKE_LOG=%s" % (harness.FAKE_DRIVER, log)
+        self.make("config", "%s%sMatch all\nSetEnv %s\n" % (
+            SETTINGS.format(self.folder), settings.replace("SetEnv", "SetEnv " + known), known),
+                  0o644)
+        server = [tool("sshd", "sbin"), "-i", "-e", "-f", self.path("config")]
+        done = self.bare(*harness.sandbox("fake", self.mounts), tool("ssh"), "-F", "none",
+                         "-i", self.path("user"), "-o", "ProxyCommand=" + " ".join(server),
+                         "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+                         "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", *options,
+                         ME + "@host", *([command] if command else []))
+        calls = []
+        if os.path.exists(log):
+            with open(log, encoding="utf-8") as stream:
+                calls = stream.read().split()
+        return dict(re.findall(r"([\w.\-]+)=(\S*)", done.stdout)), calls, done
+
+    def no_device(self, *words, **more):
+        answers, calls, done = self.ask(*words, **more)
+        self.assertEqual((answers.get("cuInit"), calls), ("100", []), done)
+        return done
+
+    def a_device(self, *words, **more):
+        answers, calls, done = self.ask(*words, **more)
+        self.assertEqual(answers.get("cuInit"), "0", done)
+        self.assertIn("cuInit", calls)
+
+    def blocks(self):
+        """(SetEnv, ForceCommand, a line of ~/.ssh/environment)"""
+        return places.blocks("text", "ssh")
+
+    def test_control(self):
+        self.a_device()
+        # The client's own variable does not come through.
+        self.a_device(options=["-o", "SetEnv=LD_PRELOAD=/usr/local/lib/libcudaguard.so"])
+
+    def test_set_env(self):
+        settings = self.blocks()[0]
+        done = self.no_device(settings)
+        self.assertNotIn("no CUDA here", done.stderr)  # CUDAGUARD_LOG=error
+        self.a_device(settings.replace("alice", "somebody"))
+        # Documented: of two lines the first one counts.
+        two = re.sub(r"(SetEnv) (\S+) (\S+)", r"\1 \3\n    SetEnv \2", settings)
+        self.assertEqual(two.count("SetEnv"), 2)
+        self.a_device(two)
+
+    def test_force_command(self):
+        settings = self.blocks()[1]
+        self.no_device(settings)
+        self.no_device(settings, command="echo 'a  b'; sh -c '%s; true'" % " ".join(places.OPEN))
+        for command in ("exit 7", "echo 'a  b' >&2; kill -TERM $$"):
+            bare, forced = (self.ask(text, command=command)[2] for text in ("", settings))
+            self.assertEqual((bare.returncode, bare.stdout, bare.stderr),
+                             (forced.returncode, forced.stdout, forced.stderr))
+        # A login: the shell itself.
+        done = self.ask(settings, command=None, options=["-T"])[2]
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done)
+
+    def test_by_the_user(self):
+        line = self.blocks()[2].strip()
+        os.mkdir(self.path("home", ".ssh"))
+        self.make("home/.ssh/environment", line + "\n", 0o600)
+        self.a_device()
+        self.no_device("PermitUserEnvironment yes\n")
+        os.remove(self.path("home", ".ssh", "environment"))
+        self.a_device("PermitUserEnvironment yes\n")
+        self.no_device("PermitUserEnvironment yes\n", key='environment="%s" ' % line)
+        self.a_device(key='environment="%s" ' % line)
+
+
+if __name__ == "__main__":
+    harness.main()

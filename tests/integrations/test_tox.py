@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tox, a real one: hands on LD_PRELOAD where its settings say so."""
+
+import os
+
+import harness
+import places
+from places import launcher
+
+PLAIN = "[testenv]\n"
+REST = """skip_install = true
+allowlist_externals = *
+set_env = CG_FAKE_LOG=%s
+commands = %s
+"""
+
+
+class Tox(places.Case):
+    def setUp(self):
+        super().setUp()
+        self.need_platforms()
+
+    def tox(self, settings, *launch, options=()):
+        """(the program's answer, what the fake driver was asked)"""
+        log = self.path("fake.log")
+        if os.path.exists(log):
+            os.remove(log)
+        self.make("tox.ini", settings + REST % (log, " ".join(places.OPEN)), 0o644)
+        result = harness.run(
+            [*launch, places.PLATFORMS + "/tox", "run", "-q", "-e", "py", *options],
+            guard=False, trace=False, cwd=self.folder, env=dict.fromkeys(launcher.PRESETS))
+        self.assertEqual(result.rc, 0, result)
+        calls = []
+        if os.path.exists(log):
+            with open(log, encoding="utf-8") as stream:
+                calls = stream.read().split()
+        return result.answers, calls
+
+    def test_pass_env(self):
+        (settings,) = places.blocks("ini", "tox")
+        run = [launcher.LAUNCHER, "run", "--"]
+        self.reached(*self.tox(PLAIN))
+        self.reached(*self.tox(PLAIN, *run))  # tox itself is guarded, and no test
+        self.guarded(*self.tox(settings, *run))
+        self.reached(*self.tox(settings, launcher.LAUNCHER, "run", "--policy=OFF", "--"))
+        with open(os.path.join(harness.SOURCE, "docs", "platforms.md"), encoding="utf-8") as stream:
+            self.assertIn("cudaguard run -- tox -x testenv.pass_env+=LD_PRELOAD,CUDAGUARD_*",
+                          stream.read())
+        self.guarded(*self.tox(PLAIN, *run,
+                               options=["-x", "testenv.pass_env+=LD_PRELOAD,CUDAGUARD_*"]))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/platforms.md, "A whole machine": its commands, run by root in a mount namespace with a copy of
+/etc; what a damaged file does to every program, and the way out of it."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+
+import harness
+import places
+
+GUARD = "/usr/local/lib/libcudaguard.so"
+FILE = "/etc/ld.so.preload"
+LINE = "ERROR: ld.so: object '%s' from /etc/ld.so.preload cannot be preloaded (%%s): ignored." % GUARD
+NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups --"
+# The whole machine: with a driver that ld.so finds by itself.
+SETUP = """set -eu
+folder=$1
+mount --bind "$folder/etc" /etc
+mount --bind "$folder/tree" /usr/local
+%s
+export CG_FAKE_LOG="$folder/fake.log" PATH=/usr/local/bin:/usr/bin:/bin
+cd "$folder"
+""" % "\n".join('if [ -d "%s" ]; then mount -t tmpfs none "%s"; fi' % (name, name)
+                for name in harness.REAL_DRIVER_DIRS)
+ASK = "env -i /usr/bin/python3 -c 'import ctypes; print(ctypes.CDLL(\"libcuda.so.1\").cuInit(0))'\n"
+
+
+class Case(places.Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.shared = tempfile.mkdtemp(prefix="cg-")
+        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+        if os.geteuid() == 0:
+            cls.copy_etc()
+
+    @classmethod
+    def copy_etc(cls):
+        """The machine's, with an ld.so.cache that has the fake driver."""
+        etc, config = os.path.join(cls.shared, "etc"), os.path.join(cls.shared, "ld.so.conf")
+        shutil.copytree("/etc", etc, symlinks=True, ignore_dangling_symlinks=True,
+                        ignore=shutil.ignore_patterns("ld.so.preload"))
+        with open("/etc/ld.so.conf", encoding="utf-8") as old, \
+                open(config, "w", encoding="utf-8") as new:
+            new.write(harness.FAKE_DRIVER + "\n" + old.read())
+        subprocess.run(["/sbin/ldconfig", "-X", "-C", etc + "/ld.so.cache", "-f", config],
+                       check=True, timeout=120, stderr=subprocess.DEVNULL)
+
+    def setUp(self):
+        super().setUp()
+        self.need("unshare", "setpriv")
+        self.need_root("have a machine of its own")
+        os.rename(os.path.join(self.shared, "etc"), self.path("etc"))
+        self.addCleanup(os.rename, self.path("etc"), os.path.join(self.shared, "etc"))
+        places.usr_local(self.path("tree"))
+        os.mkdir(self.path("home"))
+
+    def run_there(self, script):
+        """Runs the script as root in such a machine: its output, line by line, and its errors."""
+        before = os.path.exists(FILE)
+        for name in os.listdir(self.path("etc")):
+            if name.startswith("ld.so.preload"):
+                os.remove(self.path("etc", name))
+        done = subprocess.run(["unshare", "-m", "--propagation", "private", "bash", "-c",
+                               SETUP + script, "bash", self.folder], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(os.path.exists(FILE), before, "the machine was changed")
+        return done
+
+    def asked(self, script):
+        done = self.run_there(script)
+        self.assertEqual(done.returncode, 0, done)
+        return done.stdout.split(), done
+
+    def steps(self):
+        """(a private view, for all, taken back)"""
+        check, *others = places.blocks("sh", "A whole machine")
+        self.assertIn(GUARD, check)
+        self.assertEqual(len(others), 3)
+        return others
+
+class Steps(Case):
+    def test_steps(self):
+        private, everybody, back = self.steps()
+        asked, done = self.asked(ASK + private + ASK + everybody + NOBODY + " " + ASK + back + ASK +
+                                 "cat %s\n" % FILE)
+        #  before, in the private view, outside of it, for all, another user, taken back; the file
+        self.assertEqual(asked, ["0", "100", "0", "100", "100", "0"], done)
+        self.assertEqual(done.stderr.count("no CUDA here"), 3, done)
+        self.assertNotIn("ERROR", done.stderr)
+
+    def test_others_stay(self):
+        """Somebody else's line in the file is there before, meanwhile and afterwards."""
+        private, everybody, back = self.steps()
+        show = "cat %s; echo -\n" % FILE
+        asked, done = self.asked("echo libm.so.6 >%s\n" % FILE + private + everybody + show + back +
+                                 show)
+        self.assertEqual(asked, ["100", "100", GUARD, "libm.so.6", "-", "libm.so.6", "-"], done)
+
+    def test_mode(self):
+        """As the steps make it every user can read it; under a umask of 077, without that, not."""
+        private, everybody, _ = self.steps()
+        self.assertIn("chmod 644", private)
+        asked, done = self.asked("umask 077\n" + private + everybody + NOBODY + " " + ASK)
+        self.assertEqual(asked, ["100", "100", "100"], done)
+        asked, done = self.asked(private + everybody + "chmod 600 %s\n" % FILE + NOBODY + " " + ASK)
+        self.assertEqual(asked, ["100", "100", "0"], done)
+        self.assertNotIn("ERROR", done.stderr)
+
+    def test_lifted(self):
+        private, everybody, _ = self.steps()
+        off = ASK.replace("env -i", "env -i CUDAGUARD_POLICY=OFF")
+        asked, done = self.asked(private + everybody + off + ASK.replace(
+            "env -i", "cudaguard run --policy OFF --"))
+        self.assertEqual(asked, ["100", "100", "0", "0"], done)
+
+    def test_one_user(self):
+        """What a login shell starts."""
+        (profile, *_) = places.blocks("text", "A whole machine")
+        self.make("home/.profile", profile, 0o644)
+        login = 'env -i HOME="$folder/home" sh %%s \'exec %s\'\n' % (
+            "/usr/bin/python3 \"$HOME/ask.py\"")
+        self.make("home/ask.py", ASK.split("'")[1], 0o644)
+        asked, done = self.asked(login % "-c" + login % "-lc")
+        self.assertEqual(asked, ["0", "100"], done)
+        (report,) = [name for name in os.listdir(self.path("home")) if name.startswith("cuda-")]
+        self.assertEqual(harness.records(self.path("home", report))[-1]["api"], "cuInit")
+
+
+class Damaged(Case):
+    """The table of what every program does then, and the command that starts none."""
+
+    def damaged(self, damage):
+        """/bin/true and a touch behind the damaged file; the way out, from a shell that was open."""
+        (remedy,) = [text for text in places.blocks("text", "When every command prints an error, or "
+                     "fails") if text.startswith(":")]
+        script = "\n".join([
+            "set +e", damage, "echo %s >%s" % (GUARD, FILE), "/bin/true", "echo true=$?", ASK,
+            "/usr/local/bin/cudaguard --version", remedy.strip(), "/bin/true", "echo after=$?", ASK])
+        return self.run_there(script)
+
+    def test_ignored(self):
+        for damage, words in (("mv {0} {0}.gone", "cannot open shared object file"),
+                              (": >{0}", "file too short"),
+                              ("truncate -s 64 {0}", "cannot read file data"),
+                              ("sed -n '1,200p' /usr/share/common-licenses/GPL-3 >{0}",
+                               "invalid ELF header")):
+            with self.subTest(words):
+                done = self.damaged(damage.format(GUARD))
+                out = done.stdout.split()
+                self.assertEqual((out[0], out[1], out[-2:]), ("true=0", "0", ["after=0", "0"]), done)
+                self.assertEqual(set(done.stderr.splitlines()), {LINE % words}, done)
+                shutil.rmtree(self.path("tree"))
+                places.usr_local(self.path("tree"))
+
+    def test_every_program_ends(self):
+        for damage in ("truncate -s 4096 {0}",
+                       "dd if=/dev/zero of={0} bs=1024 seek=2 count=30 conv=notrunc 2>/dev/null"):
+            with self.subTest(damage):
+                done = self.damaged(damage.format(GUARD))
+                out = done.stdout.split()
+                self.assertIn(out[0], ("true=127", "true=135", "true=139"), done)
+                # No second answer: Python ended as well. What is static works.
+                self.assertRegex(done.stdout, r"\Atrue=\d+\ncudaguard [0-9.]+\nafter=0\n0\n\Z")
+                self.assertRegex(done.stderr, "Bus error|Segmentation fault|error while loading "
+                                 "shared libraries: " + GUARD)
+                shutil.rmtree(self.path("tree"))
+                places.usr_local(self.path("tree"))
+
+    def test_not_for_this_user(self):
+        done = self.run_there("chmod 600 %s; echo %s >%s\n%s %s" % (GUARD, GUARD, FILE, NOBODY, ASK))
+        self.assertEqual(done.stdout, "0\n", done)
+        self.assertIn(LINE % "cannot open shared object file", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
