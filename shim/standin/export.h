@@ -28,12 +28,19 @@ template <typename T>
 
 // The claim, exported by each stand-in: ld.so remembers every name by which a file was asked for,
 // so asking for `name` once makes it ours for the rest of the process. The request must come from
-// this object's code: its DT_RPATH ($ORIGIN) then leads to the link beside it.
+// this object's code: its DT_RPATH ($ORIGIN) then leads to the link beside it. Where files cannot be
+// links, beside it is a library of that name with nothing in it (cg_add_name), which is loaded.
 #define CG_CLAIM()                                                                   \
   CG_EXPORT void* cudaguard_standin_claim_v1(void* (*libc_dlopen)(const char*, int), \
                                              const char* name) {                     \
-    constexpr int kLazyNoload = 1 | 4; /* RTLD_LAZY, RTLD_NOLOAD: a name, no file */ \
-    void* handle = libc_dlopen(name, kLazyNoload);                                   \
+    constexpr int kLazy = 1;                                                         \
+    constexpr int kNoload = 4; /* RTLD_NOLOAD: a name, no file */                    \
+    void* handle = libc_dlopen(name, kLazy | kNoload);                               \
+    if (handle == nullptr) {                                                         \
+      char path[32] = "$ORIGIN/";                                                    \
+      for (int at = 8; at < 31 && *name != '\0'; ++at) path[at] = *name++;           \
+      handle = libc_dlopen(path, kLazy);                                             \
+    }                                                                                \
     asm volatile("" : "+r"(handle)); /* no tail call: the return address is ours */  \
     return handle;                                                                   \
   }

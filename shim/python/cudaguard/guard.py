@@ -8,6 +8,10 @@ import os
 from typing import Optional
 
 
+class NotGuarded(RuntimeError):
+    """No guard was preloaded into this process."""
+
+
 class Guard:
     """libcudaguard.so as it was preloaded into this process. Thread-safe."""
 
@@ -34,3 +38,12 @@ def find() -> Optional[Guard]:
         return Guard()
     except (AttributeError, OSError):
         return None
+
+
+def touches() -> int:
+    """How often this process has asked for a GPU under FORCE_CPU. Raises NotGuarded."""
+    guard = find()
+    if guard is None:
+        raise NotGuarded("cudaguard is not loaded in this process: start it by `cudaguard run`, or with "
+                         "LD_PRELOAD=cudaguard.library()")
+    return guard.touches()

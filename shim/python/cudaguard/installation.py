@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tree that this package was installed with: bin/, share/, and the libraries."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+
+
+class NotUsable(RuntimeError):
+    """There is no launcher, or it refuses; the text says why."""
+
+
+def prefix() -> str:
+    """The folder above this package that has bin/cudaguard: of a virtual environment, of `pip --user`
+    or `--target`, of an installed tree (share/cudaguard/python)."""
+    above = os.path.dirname(os.path.abspath(__file__))
+    while above != os.path.dirname(above):
+        above = os.path.dirname(above)
+        if os.access(os.path.join(above, "bin", "cudaguard"), os.X_OK):
+            return above
+    raise NotUsable("there is no bin/cudaguard in a folder above " + __file__)
+
+
+def launcher() -> str:
+    """The path of the command `cudaguard`, a static program."""
+    return os.path.join(prefix(), "bin", "cudaguard")
+
+
+def library() -> str:
+    """The path of libcudaguard.so, for LD_PRELOAD. Raises NotUsable where it cannot be preloaded: ld.so
+    splits LD_PRELOAD at spaces and colons, so the environment's path may have neither."""
+    # The launcher knows, and says what is wrong; with an empty environment it names nothing else.
+    done = subprocess.run([launcher(), "run", "--cpu", "--print"], env={}, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    for line in os.fsdecode(done.stdout).splitlines():
+        words = shlex.split(line)
+        if words[:1] == ["export"] and words[1].startswith("LD_PRELOAD="):
+            return words[1][len("LD_PRELOAD="):]
+    raise NotUsable(os.fsdecode(done.stderr).strip() or "cudaguard run --print names no library")
