@@ -153,7 +153,7 @@ class Children(box.Case):
         launcher = os.path.join(os.path.dirname(harness.LIB), "bin", "cudaguard")
         self.assertEqual(self.in_a_namespace("", [
             launcher, "run", "--gpus", "1,2", "--children=cpu", "--"]), "!100")
-        # What a number alone cannot tell; README says so.
+        # What a number alone cannot tell; docs/devices.md says so.
         self.assertEqual(self.in_a_namespace("export CUDAGUARD_ROOT=$$;"), [1, 2])
 
     def test_another_root(self):

@@ -72,7 +72,7 @@ class Programs(harness.FolderCase):
             self.assertEqual(result.rc, 0, result)
         self.assertFalse(os.path.exists(registry))
         self.control(*inspect)
-        # The bare preload has nobody to say so (README, Troubleshooting).
+        # The bare preload has nobody to say so (docs/troubleshooting.md).
         shutil.rmtree(registry)
         self.run_it(*inspect).assert_untouched(self, linked=True)
         self.assertFalse(self.run_it(*inspect, guard=False).reached_driver())

@@ -68,7 +68,7 @@ class OldGpustat(Monitor):
         self.assertEqual((shown["driver_version"], shown["gpus"]), ("999.90", []))
 
     def test_a_defect_of_its_own(self):
-        """As a table it cannot show that there is no GPU (README, Troubleshooting)."""
+        """As a table it cannot show that there is no GPU (docs/troubleshooting.md)."""
         result = self.run_program(self.tool("gpustat"), "none", True)
         self.assertIn("ValueError: max() arg is an empty sequence", result.err, result)
 

@@ -188,7 +188,7 @@ class Install(guest.Case):
         self.assertNotIn(os.path.join(self.lib, "cudaguard"), listing)
 
     def test_bare_name_that_is_not_found(self):
-        """The first trap: unguarded, exit code 0, one line of ld.so's. README's troubleshooting."""
+        """The first trap: unguarded, exit code 0, one line of ld.so's. docs/troubleshooting.md."""
         result = self.steps("touch", guard=False, env={"LD_PRELOAD": "libcudaguard-none.so"})
         self.assertEqual(result.rc, 0, result)
         result.assert_reached(self)

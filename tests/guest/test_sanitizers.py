@@ -52,7 +52,7 @@ class Sanitizers(guest.Case):
                    [os.path.realpath(runtime)])
 
     def test_gcc_asan_needs_its_runtime_first(self):
-        # The runtime's own rule, for any preload; README's troubleshooting quotes the message.
+        # The runtime's own rule, for any preload; docs/troubleshooting.md quotes the message.
         program = self.compile("gcc", ["-fsanitize=address"])
         result = harness.run([program], trace=False)
         self.assertEqual(result.rc, 1, result)

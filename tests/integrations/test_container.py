@@ -202,7 +202,7 @@ class Init(Case):
 
 
 class Variable(Case):
-    """Why not ENV LD_PRELOAD: what the Dockerfile and the README say of it."""
+    """Why not ENV LD_PRELOAD: what the Dockerfile and docs/platforms.md say of it."""
 
     ENV = {"LD_PRELOAD": GUARD}
 

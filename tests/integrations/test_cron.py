@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real cron reads the crontabs of docs/platforms.md; only when they are due is another's: @reboot,
-which a cron that starts does at once."""
+"""A real cron reads the crontabs of docs/platforms.md, each due at once: @reboot in place of the
+hour."""
 
 import os
 import pwd

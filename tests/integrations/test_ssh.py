@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real sshd with the settings of docs/platforms.md: started by the client for one connection each,
-on no port, with keys and a folder of its own."""
+"""A real sshd with the settings of docs/platforms.md: started by the client for each connection, on
+no port, with keys and a folder of its own."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/platforms.md, "A whole machine": its commands, run by root in a mount namespace with a copy of
-/etc; what a damaged file does to every program, and the way out of it."""
+"""docs/platforms.md, "A whole machine": its commands, run by root in a mount namespace with a copy
+of /etc; what a damaged file does to every program, and the way out of it."""
 
 import os
 import shutil
@@ -12,7 +12,8 @@ import places
 
 GUARD = "/usr/local/lib/libcudaguard.so"
 FILE = "/etc/ld.so.preload"
-LINE = "ERROR: ld.so: object '%s' from /etc/ld.so.preload cannot be preloaded (%%s): ignored." % GUARD
+LINE = ("ERROR: ld.so: object '%s' from /etc/ld.so.preload cannot be preloaded (%%s): ignored." %
+        GUARD)
 NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups --"
 # The whole machine: with a driver that ld.so finds by itself.
 SETUP = """set -eu

@@ -84,9 +84,9 @@ class Manual(launcher.Case):
         for name in ("CUDAGUARD_POLICY", "CUDAGUARD_CHILDREN", "CUDAGUARD_LOG"):
             for word in table[name]:
                 self.assertRegex(text, r"\b%s\b" % word)
-        readme = read(os.path.join(harness.SOURCE, "README.md"))
+        page = read(os.path.join(harness.SOURCE, "docs", "variables.md"))
         for name in set(table) - {"CUDAGUARD_PRESETS"}:  # the launcher's own
-            self.assertIn(name, readme)
+            self.assertIn(name, page)
         # Nor has the source.
         for path in glob.glob(HERE + "/**/*.cpp", recursive=True):
             named = re.findall(r'"(CUDAGUARD_(?!VERSION)[A-Z_]+)=?"', read(path))

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/programs.md: each row is a program of programs.py, in the version that the tests have; and a
+row measured anew is the same where it counts."""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+import framework
+import harness
+import programs
+
+programs.harness = harness
+QUICK = ("nvidia-ml-py", "Python, ctypes")
+
+
+def cells(row):
+    return [cell.strip() for cell in row.strip("|").split(" | ")]
+
+
+class Table(unittest.TestCase):
+    def setUp(self):
+        with open(programs.PAGE, encoding="utf-8") as stream:
+            self.rows = programs.rows_of(stream.read())
+        self.assertGreater(len(self.rows), 20)
+
+    def test_rows(self):
+        self.assertEqual(list(self.rows), [program.name for program in programs.PROGRAMS])
+        for row in self.rows.values():
+            name, _, bare, guarded, who, _ = cells(row)
+            self.assertGreater(int(bare), 0, name)
+            self.assertEqual(int(guarded), 0, name)
+            self.assertTrue(who.startswith("`"), name)
+
+    def test_versions(self):
+        """Those of the pins; what Debian has is newer on another day."""
+        for program in programs.PROGRAMS:
+            if program.environment and program.environment != "pycuda":
+                self.assertEqual(cells(self.rows[program.name])[1], program.version())
+
+    def test_tests(self):
+        """Each test that is named is one, and the program is in it."""
+        listed = subprocess.run(["ctest", "--test-dir", harness.BUILD, "-N"], capture_output=True,
+                                text=True, check=True).stdout
+        names = set(re.findall(r"Test +#\d+: (\S+)", listed))
+        for program in programs.PROGRAMS:
+            self.assertIn(program.test, names)
+
+    def test_every_environment(self):
+        """What is fetched to be run is in the table, but for JAX, which has a sentence of its own."""
+        others = {"jax", "libraries", "jupyter", "pytest", "duckdb", "platforms", "gpustat-1.0"}
+        fetched = {name[:-3] for name in os.listdir(os.path.join(framework.HERE, "requirements"))
+                   if name.endswith(".in")}
+        self.assertEqual(fetched - others, {program.environment for program in programs.PROGRAMS} -
+                         {None})
+
+
+class Measured(harness.Case):
+    def test_again(self):
+        self.need_real_driver()
+        with open(programs.PAGE, encoding="utf-8") as stream:
+            page = programs.rows_of(stream.read())
+        for program in programs.PROGRAMS:
+            if program.name not in QUICK and not harness.FULL:
+                continue
+            with self.subTest(program.name):
+                row, why = programs.measure(program, harness.BUILD)
+                if row is None:
+                    harness.skip(self, why)
+                self.assertEqual(cells(row)[2:4] if program.name in QUICK else cells(row)[3],
+                                 cells(page[program.name])[2:4] if program.name in QUICK else "0")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, framework.HERE)
+    harness.main()

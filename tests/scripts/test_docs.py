@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""README and docs/: every link leads somewhere, in the page too; every file that is named is there."""
+
+import glob
+import os
+import re
+import unittest
+
+import harness
+
+PAGES = ("README.md", "docs/*.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md",
+         "CHANGELOG.md", "tests/gpu/README.md")
+LINK = re.compile(r"\]\(([^)\s]+)[^)]*\)|^\[[^\]]+\]:\s*(\S+)|\b(?:src|srcset|href)=\"([^\"]+)\"",
+                  re.MULTILINE)
+HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.MULTILINE)
+# Names of files in the text.
+NAMED = re.compile(r"`((?:scripts|docs|tests|shim|policy|\.ci|share/cudaguard)/[\w.*/-]+)`")
+MADE = ("tests/gpu/results",)  # by a run
+
+
+def read(path):
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()
+
+
+def text_of(page):
+    """Without what is in code blocks."""
+    return re.sub(r"(?ms)^ *```.*?^ *```$", "", page)
+
+
+def anchors(page):
+    """The anchors of a page as GitHub makes them."""
+    found = []
+    for heading in HEADING.findall(text_of(page)):
+        heading = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        found.append(name if name not in found else "%s-%d" % (name, found.count(name)))
+    return found
+
+
+def broken_links(path, page):
+    """The links of a page at `path` that lead nowhere."""
+    broken = []
+    # What stands in `code` is no link.
+    for match in LINK.finditer(re.sub(r"`[^`\n]*`", "", text_of(page))):
+        link = next(part for part in match.groups() if part)
+        if re.match(r"[a-z]+:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        target = os.path.normpath(os.path.join(os.path.dirname(path), file)) if file else path
+        if target != path and not os.path.exists(target):
+            broken.append(link)
+        elif anchor and anchor not in anchors(page if target == path else read(target)):
+            broken.append(link)
+    return broken
+
+
+def missing_files(page):
+    """The files that a page names and that are not there."""
+    installed = read(os.path.join(harness.SOURCE, "tests", "artefacts", "installed.txt"))
+    missing = []
+    for name in NAMED.findall(page):
+        if name.startswith("share/"):
+            found = "./" + name.rstrip("/") in installed
+        else:
+            # A pair of .cpp and .h goes by one name; TEST stands for any.
+            name_here = re.sub(r"[A-Z]{3,}", "*", name) + "*"
+            found = glob.glob(os.path.join(harness.SOURCE, name_here))
+        if not found and name not in MADE:
+            missing.append(name)
+    return missing
+
+
+class Pages(unittest.TestCase):
+    def pages(self):
+        paths = [path for name in PAGES for path in glob.glob(os.path.join(harness.SOURCE, name))]
+        self.assertGreater(len(paths), len(PAGES) + 5)
+        return paths
+
+    def test_links(self):
+        for path in self.pages():
+            with self.subTest(os.path.relpath(path, harness.SOURCE)):
+                self.assertEqual(broken_links(path, read(path)), [])
+
+    def test_files(self):
+        for path in self.pages():
+            if os.path.basename(path) != "CHANGELOG.md":  # old names among them
+                with self.subTest(os.path.relpath(path, harness.SOURCE)):
+                    self.assertEqual(missing_files(read(path)), [])
+
+    def test_every_page_is_found(self):
+        """From README, by links."""
+        start = os.path.join(harness.SOURCE, "README.md")
+        found, todo = set(), [start]
+        while todo:
+            path = todo.pop()
+            if path in found or not path.endswith(".md") or not os.path.exists(path):
+                continue
+            found.add(path)
+            for match in LINK.finditer(text_of(read(path))):
+                link = next(part for part in match.groups() if part).partition("#")[0]
+                if link and not re.match(r"[a-z]+:", link):
+                    todo.append(os.path.normpath(os.path.join(os.path.dirname(path), link)))
+        for path in glob.glob(os.path.join(harness.SOURCE, "docs", "*.md")):
+            self.assertIn(path, found)
+
+    def test_readme_is_short(self):
+        self.assertLessEqual(len(read(os.path.join(harness.SOURCE, "README.md")).splitlines()), 150)
+
+
+class Control(unittest.TestCase):
+    def test_anchors(self):
+        page = "# A `b`: [c d](e)\n## it's, here_2 - so\n## A `b`: c d\n```sh\n# none\n```\n"
+        self.assertEqual(anchors(page), ["a-b-c-d", "its-here_2---so", "a-b-c-d-1"])
+
+    def test_links(self):
+        path = os.path.join(harness.SOURCE, "docs", "page.md")
+        page = ("# One\n[a](verify.md) [b](nowhere.md) [c](#one) [d](#two) [e](../README.md#install)"
+                "\n[f](verify.md#nothing \"t\") ![g](images/none.png) <img src=\"none.svg\">\n"
+                "`[h](no.md)` [i](https://example.com/x)\n[j]: none.md\n```text\n[k](no.md)\n```\n")
+        self.assertEqual(broken_links(path, page), ["nowhere.md", "#two", "verify.md#nothing",
+                                                    "images/none.png", "none.svg", "none.md"])
+
+    def test_files(self):
+        page = ("`scripts/test`, `scripts/none`, `docs/*.md`, `share/cudaguard/`, "
+                "`share/cudaguard/no`")
+        self.assertEqual(missing_files(page), ["scripts/none", "share/cudaguard/no"])
+
+
+if __name__ == "__main__":
+    harness.main()
