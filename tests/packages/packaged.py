@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts/release has made, and machines to install it on.
+
+A machine is an overlay over this one or over a minimal system (scripts/fetch-roots), with a /dev and
+processes of its own: what is installed there is gone with it.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+
+import harness
+
+MACHINE = os.uname().machine
+MULTIARCH = MACHINE + "-linux-gnu"
+DEBIAN_ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[MACHINE]
+ROOTS = os.path.join(harness.DEPS, "roots")
+ASK = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+# What the bare control finds: no driver in these systems.
+NONE = "OSError: libcuda.so.1: cannot open shared object file"
+
+
+def version():
+    with open(os.path.join(harness.SOURCE, "CMakeLists.txt"), encoding="utf-8") as stream:
+        return re.search(r"^project\(cudaguard VERSION ([\d.]+)", stream.read(), re.MULTILINE)[1]
+
+
+RELEASE = os.path.join(harness.SOURCE, "build", "release-" + version())
+TREE = "cudaguard-%s-linux-%s" % (version(), MACHINE)
+TARBALL = TREE + ".tar.gz"
+DEB = "cudaguard_%s_%s.deb" % (version(), DEBIAN_ARCHITECTURE)
+RPM = "cudaguard-%s-1.%s.rpm" % (version(), MACHINE)
+
+
+def released(case, name, quick=True):
+    """The path of a file of the release."""
+    path = os.path.join(RELEASE, name)
+    if os.path.exists(path):
+        return path
+    command = "scripts/release --quick" if quick else "scripts/release"
+    if quick:
+        harness.skip(case, "%s is not there: %s makes it" % (path, command))
+    case.skipTest("%s is not there: %s makes it" % (path, command))
+
+
+def run(command, **options):
+    return subprocess.run(command, check=False, text=True, errors="replace",
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          **{"timeout": 300, **options})
+
+
+# Beside the lower system: $1 a folder for all of it, $2 that system.
+BOOT = r"""
+set -e
+mount -t tmpfs tmpfs "$1"
+mkdir "$1/up" "$1/work" "$1/root"
+mount -t overlay -o "lowerdir=$2,upperdir=$1/up,workdir=$1/work" overlay "$1/root"
+cd "$1/root"
+mount -t proc proc proc
+mount -t tmpfs -o mode=755 dev dev
+for node in null zero full random urandom tty; do
+  touch dev/$node
+  mount --bind /dev/$node dev/$node
+done
+mkdir -m 1777 dev/shm
+ln -s /proc/self/fd dev/fd
+mount -t tmpfs -o mode=1777 tmp tmp
+[ "$2" = / ] || cp -L /etc/resolv.conf etc/resolv.conf
+echo ready
+exec sleep infinity
+"""
+
+
+class Machine:
+    def __init__(self, case, suite=""):
+        """suite: of scripts/fetch-roots; none: this machine's own system."""
+        self.case = case
+        if os.geteuid() != 0:
+            harness.skip(case, "only root can install packages")
+        lower = self.fetch(suite) if suite else "/"
+        folder = case.path("machine" + suite)
+        os.mkdir(folder)
+        self.process = subprocess.Popen(
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", BOOT, "sh", folder,
+             lower], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True)
+        case.addCleanup(self.stop)
+        said = self.process.stdout.readline()
+        if said != "ready\n":
+            harness.skip(case, "no overlay of %s: %s" % (lower, said.strip()))
+        self.root = os.path.join(folder, "root")
+        # Its process 1, which unshare has forked.
+        with open("/proc/%d/task/%d/children" % ((self.process.pid,) * 2), encoding="ascii") as stream:
+            self.init = stream.read().strip()
+
+    def fetch(self, suite):
+        script = os.path.join(harness.SOURCE, "scripts", "fetch-roots")
+        done = run([script, ROOTS, suite], timeout=1200)
+        if done.returncode != 0:
+            harness.skip(self.case, done.stdout.strip())
+        return os.path.join(ROOTS, suite)
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def command(self, *words, env=()):
+        """The command line that runs these words there."""
+        return ["nsenter", "-t", self.init, "--mount", "--pid", "chroot", self.root, "env", "-i",
+                "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive",
+                *env, *words]
+
+    def sh(self, text, ok=True, **options):
+        """Runs it by sh. ok: it has to end with 0."""
+        done = run(self.command("sh", "-c", text), **options)
+        if ok:
+            self.case.assertEqual(done.returncode, 0, "%s\n%s" % (text, done.stdout))
+        return done
+
+    def put(self, path, name=None):
+        """A file, copied to its /tmp."""
+        target = "/tmp/" + (name or os.path.basename(path))
+        with open(path, "rb") as stream:
+            subprocess.run(self.command("sh", "-c", "cat >" + shlex.quote(target)), stdin=stream,
+                           check=True, timeout=60)
+        return target
+
+    def files(self):
+        """What is there, /tmp and what apt keeps aside."""
+        said = self.sh("find / -xdev ! -path '/tmp*' ! -path '/var/lib/apt/*' ! -path '/var/cache/*' "
+                       "! -path '/var/log/*' ! -path '/proc*' ! -path '/dev*' "
+                       "! -path '/var/lib/dpkg/*' | sort")
+        return said.stdout.splitlines()
+
+
+class Case(harness.FolderCase):
+    def setUp(self):
+        super().setUp()
+        self.need("unshare", "nsenter")
+
+    def machine(self, suite=""):
+        return Machine(self, suite)
+
+    def unpacked(self, name=TARBALL, where="unpacked"):
+        """The folder in the tarball, unpacked."""
+        target = self.path(where)
+        os.makedirs(target, exist_ok=True)
+        subprocess.run(["tar", "-xzf", released(self, name), "-C", target], check=True, timeout=60)
+        (folder,) = os.listdir(target)
+        return os.path.join(target, folder)
+
+
+def tree(folder):
+    """{path: what it is} of all files and links in it."""
+    found = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            where = os.path.relpath(path, folder)
+            if os.path.islink(path):
+                found[where] = "-> " + os.readlink(path)
+            else:
+                with open(path, "rb") as stream:
+                    found[where] = stream.read()
+    return found
