@@ -113,6 +113,21 @@ class Ssh(places.Case):
         done = self.ask(settings, command=None, options=["-T"])[2]
         self.assertEqual((done.returncode, done.stdout), (0, ""), done)
 
+    def test_file_transfer(self):
+        """A subsystem is a command like another, but for the one that is in sshd itself."""
+        forced = self.blocks()[1]
+        program = self.make("server", "#!/bin/sh\necho as a server\n%s\n" % " ".join(places.OPEN))
+        own = ["-s"]
+        for settings, rc, said in (("", 0, "as a server"), (forced, 0, "as a server")):
+            answers, _, done = self.ask("Subsystem sftp %s\n" % program + settings, command="sftp",
+                                        options=own)
+            self.assertEqual((done.returncode, done.stdout.split("\n")[0]), (rc, said), done)
+            self.assertEqual(answers["cuInit"], "100" if settings else "0", done)
+        bare, refused = (self.ask("Subsystem sftp internal-sftp\n" + settings, command="sftp",
+                                  options=own)[2] for settings in ("", forced))
+        self.assertEqual(bare.returncode, 0, bare)
+        self.assertNotEqual(refused.returncode, 0, refused)
+
     def test_by_the_user(self):
         line = self.blocks()[2].strip()
         os.mkdir(self.path("home", ".ssh"))
