@@ -39,6 +39,9 @@ class Table(unittest.TestCase):
         for program in programs.PROGRAMS:
             if program.environment and program.environment != "pycuda":
                 self.assertEqual(cells(self.rows[program.name])[1], program.version())
+        jax = programs.Program("JAX", "jax", "", "", "jax").version()
+        with open(programs.PAGE, encoding="utf-8") as stream:
+            self.assertIn(" JAX %s " % jax, stream.read())
 
     def test_tests(self):
         """Each test that is named is one, and the program is in it."""
