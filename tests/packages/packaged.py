@@ -18,6 +18,7 @@ MULTIARCH = MACHINE + "-linux-gnu"
 DEBIAN_ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[MACHINE]
 ROOTS = os.path.join(harness.DEPS, "roots")
 ASK = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+SUITES = ("bullseye", "bookworm", "trixie", "jammy", "noble")
 # What the bare control finds: no driver in these systems.
 NONE = "OSError: libcuda.so.1: cannot open shared object file"
 
@@ -69,7 +70,7 @@ ln -s /proc/self/fd dev/fd
 mount -t tmpfs -o mode=1777 tmp tmp
 [ "$2" = / ] || cp -L /etc/resolv.conf etc/resolv.conf
 echo ready
-exec sleep infinity
+exec cat  # until the test closes its end, or is no more
 """
 
 
@@ -84,12 +85,13 @@ class Machine:
         os.mkdir(folder)
         self.process = subprocess.Popen(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", BOOT, "sh", folder,
-             lower], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+             lower], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True)
         case.addCleanup(self.stop)
         said = self.process.stdout.readline()
         if said != "ready\n":
             harness.skip(case, "no overlay of %s: %s" % (lower, said.strip()))
+        self.lower, self.upper = lower, os.path.join(folder, "up")
         self.root = os.path.join(folder, "root")
         # Its process 1, which unshare has forked.
         with open("/proc/%d/task/%d/children" % ((self.process.pid,) * 2), encoding="ascii") as stream:
@@ -103,9 +105,7 @@ class Machine:
         return os.path.join(ROOTS, suite)
 
     def stop(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
+        self.process.communicate(timeout=60)
 
     def command(self, *words, env=()):
         """The command line that runs these words there."""
@@ -120,6 +120,13 @@ class Machine:
             self.case.assertEqual(done.returncode, 0, "%s\n%s" % (text, done.stdout))
         return done
 
+    def need_python(self):
+        """From the system's own archive."""
+        done = self.sh("command -v python3 || { apt-get update && apt-get install -y "
+                       "--no-install-recommends python3; }", ok=False, timeout=600)
+        if done.returncode != 0:
+            harness.skip(self.case, done.stdout.strip().split("\n")[-1])
+
     def put(self, path, name=None):
         """A file, copied to its /tmp."""
         target = "/tmp/" + (name or os.path.basename(path))
@@ -128,12 +135,13 @@ class Machine:
                            check=True, timeout=60)
         return target
 
-    def files(self):
-        """What is there, /tmp and what apt keeps aside."""
-        said = self.sh("find / -xdev ! -path '/tmp*' ! -path '/var/lib/apt/*' ! -path '/var/cache/*' "
-                       "! -path '/var/log/*' ! -path '/proc*' ! -path '/dev*' "
-                       "! -path '/var/lib/dpkg/*' | sort")
-        return said.stdout.splitlines()
+    def added(self):
+        """The files that were not there before, without what apt and dpkg note down about themselves."""
+        notes = r"(tmp|var/cache|var/log|var/lib/(apt|dpkg/(?!info)))/"
+        said = run(["nsenter", "-t", self.init, "--mount", "find", self.upper, "!", "-type", "d", "!",
+                    "-type", "c", "-printf", r"%P\n"])
+        return sorted(name for name in said.stdout.splitlines() if not re.match(notes, name) and
+                      not os.path.lexists(os.path.join(self.lower, name)))
 
 
 class Case(harness.FolderCase):

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Debian package and the RPM: installed, upgraded under what runs, removed without a trace."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import harness
+import packaged
+
+LOADER = os.path.join(harness.BUILD, "tests", "packages", "loader")
+PLACE = "/usr/lib/%s/libcudaguard.so" % packaged.MULTIARCH
+DENIED = re.compile(r"^cudaguard\[\d+\]: no CUDA here \(FORCE_CPU; asked by .*\n100$", re.MULTILINE)
+ASK = '/usr/bin/python3 -c "%s"' % packaged.ASK
+LD_SO = "ERROR: ld.so"
+PROCESSES = 200 if harness.FULL else 20
+
+
+class Package(packaged.Case):
+    """Its files, without installing it."""
+
+    def setUp(self):
+        super().setUp()
+        self.need("dpkg-deb")
+        self.deb = packaged.released(self, packaged.DEB)
+
+    def field(self, name):
+        return packaged.run(["dpkg-deb", "-f", self.deb, name]).stdout.strip()
+
+    def test_needs_libc_alone(self):
+        self.assertRegex(self.field("Depends"), r"\Alibc6 \(>= 2\.1[67]\)\Z")
+        self.assertEqual(self.field("Version"), packaged.version())
+
+    def test_files(self):
+        tree = self.path("tree")
+        subprocess.run(["dpkg-deb", "-x", self.deb, tree], check=True, timeout=60)
+        with open(os.path.join(harness.SOURCE, "tests", "artefacts", "installed.txt"),
+                  encoding="utf-8") as stream:
+            listed = {"usr" + line.strip()[1:].replace("/lib/", "/lib/%s/" % packaged.MULTIARCH)
+                      for line in stream}
+        found = packaged.tree(tree)
+        manual = "usr/share/man/man1/cudaguard.1"
+        self.assertEqual({name for name in found
+                          if not re.match("usr/share/(doc|lintian)/", name)},
+                         listed - {manual} | {manual + ".gz"})
+        # What is copied names the places of this package.
+        for name in ("systemd/cudaguard-run.conf", "systemd/cudaguard-preload.conf",
+                     "slurm/task-prolog"):
+            text = found["usr/share/cudaguard/" + name]
+            self.assertNotIn(b"/usr/local", text)
+            self.assertRegex(text, b"/usr/bin/cudaguard|" + PLACE.encode())
+        for folder in ("conda", "container", "jupyter", "slurm", "systemd"):
+            self.assertTrue(os.listdir(os.path.join(tree, "usr/share/doc/cudaguard/examples", folder)))
+
+    @harness.only_full
+    def test_lintian(self):
+        self.need("lintian")
+        done = packaged.run(["lintian", "--allow-root", "--fail-on", "error,warning", self.deb])
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+
+class Installed(packaged.Case):
+    """On this machine's own system."""
+
+    def setUp(self):
+        super().setUp()
+        self.need("dpkg-deb")
+        self.box = self.machine()
+        self.deb = self.box.put(packaged.released(self, packaged.DEB))
+
+    def test_install_use_remove(self):
+        box = self.box
+        bare = box.sh(ASK, ok=False).stdout
+        self.assertNotRegex(bare, DENIED)
+        box.sh("apt-get install -y " + self.deb)
+        self.assertIn("usr/bin/cudaguard", box.added())
+        for command in ("LD_PRELOAD=libcudaguard.so " + ASK, "cudaguard run -- " + ASK):
+            self.assertRegex(box.sh(command).stdout, DENIED)
+        self.assertIn("guarded: yes", box.sh("cudaguard doctor /usr/bin/python3", ok=False).stdout)
+        # ld.so's cache has the guard and not the stand-ins, whose names are NVIDIA's.
+        cache = box.sh("ldconfig -p | grep cudaguard").stdout
+        self.assertRegex(cache, r"\A\tlibcudaguard\.so .* => .*%s\n\Z" % PLACE[len("/usr"):])
+        box.sh("apt-get purge -y cudaguard")
+        self.assertEqual(box.added(), [])
+        self.assertEqual(box.sh(ASK, ok=False).stdout, bare)
+
+    def test_behind_ld_so_preload(self):
+        box = self.box
+        box.sh("dpkg -i " + self.deb)
+        box.sh("echo %s >/etc/ld.so.preload" % PLACE)
+        self.assertRegex(box.sh("env -i " + ASK).stdout, DENIED)
+        self.assertNotIn(LD_SO, box.sh("dpkg -i " + self.deb).stdout)  # an upgrade
+        refused = box.sh("dpkg -r cudaguard", ok=False)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("not removed: /etc/ld.so.preload names libcudaguard.so", refused.stdout)
+        self.assertNotIn(LD_SO, refused.stdout)
+        self.assertRegex(box.sh("env -i " + ASK).stdout, DENIED)  # as before
+        self.assertIn("ii  cudaguard", box.sh("dpkg -l cudaguard").stdout)
+        # A note of it is no use of it.
+        box.sh("echo '# libcudaguard.so was here' >/etc/ld.so.preload")
+        box.sh("dpkg -P cudaguard")
+        self.assertNotIn(LD_SO, box.sh("true").stdout)
+
+    def other_version(self, version):
+        """The same package with another version, whose libraries are longer: each one of it knows how
+        long its stand-ins are, and meets the other's."""
+        tree = self.path("tree" + version)
+        subprocess.run(["dpkg-deb", "-R", packaged.released(self, packaged.DEB), tree], check=True)
+        control = os.path.join(tree, "DEBIAN", "control")
+        with open(control, encoding="utf-8") as stream:
+            text = stream.read()
+        with open(control, "w", encoding="utf-8") as stream:
+            stream.write(re.sub(r"(?m)^Version: .*", "Version: " + version, text))
+        lib = os.path.join(tree, "usr", "lib", packaged.MULTIARCH)
+        for folder in (lib, os.path.join(lib, "cudaguard")):
+            for name in os.listdir(folder):
+                path = os.path.join(folder, name)
+                if ".so" in name and not os.path.islink(path):
+                    with open(path, "ab") as stream:
+                        stream.write(b"another version" * 1000)
+        deb = self.path(version + ".deb")
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, deb], check=True,
+                       stdout=subprocess.DEVNULL)
+        return self.box.put(deb)
+
+    def start_loaders(self):
+        """So many guarded processes; every third one makes its first dlopen only after the upgrade."""
+        box = self.box
+        if not os.path.exists(LOADER):
+            harness.skip(self, LOADER + " is not built")
+        loader = box.put(LOADER)
+        box.sh("chmod 755 %s; rm -f /tmp/stop /tmp/late" % loader)
+        running = []
+        for number in range(PROCESSES):
+            late = ["/tmp/late"] if number % 3 == 0 else []
+            process = subprocess.Popen(
+                box.command(loader, "/tmp/stop", *late, env=["LD_PRELOAD=libcudaguard.so"]),
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(process.kill)
+            running.append(process)
+        for process in running:
+            self.assertEqual(process.stdout.readline(), "ready\n")
+        return running
+
+    def outcome(self, running):
+        """(exit code, what it said last, its stderr) of each, all of them told to end."""
+        self.box.sh("touch /tmp/late; sleep 1; touch /tmp/stop")
+        ended = []
+        for process in running:
+            out, err = process.communicate(timeout=120)
+            ended.append((process.returncode, out.strip(), err))
+        return ended
+
+    def test_upgrade_under_running_programs(self):
+        """And back, and again. New ones start meanwhile, by the bare name: each finds the library."""
+        box = self.box
+        old = self.other_version("0.1.0")
+        box.sh("dpkg -i " + old)
+        running = self.start_loaders()
+        box.sh("(while ! [ -e /tmp/stop ]; do LD_PRELOAD=libcudaguard.so /usr/bin/true; done) "
+               ">/tmp/starts 2>&1 &")
+        for deb in (self.deb, old, self.deb):
+            box.sh("dpkg -i " + deb)
+        for code, out, err in self.outcome(running):
+            self.assertEqual(code, 0, out + err)
+            self.assertRegex(out, r"\Aloads=\d+\Z")
+            # One line, at the first denied call; children do not repeat it.
+            self.assertRegex(err, r"\A(cudaguard\[\d+\]: no (CUDA|GPU) .*\n){1,2}\Z")
+        self.assertEqual(box.sh("cat /tmp/starts").stdout, "")
+        self.assertIn(packaged.version(), box.sh("dpkg -l cudaguard").stdout)
+
+    def test_limit_written_over(self):
+        """Control: the same programs, and files that are written over in place."""
+        box = self.box
+        box.sh("dpkg -i " + self.deb)
+        running = self.start_loaders()
+        box.sh("cat %s/libcudaguard-nvml.so >%s" % (PLACE.replace("libcudaguard.so", "cudaguard"),
+                                                     PLACE))
+        self.assertTrue(any(code != 0 for code, _, _ in self.outcome(running)))
+
+
+class OtherSystems(packaged.Case):
+    @harness.only_full
+    def test_install_use_remove(self):
+        for suite in packaged.SUITES:
+            with self.subTest(suite):
+                box = self.machine(suite)
+                box.need_python()
+                deb = box.put(packaged.released(self, packaged.DEB))
+                before = box.added()
+                bare = box.sh(ASK, ok=False).stdout
+                self.assertIn(packaged.NONE, bare)
+                box.sh("apt-get install -y " + deb)
+                self.assertRegex(box.sh("LD_PRELOAD=libcudaguard.so " + ASK).stdout, DENIED)
+                self.assertRegex(box.sh("cudaguard run -- " + ASK).stdout, DENIED)
+                box.sh("apt-get install -y --reinstall " + deb)
+                box.sh("apt-get purge -y cudaguard")
+                self.assertEqual(box.added(), before)
+                self.assertEqual(box.sh(ASK, ok=False).stdout, bare)
+
+
+class Rpm(packaged.Case):
+    def setUp(self):
+        super().setUp()
+        self.rpm = packaged.released(self, packaged.RPM, quick=False)
+        self.need("rpm")
+
+    def test_needs_libc_alone(self):
+        said = packaged.run(["rpm", "-qp", "--requires", self.rpm]).stdout.splitlines()
+        rest = [line for line in said if not re.match(r"rpmlib\(|libc\.so\.6\(|/s?bin/|rtld\(", line)]
+        self.assertEqual(rest, [])
+        said = packaged.run(["rpm", "-qp", "--provides", self.rpm]).stdout
+        self.assertNotIn("libcuda.so", said)
+        self.assertNotIn("libnvidia-ml.so", said)
+
+    def test_install_use_remove(self):
+        if not shutil.which("rpm2cpio"):
+            harness.skip(self, "not installed: rpm")
+        box = self.machine()
+        rpm = box.put(self.rpm)
+        box.sh("rpm --dbpath /tmp/rpmdb -i --nodeps " + rpm)
+        for command in ("LD_PRELOAD=/usr/lib64/libcudaguard.so " + ASK, "cudaguard run -- " + ASK):
+            self.assertRegex(box.sh(command).stdout, DENIED)
+        box.sh("echo /usr/lib64/libcudaguard.so >/etc/ld.so.preload")
+        refused = box.sh("rpm --dbpath /tmp/rpmdb -e cudaguard", ok=False)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("not removed: /etc/ld.so.preload names libcudaguard.so", refused.stdout)
+        box.sh("rm /etc/ld.so.preload; rpm --dbpath /tmp/rpmdb -e cudaguard")
+        self.assertEqual(box.added(), [])
+
+
+if __name__ == "__main__":
+    harness.main()

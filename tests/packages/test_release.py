@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The release as a whole: what is in it, that it is what was tested, and that it comes out the same."""
+
+import os
+import re
+import subprocess
+import tarfile
+
+import harness
+import packaged
+
+BUILT = ["libcudaguard.so"] + ["cudaguard/" + name for name in (
+    "cudaguard-probe", "libcuda.so.1", "libcudaguard-driver.so", "libcudaguard-nvml.so",
+    "libnvidia-ml.so.1")]
+
+
+class Release(packaged.Case):
+    def sums(self, folder):
+        with open(os.path.join(folder, "SHA256SUMS"), encoding="utf-8") as stream:
+            return dict(reversed(line.split()) for line in stream)
+
+    def test_sums(self):
+        packaged.released(self, "SHA256SUMS")
+        done = packaged.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=packaged.RELEASE)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(set(self.sums(packaged.RELEASE)),
+                         set(os.listdir(packaged.RELEASE)) - {"SHA256SUMS"})
+
+    def test_notes(self):
+        """The changelog's newest section, which is this version's."""
+        with open(packaged.released(self, "NOTES.md"), encoding="utf-8") as stream:
+            notes = stream.read()
+        with open(os.path.join(harness.SOURCE, "CHANGELOG.md"), encoding="utf-8") as stream:
+            title, first = re.split(r"^## ", stream.read(), flags=re.MULTILINE)[1].split("\n", 1)
+        self.assertEqual(title.split()[0], packaged.version())
+        self.assertEqual(notes.strip(), first.strip())
+        self.assertTrue(notes.startswith("- "), notes)
+
+    def test_it_is_what_was_tested(self):
+        """The files in the packages are, byte by byte, the ones that all other tests have looked at."""
+        deb = self.path("deb")
+        subprocess.run(["dpkg-deb", "-x", packaged.released(self, packaged.DEB), deb], check=True,
+                       timeout=60)
+        for lib in (os.path.join(self.unpacked(), "lib"),
+                    os.path.join(deb, "usr", "lib", packaged.MULTIARCH)):
+            for name in BUILT:
+                with open(os.path.join(lib, name), "rb") as packed, \
+                        open(os.path.join(harness.LIB, name), "rb") as tested:
+                    self.assertEqual(packed.read(), tested.read(),
+                                     name + " is another one: scripts/release --quick makes it anew")
+        with open(os.path.join(self.unpacked(), "bin", "cudaguard"), "rb") as packed, \
+                open(os.path.join(harness.BUILD, "bin", "cudaguard"), "rb") as tested:
+            self.assertTrue(packed.read() == tested.read(), "bin/cudaguard is another one")
+
+    def test_machines(self):
+        """Each package's files are for the machine that its name says."""
+        wanted = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183}  # ELF's e_machine
+        for name in self.sums(os.path.dirname(packaged.released(self, "SHA256SUMS"))):
+            match = re.search(r"[-_.](x86_64|amd64|aarch64|arm64)\.(tar\.gz|deb|rpm)$", name)
+            if not match:
+                continue
+            folder = self.path(name)
+            os.mkdir(folder)
+            command = {"tar.gz": 'tar -xzf "$1" -C "$2"', "deb": 'dpkg-deb -x "$1" "$2"',
+                       "rpm": 'cd "$2" && rpm2cpio "$1" | cpio -id --quiet'}[match[2]]
+            done = packaged.run(["sh", "-c", command, "sh", os.path.join(packaged.RELEASE, name), folder])
+            self.assertEqual(done.returncode, 0, done.stdout)
+            heads = [content[18:20] for content in packaged.tree(folder).values()
+                     if isinstance(content, bytes) and content.startswith(b"\x7fELF")]
+            self.assertGreaterEqual(len(heads), 7, name)
+            self.assertEqual(set(heads), {bytes([wanted[match[1]], 0])}, name)
+
+    def test_nothing_tells_where_and_when(self):
+        for name in (packaged.TARBALL, "cudaguard-%s.tar.gz" % packaged.version()):
+            path = packaged.released(self, name)
+            with open(path, "rb") as stream:
+                header = stream.read(10)
+            self.assertEqual(header[3:8], bytes(5))  # gzip: no name, no time
+            with tarfile.open(path) as archive:
+                members = archive.getmembers()
+            self.assertEqual([m.name for m in members], sorted(m.name for m in members))
+            self.assertEqual(len({m.mtime for m in members}), 1)
+            self.assertEqual({(m.uid, m.gid, m.uname, m.gname) for m in members}, {(0, 0, "", "")})
+            modes = {m.mode for m in members if not m.issym()}
+            self.assertLessEqual(modes, {0o644, 0o755})
+        for name, content in packaged.tree(self.unpacked()).items():
+            self.assertNotIn(harness.SOURCE.encode(), content if isinstance(content, bytes) else b"",
+                             name)
+
+    def test_the_source_is_whole(self):
+        path = packaged.released(self, "cudaguard-%s.tar.gz" % packaged.version())
+        with tarfile.open(path) as archive:
+            packed = {m.name.split("/", 1)[1] for m in archive.getmembers() if not m.isdir()}
+        listed = subprocess.run(["git", "ls-files"], cwd=harness.SOURCE, check=True, text=True,
+                                capture_output=True).stdout.splitlines()
+        self.assertGreater(len(listed), 400)
+        self.assertEqual(packed, set(listed), "another one: scripts/release --quick makes it anew")
+
+    @harness.only_full
+    def test_the_same_bytes_elsewhere(self):
+        """Made again, from its own source, in another folder, by a user of other habits."""
+        first = self.sums(os.path.dirname(packaged.released(self, "SHA256SUMS")))
+        name = "cudaguard-%s.tar.gz" % packaged.version()
+        source, out = self.unpacked(name, "elsewhere"), self.path("out")
+        with tarfile.open(packaged.released(self, name)) as archive:
+            epoch = archive.getmembers()[0].mtime
+        git = ["git", "-C", source, "-c", "user.name=x", "-c", "user.email=x"]
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"]):
+            subprocess.run([*git, *words], check=True, timeout=60)
+        os.mkdir(os.path.join(source, "build"))
+        os.symlink(harness.DEPS, os.path.join(source, "build", "_deps"))
+        done = packaged.run(
+            [os.path.join(source, "scripts", "release"), "--quick", out], umask=0o077, timeout=1200,
+            env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "TZ": "Asia/Tokyo",
+                 "HOME": self.path(), "CCACHE_DISABLE": "1"})
+        self.assertEqual(done.returncode, 0, done.stdout)
+        second = self.sums(out)
+        self.assertEqual(second, {name: first[name] for name in second})
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tarball: runs where it is unpacked, and is found there by CMake and pkg-config."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import harness
+import packaged
+
+PROGRAM = r"""
+#include <cudaguard.h>
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(void) {
+  if (!cudaguard_touches) return puts("no guard") < 0;
+  const int before = cudaguard_touches();
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  int (*init)(unsigned) = driver ? (int (*)(unsigned))dlsym(driver, "cuInit") : NULL;
+  const int answer = init ? init(0) : -1;
+  return printf("touches %d %d, cuInit %d\n", before, cudaguard_touches(), answer) < 0;
+}
+"""
+LISTS = """
+cmake_minimum_required(VERSION 3.13)
+project(user C)
+find_package(cudaguard %s REQUIRED CONFIG)
+# As Ubuntu's compilers do by themselves.
+set(CMAKE_EXE_LINKER_FLAGS "-Wl,--as-needed")
+add_executable(user user.c)
+target_link_libraries(user %s cudaguard::cudaguard)
+file(WRITE "${CMAKE_BINARY_DIR}/launcher" "${cudaguard_LAUNCHER}")
+"""
+GUARDED = "touches 0 1, cuInit 100\n"
+
+
+class Tarball(packaged.Case):
+    def setUp(self):
+        super().setUp()
+        self.tree = self.unpacked()
+
+    def ask(self, *command, guard=True, **env):
+        """A program that asks the driver, started in this way, in the world of the fake driver."""
+        result = harness.run([*command, sys.executable, "-c", packaged.ASK], guard=False, env=env)
+        self.assertEqual(result.rc, 0, result)
+        if guard:
+            self.assertEqual(result.out, "100\n", result)
+            self.assertEqual(result.init_calls(), [], result)
+            self.assertIn("cudaguard[", result.err)
+        else:
+            result.assert_reached(self)
+        return result
+
+    def test_files(self):
+        with open(os.path.join(harness.SOURCE, "tests", "artefacts", "installed.txt"),
+                  encoding="utf-8") as stream:
+            listed = {line.strip()[2:] for line in stream}
+        found = {name for name in packaged.tree(self.tree) if not name.startswith("share/doc/")}
+        self.assertEqual(found, listed)
+        for name in ("README.md", "CHANGELOG.md", "LICENSE", "copyright"):
+            self.assertTrue(os.path.exists(os.path.join(self.tree, "share/doc/cudaguard", name)), name)
+
+    def test_runs_where_it_is_unpacked(self):
+        launcher = os.path.join(self.tree, "bin", "cudaguard")
+        self.ask(guard=False)
+        self.ask(launcher, "run", "--")
+        self.ask(LD_PRELOAD=os.path.join(self.tree, "lib", "libcudaguard.so"))
+        said = packaged.run([launcher, "--version"]).stdout
+        self.assertEqual(said, "cudaguard %s\n" % packaged.version())
+
+    def test_moved_and_linked(self):
+        os.rename(self.tree, self.path("moved"))
+        os.mkdir(self.path("bin"))
+        os.symlink(self.path("moved", "bin", "cudaguard"), self.path("bin", "cudaguard"))
+        self.ask(self.path("bin", "cudaguard"), "run", "--")
+        result = self.ask("cudaguard", "verify", "--allow", "python*", "--",
+                          PATH=self.path("bin") + ":" + os.environ["PATH"])
+        self.assertIn("PASS", result.err + result.out)
+
+    def test_over_an_installed_one(self):
+        """--strip-components=1 into a prefix, twice: tar puts new files into the places of the old."""
+        for _ in range(2):
+            os.makedirs(self.path("prefix"), exist_ok=True)
+            subprocess.run(["tar", "-xzf", packaged.released(self, packaged.TARBALL),
+                            "--strip-components=1", "-C", self.path("prefix")], check=True)
+            self.ask(self.path("prefix", "bin", "cudaguard"), "run", "--")
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as stream:
+            stream.write(text)
+
+    def build_by_cmake(self, prefix, version="0.2", keyword="PRIVATE"):
+        self.need("cmake", "cc")
+        self.write("user.c", PROGRAM)
+        self.write("CMakeLists.txt", LISTS % (version, keyword))
+        build = self.path("build")
+        shutil.rmtree(build, ignore_errors=True)
+        done = packaged.run(["cmake", "-S", self.folder, "-B", build, "-DCMAKE_PREFIX_PATH=" + prefix])
+        if done.returncode == 0:
+            done = packaged.run(["cmake", "--build", build])
+        return done
+
+    def test_cmake_package(self):
+        moved = self.path("moved")
+        os.rename(self.tree, moved)
+        done = self.build_by_cmake(moved)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        user = self.path("build", "user")
+        result = harness.run([user], guard=False)
+        self.assertEqual(result.out, GUARDED, result)
+        self.assertEqual(result.init_calls(), [], result)
+        with open(self.path("build", "launcher"), encoding="utf-8") as stream:
+            self.ask(stream.read(), "run", "--")
+
+    def test_cmake_package_of_another_version(self):
+        done = self.build_by_cmake(self.tree, version="1.0")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("version: " + packaged.version(), done.stdout)
+
+    def test_pkg_config(self):
+        self.need("pkg-config", "cc")
+        moved = self.path("moved")
+        os.rename(self.tree, moved)
+        lib = os.path.join(moved, "lib")
+        env = {**os.environ, "PKG_CONFIG_PATH": os.path.join(lib, "pkgconfig")}
+        asked = packaged.run(["pkg-config", "--cflags", "--libs", "cudaguard"], env=env)
+        self.assertEqual(asked.returncode, 0, asked.stdout)
+        said = packaged.run(["pkg-config", "--modversion", "cudaguard"], env=env).stdout
+        self.assertEqual(said.strip(), packaged.version())
+        self.write("user.c", PROGRAM)
+        flags = asked.stdout.split()
+        for linked, wanted in ((flags, GUARDED), (flags[:1], "no guard\n")):
+            done = packaged.run(["cc", "-Wl,--as-needed", self.path("user.c"), "-o",
+                                 self.path("user"), *linked])
+            self.assertEqual(done.returncode, 0, done.stdout)
+            result = harness.run([self.path("user")], guard=False,
+                                 env={"LD_LIBRARY_PATH": lib})
+            self.assertEqual(result.out, wanted, result)
+
+    def test_the_other_machine(self):
+        """AArch64's, as far as qemu-user goes."""
+        name = "cudaguard-%s-linux-aarch64.tar.gz" % packaged.version()
+        tree = self.unpacked_if_there(name)
+        self.assertEqual(set(packaged.tree(tree)), set(packaged.tree(self.tree)))
+        self.need("qemu-aarch64")
+        launcher = os.path.join(tree, "bin", "cudaguard")
+        said = packaged.run(["qemu-aarch64", launcher, "--version"]).stdout
+        self.assertEqual(said, "cudaguard %s\n" % packaged.version())
+
+    def unpacked_if_there(self, name):
+        packaged.released(self, name, quick=False)
+        return self.unpacked(name, "other")
+
+    @harness.only_full
+    def test_in_other_systems(self):
+        """From the file to a guarded program: one command each."""
+        for suite in packaged.SUITES:
+            with self.subTest(suite):
+                machine = self.machine(suite)
+                machine.need_python()
+                file = machine.put(packaged.released(self, packaged.TARBALL))
+                machine.sh("tar -xzf %s -C /opt" % file)
+                bare = machine.sh('python3 -c "%s"' % packaged.ASK, ok=False)
+                self.assertIn(packaged.NONE, bare.stdout)
+                said = machine.sh('/opt/%s/bin/cudaguard run -- python3 -c "%s"' % (
+                    packaged.TREE, packaged.ASK)).stdout
+                self.assertRegex(said, r"\Acudaguard\[\d+\]: no CUDA here .*\n100\n\Z")
+
+
+if __name__ == "__main__":
+    harness.main()
