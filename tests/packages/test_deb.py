@@ -50,7 +50,7 @@ class Package(packaged.Case):
             text = found["usr/share/cudaguard/" + name]
             self.assertNotIn(b"/usr/local", text)
             self.assertRegex(text, b"/usr/bin/cudaguard|" + PLACE.encode())
-        for folder in ("conda", "container", "jupyter", "slurm", "systemd"):
+        for folder in ("conda", "container", "jupyter", "kubernetes", "slurm", "systemd"):
             self.assertTrue(os.listdir(os.path.join(tree, "usr/share/doc/cudaguard/examples", folder)))
 
     @harness.only_full
