@@ -52,6 +52,8 @@ class Case(places.Case):
 class Dockerfile(Case):
     def test_two_lines(self):
         """COPY brings the whole installed tree, and ENTRYPOINT starts it."""
+        (docs,) = places.blocks("dockerfile", "An image")
+        self.assertIn(docs, TEXT)
         names = [name for name, _ in image.instructions(TEXT)]
         self.assertEqual(names, ["FROM", "COPY", "ENTRYPOINT", "CMD"])
         built = self.build()
