@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 
 import harness
@@ -133,6 +134,13 @@ class Jupyter(places.Case):
                            places.read("jupyter", "install-kernel"))
         self.assertEqual(self.install("--user", script=script).returncode, 0)
         self.assertEqual(self.spec()["argv"][0], command)
+        # As Python's module, which a wheel has: it finds that script.
+        package = self.path("tree", "share", "cudaguard", "python")
+        shutil.copytree(os.path.join(harness.SOURCE, "shim", "python"), package)
+        done = self.install("cudaguard.install_kernel", "--user", "--name", "module", script="-m",
+                            PYTHONPATH=package)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        self.assertEqual(self.spec("module")["argv"][0], command)
         path = os.path.dirname(launcher.LAUNCHER) + ":" + os.environ["PATH"]
         self.assertEqual(self.install("--user", PATH=path).returncode, 0)
         self.assertEqual(self.spec()["argv"][0], launcher.LAUNCHER)
