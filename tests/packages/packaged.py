@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What scripts/release has made, and machines to install it on.
 
-A machine is an overlay over this one or over a minimal system (scripts/fetch-roots), with a /dev and
-processes of its own: what is installed there is gone with it.
+A machine is an overlay over this one or over a minimal system (scripts/fetch-roots), with a /dev
+and processes of its own: what is installed there is gone with it.
 """
 
 import os
@@ -48,8 +48,8 @@ def released(case, name, quick=True):
 
 def run(command, **options):
     return subprocess.run(command, check=False, text=True, errors="replace",
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          **{"timeout": 300, **options})
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, **{"timeout": 300, **options})
 
 
 # Beside the lower system: $1 a folder for all of it, $2 that system.
@@ -84,9 +84,9 @@ class Machine:
         folder = case.path("machine" + suite)
         os.mkdir(folder)
         self.process = subprocess.Popen(
-            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", BOOT, "sh", folder,
-             lower], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True)
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", BOOT, "sh",
+             folder, lower], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True)
         case.addCleanup(self.stop)
         said = self.process.stdout.readline()
         if said != "ready\n":
@@ -94,7 +94,8 @@ class Machine:
         self.lower, self.upper = lower, os.path.join(folder, "up")
         self.root = os.path.join(folder, "root")
         # Its process 1, which unshare has forked.
-        with open("/proc/%d/task/%d/children" % ((self.process.pid,) * 2), encoding="ascii") as stream:
+        children = "/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)
+        with open(children, encoding="ascii") as stream:
             self.init = stream.read().strip()
 
     def fetch(self, suite):
@@ -110,8 +111,8 @@ class Machine:
     def command(self, *words, env=()):
         """The command line that runs these words there."""
         return ["nsenter", "-t", self.init, "--mount", "--pid", "chroot", self.root, "env", "-i",
-                "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive",
-                *env, *words]
+                "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
+                "DEBIAN_FRONTEND=noninteractive", *env, *words]
 
     def sh(self, text, ok=True, **options):
         """Runs it by sh. ok: it has to end with 0."""
@@ -136,10 +137,10 @@ class Machine:
         return target
 
     def added(self):
-        """The files that were not there before, without what apt and dpkg note down about themselves."""
+        """The files that were not there before, without what apt and dpkg note down."""
         notes = r"(tmp|var/cache|var/log|var/lib/(apt|dpkg/(?!info)))/"
-        said = run(["nsenter", "-t", self.init, "--mount", "find", self.upper, "!", "-type", "d", "!",
-                    "-type", "c", "-printf", r"%P\n"])
+        said = run(["nsenter", "-t", self.init, "--mount", "find", self.upper, "!", "-type", "d",
+                    "!", "-type", "c", "-printf", r"%P\n"])
         return sorted(name for name in said.stdout.splitlines() if not re.match(notes, name) and
                       not os.path.lexists(os.path.join(self.lower, name)))
 

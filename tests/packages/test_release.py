@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The release as a whole: what is in it, that it is what was tested, and that it comes out the same."""
+"""The release as a whole: what is in it, that it was tested, and that it comes out the same."""
 
 import os
 import re
@@ -9,6 +9,7 @@ import tarfile
 import harness
 import packaged
 
+ANOTHER = " is another one: scripts/release --quick makes it anew"
 BUILT = ["libcudaguard.so"] + ["cudaguard/" + name for name in (
     "cudaguard-probe", "libcuda.so.1", "libcudaguard-driver.so", "libcudaguard-nvml.so",
     "libnvidia-ml.so.1")]
@@ -21,7 +22,8 @@ class Release(packaged.Case):
 
     def test_sums(self):
         packaged.released(self, "SHA256SUMS")
-        done = packaged.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=packaged.RELEASE)
+        done = packaged.run(["sha256sum", "--check", "--strict", "SHA256SUMS"],
+                            cwd=packaged.RELEASE)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual(set(self.sums(packaged.RELEASE)),
                          set(os.listdir(packaged.RELEASE)) - {"SHA256SUMS"})
@@ -37,7 +39,7 @@ class Release(packaged.Case):
         self.assertTrue(notes.startswith("- "), notes)
 
     def test_it_is_what_was_tested(self):
-        """The files in the packages are, byte by byte, the ones that all other tests have looked at."""
+        """The packages' files are, byte by byte, the ones that all other tests have looked at."""
         deb = self.path("deb")
         subprocess.run(["dpkg-deb", "-x", packaged.released(self, packaged.DEB), deb], check=True,
                        timeout=60)
@@ -46,11 +48,10 @@ class Release(packaged.Case):
             for name in BUILT:
                 with open(os.path.join(lib, name), "rb") as packed, \
                         open(os.path.join(harness.LIB, name), "rb") as tested:
-                    self.assertEqual(packed.read(), tested.read(),
-                                     name + " is another one: scripts/release --quick makes it anew")
+                    self.assertTrue(packed.read() == tested.read(), name + ANOTHER)
         with open(os.path.join(self.unpacked(), "bin", "cudaguard"), "rb") as packed, \
                 open(os.path.join(harness.BUILD, "bin", "cudaguard"), "rb") as tested:
-            self.assertTrue(packed.read() == tested.read(), "bin/cudaguard is another one")
+            self.assertTrue(packed.read() == tested.read(), "bin/cudaguard" + ANOTHER)
 
     def test_machines(self):
         """Each package's files are for the machine that its name says."""
@@ -63,7 +64,8 @@ class Release(packaged.Case):
             os.mkdir(folder)
             command = {"tar.gz": 'tar -xzf "$1" -C "$2"', "deb": 'dpkg-deb -x "$1" "$2"',
                        "rpm": 'cd "$2" && rpm2cpio "$1" | cpio -id --quiet'}[match[2]]
-            done = packaged.run(["sh", "-c", command, "sh", os.path.join(packaged.RELEASE, name), folder])
+            done = packaged.run(["sh", "-c", command, "sh", os.path.join(packaged.RELEASE, name),
+                                 folder])
             self.assertEqual(done.returncode, 0, done.stdout)
             heads = [content[18:20] for content in packaged.tree(folder).values()
                      if isinstance(content, bytes) and content.startswith(b"\x7fELF")]
@@ -84,8 +86,8 @@ class Release(packaged.Case):
             modes = {m.mode for m in members if not m.issym()}
             self.assertLessEqual(modes, {0o644, 0o755})
         for name, content in packaged.tree(self.unpacked()).items():
-            self.assertNotIn(harness.SOURCE.encode(), content if isinstance(content, bytes) else b"",
-                             name)
+            if isinstance(content, bytes):
+                self.assertNotIn(harness.SOURCE.encode(), content, name)
 
     def test_the_source_is_whole(self):
         path = packaged.released(self, "cudaguard-%s.tar.gz" % packaged.version())
@@ -94,7 +96,7 @@ class Release(packaged.Case):
         listed = subprocess.run(["git", "ls-files"], cwd=harness.SOURCE, check=True, text=True,
                                 capture_output=True).stdout.splitlines()
         self.assertGreater(len(listed), 400)
-        self.assertEqual(packed, set(listed), "another one: scripts/release --quick makes it anew")
+        self.assertEqual(packed, set(listed), "it" + ANOTHER)
 
     @harness.only_full
     def test_the_same_bytes_elsewhere(self):
