@@ -128,6 +128,9 @@ class Steps(Case):
         self.assertEqual(asked, ["0", "100"], done)
         (report,) = [name for name in os.listdir(self.path("home")) if name.startswith("cuda-")]
         self.assertEqual(harness.records(self.path("home", report))[-1]["api"], "cuInit")
+        done = self.start("report", self.path("home", report))
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("ask.py:1", done.stdout)
 
 
 class Damaged(Case):
