@@ -2,6 +2,7 @@
 """A real sshd with the settings of docs/platforms.md: started by the client for each connection, on
 no port, with keys and a folder of its own."""
 
+import glob
 import os
 import re
 import shutil
@@ -22,6 +23,18 @@ LogLevel ERROR
 """
 # Who may log in, and whom root's sshd becomes before that.
 USERS = "%s:x:%d:%d::%s:/bin/sh\nsshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"
+
+
+def unpacked_settings():
+    """Where an unpacked sshd (from OpenSSH 9.8 on) has its other halves."""
+    rows = (("SshdSessionPath", "sshd-session"), ("SshdAuthPath", "sshd-auth"))
+    return "".join("%s %s/usr/lib/openssh/%s\n" % (name, SSH, file) for name, file in rows
+                   if os.path.exists(os.path.join(SSH, "usr/lib/openssh", file)))
+
+
+def libraries():
+    """The folders of the unpacked packages' libraries."""
+    return ":".join(glob.glob(SSH + "/usr/lib/*-linux-gnu") + glob.glob(SSH + "/lib/*-linux-gnu"))
 
 
 def tool(name, folder="bin"):
@@ -57,10 +70,11 @@ class Ssh(places.Case):
             self.make("authorized_keys", key + stream.read(), 0o600)
         # For the fake driver, in the one SetEnv line that counts.
         known = "LD_LIBRARY_PATH=%s CG_FAKE_LOG=%s" % (harness.FAKE_DRIVER, log)
-        self.make("config", "%s%sMatch all\nSetEnv %s\n" % (
-            SETTINGS.format(self.folder), settings.replace("SetEnv", "SetEnv " + known), known),
-                  0o644)
-        server = [tool("sshd", "sbin"), "-i", "-e", "-f", self.path("config")]
+        self.make("config", "%s%s%sMatch all\nSetEnv %s\n" % (
+            SETTINGS.format(self.folder), unpacked_settings(),
+            settings.replace("SetEnv", "SetEnv " + known), known), 0o644)
+        server = ["env", "LD_LIBRARY_PATH=" + libraries(), tool("sshd", "sbin"), "-i", "-e", "-f",
+                  self.path("config")]
         done = self.bare(*harness.sandbox("fake", self.mounts), tool("ssh"), "-F", "none",
                          "-i", self.path("user"), "-o", "ProxyCommand=" + " ".join(server),
                          "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
