@@ -32,6 +32,7 @@ set(CMAKE_EXE_LINKER_FLAGS "-Wl,--as-needed")
 add_executable(user user.c)
 target_link_libraries(user %s cudaguard::cudaguard)
 file(WRITE "${CMAKE_BINARY_DIR}/launcher" "${cudaguard_LAUNCHER}")
+file(WRITE "${CMAKE_BINARY_DIR}/library" "${cudaguard_LIBRARY}")
 """
 GUARDED = "touches 0 1, cuInit 100\n"
 
@@ -113,6 +114,8 @@ class Tarball(packaged.Case):
         self.assertEqual(result.init_calls(), [], result)
         with open(self.path("build", "launcher"), encoding="utf-8") as stream:
             self.ask(stream.read(), "run", "--")
+        with open(self.path("build", "library"), encoding="utf-8") as stream:
+            self.ask(LD_PRELOAD=stream.read())
 
     def test_cmake_package_of_another_version(self):
         done = self.build_by_cmake(self.tree, version="1.0")
