@@ -48,7 +48,8 @@ Installation find_installation() {
   }
   if (!can_be_preloaded(lib)) {
     throw Refusal(kRefused, "installed in " + in_quotes(folder_of(bin)) +
-                                ", a path with a space or a colon: ld.so splits LD_PRELOAD there");
+                                ", a path with a space or a colon: ld.so splits LD_PRELOAD there; "
+                                "install it elsewhere (a virtual environment: make it elsewhere)");
   }
   Installation found;
   found.guard = lib + kGuard;

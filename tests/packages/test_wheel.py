@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel: what it holds, and that it guards wherever pip and uv put it."""
+
+import glob
+import os
+import stat
+import subprocess
+import sys
+import zipfile
+
+import harness
+import packaged
+
+WHEEL = "cudaguard-%s-py3-none-manylinux_2_17_%s.whl"
+TOUCH = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
+MOST_BYTES = 1500000
+FRAMEWORKS = os.path.join(harness.DEPS, "frameworks")
+# What another file name or RTLD_DEEPBIND would open where links are missing.
+DOORS = ("deepbind", "nvml.deepbind-plugin-dev", "opencl.deepbind")
+SPACE = "a path with a space or a colon"
+
+
+def environment(**more):
+    """Without what tells pip or Python where to look."""
+    env = {key: value for key, value in os.environ.items()
+           if not key.startswith(("PYTHON", "PIP_", "UV_")) and not harness.SCRUBBED.match(key)}
+    return {**env, "PYTHONDONTWRITEBYTECODE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_ROOT_USER_ACTION": "ignore", "PIP_BREAK_SYSTEM_PACKAGES": "1", "LC_ALL": "C.UTF-8",
+            **more}
+
+
+class Case(packaged.Case):
+    def setUp(self):
+        super().setUp()
+        self.wheel = packaged.released(self, WHEEL % (packaged.version(), packaged.MACHINE))
+
+    def ok(self, *words, **env):
+        done = packaged.run(list(map(str, words)), env=environment(**env))
+        self.assertEqual(done.returncode, 0, done)
+        return done.stdout
+
+    def pip(self, *words, **env):
+        return self.ok(sys.executable, "-m", "pip", *words, **env)
+
+    def install(self, *words, **env):
+        """By pip, as the shell's python3 has it, without an index."""
+        return self.pip("install", "-q", "--no-index", *words, self.wheel, **env)
+
+    def venv(self, name="venv"):
+        self.ok(sys.executable, "-m", "venv", "--without-pip", self.path(name))
+        return self.path(name)
+
+    def uv(self):
+        found = glob.glob(os.path.join(FRAMEWORKS, ".uv-*", "bin", "uv"))
+        if not found:
+            harness.skip(self, "no uv: scripts/fetch-frameworks %s pytest" % harness.DEPS)
+        return found[0]
+
+    def guards(self, prefix, python=sys.executable, **env):
+        """bin/cudaguard guards this Python, and the package knows its place; each with its control."""
+        def start(*words):
+            result = harness.run(words, guard=False, env=env, cwd="/")
+            result.driver_files = [path for path in result.driver_files
+                                   if not path.startswith(prefix + "/libexec/")]
+            return result
+
+        launcher = prefix + "/bin/cudaguard"
+        bare = start(python, "-c", TOUCH)
+        bare.assert_reached(self)
+        self.assertEqual(bare.answers["cuInit"], "0", bare)
+        guarded = start(launcher, "run", "--", python, "-c", TOUCH)
+        guarded.assert_untouched(self)
+        self.assertEqual(guarded.answers["cuInit"], "100", guarded)
+        self.assertEqual(guarded.err.count("\n"), 1, guarded)
+        asked = start(python, "-c", "import cudaguard as c; print(c.launcher(), c.library())\n"
+                      "try: c.touches()\nexcept c.NotGuarded as why: print(why)")
+        library = prefix + "/libexec/libcudaguard.so"
+        self.assertEqual(asked.out.splitlines()[0], "%s %s" % (launcher, library), asked)
+        self.assertIn("not loaded in this process", asked.out)
+        code = "import cudaguard; print(cudaguard.touches()); %s; print(cudaguard.touches())"
+        counted = harness.run([python, "-c", code % TOUCH], guard=False,
+                              env={**env, "LD_PRELOAD": library}, cwd="/")
+        self.assertEqual(counted.out, "0\ncuInit=100\n1\n", counted)
+        same = start(python, "-m", "cudaguard", "run", "--log=off", "--", python, "-c", TOUCH)
+        self.assertEqual((same.out, same.err, same.rc), ("cuInit=100\n", "", 0), same)
+        self.assertEqual(start(python, "-m", "cudaguard", "run", "false").rc, 1)
+
+
+class Wheel(Case):
+    def test_contents(self):
+        with zipfile.ZipFile(self.wheel) as archive:
+            members = archive.infolist()
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "wheel.txt"),
+                  encoding="utf-8") as stream:
+            wanted = stream.read().replace("VERSION", packaged.version())
+        kinds = {0o755: "x", 0o644: "-"}
+        found = "".join(sorted("%s %s\n" % (kinds.get(stat.S_IMODE(member.external_attr >> 16), "?"),
+                                            member.filename) for member in members))
+        self.assertEqual(found, wanted)
+        self.assertEqual([member.filename for member in members
+                          if not stat.S_ISREG(member.external_attr >> 16)], [])
+        self.assertLess(os.path.getsize(self.wheel), MOST_BYTES)
+
+    def test_venv(self):
+        """And conda's pip: both install into a prefix with lib/python3.X/site-packages in it."""
+        venv = self.venv()
+        python = venv + "/bin/python"
+        self.install("--prefix", venv)
+        self.guards(venv, python)
+        link = self.path("link")  # as pipx makes them
+        os.symlink(venv + "/bin/cudaguard", link)
+        result = harness.run([link, "run", "--log=off", "--", python, "-c", TOUCH], guard=False,
+                             trace=False)
+        self.assertEqual((result.out, result.err), ("cuInit=100\n", ""), result)
+        # Nothing of it stays.
+        self.assertTrue(os.path.exists(venv + "/share/cudaguard"))
+        self.pip("--python", python, "uninstall", "-q", "-y", "cudaguard")
+        left = [os.path.join(parent, name) for parent, _, names in os.walk(venv) for name in names
+                if "cudaguard" in os.path.join(parent, name)[len(self.folder):]]
+        self.assertEqual(left, [])
+
+    def test_user(self):
+        base = self.path("base")
+        self.install("--user", PYTHONUSERBASE=base)
+        self.guards(base, PYTHONUSERBASE=base)
+
+    def test_target(self):
+        self.install("--target", self.path("target"))
+        self.guards(self.path("target"), PYTHONPATH=self.path("target"))
+
+    def test_uv(self):
+        uv = self.uv()
+        env = {"UV_CACHE_DIR": self.path("cache"), "UV_OFFLINE": "1", "HOME": self.folder}
+        venv = self.venv()
+        self.ok(uv, "pip", "install", "-q", "--python", venv + "/bin/python", self.wheel, **env)
+        self.guards(venv, venv + "/bin/python")
+        target = self.path("target")
+        self.ok(uv, "pip", "install", "-q", "--python", venv + "/bin/python", "--target", target,
+                self.wheel, **env)
+        self.guards(target, PYTHONPATH=target)
+        self.ok(uv, "tool", "install", "-q", "--python", sys.executable, self.wheel,
+                UV_TOOL_DIR=self.path("tools"), UV_TOOL_BIN_DIR=self.path("bin"), **env)
+        result = harness.run([self.path("bin", "cudaguard"), "run", "--log=off", "--",
+                              sys.executable, "-c", TOUCH], guard=False, trace=False)
+        self.assertEqual((result.out, result.err), ("cuInit=100\n", ""), result)
+
+    def test_space(self):
+        """Refused by the launcher and by library(), with what to do."""
+        for name in ("with space", "with:colon"):
+            with self.subTest(name):
+                self.install("--target", self.path(name))
+                launcher = self.path(name, "bin", "cudaguard")
+                done = packaged.run([launcher, "run", "true"], env=environment())
+                self.assertEqual(done.returncode, 125, done)
+                self.assertIn(SPACE, done.stdout)
+                self.assertIn("make it elsewhere", done.stdout)
+                code = ("import sys; sys.path[:0] = [sys.argv[1]]\nimport cudaguard\n"
+                        "try: cudaguard.library()\nexcept cudaguard.NotUsable as why: print(why)")
+                self.assertEqual(self.ok(sys.executable, "-c", code, self.path(name)), done.stdout)
+
+    def test_without_links(self):
+        """A wheel has no links: what stands in their place is needed, and does."""
+        self.install("--target", self.path("target"))
+        lib = self.path("target", "libexec")
+        doors = [sys.executable, os.path.join(harness.SOURCE, "tests", "doors", "doors.py"), "--lib", lib]
+        for group in () if harness.FULL else DOORS:
+            doors += ["--door", group]
+        env = {**os.environ, "CG_LIB": lib}
+        done = packaged.run(doors, env=env, timeout=850)
+        self.assertEqual(done.returncode, 0, done.stdout[-6000:])
+        self.assertRegex(done.stdout, r"\n[1-9]\d+ passed, 0 failed")
+        for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-opencl.so.1"):
+            os.unlink(os.path.join(lib, "cudaguard", name))
+        control = packaged.run(doors, env=env, timeout=850)
+        self.assertEqual(control.returncode, 1, control.stdout[-2000:])
+        for row in ("deepbind.plugin-dev-first", "nvml.deepbind-plugin-dev", "opencl.deepbind"):
+            self.assertRegex(control.stdout, r"(?m)^%s +\|.*FAIL" % row)
+
+    def test_pytest(self):
+        """The plug-in is there without "-p", and with it."""
+        python = os.path.join(FRAMEWORKS, "pytest", "bin", "python")
+        if not os.path.exists(python):
+            harness.skip(self, "run scripts/fetch-frameworks %s pytest" % harness.DEPS)
+        target = self.path("target")
+        self.install("--target", target)
+        with open(self.path("test_it.py"), "w", encoding="utf-8") as stream:
+            stream.write("def test_touch():\n    %s\n" % TOUCH)
+        pytest = (python, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py")
+
+        def start(*words):
+            return harness.run(words, guard=False, trace=False, cwd=self.folder,
+                               env={"PYTHONPATH": target, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None})
+
+        for more in ((), ("-p", "cudaguard.pytest_plugin")):
+            launcher = (target + "/bin/cudaguard", "run", "--")
+            self.assertEqual(start(*launcher, *pytest, *more).rc, 0)  # control: it was not asked
+            failed = start(*launcher, *pytest, *more, "--cudaguard")
+            self.assertEqual(failed.rc, 1, failed)
+            self.assertIn("CUDA was asked for by test_it.py:2", failed.out)
+            bare = start(*pytest, *more, "--cudaguard")
+            self.assertEqual(bare.rc, 4, bare)
+
+    def test_kernel(self):
+        python = os.path.join(FRAMEWORKS, "jupyter", "bin", "python")
+        if not os.path.exists(python):
+            harness.skip(self, "run scripts/fetch-frameworks %s jupyter" % harness.DEPS)
+        target = self.path("target")
+        self.install("--target", target)
+        self.ok(python, "-m", "cudaguard.install_kernel", "--prefix", self.path("jupyter"),
+                PYTHONPATH=target)
+        path = self.path("jupyter", "share", "jupyter", "kernels", "cudaguard-cpu", "kernel.json")
+        with open(path, encoding="utf-8") as stream:
+            self.assertIn('"%s/bin/cudaguard"' % target, stream.read())
+
+    def test_elsewhere(self):
+        """The package alone says that there is no launcher."""
+        package = os.path.join(harness.SOURCE, "shim", "python")
+        done = packaged.run([sys.executable, "-m", "cudaguard", "run", "true"],
+                            env=environment(PYTHONPATH=self.copied(package)))
+        self.assertEqual(done.returncode, 125, done)
+        self.assertRegex(done.stdout, r"\Acudaguard: there is no bin/cudaguard in a folder above .+\n\Z")
+
+    def copied(self, package):
+        subprocess.run(["cp", "-r", package, self.path("packages")], check=True)
+        return self.path("packages")
+
+
+class Systems(Case):
+    """Other releases' systems, with their own Python: the oldest and the newest glibc."""
+
+    SUITES = ("xenial", "bullseye", "bookworm", "noble", "trixie")
+
+    @harness.only_full
+    def test_systems(self):
+        for suite in self.SUITES:
+            with self.subTest(suite):
+                machine = self.machine(suite)
+                machine.sh("apt-get update -q && apt-get install -y -q --no-install-recommends "
+                           "python3 python3-pip", timeout=900)
+                wheel = machine.put(self.wheel)
+                bare = machine.sh("python3 -c " + packaged.shlex.quote(packaged.ASK), ok=False)
+                self.assertIn(packaged.NONE, bare.stdout)
+                self.install_in(machine, wheel, suite)
+                said = machine.sh("cudaguard run --log off -- python3 -c " +
+                                  packaged.shlex.quote(packaged.ASK)).stdout
+                self.assertEqual(said, "100\n")
+
+    def install_in(self, machine, wheel, suite):
+        if suite == "xenial":  # its Python is too old for the package, not for the launcher
+            self.install("--target", self.path(suite))
+            packaged.run(["cp", "-r", self.path(suite) + "/.", machine.root + "/usr/local"])
+            return
+        machine.sh("PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install -q --no-index " + wheel)
+        said = machine.sh("python3 -c 'import cudaguard; print(cudaguard.library())'").stdout
+        self.assertEqual(said, "/usr/local/libexec/libcudaguard.so\n")
+
+
+if __name__ == "__main__":
+    harness.main()
