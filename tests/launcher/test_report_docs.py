@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/verify.md: its DuckDB queries over a folder of records say what `cudaguard report` says; its
+"""docs/reports.md: its DuckDB queries over a folder of records say what `cudaguard report` says; its
 settings for Vector are TOML that holds together."""
 
 import json
@@ -23,7 +23,7 @@ print(json.dumps([[None if cell is None else cell for cell in row] for row in re
 
 
 def blocks(language):
-    with open(os.path.join(harness.SOURCE, "docs", "verify.md"), encoding="utf-8") as stream:
+    with open(os.path.join(harness.SOURCE, "docs", "reports.md"), encoding="utf-8") as stream:
         return re.findall(r"(?ms)^```%s\n(.*?)^```$" % language, stream.read())
 
 
