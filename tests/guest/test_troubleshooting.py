@@ -16,7 +16,8 @@ import box  # noqa: E402
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 STATIC = harness.program("static_door")
 # Not had in one run here: tests of their own have these.
-ELSEWHERE = {"wrong ELF class", "from /etc/ld.so.preload", "cannot be enforced", "can be none here"}
+ELSEWHERE = {"wrong ELF class", "from /etc/ld.so.preload", "cannot be enforced", "can be none here",
+             "has the GPU"}
 
 
 def headings():
@@ -82,7 +83,8 @@ class Messages(guest.Case):
                         with open(os.path.join(where, name), encoding="utf-8") as stream:
                             sources += stream.read()
         for words in ("cannot be enforced", "--fence: there can be none here: ",
-                      "; the preload alone"):
+                      "; the preload alone", "has the GPU (CUDAGUARD_ROOT)",
+                      "nothing behind --fence"):
             self.assertIn(words, sources)
 
 
