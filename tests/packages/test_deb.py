@@ -91,7 +91,8 @@ class Installed(packaged.Case):
         box.sh("dpkg -i " + self.deb)
         box.sh("echo %s >/etc/ld.so.preload" % PLACE)
         self.assertRegex(box.sh("env -i " + ASK).stdout, DENIED)
-        self.assertNotIn(LD_SO, box.sh("dpkg -i " + self.deb).stdout)  # an upgrade
+        for deb in (self.other_version("0.1.0"), self.deb):
+            self.assertNotIn(LD_SO, box.sh("dpkg -i --force-downgrade " + deb).stdout)
         refused = box.sh("dpkg -r cudaguard", ok=False)
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("not removed: /etc/ld.so.preload names libcudaguard.so", refused.stdout)
