@@ -60,6 +60,8 @@ class Release(packaged.Case):
             match = re.search(r"[-_.](x86_64|amd64|aarch64|arm64)\.(tar\.gz|deb|rpm)$", name)
             if not match:
                 continue
+            if match[2] == "rpm":
+                self.need("rpm2cpio", "cpio")
             folder = self.path(name)
             os.mkdir(folder)
             command = {"tar.gz": 'tar -xzf "$1" -C "$2"', "deb": 'dpkg-deb -x "$1" "$2"',
@@ -80,7 +82,6 @@ class Release(packaged.Case):
             self.assertEqual(header[3:8], bytes(5))  # gzip: no name, no time
             with tarfile.open(path) as archive:
                 members = archive.getmembers()
-            self.assertEqual([m.name for m in members], sorted(m.name for m in members))
             self.assertEqual(len({m.mtime for m in members}), 1)
             self.assertEqual({(m.uid, m.gid, m.uname, m.gname) for m in members}, {(0, 0, "", "")})
             modes = {m.mode for m in members if not m.issym()}
