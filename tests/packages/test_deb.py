@@ -95,12 +95,16 @@ class Installed(packaged.Case):
             self.assertNotIn(LD_SO, box.sh("dpkg -i --force-downgrade " + deb).stdout)
         refused = box.sh("dpkg -r cudaguard", ok=False)
         self.assertNotEqual(refused.returncode, 0)
-        self.assertIn("not removed: /etc/ld.so.preload names libcudaguard.so", refused.stdout)
+        self.assertIn("not removed: /etc/ld.so.preload names " + PLACE, refused.stdout)
         self.assertNotIn(LD_SO, refused.stdout)
         self.assertRegex(box.sh("env -i " + ASK).stdout, DENIED)  # as before
         self.assertRegex(box.sh("dpkg -l cudaguard").stdout, "(?m)^.i  cudaguard")
-        # A note of it is no use of it.
-        box.sh("echo '# libcudaguard.so was here' >/etc/ld.so.preload")
+        for line in ("libcudaguard.so", "/usr/$LIB/libcudaguard.so", "/lib/x.so:" + PLACE[4:]):
+            box.sh("echo '%s' >/etc/ld.so.preload" % line)
+            self.assertNotEqual(box.sh("dpkg -r cudaguard", ok=False).returncode, 0, line)
+        # A note of it is no use of it, and another one is not this package's.
+        box.sh("echo '# libcudaguard.so was here' >/etc/ld.so.preload; cp %s /opt; "
+               "echo /opt/libcudaguard.so >>/etc/ld.so.preload" % PLACE)
         box.sh("dpkg -P cudaguard")
         self.assertNotIn(LD_SO, box.sh("true").stdout)
 
@@ -227,7 +231,7 @@ class Rpm(packaged.Case):
         box.sh("echo /usr/lib64/libcudaguard.so >/etc/ld.so.preload")
         refused = box.sh("rpm --dbpath /tmp/rpmdb -e cudaguard", ok=False)
         self.assertNotEqual(refused.returncode, 0)
-        self.assertIn("not removed: /etc/ld.so.preload names libcudaguard.so", refused.stdout)
+        self.assertIn("not removed: /etc/ld.so.preload names /usr/lib64/", refused.stdout)
         box.sh("rm /etc/ld.so.preload; rpm --dbpath /tmp/rpmdb -e cudaguard")
         self.assertEqual(box.added(), [])
 

@@ -38,6 +38,13 @@ class Release(packaged.Case):
         self.assertEqual(notes.strip(), first.strip())
         self.assertTrue(notes.startswith("- "), notes)
 
+    def test_pages_name_this_version(self):
+        pattern = re.compile(r"cudaguard[-_:]v?(\d+\.\d+\.\d+)|cudaguard@v(\d+\.\d+\.\d+)")
+        for page in ("README.md", "docs/verify.md", "docs/platforms.md", "scripts/kubernetes/pod.yaml"):
+            with open(os.path.join(harness.SOURCE, page), encoding="utf-8") as stream:
+                named = {a or b for a, b in pattern.findall(stream.read())}
+            self.assertEqual(named, {packaged.version()}, page)
+
     def test_it_is_what_was_tested(self):
         """The packages' files are, byte by byte, the ones that all other tests have looked at."""
         deb = self.path("deb")
