@@ -3,6 +3,7 @@
 
 import glob
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -168,7 +169,7 @@ class Wheel(Case):
         env = {**os.environ, "CG_LIB": lib}
         done = packaged.run(doors, env=env, timeout=850)
         self.assertEqual(done.returncode, 0, done.stdout[-6000:])
-        self.assertRegex(done.stdout, r"\n[1-9]\d+ passed, 0 failed")
+        self.assertRegex(done.stdout, r"\n[1-9]\d* passed, 0 failed")
         for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-opencl.so.1"):
             os.unlink(os.path.join(lib, "cudaguard", name))
         control = packaged.run(doors, env=env, timeout=850)
@@ -226,33 +227,32 @@ class Wheel(Case):
 
 
 class Systems(Case):
-    """Other releases' systems, with their own Python: the oldest and the newest glibc."""
-
-    SUITES = ("xenial", "bullseye", "bookworm", "noble", "trixie")
+    """Other releases' systems, with their own Python: from the oldest glibc to the newest."""
 
     @harness.only_full
     def test_systems(self):
-        for suite in self.SUITES:
+        for suite in ("xenial", *packaged.SUITES):
             with self.subTest(suite):
+                # The Python of the oldest is too old for the package, not for what it is about.
+                python = "python3" if suite == "xenial" else "python3 python3-pip"
                 machine = self.machine(suite)
-                machine.sh("apt-get update -q && apt-get install -y -q --no-install-recommends "
-                           "python3 python3-pip", timeout=900)
+                machine.sh("! grep -q ubuntu /etc/os-release || "
+                           "sed -i 's/ main$/ main universe/' /etc/apt/sources.list")
+                machine.sh("apt-get update -q && apt-get install -y -q --no-install-recommends " + python,
+                           timeout=900)
                 wheel = machine.put(self.wheel)
-                bare = machine.sh("python3 -c " + packaged.shlex.quote(packaged.ASK), ok=False)
-                self.assertIn(packaged.NONE, bare.stdout)
-                self.install_in(machine, wheel, suite)
-                said = machine.sh("cudaguard run --log off -- python3 -c " +
-                                  packaged.shlex.quote(packaged.ASK)).stdout
+                asks = "python3 -c " + shlex.quote(packaged.ASK)
+                self.assertIn(packaged.NONE, machine.sh(asks, ok=False).stdout)
+                if suite == "xenial":
+                    self.install("--target", self.path("target"))
+                    self.ok("tar", "-cf", self.path("target.tar"), "-C", self.path("target"), ".")
+                    machine.sh("tar -xf %s -C /usr/local" % machine.put(self.path("target.tar")))
+                else:
+                    machine.sh("PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install -q --no-index " + wheel)
+                    said = machine.sh("python3 -c 'import cudaguard as c; print(c.library())'").stdout
+                    self.assertEqual(said, "/usr/local/libexec/libcudaguard.so\n")
+                said = machine.sh("/usr/local/bin/cudaguard run --log off -- " + asks).stdout
                 self.assertEqual(said, "100\n")
-
-    def install_in(self, machine, wheel, suite):
-        if suite == "xenial":  # its Python is too old for the package, not for the launcher
-            self.install("--target", self.path(suite))
-            packaged.run(["cp", "-r", self.path(suite) + "/.", machine.root + "/usr/local"])
-            return
-        machine.sh("PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install -q --no-index " + wheel)
-        said = machine.sh("python3 -c 'import cudaguard; print(cudaguard.library())'").stdout
-        self.assertEqual(said, "/usr/local/libexec/libcudaguard.so\n")
 
 
 if __name__ == "__main__":
