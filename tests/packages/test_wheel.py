@@ -4,9 +4,10 @@
 import glob
 import os
 import shlex
+import shutil
 import stat
-import subprocess
 import sys
+import tempfile
 import zipfile
 
 import harness
@@ -31,6 +32,8 @@ def environment(**more):
 
 
 class Case(packaged.Case):
+    installed = None
+
     def setUp(self):
         super().setUp()
         self.wheel = packaged.released(self, WHEEL % (packaged.version(), packaged.MACHINE))
@@ -46,6 +49,14 @@ class Case(packaged.Case):
     def install(self, *words, **env):
         """By pip, as the shell's python3 has it, without an index."""
         return self.pip("install", "-q", "--no-index", *words, self.wheel, **env)
+
+    def target(self, name="target"):
+        """What `pip install --target` leaves there; installed once, then copied."""
+        if Case.installed is None:
+            Case.installed = tempfile.TemporaryDirectory(prefix="cg-")
+            self.install("--target", Case.installed.name + "/target")
+        shutil.copytree(Case.installed.name + "/target", self.path(name), symlinks=True)
+        return self.path(name)
 
     def venv(self, name="venv"):
         self.ok(sys.executable, "-m", "venv", "--without-pip", self.path(name))
@@ -126,8 +137,8 @@ class Wheel(Case):
         self.guards(base, PYTHONUSERBASE=base)
 
     def test_target(self):
-        self.install("--target", self.path("target"))
-        self.guards(self.path("target"), PYTHONPATH=self.path("target"))
+        target = self.target()
+        self.guards(target, PYTHONPATH=target)
 
     def test_uv(self):
         uv = self.uv()
@@ -149,20 +160,19 @@ class Wheel(Case):
         """Refused by the launcher and by library(), with what to do."""
         for name in ("with space", "with:colon"):
             with self.subTest(name):
-                self.install("--target", self.path(name))
+                self.target(name)
                 launcher = self.path(name, "bin", "cudaguard")
                 done = packaged.run([launcher, "run", "true"], env=environment())
                 self.assertEqual(done.returncode, 125, done)
                 self.assertIn(SPACE, done.stdout)
-                self.assertIn("make it elsewhere", done.stdout)
+                self.assertIn("install elsewhere", done.stdout)
                 code = ("import sys; sys.path[:0] = [sys.argv[1]]\nimport cudaguard\n"
                         "try: cudaguard.library()\nexcept cudaguard.NotUsable as why: print(why)")
                 self.assertEqual(self.ok(sys.executable, "-c", code, self.path(name)), done.stdout)
 
     def test_without_links(self):
         """A wheel has no links: what stands in their place is needed, and does."""
-        self.install("--target", self.path("target"))
-        lib = self.path("target", "libexec")
+        lib = self.target() + "/libexec"
         doors = [sys.executable, os.path.join(harness.SOURCE, "tests", "doors", "doors.py"), "--lib", lib]
         for group in () if harness.FULL else DOORS:
             doors += ["--door", group]
@@ -182,8 +192,7 @@ class Wheel(Case):
         python = os.path.join(FRAMEWORKS, "pytest", "bin", "python")
         if not os.path.exists(python):
             harness.skip(self, "run scripts/fetch-frameworks %s pytest" % harness.DEPS)
-        target = self.path("target")
-        self.install("--target", target)
+        target = self.target()
         with open(self.path("test_it.py"), "w", encoding="utf-8") as stream:
             stream.write("def test_touch():\n    %s\n" % TOUCH)
         pytest = (python, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py")
@@ -205,8 +214,7 @@ class Wheel(Case):
         python = os.path.join(FRAMEWORKS, "jupyter", "bin", "python")
         if not os.path.exists(python):
             harness.skip(self, "run scripts/fetch-frameworks %s jupyter" % harness.DEPS)
-        target = self.path("target")
-        self.install("--target", target)
+        target = self.target()
         self.ok(python, "-m", "cudaguard.install_kernel", "--prefix", self.path("jupyter"),
                 PYTHONPATH=target)
         path = self.path("jupyter", "share", "jupyter", "kernels", "cudaguard-cpu", "kernel.json")
@@ -215,15 +223,11 @@ class Wheel(Case):
 
     def test_elsewhere(self):
         """The package alone says that there is no launcher."""
-        package = os.path.join(harness.SOURCE, "shim", "python")
+        package = shutil.copytree(os.path.join(harness.SOURCE, "shim", "python"), self.path("packages"))
         done = packaged.run([sys.executable, "-m", "cudaguard", "run", "true"],
-                            env=environment(PYTHONPATH=self.copied(package)))
+                            env=environment(PYTHONPATH=package))
         self.assertEqual(done.returncode, 125, done)
         self.assertRegex(done.stdout, r"\Acudaguard: there is no bin/cudaguard in a folder above .+\n\Z")
-
-    def copied(self, package):
-        subprocess.run(["cp", "-r", package, self.path("packages")], check=True)
-        return self.path("packages")
 
 
 class Systems(Case):
@@ -244,8 +248,7 @@ class Systems(Case):
                 asks = "python3 -c " + shlex.quote(packaged.ASK)
                 self.assertIn(packaged.NONE, machine.sh(asks, ok=False).stdout)
                 if suite == "xenial":
-                    self.install("--target", self.path("target"))
-                    self.ok("tar", "-cf", self.path("target.tar"), "-C", self.path("target"), ".")
+                    self.ok("tar", "-cf", self.path("target.tar"), "-C", self.target(), ".")
                     machine.sh("tar -xf %s -C /usr/local" % machine.put(self.path("target.tar")))
                 else:
                     machine.sh("PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install -q --no-index " + wheel)

@@ -47,9 +47,9 @@ Installation find_installation() {
     lib = plain;
   }
   if (!can_be_preloaded(lib)) {
-    throw Refusal(kRefused, "installed in " + in_quotes(folder_of(bin)) +
-                                ", a path with a space or a colon: ld.so splits LD_PRELOAD there; "
-                                "install it elsewhere (a virtual environment: make it elsewhere)");
+    throw Refusal(kRefused,
+                  "installed in " + in_quotes(folder_of(bin)) +
+                      ", a path with a space or a colon: ld.so splits it; install elsewhere");
   }
   Installation found;
   found.guard = lib + kGuard;
