@@ -230,6 +230,22 @@ class Wheel(Case):
         self.assertRegex(done.stdout, r"\Acudaguard: there is no bin/cudaguard in a folder above .+\n\Z")
 
 
+class OtherMachine(packaged.Case):
+    def test_contents(self):
+        """The one for AArch64 has the same files, and they are of that machine."""
+        other = {"x86_64": "aarch64", "aarch64": "x86_64"}[packaged.MACHINE]
+        elf_machine = {"x86_64": 62, "aarch64": 183}[other]
+        names = []
+        for machine in (packaged.MACHINE, other):
+            path = packaged.released(self, WHEEL % (packaged.version(), machine), machine != other)
+            with zipfile.ZipFile(path) as archive:
+                names.append(sorted(archive.namelist()))
+                files = [archive.read(name) for name in archive.namelist()]
+        self.assertEqual(*names)
+        kinds = [int.from_bytes(data[18:20], "little") for data in files if data[:4] == b"\x7fELF"]
+        self.assertEqual(kinds, [elf_machine] * 10)
+
+
 class Systems(Case):
     """Other releases' systems, with their own Python: from the oldest glibc to the newest."""
 
