@@ -169,7 +169,7 @@ Row examine_machine(const Installation& installation, const Variables& variables
   facts.libraries = find_libraries(probe_of(installation), variables, limit);
   facts.kernel = examine_kernel();
   ask(limit, facts);
-  Findings findings;
+  MachineFindings findings;
   judge_machine(facts, findings);
   judge_environment(facts, findings);
   if (code == 0 && !findings.problems.empty()) code = 1;

@@ -18,7 +18,7 @@
 
 namespace cudaguard::launcher {
 
-struct Findings {
+struct MachineFindings {
   std::vector<std::string> problems;  ///< each with its remedy, where there is one
   std::vector<std::string> notes;
 
@@ -46,9 +46,9 @@ inline constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
 Config config_of(const Variables& variables);
 
 /// Driver libraries, kernel, cuInit.
-void judge_machine(const MachineFacts& facts, Findings& findings);
+void judge_machine(const MachineFacts& facts, MachineFindings& findings);
 
 /// CUDA_*, CUDAGUARD_*, LD_*.
-void judge_environment(const MachineFacts& facts, Findings& findings);
+void judge_environment(const MachineFacts& facts, MachineFindings& findings);
 
 }  // namespace cudaguard::launcher

@@ -91,7 +91,7 @@ std::string explain(VisibleMistake::Why why, const Choice& choice) {
   return "is read as its number alone; entries are separated by commas";
 }
 
-void judge_visible(const MachineFacts& facts, const Choice& choice, Findings& findings) {
+void judge_visible(const MachineFacts& facts, const Choice& choice, MachineFindings& findings) {
   const char* value = facts.variables.get("CUDA_VISIBLE_DEVICES");
   if (value == nullptr) return;
   const Selection selection = select(value, choice.known ? &choice.view : nullptr, &choice.machine);
@@ -108,7 +108,7 @@ void judge_visible(const MachineFacts& facts, const Choice& choice, Findings& fi
   }
 }
 
-void judge_order(const Variables& variables, Findings& findings) {
+void judge_order(const Variables& variables, MachineFindings& findings) {
   const char* order = variables.get("CUDA_DEVICE_ORDER");
   if (order == nullptr || *order == '\0') return;
   const std::string_view value = order;
@@ -127,7 +127,8 @@ std::vector<std::string> own_names(Variables variables) {
   return names;
 }
 
-void judge_own_variables(const MachineFacts& facts, const Config& config, Findings& findings) {
+void judge_own_variables(const MachineFacts& facts, const Config& config,
+                         MachineFindings& findings) {
   const Variables& variables = facts.variables;
   if (config.list_error.why != ListError::Why::kNone) {
     findings.problem(text_of([&](Text& line) {
@@ -159,7 +160,7 @@ void judge_own_variables(const MachineFacts& facts, const Config& config, Findin
 
 /// The GPUs that a guarded program's own list is read among; complains of a list that names others.
 void judge_list(const MachineFacts& facts, const Config& config, Choice& choice,
-                Findings& findings) {
+                MachineFindings& findings) {
   choice.known = facts.gpus && fill(*facts.gpus, choice.machine);
   if (!choice.known) return;
   for (size_t i = 0; i < choice.machine.count; ++i) {
@@ -179,7 +180,7 @@ void judge_list(const MachineFacts& facts, const Config& config, Choice& choice,
 }
 
 /// GPUs were chosen, or CUDA let through, on a machine that has none of it.
-void judge_choice(const MachineFacts& facts, const Config& config, Findings& findings) {
+void judge_choice(const MachineFacts& facts, const Config& config, MachineFindings& findings) {
   if (!lets_through(config.policy)) return;
   const bool no_driver = facts.libraries.found[0].kind == DriverLibrary::Kind::kNone;
   if (!no_driver && (!facts.gpus || !facts.gpus->empty())) return;
@@ -191,7 +192,8 @@ void judge_choice(const MachineFacts& facts, const Config& config, Findings& fin
                    ": programs find no CUDA device");
 }
 
-void judge_guard_entry(const std::string& entry, const MachineFacts& facts, Findings& findings) {
+void judge_guard_entry(const std::string& entry, const MachineFacts& facts,
+                       MachineFindings& findings) {
   const std::string& own = facts.installation.guard;
   const std::string what = "LD_PRELOAD names " + in_quotes(entry) + ", ";
   const bool bare = entry.find('/') == std::string::npos;
@@ -210,7 +212,7 @@ void judge_guard_entry(const std::string& entry, const MachineFacts& facts, Find
   }
 }
 
-void judge_preload(const MachineFacts& facts, Findings& findings) {
+void judge_preload(const MachineFacts& facts, MachineFindings& findings) {
   std::string guard;
   for (const std::string& entry : preload_entries(facts.variables.get("LD_PRELOAD"))) {
     if (base_name(entry) == "libcudaguard.so") {
@@ -228,7 +230,7 @@ void judge_preload(const MachineFacts& facts, Findings& findings) {
 }
 
 /// What makes other software pass the guard by.
-void judge_others(const Variables& variables, Findings& findings) {
+void judge_others(const Variables& variables, MachineFindings& findings) {
   const char* mode = variables.get("UCX_MEM_MMAP_HOOK_MODE");
   if (mode != nullptr && strcasecmp(mode, "reloc") == 0) {
     findings.problem(shown("UCX_MEM_MMAP_HOOK_MODE", variables) +
@@ -251,7 +253,7 @@ Config config_of(const Variables& variables) {
   return parse_config(read_environment([&](const char* name) { return variables.get(name); }));
 }
 
-void judge_environment(const MachineFacts& facts, Findings& findings) {
+void judge_environment(const MachineFacts& facts, MachineFindings& findings) {
   const Config config = config_of(facts.variables);
   const auto choice = std::make_unique<Choice>();
   judge_own_variables(facts, config, findings);

@@ -45,7 +45,8 @@ std::string how_to_lose(const DriverLibrary& library, const MachineFacts& facts)
          " or that folder from /etc/ld.so.conf, and run ldconfig";
 }
 
-void judge_found(const DriverLibrary& library, const MachineFacts& facts, Findings& findings) {
+void judge_found(const DriverLibrary& library, const MachineFacts& facts,
+                 MachineFindings& findings) {
   const std::string what = library.name + " is ";
   const std::string where = " (" + printable(library.path) + ")";
   if (library.kind == Kind::kStub) {
@@ -59,7 +60,7 @@ void judge_found(const DriverLibrary& library, const MachineFacts& facts, Findin
 }
 
 /// Nobody's LD_LIBRARY_PATH has a use for them in every program.
-void judge_standins(const MachineFacts& facts, Findings& findings) {
+void judge_standins(const MachineFacts& facts, MachineFindings& findings) {
   std::set<std::string_view> folders;
   for (const DriverLibrary& library : facts.libraries.found) {
     if (library.kind != Kind::kStandIn || !folders.insert(folder_of(library.path)).second) continue;
@@ -70,7 +71,7 @@ void judge_standins(const MachineFacts& facts, Findings& findings) {
   }
 }
 
-void judge_libraries(const MachineFacts& facts, Findings& findings) {
+void judge_libraries(const MachineFacts& facts, MachineFindings& findings) {
   const std::vector<DriverLibrary>& found = facts.libraries.found;
   const DriverLibrary& cuda = found[0];
   const DriverLibrary& dev = found[1];
@@ -113,7 +114,7 @@ bool has_gpu_node(const KernelFacts& kernel, bool usable) {
   });
 }
 
-void judge_missing_nodes(const MachineFacts& facts, Findings& findings) {
+void judge_missing_nodes(const MachineFacts& facts, MachineFindings& findings) {
   const KernelFacts& kernel = facts.kernel;
   const bool driver =
       std::any_of(facts.libraries.found.begin(), facts.libraries.found.end(),
@@ -138,7 +139,7 @@ void judge_missing_nodes(const MachineFacts& facts, Findings& findings) {
   }
 }
 
-void judge_kernel(const MachineFacts& facts, Findings& findings) {
+void judge_kernel(const MachineFacts& facts, MachineFindings& findings) {
   const KernelFacts& kernel = facts.kernel;
   for (const DeviceNode& node : kernel.nodes) {
     if (node.device.empty()) {
@@ -198,14 +199,14 @@ std::string illness(const DriverAnswer& answer) {
   return ill;
 }
 
-void judge_stuck(const DriverAnswer& answer, Findings& findings) {
+void judge_stuck(const DriverAnswer& answer, MachineFindings& findings) {
   if (answer.stuck == 0) return;
   findings.problem("process " + std::to_string(answer.stuck) +
                    ", which asked the driver, does not die of SIGKILL: it sleeps in the kernel, "
                    "and a reboot will be needed");
 }
 
-void judge_answer(const MachineFacts& facts, Findings& findings) {
+void judge_answer(const MachineFacts& facts, MachineFindings& findings) {
   const DriverAnswer& answer = facts.answer;
   if (answer.outcome == Outcome::kNotTried && !facts.libraries.found[0].path.empty()) {
     findings.note("cuInit was not tried: " + answer.reason);
@@ -231,7 +232,7 @@ void judge_answer(const MachineFacts& facts, Findings& findings) {
 }
 
 /// An upgrade may have left some of the old files.
-void judge_own_files(const MachineFacts& facts, Findings& findings) {
+void judge_own_files(const MachineFacts& facts, MachineFindings& findings) {
   const OwnFile& guard = facts.own_files.front();
   for (const OwnFile& file : facts.own_files) {
     const bool first = &file == &guard;
@@ -251,7 +252,7 @@ void judge_own_files(const MachineFacts& facts, Findings& findings) {
 
 }  // namespace
 
-void judge_machine(const MachineFacts& facts, Findings& findings) {
+void judge_machine(const MachineFacts& facts, MachineFindings& findings) {
   judge_own_files(facts, findings);
   judge_libraries(facts, findings);
   judge_kernel(facts, findings);
