@@ -65,18 +65,6 @@ int install_here(uint32_t answer, unsigned long flags, bool& no_new_privs) {
   return install(&filter, flags);
 }
 
-/// `error`: of the attempt to have a witness.
-std::string why_unseen(const Fence& fence, int error) {
-  if (!fence.holds) {
-    return "who went around the guard is not known: there can be no fence here, " + fence.why_not;
-  }
-  const char* why = fence.was_there   ? "another one stands around this command"
-                    : error == EBUSY  ? "somebody else is told"
-                    : error == EINVAL ? "this kernel does not tell"
-                                      : "another seccomp filter forbids to be told";
-  return std::string("who ran into the fence is not known: ") + why;
-}
-
 std::string reason(int error) {
   switch (error) {
     case EINVAL:
@@ -88,6 +76,18 @@ std::string reason(int error) {
     default:
       return std::string("the kernel says: ") + strerror(error);
   }
+}
+
+/// `error`: of the attempt to have a witness.
+std::string why_unseen(const Fence& fence, int error) {
+  if (!fence.holds) {
+    return "who went around the guard is not known: there can be no fence here, " + fence.why_not;
+  }
+  return "who ran into the fence is not known: " +
+         (fence.was_there   ? "another one stands around this command"
+          : error == EBUSY  ? "somebody else is told"
+          : error == EINVAL ? "this kernel does not tell"
+                            : reason(error));
 }
 
 }  // namespace
