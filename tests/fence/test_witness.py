@@ -340,6 +340,21 @@ class Around(Case):
         self.assertEqual((told, self.document["tree"]["doubts"]),
                          ({}, ["not all that ran into the fence could be written down"]))
 
+    def test_gone(self):
+        """Who is killed while it is looked at is a touch too, by its number alone, and once. The
+        control: before Linux 5.9 the same question had another number."""
+        for rule, command in (("valid=%d" % errno.ENOENT, "?"),
+                              ("valid=%d" % errno.EINVAL, "asks_static ask ask")):
+            with self.subTest(rule):
+                before = [fence.program("without"), rule, "--", launcher.LAUNCHER]
+                done, told = self.verify(ASKS, "ask", "ask", before=before)
+                self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+                self.assertEqual([one["command"] for one in self.document["processes"]], [command])
+                self.assertEqual(self.document["records"]["read"], 1)
+                self.assertEqual(self.document["tree"]["doubts"], [])
+                done = self.start("run", "--fence", "--observe", "--", ASKS, "ask", before=before)
+                self.assertIn("1 process asked: 1 refused", done.stderr)
+
     def test_no_fence(self):
         """In the block, and nowhere else. A touch that the guard sees is one."""
         denied = ["seccomp=%d" % errno.EPERM, "prctl=%d" % errno.EPERM]
@@ -417,6 +432,19 @@ class Gone(Case):
         self.make("later", "")
         self.until(lambda: self.file("out") == "%d ENOSYS\n" % child * 2, "another one")
         self.until(lambda: "stands around this process" in self.file("said"), "what it says")
+
+    def test_killed_in_a_storm(self):
+        """Who was told of, and is killed while it asks again, is no other process, nor a doubt."""
+        count = 500 if harness.FULL else 50
+        script = ('i=0; while [ $i -lt %d ]; do "$0" ask loop=2000000000 >"$1" & '
+                  'read -r line <"$1"; kill -KILL $!; wait $!; echo "$line"; i=$((i+1)); '
+                  'done' % count)
+        os.mkfifo(self.path("pipe"))
+        done, told = self.verify("sh", "-c", script, ASKS, self.path("pipe"))
+        pids = self.asked(done)
+        self.assertEqual((len(pids), told), (count, {RM_CONTROL: pids}))
+        self.assertEqual(len(self.document["processes"]), count + 1)  # the shell
+        self.assertEqual(self.document["tree"]["doubts"], [])
 
     def test_no_new_privs(self):
         """Where the program failed, the block says what the fence took from it."""

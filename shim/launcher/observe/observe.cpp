@@ -84,6 +84,7 @@ void observe(const std::string& path, char** arguments, Variables& variables,
     return period;
   });
   if (const int error = tree.start_error(); error != 0) throw cannot_start(path, error);
+  if (witness) witness->finish();
   const bool alone = root && variables.has("CUDAGUARD_CHILDREN");
   print_summary(*own, witness ? witness->doubt() : fence.unseen, tree,
                 alone ? arguments[0] : nullptr);

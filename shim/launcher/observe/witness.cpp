@@ -103,8 +103,8 @@ void Witness::note(const seccomp_notif& asks) {
   const Stat whole = owner.pid == thread ? stat : read_stat(owner.pid);
   const bool nvml = can_look_ && driver_of(thread) == Driver::kNvml;
   // Was all of that about the one that waits, and not about a later one of that number?
-  if (!still_waits(asks.id) || thread == 0) {
-    lost_.insert(thread);
+  if (!still_waits(asks.id)) {
+    lost_.emplace(thread, request);
     return;
   }
   lost_.erase(thread);
@@ -154,11 +154,20 @@ std::string Witness::record_of(const Owner& owner, pid_t thread, pid_t parent, u
   return text;
 }
 
+void Witness::finish() noexcept {
+  try {
+    for (const auto& [thread, request] : lost_) {
+      const auto told = told_.lower_bound({thread, 0, {}, 0, false});
+      if (told != told_.end() && std::get<pid_t>(*told) == thread) continue;
+      tell_(0, record_of({thread, geteuid(), {}, {}, {}}, thread, 0, request, false));
+    }
+  } catch (const std::exception&) {
+    failed_ = true;
+  }
+}
+
 std::string Witness::doubt() const {
-  if (failed_) return "not all that ran into the fence could be written down";
-  if (lost_.empty()) return {};
-  return counted(lost_.size(), "thread") +
-         " ran into the fence and ended before anybody could see whose";
+  return failed_ ? "not all that ran into the fence could be written down" : "";
 }
 
 }  // namespace cudaguard::launcher

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -22,7 +23,8 @@ namespace cudaguard::launcher {
 
 class Witness {
  public:
-  /// Of each process and request once: its number, while it waits for the answer, and the record.
+  /// Of each process and request once: its number, while it waits for the answer (0: it was killed
+  /// before that), and the record.
   using Tell = std::function<void(pid_t pid, std::string_view record)>;
   /// `descriptor`: Fence::witness, which becomes this one's.
   Witness(int descriptor, Tell tell);
@@ -35,6 +37,9 @@ class Witness {
   /// Answers ENODEV to those that wait now, or to the first of very many. Waits for nobody, throws
   /// nothing: they wait for us. False: never again, and the kernel answers (ENOSYS).
   bool answer() noexcept;
+  /// In the end: tells of those that were gone before they were looked at, by their numbers alone,
+  /// unless the same thread was told of before.
+  void finish() noexcept;
   /// Who was not told: a clause, or empty.
   std::string doubt() const;
 
@@ -54,7 +59,8 @@ class Witness {
   std::string host_;
   const bool can_look_ = has_own_numbers();  ///< else of nobody more is known than the number
   std::set<Key> told_;
-  std::set<pid_t> lost_;  ///< threads that were gone before they were looked at
+  /// Threads that were gone before they were looked at, and did not ask again.
+  std::map<pid_t, uint32_t> lost_;
   bool failed_ = false;
 };
 

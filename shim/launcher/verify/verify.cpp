@@ -91,6 +91,7 @@ Verdict run_tree(const Options& options, Variables& variables) {
     return watch.sample();
   });
   if (const int error = tree.start_error(); error != 0) throw cannot_start(prepared.path, error);
+  if (witness) witness->finish();
   records.finish();
   verdict.ended = now();
   verdict.status = tree.status();

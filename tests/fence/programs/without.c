@@ -7,6 +7,7 @@
 //   killable  the same with SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, as before Linux 5.19
 //   prctl     prctl(PR_SET_SECCOMP)
 //   receive   the listener's ioctl(SECCOMP_IOCTL_NOTIF_RECV)
+//   valid     the listener's ioctl(SECCOMP_IOCTL_NOTIF_ID_VALID)
 // "busy": somebody else has the one listener that there can be.
 #include <errno.h>
 #include <fcntl.h>
@@ -59,10 +60,10 @@ static int argument_of(const char* rule, size_t* offset, uint16_t* comparison, u
     *value = PR_SET_SECCOMP;
     return SYS_prctl;
   }
-  if (strncmp(rule, "receive=", 8) == 0) {
+  if (strncmp(rule, "receive=", 8) == 0 || strncmp(rule, "valid=", 6) == 0) {
     *offset = first + sizeof(uint64_t);
     *comparison = BPF_JEQ;
-    *value = SECCOMP_IOCTL_NOTIF_RECV;
+    *value = *rule == 'r' ? SECCOMP_IOCTL_NOTIF_RECV : SECCOMP_IOCTL_NOTIF_ID_VALID;
     return SYS_ioctl;
   }
   return -1;
