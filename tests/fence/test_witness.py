@@ -414,6 +414,28 @@ class Gone(Case):
         self.assertEqual(process.returncode, 1, err)
         self.assertRegex(out, r"\A137\n\d+ ENODEV\n\Z")
 
+    def test_limit_interrupted(self):
+        """Documented: by a handler without SA_RESTART. The control: with it the request goes on."""
+        for step, first in ("restart", "ENODEV"), ("no-restart", "EINTR"):
+            with self.subTest(step):
+                process = self.popen("sh", "-c", 'echo $$ >"$1"; exec "$0" "$2" "wait=$3" ask ask',
+                                     ASKS, self.path("pid-" + step), step, self.path(step))
+                self.until(lambda name="pid-" + step: self.file(name).endswith("\n"), "its number")
+                pid = int(self.file("pid-" + step))
+                process.send_signal(signal.SIGSTOP)
+                self.make(step, "")
+                self.until(lambda one=pid: self.waits(one), "the request")
+                os.kill(pid, signal.SIGALRM)
+                self.until(lambda one=pid: not self.has_signals(one), "the handler")
+                process.send_signal(signal.SIGCONT)
+                out, err = process.communicate(timeout=PATIENCE)
+                self.assertEqual(out, "%d %s\n%d ENODEV\n" % (pid, first, pid), err)
+                self.assertEqual(process.returncode, 1, err)
+
+    def has_signals(self, pid):
+        with open("/proc/%d/status" % pid, encoding="utf-8") as stream:
+            return "\nShdPnd:\t0000000000000000\n" not in stream.read()
+
     def test_killed_supervisor(self):
         """What it leaves is told ENOSYS, whether it waits already or asks later; no hang. A launcher
         in there knows that for a fence, too."""

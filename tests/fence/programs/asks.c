@@ -5,6 +5,7 @@
 //   loop=N       N times
 //   sizes=N      N sizes of it, as versions of the driver have them
 //   timer        from here on a signal each millisecond; in the end there must have been some
+//   restart, no-restart  its handler alone, with SA_RESTART and without
 //   wait=FILE    until there is such a file
 //   exec         the steps that follow, in a new program of this process
 //   map=LIBRARY  loads it (not where it is static)
@@ -41,11 +42,15 @@ static void count_signal(int unused) {
   ++signals;
 }
 
-static void start_timer(void) {
-  const struct sigaction action = {.sa_handler = count_signal, .sa_flags = SA_RESTART};
-  const struct itimerval millisecond = {{0, 1000}, {0, 1000}};
+static void handle_signals(int flags) {
+  const struct sigaction action = {.sa_handler = count_signal, .sa_flags = flags};
   signals = 0;
   sigaction(SIGALRM, &action, NULL);
+}
+
+static void start_timer(void) {
+  const struct itimerval millisecond = {{0, 1000}, {0, 1000}};
+  handle_signals(SA_RESTART);
   setitimer(ITIMER_REAL, &millisecond, NULL);
 }
 
@@ -70,6 +75,10 @@ int main(int count, char** words) {
       }
     } else if (strcmp(step, "timer") == 0) {
       start_timer();
+    } else if (strcmp(step, "restart") == 0) {
+      handle_signals(SA_RESTART);
+    } else if (strcmp(step, "no-restart") == 0) {
+      handle_signals(0);
     } else if (strncmp(step, "wait=", 5) == 0) {
       while (access(step + 5, F_OK) != 0) usleep(10000);
     } else if (strcmp(step, "exec") == 0) {
