@@ -257,12 +257,15 @@ class Programs(Case):
         path = self.path("verify.json")
         inside = "echo %d >%s; exec %s verify --json %s -- %s ask" % (
             other.pid - 1, last, launcher.LAUNCHER, path, ASKS)
-        for option, command in (["--mount-proc"], "asks_static ask"), ([], "?"):
+        blind = "what was not guarded was not looked for: this system's /proc does not tell enough"
+        for option, command, doubts in ((["--mount-proc"], "asks_static ask", []),
+                                        ([], "?", [blind])):
             done = self.bare(*unshare, *option, "sh", "-c", inside)
             self.assertEqual(self.asked(done), {other.pid})
             with open(path, encoding="utf-8") as stream:
-                processes = json.load(stream)["processes"]
-            self.assertEqual([one["command"] for one in processes], [command])
+                document = json.load(stream)
+            self.assertEqual([one["command"] for one in document["processes"]], [command])
+            self.assertEqual(document["tree"]["doubts"], doubts)
 
     def test_closed_descriptors(self):
         """The launcher's own are none of 0 to 2, which it gives up; it sleeps while nobody asks."""
