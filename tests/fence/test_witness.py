@@ -195,6 +195,7 @@ class Programs(Case):
                 done, told = self.verify("sh", "-c", script, ASKS, options=options)
                 pids = self.asked(done)
                 self.assertEqual((len(pids), told), (count, {RM_CONTROL: pids}))
+                self.assertIn("FAIL: {:,} of ".format(count), done.stderr)
                 unguarded = {one["pid"] for one in self.document["tree"]["unguarded"]}
                 self.assertLessEqual(pids, unguarded)
                 self.assertEqual(self.document["tree"]["doubts"], [])

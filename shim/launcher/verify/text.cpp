@@ -297,10 +297,10 @@ std::string result_line(const Verdict& verdict) {
   }
   for (const uint32_t pid : touched) allowed.erase(pid);
   std::string text = verdict.passed() ? "PASS: " : "FAIL: ";
-  text += (verdict.touched ? std::to_string(touched.size()) : "none") + " of " +
+  text += (verdict.touched ? grouped(touched.size()) : "none") + " of " +
           counted(all.size(), "process") + " touched " + denied_names(verdict.deny);
   if (!allowed.empty())
-    text += (verdict.touched ? ", and " : ", but ") + std::to_string(allowed.size()) + " that may";
+    text += (verdict.touched ? ", and " : ", but ") + grouped(allowed.size()) + " that may";
   if (verdict.status != 0) {
     text +=
         (verdict.touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);
