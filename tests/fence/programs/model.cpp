@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // policy/nvidia_requests.h, for the tests.
-//   model list: all that have a name, "c0104627 RM_ALLOC_MEMORY"
-//   model which: those of the requests on standard input (hexadecimal, one per line) that are
-//   NVIDIA's model sweep OUTPUT FILE: what FILE (-1: none) answers to many requests, a byte each:
-//   the error model expected OUTPUT: for the same requests 1 if they are NVIDIA's, else 0
+//   model list      all that have a name, "c0104627 RM_ALLOC_MEMORY"
+//   model which     NVIDIA's of the requests on standard input (hexadecimal, one per line)
+//   model sweep OUTPUT FILE
+//                   what FILE (-1: none) answers to many requests, a byte each: the error
+//   model expected OUTPUT
+//                   for the same requests 1 if they are NVIDIA's, else 0
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/ioctl.h>
