@@ -218,6 +218,8 @@ std::string help_text(Options::Command command) {
            "A process that was not guarded and has the driver open counts as one that touched "
            "CUDA;\n"
            "others that were not guarded are listed, and do not fail.\n"
+           "Without CAP_SYS_ADMIN the fence sets no_new_privs: sudo and setuid programs inside\n"
+           "keep your rights.\n"
            "Exit codes: 0 nobody touched CUDA, 1 somebody did, 2 nobody did but the program "
            "failed,\n"
            "125 nothing was verified.\n";

@@ -89,6 +89,12 @@ class Words(fence.Case):
             self.assertIn("export CUDAGUARD_PRESETS=fence,", done.stdout)
             self.assertNotIn("#", done.stdout)
 
+    def test_help_says_no_new_privs(self):
+        for command in ("run", "verify"):
+            text = " ".join(self.start(command, "--help").stdout.split())
+            self.assertIn("sets no_new_privs: sudo and setuid programs inside keep your rights",
+                          text)
+
     def test_print_says_no_new_privs(self):
         """As an ordinary user."""
         words = [launcher.LAUNCHER]
