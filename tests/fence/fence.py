@@ -6,7 +6,7 @@ import sys
 
 import harness
 
-sys.path.insert(0, os.path.join(harness.SOURCE, "tests", "launcher"))
+sys.path[:0] = [os.path.join(harness.SOURCE, "tests", area) for area in ("launcher", "integrations")]
 import launcher  # noqa: E402
 
 PROGRAMS = os.path.join(harness.BUILD, "tests", "fence")

@@ -17,6 +17,7 @@ import harness
 import fence
 import launcher
 import browser
+import sshd
 
 NOBODY = 65534
 AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
@@ -25,7 +26,6 @@ BARE = "c020462a ENOTTY\n5401 ENOTTY\n"
 FENCED = "c020462a ENODEV\n5401 ENOTTY\n"
 HELPER = fence.program("helper")
 STATUS = "grep -E '^(NoNewPrivs|Seccomp_filters)' /proc/self/status"
-SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", ""))
 
 
 class Case(fence.Case):
@@ -186,30 +186,12 @@ class Sandboxes(Case):
         self.assertEqual(min(seen["fenced"]), min(seen["off"]) + 1)
 
     def test_sshd(self):
-        """It sandboxes what speaks before the login, and clears the environment of what follows.
-        A server for this one connection, without a port, in an /etc/passwd of its own."""
-        if SSHD is None:
-            harness.skip(self, "no sshd (Debian: openssh-server)")
-        self.need("ssh", "ssh-keygen")
-        for name in ("host", "user"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.path(name)],
-                           check=True)
-        self.make("passwd", "me:x:%d:%d::%s:/bin/sh\nsshd:x:150:65534::/run/sshd:/bin/false\n" %
-                  (os.getuid(), os.getgid(), self.folder), 0o644)
-        self.make("config", "".join("%s\n" % line for line in (
-            "HostKey " + self.path("host"), "AuthorizedKeysFile " + self.path("user.pub"),
-            "StrictModes no", "UsePAM no", "PidFile none")))
-        client = ["bwrap", "--dev-bind", "/", "/", "--bind", self.path("passwd"), "/etc/passwd",
-                  "--tmpfs", "/run", "--dir", "/run/sshd", "--", "ssh", "-F", "none", "-i",
-                  self.path("user"), "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=no",
-                  "-o", "UserKnownHostsFile=/dev/null", "-o"]
+        """It sandboxes what speaks before the login, and clears the environment of what follows."""
+        server = sshd.Server(self)
         log = self.path("log")
-        server = "strace -f -qq -o %s -e trace=prctl,seccomp %s -i -f %s" % (
-            log, SSHD, self.path("config"))
-        before = " ".join([launcher.LAUNCHER, *self.HOW, "-- "])
-        for start, expected in ((server, BARE), (before + server, FENCED)):
-            done = self.bare(*client, "ProxyCommand=" + start, "me@here", " ".join(ASK))
-            self.says(done, expected)
+        strace = ["strace", "-f", "-qq", "-o", log, "-e", "trace=prctl,seccomp"]
+        for before, expected in (([], BARE), ([launcher.LAUNCHER, *self.HOW, "--"], FENCED)):
+            self.says(server.connect(" ".join(ASK), before=[*before, *strace]), expected)
             with open(log, encoding="utf-8") as lines:
                 self.assertRegex(lines.read(), r"SECCOMP_MODE_FILTER.* = 0\n")
 

@@ -96,6 +96,14 @@ def have_fake_driver():
     return os.path.exists(os.path.join(FAKE_DRIVER, "libcuda.so.1"))
 
 
+def fetch_daemon(name):
+    """Unpacks a service to DEPS/NAME (scripts/fetch-daemons), but for what this machine has installed.
+    Returns why not, or nothing."""
+    done = subprocess.run([os.path.join(SOURCE, "scripts", "fetch-daemons"), DEPS, name],
+                          capture_output=True, text=True, check=False)
+    return done.stderr.strip() or "fetch-daemons failed" if done.returncode != 0 else ""
+
+
 def guarded(library, place=r"\w+"):
     """The names that cudaguard stands in front of (shim/api/guarded.inc) in DRIVER, NVML or RUNTIME."""
     with open(os.path.join(SOURCE, "shim", "api", "guarded.inc"), encoding="utf-8") as stream:

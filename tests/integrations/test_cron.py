@@ -34,10 +34,9 @@ class Cron(places.Case):
         super().setUp()
         self.need("unshare")
         self.need_root("start a cron of its own")
-        done = subprocess.run([places.script("fetch-daemons"), harness.DEPS, "cron"],
-                              capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            harness.skip(self, done.stderr.strip())
+        reason = harness.fetch_daemon("cron")
+        if reason:
+            harness.skip(self, reason)
         unpacked = CRON + "/usr/sbin/cron"
         self.cron = unpacked if os.path.exists(unpacked) else "/usr/sbin/cron"
         places.usr_local(self.path("usr-local"))

@@ -31,11 +31,8 @@ class Slurm(places.Case):
     def setUpClass(cls):
         if harness.check_tools():
             return
-        cls.reason = ""
-        fetch = subprocess.run([places.script("fetch-daemons"), harness.DEPS, "slurm"],
-                               capture_output=True, text=True, check=False)
-        if fetch.returncode != 0:
-            cls.reason = fetch.stderr.strip()
+        cls.reason = harness.fetch_daemon("slurm")
+        if cls.reason:
             return
         cls.shared = tempfile.mkdtemp(prefix="cg-slurm-")
         cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)

@@ -1,85 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real sshd with the settings of docs/platforms.md: started by the client for each connection, on
-no port, with keys and a folder of its own."""
+"""A real sshd with the settings of docs/platforms.md."""
 
-import glob
 import os
 import re
-import shutil
-import subprocess
 
 import harness
 import places
-
-SSH = os.path.join(harness.DEPS, "ssh")
-ME = "alice"  # whoever runs this, by the name that the settings have
-SETTINGS = """HostKey {0}/host
-AuthorizedKeysFile {0}/authorized_keys
-PidFile none
-UsePAM no
-StrictModes no
-PermitRootLogin yes
-LogLevel ERROR
-"""
-# Who may log in, and whom root's sshd becomes before that.
-USERS = "%s:x:%d:%d::%s:/bin/sh\nsshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"
-
-
-def unpacked_settings():
-    """Where an unpacked sshd (from OpenSSH 9.8 on) has its other halves."""
-    rows = (("SshdSessionPath", "sshd-session"), ("SshdAuthPath", "sshd-auth"))
-    return "".join("%s %s/usr/lib/openssh/%s\n" % (name, SSH, file) for name, file in rows
-                   if os.path.exists(os.path.join(SSH, "usr/lib/openssh", file)))
-
-
-def libraries():
-    """The folders of the unpacked packages' libraries."""
-    return ":".join(glob.glob(SSH + "/usr/lib/*-linux-gnu") + glob.glob(SSH + "/lib/*-linux-gnu"))
-
-
-def tool(name, folder="bin"):
-    unpacked = os.path.join(SSH, "usr", folder, name)
-    return unpacked if os.path.exists(unpacked) else shutil.which(
-        name, path=os.environ["PATH"] + ":/usr/sbin")
+import sshd
 
 
 class Ssh(places.Case):
     def setUp(self):
         super().setUp()
-        done = subprocess.run([places.script("fetch-daemons"), harness.DEPS, "ssh"],
-                              capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            harness.skip(self, done.stderr.strip())
-        os.mkdir(self.path("home"))
-        self.make("passwd", USERS % (ME, os.getuid(), os.getgid(), self.path("home")), 0o644)
-        self.make("shadow", "".join("%s:*:1::::::\n" % name for name in (ME, "sshd")), 0o600)
-        self.mounts = ["--tmpfs", "/run", "--dir", "/run/sshd", *places.usr_local(self.path("tree")),
-                       "--ro-bind", self.path("passwd"), "/etc/passwd",
-                       "--ro-bind", self.path("shadow"), "/etc/shadow"]
-        for name in ("host", "user"):
-            done = self.bare(*harness.sandbox("fake", self.mounts), tool("ssh-keygen"), "-q", "-t",
-                             "ed25519", "-N", "", "-f", self.path(name))
-            self.assertEqual(done.returncode, 0, done)
+        self.server = sshd.Server(self, places.usr_local(self.path("tree")))
 
     def ask(self, settings="", key="", command=" ".join(places.OPEN), options=()):
         """What the program said that a connection has started: (answers, fake calls, all of it)."""
         log = self.path("fake.log")
         if os.path.exists(log):
             os.remove(log)
-        with open(self.path("user.pub"), encoding="utf-8") as stream:
-            self.make("authorized_keys", key + stream.read(), 0o600)
         # For the fake driver, in the one SetEnv line that counts.
         known = "LD_LIBRARY_PATH=%s CG_FAKE_LOG=%s" % (harness.FAKE_DRIVER, log)
-        self.make("config", "%s%s%sMatch all\nSetEnv %s\n" % (
-            SETTINGS.format(self.folder), unpacked_settings(),
-            settings.replace("SetEnv", "SetEnv " + known), known), 0o644)
-        server = ["env", "LD_LIBRARY_PATH=" + libraries(), tool("sshd", "sbin"), "-i", "-e", "-f",
-                  self.path("config")]
-        done = self.bare(*harness.sandbox("fake", self.mounts), tool("ssh"), "-F", "none",
-                         "-i", self.path("user"), "-o", "ProxyCommand=" + " ".join(server),
-                         "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-                         "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", *options,
-                         ME + "@host", *([command] if command else []))
+        done = self.server.connect(
+            command, key=key, options=options,
+            settings="%sMatch all\nSetEnv %s\n" % (
+                settings.replace("SetEnv", "SetEnv " + known), known))
         calls = []
         if os.path.exists(log):
             with open(log, encoding="utf-8") as stream:
