@@ -43,12 +43,10 @@ class Case(packaged.Case):
         self.assertEqual(done.returncode, 0, done)
         return done.stdout
 
-    def pip(self, *words, **env):
-        return self.ok(sys.executable, "-m", "pip", *words, **env)
-
     def install(self, *words, **env):
         """By pip, as the shell's python3 has it, without an index."""
-        return self.pip("install", "-q", "--no-index", *words, self.wheel, **env)
+        return self.ok(sys.executable, "-m", "pip", "install", "-q", "--no-index", *words, self.wheel,
+                       **env)
 
     def target(self, name="target"):
         """What `pip install --target` leaves there; installed once, then copied."""
@@ -58,9 +56,15 @@ class Case(packaged.Case):
         shutil.copytree(Case.installed.name + "/target", self.path(name), symlinks=True)
         return self.path(name)
 
-    def venv(self, name="venv"):
-        self.ok(sys.executable, "-m", "venv", "--without-pip", self.path(name))
-        return self.path(name)
+    def venv(self, *words):
+        self.ok(sys.executable, "-m", "venv", self.path("venv"), *words)
+        return self.path("venv")
+
+    def installed_venv(self):
+        """By the environment's own pip: Debian's has --prefix mean PREFIX/local."""
+        venv = self.venv()
+        self.ok(venv + "/bin/pip", "install", "-q", "--no-index", self.wheel)
+        return venv
 
     def uv(self):
         found = glob.glob(os.path.join(FRAMEWORKS, ".uv-*", "bin", "uv"))
@@ -115,9 +119,8 @@ class Wheel(Case):
 
     def test_venv(self):
         """And conda's pip: both install into a prefix with lib/python3.X/site-packages in it."""
-        venv = self.venv()
+        venv = self.installed_venv()
         python = venv + "/bin/python"
-        self.install("--prefix", venv)
         self.guards(venv, python)
         link = self.path("link")  # as pipx makes them
         os.symlink(venv + "/bin/cudaguard", link)
@@ -126,7 +129,7 @@ class Wheel(Case):
         self.assertEqual((result.out, result.err), ("cuInit=100\n", ""), result)
         # Nothing of it stays.
         self.assertTrue(os.path.exists(venv + "/share/cudaguard"))
-        self.pip("--python", python, "uninstall", "-q", "-y", "cudaguard")
+        self.ok(venv + "/bin/pip", "uninstall", "-q", "-y", "cudaguard")
         left = [os.path.join(parent, name) for parent, _, names in os.walk(venv) for name in names
                 if "cudaguard" in os.path.join(parent, name)[len(self.folder):]]
         self.assertEqual(left, [])
@@ -143,7 +146,7 @@ class Wheel(Case):
     def test_uv(self):
         uv = self.uv()
         env = {"UV_CACHE_DIR": self.path("cache"), "UV_OFFLINE": "1", "HOME": self.folder}
-        venv = self.venv()
+        venv = self.venv("--without-pip")
         self.ok(uv, "pip", "install", "-q", "--python", venv + "/bin/python", self.wheel, **env)
         self.guards(venv, venv + "/bin/python")
         target = self.path("target")
@@ -221,13 +224,24 @@ class Wheel(Case):
         with open(path, encoding="utf-8") as stream:
             self.assertIn('"%s/bin/cudaguard"' % target, stream.read())
 
+    def test_editable(self):
+        """As `pip install -e .` leaves it: the package in the checkout, the rest in the environment."""
+        venv = self.installed_venv()
+        (packages,) = glob.glob(venv + "/lib/python3*/site-packages")
+        shutil.rmtree(packages + "/cudaguard")
+        with open(packages + "/cudaguard.pth", "w", encoding="utf-8") as stream:
+            stream.write(os.path.join(harness.SOURCE, "shim", "python") + "\n")
+        self.guards(venv, venv + "/bin/python")
+
     def test_elsewhere(self):
         """The package alone says that there is no launcher."""
         package = shutil.copytree(os.path.join(harness.SOURCE, "shim", "python"), self.path("packages"))
-        done = packaged.run([sys.executable, "-m", "cudaguard", "run", "true"],
+        venv = self.venv("--without-pip")
+        done = packaged.run([venv + "/bin/python", "-m", "cudaguard", "run", "true"],
                             env=environment(PYTHONPATH=package))
         self.assertEqual(done.returncode, 125, done)
-        self.assertRegex(done.stdout, r"\Acudaguard: there is no bin/cudaguard in a folder above .+\n\Z")
+        self.assertRegex(done.stdout, r"\Acudaguard: there is no bin/cudaguard in a folder above .+, "
+                         "nor in %s\n\\Z" % venv)
 
 
 class OtherMachine(packaged.Case):

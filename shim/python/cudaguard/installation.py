@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 
 
 class NotUsable(RuntimeError):
@@ -14,13 +15,17 @@ class NotUsable(RuntimeError):
 
 def prefix() -> str:
     """The folder above this package that has bin/cudaguard: of a virtual environment, of `pip --user`
-    or `--target`, of an installed tree (share/cudaguard/python)."""
+    or `--target`, of an installed tree (share/cudaguard/python). Else this Python's: an editable
+    install leaves the package in the checkout."""
     above = os.path.dirname(os.path.abspath(__file__))
+    folders = []
     while above != os.path.dirname(above):
         above = os.path.dirname(above)
-        if os.access(os.path.join(above, "bin", "cudaguard"), os.X_OK):
-            return above
-    raise NotUsable("there is no bin/cudaguard in a folder above " + __file__)
+        folders.append(above)
+    for folder in (*folders, sys.prefix):
+        if os.access(os.path.join(folder, "bin", "cudaguard"), os.X_OK):
+            return folder
+    raise NotUsable("there is no bin/cudaguard in a folder above %s, nor in %s" % (__file__, sys.prefix))
 
 
 def launcher() -> str:
