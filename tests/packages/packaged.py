@@ -32,6 +32,7 @@ RELEASE = os.path.join(harness.SOURCE, "build", "release-" + version())
 TREE = "cudaguard-%s-linux-%s" % (version(), MACHINE)
 TARBALL = TREE + ".tar.gz"
 DEB = "cudaguard_%s_%s.deb" % (version(), DEBIAN_ARCHITECTURE)
+WHEEL = "cudaguard-%s-py3-none-manylinux_2_17_%s.whl" % (version(), MACHINE)
 RPM = "cudaguard-%s-1.%s.rpm" % (version(), MACHINE)
 
 

@@ -14,6 +14,11 @@ BUILT = ["libcudaguard.so"] + ["cudaguard/" + name for name in (
     "cudaguard-probe", "libcuda.so.1", "libcudaguard-driver.so", "libcudaguard-nvml.so",
     "libnvidia-ml.so.1")]
 
+# How each kind of file is opened: file, folder.
+OPEN = {".tar.gz": 'tar -xzf "$1" -C "$2"', ".deb": 'dpkg-deb -x "$1" "$2"',
+        ".rpm": 'cd "$2" && rpm2cpio "$1" | cpio -id --quiet',
+        ".whl": 'python3 -m zipfile -e "$1" "$2"'}
+
 
 class Release(packaged.Case):
     def sums(self, folder):
@@ -46,13 +51,23 @@ class Release(packaged.Case):
                 named = {a or b for a, b in pattern.findall(stream.read())}
             self.assertEqual(named, {packaged.version()}, page)
 
+    def opened(self, name):
+        """The folder of what is in the file."""
+        path, folder = packaged.released(self, name), self.path(name)
+        os.mkdir(folder)
+        if name.endswith(".rpm"):
+            self.need("rpm2cpio", "cpio")
+        command = next(command for end, command in OPEN.items() if name.endswith(end))
+        done = packaged.run(["sh", "-c", command, "sh", path, folder])
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return folder
+
     def test_it_is_what_was_tested(self):
         """The packages' files are, byte by byte, the ones that all other tests have looked at."""
-        deb = self.path("deb")
-        subprocess.run(["dpkg-deb", "-x", packaged.released(self, packaged.DEB), deb], check=True,
-                       timeout=60)
+        data = "cudaguard-%s.data/data" % packaged.version()
         for lib in (os.path.join(self.unpacked(), "lib"),
-                    os.path.join(deb, "usr", "lib", packaged.MULTIARCH)):
+                    os.path.join(self.opened(packaged.DEB), "usr", "lib", packaged.MULTIARCH),
+                    os.path.join(self.opened(packaged.WHEEL), data, "libexec")):
             for name in BUILT:
                 with open(os.path.join(lib, name), "rb") as packed, \
                         open(os.path.join(harness.LIB, name), "rb") as tested:
@@ -64,23 +79,29 @@ class Release(packaged.Case):
     def test_machines(self):
         """Each package's files are for the machine that its name says."""
         wanted = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183}  # ELF's e_machine
-        for name in self.sums(os.path.dirname(packaged.released(self, "SHA256SUMS"))):
-            match = re.search(r"[-_.](x86_64|amd64|aarch64|arm64)\.(tar\.gz|deb|rpm)$", name)
-            if not match:
-                continue
-            if match[2] == "rpm":
-                self.need("rpm2cpio", "cpio")
-            folder = self.path(name)
-            os.mkdir(folder)
-            command = {"tar.gz": 'tar -xzf "$1" -C "$2"', "deb": 'dpkg-deb -x "$1" "$2"',
-                       "rpm": 'cd "$2" && rpm2cpio "$1" | cpio -id --quiet'}[match[2]]
-            done = packaged.run(["sh", "-c", command, "sh", os.path.join(packaged.RELEASE, name),
-                                 folder])
-            self.assertEqual(done.returncode, 0, done.stdout)
-            heads = [content[18:20] for content in packaged.tree(folder).values()
+        for name in self.packages():
+            machine = re.search(r"[-_.](x86_64|amd64|aarch64|arm64)\.[a-z.]+$", name)[1]
+            heads = [content[18:20] for content in packaged.tree(self.opened(name)).values()
                      if isinstance(content, bytes) and content.startswith(b"\x7fELF")]
             self.assertGreaterEqual(len(heads), 7, name)
-            self.assertEqual(set(heads), {bytes([wanted[match[1]], 0])}, name)
+            self.assertEqual(set(heads), {bytes([wanted[machine], 0])}, name)
+
+    def test_notices(self):
+        """Whoever gets the launcher gets the licences of what is compiled into it."""
+        for name in self.packages():
+            texts = [content for path, content in packaged.tree(self.opened(name)).items()
+                     if isinstance(content, bytes) and re.search(r"/(LICENSE|copyright)$", path)]
+            for words in (b"Henry Schreiner", b"Niels Lohmann", b"Milo Yip", b"Redistributions in "
+                          b"binary form", b"The above copyright notice and this permission notice"):
+                self.assertTrue(any(words in text for text in texts), (name, words))
+            if not name.endswith(".deb"):  # Debian has it in /usr/share/common-licenses
+                self.assertTrue(any(b"Apache License" in text for text in texts), name)
+
+    def packages(self):
+        """The release's files, without the source and the texts."""
+        names = self.sums(os.path.dirname(packaged.released(self, "SHA256SUMS")))
+        source = "cudaguard-%s.tar.gz" % packaged.version()
+        return [name for name in names if name.endswith(tuple(OPEN)) and name != source]
 
     def test_nothing_tells_where_and_when(self):
         for name in (packaged.TARBALL, "cudaguard-%s.tar.gz" % packaged.version()):
