@@ -99,7 +99,8 @@ class Installed(packaged.Case):
         self.assertNotIn(LD_SO, refused.stdout)
         self.assertRegex(box.sh("env -i " + ASK).stdout, DENIED)  # as before
         self.assertRegex(box.sh("dpkg -l cudaguard").stdout, "(?m)^.i  cudaguard")
-        for line in ("libcudaguard.so", "/usr/$LIB/libcudaguard.so", "/lib/x.so:" + PLACE[4:]):
+        for line in ("libcudaguard.so", "/usr/$LIB/libcudaguard.so", "/${LIB}/libcudaguard.so",
+                     "/lib/x.so:" + PLACE[4:]):
             box.sh("echo '%s' >/etc/ld.so.preload" % line)
             self.assertNotEqual(box.sh("dpkg -r cudaguard", ok=False).returncode, 0, line)
         # A note of it is no use of it, and another one is not this package's.
