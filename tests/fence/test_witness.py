@@ -351,10 +351,10 @@ class Around(Case):
         """Who is killed while it is looked at is a touch too, by its number alone, and once. The
         control: before Linux 5.9 the same question had another number."""
         for rule, command in (("valid=%d" % errno.ENOENT, "?"),
-                              ("valid=%d" % errno.EINVAL, "asks_static ask ask")):
+                              ("valid=%d" % errno.EINVAL, "asks_static thread ask")):
             with self.subTest(rule):
                 before = [fence.program("without"), rule, "--", launcher.LAUNCHER]
-                done, told = self.verify(ASKS, "ask", "ask", before=before)
+                done, told = self.verify(ASKS, "thread", "ask", before=before)
                 self.assertEqual(told, {RM_CONTROL: self.asked(done)})
                 self.assertEqual([one["command"] for one in self.document["processes"]], [command])
                 self.assertEqual(self.document["records"]["read"], 1)

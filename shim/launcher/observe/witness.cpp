@@ -104,10 +104,9 @@ void Witness::note(const seccomp_notif& asks) {
   const bool nvml = can_look_ && driver_of(thread) == Driver::kNvml;
   // Was all of that about the one that waits, and not about a later one of that number?
   if (!still_waits(asks.id)) {
-    lost_.emplace(thread, request);
+    lost_.emplace(owner.pid, request);
     return;
   }
-  lost_.erase(thread);
   if (told_.size() > kMostTold) told_.clear();
   std::get<bool>(key) = nvml;
   const bool thread_is_new = told_.insert(key).second;
@@ -156,10 +155,10 @@ std::string Witness::record_of(const Owner& owner, pid_t thread, pid_t parent, u
 
 void Witness::finish() noexcept {
   try {
-    for (const auto& [thread, request] : lost_) {
-      const auto told = told_.lower_bound({thread, 0, {}, 0, false});
-      if (told != told_.end() && std::get<pid_t>(*told) == thread) continue;
-      tell_(0, record_of({thread, geteuid(), {}, {}, {}}, thread, 0, request, false));
+    for (const auto& [pid, request] : lost_) {
+      const auto told = told_.lower_bound({pid, 0, {}, 0, false});
+      if (told != told_.end() && std::get<pid_t>(*told) == pid) continue;
+      tell_(0, record_of({pid, geteuid(), {}, {}, {}}, pid, 0, request, false));
     }
   } catch (const std::exception&) {
     failed_ = true;

@@ -38,7 +38,7 @@ class Witness {
   /// nothing: they wait for us. False: never again, and the kernel answers (ENOSYS).
   bool answer() noexcept;
   /// In the end: tells of those that were gone before they were looked at, by their numbers alone,
-  /// unless the same thread was told of before.
+  /// unless they were told of at another time.
   void finish() noexcept;
   /// Who was not told: a clause, or empty.
   std::string doubt() const;
@@ -59,7 +59,8 @@ class Witness {
   std::string host_;
   const bool can_look_ = has_own_numbers();  ///< else of nobody more is known than the number
   std::set<Key> told_;
-  /// Threads that were gone before they were looked at, and did not ask again.
+  /// What was asked by processes that were gone before they were looked at; threads, where whose is
+  /// not known.
   std::map<pid_t, uint32_t> lost_;
   bool failed_ = false;
 };
