@@ -228,6 +228,11 @@ class Container(fence.Case):
         fenced = self.requests(profile)
         self.assertEqual({fenced[one] for one in fence.NVIDIA}, {"ENODEV"})
         self.assertEqual({fenced[one] for one in fence.OTHERS}, {"ENOTTY"})
+        # The upper half of the request does not count, as to the kernel.
+        for requests, error in (fence.NVIDIA, "ENODEV"), (fence.OTHERS, "ENOTTY"):
+            done = self.run_in(profile, fence.program("requests_static"), "--by=syscall",
+                               "/dev/null", *("ffffffff" + one for one in requests))
+            self.assertEqual(set(self.answers(done).values()), {error})
         # And what is one bit beside each of them.
         near = sorted({"%x" % (int(one, 16) ^ 1 << bit)
                        for one in fence.NVIDIA + fence.OTHERS for bit in range(32)})
