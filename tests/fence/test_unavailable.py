@@ -117,6 +117,19 @@ class OtherWays(Case):
                     self.assertEqual({said[one] for one in fence.NVIDIA}, {"ENODEV"})
                     self.assertEqual({said[one] for one in fence.OTHERS}, {"ENOTTY"})
 
+    def test_what_is_no_fence(self):
+        """An emulator that says ENOSYS to what it does not know: a fence whose witness has died
+        says that too, but to NVIDIA's requests alone. The control: one stands, and no other one is
+        put up."""
+        rules = ["unknown=" + ENOSYS]
+        bare = self.answers(self.without(rules, *REQUESTS))
+        self.assertEqual((bare["c020462a"], bare["30000001"]), ("ENOSYS", "ENOTTY"))
+        said = self.answers(self.run_fenced(rules, "--fence=require", *REQUESTS))
+        self.assertEqual({said[one] for one in fence.NVIDIA}, {"ENODEV"})
+        self.assertEqual(said["5401"], "ENOTTY")
+        done = self.start("run", "--fence", launcher.LAUNCHER, "doctor", "--json")
+        self.assertTrue(json.loads(done.stdout)["machine"]["fence"]["stands"])
+
     def test_doctor(self):
         for name, rules in OTHER_WAYS.items():
             with self.subTest(name):

@@ -83,18 +83,20 @@ std::string why_unseen(const Fence& fence, int error) {
   if (!fence.holds) {
     return "who went around the guard is not known: there can be no fence here, " + fence.why_not;
   }
-  return "who ran into the fence is not known: " +
-         (fence.was_there   ? "another one stands around this command"
-          : error == EBUSY  ? "somebody else is told"
-          : error == EINVAL ? "this kernel does not tell"
-                            : reason(error));
+  return "who ran into the fence is not known: " + (fence.was_there
+                                                        ? "another one stands around this command"
+                                                    : error == EBUSY  ? "somebody else is told"
+                                                    : error == EINVAL ? "this kernel does not tell"
+                                                                      : reason(error));
 }
 
 }  // namespace
 
 bool is_fenced() {
-  // ENOSYS: of one whose witness has died.
-  return ioctl(-1, kNobodysRequest) != 0 && (errno == ENODEV || errno == ENOSYS);
+  const auto error_of = [](uint32_t request) { return ioctl(-1, request) == 0 ? 0 : errno; };
+  const int error = error_of(kNobodysRequest);
+  // ENOSYS: of one whose witness has died; or of an emulator, for all that it does not know.
+  return error == ENODEV || (error == ENOSYS && error_of(kNobodysRequest - 1) != ENOSYS);
 }
 
 Fence put_up_fence(bool witnessed) {

@@ -7,6 +7,7 @@
 //   killable  the same with SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, as before Linux 5.19
 //   prctl     prctl(PR_SET_SECCOMP)
 //   receive   the listener's ioctl(SECCOMP_IOCTL_NOTIF_RECV)
+//   unknown   ioctl of a request that it does not know, such as the driver's, as an emulator
 //   valid     the listener's ioctl(SECCOMP_IOCTL_NOTIF_ID_VALID)
 // "busy": somebody else has the one listener that there can be.
 #include <errno.h>
@@ -59,6 +60,11 @@ static int argument_of(const char* rule, size_t* offset, uint16_t* comparison, u
     *comparison = BPF_JEQ;
     *value = PR_SET_SECCOMP;
     return SYS_prctl;
+  }
+  if (strncmp(rule, "unknown=", 8) == 0) {  // of type 'F' among others, not 'T' nor '!'
+    *offset = first + sizeof(uint64_t);
+    *value = 0x200;
+    return SYS_ioctl;
   }
   if (strncmp(rule, "receive=", 8) == 0 || strncmp(rule, "valid=", 6) == 0) {
     *offset = first + sizeof(uint64_t);
