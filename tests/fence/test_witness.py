@@ -407,7 +407,7 @@ class Gone(Case):
             return "0xc020462a" in stream.read()
 
     def test_killed_while_it_waits(self):
-        """Nobody else is harmed, whether or not it was seen."""
+        """Nobody else is harmed. Documented: it is not told, for nobody has read its request."""
         script = 'echo $$ >"$1/pid"; "$0" "wait=$1/go" ask & echo $! >"$1/child"; wait $!; echo $?; "$0" ask'
         process = self.popen("sh", "-c", script, ASKS, self.folder)
         self.until(lambda: self.file("child").endswith("\n"), "the child")
@@ -420,6 +420,8 @@ class Gone(Case):
         out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 1, err)
         self.assertRegex(out, r"\A137\n\d+ ENODEV\n\Z")
+        other = out.split()[1]
+        self.assertEqual(re.findall(r"process  .* \((\d+)\)", err), [other])
 
     def test_limit_interrupted(self):
         """Documented: by a handler without SA_RESTART. The control: with it the request goes on."""

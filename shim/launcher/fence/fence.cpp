@@ -83,11 +83,11 @@ std::string why_unseen(const Fence& fence, int error) {
   if (!fence.holds) {
     return "who went around the guard is not known: there can be no fence here, " + fence.why_not;
   }
-  return "who ran into the fence is not known: " + (fence.was_there
-                                                        ? "another one stands around this command"
-                                                    : error == EBUSY  ? "somebody else is told"
-                                                    : error == EINVAL ? "this kernel does not tell"
-                                                                      : reason(error));
+  const std::string why = fence.was_there   ? "another one stands around this command"
+                          : error == EBUSY  ? "somebody else is told"
+                          : error == EINVAL ? "this kernel does not tell"
+                                            : reason(error);
+  return "who ran into the fence is not known: " + why;
 }
 
 }  // namespace
