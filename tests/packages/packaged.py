@@ -28,11 +28,15 @@ def version():
         return re.search(r"^project\(cudaguard VERSION ([\d.]+)", stream.read(), re.MULTILINE)[1]
 
 
+def wheel(machine):
+    return "cudaguard-%s-py3-none-manylinux_2_17_%s.whl" % (version(), machine)
+
+
 RELEASE = os.path.join(harness.SOURCE, "build", "release-" + version())
 TREE = "cudaguard-%s-linux-%s" % (version(), MACHINE)
 TARBALL = TREE + ".tar.gz"
 DEB = "cudaguard_%s_%s.deb" % (version(), DEBIAN_ARCHITECTURE)
-WHEEL = "cudaguard-%s-py3-none-manylinux_2_17_%s.whl" % (version(), MACHINE)
+WHEEL = wheel(MACHINE)
 RPM = "cudaguard-%s-1.%s.rpm" % (version(), MACHINE)
 
 

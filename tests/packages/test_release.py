@@ -51,6 +51,13 @@ class Release(packaged.Case):
                 named = {a or b for a, b in pattern.findall(stream.read())}
             self.assertEqual(named, {packaged.version()}, page)
 
+    def test_readme_names_the_files(self):
+        if packaged.MACHINE != "x86_64":
+            self.skipTest("README has x86-64's")
+        with open(os.path.join(harness.SOURCE, "README.md"), encoding="utf-8") as stream:
+            named = re.findall(r"cudaguard[-_]\d[\w.-]*\.(?:whl|deb|rpm|tar\.gz)", stream.read())
+        self.assertEqual(set(named), {packaged.WHEEL, packaged.DEB, packaged.RPM, packaged.TARBALL})
+
     def opened(self, name):
         """The folder of what is in the file."""
         path, folder = packaged.released(self, name), self.path(name)

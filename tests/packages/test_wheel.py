@@ -13,7 +13,6 @@ import zipfile
 import harness
 import packaged
 
-WHEEL = "cudaguard-%s-py3-none-manylinux_2_17_%s.whl"
 TOUCH = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
 MOST_BYTES = 1500000
 FRAMEWORKS = os.path.join(harness.DEPS, "frameworks")
@@ -36,7 +35,7 @@ class Case(packaged.Case):
 
     def setUp(self):
         super().setUp()
-        self.wheel = packaged.released(self, WHEEL % (packaged.version(), packaged.MACHINE))
+        self.wheel = packaged.released(self, packaged.WHEEL)
 
     def ok(self, *words, **env):
         done = packaged.run(list(map(str, words)), env=environment(**env))
@@ -246,18 +245,14 @@ class Wheel(Case):
 
 class OtherMachine(packaged.Case):
     def test_contents(self):
-        """The one for AArch64 has the same files, and they are of that machine."""
+        """The one for AArch64 has the same files (test_release: and they are of that machine)."""
         other = {"x86_64": "aarch64", "aarch64": "x86_64"}[packaged.MACHINE]
-        elf_machine = {"x86_64": 62, "aarch64": 183}[other]
         names = []
         for machine in (packaged.MACHINE, other):
-            path = packaged.released(self, WHEEL % (packaged.version(), machine), machine != other)
+            path = packaged.released(self, packaged.wheel(machine), machine != other)
             with zipfile.ZipFile(path) as archive:
                 names.append(sorted(archive.namelist()))
-                files = [archive.read(name) for name in archive.namelist()]
         self.assertEqual(*names)
-        kinds = [int.from_bytes(data[18:20], "little") for data in files if data[:4] == b"\x7fELF"]
-        self.assertEqual(kinds, [elf_machine] * 10)
 
 
 class Systems(Case):
