@@ -33,19 +33,21 @@ missing_packages() {
 }
 
 install_known_packages() {
-  local known=() name missing
+  local known=() name missing there
   mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} -gt 0 ] || return 0
   need_root "${missing[@]}" || return 1
   quietly as_root apt-get update -q || return 1
-  for name in "$@"; do
-    if [ -n "$(apt-cache show --no-all-versions "$name" 2>/dev/null)" ]; then
+  # By whole names: a "+" makes apt take an unknown one for a pattern, g++-13 for clang-13 too.
+  there=$(apt-cache show "${missing[@]}" 2>/dev/null | sed -n 's/^Package: //p' || true)
+  for name in "${missing[@]}"; do
+    if grep -Fqx -- "$name" <<<"$there"; then
       known+=("$name")
     else
       echo "cudaguard: no package $name in this release; the tests that need it skip" >&2
     fi
   done
-  install_packages "${known[@]}"
+  [ ${#known[@]} = 0 ] || install_packages "${known[@]}"
 }
 
 install_packages() {

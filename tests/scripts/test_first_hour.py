@@ -2,6 +2,7 @@
 """scripts/quickstart and scripts/test where they cannot work: one line that says what to do."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -30,7 +31,7 @@ class Case(unittest.TestCase):
         """A PATH with the shell's usual tools, and these in place of apt and its kin."""
         path = os.path.join(self.folder, "bin")
         os.mkdir(path)
-        for name in ("bash", "env", "dirname", "basename", "cat", "grep", "mkdir"):
+        for name in ("bash", "env", "dirname", "basename", "cat", "grep", "mkdir", "sed"):
             os.symlink(shutil.which(name), os.path.join(path, name))
         for name, body in tools.items():
             with open(os.path.join(path, name), "w", encoding="utf-8") as stream:
@@ -122,6 +123,21 @@ class Packages(Case):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("E: Unable to fetch", done.stderr)
         self.assertIn("Reading lists", done.stderr)
+
+
+    def test_what_this_release_lacks_is_left_out(self):
+        """apt takes the name of a package that it has not got, with a + in it, for a pattern."""
+        has = ('for one in "$@"; do case $one in g++-1[34]) echo Package: clang-13 ;;'
+               ' show | ruby) ;; *) echo "Package: $one" ;; esac; done')
+        done, noted = self.call([os.path.join(SCRIPTS, "install-test-deps"), "--full"],
+                                self.stubs({**TOOLS, "id": "echo 0", "apt-cache": has}))
+        self.assertEqual(done.returncode, 0, done)
+        for name in ("g++-13", "g++-14", "ruby"):
+            self.assertIn("cudaguard: no package %s in this release; " % name, done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 3, done.stderr)
+        installed = re.search(r"apt-get install .*", noted)[0].split()
+        self.assertIn("g++-12", installed)
+        self.assertFalse({"g++-13", "g++-14", "ruby", "clang-13"} & set(installed), installed)
 
 
 if __name__ == "__main__":
