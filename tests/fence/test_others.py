@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that are not about CUDA: behind the fence they do what they do without it. Above all
-those that sandbox themselves, watch others, or change who they are.
-
-Not here: systemd-run, and a unit's SystemCallFilter=, which need a systemd that runs."""
+those that sandbox themselves, watch others, or change who they are."""
 
 import glob
 import os
