@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Debian package and the RPM: installed, upgraded under what runs, removed without a trace."""
 
+import glob
 import os
 import re
 import shutil
@@ -14,6 +15,14 @@ PLACE = "/usr/lib/%s/libcudaguard.so" % packaged.MULTIARCH
 DENIED = re.compile(r"^cudaguard\[\d+\]: no CUDA here \(FORCE_CPU; asked by .*\n100$", re.MULTILINE)
 ASK = '/usr/bin/python3 -c "%s"' % packaged.ASK
 LD_SO = "ERROR: ld.so"
+BASIS = """Name: basis
+Version: 1
+Release: 1
+Summary: in place of the system's own
+License: none
+%description
+%files
+"""
 PROCESSES = 200 if harness.FULL else 20
 
 
@@ -226,15 +235,38 @@ class Rpm(packaged.Case):
             harness.skip(self, "not installed: rpm")
         box = self.machine()
         rpm = box.put(self.rpm)
-        box.sh("rpm --dbpath /tmp/rpmdb -i --nodeps " + rpm)
+        self.assertEqual(box.sh("rpm --dbpath /tmp/rpmdb -i --nodeps " + rpm).stdout, "")
         for command in ("LD_PRELOAD=/usr/lib64/libcudaguard.so " + ASK, "cudaguard run -- " + ASK):
             self.assertRegex(box.sh(command).stdout, DENIED)
         box.sh("echo /usr/lib64/libcudaguard.so >/etc/ld.so.preload")
         refused = box.sh("rpm --dbpath /tmp/rpmdb -e cudaguard", ok=False)
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("not removed: /etc/ld.so.preload names /usr/lib64/", refused.stdout)
-        box.sh("rm /etc/ld.so.preload; rpm --dbpath /tmp/rpmdb -e cudaguard")
-        self.assertEqual(box.added(), [])
+        said = box.sh("rm /etc/ld.so.preload; rpm --dbpath /tmp/rpmdb -e cudaguard").stdout
+        self.assertEqual((said, box.added()), ("", []))
+
+    def test_dnf(self):
+        """README's command, where something provides what Fedora's own packages would."""
+        self.need("dnf", "rpmbuild")
+        box = self.machine()
+        needs = packaged.run(["rpm", "-qp", "--requires", self.rpm]).stdout.splitlines()
+        spec = self.path("basis.spec")
+        with open(spec, "w", encoding="utf-8") as stream:
+            stream.write("".join("Provides: %s\n" % one for one in needs
+                                         if not one.startswith("rpmlib")) + BASIS)
+        built = packaged.run(["rpmbuild", "-bb", "--define", "_rpmdir " + self.folder, spec])
+        (basis,) = glob.glob(self.path("*", "basis-1-1.*.rpm")) or self.fail(built.stdout)
+        dnf = "dnf -y --disablerepo='*' --releasever=42 "
+        command = dnf + "install " + box.put(self.rpm)
+        self.assertIn("nothing provides libc.so.6", box.sh(command, ok=False).stdout)
+        said = box.sh(command + " " + box.put(basis)).stdout
+        self.assertNotRegex(said, "(?i)warning|error")
+        self.assertRegex(box.sh("cudaguard run -- " + ASK).stdout, DENIED)
+        box.sh("echo /usr/lib64/libcudaguard.so >/etc/ld.so.preload")
+        self.assertIn("take it out of there first", box.sh(dnf + "remove cudaguard",
+                                                           ok=False).stdout)
+        box.sh("rm /etc/ld.so.preload; " + dnf + "remove cudaguard")
+        box.sh("! command -v cudaguard")
 
 
 if __name__ == "__main__":
