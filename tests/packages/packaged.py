@@ -8,7 +8,6 @@ and processes of its own: what is installed there is gone with it.
 import os
 import re
 import shlex
-import shutil
 import subprocess
 
 import harness
