@@ -10,7 +10,7 @@ import random
 import re
 
 import box
-from box import ALL, GPUS, uuid
+from box import ALL, uuid
 
 SEED = int(os.environ.get("CG_SEED", "20261121"))
 CASES = int(os.environ.get("CG_CASES", "320"))

@@ -4,7 +4,6 @@ tests/fence. (setuid without
 /etc/ld.so.preload: test_privileged.py. A bare name that is not found: test_install.py.)"""
 
 import os
-import unittest
 
 import guest
 import harness

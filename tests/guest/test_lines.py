@@ -2,7 +2,6 @@
 """The words of the line: who asked in which program, what lifts it there, and who says it."""
 
 import os
-import re
 import shutil
 
 import guest

@@ -4,7 +4,6 @@
 import copy
 import json
 import os
-import unittest
 
 import guest
 import harness

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import unittest
 
 import guest
 import harness

@@ -5,7 +5,6 @@ no report, and the answer is 100. (Not under strace: LeakSanitizer is a debugger
 import os
 import re
 import subprocess
-import unittest
 
 import guest
 import harness

@@ -6,7 +6,6 @@ with EPERM: no crash, and guarded."""
 import os
 import re
 import subprocess
-import unittest
 
 import guest
 import harness

@@ -2,7 +2,6 @@
 """`doctor`: the environment's mistakes, each in one sentence; what is right has none."""
 
 import os
-import re
 import shutil
 import unittest
 
