@@ -303,7 +303,7 @@ Findings cluster() {
     process.command = kind == 5 ? "solve -i case" + std::to_string(draw % 12)
                                 : "python3 " + lines[kind].substr(0, lines[kind].find(':'));
     if (draw % 3 != 0) process.job = "slurm:" + std::to_string(884000 + draw % 60);
-    const double day = i / 214;
+    const unsigned day = i / 214;
     process.first = kStart + 86400 * day + 86400 * (0.3 + 0.4 * (draw % 1000) / 1000.0);
     process.last = process.first + draw % 4000;
     process.only_start = false;

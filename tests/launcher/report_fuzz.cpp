@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -55,7 +56,7 @@ std::string forged(Random& random) {
                                           "[[[[[[[[[[[[[[[[[[",
                                           "1e999",
                                           "-",
-                                          "\xe2\x80\xae",
+                                          "\xe2\x80\x8b",
                                           "99999999999999999999",
                                           ",\"api\":\"",
                                           "}",
@@ -128,9 +129,7 @@ std::string examine(const std::string& text, Random& random, Counts& counts) {
   return {};
 }
 
-}  // namespace
-
-int main() {
+int fuzz() {
   // scripts/test --full: at length.
   const char* full = getenv("CUDAGUARD_TEST_FULL");
   const int rounds = full != nullptr && strcmp(full, "0") != 0 ? 200000 : 5000;
@@ -147,4 +146,15 @@ int main() {
          counts.other);
   // Neither so broken that nothing is read, nor so whole that nothing is tried.
   return counts.records != 0 && counts.torn != 0 && counts.other != 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main() {
+  try {
+    return fuzz();
+  } catch (const std::exception& error) {
+    printf("%s\n", error.what());
+    return 1;
+  }
 }

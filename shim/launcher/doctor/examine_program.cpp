@@ -30,8 +30,8 @@ std::string chain_of(const Program& program) {
 }
 
 bool is_shell_script(const Program& program) {
-  static const std::set<std::string_view> kShells = {"sh", "bash", "dash", "zsh", "ksh", "busybox"};
-  return program.files.size() > 1 && kShells.count(base_name(program.files.back())) != 0;
+  static const std::set<std::string_view> shells = {"sh", "bash", "dash", "zsh", "ksh", "busybox"};
+  return program.files.size() > 1 && shells.count(base_name(program.files.back())) != 0;
 }
 
 /// A script that says LD_PRELOAD itself.

@@ -110,7 +110,7 @@ void ask_for_all(const std::string& loader, const std::string& probe, Variables 
 }
 
 std::string about(const DriverLibrary& library) {
-  const auto kind = Json(library.kind).get<std::string>();
+  auto kind = Json(library.kind).get<std::string>();
   if (library.path.empty()) return kind;
   return kind + (library.version.empty() ? "" : " " + library.version) + ", " +
          printable(library.path);
