@@ -23,6 +23,12 @@ def program(name):
     return os.path.join(PROGRAMS, name)
 
 
+# A program that sends one of each, and what it prints.
+ASK = [program("requests"), "/dev/null", NVIDIA[0], "5401"]
+BARE = "c020462a ENOTTY\n5401 ENOTTY\n"
+FENCED = "c020462a ENODEV\n5401 ENOTTY\n"
+
+
 class Case(launcher.Case):
     def answers(self, done):
         self.assertEqual(done.returncode, 0, done.stderr)

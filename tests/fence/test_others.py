@@ -15,12 +15,10 @@ import fence
 import launcher
 import browser
 import sshd
+from fence import ASK, BARE, FENCED
 
 NOBODY = 65534
 AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
-ASK = [fence.program("requests"), "/dev/null", fence.NVIDIA[0], "5401"]
-BARE = "c020462a ENOTTY\n5401 ENOTTY\n"
-FENCED = "c020462a ENODEV\n5401 ENOTTY\n"
 HELPER = fence.program("helper")
 STATUS = "grep -E '^(NoNewPrivs|Seccomp_filters)' /proc/self/status"
 

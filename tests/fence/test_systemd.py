@@ -8,10 +8,8 @@ import fence
 import harness
 import launcher
 import manager
+from fence import ASK, BARE, FENCED
 
-ASK = [fence.program("requests"), "/dev/null", fence.NVIDIA[0], "5401"]
-BARE = "c020462a ENOTTY\n5401 ENOTTY\n"
-FENCED = "c020462a ENODEV\n5401 ENOTTY\n"
 FENCE = [launcher.LAUNCHER, "run", "--fence=require", "--"]
 
 
@@ -23,39 +21,42 @@ class Systemd(fence.Case):
         if missing:
             harness.skip(self, "no systemd of our own: " + missing)
 
-    def says(self, text, service, run=(), properties=(), way=("--property=Type=oneshot",)):
-        """systemd-run, behind `run`, has this program run as a service, which prints `text`."""
-        output = self.make("output", "", 0o644)
-        if "--scope" not in way:
-            way = [*way, "--property=StandardOutput=truncate:" + output]
-        words = [*run, "systemd-run", "--user", "--quiet", *way,
-                 *("--property=" + one for one in properties), "--", *service]
+    def systemd_run(self, *words, run=()):
+        """What systemd-run prints, behind `run`."""
+        words = [*run, "systemd-run", "--user", "--quiet", *words]
         done = self.systemd.run(shlex.join(words) + "\n")
         self.assertEqual(done.returncode, 0, done)
+        return done.stdout
+
+    def service(self, *words, run=(), properties=()):
+        """What this program prints as a service."""
+        output = self.make("output", "", 0o644)
+        told = ("Type=oneshot", "StandardOutput=truncate:" + output, *properties)
+        self.systemd_run(*("--property=" + one for one in told), "--", *words, run=run)
         with open(output, encoding="utf-8") as stream:
-            self.assertEqual(done.stdout + stream.read(), text, done)
-        return done
+            return stream.read()
 
     def test_in_front_of_the_program(self):
         for properties in ([], ["NoNewPrivileges=yes"], ["SystemCallFilter=@system-service"],
                            ["SystemCallFilter=@system-service", "SystemCallErrorNumber=EPERM"]):
             with self.subTest(properties=properties):
-                self.says(BARE, ASK, properties=properties)
-                self.says(FENCED, FENCE + ASK, properties=properties)
+                self.assertEqual(self.service(*ASK, properties=properties), BARE)
+                self.assertEqual(self.service(*FENCE, *ASK, properties=properties), FENCED)
 
     def test_not_by_its_own_filter(self):
         """`SystemCallFilter=~ioctl` is for every request."""
-        self.says("c020462a EPERM\n5401 EPERM\n", ASK,
-                  properties=["SystemCallFilter=~ioctl", "SystemCallErrorNumber=EPERM"])
+        said = self.service(*ASK, properties=["SystemCallFilter=~ioctl",
+                                              "SystemCallErrorNumber=EPERM"])
+        self.assertEqual(said, "c020462a EPERM\n5401 EPERM\n")
 
     def test_limit_service(self):
         """What systemd-run asks for is started by systemd."""
-        self.says(BARE, ASK, run=FENCE)
+        self.assertEqual(self.service(*ASK, run=FENCE), BARE)
 
     def test_scope(self):
         """systemd-run --scope becomes the program itself."""
-        self.says(BARE, ASK, way=["--scope"])
-        self.says(FENCED, ASK, run=FENCE, way=["--scope"])
+        self.assertEqual(self.systemd_run("--scope", "--", *ASK), BARE)
+        self.assertEqual(self.systemd_run("--scope", "--", *ASK, run=FENCE), FENCED)
 
 
 if __name__ == "__main__":

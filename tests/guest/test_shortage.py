@@ -2,7 +2,6 @@
 """A failure that passes (no free descriptor, no memory) refuses the driver while it lasts, and does not disarm
 the guard for the rest of the process."""
 
-
 import guest
 import harness
 

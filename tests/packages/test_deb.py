@@ -237,7 +237,7 @@ class Rpm(packaged.Case):
         spec = self.path("basis.spec")
         with open(spec, "w", encoding="utf-8") as stream:
             stream.write("".join("Provides: %s\n" % one for one in needs
-                                         if not one.startswith("rpmlib")) + BASIS)
+                                 if not one.startswith("rpmlib")) + BASIS)
         built = packaged.run(["rpmbuild", "-bb", "--define", "_rpmdir " + self.folder, spec])
         (basis,) = glob.glob(self.path("*", "basis-1-1.*.rpm")) or self.fail(built.stdout)
         dnf = "dnf -y --disablerepo='*' --releasever=42 "
@@ -253,7 +253,8 @@ class Rpm(packaged.Case):
         self.assertIn("not removed: /etc/ld.so.preload names /usr/lib64/", refused.stdout)
         said = box.sh("rm /etc/ld.so.preload; %s remove cudaguard" % dnf).stdout
         self.assertNotRegex(said, "(?i)warning|error")
-        self.assertEqual([name for name in box.added() if "cudaguard" in name], [])
+        notes = ("root/.rpmdb/", "var/lib/rpm/", "var/lib/dnf/")  # Debian's rpm keeps its own there
+        self.assertEqual([name for name in box.added() if not name.startswith(notes)], [])
 
 
 if __name__ == "__main__":

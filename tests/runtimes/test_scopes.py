@@ -2,7 +2,6 @@
 """Where a program's runtime lies: two majors in the global scope, one of them there, asked by a
 constructor's thread while ld.so is at work, not there at all."""
 
-
 import harness
 
 OFF = {"CUDAGUARD_POLICY": "OFF"}

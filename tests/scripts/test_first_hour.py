@@ -124,7 +124,6 @@ class Packages(Case):
         self.assertIn("E: Unable to fetch", done.stderr)
         self.assertIn("Reading lists", done.stderr)
 
-
     def test_what_this_release_lacks_is_left_out(self):
         """apt takes the name of a package that it has not got, with a + in it, for a pattern."""
         has = ('for one in "$@"; do case $one in g++-1[34]) echo Package: clang-13 ;;'
