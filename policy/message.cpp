@@ -74,21 +74,10 @@ void put_script(Text& out, std::string_view name, std::string_view arguments) {
   if (!word.empty() && word[0] != '-') out.print(" %n", base_name(word));
 }
 
-/// The innermost object that does more than to pass a call on, else the caller.
-const CodePlace& object_of(const Touch& touch, bool python) {
-  for (unsigned i = 0; touch.stack != nullptr && i < touch.stack->native_count; ++i) {
-    const CodePlace& place = touch.stack->native[i];
-    const std::string_view file = base_name(place.module);
-    if (python && begins(file, "python\0libpython\0") != 0) break;
-    if (!file.empty() && !passes_calls_on(file)) return place;
-  }
-  return touch.caller;
-}
-
 /// "asked by ppo.py:159 through libfoo.so", "asked by libfoo.so in python3 -m pkg".
 Text& put_caller(Text& out, const Touch& touch) {
   const bool python = touch.stack != nullptr && touch.stack->python_count != 0;
-  const std::string_view file = base_name(object_of(touch, python).module);
+  const std::string_view file = base_name(touch.caller.module);
   std::string_view program = touch.program;
   const std::string_view name = base_name(take_argument(program));
   const bool ffi = is_foreign_function(file) && (name.empty() || begins(name, "py\0") != 0);
@@ -103,12 +92,12 @@ Text& put_caller(Text& out, const Touch& touch) {
   if (file.empty()) return out.put("code outside any file");
   out.print(ffi ? "ctypes/cffi (%s)" : "%s", file);
   if (name.empty()) return out;
-  // Who is behind the OpenCL loader cannot be told without unwinding the stack.
-  if (begins(file, "libOpenCL.so\0") != 0) {
-    out.put(", the OpenCL loader");
-    put_script(out, name, {});
-  } else if (is_interpreter(name)) {
+  // A library that passes calls on does not say who called it.
+  if (begins(file, "libOpenCL.so\0") != 0) out.put(", the OpenCL loader");
+  if (is_interpreter(name)) {
     put_script(out, name, program);
+  } else if (passes_calls_on(file)) {
+    put_script(out, name, {});
   }
   return out;
 }
@@ -326,37 +315,28 @@ bool put_place(Text& out, const CodePlace& place, size_t limit) {
 /// What a frame takes beside its names.
 constexpr size_t kFrame = 96;
 
-/// `,"python":[{"file":"/home/u/ppo.py","line":159,"function":"<module>"}]`, or
-/// `,"native":["/opt/lib/libfoo.so+0x12"]`, in a record that is no longer than `end` with it.
-/// False: it was cut.
-bool put_stack(Text& out, const Stack& stack, bool python, size_t end) {
-  const char* missing = python ? stack.python_missing : stack.native_missing;
-  if (missing == nullptr && out.view().size() + kFrame >= end) return false;
-  out.put(python ? R"(,"python)" : R"(,"native)");
-  if (missing != nullptr) {
-    out.print(R"(_missing":"%c")", missing);
+/// `,"python":[{"file":"/home/u/ppo.py","line":159,"function":"<module>"}]`, in a record that is no
+/// longer than `end` with it. False: it was cut.
+bool put_stack(Text& out, const Stack& stack, size_t end) {
+  if (stack.python_missing != nullptr) {
+    out.print(R"(,"python_missing":"%c")", stack.python_missing);
     return true;
   }
-  out.put(R"(":[)");
-  bool whole = !python || !stack.python_cut;
-  const unsigned count = python ? stack.python_count : stack.native_count;
-  for (unsigned i = 0; i < count; ++i) {
+  if (out.view().size() + kFrame >= end) return false;
+  out.put(R"(,"python":[)");
+  bool whole = !stack.python_cut;
+  for (unsigned i = 0; i < stack.python_count; ++i) {
     const size_t used = out.view().size() + kFrame;
     if (used >= end) {
       whole = false;
       break;
     }
     if (i != 0) out.put(",");
-    if (python) {
-      const PythonFrame& frame = stack.python[i];
-      whole = out.put(R"({"file":")").put_json(frame.file, end - used) && whole;
-      out.print(R"(","line":%u,"function":")", uint64_t{frame.line});
-      whole = out.put_json(frame.function, end - out.view().size()) && whole;
-      out.put(R"("})");
-    } else {
-      whole = put_place(out, stack.native[i], end - used) && whole;
-      out.put("\"");
-    }
+    const PythonFrame& frame = stack.python[i];
+    whole = out.put(R"({"file":")").put_json(frame.file, end - used) && whole;
+    out.print(R"(","line":%u,"function":")", uint64_t{frame.line});
+    whole = out.put_json(frame.function, end - out.view().size()) && whole;
+    out.put(R"("})");
   }
   out.put("]");
   return whole;
@@ -368,8 +348,8 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
   // Room for the fixed fields and the closing of the record, so that it is always whole JSON.
   constexpr size_t kFixed = 832;
   const size_t field = limit > 4 * kFixed ? (limit - kFixed) / 4 : kFixed / 4;
-  constexpr char kLong[][7] = {"exe", "argv", "object", "caller", "cgroup", "python", "native"};
-  bool cut[7] = {};
+  constexpr char kLong[][7] = {"exe", "argv", "object", "caller", "cgroup", "python"};
+  bool cut[6] = {};
 
   out.print(R"({"v":1,"ts":%u.)", process.seconds);
   for (uint32_t digit = 100000; digit != 0; digit /= 10) {
@@ -413,13 +393,7 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
     cut[3] = !put_place(out, touch.caller, field);
   }
   out.put("\"");
-  // What the other fields have left: two thirds for Python's frames, the rest for the others.
-  if (touch.stack != nullptr) {
-    const size_t used = out.view().size();
-    const size_t end = limit - kFrame;
-    cut[5] = !put_stack(out, *touch.stack, true, used < end ? used + (end - used) / 3 * 2 : 0);
-    cut[6] = !put_stack(out, *touch.stack, false, end);
-  }
+  if (touch.stack != nullptr) cut[5] = !put_stack(out, *touch.stack, limit - kFrame);
   bool any = false;
   for (size_t i = 0; i < sizeof cut; ++i) {
     if (!cut[i]) continue;

@@ -32,18 +32,14 @@ struct PythonFrame {
   unsigned line = 0;
 };
 
-/// Who called, innermost first. Large: in pages of its own.
+/// The thread's Python frames, innermost first. Large: in pages of its own.
 struct Stack {
   static constexpr unsigned kMostPython = 48;
-  static constexpr unsigned kMostNative = 64;
   const char* python_missing;  ///< why there is none
   unsigned python_count;
   unsigned shown;   ///< the frame that the line names
   bool python_cut;  ///< there are more
   PythonFrame python[kMostPython];
-  const char* native_missing;
-  unsigned native_count;
-  CodePlace native[kMostNative];
 };
 
 /// Somebody asked for the driver.

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Touches by programs that are linked to the driver, NVML or the runtime. To be called in tail
-// position: these have unwind tables, the exports need none.
+// CUDA attempts by programs that are linked to the driver, NVML or the runtime.
 #pragma once
 
-#include "shim/state/process.h"
+#include "shim/record/record.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// Records that `api` was denied.
-int denied(Process& here, const char* api, const void* caller, int answer);
+inline int denied(Process& here, const char* api, const void* caller, int answer) {
+  record_touch(here, api, nullptr, caller);
+  return answer;
+}
 /// Records that `api` was allowed and that there is no driver. Returns 100.
-int no_driver(Process& here, const char* api, const void* caller);
+inline int no_driver(Process& here, const char* api, const void* caller) {
+  record_no_driver(here, api, caller);
+  return 100;
+}
 
 }  // namespace cudaguard

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way from a touch to its stack, compiled with unwind tables. What need not be on it is not
-// here.
 #include "shim/record/record.h"
 
 #include "shim/record/output.h"
@@ -15,11 +13,7 @@ namespace {
   Output output;
   if (!prepare(process, event, output)) return;
   const sys::Mapped<StackRoom> room;
-  if (room) {
-    Unwinder& unwinder = room->unwinder;
-    if (begin_stack(*room, event.caller)) unwinder.backtrace(collect_frame, &unwinder);
-    end_stack(*room, output.touch);
-  }
+  if (room) read_stack(*room, event.caller, output.touch);
   write_out(process, event.caller, output);
 }
 

@@ -93,16 +93,4 @@ const void* LoadedObject::code(const char* name) const {
   return here != nullptr && here->executable && here->file() == first_.file() ? found : nullptr;
 }
 
-bool LoadedObject::imports(const char* name) const {
-  if (dynamic_ == nullptr) return false;
-  const elf_detail::Tables t =
-      elf_detail::read_tables(static_cast<const ElfW(Dyn)*>(dynamic_), base_);
-  if (t.symbols == nullptr || t.strings == nullptr || t.gnu_hash == nullptr) return false;
-  // What it does not define stands in front of what the hash table knows.
-  for (uint32_t i = 1; i < t.gnu_hash[1]; ++i) {
-    if (elf_detail::same(t.strings + t.symbols[i].st_name, name)) return true;
-  }
-  return false;
-}
-
 }  // namespace cudaguard

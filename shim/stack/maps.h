@@ -47,12 +47,6 @@ class LoadedObject {
   const void* symbol(const char* name) const;
   /// The same of a function, which is where its file is mapped executable.
   const void* code(const char* name) const;
-  template <typename Function>
-  Function code(const char* name) const {
-    return reinterpret_cast<Function>(const_cast<void*>(code(name)));
-  }
-  /// Does it refer to such a symbol of another one?
-  bool imports(const char* name) const;
 
  private:
   const Maps& maps_;

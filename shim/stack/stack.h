@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who called, for the line and the record of a touch: this thread's frames as far as they can be
-// had without a lock, a fault or a library that is not there. Thread-safe, async-signal-safe.
+// Who called, for the message and the record of a CUDA attempt: the return address and this
+// thread's Python frames. No native unwinding: libgcc's unwinder takes a lock that a forked child
+// may inherit locked, and it reads wherever a return address on a coroutine's stack points to.
+// Thread-safe, async-signal-safe.
 #pragma once
 
 #include "policy/message.h"
 #include "shim/stack/maps.h"
-#include "shim/stack/native.h"
 #include "shim/stack/python.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Room for it: zeroed pages.
+/// Zeroed pages.
 struct StackRoom {
   Maps maps;
-  Unwinder unwinder;
   Stack stack;
   PythonNames names;
 };
 
-/// The first half: true where the unwinder is to be called, from a function that can be unwound:
-/// room.unwinder.backtrace(collect_frame, &room.unwinder).
-bool begin_stack(StackRoom& room, const void* caller);
-/// Fills the stack and the caller in.
-void end_stack(StackRoom& room, Touch& touch);
+/// Sets the caller and the stack of `touch`, which then points into `room`.
+void read_stack(StackRoom& room, const void* caller, Touch& touch);
 
 }  // namespace cudaguard

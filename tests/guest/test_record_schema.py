@@ -94,7 +94,7 @@ class RecordSchema(guest.Case):
                  "object": [""], "cut": [[], ["ts"], "argv"],
                  "python": [[], [{"file": "a.py", "line": "1", "function": "f"}],
                             [{"file": "a.py", "line": 1}]],
-                 "python_missing": [""], "native": [[], ["libx.so"]], "more": [1]}
+                 "python_missing": [""], "native": [["/x.so+0x3"]], "more": [1]}
         started, init = self.denied()[:2]
         allowed = {record["event"]: record for record in self.allowed()}
         for record in [started, init, *allowed.values()]:

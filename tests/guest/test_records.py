@@ -37,7 +37,7 @@ class Records(guest.Case):
             record = json.loads(line.decode("utf-8"))  # strict: no byte that is not UTF-8
             self.assertLessEqual(FIELDS, set(record))
             self.assertLessEqual(set(record) - FIELDS,
-                                 {"object", "cut", "python_missing", "native_missing"})
+                                 {"object", "cut", "python_missing"})
             self.assertEqual(record["v"], 1)
             self.assertEqual(record["decision"], "deny")
             self.assertIsInstance(record["ts"], float)

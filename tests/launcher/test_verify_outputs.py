@@ -67,8 +67,7 @@ class Block(Case):
         deep = [frame(PACKAGES + "lib/mod.py", 100 - n, "call_%d" % n) for n in range(40)]
         deep += [frame(self.path("ppo.py"), 8, "<module>")]
         nvml = record(9, "nvmlInit_v2", ("monitor",), "/usr/bin/monitor+0x1139",
-                      python_missing="no CPython",
-                      native_missing="no libgcc_s in the process")
+                      python_missing="no CPython")
         texts = []
         for title, text, options, rc in (
                 ("two workers", self.torch(pid=7) + self.torch(pid=8), [], 1),

@@ -396,7 +396,6 @@ std::unique_ptr<Stack> python_stack(unsigned rows) {
   auto stack = std::make_unique<Stack>();
   for (unsigned i = 0; i < rows; ++i) stack->python[i] = {"/opt/lib/a.py", "f", i + 1};
   stack->python_count = rows;
-  stack->native_missing = "no libgcc_s in the process";
   return stack;
 }
 
@@ -420,16 +419,7 @@ TEST_F(Message, Denied_NamesTheUsersLine) {
   EXPECT_EQ(by(), "asked by ppo.py:159 through ctypes/cffi");
   touch.caller = {};
   EXPECT_EQ(by(), "asked by ppo.py:159");
-  // What only passes calls on is passed over, up to the interpreter.
-  stack->native_missing = nullptr;
-  stack->native_count = 3;
-  stack->native[0].module = "/opt/libcudart.so.12";
-  stack->native[1].module = "/opt/torch/lib/libtorch_cuda.so";
-  stack->native[2].module = "/usr/bin/python3.11";
-  touch.caller = stack->native[0];
-  EXPECT_EQ(by(), "asked by ppo.py:159 through libtorch_cuda.so");
-  stack->native[1].module = "/usr/lib/libpython3.11.so.1.0";
-  stack->native[2].module = "/opt/embeds";
+  touch.caller.module = "/opt/libcudart.so.12";
   EXPECT_EQ(by(), "asked by ppo.py:159 through libcudart.so.12");
   stack->python[1].file = "<string>";
   EXPECT_EQ(by(), "asked by <string>:159 through libcudart.so.12");
@@ -437,41 +427,36 @@ TEST_F(Message, Denied_NamesTheUsersLine) {
   EXPECT_EQ(by(), "asked by ?[31m??.py:159 through libcudart.so.12");
 }
 
-TEST_F(Message, Denied_NamesTheInnermostObjectOfAProgram) {
-  const auto stack = std::make_unique<Stack>();
-  stack->python_missing = "no CPython";
-  stack->native_count = 2;
-  stack->native[0].module = "/opt/libcudart.so.12";
-  stack->native[1].module = "/opt/app";
-  const Touch touch{.api = "cuInit", .caller = stack->native[0], .stack = stack.get()};
-  write_denied(line(7), {7, {}, {}, touch});
-  EXPECT_NE(take().find("; asked by app); "), std::string::npos);
-  // None of them does: who called.
-  stack->native[1].module = "/usr/lib/libnvidia-ml.so.1";
-  write_denied(line(7), {7, {}, {}, touch});
-  EXPECT_NE(take().find("; asked by libcudart.so.12); "), std::string::npos);
+TEST_F(Message, Denied_NamesTheProgramOfALibraryThatPassesCallsOn) {
+  using namespace std::string_view_literals;
+  const auto by = [&](std::string_view module) {
+    write_denied(
+        line(7),
+        {7, {}, {}, {.api = "cuInit", .program = "./train\0-x\0"sv, .caller = {module, 16}}});
+    const std::string said = take();
+    const size_t start = said.find("asked by ");
+    return said.substr(start, said.find(");") - start);
+  };
+  EXPECT_EQ(by("/opt/libcudart.so.12"), "asked by libcudart.so.12 in train");
+  EXPECT_EQ(by("/opt/libfoo.so"), "asked by libfoo.so");
 }
 
-TEST_F(Message, Record_HasTheStacks) {
+TEST_F(Message, Record_HasThePythonFrames) {
   const auto stack = python_stack(2);
   stack->python[1] = {"/home/\"me\".py", "<module>", 7};
   Touch touch{.api = "cuInit", .stack = stack.get()};
   write_record(out_, {}, touch, kMaxRecord);
   EXPECT_NE(
       take().find(R"("caller":"?","python":[{"file":"/opt/lib/a.py","line":1,"function":"f"},)"
-                  R"({"file":"/home/\"me\".py","line":7,"function":"<module>"}],)"
-                  R"("native_missing":"no libgcc_s in the process"})"),
+                  R"({"file":"/home/\"me\".py","line":7,"function":"<module>"}]})"),
       std::string::npos);
   *stack = {};
   stack->python_missing = "no CPython";
-  stack->native_count = 2;
-  stack->native[0] = {"/opt/app", 18};
   write_record(out_, {}, touch, kMaxRecord);
-  EXPECT_NE(take().find(R"(,"python_missing":"no CPython","native":["/opt/app+0x12","?"]})"),
-            std::string::npos);
+  EXPECT_NE(take().find(R"(,"python_missing":"no CPython"})"), std::string::npos);
 }
 
-TEST_F(Message, Record_SaysWhatOfTheStacksIsCut) {
+TEST_F(Message, Record_SaysThatTheFramesAreCut) {
   const auto stack = python_stack(Stack::kMostPython);
   stack->python_cut = true;
   Touch touch{.api = "cuInit", .stack = stack.get()};
@@ -481,23 +466,17 @@ TEST_F(Message, Record_SaysWhatOfTheStacksIsCut) {
                                "\n"))
       << record;
   EXPECT_NE(record.find(R"("line":48,)"), std::string::npos);
-  // Fewer in a short record, with room for both; names as long as they come.
-  stack->native_missing = nullptr;
-  stack->native_count = Stack::kMostNative;
+  // Fewer in a short record; names as long as they come.
   const std::string path(4095, '\x01');
-  for (CodePlace& place : stack->native)
-    place = {"/opt/some/folder/with/libraries/libfoo.so", ~0ULL};
   for (const std::string_view file :
        {std::string_view("/opt/a/b/c/d/e/f/g.py"), std::string_view(path)}) {
     for (PythonFrame& frame : stack->python) frame.file = file;
     write_record(out_, {}, touch, kMaxLine);
     record = take();
     EXPECT_LE(record.size(), kMaxLine);
-    EXPECT_TRUE(record.ends_with(R"(],"cut":["python","native"]})"
+    EXPECT_TRUE(record.ends_with(R"(],"cut":["python"]})"
                                  "\n"))
         << record;
-    EXPECT_NE(record.find(R"("native":["/opt/some/folder/with/libraries/libfoo.so+0xffff)"),
-              std::string::npos);
   }
 }
 
@@ -510,16 +489,13 @@ TEST_F(Message, Record_NeverLongerThanItsLimitAndAlwaysClosed) {
   facts.arguments = arguments;
   const auto stack = python_stack(Stack::kMostPython);
   for (PythonFrame& frame : stack->python) frame = {path, path, ~0U};
-  stack->native_missing = nullptr;
-  stack->native_count = Stack::kMostNative;
-  for (CodePlace& place : stack->native) place = {path, ~0ULL};
   const Touch touch{.api = "cuInit", .object = path, .caller = {path, ~0ULL}, .stack = stack.get()};
   for (const size_t limit : {kMaxLine, kMaxRecord}) {
     write_record(out_, facts, touch, limit);
     const std::string record = take();
     EXPECT_LE(record.size(), limit);
     EXPECT_TRUE(record.ends_with("]}\n")) << record.substr(record.size() - 60);
-    EXPECT_NE(record.find(R"("cut":["exe","argv","object","caller","cgroup","python","native"])"),
+    EXPECT_NE(record.find(R"("cut":["exe","argv","object","caller","cgroup","python"])"),
               std::string::npos);
     EXPECT_EQ(record.find('\n'), record.size() - 1);
   }

@@ -126,7 +126,7 @@ std::string Witness::record_of(const Owner& owner, pid_t thread, pid_t parent, u
                                bool nvml) const {
   const std::string object = name_of(request, nvml);
   Stack stack = {};
-  stack.python_missing = stack.native_missing = kNoStack;
+  stack.python_missing = kNoStack;
   Touch touch;
   touch.api = kRequestApi;
   touch.object = object;

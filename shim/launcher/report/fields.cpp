@@ -181,9 +181,8 @@ Whole read_fields(std::string_view text, Fields& fields) {
   const bool good = !reader.Parse<kHow>(stream, handler).IsError();
   // A zero byte in the text ends it for the reader.
   const bool all = stream.Tell() >= text.size();
-  // Where the stack cannot be had, who called is known; "?" without /proc.
-  if (!fields.stack.native_missing.empty() && !fields.caller.empty() && fields.caller != "?" &&
-      fields.stack.native.empty()) {
+  // The guard records the caller alone; records of 0.1 and 0.2 hold native stacks. "?": no /proc.
+  if (fields.stack.native.empty() && !fields.caller.empty() && fields.caller != "?") {
     fields.stack.native.push_back(native_frame(fields.caller));
   }
   if (good && all) return Whole::kYes;

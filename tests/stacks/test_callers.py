@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who called, in a C++ program: verify names the function and the library of the return address,
+however the program comes to the runtime, and the message names the library."""
+
+import json
+import os
+import re
+
+import harness
+
+LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
+BUILT = os.path.join(harness.BUILD, "tests", "stacks")
+ASKS = "train::device_count()"
+MAJORS = (12, 13)
+
+
+def program(name):
+    return os.path.join(BUILT, name)
+
+
+class Callers(harness.FolderCase):
+    def setUp(self):
+        super().setUp()
+        for major in MAJORS:
+            for kind in ("", "static_"):
+                if not os.path.exists(program("native_%s%d" % (kind, major))):
+                    harness.skip(self, "built without CUDA's runtimes: scripts/fetch-cuda")
+
+    def callers(self, *words):
+        """(the call, its file, its function) of each, as verify's document has it. Unguarded, the
+        program enters the fake driver."""
+        harness.run(words, guard=False, trace=False).assert_reached(self)
+        document = self.path("verify.json")
+        self.result = harness.run([LAUNCHER, "verify", "--json", document, "--", *words],
+                                  world="none", guard=False, trace=False)
+        self.assertEqual(self.result.rc, 1, self.result)
+        with open(document, encoding="utf-8") as stream:
+            touchers = [one for one in json.load(stream)["touchers"] if one["fails"]]
+        found = {}
+        for one in touchers:
+            self.assertEqual(one["python"], [], self.result)
+            self.assertTrue(one["python_missing"], self.result)
+            frame, = one["native"]
+            self.offset = frame["offset"]
+            found[one["api"]] = (os.path.basename(frame["module"]), frame["symbol"])
+        return found
+
+    def test_shared_runtime_names_the_program(self):
+        for major in MAJORS:
+            for name in ("native_%d" % major, "native_fork_%d" % major):
+                with self.subTest(program=name):
+                    found = self.callers(program(name))
+                    self.assertEqual(found["cudaGetDeviceCount"], (name, ASKS), self.result)
+                    self.assertIn("%s: %s\n" % (name, ASKS), self.result.err)
+
+    def test_static_runtime_names_the_program(self):
+        for major in MAJORS:
+            name = "native_static_%d" % major
+            with self.subTest(program=name):
+                self.assertEqual(self.callers(program(name))["cuInit"][0], name, self.result)
+
+    def test_plugin_is_named(self):
+        for name in ("native_plugin_%d.so", "native_on_load_%d.so"):
+            for major in MAJORS:
+                with self.subTest(name=name, major=major):
+                    found = self.callers(program("loads"), program(name % major))
+                    self.assertEqual(found["cudaGetDeviceCount"], (name % major, ASKS), self.result)
+
+    def test_deepbind_plugin_is_bound_to_the_runtime_which_is_named(self):
+        for major in MAJORS:
+            with self.subTest(major=major):
+                name = program("native_plugin_%d.so" % major)
+                found = self.callers(program("loads"), name, "deepbind")
+                self.assertRegex(found["cuInit"][0], r"^libcudart\.so\.%d" % major, self.result)
+
+    def test_stripped_program_has_the_offset_of_the_whole_one(self):
+        found = self.callers(program("native_stripped_13"))["cudaGetDeviceCount"]
+        self.assertEqual(found, ("native_stripped_13", None), self.result)
+        offset = self.offset
+        self.callers(program("native_13"))
+        self.assertEqual(self.offset, offset, self.result)
+
+    def test_exported_names_serve_where_there_is_no_symbol_table(self):
+        found = self.callers(program("native_exports_13"))["cudaGetDeviceCount"]
+        self.assertEqual(found, ("native_exports_13", ASKS), self.result)
+
+    def test_program_without_libstdcxx(self):
+        self.assertEqual(self.callers(program("plain")), {"cuInit": ("plain", "ask_driver")})
+
+    def test_message_names_the_caller(self):
+        for words, name in (((program("native_13"),), "native_13"),
+                            ((program("native_static_13"),), "native_static_13"),
+                            ((program("loads"), program("native_plugin_13.so")),
+                             "native_plugin_13.so"),
+                            ((program("loads"), program("native_plugin_13.so"), "deepbind"),
+                             "libcudart.so.13 in loads"),
+                            ((program("plain"),), "plain")):
+            with self.subTest(words=words):
+                result = harness.run(words, trace=False)
+                said = re.findall(r"no CUDA here \(FORCE_CPU; asked by ([^;)]+)\)", result.err)
+                self.assertEqual(said, [name], result)
+
+
+if __name__ == "__main__":
+    harness.main(sandboxed=True)
