@@ -102,33 +102,11 @@ void parse_root(const Environment& environment, Config& config) {
     }
     complain(config, Variable::kRoot, text);
     config.root = UINT32_MAX;  // nobody
-  } else if (config.children_cpu && !config.forked_child && lets_through(config.policy)) {
+  } else if (config.children_cpu && lets_through(config.policy)) {
     Complaint& complaint = complain(config, Variable::kChildren, {});
     complaint.accepted = {};
     complaint.instead = kNoRoot;
     narrow_to_cpu(config, "no CUDAGUARD_ROOT");
-  }
-}
-
-/// Is every entry of the list, as it is written, in the other one?
-bool is_part_of(std::string_view list, std::string_view other) {
-  while (!list.empty()) {
-    if (place_of_entry(other, take_entry(list)) == std::string_view::npos) return false;
-  }
-  return true;
-}
-
-/// A later value can only narrow what the parent was allowed.
-void keep_within(const Inherited& parent, Config& config) {
-  if (rules_of(config.policy).freedom > rules_of(parent.policy).freedom)
-    config.policy = parent.policy;
-  if (config.policy == Policy::kForceCpu || parent.visible_devices.empty()) return;
-  if (config.visible_devices.empty() ||
-      is_part_of(parent.visible_devices, config.visible_devices)) {
-    config.visible_devices = parent.visible_devices;
-  } else if (!is_part_of(config.visible_devices, parent.visible_devices)) {
-    config.visible_devices = {};
-    narrow_to_cpu(config, "CUDAGUARD_VISIBLE_DEVICES is not a part of the parent's");
   }
 }
 
@@ -141,18 +119,12 @@ Config parse_config(const Environment& environment) {
   if (environment.privileged) return config;
   config.in_run = environment.presets != nullptr;
   config.fenced = config.in_run && *environment.presets == *kFenceMark;
-  // A forked child whose environment says nothing keeps its parent's policy.
-  if (environment.inherited != nullptr) config.policy = environment.inherited->policy;
   config.policy = static_cast<Policy>(parse_word(config, environment, Variable::kPolicy,
                                                  number(config.policy), number(Policy::kForceCpu)));
   parse_list(environment, config);
-  if (environment.inherited != nullptr) keep_within(*environment.inherited, config);
   constexpr uint8_t kYes = 0;  // its one word
   config.children_cpu = parse_word(config, environment, Variable::kChildren, 1, kYes) == kYes;
-  if (environment.inherited != nullptr && environment.inherited->children_cpu) {
-    config.children_cpu = true;
-    config.forked_child = true;
-  }
+  config.forked_child = config.children_cpu && environment.forked;
   parse_root(environment, config);
   config.log = static_cast<Log>(
       parse_word(config, environment, Variable::kLog, number(Log::kDeny), number(Log::kDeny)));

@@ -21,13 +21,6 @@ enum class Log : uint8_t {
   kAll,    ///< one line per distinct touch
 };
 
-/// What a forked child keeps of the process that it was forked from.
-struct Inherited {
-  Policy policy = Policy::kForceCpu;
-  std::string_view visible_devices;
-  bool children_cpu = false;  ///< it had CUDAGUARD_CHILDREN=FORCE_CPU: this one is a child
-};
-
 /// A value that was not understood: everything that one line about it needs.
 struct Complaint {
   std::string_view variable;
@@ -50,12 +43,12 @@ struct Config {
   bool fenced = false;  ///< and behind its --fence, which nothing lifts
   /// Of a FORCE_CPU that nobody asked for by name: the cause, as a clause; else empty.
   std::string_view because;
-  std::string_view report;           ///< points into the environment; empty: no report
+  std::string_view report;           ///< points into the Environment; empty: no report
   std::string_view visible_devices;  ///< the allow-list, syntax checked; empty: every GPU
   ListError list_error;              ///< of a list that was given and is wrong (FORCE_CPU applies)
   std::string_view bad_list;         ///< that list, cut if it is too long
   bool children_cpu = false;         ///< CUDAGUARD_CHILDREN=FORCE_CPU
-  bool forked_child = false;         ///< of a process that had it
+  bool forked_child = false;         ///< of a process that had it, too
   uint32_t root = 0;                 ///< CUDAGUARD_ROOT, a process id; 0: not given
   /// The PID namespace that the number is of, as readlink shows it: "pid:[4026531836]". Empty: not
   /// given, points into the environment.

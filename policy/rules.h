@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "policy/library.h"
 
@@ -24,25 +25,42 @@ enum class Action : uint8_t {
   kRefuse,     ///< a name that cannot exist
 };
 
+/// Which of the guard's exports libraries that are loaded later may be bound to. Those of a library
+/// that has variables of the same names, as loaders of the driver have, must not be.
+enum class LaterExports : uint8_t {
+  kAll,
+  kRuntime,  ///< cudaSetDevice, …: the null drivers have all others
+  kOwn,      ///< dlopen, cudaguard_touches, …
+};
+
 struct Rules {
-  uint8_t freedom;    ///< a forked child may have as much as its parent: 0 is the strictest
-  Action driver;      ///< on a request for the driver, or NVML
-  Action refused;     ///< on one for a row of kRefusedLibraries
-  Action under_list;  ///< the same under an allow-list, where the row says so
-  bool clamps;        ///< an index that is too high becomes the last valid one
+  Action driver;       ///< on a request for the driver, or NVML
+  Action refused;      ///< on one for a row of kRefusedLibraries
+  Action under_list;   ///< the same under an allow-list, where the row says so
+  LaterExports later;  ///< once the null drivers are loaded
+  bool clamps;         ///< an index that is too high becomes the last valid one
 };
 
 /// In the order of Policy.
 inline constexpr Rules kRules[] = {
-    {0, Action::kStandin, Action::kRefuse, Action::kRefuse, false},
-    {1, Action::kCompanion, Action::kPass, Action::kRefuse, false},
-    {1, Action::kCompanion, Action::kPass, Action::kRefuse, true},
-    {2, Action::kPass, Action::kPass, Action::kPass, false},
+    {Action::kStandin, Action::kRefuse, Action::kRefuse, LaterExports::kRuntime, false},
+    {Action::kCompanion, Action::kPass, Action::kRefuse, LaterExports::kAll, false},
+    {Action::kCompanion, Action::kPass, Action::kRefuse, LaterExports::kAll, true},
+    {Action::kPass, Action::kPass, Action::kPass, LaterExports::kOwn, false},
 };
 constexpr const Rules& rules_of(Policy policy) { return kRules[static_cast<size_t>(policy)]; }
 
 /// May a program enter the driver, with us in front?
 constexpr bool lets_through(Policy policy) { return rules_of(policy).driver == Action::kCompanion; }
+
+/// Does this export of the guard leave later look-ups? "cuInit" and "nvmlInit" are the driver's,
+/// "cudaSetDevice" is the runtime's, "cudaguard_touches" and "dlopen" are the guard's own.
+constexpr bool leaves_later_lookups(Policy policy, std::string_view name) {
+  if (name.starts_with("cudaguard_")) return false;
+  const LaterExports later = rules_of(policy).later;
+  if (name.starts_with("cuda")) return later == LaterExports::kOwn;
+  return (name.starts_with("cu") || name.starts_with("nvml")) && later != LaterExports::kAll;
+}
 
 /// `list`: there is an allow-list.
 constexpr Action action_for(Policy policy, bool list, const LibraryRequest& request) {

@@ -8,9 +8,7 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-struct Inherited;
-
-/// The environment as the process has it. A null pointer is an unset variable.
+/// The environment that the process was started with. A null pointer is an unset variable.
 struct Environment {
   const char* policy = nullptr;
   const char* log = nullptr;
@@ -20,7 +18,7 @@ struct Environment {
   const char* root = nullptr;
   const char* presets = nullptr;
   bool privileged = false;  ///< AT_SECURE: the environment is somebody else's, ignore it
-  const Inherited* inherited = nullptr;  ///< of the process that this one was forked from
+  bool forked = false;      ///< the process that this one was forked from had read it, too
 };
 
 // No pointers in it: each would need a relocation in the guard.

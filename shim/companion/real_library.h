@@ -31,7 +31,7 @@ class RealLibrary {
 RealLibrary open_real(const Loader& the, const char* soname, int mode);
 
 /// A name of ours that the real library does not have: taken out of our own symbol table, so that
-/// dlsym answers as it would without us. False: not possible.
-bool hide_own_symbol(const char* name);
+/// dlsym answers as it would without us, if the kernel lets us write there.
+void hide_own_symbol(const char* name);
 
 }  // namespace cudaguard

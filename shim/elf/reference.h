@@ -8,24 +8,36 @@
 
 namespace cudaguard {
 
-// Found by its relocations, as ld.so does: where an object exports nothing, its hash table does not
-// say how many symbols it imports. "" without a version; null if it does not refer to it.
+// The number of the first symbol that the object refers to and whose name `wanted` takes; 0: there
+// is none. Found by its relocations, as ld.so does: where an object exports nothing, its hash table
+// does not say how many symbols it imports.
+template <typename Wanted>
+uint32_t find_reference(const elf_detail::Tables& t, const ElfW(Dyn) * dynamic, ElfW(Addr) base,
+                        const Wanted& wanted) {
+  if (t.symbols == nullptr || t.strings == nullptr) return 0;
+  // Relocations without a symbol come first; there may be hundreds of thousands of them.
+  constexpr ElfW(Sxword)
+      kTables[][3] = {{DT_JMPREL, DT_PLTRELSZ, DT_NULL}, {DT_RELA, DT_RELASZ, DT_RELACOUNT}};
+  for (const auto& [table, bytes, without] : kTables) {
+    const auto* it = elf_detail::table<ElfW(Rela)>(dynamic, base, table);
+    const auto* end = it + elf_detail::dynamic_value(dynamic, bytes) / sizeof *it;
+    for (it += elf_detail::dynamic_value(dynamic, without); it < end; ++it) {
+      const uint32_t index = ELF64_R_SYM(it->r_info);
+      if (index != 0 && wanted(t.strings + t.symbols[index].st_name)) return index;
+    }
+  }
+  return 0;
+}
+
+// "" without a version; null if it does not refer to it.
 [[gnu::noinline]] inline const char* version_of_reference(const ElfW(Dyn) * dynamic,
                                                           ElfW(Addr) base, const char* name) {
   const elf_detail::Tables t = elf_detail::read_tables(dynamic, base);
-  if (t.symbols == nullptr || t.strings == nullptr) return nullptr;
-  constexpr ElfW(Sxword) kTables[][2] = {{DT_JMPREL, DT_PLTRELSZ}, {DT_RELA, DT_RELASZ}};
-  for (const auto& [table, bytes] : kTables) {
-    const auto* it = elf_detail::table<ElfW(Rela)>(dynamic, base, table);
-    const auto* end = it + elf_detail::dynamic_value(dynamic, bytes) / sizeof *it;
-    for (; it != end; ++it) {
-      const uint32_t index = ELF64_R_SYM(it->r_info);
-      if (index == 0 || !elf_detail::same(t.strings + t.symbols[index].st_name, name)) continue;
-      const unsigned number = t.versions != nullptr ? t.versions[index] & 0x7fffU : 0;
-      return number < 2 ? "" : elf_detail::version_name(t, number);
-    }
-  }
-  return nullptr;
+  const uint32_t index = find_reference(
+      t, dynamic, base, [name](const char* other) { return elf_detail::same(other, name); });
+  if (index == 0) return nullptr;
+  const unsigned number = t.versions != nullptr ? t.versions[index] & 0x7fffU : 0;
+  return number < 2 ? "" : elf_detail::version_name(t, number);
 }
 
 }  // namespace cudaguard

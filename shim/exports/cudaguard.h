@@ -22,7 +22,7 @@ int cudaguard_touches(void) __attribute__((weak));
 /* For what tests programs, before each test: from now on the first call of each kind in this
  * process is written down again, to the file `report` (a full path; null: where it was until now)
  * instead of to CUDAGUARD_REPORT's. Returns what cudaguard_touches() does; -1, and nothing is
- * changed, under the other policies. A forked child goes by its environment. Thread-safe and
+ * changed, under the other policies. A forked child writes to the same file. Thread-safe and
  * async-signal-safe, but for another `report` while a thread asks for a GPU; does not change errno.
  */
 int cudaguard_watch(const char* report) __attribute__((weak));

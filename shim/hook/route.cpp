@@ -7,7 +7,10 @@
 
 #include "policy/library.h"
 #include "shim/elf/loader.h"
+#include "shim/elf/object.h"
+#include "shim/elf/symbol_lookup.h"
 #include "shim/hook/circles.h"
+#include "shim/hook/later_lookups.h"
 #include "shim/hook/standins.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"
@@ -23,6 +26,40 @@ const char* standin_name(StandinKind kind, const char* never) {
   if (it.path != nullptr) return it.path;
   say_missing(kind);
   return never;
+}
+
+/// In place of a name: dlopen answers null, without an error.
+constexpr char kNotLoaded[] = "";
+
+/// Is something loaded, other than our own, that is linked to this library?
+bool is_needed(Library library) {
+  return dl_iterate_phdr(
+             [](dl_phdr_info* object, size_t, void* wanted) {
+               const ElfW(Dyn)* dynamic = dynamic_section(*object);
+               const char* soname = elf_soname(dynamic, object->dlpi_addr);
+               if (soname != nullptr && std::string_view(soname).starts_with("libcudaguard"))
+                 return 0;
+               const char* strings = elf_detail::table<char>(dynamic, object->dlpi_addr, DT_STRTAB);
+               for (; dynamic != nullptr && dynamic->d_tag != DT_NULL; ++dynamic) {
+                 if (dynamic->d_tag == DT_NEEDED &&
+                     classify(strings + dynamic->d_un.d_val).library ==
+                         *static_cast<const Library*>(wanted)) {
+                   return 1;
+                 }
+               }
+               return 0;
+             },
+             &library) != 0;
+}
+
+/// RTLD_NOLOAD asks whether the program has that library. What we have loaded in its place, or for
+/// a proxy library, is none of the program's.
+bool is_loaded_for_us_alone(const LibraryRequest& request, int mode) {
+  const bool driver = request.library == Library::kDriver;
+  if (!driver && request.library != Library::kNvml) return false;
+  std::atomic<bool>& requested = lasting.requested[driver ? 0 : 1];
+  if ((mode & RTLD_NOLOAD) == 0) requested.store(true, std::memory_order_relaxed);
+  return !requested.load(std::memory_order_relaxed) && !is_needed(request.library);
 }
 
 /// The name to give to ld.so. Null: FORCE_CPU has just begun to apply.
@@ -64,18 +101,26 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
   const Policy policy = here.policy();
   if (policy != Policy::kForceCpu) {
     libraries_may_change(name, mode);
-    if (policy == Policy::kOff) return name;
+    if (policy == Policy::kOff) {
+      leave_later_lookups(here);
+      return name;
+    }
     load_companions_early(here);
   }
   if (here.policy() == Policy::kForceCpu) {
     // Before the first request of any kind goes on: what it loads may be linked to the driver.
     standin(StandinKind::kDriver);
     const Loader& the = loader();
+    if (lasting.standins[0].path.load(std::memory_order_acquire) != nullptr &&
+        lasting.standins[1].path.load(std::memory_order_acquire) != nullptr) {
+      leave_later_lookups(here);
+    }
     if (standins_tried() && the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
         the.next_dlopen.get() == the.dlopen.get()) {
       here.steady.store(true, std::memory_order_release);
     }
   }
+  if (is_loaded_for_us_alone(request, mode)) return kNotLoaded;
   const char* chosen = act(here, request, name, mode, caller);
   return chosen != nullptr ? chosen : act(here, request, name, mode, caller);
 }
@@ -106,6 +151,12 @@ struct Route {
   const void* target;
 };
 
+/// As the real call would, this takes an earlier error away.
+static Route answer_null(const cudaguard::Loader& the) {
+  if (the.dlerror != nullptr) the.dlerror();
+  return {nullptr, nullptr};
+}
+
 Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
   if (is_nobodys_business(name, mode)) [[likely]] {
@@ -113,6 +164,7 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   }
   name = choose_name(name, mode, caller);
   const Loader& the = loader();
+  if (name == kNotLoaded) return answer_null(the);
   return {name, target("dlopen", the.next_dlopen.get(), the.dlopen.get(), name, caller)};
 }
 
@@ -120,6 +172,7 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   using namespace cudaguard;               // NOLINT(google-build-using-namespace)
   name = choose_name(name, mode, caller);  // seldom called
   const Loader& the = loader();
+  if (name == kNotLoaded) return answer_null(the);
   return {name, target("dlmopen", the.next_dlmopen.get(), the.dlmopen.get(), name, caller)};
 }
 }

@@ -186,13 +186,10 @@ void say_complaints(Process& process) {
   line.write();
 }
 
-/// The one thing that loading the guard does: where somebody counts the processes of a tree
-/// (`cudaguard verify`), each says that it was guarded. It settles nothing: the configuration is
-/// read for this record alone, and a report that fails is complained about at the first touch.
-[[gnu::constructor]] void write_start(int, const char** words, const char** variables) {
-  const char* wanted = variable(kHello);
-  if (wanted == nullptr || wanted[0] != '1' || wanted[1] != '\0') return;
-  const Config config = read_config(nullptr);
+/// Where somebody counts the processes of a tree (`cudaguard verify`), each says that it was
+/// guarded. A report that fails is complained about at the first CUDA attempt.
+void write_start(char** words, char** variables) {
+  const Config config = read_config(false);
   if (config.report.empty()) return;
   const ScratchPages scratch;
   if (!scratch) return;
@@ -207,6 +204,14 @@ void say_complaints(Process& process) {
           ? std::string_view(words[0], size)
           : read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
   send(config.report, scratch, sys::getpid(), touch);
+}
+
+/// All that loading the guard does: no system call, unless a start record is wanted. Only glibc
+/// gives a constructor these arguments; elsewhere the kernel's copy is read at the first call.
+[[gnu::constructor]] void on_load(int, char** words, char** variables) {
+  if (!sys::is_glibc()) return;
+  read_start_environment(lasting.start, variables);
+  if (lasting.start.wants_start) write_start(words, variables);
 }
 
 }  // namespace

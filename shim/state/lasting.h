@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a forked child shall know as its parent did: all of the guard's variables that are not in
 // Process. What ld.so holds is inherited, and so is what we know of it; what was said is not said
-// again; what was decided can only be narrowed. All zero is its first state (process.cpp sees to
+// again; FORCE_CPU that began stays. All zero is its first state (process.cpp sees to
 // that), so it takes no room in the file. Thread-safe, async-signal-safe: atomics, and what is
 // published by one.
 #pragma once
@@ -11,6 +11,7 @@
 
 #include "shim/elf/caller_scope.h"
 #include "shim/elf/loader.h"
+#include "shim/state/start_environment.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -40,6 +41,9 @@ struct Lasting {
   /// Does ld.so have to answer to the names libcuda.so, … with them, and does it?
   enum DevNames : uint8_t { kNotNeeded, kNeeded, kClaimed };
   std::atomic<uint8_t> dev_names{kNotNeeded};
+  std::atomic<bool> left_later_lookups{false};  ///< was tried (hook/later_lookups.h)
+  /// The program has asked for the driver, for NVML, otherwise than by RTLD_NOLOAD.
+  std::atomic<bool> requested[2]{};
   Loaded companions[2];
   std::atomic<const Explainer*> explainer{nullptr};  ///< null: no CUDA was let through
   GlobalNames global_names;
@@ -48,14 +52,10 @@ struct Lasting {
   std::atomic<uintptr_t> last_request{0};
   std::atomic<uint32_t> rounds{0};
 
-  /// Of the process that was configured last, this one or the one it was forked from.
-  struct Configured {
-    std::atomic<int> policy{0};                 ///< 0: none was; else plus one
-    std::atomic<const char*> because{nullptr};  ///< why FORCE_CPU, if by no one's word; a constant
-    std::atomic<uintptr_t> complaints{0};       ///< that were made: as in Process
-    std::atomic<const char*> list{nullptr};     ///< in pages of its own
-    std::atomic<bool> children_cpu{false};
-  } last;
+  StartEnvironment start;
+  char report[kMaxReportPath + 1] = {};  ///< of report_to; empty: the start's
+  /// Process::Fallen of this process, or of one that it was forked from.
+  std::atomic<uint8_t> fallen{0};
   std::atomic<uint32_t> said{0};  ///< lines: bits of Process::Said
 
   /// Who has initialised CUDA.

@@ -23,8 +23,6 @@ constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 /// For a process that cannot map a page: guarded, silent. Filled when it is needed.
 [[gnu::section(".bss.without_memory")]] constinit Process without_memory;
 
-void remember_policy(Policy policy) { lasting.last.policy.store(static_cast<int>(policy) + 1); }
-
 /// Copies as much as fits, ends with a zero byte, returns the copy.
 [[gnu::noinline]] std::string_view keep(std::string_view text, char* to, size_t size) {
   if (text.empty()) return {};
@@ -32,16 +30,6 @@ void remember_policy(Policy policy) { lasting.last.policy.store(static_cast<int>
   for (size_t i = 0; i < length; ++i) to[i] = text[i];
   to[length] = '\0';
   return {to, length};
-}
-
-void remember_list(std::string_view list) {
-  constexpr size_t kRoom = kMaxVisibleDevices + 1;
-  const char* known = lasting.last.list.load(std::memory_order_relaxed);
-  if (list.empty() || (known != nullptr && list == known)) return;
-  void* room = sys::map(kRoom);
-  if (room == nullptr) return;
-  lasting.last.list.store(keep(list, static_cast<char*>(room), kRoom).data(),
-                          std::memory_order_release);
 }
 
 void apply_children_rule(Config& config) {
@@ -53,55 +41,6 @@ void apply_children_rule(Config& config) {
     if (size > 0) place.pid_namespace = {own, static_cast<size_t>(size)};
   }
   if (is_child(config, place)) narrow_to_cpu(config, kIsChild);
-}
-
-/// `forked`: a process was configured in this memory before, of which this one is a child.
-void configure(Process& process, bool forked) {
-  const int policy = lasting.last.policy.load();
-  Inherited inherited;
-  inherited.policy = static_cast<Policy>(policy - 1);
-  if (const char* list = lasting.last.list.load(std::memory_order_acquire); list != nullptr) {
-    inherited.visible_devices = list;
-  }
-  inherited.children_cpu = lasting.last.children_cpu.load(std::memory_order_relaxed);
-  Config& config = process.config;
-  config = read_config(forked && policy != 0 ? &inherited : nullptr);
-  const char* because = lasting.last.because.load(std::memory_order_relaxed);
-  if (config.policy == Policy::kForceCpu && config.because.empty() && because != nullptr) {
-    config.because = because;
-  }
-  config.report = keep(config.report, process.report, sizeof process.report);
-  config.visible_devices =
-      keep(config.visible_devices, process.visible_devices, sizeof process.visible_devices);
-  // The entry at fault points into the list.
-  const std::string_view given = config.bad_list;
-  config.bad_list = keep(given, process.bad_list, sizeof process.bad_list);
-  if (const char* entry = config.list_error.entry.data(); entry != nullptr) {
-    config.list_error.entry = {config.bad_list.data() + (entry - given.data()),
-                               config.list_error.entry.size()};
-  }
-  process.complaints = reinterpret_cast<uintptr_t>(given.data());
-  for (size_t i = 0; i < config.complaint_count; ++i) {
-    std::string_view& value = config.complaints[i].value;
-    process.complaints += reinterpret_cast<uintptr_t>(value.data());
-    value = keep(value, process.values[i], sizeof process.values[i]);
-  }
-}
-
-/// For forked children. By the one thread whose configuration is this process's.
-void remember(const Process& process) {
-  const Config& config = process.config;
-  lasting.last.because.store(config.because.data(), std::memory_order_relaxed);
-  // What the parent has complained about is not said again; what is new here is.
-  if (lasting.last.complaints.exchange(process.complaints, std::memory_order_relaxed) !=
-      process.complaints) {
-    lasting.said.fetch_and(~Process::kComplaints, std::memory_order_relaxed);
-  }
-  remember_list(config.visible_devices);
-  if (config.children_cpu) lasting.last.children_cpu.store(true, std::memory_order_relaxed);
-  remember_policy(config.policy);
-  // Another thread may have made it fall back meanwhile.
-  if (process.policy() == Policy::kForceCpu) remember_policy(Policy::kForceCpu);
 }
 
 }  // namespace
@@ -132,25 +71,28 @@ std::string_view Process::because() const {
   }
 }
 
-Config read_config(const Inherited* inherited) {
-  Environment environment = read_environment(variable);
+Config read_config(bool forked) {
+  if (!lasting.start.read.load(std::memory_order_acquire)) {
+    read_start_environment(lasting.start, kernel_environment());
+  }
+  Environment environment = lasting.start.variables;
   environment.privileged = privileged();
-  environment.inherited = inherited;
+  environment.forked = forked;
   Config config = parse_config(environment);
+  if (lasting.report[0] != '\0') config.report = lasting.report;
   apply_children_rule(config);
   return config;
 }
 
 void report_to(Process& process, const char* path) {
-  process.config.report = keep(path, process.report, sizeof process.report);
+  process.config.report = keep(path, lasting.report, sizeof lasting.report);
 }
 
 void fall_back(Process& process, Process::Fallen because_of) {
   process.fallen.store(because_of);
+  lasting.fallen.store(because_of);
   lasting.answers_age.fetch_add(kOneAge, std::memory_order_release);
-  lasting.last.because.store(process.because().data(), std::memory_order_relaxed);
   process.steady.store(false, std::memory_order_relaxed);
-  remember_policy(Policy::kForceCpu);
 }
 
 bool Process::first_case(Cases& cases, uint64_t key) {
@@ -183,15 +125,13 @@ Process& make_process(Process* stale) {
   // No constructor: fresh pages are zero, and so is a Process that nothing has happened in. To
   // write its zeros would touch seven pages.
   auto* made = static_cast<Process*>(memory);
-  configure(*made, stale != nullptr);
+  made->config = read_config(stale != nullptr);
+  made->fallen.store(lasting.fallen.load(), std::memory_order_relaxed);
   if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();
   made->ready = true;
-  // Another thread may have been faster; it read the same environment. A stale object is not
-  // unmapped: another thread may be looking at it.
-  if (lasting.process.compare_exchange_strong(stale, made, std::memory_order_acq_rel)) {
-    remember(*made);
-    return *made;
-  }
+  // Another thread may have been faster. A stale object is not unmapped: another thread may be
+  // looking at it.
+  if (lasting.process.compare_exchange_strong(stale, made, std::memory_order_acq_rel)) return *made;
   sys::unmap(memory, kMapped);
   return *stale;
 }

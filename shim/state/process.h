@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the guard knows about this process: the configuration, read once at the first hook call and
-// again in a forked child, and what has been recorded so far. It lives in pages that the kernel
+// What the guard knows about this process: the configuration, which is that of the environment at
+// its start, and what has been recorded so far. It lives in pages that the kernel
 // wipes in a forked child (MADV_WIPEONFORK), so that a child's first touch is its own without any
 // atfork handler. No lock, no malloc; thread-safe, async-signal-safe, callable before constructors.
 #pragma once
@@ -34,9 +34,8 @@ struct Process {
   /// Nothing is left to be settled before a dlopen goes on: FORCE_CPU, the stand-ins tried, the
   /// loader known, no other hook behind ours. (Never set with only_pid.)
   std::atomic<bool> steady{false};
-  uint32_t only_pid = 0;     ///< kernels without MADV_WIPEONFORK: valid in this process only
-  Config config;             ///< its strings point into this object
-  uintptr_t complaints = 0;  ///< what is wrong with it: the sum of the values' addresses
+  uint32_t only_pid = 0;  ///< kernels without MADV_WIPEONFORK: valid in this process only
+  Config config;          ///< its strings point into StartEnvironment, or are Lasting::report
   /// What makes it FORCE_CPU although the configuration lets CUDA through.
   enum Fallen : uint8_t { kStands, kNoCompanion, kNotEnforced, kNotAccepted };
   std::atomic<uint8_t> fallen{kStands};
@@ -97,18 +96,13 @@ struct Process {
   LateWrite late_write;
   std::atomic<bool> visible_known{false};
   VisibleGpus visible;
-
-  char report[kMaxReportPath + 1] = {};
-  char visible_devices[kMaxVisibleDevices + 1] = {};
-  char bad_list[kMaxVisibleDevices + 1] = {};
-  char values[kMostComplaints][128] = {};  ///< the complaints' values, perhaps cut
 };
 
 namespace detail {
 Process& make_process(Process* stale);
 }
 
-/// This process's state; reads the environment when it is the first call here.
+/// This process's state; made when this is the first call here.
 inline Process& process() {
   Process* known = lasting.process.load(std::memory_order_acquire);
   if (known != nullptr && known->ready && known->only_pid == 0) [[likely]] {
@@ -117,11 +111,10 @@ inline Process& process() {
   return detail::make_process(known);
 }
 
-/// What the environment says now; its strings point into it. `inherited`: of a forked child, or
-/// null.
-Config read_config(const Inherited* inherited);
+/// What the environment said at the start. `forked`: as in Environment.
+Config read_config(bool forked);
 
-/// Where this process's records go from now on.
+/// Where the records of this process, and of those that it forks, go from now on.
 void report_to(Process& process, const char* path);
 
 /// FORCE_CPU from now on, in forked children too.

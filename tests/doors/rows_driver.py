@@ -170,12 +170,12 @@ ROWS += [
         [DOOR, "plugin={programs}/plugin_linked_cuda_rpath.so", "flags=now,deepbind"], CUDA,
         mounts=COPY),
     # ld.so maps the real one for such a plug-in; the guard's cuInit is in front.
-    Row("plugin.needed-path", "a plug-in whose DT_NEEDED is an absolute path",
-        [DOOR, "plugin={programs}/plugin_linked_cuda_path.so"], {"cuInit": "100", "cuInit1": "1"},
-        mounts=("{unnamed}",), worlds=DRIVEN, linked=True),
-    Row("plugin.needed-devname", "a plug-in whose DT_NEEDED is the dev name",
-        [DOOR, "plugin={programs}/plugin_linked_cuda_dev.so"], {"cuInit": "100", "cuInit1": "1"},
-        bare=("fake",), worlds=("fake",), linked=True),
+    Row("limit.plugin-needed-path", "a plug-in whose DT_NEEDED is an absolute path",
+        [DOOR, "plugin={programs}/plugin_linked_cuda_path.so"],
+        mounts=("{unnamed}",), worlds=DRIVEN, limit=True),
+    Row("limit.plugin-needed-devname", "a plug-in whose DT_NEEDED is the dev name",
+        [DOOR, "plugin={programs}/plugin_linked_cuda_dev.so"],
+        bare=("fake",), worlds=("fake",), limit=True),
 ]
 
 # CuGetProcAddress.

@@ -80,59 +80,12 @@ TEST(Config, Privileged_IgnoresTheEnvironment) {
   EXPECT_EQ(config.complaint_count, 0U);
 }
 
-TEST(Config, ForkedChild_KeepsItsParentsPolicyAndCanOnlyNarrowIt) {
-  constexpr Policy kOff = Policy::kOff;
-  constexpr Policy kCpu = Policy::kForceCpu;
-  constexpr Policy kValidate = Policy::kValidate;
-  const auto child = [](Policy parent, const char* value) {
-    const Inherited inherited = {.policy = parent, .visible_devices = {}};
-    return parse_config({.policy = value, .inherited = &inherited}).policy;
-  };
-  EXPECT_EQ(child(kOff, nullptr), kOff);
-  EXPECT_EQ(child(kOff, ""), kOff);
-  EXPECT_EQ(child(kOff, "OFF"), kOff);
-  EXPECT_EQ(child(kOff, "VALIDATE"), kValidate);
-  EXPECT_EQ(child(kOff, "FORCE_CPU"), kCpu);
-  EXPECT_EQ(child(kOff, "nonsense"), kCpu);
-  EXPECT_EQ(child(kValidate, nullptr), kValidate);
-  EXPECT_EQ(child(kValidate, "OFF"), kValidate);
-  EXPECT_EQ(child(kValidate, "CLAMP"), Policy::kClamp);
-  EXPECT_EQ(child(kValidate, "FORCE_CPU"), kCpu);
-  EXPECT_EQ(child(kCpu, nullptr), kCpu);
-  EXPECT_EQ(child(kCpu, "OFF"), kCpu);
-  EXPECT_EQ(child(kCpu, "VALIDATE"), kCpu);
-  EXPECT_EQ(child(kCpu, "nonsense"), kCpu);
-}
-
-TEST(Config, ForkedChild_KeepsItsParentsList) {
-  const Inherited inherited = {.policy = Policy::kValidate, .visible_devices = "2"};
-  const auto child = [&inherited](const char* list) {
-    return parse_config({.visible_devices = list, .inherited = &inherited});
-  };
-  EXPECT_EQ(child("0,1,2,3").visible_devices, "2");
-  EXPECT_EQ(child(nullptr).visible_devices, "2");
-  // Neither wider nor narrower: nobody can tell here what it names.
-  EXPECT_EQ(child("GPU-2").policy, Policy::kForceCpu);
-  EXPECT_EQ(child("").policy, Policy::kForceCpu);
-  EXPECT_EQ(child("nonsense").policy, Policy::kForceCpu);
-}
-
-TEST(Config, ForkedChild_NarrowsItsParentsList) {
-  const Inherited inherited = {.policy = Policy::kValidate, .visible_devices = "2,5"};
-  const auto child = [&inherited](const char* list) {
-    return parse_config({.visible_devices = list, .inherited = &inherited});
-  };
-  EXPECT_EQ(child("5").visible_devices, "5");
-  EXPECT_EQ(child("5,2").visible_devices, "2,5");
-  EXPECT_EQ(child("0,2,5").visible_devices, "2,5");
-  EXPECT_EQ(child("0,5").policy, Policy::kForceCpu);
-}
-
 TEST(Config, ForkedChild_OfAProcessWithTheChildrenRuleIsAChild) {
-  const Inherited inherited = {
-      .policy = Policy::kValidate, .visible_devices = {}, .children_cpu = true};
-  EXPECT_TRUE(is_child(parse_config({.inherited = &inherited}), {.pid = 42}));
-  EXPECT_TRUE(is_child(parse_config({.root = "42", .inherited = &inherited}), {.pid = 42}));
+  EXPECT_TRUE(is_child(
+      parse_config({.policy = "VALIDATE", .children = "FORCE_CPU", .root = "42", .forked = true}),
+      {.pid = 42}));
+  EXPECT_FALSE(
+      is_child(parse_config({.policy = "VALIDATE", .root = "42", .forked = true}), {.pid = 42}));
 }
 
 TEST(Config, AllowList_MeansValidateUnlessAPolicyIsNamed) {
@@ -201,10 +154,6 @@ TEST(Config, Children_WithoutARootNobodyIs) {
   EXPECT_FALSE(alone.because.empty());
   ASSERT_EQ(alone.complaint_count, 1U);
   EXPECT_NE(alone.complaints[0].instead.find("CUDAGUARD_ROOT=$$"), std::string_view::npos);
-  // A forked child of a root is a child whatever it did to the variables, and no mistake.
-  const Inherited inherited = {
-      .policy = Policy::kValidate, .visible_devices = {}, .children_cpu = true};
-  EXPECT_EQ(parse_config({.children = "FORCE_CPU", .inherited = &inherited}).complaint_count, 0U);
   EXPECT_EQ(parse_config({.policy = "OFF", .children = "FORCE_CPU"}).complaint_count, 0U);
 }
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/elf/own_symbols.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "shim/elf/reference.h"
+#include "shim/elf/symbol_lookup.h"
+#include "shim/sys/memory.h"
+
+// The linker's name for the beginning of this file in memory.
+// NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming)
+extern "C" const ElfW(Ehdr) __ehdr_start [[gnu::visibility("hidden")]];
+
+namespace cudaguard {
+
+namespace {
+
+ElfW(Addr) own_base() { return reinterpret_cast<ElfW(Addr)>(&__ehdr_start); }
+
+/// One more than the number of the last symbol in the hash table.
+uint32_t end_of_symbols(const uint32_t* gnu_hash) {
+  const uint32_t buckets = gnu_hash[0];
+  const uint32_t first = gnu_hash[1];
+  const uint32_t* bucket = gnu_hash + 4 + gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+  const uint32_t* chain = bucket + buckets;
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < buckets; ++i) {
+    if (bucket[i] > last) last = bucket[i];
+  }
+  if (last < first) return first;
+  while ((chain[last - first] & 1U) == 0) ++last;
+  return last + 1;
+}
+
+}  // namespace
+
+bool hide_own_symbols(NameFilter filter, const void* context) {
+  constexpr uint32_t kMost = 128;
+  const elf_detail::Tables tables = elf_detail::read_tables(_DYNAMIC, own_base());
+  if (tables.gnu_hash == nullptr || tables.symbols == nullptr) return false;
+  const uint32_t first = tables.gnu_hash[1];  // imports come before
+  const uint32_t count = end_of_symbols(tables.gnu_hash) - first;
+  if (count > kMost) return false;
+  ElfW(Sym) symbols[kMost];
+  const size_t size = count * sizeof *symbols;
+  memcpy(symbols, tables.symbols + first, size);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!filter(tables.strings + symbols[i].st_name, context)) continue;
+    symbols[i].st_shndx = SHN_UNDEF;
+    symbols[i].st_value = 0;
+  }
+  return overwrite(tables.symbols + first, symbols, size, PROT_READ);
+}
+
+bool refers_to_own_symbols(const ElfW(Dyn) * dynamic, ElfW(Addr) base, NameFilter filter,
+                           const void* context) {
+  return find_reference(
+             elf_detail::read_tables(dynamic, base), dynamic, base, [=](const char* name) {
+               return filter(name, context) && elf_symbol(_DYNAMIC, own_base(), name) != nullptr;
+             }) != 0;
+}
+
+}  // namespace cudaguard

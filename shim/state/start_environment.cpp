@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/state/start_environment.h"
+
+#include <sys/auxv.h>
+
+#include <cstdint>
+
+namespace cudaguard {
+
+namespace {
+
+/// The value in "NAME=value" if that is the name, else null.
+const char* value_of(const char* entry, const char* name) {
+  for (; *name != '\0'; ++name, ++entry) {
+    if (*entry != *name) return nullptr;
+  }
+  return *entry == '=' ? entry + 1 : nullptr;
+}
+
+/// The most bytes of a value that count, with one more.
+size_t room_for(const VariableRow& row) {
+  if (row.place == &Environment::report) return kMaxReportPath + 1;
+  return row.place == &Environment::visible_devices ? kMaxVisibleDevices + 1 : 255;
+}
+
+}  // namespace
+
+void read_start_environment(StartEnvironment& to, char** variables) {
+  if (to.read.load(std::memory_order_acquire)) return;
+  char* free = to.text;
+  for (; variables != nullptr && *variables != nullptr; ++variables) {
+    const char* entry = *variables;
+    const char* hello = value_of(entry, kHello);
+    if (hello != nullptr) to.wants_start = hello[0] == '1' && hello[1] == '\0';
+    for (const VariableRow& row : kVariables) {
+      const char* value = value_of(entry, row.name);
+      // As getenv(): the first one counts.
+      if (value == nullptr || to.variables.*row.place != nullptr) continue;
+      to.variables.*row.place = free;
+      for (size_t left = room_for(row); left != 0 && *value != '\0'; --left) *free++ = *value++;
+      *free++ = '\0';
+    }
+  }
+  to.read.store(true, std::memory_order_release);
+}
+
+char** kernel_environment() {
+  // From the bottom: argc, argv, null, envp, null, pairs of the auxiliary vector, and above it,
+  // among other things, 16 random bytes to which AT_RANDOM points.
+  const uintptr_t random = getauxval(AT_RANDOM);
+  if (random == 0) return nullptr;
+  constexpr uintptr_t kMostPairs = 256;
+  constexpr uintptr_t kLastType = 1000;
+  auto* pair = reinterpret_cast<uintptr_t*>(random & ~(sizeof(uintptr_t) - 1));
+  uintptr_t left = kMostPairs;
+  while (left != 0 && (pair[0] != AT_RANDOM || pair[1] != random)) --pair, --left;
+  while (left != 0 && pair[0] != AT_NULL && pair[0] <= kLastType) pair -= 2, --left;
+  if (left == 0) return nullptr;
+  // `pair` is now the last variable and the null behind it.
+  auto** variables = reinterpret_cast<char**>(pair + 1);
+  while (variables[-1] != nullptr) --variables;
+  return variables;
+}
+
+}  // namespace cudaguard

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A library that has variables called like the guard's exports gets its own when it is loaded by
+dlopen: it must not write into the guard's code."""
+
+import guest
+import harness
+
+MAIN = guest.binary("variables_main")
+IMPORTS = guest.binary("variables_imports")
+LIBRARY = guest.binary("variables.so")
+RUNTIME = guest.binary("variables_runtime.so")
+SEGMENTATION_FAULT = 128 + 11
+
+
+class Variables(guest.Case):
+    def test_library_works_under_force_cpu_and_off(self):
+        self.assertEqual(harness.run([MAIN, LIBRARY], guard=False).answers, {"begin": "0"})
+        result = harness.run([MAIN, LIBRARY])
+        self.assertEqual((result.rc, result.answers), (0, {"begin": "100"}), result)
+        result.assert_untouched(self)
+        self.assertEqual(guest.lines_of(result.err),
+                         [guest.NO_GPU % "variables.so", guest.DENIED % "variables.so"], result)
+        for library in (LIBRARY, RUNTIME):
+            result = harness.run([MAIN, library], env={"CUDAGUARD_POLICY": "OFF"})
+            self.assertEqual((result.rc, result.answers, result.err), (0, {"begin": "0"}, ""),
+                             result)
+
+    def test_import_that_is_bound_at_start_stays_guarded(self):
+        """Then the names stay, too, and such a library is a documented limit."""
+        result = harness.run([IMPORTS, guest.EMPTY, "ask"])
+        self.assertEqual(result.answers["import"], "100", result)
+        result.assert_untouched(self)
+        result = harness.run([IMPORTS, LIBRARY])
+        self.assertEqual(result.rc, SEGMENTATION_FAULT, result)
+        result.assert_untouched(self)
+
+    def test_limit_where_the_exports_are_needed(self):
+        """Under FORCE_CPU the runtime's names stay, as plug-ins that are linked to it are loaded later;
+        under the policies that let CUDA through, all of them."""
+        result = harness.run([MAIN, RUNTIME], guard=False)
+        self.assertEqual((result.rc, result.answers), (0, {"begin": "0"}), result)
+        self.assertEqual(harness.run([MAIN, RUNTIME]).rc, SEGMENTATION_FAULT)
+        for policy in ("VALIDATE", "CLAMP"):
+            result = harness.run([MAIN, LIBRARY], env={"CUDAGUARD_POLICY": policy})
+            self.assertEqual(result.rc, SEGMENTATION_FAULT, result)
+
+    def test_limit_linked_at_start(self):
+        """`cudaguard run` refuses such a program: tests/launcher."""
+        program = guest.binary("variables_linked")
+        self.assertEqual(harness.run([program], guard=False).answers, {"begin": "0"})
+        self.assertEqual(harness.run([program]).rc, SEGMENTATION_FAULT)
+
+
+class NoLoad(guest.Case):
+    DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
+
+    def asked(self, *steps, **options):
+        result = harness.run([guest.binary("noload"), *steps], **options)
+        self.assertEqual(result.rc, 0, result)
+        return result.out.splitlines()
+
+    def test_answers_null_until_the_program_has_asked(self):
+        for name in self.DRIVER:
+            steps = ["?" + name, "libm.so.6", "?" + name, "libc.so.6", "?" + name]
+            before = self.asked(*steps, guard=False)
+            self.assertEqual(before[::2], ["?%s null" % name] * 3)
+            after = self.asked(*steps, name, "?" + name, guard=False)
+            self.assertEqual(after[-1], "?%s loaded" % name)
+            for env in ({}, {"CUDAGUARD_POLICY": "VALIDATE"}, {"CUDAGUARD_POLICY": "OFF"},
+                        {"CUDAGUARD_VISIBLE_DEVICES": "0"}):
+                with self.subTest(name=name, env=env):
+                    self.assertEqual(self.asked(*steps, env=env), before)
+                    self.assertEqual(self.asked(*steps, name, "?" + name, env=env), after)
+
+    def test_library_that_is_linked_to_the_driver_loads_it(self):
+        steps = ["?libcuda.so.1", guest.binary("needs_driver.so"), "?libcuda.so.1"]
+        wanted = self.asked(*steps, guard=False)
+        self.assertEqual(wanted[-1], "?libcuda.so.1 loaded")
+        self.assertEqual(self.asked(*steps), wanted)
+
+
+if __name__ == "__main__":
+    harness.main()

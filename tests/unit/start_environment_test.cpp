@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/state/start_environment.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+extern "C" char** environ;
+
+namespace cudaguard {
+namespace {
+
+std::unique_ptr<StartEnvironment> read(std::vector<std::string> entries) {
+  auto result = std::make_unique<StartEnvironment>();
+  std::vector<char*> variables;
+  variables.reserve(entries.size() + 1);
+  for (std::string& entry : entries) variables.push_back(entry.data());
+  variables.push_back(nullptr);
+  read_start_environment(*result, variables.data());
+  for (std::string& entry : entries) entry.assign(entry.size(), 'x');  // as setproctitle does
+  return result;
+}
+
+TEST(StartEnvironment, KeepsCopiesOfTheGuardsVariables) {
+  const auto it = read({"PATH=/bin", "CUDAGUARD_POLICY=OFF", "CUDAGUARD_POLICY=CLAMP",
+                        "CUDAGUARD_POLICYX=1", "CUDAGUARD_LOG=", "CUDAGUARD_REPORT=/tmp/a=b"});
+  EXPECT_STREQ(it->variables.policy, "OFF") << "the first one counts, as for getenv()";
+  EXPECT_STREQ(it->variables.log, "");
+  EXPECT_STREQ(it->variables.report, "/tmp/a=b");
+  EXPECT_EQ(it->variables.visible_devices, nullptr);
+  EXPECT_FALSE(it->wants_start);
+  EXPECT_TRUE(read({"CUDAGUARD_HELLO=1"})->wants_start);
+  EXPECT_FALSE(read({"CUDAGUARD_HELLO=11"})->wants_start);
+}
+
+TEST(StartEnvironment, TooLongValuesStayTooLong) {
+  const std::string junk(100000, 'a');
+  std::vector<std::string> entries;
+  for (const VariableRow& row : kVariables) entries.push_back(std::string(row.name) + "=" + junk);
+  const auto it = read(entries);
+  EXPECT_GT(std::string(it->variables.report).size(), kMaxReportPath);
+  EXPECT_GT(std::string(it->variables.visible_devices).size(), kMaxVisibleDevices);
+  EXPECT_GT(std::string(it->variables.policy).size(), sizeof row_of(Variable::kPolicy).accepted);
+  EXPECT_EQ(parse_config(it->variables).policy, Policy::kForceCpu);
+}
+
+TEST(StartEnvironment, IsReadOnce) {
+  auto it = std::make_unique<StartEnvironment>();
+  read_start_environment(*it, nullptr);
+  char late[] = "CUDAGUARD_POLICY=OFF";
+  char* variables[] = {late, nullptr};
+  read_start_environment(*it, variables);
+  EXPECT_EQ(it->variables.policy, nullptr);
+}
+
+TEST(StartEnvironment, FindsTheKernelsArray) {
+  char** found = kernel_environment();
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found, environ) << "nothing has moved it in this program";
+}
+
+}  // namespace
+}  // namespace cudaguard
