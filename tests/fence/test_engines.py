@@ -108,6 +108,13 @@ def commands(engine):
     return "".join(make), use
 
 
+def verify_command():
+    """docs/verify.md's line for a container with a read-only root file system."""
+    with open(os.path.join(harness.SOURCE, "docs", "verify.md"), encoding="utf-8") as stream:
+        (line,) = re.findall(r"(?m)^docker run --read-only .*", stream.read())
+    return line.replace("PROGRAM", "true")
+
+
 def without_fence(use):
     return re.sub(r" --(security-opt seccomp=|seccomp-profile )fenced.json", "", use)
 
@@ -137,6 +144,9 @@ class Engines(fence.Case):
                 stream.write(ANSWERS)
             os.chmod(path, 0o755)
             image.add(path, "bin/" + PROGRAM)
+            image.add(launcher.LAUNCHER, "usr/local/bin/cudaguard")
+            for name in ("libcudaguard.so", "cudaguard"):
+                image.add(os.path.join(harness.LIB, name), "usr/local/lib/" + name)
             folder = tarfile.TarInfo("tmp")
             folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
             image.addfile(folder)
@@ -223,6 +233,14 @@ class Engines(fence.Case):
         self.assertEqual(docker["refused"]["user_namespace"], "0")
         self.assertEqual(containerd["refused"]["user_namespace"], "0")
         self.assertEqual((docker["i386"], containerd["i386"]), (FENCED, {"killed": "159"}))
+
+    def test_verify_in_a_read_only_container(self):
+        command = verify_command()
+        text = self.run_there(DOCKER, "%s 2>&1\n%s 2>&1 || echo $?\n" % (
+            command, command.replace(" --tmpfs /tmp", "")))
+        with_room, without = text.split("TMPDIR=")
+        self.assertIn("cudaguard: PASS: ", with_room)
+        self.assertRegex(without, r"\A\"/tmp\": Read-only file system [^\n]*\n125\n\Z")
 
 
 if __name__ == "__main__":
