@@ -13,7 +13,7 @@ import fence
 import launcher
 
 SCRIPT = os.path.join(harness.SOURCE, "scripts", "container", "fence-profile")
-# Podman's, where that is installed. Docker's has no file: it is in the daemon.
+# Podman's, where that is installed. Docker's is in the daemon: test_engines.py has it.
 INSTALLED = "/usr/share/containers/seccomp.json"
 ALLOW, REFUSE = "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"
 MACHINES = {"x86_64": ("SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"),
@@ -120,6 +120,17 @@ class Script(fence.Case):
         rest = [rule for rule in after["syscalls"] if rule["names"] != ["ioctl"]]
         before["syscalls"][0]["names"].remove("ioctl")
         self.assertEqual({**after, "syscalls": rest}, before)
+
+    def test_containers_configuration_gives_its_profile(self):
+        """As `ctr containers info --spec` prints it: Docker's and containerd's are in no file."""
+        profile = for_runtime(like_default(["ioctl", "read"]))
+        self.assertEqual(self.changed({"ociVersion": "1.0.2", "linux": {"seccomp": profile}}),
+                         self.changed(profile))
+        for linux in ({}, {"seccomp": None}):
+            done = self.start(launcher=SCRIPT, input=json.dumps({"linux": linux}))
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertRegex(done.stderr, r"\Afence-profile: this container has no seccomp profile; "
+                             r"[^\n]+\n\Z")
 
     def test_a_profile_of_what_is_forbidden(self):
         """All but a few pass: then only NVIDIA's requests are named."""

@@ -133,6 +133,88 @@ class Steps(Case):
         self.assertIn("ask.py:1", done.stdout)
 
 
+class FullDisk(Case):
+    """Somebody who types the commands goes on after one that failed."""
+
+    FULL = """mount -t tmpfs -o size=64M none /etc
+cp -a "$folder/etc/." /etc
+echo libm.so.6 >%s
+cat /dev/zero >/etc/filler 2>/dev/null || true
+set +e
+""" % FILE
+
+    def test_nothing_is_installed(self):
+        private, everybody, _ = self.steps()
+        show = "cat %s; ls /etc/ld.so.preload*\n" % FILE
+        # Left over, and kept by another name, so that its room is not had back.
+        left_over = "echo old >{0}; ln {0} /etc/kept\n".format(FILE + ".new")
+        for old_file in ("", left_over):
+            with self.subTest(old_file):
+                done = self.run_there(self.FULL.replace("cat /dev", old_file + "cat /dev") +
+                                      private + everybody + show)
+                asked, *shown = done.stdout.split()
+                # Of the two answers that the steps print the first one is missing.
+                self.assertEqual((asked, shown[0]), ("0", "libm.so.6"), done)
+                self.assertIn(FILE, shown)
+                self.assertNotIn(FILE + ".new", shown)
+                self.assertIn("No space left on device", done.stderr)
+
+    def test_control(self):
+        """With room on the same disk the steps install the line."""
+        private, everybody, _ = self.steps()
+        done = self.run_there(self.FULL + "rm /etc/filler\n" + private + everybody +
+                              "cat %s\n" % FILE)
+        self.assertEqual(done.stdout.split(), ["100", "100", GUARD, "libm.so.6"], done)
+
+
+class Initramfs(Case):
+    """The commands for a machine that does not start, with the mount that an initramfs has."""
+
+    KLIBC = "/usr/lib/klibc/bin"
+    DISK = """mkdir disk
+mount -t tmpfs none disk
+mkdir disk/etc
+echo %s >disk/etc/ld.so.preload
+mount -o remount,ro disk
+""" % GUARD
+
+    def line(self, folder):
+        """The page's, with a folder of the test's in place of the one that the initramfs has."""
+        blocks = places.blocks("text", "When every command prints an error, or fails")
+        (line,) = [line for text in blocks for line in text.splitlines()
+                   if line.startswith("mount -o") and " %s " % folder in line]
+        return line.replace(folder, self.path("disk"))
+
+    def emptied(self, line, shell, path):
+        """By this line, typed into this shell, which has only the programs in `path`?"""
+        self.make("line", line + "\n", 0o644)
+        done = self.run_there(
+            self.DISK + 'env -i PATH="%s" %s line || true\n' % (path, shell) +
+            "wc -c <disk/etc/ld.so.preload\n")
+        os.rmdir(self.path("disk"))
+        return done.stdout.split() == ["0"], done
+
+    def test_debian(self):
+        line = self.line("/root")
+        if not os.path.exists(self.KLIBC + "/mount"):
+            harness.skip(self, "klibc-utils is not installed")
+        self.need("busybox")
+        os.mkdir(self.path("applets"))
+        for name in ("sh", "mount"):
+            os.symlink(shutil.which("busybox"), self.path("applets", name))
+        klibc = (self.KLIBC + "/sh", self.KLIBC)
+        for shell, path in (klibc, (self.path("applets", "sh"), self.path("applets"))):
+            emptied, done = self.emptied(line, shell, path)
+            self.assertTrue(emptied, done)
+        # Why there is a word between: klibc's mount wants a device.
+        emptied, done = self.emptied(line.replace(" none ", " "), *klibc)
+        self.assertFalse(emptied, done)
+
+    def test_dracut(self):
+        emptied, done = self.emptied(self.line("/sysroot"), "/bin/bash", "/usr/bin:/bin")
+        self.assertTrue(emptied, done)
+
+
 class Damaged(Case):
     """The table of what every program does then, and the command that starts none."""
 

@@ -118,6 +118,22 @@ class Environment(verified.Case):
             self.assertIn("cuInit", apis)
 
 
+class ReadOnly(verified.Case):
+    """An image whose files cannot be written to, or have no folder for temporary ones."""
+
+    READ_ONLY = ["--remount-ro", "/"]
+
+    def test_reason_and_remedy(self):
+        result = self.verify(["true"], bwrap=self.READ_ONLY)
+        self.assertEqual((result.rc, result.out), (125, ""), result)
+        self.assertIn('cudaguard: TMPDIR="/tmp": Read-only file system', result.err)
+        remedy = ["--tmpfs", "/tmp", *self.READ_ONLY]
+        for folder in (harness.BUILD, os.path.dirname(os.path.abspath(harness.LIB))):
+            remedy += ["--ro-bind", folder, folder]  # below /tmp, perhaps
+        self.ends(self.verify([box.program("open"), "cu.open"], bwrap=remedy), 0, "PASS: ")
+        self.ends(self.verify([box.program("open"), "cu.init"], bwrap=remedy), 1, "\n  cuInit")
+
+
 class Denied(verified.Case):
     def test_nvml_is_no_cuda(self):
         result = self.steps(["nv.init"])
@@ -128,6 +144,17 @@ class Denied(verified.Case):
         self.ends(self.steps(["cu.init"], ["--deny=nvml"]), 0, "touched NVML", "not denied: cuInit")
         both = self.steps(["cu.init", "nv.init"], ["--deny=init,nvml"])
         self.ends(both, 1, "touched CUDA or NVML", "\n  cuInit by open", "\n  nvmlInit")
+
+    def test_pass_says_that_nvml_was_asked(self):
+        """Code that asks NVML first may stop there, because it is told of no GPU."""
+        note = "  NVML was asked by 1 process; "
+        self.assertIn("touched CUDA\n" + note, self.ends(self.steps(["nv.init"]), 0))
+        fails = ["sh", "-c", '"$0" nv.init; exit 3', box.program("open")]
+        self.ends(self.verify(fails), 2, "ended with exit code 3\n" + note)
+        for steps, options in ((["nv.init"], ["--deny=init,nvml"]), (["nv.init"], ["--deny=nvml"]),
+                               (["nv.init", "cu.init"], []), (["cu.open"], [])):
+            with self.subTest(steps=steps, options=options):
+                self.assertNotIn("NVML was asked", self.steps(steps, options).err)
 
     def test_opencl(self):
         steps = ["lib.open=libnvidia-opencl.so.1"]

@@ -233,6 +233,22 @@ void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bo
   }
 }
 
+/// A program that asks NVML first finds no GPU there, and may therefore not come to CUDA.
+void put_nvml(std::string& out, const Verdict& verdict) {
+  if (verdict.touched || verdict.deny.contains(Asked::kNvml)) return;
+  std::set<uint32_t> asked;
+  for (const Toucher& toucher : verdict.findings.touchers) {
+    if (toucher.asked != Asked::kNvml) continue;
+    for (const size_t number : toucher.processes) {
+      asked.insert(verdict.findings.processes[number].pid);
+    }
+  }
+  if (asked.empty()) return;
+  add_wrapped(out, "  NVML was asked by ",
+              counted(asked.size(), "process") +
+                  "; where NVML finds a GPU, CUDA may follow (--deny=init,nvml fails this)");
+}
+
 std::string suffix_of(const Verdict& verdict, const TreeTruth::Unguarded& process) {
   if (!process.has_driver) return {};
   const bool counts = fails(verdict, process);
@@ -317,6 +333,7 @@ std::string text_of_end(int status) {
 std::string text_of_verdict(const Verdict& verdict, Symbols& symbols) {
   std::string out;
   add_wrapped(out, "cudaguard: ", result_line(verdict));
+  put_nvml(out, verdict);
   put_touchers(out, verdict, symbols, true);
   put_touchers(out, verdict, symbols, false);
   put_tree(out, verdict);

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dask, a real one: its workers get what docs/platforms.md writes into its configuration."""
+
+import os
+
+import harness
+import places
+
+ASK = """import ctypes
+import sys
+
+import dask
+from distributed import Client, LocalCluster
+
+
+def ask():
+    return ctypes.CDLL("libcuda.so.1").cuInit(0)
+
+
+if __name__ == "__main__":
+    exec(sys.argv[1])
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            print("cuInit=%d" % client.submit(ask).result())
+"""
+
+
+class Dask(places.Case):
+    def setUp(self):
+        super().setUp()
+        self.need_platforms()
+        os.mkdir(self.path("home"))
+        self.tree = places.usr_local(self.folder)
+        (self.python,), (self.file,) = (places.blocks(language, "Dask")
+                                        for language in ("python", "yaml"))
+
+    def worker(self, settings="", **env):
+        """What a worker's task is told, in a program that is not guarded itself."""
+        path = self.make("ask.py", ASK, 0o644)
+        result = harness.run([places.PLATFORMS + "/python", path, settings], guard=False,
+                             trace=False, bwrap=[*self.tree, "--unshare-net"], cwd=self.folder,
+                             env={"HOME": self.path("home"), "TMPDIR": self.folder, **env})
+        self.assertEqual(result.rc, 0, result)
+        return result.answers, result.fake_calls
+
+    def test_control(self):
+        self.reached(*self.worker())
+
+    def test_in_the_program(self):
+        self.guarded(*self.worker(self.python))
+
+    def test_in_a_file(self):
+        os.makedirs(self.path("home", ".config", "dask"))
+        self.make("home/.config/dask/cudaguard.yaml", self.file, 0o644)
+        self.guarded(*self.worker())
+
+    def test_by_the_environment(self):
+        """Why not by Dask's own variable: it writes the name in small letters."""
+        name = "DASK_DISTRIBUTED__NANNY__PRE_SPAWN_ENVIRON__LD_PRELOAD"
+        self.reached(*self.worker(**{name: "/usr/local/lib/libcudaguard.so"}))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ray, a real cluster of one node: its workers get the runtime_env of docs/platforms.md."""
+
+import os
+import shlex
+
+import harness
+import places
+
+RAY = os.path.join(harness.DEPS, "frameworks", "ray", "bin")
+ASK = """import sys
+
+import ray
+
+
+@ray.remote
+def ask():
+    import ctypes
+    return ctypes.CDLL("libcuda.so.1").cuInit(0)
+
+
+exec(sys.argv[1])
+print("%s=%d" % (sys.argv[2], ray.get(ask.options(**eval(sys.argv[3])).remote())))
+"""
+# The daemons are not guarded, nor is the program of a job.
+CLUSTER = """ray start --head --num-cpus=2 --include-dashboard=false >ray.log 2>&1 || {{
+  cat ray.log >&2
+  exit 1
+}}
+{}
+"""
+OFF = "dict(runtime_env={'env_vars': {'CUDAGUARD_POLICY': 'OFF'}})"
+
+
+class Ray(places.Case):
+    def test_jobs_and_a_task(self):
+        if not os.path.exists(RAY + "/ray"):
+            harness.skip(self, "run scripts/fetch-frameworks %s ray" % harness.DEPS)
+        by_launcher, by_variable = places.blocks("python", "Ray")
+        self.assertIn("py_executable", by_launcher)
+        self.assertIn("LD_PRELOAD", by_variable)
+        jobs = (("bare", "ray.init()", "{}"), ("by_launcher", by_launcher, "{}"),
+                ("by_variable", by_variable, "{}"), ("off", by_variable, OFF))
+        lines = [shlex.join([RAY + "/python", "ask.py", job, name, options])
+                 for name, job, options in jobs]
+        self.make("ask.py", ASK, 0o644)
+        # In a network of its own, in which this machine's name is the only other one.
+        hosts = self.make("hosts", "127.0.0.1 localhost %s\n" % os.uname().nodename, 0o644)
+        result = harness.run(
+            ["sh", "-ec", CLUSTER.format("\n".join(lines))], guard=False, trace=False, timeout=600,
+            cwd=self.folder,
+            bwrap=[*places.usr_local(self.folder), "--unshare-net", "--unshare-pid", "--proc",
+                   "/proc", "--ro-bind", hosts, "/etc/hosts"],
+            env={"HOME": self.folder, "RAY_TMPDIR": self.folder, "RAY_ADDRESS": "auto",
+                 "RAY_USAGE_STATS_ENABLED": "0", "PATH": RAY + ":/usr/bin:/bin"})
+        self.assertEqual(result.rc, 0, result)
+        answers = {name: result.answers[name] for name, *_ in jobs}
+        self.assertEqual(answers, {"bare": "0", "by_launcher": "100", "by_variable": "100",
+                                   "off": "0"}, result)
+        # In the fake driver: by the two that are not guarded.
+        self.assertEqual(result.fake_calls.count("cuInit"), 2, result)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Twisted, a real one, takes a child's standard error for a failure: docs/troubleshooting.md."""
+
+import harness
+import places
+from places import launcher
+
+ASK = """import sys
+from twisted.internet import reactor, utils
+
+
+def stop(text):
+    print(text)
+    reactor.stop()
+
+
+utils.getProcessOutput(sys.argv[1], sys.argv[2:], env=None).addCallbacks(
+    lambda output: stop(output.decode()),
+    lambda failure: stop("failed=%s" % failure.type.__name__))
+reactor.run()
+"""
+
+
+class Twisted(places.Case):
+    def setUp(self):
+        super().setUp()
+        self.need_platforms()
+
+    def parent(self, *launch, **env):
+        """What a guarded program's parent has read from it."""
+        result = harness.run(
+            [*launch, places.PLATFORMS + "/python", self.make("ask.py", ASK, 0o644), *places.OPEN],
+            guard=False, trace=False, env={**dict.fromkeys(launcher.PRESETS), **env})
+        self.assertEqual(result.rc, 0, result)
+        return result.answers, result.fake_calls
+
+    def test_message_is_a_failure(self):
+        run = [launcher.LAUNCHER, "run"]
+        self.reached(*self.parent())
+        answers, calls = self.parent(*run, "--")
+        self.assertEqual((answers, calls), ({"failed": "_UnexpectedErrorOutput"}, []))
+        self.guarded(*self.parent(*run, "--log=off", "--"))
+        self.guarded(*self.parent(*run, "--", CUDAGUARD_LOG="off"))
+        self.guarded(*self.parent(LD_PRELOAD=harness.GUARD, CUDAGUARD_LOG="off"))
+
+
+if __name__ == "__main__":
+    harness.main()
