@@ -32,9 +32,9 @@ std::string joined(const std::vector<std::string>& words) {
 /// sections; none of the driver, NVML, CUPTI, nvrtc, nvJitLink has them. (In two parts: whole, they
 /// would be in this executable.)
 bool has_static_runtime(const FileBytes& file) {
-  return contains(file, std::string("CUDA driver version is insufficient") +
-                            " for CUDA runtime version") &&
-         contains(file, std::string("cudaD3D9") + "GetDevice");
+  return has_constant(file, std::string("CUDA driver version is insufficient") +
+                                " for CUDA runtime version") &&
+         has_constant(file, std::string("cudaD3D9") + "GetDevice");
 }
 
 /// Looks at one executable and says what it sees, subject by subject.
@@ -268,8 +268,8 @@ class Look {
   /// A static sanitizer's dlopen goes on to the next one, the guard's.
   bool has_static_sanitizer() const {
     const FileBytes file(executable_.path);
-    return contains(file, "ASAN_OPTIONS") || contains(file, "TSAN_OPTIONS") ||
-           contains(file, "MSAN_OPTIONS");
+    return has_constant(file, "ASAN_OPTIONS") || has_constant(file, "TSAN_OPTIONS") ||
+           has_constant(file, "MSAN_OPTIONS");
   }
 
   /// Names that are also exported by what `run` preloads.
