@@ -54,13 +54,17 @@ class Messages(guest.Case):
                          env=box.environment(allow="0,9")))
         refuse("--", STATIC, "lib=libcuda.so.1")
         refuse("--fence", "--", STATIC, "lib=libcuda.so.1")
-        refuse("--", self.static("plain"))
+        refuse("--", self.compiled("plain", "int main(void) { return 0; }\n", "-static"))
+        table = self.compiled("libtable.so", "int (*cuInit)(unsigned); int use(void) "
+                              "{ return cuInit != 0; }\n", "-shared", "-fPIC")
+        refuse("--", self.compiled("user", "int use(void); int main(void) { return use(); }\n",
+                                   table))
         return "\n".join(texts)
 
-    def static(self, name):
+    def compiled(self, name, text, *options):
         with open(self.path(name + ".c"), "w", encoding="utf-8") as stream:
-            stream.write("int main(void) { return 0; }\n")
-        subprocess.run(["gcc", "-static", self.path(name + ".c"), "-o", self.path(name)], check=True)
+            stream.write(text)
+        subprocess.run(["gcc", self.path(name + ".c"), "-o", self.path(name), *options], check=True)
         return self.path(name)
 
     def test_messages(self):

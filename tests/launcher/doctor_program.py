@@ -11,7 +11,7 @@ import launcher
 SCHEMA = os.path.join(harness.SOURCE, "shim", "launcher", "doctor", "doctor.schema.json")
 # What `run` refuses; the other reasons are about programs that it starts.
 REFUSED = {"architecture", "musl", "setuid", "setgid", "capabilities", "loader", "static_driver",
-           "stand_in", "env_clears"}
+           "stand_in", "env_clears", "variable"}
 CODES = {"yes": 0, "in part": 1, "no": 2}
 # Asks the library that it is given, in every way that a program has without linking.
 ASK = """#include <dlfcn.h>

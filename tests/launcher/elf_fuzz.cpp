@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,8 @@ struct Counts {
   unsigned long sound = 0;
   unsigned long damaged = 0;
   unsigned long other = 0;
-  unsigned long exports = 0;    ///< names that were read
+  unsigned long exports = 0;  ///< names that were read
+  unsigned long references = 0;
   unsigned long functions = 0;  ///< places in the file whose function has a name
 };
 
@@ -54,9 +56,12 @@ ElfFacts examine(const std::string& text, Counts& counts) {
   const Memory memory(text);
   ElfFacts facts = cudaguard::launcher::read_elf(memory);
   ++(!facts.is_elf ? counts.other : facts.damage.empty() ? counts.sound : counts.damaged);
-  std::vector<cudaguard::launcher::Export> exports;
+  std::set<std::string> exports;
   cudaguard::launcher::read_exports(memory, exports);
   counts.exports += exports.size();
+  std::set<std::string> references;
+  cudaguard::launcher::read_references(memory, references);
+  counts.references += references.size();
   const cudaguard::launcher::ElfFunctions functions(memory);
   for (uint64_t at = 0; at <= text.size(); at += text.size() / 16 + 1) {
     counts.functions += functions.name_at(memory, at).empty() ? 0 : 1;
@@ -86,8 +91,8 @@ bool fuzz(const char* path) {
     printf("%s: not read: %s\n", path, facts.damage.c_str());
     return false;
   }
-  printf("%s: exports %lu names, %lu of 16 places have one\n", path, counts.exports,
-         counts.functions);
+  printf("%s: exports %lu names, looks up %lu, %lu of 16 places have one\n", path, counts.exports,
+         counts.references, counts.functions);
   const size_t loaded = loaded_size(whole);
   Counts cuts;
   size_t step = 1;

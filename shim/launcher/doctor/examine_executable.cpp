@@ -13,6 +13,7 @@
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
+#include "shim/launcher/preload/replaced_variables.h"
 
 namespace cudaguard::launcher {
 
@@ -31,19 +32,9 @@ std::string joined(const std::vector<std::string>& words) {
 /// sections; none of the driver, NVML, CUPTI, nvrtc, nvJitLink has them. (In two parts: whole, they
 /// would be in this executable.)
 bool has_static_runtime(const FileBytes& file) {
-  return contains(file, std::string("CUDA driver version is insufficient") +
-                            " for CUDA runtime version") &&
-         contains(file, std::string("cudaD3D9") + "GetDevice");
-}
-
-std::set<std::string> exports_of(const std::string& path, bool variables_alone) {
-  std::vector<Export> exports;
-  read_exports(FileBytes(path), exports);
-  std::set<std::string> names;
-  for (Export& one : exports) {
-    if (one.variable || !variables_alone) names.insert(std::move(one.name));
-  }
-  return names;
+  return has_constant(file, std::string("CUDA driver version is insufficient") +
+                                " for CUDA runtime version") &&
+         has_constant(file, std::string("cudaD3D9") + "GetDevice");
 }
 
 /// Looks at one executable and says what it sees, subject by subject.
@@ -277,26 +268,19 @@ class Look {
   /// A static sanitizer's dlopen goes on to the next one, the guard's.
   bool has_static_sanitizer() const {
     const FileBytes file(executable_.path);
-    return contains(file, "ASAN_OPTIONS") || contains(file, "TSAN_OPTIONS") ||
-           contains(file, "MSAN_OPTIONS");
+    return has_constant(file, "ASAN_OPTIONS") || has_constant(file, "TSAN_OPTIONS") ||
+           has_constant(file, "MSAN_OPTIONS");
   }
 
   /// Names that are also exported by what `run` preloads.
   void names() {
     if (!examined_.answer) return;
-    std::set<std::string> ours;
-    for (const std::string& file : preloaded_by_run()) ours.merge(exports_of(file, false));
-    for (const File& file : files_) {
-      // The executable's own come before ours, for its libraries too.
-      if (&file == &files_.front()) continue;
-      for (const std::string& name : exports_of(file.path, true)) {
-        if (ours.count(name) == 0) continue;
-        because("variable", Hold::kInPart, Hold::kInPart, file.path,
-                printable(base_name(file.path)) + " has a variable " + printable(name) +
-                    ", whose place our function may take");
-      }
+    for (const ReplacedVariables& one :
+         replaced_variables(executable_.path, *examined_.answer, preloaded_by_run())) {
+      because("variable", Hold::kNo, Hold::kNo, one.library, why_replaced(one));
     }
-    const std::set<std::string> exports = exports_of(executable_.path, false);
+    std::set<std::string> exports;
+    read_exports(FileBytes(executable_.path), exports);
     for (const char* hook : {"dlopen", "dlmopen"}) {
       if (exports.count(hook) == 0 || has_static_sanitizer()) continue;
       because("own_dlopen", Hold::kInPart, Hold::kInPart, executable_.path,

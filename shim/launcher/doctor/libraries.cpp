@@ -68,9 +68,10 @@ Kind kind_of(const FileBytes& file) {
     }
   }
   // The device nodes: /dev/nvidia... of PCI cards, /dev/nvhost... of Jetson; WSL's asks Windows.
-  const bool drives = contains(file, "/dev/nvidia") || contains(file, "/dev/nvhost") ||
-                      contains(file, "libdxcore.so");
-  return drives ? Kind::kDriver : Kind::kUnknown;
+  for (const char* text : {"/dev/nvidia", "/dev/nvhost", "libdxcore.so"}) {
+    if (contains(file, text, facts.loaded_end)) return Kind::kDriver;
+  }
+  return Kind::kUnknown;
 }
 
 /// Empty: it is not among them.

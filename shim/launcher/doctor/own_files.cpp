@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include "policy/text.h"
@@ -23,7 +24,7 @@ std::string version_of(const std::string& path) {
   using namespace std::string_view_literals;
   constexpr std::string_view kNote = "\1\0\0\0cudaguard\0\0\0cudaguard "sv;
   const FileBytes file(path);
-  std::vector<Export> exports;
+  std::set<std::string> exports;
   if (!read_exports(file, exports)) return {};  // it is cut short, or no ELF file
   std::string content(static_cast<size_t>(std::min(file.size(), kMostRead)), '\0');
   if (!file.read(0, content.data(), content.size())) return {};

@@ -102,6 +102,20 @@ std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& fact
   return {};
 }
 
+bool contains(const Bytes& file, std::string_view text, uint64_t start, uint64_t end) {
+  constexpr size_t kPiece = size_t{16} << 10;  // as much memory as is touched
+  if (text.empty() || text.size() > 64) return false;
+  const size_t overlap = text.size() - 1;
+  end = std::min({end, file.size(), start + kMostSearched});
+  std::string piece;
+  for (uint64_t at = start; at < end; at += kPiece) {
+    piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece + overlap, end - at)));
+    if (!file.read(at, piece.data(), piece.size())) return false;
+    if (memmem(piece.data(), piece.size(), text.data(), text.size()) != nullptr) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 FileBytes::FileBytes(const std::string& path)
@@ -173,17 +187,27 @@ ElfFacts read_elf(const Bytes& file) {
 }
 
 bool contains(const Bytes& file, std::string_view text, uint64_t end) {
-  constexpr size_t kPiece = size_t{16} << 10;  // as much memory as is touched
-  if (text.empty() || text.size() > 64) return false;
-  const size_t overlap = text.size() - 1;
-  end = std::min({end, file.size(), kMostSearched});
-  std::string piece;
-  for (uint64_t at = 0; at < end; at += kPiece) {
-    piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece + overlap, end - at)));
-    if (!file.read(at, piece.data(), piece.size())) return false;
-    if (memmem(piece.data(), piece.size(), text.data(), text.size()) != nullptr) return true;
+  return contains(file, text, 0, end);
+}
+
+bool has_constant(const Bytes& file, std::string_view text) {
+  const ElfFacts facts = read_elf(file);
+  Elf64_Ehdr elf = {};
+  if (facts.type == 0 || !file.read(0, &elf, sizeof elf)) return false;
+  std::vector<Elf64_Shdr> sections(elf.e_shentsize == sizeof(Elf64_Shdr) ? elf.e_shnum : 0);
+  if (sections.empty() ||
+      !file.read(elf.e_shoff, sections.data(), sections.size() * sizeof(Elf64_Shdr))) {
+    return contains(file, text, facts.loaded_end);
   }
-  return false;
+  uint64_t left = kMostSearched;
+  return std::any_of(sections.begin(), sections.end(), [&](const Elf64_Shdr& section) {
+    constexpr uint64_t kKind = SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR;
+    if (section.sh_type != SHT_PROGBITS || (section.sh_flags & kKind) != SHF_ALLOC) return false;
+    const uint64_t size = std::min(section.sh_size, left);
+    left -= size;
+    return section.sh_offset < file.size() &&
+           contains(file, text, section.sh_offset, section.sh_offset + size);
+  });
 }
 
 }  // namespace cudaguard::launcher

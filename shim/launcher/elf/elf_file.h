@@ -65,9 +65,13 @@ struct ElfFacts {
 ElfFacts read_elf(const Bytes& file);
 
 /// As much of a file as is searched: a crafted one may claim to be any size.
-inline constexpr uint64_t kMostSearched = uint64_t{4} << 30;
+inline constexpr uint64_t kMostSearched = uint64_t{512} << 20;
 
 /// Does `text` (at most 64 bytes) stand in the file, in front of `end`?
 bool contains(const Bytes& file, std::string_view text, uint64_t end = kMostSearched);
+
+/// Does it stand in a section that is loaded and is neither code nor written to? Of a file without
+/// sections: in what is loaded.
+bool has_constant(const Bytes& file, std::string_view text);
 
 }  // namespace cudaguard::launcher

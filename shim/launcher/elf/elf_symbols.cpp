@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <string_view>
 
 namespace cudaguard::launcher {
@@ -14,9 +15,14 @@ constexpr size_t kPiece = size_t{1} << 16;
 constexpr size_t kLongestName = 4096;
 /// libtorch_cuda.so's is 20 MB.
 constexpr uint64_t kMostStrings = uint64_t{256} << 20;
+/// 200 MB of symbols. Chromium has 2 million relocations.
+constexpr uint64_t kMostEntries = uint64_t{8} << 20;
+/// A linker makes two.
+constexpr size_t kMostRelocationTables = 8;
 
 struct Tables {
   Elf64_Shdr symbols = {};
+  std::vector<Elf64_Shdr> relocations;
   std::string strings;
 };
 
@@ -35,6 +41,10 @@ bool find_tables(const Bytes& file, Tables& tables) {
     if (section.sh_type == SHT_DYNSYM) tables.symbols = section;
   }
   if (tables.symbols.sh_size == 0) return true;
+  for (const Elf64_Shdr& section : sections) {
+    if (section.sh_type != SHT_RELA || (section.sh_flags & SHF_ALLOC) == 0) continue;
+    if (tables.relocations.size() < kMostRelocationTables) tables.relocations.push_back(section);
+  }
   if (tables.symbols.sh_link >= sections.size()) return false;
   const Elf64_Shdr& strings = sections[tables.symbols.sh_link];
   if (strings.sh_size > std::min(file.size(), kMostStrings)) return false;
@@ -46,7 +56,7 @@ bool find_tables(const Bytes& file, Tables& tables) {
 template <typename Entry, typename Use>
 bool for_each(const Bytes& file, const Elf64_Shdr& table, Use use) {
   uint64_t at = table.sh_offset;
-  uint64_t count = table.sh_size / sizeof(Entry);
+  uint64_t count = std::min<uint64_t>(table.sh_size / sizeof(Entry), kMostEntries);
   std::vector<Entry> piece;
   while (count > 0) {
     piece.resize(static_cast<size_t>(std::min<uint64_t>(count, kPiece / sizeof(Entry))));
@@ -83,20 +93,54 @@ bool is_variable(const Elf64_Sym& symbol) {
   return type == STT_OBJECT || type == STT_COMMON || type == STT_TLS;
 }
 
+bool is_copy(const Elf64_Rela& relocation) {
+#if defined(__x86_64__)
+  return ELF64_R_TYPE(relocation.r_info) == R_X86_64_COPY;
+#elif defined(__aarch64__)
+  return ELF64_R_TYPE(relocation.r_info) == R_AARCH64_COPY;
+#endif
+}
+
 }  // namespace
 
-bool read_exports(const Bytes& file, std::vector<Export>& exports) {
+bool read_exports(const Bytes& file, std::set<std::string>& names, Exports which) {
   Tables tables;
   if (!find_tables(file, tables)) return false;
   bool named = true;
   const auto take = [&](const Elf64_Sym& symbol) {
     std::string_view name;
     if (!is_export(symbol)) return true;
+    if (which == Exports::kVariables && !is_variable(symbol)) return true;
     named = name_of(tables, symbol, name);
-    if (!name.empty()) exports.push_back({std::string(name), is_variable(symbol)});
+    if (!name.empty()) names.emplace(name);
     return named;
   };
   return for_each<Elf64_Sym>(file, tables.symbols, take) && named;
+}
+
+bool read_references(const Bytes& file, std::set<std::string>& names, References which) {
+  Tables tables;
+  if (!find_tables(file, tables)) return false;
+  bool sound = true;
+  std::set<uint64_t> wanted;
+  const auto note = [&](const Elf64_Rela& relocation) {
+    if (which == References::kAll || is_copy(relocation)) {
+      wanted.insert(ELF64_R_SYM(relocation.r_info));
+    }
+    return true;
+  };
+  for (const Elf64_Shdr& table : tables.relocations) {
+    if (!for_each<Elf64_Rela>(file, table, note)) sound = false;
+  }
+  uint64_t index = 0;
+  const auto take = [&](const Elf64_Sym& symbol) {
+    std::string_view name;
+    if (wanted.count(index++) == 0) return true;
+    if (!name_of(tables, symbol, name)) sound = false;
+    if (!name.empty()) names.emplace(name);
+    return true;
+  };
+  return for_each<Elf64_Sym>(file, tables.symbols, take) && sound;
 }
 
 }  // namespace cudaguard::launcher

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an ELF file offers to others by name. As careful as elf_file.h.
+// What an ELF file offers to others by name, and what it asks of them. As careful as elf_file.h.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,13 +10,19 @@
 
 namespace cudaguard::launcher {
 
-struct Export {
-  std::string name;
-  bool variable = false;  ///< else a function, or of no type
+enum class Exports { kAll, kVariables };
+
+/// Adds the names that other files are bound to. False: the tables are damaged; what was read
+/// before is there.
+bool read_exports(const Bytes& file, std::set<std::string>& names, Exports which = Exports::kAll);
+
+enum class References {
+  kAll,
+  kCopies,  ///< variables of libraries of which the executable has a copy
 };
 
-/// The dynamic symbols that other files are bound to. False: the tables are damaged; what was read
-/// before is there.
-bool read_exports(const Bytes& file, std::vector<Export>& exports);
+/// Adds the names that ld.so looks up when it relocates the file. False: likewise.
+bool read_references(const Bytes& file, std::set<std::string>& names,
+                     References which = References::kAll);
 
 }  // namespace cudaguard::launcher

@@ -16,6 +16,7 @@
 #include "shim/launcher/child/ask_loader.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
+#include "shim/launcher/preload/replaced_variables.h"
 
 namespace cudaguard::launcher {
 
@@ -217,7 +218,10 @@ Judged judge(const Program& program, const Installation& installation, const Var
                                 " is ld.so: whether what it starts can be guarded is not looked "
                                 "at");
     }
-    if (examined.answer) note_libraries(*examined.answer, judged);
+    if (examined.answer) {
+      note_libraries(*examined.answer, judged);
+      judged.answers.emplace_back(executable.path, *examined.answer);
+    }
   }
   if (program.env_clears) {
     note_unguarded(
@@ -226,6 +230,22 @@ Judged judge(const Program& program, const Installation& installation, const Var
         judged);
   }
   return judged;
+}
+
+bool can_preload(const std::vector<std::string>& own, const Around& around, Judged& judged) {
+  for (const auto& [executable, answer] : judged.answers) {
+    const std::vector<ReplacedVariables> replaced = replaced_variables(executable, answer, own);
+    if (replaced.empty()) continue;
+    const std::string why = why_replaced(replaced.front());
+    // Without the guard a program reports nothing, which would count as a PASS.
+    if (around.observed || !around.fenced || around.strict) {
+      throw Refusal(kRefused, in_quotes(executable) + " cannot be guarded: " + why +
+                                  "; cudaguard run --fence starts it without CUDA");
+    }
+    note_unguarded(executable, why, around, judged);
+    return false;
+  }
+  return true;
 }
 
 }  // namespace cudaguard::launcher

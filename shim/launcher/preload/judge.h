@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shim/launcher/child/ask_loader.h"
@@ -47,17 +48,23 @@ struct Judged {
   bool linked_nvml = false;
   std::vector<std::string> sanitizers;  ///< full paths of runtimes that must come first
   std::vector<std::string> warnings;
+  std::vector<std::pair<std::string, LoaderAnswer>> answers;  ///< for each executable's path
 };
 
 struct Around {
   bool strict = false;     ///< refuse what is not guarded
   bool fenced = false;     ///< what is not guarded finds no CUDA all the same
   bool witnessed = false;  ///< and what it asks the driver for is told
+  bool observed = false;   ///< the launcher stays, and reports who asked
 };
 
 /// Throws Refusal for what can never be guarded, where no fence stands. `variables`: with the guard
 /// in LD_PRELOAD.
 Judged judge(const Program& program, const Installation& installation, const Variables& variables,
              const Around& around);
+
+/// May these files of ours be preloaded? Not where they would replace a library's variables: false
+/// where a fence does without them, else throws Refusal.
+bool can_preload(const std::vector<std::string>& own, const Around& around, Judged& judged);
 
 }  // namespace cudaguard::launcher

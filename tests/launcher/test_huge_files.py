@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sparse files of 4 TB that begin as a program or a library: the launcher reads what the ELF headers
+and tables lead to, up to a limit."""
+
+import os
+import re
+import struct
+import subprocess
+
+import harness
+import launcher
+from doctor_program import ASK
+
+SIZE = 4 << 40
+MOST = 2 << 30  # bytes that may be read
+LIMIT = 20  # seconds of processor time, after which the kernel kills what reads permanently
+READ = re.compile(r"\b(?:read|pread64)\(.*\) = (\d+)$", re.MULTILINE)
+
+
+class Huge(launcher.Case):
+    def grow(self, path, size=SIZE):
+        os.truncate(path, size)
+        return path
+
+    def bytes_read(self, *words, codes=(0, 1)):
+        """How many the launcher and its children read; it ends with one of these exit codes."""
+        log = self.path("log")
+        env = launcher.environment(LD_LIBRARY_PATH=harness.FAKE_DRIVER)
+        done = subprocess.run(
+            ["prlimit", "--cpu=%d" % LIMIT, "strace", "-f", "-o", log, "-e",
+             "trace=read,pread64", *words], capture_output=True, text=True, env=env, check=False)
+        self.assertIn(done.returncode, codes, done)
+        with open(log, encoding="utf-8", errors="replace") as stream:
+            return sum(int(count) for count in READ.findall(stream.read()))
+
+    def assert_bounded(self, program, codes=(0, 1)):
+        for command in ("doctor", "run"):
+            with self.subTest(command=command):
+                self.assertLess(self.bytes_read(launcher.LAUNCHER, command, program, codes=codes),
+                                MOST)
+
+    def test_control(self):
+        """What is read is counted."""
+        with open(self.path("big"), "wb") as stream:
+            stream.write(b"x" * (1 << 20))
+        self.assertGreater(self.bytes_read("cat", self.path("big")), 1 << 20)
+
+    def test_end_of_the_program(self):
+        """After all that is loaded: an installer's data, or nothing."""
+        self.assert_bounded(self.grow(self.compile("ask", ASK)))
+
+    def test_static_program(self):
+        self.assert_bounded(self.grow(self.compile("ask", ASK, "-static", "-w")), (0, 1, 2))
+
+    def test_library(self):
+        library = self.grow(self.compile("libhuge.so", "int use(void) { return 0; }", "-shared",
+                                         "-fPIC"))
+        self.assert_bounded(self.compile("user", "int use(void); int main(void) { return use(); }",
+                                         library))
+
+    def test_tables(self):
+        """The headers of the sections claim them to be as long as the file."""
+        library = self.grow(self.compile("libhuge.so", "int use(void) { return 0; }", "-shared",
+                                         "-fPIC"))
+        program = self.compile("user", "int use(void); int main(void) { return use(); }", library)
+        for path in (program, library):
+            with open(path, "r+b") as stream:
+                head = stream.read(64)
+                start, = struct.unpack_from("<Q", head, 40)
+                count, = struct.unpack_from("<H", head, 60)
+                for number in range(count):
+                    stream.seek(start + number * 64 + 32)
+                    stream.write(struct.pack("<Q", SIZE - (1 << 30)))
+            self.grow(path)
+        self.assert_bounded(program)
+
+
+if __name__ == "__main__":
+    harness.main()
