@@ -147,6 +147,7 @@ void report_to(Process& process, const char* path) {
 
 void fall_back(Process& process, Process::Fallen because_of) {
   process.fallen.store(because_of);
+  process.open.store(false);  // what the driver's proxy library lets through without a look
   lasting.answers_age.fetch_add(kOneAge, std::memory_order_release);
   lasting.last.because.store(process.because().data(), std::memory_order_relaxed);
   process.steady.store(false, std::memory_order_relaxed);
