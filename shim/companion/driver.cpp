@@ -2,8 +2,8 @@
 //
 // The driver companion: libcudaguard-driver.so, in front of the real libcuda.so.1. It defines the
 // guarded names only; for all others dlsym on its handle finds the real library's, because that is
-// its DT_NEEDED. cuDeviceGetCount is not among them: a runtime that is lied to about it answers
-// 103.
+// its DT_NEEDED. What cuDeviceGetCount says is the driver's own answer, or an error: a runtime that
+// is lied to about it answers 103.
 #include <cstdint>
 
 #include "shim/companion/bad_index.h"
@@ -104,6 +104,28 @@ Result cuDeviceGet(int* device, int ordinal) {
   }
   return result;
 }
+
+Result cuDeviceGetCount(int* count) {
+  if (!may_pass("cuDeviceGetCount") && count != nullptr) *count = 0;
+  CG_PASS(cuDeviceGetCount);
+  return real(count);
+}
+
+/// The driver's own answer, until FORCE_CPU applies: cuInit may have succeeded before that.
+#define CG_QUERY(name, parameters, ...) \
+  Result name parameters {              \
+    CG_PASS(name);                      \
+    return real(__VA_ARGS__);           \
+  }
+CG_QUERY(cuDeviceGetByPCIBusId, (int* device, const char* id), device, id)
+CG_QUERY(cuDeviceGetName, (char* name, int size, int device), name, size, device)
+CG_QUERY(cuDeviceGetUuid, (void* uuid, int device), uuid, device)
+CG_QUERY(cuDeviceGetUuid_v2, (void* uuid, int device), uuid, device)
+CG_QUERY(cuDeviceGetPCIBusId, (char* id, int size, int device), id, size, device)
+CG_QUERY(cuDeviceGetAttribute, (int* value, int attribute, int device), value, attribute, device)
+CG_QUERY(cuDeviceTotalMem, (unsigned* bytes, int device), bytes, device)
+CG_QUERY(cuDeviceTotalMem_v2, (size_t * bytes, int device), bytes, device)
+#undef CG_QUERY
 
 #define CG_CONTEXT(name, parameters, ...)                                             \
   Result name parameters {                                                            \

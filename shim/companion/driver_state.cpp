@@ -84,6 +84,8 @@ Result init(const void* caller) {
   if (result == kSuccess && here.only_pid == 0) {
     here.open.store(true, std::memory_order_relaxed);
     driver.process.store(&here, std::memory_order_release);
+    // NVML may have found meanwhile that the list is wrong.
+    if (here.policy() == Policy::kForceCpu) here.open.store(false, std::memory_order_relaxed);
   }
   return result;
 }

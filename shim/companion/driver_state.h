@@ -41,8 +41,6 @@ struct DriverKnown : Known {
 
   /// The real functions; null where the real driver has none of that name.
   void* real[kGuardedCount] = {};
-  Result (*get_count)(int*) = nullptr;
-  Result (*get_uuid)(void*, int) = nullptr;
 
   bool redirected = false;  ///< the driver's slot for getenv leads to us
   /// What the driver is told there, and how often it has asked.

@@ -24,11 +24,11 @@ namespace {
 
 /// In front of everything: an older NVML lacks some of the names, and somebody may have asked for
 /// ours before it was bound.
-#define CG_NEED(name)                                             \
-  do {                                                            \
-    if (access().way != Way::kDeny && CG_REAL(name) == nullptr) { \
-      return NVML_ERROR_FUNCTION_NOT_FOUND;                       \
-    }                                                             \
+#define CG_NEED(name)                                                      \
+  do {                                                                     \
+    if (access(CG_CALLER).way != Way::kDeny && CG_REAL(name) == nullptr) { \
+      return NVML_ERROR_FUNCTION_NOT_FOUND;                                \
+    }                                                                      \
   } while (false)
 
 nvmlReturn_t initialised(const Access& now, nvmlReturn_t result, const char* api,
@@ -37,10 +37,10 @@ nvmlReturn_t initialised(const Access& now, nvmlReturn_t result, const char* api
     now.guard->record_touch(now.guard->process(), api, nullptr, caller);
     return NVML_SUCCESS;  // and no GPU, as FORCE_CPU has it
   }
-  Process& here = now.guard->process();
-  if (here.policy() != Policy::kOff) {
+  if (now.records) {
     now.guard->record_event(
-        here, {.kind = Event::Kind::kNvml, .api = api, .caller = caller, .result = result});
+        now.guard->process(),
+        {.kind = Event::Kind::kNvml, .api = api, .caller = caller, .result = result});
   }
   return result;
 }
@@ -57,11 +57,11 @@ nvmlReturn_t put(unsigned* out, unsigned value) {
 }
 
 template <typename Real>
-nvmlReturn_t counted(Real real, unsigned* count, const char* api) {
-  const Access now = access();
+nvmlReturn_t counted(Real real, unsigned* count, const char* api, const void* caller) {
+  const Access now = access(caller);
   if (now.way == Way::kDeny) return put(count, 0);
   const nvmlReturn_t result = real(count);
-  if (result != NVML_SUCCESS || now.guard->process().policy() == Policy::kOff) return result;
+  if (result != NVML_SUCCESS || !now.records) return result;
   if (now.way == Way::kFilter) {
     const Shown* view = shown();
     if (const nvmlReturn_t put_result = put(count, view != nullptr ? view->count : 0);
@@ -74,8 +74,8 @@ nvmlReturn_t counted(Real real, unsigned* count, const char* api) {
 }
 
 template <typename Real>
-nvmlReturn_t by_index(Real real, unsigned index, nvmlDevice_t* device) {
-  const Access now = access();
+nvmlReturn_t by_index(Real real, unsigned index, nvmlDevice_t* device, const void* caller) {
+  const Access now = access(caller);
   if (now.way == Way::kDeny) return NVML_ERROR_INVALID_ARGUMENT;
   if (now.way == Way::kForward) return real(index, device);
   const Shown* view = shown();
@@ -102,8 +102,8 @@ bool is_shown(const Shown& view, nvmlDevice_t device) {
 
 /// A handle that was asked for by a name of the GPU: one that is hidden does not exist.
 template <typename Ask>
-nvmlReturn_t by_name(nvmlDevice_t* device, Ask ask) {
-  const Access now = access();
+nvmlReturn_t by_name(nvmlDevice_t* device, const void* caller, Ask ask) {
+  const Access now = access(caller);
   if (now.way == Way::kDeny) return NVML_ERROR_NOT_FOUND;
   if (now.way == Way::kForward || device == nullptr) return ask(device);
   nvmlDevice_t found = nullptr;
@@ -117,8 +117,8 @@ nvmlReturn_t by_name(nvmlDevice_t* device, Ask ask) {
 
 /// A query that fills an array of handles: hidden GPUs are left out.
 template <typename Ask>
-nvmlReturn_t listed(unsigned* count, nvmlDevice_t* devices, Ask ask) {
-  const Access now = access();
+nvmlReturn_t listed(unsigned* count, nvmlDevice_t* devices, const void* caller, Ask ask) {
+  const Access now = access(caller);
   if (now.way == Way::kDeny) return NVML_ERROR_INVALID_ARGUMENT;
   if (now.way == Way::kForward || count == nullptr) return ask(count, devices);
   const Shown* view = shown();
@@ -144,86 +144,88 @@ extern "C" {
 
 nvmlReturn_t DECLDIR nvmlInit(void) {
   CG_NEED(nvmlInit);
-  const Access now = access();
+  const Access now = access(CG_CALLER);
   if (now.way == Way::kDeny) return denied_init(now, "nvmlInit", CG_CALLER);
   return initialised(now, CG_REAL(nvmlInit)(), "nvmlInit", CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlInit_v2(void) {
   CG_NEED(nvmlInit_v2);
-  const Access now = access();
+  const Access now = access(CG_CALLER);
   if (now.way == Way::kDeny) return denied_init(now, "nvmlInit_v2", CG_CALLER);
   return initialised(now, CG_REAL(nvmlInit_v2)(), "nvmlInit_v2", CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlInitWithFlags(unsigned int flags) {
   CG_NEED(nvmlInitWithFlags);
-  const Access now = access();
+  const Access now = access(CG_CALLER);
   if (now.way == Way::kDeny) return denied_init(now, "nvmlInitWithFlags", CG_CALLER);
   return initialised(now, CG_REAL(nvmlInitWithFlags)(flags), "nvmlInitWithFlags", CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlShutdown(void) {
   CG_NEED(nvmlShutdown);
-  return access().way == Way::kDeny ? NVML_SUCCESS : CG_REAL(nvmlShutdown)();
+  return access(CG_CALLER).way == Way::kDeny ? NVML_SUCCESS : CG_REAL(nvmlShutdown)();
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetCount(unsigned int* count) {
   CG_NEED(nvmlDeviceGetCount);
-  return counted(CG_REAL(nvmlDeviceGetCount), count, "nvmlDeviceGetCount");
+  return counted(CG_REAL(nvmlDeviceGetCount), count, "nvmlDeviceGetCount", CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetCount_v2(unsigned int* count) {
   CG_NEED(nvmlDeviceGetCount_v2);
-  return counted(CG_REAL(nvmlDeviceGetCount_v2), count, "nvmlDeviceGetCount_v2");
+  return counted(CG_REAL(nvmlDeviceGetCount_v2), count, "nvmlDeviceGetCount_v2", CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleByIndex);
-  return by_index(CG_REAL(nvmlDeviceGetHandleByIndex), index, device);
+  return by_index(CG_REAL(nvmlDeviceGetHandleByIndex), index, device, CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleByIndex_v2);
-  return by_index(CG_REAL(nvmlDeviceGetHandleByIndex_v2), index, device);
+  return by_index(CG_REAL(nvmlDeviceGetHandleByIndex_v2), index, device, CG_CALLER);
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleByUUID);
-  return by_name(device,
+  return by_name(device, CG_CALLER,
                  [uuid](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByUUID)(uuid, to); });
 }
 
 #ifdef nvmlUUID_v1
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t* uuid, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleByUUIDV);
-  return by_name(
-      device, [uuid](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByUUIDV)(uuid, to); });
+  return by_name(device, CG_CALLER, [uuid](nvmlDevice_t* to) {
+    return CG_REAL(nvmlDeviceGetHandleByUUIDV)(uuid, to);
+  });
 }
 #endif
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleBySerial);
-  return by_name(device, [serial](nvmlDevice_t* to) {
+  return by_name(device, CG_CALLER, [serial](nvmlDevice_t* to) {
     return CG_REAL(nvmlDeviceGetHandleBySerial)(serial, to);
   });
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByPciBusId(const char* id, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleByPciBusId);
-  return by_name(device,
+  return by_name(device, CG_CALLER,
                  [id](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByPciBusId)(id, to); });
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleByPciBusId_v2);
-  return by_name(
-      device, [id](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByPciBusId_v2)(id, to); });
+  return by_name(device, CG_CALLER, [id](nvmlDevice_t* to) {
+    return CG_REAL(nvmlDeviceGetHandleByPciBusId_v2)(id, to);
+  });
 }
 
 nvmlReturn_t DECLDIR nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
   CG_NEED(nvmlDeviceGetIndex);
-  const Access now = access();
+  const Access now = access(CG_CALLER);
   if (now.way == Way::kDeny) return NVML_ERROR_INVALID_ARGUMENT;
   const nvmlReturn_t result = CG_REAL(nvmlDeviceGetIndex)(device, index);
   const Shown* view = shown();
@@ -239,7 +241,7 @@ nvmlReturn_t DECLDIR nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
                                                       nvmlGpuTopologyLevel_t level,
                                                       unsigned int* count, nvmlDevice_t* devices) {
   CG_NEED(nvmlDeviceGetTopologyNearestGpus);
-  return listed(count, devices, [device, level](unsigned* number, nvmlDevice_t* to) {
+  return listed(count, devices, CG_CALLER, [device, level](unsigned* number, nvmlDevice_t* to) {
     return CG_REAL(nvmlDeviceGetTopologyNearestGpus)(device, level, number, to);
   });
 }
@@ -247,7 +249,7 @@ nvmlReturn_t DECLDIR nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
 nvmlReturn_t DECLDIR nvmlSystemGetTopologyGpuSet(unsigned int cpu, unsigned int* count,
                                                  nvmlDevice_t* devices) {
   CG_NEED(nvmlSystemGetTopologyGpuSet);
-  return listed(count, devices, [cpu](unsigned* number, nvmlDevice_t* to) {
+  return listed(count, devices, CG_CALLER, [cpu](unsigned* number, nvmlDevice_t* to) {
     return CG_REAL(nvmlSystemGetTopologyGpuSet)(cpu, number, to);
   });
 }

@@ -21,6 +21,8 @@ constexpr const char* kNames[kGuardedCount] = {
 void prepare(const Services& guard) {
   if (nvml.bound.load(std::memory_order_acquire)) return;
   const RealLibrary real = open_real(guard.loader(), "libnvidia-ml.so.1", RTLD_NOLOAD);
+  const Extent inside = real.found() ? extent_of(real.map()->l_ld) : Extent();
+  const Extent self = extent_of(&nvml);
   const Lock lock(guard.process().binding);
   if (nvml.bound.load(std::memory_order_relaxed)) return;  // others are reading it
   for (size_t i = 0; i < kGuardedCount; ++i) {
@@ -30,12 +32,14 @@ void prepare(const Services& guard) {
   nvml.is_mig = reinterpret_cast<decltype(nvml.is_mig)>(real.symbol("nvmlDeviceIsMigDeviceHandle"));
   nvml.parent = reinterpret_cast<decltype(nvml.parent)>(
       real.symbol("nvmlDeviceGetDeviceHandleFromMigDeviceHandle"));
+  nvml.inside = inside;
+  nvml.self = self;
   nvml.bound.store(true, std::memory_order_release);
 }
 
 }  // namespace
 
-Access access() {
+Access access(const void* caller) {
   const Services* guard = find_guard();
   if (guard == nullptr) return {};
   prepare(*guard);
@@ -46,7 +50,8 @@ Access access() {
     case Policy::kOff:
       return {Way::kForward, guard};
     default:
-      return {here.config.visible_devices.empty() ? Way::kForward : Way::kFilter, guard};
+      if (nvml.inside.holds(caller) || nvml.self.holds(caller)) return {Way::kForward, guard};
+      return {here.config.visible_devices.empty() ? Way::kForward : Way::kFilter, guard, true};
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "shim/companion/gpus.h"
 #include "shim/companion/guard.h"
+#include "shim/elf/object.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -24,8 +25,11 @@ enum class Way {
 struct Access {
   Way way = Way::kDeny;
   const Services* guard = nullptr;
+  bool records = false;  ///< false where nothing is to be recorded or explained
 };
-Access access();
+/// `caller`: the return address. NVIDIA's functions call each other by name, which leads to ours:
+/// such a call is not the program's. It is forwarded, and nothing is recorded.
+Access access(const void* caller);
 
 /// The GPU that a MIG device is a part of; null for a handle of a GPU.
 nvmlDevice_t parent_gpu(nvmlDevice_t device);
@@ -44,6 +48,9 @@ struct NvmlKnown : Known {
   void* real[kGuardedCount] = {};
   nvmlReturn_t (*parent)(nvmlDevice_t, nvmlDevice_t*) = nullptr;
   nvmlReturn_t (*is_mig)(nvmlDevice_t, unsigned*) = nullptr;
+  /// Where the real NVML lies, and this library: whose jumps have the return address of our call.
+  Extent inside;
+  Extent self;
   std::atomic<const Shown*> shown{nullptr};  ///< null before make_view
 };
 extern constinit NvmlKnown nvml;  // NOLINT(bugprone-dynamic-static-initializers): constinit

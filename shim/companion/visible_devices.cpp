@@ -99,7 +99,8 @@ char* answer(const char* name) {
 
 /// False: the real driver does not say.
 bool ask_count(int& count) {
-  return driver.get_count != nullptr && driver.get_count(&count) == kSuccess;
+  const auto get_count = real_function<Result (*)(int*)>(k_cuDeviceGetCount);
+  return get_count != nullptr && get_count(&count) == kSuccess;
 }
 
 /// "GPU-8932f937-408d-4ae7-8c16-9166cea1225c", or `whole` false: the beginning of it, and the 16
@@ -129,14 +130,16 @@ const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
            "gone or unusable)";
   }
   const auto get_device = real_function<Result (*)(int*, int)>(k_cuDeviceGet);
-  if (driver.get_uuid == nullptr || get_device == nullptr) return nullptr;
+  // With MIG its second form differs from it; for whole GPUs they are the same.
+  const auto get_uuid = real_function<Result (*)(void*, int)>(k_cuDeviceGetUuid);
+  if (get_uuid == nullptr || get_device == nullptr) return nullptr;
   const Allowed& allowed = plan.allowed;
   for (int i = 0; i < count; ++i) {
     const Machine::Device& wanted =
         allowed.machine.devices[allowed.view.devices[plan.selection.view[i]]];
     unsigned char bytes[16] = {};
     int device = 0;
-    if (get_device(&device, i) != kSuccess || driver.get_uuid(bytes, device) != kSuccess) continue;
+    if (get_device(&device, i) != kSuccess || get_uuid(bytes, device) != kSuccess) continue;
     // A MIG device's UUID is another one here; an index without NVML has none.
     if (wanted.mig || wanted.uuid[0] == '\0') continue;
     // Without NVML the list's entry may be a beginning only.
@@ -197,9 +200,6 @@ int real_count() {
 }
 
 void bind_visible_devices(const Process& here, const RealLibrary& real) {
-  driver.get_count = reinterpret_cast<Result (*)(int*)>(real.symbol("cuDeviceGetCount"));
-  // With MIG the second one differs from the first; for whole GPUs they are the same.
-  driver.get_uuid = reinterpret_cast<Result (*)(void*, int)>(real.symbol("cuDeviceGetUuid"));
   // Without a list as well: a forked child may have one.
   if (real.found() && here.policy() != Policy::kOff) {
     driver.redirected = redirect_getenv(*real.map(), &answer);

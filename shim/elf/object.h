@@ -17,6 +17,39 @@ inline bool holds(const dl_phdr_info& object, const void* address) {
   return false;
 }
 
+// The addresses from an object's first segment to its last one.
+struct Extent {
+  ElfW(Addr) from = 0;
+  ElfW(Addr) to = 0;
+  bool holds(const void* address) const {
+    return reinterpret_cast<ElfW(Addr)>(address) - from < to - from;
+  }
+};
+
+// Of the object that holds the address; empty if none does. Takes the loader's lock.
+inline Extent extent_of(const void* address) {
+  struct Search {
+    const void* address;
+    Extent extent;
+  } search = {address, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* data) {
+        auto& wanted = *static_cast<Search*>(data);
+        if (!holds(*object, wanted.address)) return 0;
+        for (int i = 0; i < object->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& segment = object->dlpi_phdr[i];
+          if (segment.p_type != PT_LOAD) continue;
+          const ElfW(Addr) start = object->dlpi_addr + segment.p_vaddr;
+          Extent& extent = wanted.extent;
+          if (extent.to == 0) extent.from = start;  // segments are in ascending order
+          extent.to = start + segment.p_memsz;
+        }
+        return 1;
+      },
+      &search);
+  return search.extent;
+}
+
 // The object's dynamic section, or null.
 inline const ElfW(Dyn) * dynamic_section(const dl_phdr_info& object) {
   for (int i = 0; i < object.dlpi_phnum; ++i) {

@@ -87,6 +87,12 @@ CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
   return CUDA_ERROR_NOT_INITIALIZED;
 }
 
+CUresult CUDAAPI cuDeviceGetCount(int* count) {
+  CG_FORWARD(cuDeviceGetCount, count);
+  if (count != nullptr) *count = 0;  // as the stand-in: some callers do not look at the result
+  return CUDA_ERROR_NOT_INITIALIZED;
+}
+
 // The 4-argument form of CUDA 11.3; newer headers declare the other one only.
 CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version,
                                   cuuint64_t flags) {

@@ -91,6 +91,7 @@ void report_to(Process& process, const char* path) {
 void fall_back(Process& process, Process::Fallen because_of) {
   process.fallen.store(because_of);
   lasting.fallen.store(because_of);
+  process.open.store(false);  // what the driver's proxy library lets through without a look
   lasting.answers_age.fetch_add(kOneAge, std::memory_order_release);
   process.steady.store(false, std::memory_order_relaxed);
 }

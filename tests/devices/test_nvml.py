@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVML shows the allow-list: count, handles by index, UUID, serial and bus, and back again."""
 
+import os
+import tempfile
+
 import box
+import harness
 from box import ALL, COMPANIONS, uuid
 
 
@@ -92,6 +96,43 @@ class Nvml(box.Case):
                 self.assertEqual(box.seen(result.answers["nv.list"]), [5, 2], result)
                 self.silent(result)
 
+    def test_the_caller_is_the_program(self):
+        """NVIDIA's nvmlInit functions call each other through their PLT, where ours come first."""
+        starts = {"nv.initold": ["nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags"],
+                  "nv.init": ["nvmlInit_v2", "nvmlInitWithFlags"],
+                  "nv.initflags": ["nvmlInitWithFlags"]}
+        for start, calls in starts.items():
+            bare = box.run([start], guard=False)
+            self.assertEqual(bare.fake_calls, calls, bare)
+            for name, preload in (("open", ()), ("nvml", ()), ("nvml", COMPANIONS)):
+                for more in ({"policy": "VALIDATE"}, {"policy": "CLAMP"}, {"allow": "5,2"},
+                             {"policy": "VALIDATE", "CG_SICK": "100"}):
+                    with self.subTest(start=start, program=name, preload=preload, **more):
+                        result, records = self.run_reported([start], name, preload=preload,
+                                                            CUDAGUARD_LOG="all", **more)
+                        failed = 9 if "CG_SICK" in more else 0
+                        self.assertEqual(result.answers[start], str(failed), result)
+                        self.assertEqual([(r["api"], r["event"], r["result"]) for r in records],
+                                         [(calls[0], "nvml", failed)], records)
+                        self.assertRegex(records[0]["caller"], r"/programs/%s\+0x" % name)
+                        self.one_line(result, "; %s asked by %s)" % (calls[0], name))
+
+    def test_the_caller_is_the_program_with_the_real_nvml(self):
+        self.need_real_driver()
+        for start, api in (("nv.initold", "nvmlInit"), ("nv.init", "nvmlInit_v2"),
+                           ("nv.initflags", "nvmlInitWithFlags")):
+            for name in ("open", "nvml"):
+                with self.subTest(start=start, program=name), \
+                        tempfile.TemporaryDirectory(prefix="cg-") as folder:
+                    path = os.path.join(folder, "report.jsonl")
+                    result = harness.run([box.program(name), start], world="real", trace=False,
+                                         env={"CUDAGUARD_REPORT": path,
+                                              "CUDAGUARD_POLICY": "VALIDATE"}, timeout=300)
+                    records = harness.records(path)
+                    self.assertEqual([(r["api"], r["event"]) for r in records], [(api, "nvml")],
+                                     result)
+                    self.assertRegex(records[0]["caller"], r"/programs/%s\+0x" % name)
+
 
 if __name__ == "__main__":
-    box.harness.main(sandboxed=True)
+    harness.main()

@@ -43,18 +43,27 @@ static int users(int change) {
   return __atomic_add_fetch(&fake_nvml_users, change, __ATOMIC_ACQ_REL);
 }
 
-static int init(const char* name) {
-  fake_log("", name);
+// As NVIDIA's (535): the older forms of functions call the newer ones through their PLT, where a
+// preloaded library comes first. nvmlInit calls, nvmlInit_v2 jumps: there the return address is
+// that of its own caller.
+int nvmlInitWithFlags(unsigned flags) {
+  (void)flags;
+  fake_log("", "nvmlInitWithFlags");
   if (getenv("CG_SICK") != NULL) return kDriverNotLoaded;
   users(1);
   return kSuccess;
 }
 
-int nvmlInit(void) { return init("nvmlInit"); }
-int nvmlInit_v2(void) { return init("nvmlInit_v2"); }
-int nvmlInitWithFlags(unsigned flags) {
-  (void)flags;
-  return init("nvmlInitWithFlags");
+int nvmlInit_v2(void) {
+  fake_log("", "nvmlInit_v2");
+  return nvmlInitWithFlags(0);
+}
+
+int nvmlInit(void) {
+  fake_log("", "nvmlInit");
+  const int result = nvmlInit_v2();
+  __asm__ volatile("");  // a call, not a jump
+  return result;
 }
 
 int nvmlShutdown(void) {
@@ -69,20 +78,25 @@ int nvmlShutdown(void) {
   fake_log("", #name); \
   if (users(0) == 0) return kUninitialized
 
-static int get_count(unsigned* count) {
-  if (count == NULL) return kInvalidArgument;
-  *count = kGpus;
-  return kSuccess;
-}
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct device** out);
 
+// The old form asks for each GPU by the newer function, and counts what it gets.
 int nvmlDeviceGetCount(unsigned* count) {
   ENTER(nvmlDeviceGetCount);
-  return get_count(count);
+  if (count == NULL) return kInvalidArgument;
+  *count = 0;
+  for (unsigned i = 0; i < kGpus; ++i) {
+    struct device* device = NULL;
+    if (nvmlDeviceGetHandleByIndex_v2(i, &device) == kSuccess) ++*count;
+  }
+  return kSuccess;
 }
 
 int nvmlDeviceGetCount_v2(unsigned* count) {
   ENTER(nvmlDeviceGetCount_v2);
-  return get_count(count);
+  if (count == NULL) return kInvalidArgument;
+  *count = kGpus;
+  return kSuccess;
 }
 
 static int hand_out(int gpu, int error, struct device** out) {
@@ -94,14 +108,14 @@ static int hand_out(int gpu, int error, struct device** out) {
   return kSuccess;
 }
 
-int nvmlDeviceGetHandleByIndex(unsigned index, struct device** out) {
-  ENTER(nvmlDeviceGetHandleByIndex);
-  return hand_out(index < kGpus ? (int)index : -1, kInvalidArgument, out);
-}
-
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct device** out) {
   ENTER(nvmlDeviceGetHandleByIndex_v2);
   return hand_out(index < kGpus ? (int)index : -1, kInvalidArgument, out);
+}
+
+int nvmlDeviceGetHandleByIndex(unsigned index, struct device** out) {
+  ENTER(nvmlDeviceGetHandleByIndex);
+  return nvmlDeviceGetHandleByIndex_v2(index, out);
 }
 
 static int by_uuid(const char* text, struct device** out) {

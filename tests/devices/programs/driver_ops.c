@@ -15,6 +15,8 @@
   X(cuDeviceGetPCIBusId, (char*, int, int))                                                     \
   X(cuDeviceGetByPCIBusId, (int*, const char*))                                                 \
   X(cuDeviceGetAttribute, (int*, int, int))                                                     \
+  X(cuDeviceGetUuid, (void*, int))                                                              \
+  X(cuDeviceTotalMem_v2, (size_t*, int))                                                        \
   X(cuCtxCreate_v2, (void**, unsigned, int))                                                    \
   X(cuCtxCreate_v3, (void**, void*, int, unsigned, int))                                        \
   X(cuCtxCreate_v4, (void**, void*, unsigned, int))                                             \
@@ -77,6 +79,7 @@ static void* by_proc(const char* name) {
   if (suffix != NULL) *suffix = '\0';
   // These forms are not the newest ones.
   int version = 13020;
+  if (strcmp(name, "cuDeviceGetUuid") == 0) version = 9020;
   if (strcmp(name, "cuCtxCreate_v2") == 0) version = 4000;
   if (strcmp(name, "cuCtxCreate_v3") == 0) version = 11040;
   if (strcmp(name, "cuCtxGetDevice") == 0) version = 2000;
@@ -134,6 +137,22 @@ static void facts(struct answer* out, int ordinal) {
   const int found = CALL(cuDeviceGetByPCIBusId, (int*, const char*), &back, bus);
   put(out, "%d:%s:%d:%d:%d:", answer, bus, number, found, back);
   put_word(out, name);
+}
+
+// What the driver says of a device that the program has not asked for: no answer stops it.
+static void insist(struct answer* out, int device) {
+  char text[256] = "";
+  int number = -7;
+  size_t bytes = 0;
+  put(out, "%d", CALL(cuDeviceGetCount, (int*), &number));
+  put(out, ":%d", CALL(cuDeviceGet, (int*, int), &number, device));
+  put(out, ":%d", CALL(cuDeviceGetName, (char*, int, int), text, sizeof text, device));
+  put(out, ":%d", CALL(cuDeviceGetUuid, (void*, int), text, device));
+  put(out, ":%d", CALL(cuDeviceGetUuid_v2, (void*, int), text, device));
+  put(out, ":%d", CALL(cuDeviceTotalMem_v2, (size_t*, int), &bytes, device));
+  put(out, ":%d", CALL(cuDeviceGetAttribute, (int*, int, int), &number, 33, device));
+  put(out, ":%d", CALL(cuDeviceGetPCIBusId, (char*, int, int), text, 32, device));
+  put(out, ":%d", CALL(cuDeviceGetByPCIBusId, (int*, const char*), &number, "0000:07:00.0"));
 }
 
 static void make_context(struct answer* out, const char* value) {
@@ -266,6 +285,8 @@ int driver_step(const char* name, const char* value, struct answer* out) {
     put(out, "%d:%d", answer, number);
   } else if (strcmp(name, "facts") == 0) {
     facts(out, atoi(value));
+  } else if (strcmp(name, "insist") == 0) {
+    insist(out, atoi(value));
   } else if (strcmp(name, "context") == 0) {
     make_context(out, value);
   } else if (strcmp(name, "load") == 0) {

@@ -36,6 +36,7 @@ struct uuid_value {
 #define X(name, parameters) int name parameters;
 CALLS(X)
 #undef X
+#pragma weak nvmlDeviceGetHandleByUUIDV  // an older NVML lacks it
 static void* find(const char* name) {
 #define X(function, parameters) \
   if (strcmp(name, #function) == 0) return (void*)function;
