@@ -200,7 +200,7 @@ int real_count() {
 }
 
 void bind_visible_devices(const Process& here, const RealLibrary& real) {
-  // Without a list as well: a forked child may have one.
+  // Without a list as well: a forked child may be narrowed to FORCE_CPU.
   if (real.found() && here.policy() != Policy::kOff) {
     driver.redirected = redirect_getenv(*real.map(), &answer);
   }
