@@ -103,6 +103,30 @@ class Processes(Case):
         self.assertEqual((done.returncode, done.stdout), (0, "cuInit=100\n"), done)
 
 
+class Waiting(Case):
+    """A seccomp filter forbids wait4: the end of a program could not be seen."""
+
+    LIMIT = ["wait4=1", "--"]  # EPERM
+
+    def test_run(self):
+        limit = [self.path("without"), *self.LIMIT]
+        self.assertEqual(self.limited(limit, self.linked).stdout, "cuInit=0\n")
+        done = self.limited(limit, self.command, "run", self.linked)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "cuInit=100\n", ""), done)
+
+    def test_what_has_to_wait(self):
+        mark = self.path("mark")
+        for words in (["verify"], ["verify", "--fence=off"], ["verify", "--trace"],
+                      ["run", "--observe"]):
+            done = self.limited([self.path("without"), *self.LIMIT], self.command, *words, "touch",
+                                mark)
+            self.refused(done, 125, "cannot wait for processes: Operation not permitted; allow the "
+                         "system call wait4")
+            self.assertFalse(os.path.exists(mark))
+        self.assertEqual(self.limited([], self.command, "verify", "touch", mark).returncode, 0)
+        self.assertTrue(os.path.exists(mark))
+
+
 class Descriptors(Case):
     def test_program(self):
         for count in range(4, 10):
