@@ -39,7 +39,8 @@ void declare_run(CLI::App& app, Options& options) {
       "set no CUDA_VISIBLE_DEVICES, JAX_PLATFORMS, MPIR_CVAR_ENABLE_GPU, GST_REGISTRY_1_0");
   app.add_flag("--print", options.print,
                "print what would be set, as shell commands; start nothing");
-  app.add_flag("--strict", options.strict, "refuse a static executable instead of warning");
+  app.add_flag("--strict", options.strict,
+               "refuse what is static or cannot be checked, instead of warning");
 }
 
 void declare_verify(CLI::App& app, Options& options) {

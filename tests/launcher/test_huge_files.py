@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse files of 4 TB that begin as a program or a library: the launcher reads what the ELF headers
-and tables lead to, up to a limit."""
+"""Sparse files of 4 TB that begin as a program or a library: the launcher reads what the ELF
+headers and tables lead to, up to a limit."""
 
 import os
 import re

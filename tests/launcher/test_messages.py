@@ -113,8 +113,7 @@ mkdir gone; cd gone; rmdir ../gone; cudaguard run --report x true
 cudaguard run --print >/dev/full
 cudaguard --help >/dev/full
 CUDAGUARD_POLICY=off cudaguard run true
-(ulimit -n 3; cudaguard run ./own)
-(ulimit -n 4; cudaguard run ./own)
+(ulimit -n 3; cudaguard run --strict ./own)
 """
 
 PROGRAMS = r"""

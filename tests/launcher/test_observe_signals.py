@@ -3,6 +3,7 @@
 codes, signals, job control, descriptors; and it waits for the whole tree. Each bare first."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -61,6 +62,25 @@ class Case(launcher.Case):
         bare = check([])
         self.assertEqual(check(OBSERVE), bare)
         return bare
+
+
+class Killed(Case):
+    def test_limit_directory_of_a_killed_launcher(self):
+        """docs/limits.md: KILL leaves it behind, with the records in it; TERM does not."""
+        folder = os.environ["TMPDIR"]
+        for words in (["verify"], ["run", "--observe"]):
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                process = self.popen([launcher.LAUNCHER, *words, "--", "sh", "-c",
+                                      "echo $$; exec sleep 600"])
+                program = int(process.stdout.readline())
+                self.assertRegex(" ".join(os.listdir(folder)), r"\Acudaguard-\w{6}\Z")
+                process.send_signal(number)
+                process.wait(PATIENCE)
+                self.until(lambda pid=program: gone(pid), words, number)
+                left = os.listdir(folder)
+                self.assertEqual(len(left), 1 if number == signal.SIGKILL else 0, (words, left))
+                for name in left:
+                    shutil.rmtree(os.path.join(folder, name))
 
 
 class Codes(Case):

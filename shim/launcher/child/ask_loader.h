@@ -28,7 +28,7 @@ struct LoaderAnswer {
 void unset_loader_questions(Variables& variables);
 
 /// `variables`: the environment that the program will have. `loader` must be a glibc's. Throws
-/// Refusal where it cannot be started.
+/// Refusal where it cannot be started, Shortage where no process can.
 LoaderAnswer ask_loader(const std::string& loader, const std::string& executable,
                         const Variables& variables,
                         std::chrono::seconds patience = std::chrono::seconds{10});

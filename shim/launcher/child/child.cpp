@@ -27,7 +27,7 @@ constexpr milliseconds kDeath{2000};
 constexpr size_t kMostText = size_t{4} << 20;
 
 [[noreturn]] void give_up() {
-  throw Refusal(kRefused, std::string("cannot start a process: ") + strerror(errno));
+  throw Shortage(std::string("cannot start a process: ") + strerror(errno));
 }
 
 /// A pipe, and what came out of it. Its ends are none of 0-2, which may be closed where we are
@@ -39,12 +39,13 @@ class Stream {
     if (pipe2(made, O_CLOEXEC) != 0) give_up();
     from_ = above_stderr(made[0]);
     to_ = above_stderr(made[1]);
-    if (from_ < 0 || to_ < 0 || fcntl(from_, F_SETFL, O_NONBLOCK) != 0) give_up();
+    if (from_ >= 0 && to_ >= 0 && fcntl(from_, F_SETFL, O_NONBLOCK) == 0) return;
+    const int error = errno;
+    close_both();
+    errno = error;
+    give_up();
   }
-  ~Stream() {
-    close_end(from_);
-    close_end(to_);
-  }
+  ~Stream() { close_both(); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
@@ -65,6 +66,10 @@ class Stream {
   static void close_end(int& end) {
     if (end >= 0) close(end);
     end = -1;
+  }
+  void close_both() {
+    close_end(from_);
+    close_end(to_);
   }
   int from_ = -1;
   int to_ = -1;
@@ -96,9 +101,12 @@ bool wait_for(pid_t child, Stream& out, Stream& err, milliseconds patience, int&
     pollfd waiting[] = {{out.from(), POLLIN, 0}, {err.from(), POLLIN, 0}};
     out.from() < 0 && err.from() < 0 ? usleep(pause) : poll(waiting, 2, 10);
     const pid_t ended = waitpid(child, &status, WNOHANG);
+    const int error = ended < 0 ? errno : 0;
     out.take();
     err.take();
-    if (ended == child || (ended < 0 && errno != EINTR)) return true;
+    if (ended == child || error == ECHILD) return true;
+    // Where a seccomp filter forbids to wait, it has ended when its output has.
+    if (error != 0 && error != EINTR && out.from() < 0 && err.from() < 0) return true;
   }
   return false;
 }

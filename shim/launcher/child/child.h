@@ -9,8 +9,15 @@
 #include <vector>
 
 #include "shim/launcher/child/variables.h"
+#include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
+
+/// A process or a descriptor cannot be had; a check can do without.
+class Shortage : public Refusal {
+ public:
+  explicit Shortage(const std::string& reason) : Refusal(kRefused, reason) {}
+};
 
 struct ChildEnd {
   int not_started = 0;  ///< errno; kHeldBack: `before` said no; 0: it was started
@@ -29,7 +36,7 @@ int above_stderr(int fd);
 /// Starts words[0], a path, and gathers what it writes until it has ended or `patience` is over;
 /// then kills what is left of its process group. It has nothing to read, leaves no core, and dies
 /// with us; the descriptors that we were given it has too: words may name one (/dev/fd/9). `before`
-/// runs in the child. Throws Refusal where there can be no process.
+/// runs in the child. Throws Shortage where there can be no process.
 ChildEnd run_child(std::vector<std::string> words, Variables variables,
                    std::chrono::milliseconds patience, bool (*before)() = nullptr);
 

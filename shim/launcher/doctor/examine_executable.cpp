@@ -123,7 +123,7 @@ class Look {
       because(hindrance.id, Hold::kNo, Hold::kNo, executable_.path, hindrance.why);
     }
     if (examined_.kind == Examined::Kind::kStatic && loads) {
-      because("static", Hold::kInPart, Hold::kInPart, executable_.path,
+      because("static", Hold::kNo, Hold::kNo, executable_.path,
               "it is a static executable; dynamic programs that it starts are guarded");
     }
   }

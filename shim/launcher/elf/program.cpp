@@ -80,14 +80,34 @@ bool read_script(const std::string& head, Script& script) {
   return !script.interpreter.empty();
 }
 
+/// What a file begins with.
+struct Start {
+  int error = 0;
+  ElfFacts facts;
+  std::string head;  ///< of what is no ELF file
+};
+
+/// Closes the file: few descriptors may be left.
+Start read_start(const std::string& path) {
+  const FileBytes file(path);
+  Start start = {file.error(), read_elf(file), ""};
+  if (start.error != 0 || start.facts.is_elf) return start;
+  start.head.resize(static_cast<size_t>(std::min<uint64_t>(file.size(), kScriptHead)));
+  if (!file.read(0, start.head.data(), start.head.size())) start.head.clear();
+  return start;
+}
+
 void follow(const std::string& path, const char* search, int depth, Program& program) {
   program.files.push_back(path);
-  const FileBytes file(path);
-  if (file.error() != 0) {
-    throw Refusal(kRefused, in_quotes(path) + " cannot be read, which the check needs: " +
-                                strerror(file.error()));
+  auto [error, facts, head] = read_start(path);
+  if (error == EMFILE || error == ENFILE) {
+    program.not_read = strerror(error);
+    return;
   }
-  ElfFacts facts = read_elf(file);
+  if (error != 0) {
+    throw Refusal(kRefused,
+                  in_quotes(path) + " cannot be read, which the check needs: " + strerror(error));
+  }
   if (facts.is_elf) {
     if (!facts.damage.empty()) {
       throw Refusal(kCannotRun, in_quotes(path) + " is damaged: " + facts.damage);
@@ -99,10 +119,8 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
     program.executables.push_back({path, std::move(facts)});
     return;
   }
-  std::string head(static_cast<size_t>(std::min<uint64_t>(file.size(), kScriptHead)), '\0');
   Script script;
-  if (!file.read(0, head.data(), head.size()) || !head.starts_with("#!") ||
-      !read_script(head, script)) {
+  if (!head.starts_with("#!") || !read_script(head, script)) {
     throw Refusal(kCannotRun, in_quotes(path) +
                                   " is neither an ELF file nor a script that begins "
                                   "with #! and its interpreter");

@@ -21,6 +21,7 @@ struct Program {
   std::vector<Executable> executables;  ///< the last is the one that stays
   std::string env_words;                ///< what "#!.../env" is given, where it is not plain
   bool env_clears = false;              ///< and has LD_PRELOAD taken away by
+  std::string not_read;                 ///< why the last file was not: no descriptor is left
 };
 
 /// `name` as a shell would look it up; `search`: PATH, or null. Throws Refusal with 126 or 127.

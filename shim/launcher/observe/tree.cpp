@@ -129,6 +129,12 @@ void Tree::serve(int descriptor, std::function<bool()> serve) {
 }
 
 void Tree::start(const std::function<int()>& become, Trace* trace) {
+  // This process is no child of its own. Another answer is a seccomp filter's, under which the end
+  // of the program would never be seen.
+  if (waitpid(getpid(), nullptr, WNOHANG) < 0 && errno != ECHILD) {
+    throw Refusal(kRefused, std::string("cannot wait for processes: ") + strerror(errno) +
+                                "; allow the system call wait4");
+  }
   siginfo_t any = {};
   // A shell that becomes this process may have started some: `exec 2> >(tee log); exec cudaguard`.
   if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) == 0) {

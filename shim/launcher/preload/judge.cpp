@@ -10,10 +10,12 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "policy/library.h"
 #include "policy/text.h"
 #include "shim/launcher/child/ask_loader.h"
+#include "shim/launcher/child/child.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/replaced_variables.h"
@@ -153,6 +155,33 @@ void note_unguarded(const std::string& path, const std::string& why, const Aroun
   throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " + why);
 }
 
+/// Refuses, or warns once.
+void note_unchecked(const std::string& path, const std::string& why, const Around& around,
+                    Judged& judged) {
+  const std::string subject = in_quotes(path) + " cannot be checked: " + why;
+  if (around.strict) throw Refusal(kRefused, subject + "; without --strict it is started");
+  if (std::exchange(judged.unchecked, true)) return;
+  judged.linked_cuda = judged.linked_nvml = true;
+  judged.warnings.push_back(subject +
+                            "; it is started as a program that is linked to the driver "
+                            "(--strict refuses)");
+}
+
+/// examine(), or the little that is known where nothing can be asked.
+Examined examine_if_possible(const Executable& executable, const Installation& installation,
+                             const Variables& variables, const Around& around, Judged& judged) {
+  try {
+    return examine(executable, installation, variables, false);
+  } catch (const Shortage& shortage) {
+    if (around.observed) throw;  // the program takes a process, too
+    note_unchecked(executable.path, shortage.what(), around, judged);
+  }
+  for (const std::string& name : executable.facts.needed) {
+    if (is_sanitizer_runtime(name)) judged.sanitizers.push_back(name);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string machine_name(uint16_t machine) {
@@ -203,7 +232,8 @@ Judged judge(const Program& program, const Installation& installation, const Var
              const Around& around) {
   Judged judged;
   for (const Executable& executable : program.executables) {
-    const Examined examined = examine(executable, installation, variables, false);
+    const Examined examined =
+        examine_if_possible(executable, installation, variables, around, judged);
     if (!examined.hindrances.empty()) {
       note_unguarded(executable.path, examined.hindrances.front().why, around, judged);
     } else if (examined.kind == Examined::Kind::kStatic && (around.strict || around.fenced)) {
@@ -222,6 +252,9 @@ Judged judge(const Program& program, const Installation& installation, const Var
       note_libraries(*examined.answer, judged);
       judged.answers.emplace_back(executable.path, *examined.answer);
     }
+  }
+  if (!program.not_read.empty()) {
+    note_unchecked(program.files.back(), program.not_read, around, judged);
   }
   if (program.env_clears) {
     note_unguarded(

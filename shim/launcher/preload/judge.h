@@ -46,6 +46,7 @@ std::string machine_name(uint16_t machine);
 struct Judged {
   bool linked_cuda = false;  ///< to the driver, itself or through a library
   bool linked_nvml = false;
+  bool unchecked = false;               ///< something cannot be looked at: taken as linked to both
   std::vector<std::string> sanitizers;  ///< full paths of runtimes that must come first
   std::vector<std::string> warnings;
   std::vector<std::pair<std::string, LoaderAnswer>> answers;  ///< for each executable's path

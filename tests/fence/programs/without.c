@@ -9,6 +9,8 @@
 //   receive   the listener's ioctl(SECCOMP_IOCTL_NOTIF_RECV)
 //   unknown   ioctl of a request that it does not know, such as the driver's, as an emulator
 //   valid     the listener's ioctl(SECCOMP_IOCTL_NOTIF_ID_VALID)
+//   clone     clone(2), by which fork(3) starts a process
+//   wait4     wait4(2)
 // "busy": somebody else has the one listener that there can be.
 #include <errno.h>
 #include <fcntl.h>
@@ -40,6 +42,10 @@ static int argument_of(const char* rule, size_t* offset, uint16_t* comparison, u
   if (strncmp(rule, "seccomp=", 8) == 0) {  // of any operation and flags
     *offset = offsetof(struct seccomp_data, arch);
     return SYS_seccomp;
+  }
+  if (strncmp(rule, "clone=", 6) == 0 || strncmp(rule, "wait4=", 6) == 0) {
+    *offset = offsetof(struct seccomp_data, arch);
+    return *rule == 'c' ? SYS_clone : SYS_wait4;
   }
   if (strncmp(rule, "filter=", 7) == 0) {  // the lower half of a pointer
     *offset = first + 2 * sizeof(uint64_t);

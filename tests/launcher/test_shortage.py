@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where no process can be started, or few descriptors are left, nobody can be asked whether the
+program is linked to the driver. `run` starts it all the same, as if it were, and says so once."""
+
+import os
+import re
+import shutil
+
+import harness
+import launcher
+from doctor_program import ASK, LINKED
+
+DRIVER = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
+WITHOUT = os.path.join(harness.BUILD, "tests", "fence", "without")
+AGAIN = "11"  # EAGAIN, as from a pids cgroup that is full
+USER = "64017"  # nobody else's: RLIMIT_NPROC counts all processes of a user
+STARTED = ("; it is started as a program that is linked to the driver (--strict refuses)\n")
+PRELOAD = ["sh", "-c", "echo $LD_PRELOAD"]
+
+
+class Case(launcher.Case):
+    def setUp(self):
+        super().setUp()
+        self.command = self.installed()
+        self.lib = self.path("install", "lib")
+        os.mkdir(self.path("driver"))
+        shutil.copy(DRIVER, self.path("driver"))
+        shutil.copy(WITHOUT, self.path("without"))
+        self.ask = self.compile("ask", ASK)
+        self.linked = self.compile("linked", LINKED, self.path("driver", "libcuda.so.1"))
+        self.null_driver = ":".join(self.path("install", "lib", *file) for file in (
+            ["libcudaguard.so"], ["cudaguard", "libcuda.so.1"], ["cudaguard", "libnvidia-ml.so.1"]))
+
+    def limited(self, limit, *words):
+        """Started under the limit; with the fake driver, and quiet but for the launcher."""
+        env = launcher.environment(LD_LIBRARY_PATH=self.path("driver"), CUDAGUARD_LOG="off")
+        return self.bare(*limit, *words, env=env)
+
+    def assert_started(self, limit, why):
+        """Every program starts as unguarded, finds no CUDA, and one line says why it is not
+        checked."""
+        for words in ([self.ask, "libcuda.so.1"], [self.linked]):
+            bare = self.limited(limit, *words)
+            self.assertEqual((bare.returncode, bare.stdout), (0, "cuInit=0\n"), bare)
+            done = self.limited(limit, self.command, "run", *words)
+            self.assertEqual((done.returncode, done.stdout), (0, "cuInit=100\n"), done)
+            self.assertEqual(done.stderr, 'cudaguard: "%s" cannot be checked: %s%s' % (
+                words[0], why, STARTED))
+            self.refused(self.limited(limit, self.command, "run", "--strict", *words), 125,
+                         '"%s" cannot be checked: %s; without --strict it is started' % (
+                             words[0], why))
+        done = self.limited(limit, self.command, "run", *PRELOAD)
+        self.assertEqual(done.stdout, self.null_driver + "\n", done)
+        done = self.limited(limit, self.command, "run", "--policy=VALIDATE", "--print", self.ask)
+        self.assertIn("libcudaguard-driver.so", done.stdout, done)
+        done = self.limited(limit, self.command, "run", "--policy=OFF", self.linked)
+        self.assertEqual(done.stdout, "cuInit=0\n", done)
+
+
+class Processes(Case):
+    def limits(self):
+        yield [self.path("without"), "clone=" + AGAIN, "--"]
+        if os.geteuid() == 0:
+            yield ["setpriv", "--reuid=" + USER, "--regid=" + USER, "--clear-groups",
+                   "prlimit", "--nproc=1"]
+
+    WHY = "cannot start a process: Resource temporarily unavailable"
+
+    def test_the_limits_hold(self):
+        for limit in self.limits():
+            done = self.limited(limit, "sh", "-c", "(exit 0); echo unlimited")
+            self.assertNotEqual((done.returncode, done.stdout), (0, "unlimited\n"), limit)
+
+    def test_program(self):
+        for limit in self.limits():
+            with self.subTest(limit=limit[-1]):
+                self.assert_started(limit, self.WHY)
+
+    def test_one_line_for_a_script(self):
+        """Two executables run in its process, env and python3; neither can be checked."""
+        script = self.make("script", "#!/usr/bin/env python3\nprint('started')\n")
+        for limit in self.limits():
+            done = self.limited(limit, self.command, "run", script)
+            self.assertEqual(done.stdout, "started\n", done)
+            self.assertEqual(done.stderr.count("cudaguard: "), 1, done)
+
+    def test_fence(self):
+        for limit in self.limits():
+            done = self.limited(limit, self.command, "run", "--fence", self.linked)
+            self.assertEqual((done.returncode, done.stdout), (0, "cuInit=100\n"), done)
+
+    def test_what_needs_a_process_itself(self):
+        for limit in self.limits():
+            for words in (["verify"], ["run", "--observe"]):
+                self.refused(self.limited(limit, self.command, *words, self.ask), 125, self.WHY)
+
+    def test_sanitized_program(self):
+        """Its runtime has to be the first library."""
+        program = self.compile("sanitized", ASK, "-fsanitize=address")
+        limit = [self.path("without"), "clone=" + AGAIN, "--", "env", "ASAN_OPTIONS=detect_leaks=0"]
+        self.assertEqual(self.limited(limit, program, "libcuda.so.1").stdout, "cuInit=0\n")
+        done = self.limited(limit, self.command, "run", program, "libcuda.so.1")
+        self.assertEqual((done.returncode, done.stdout), (0, "cuInit=100\n"), done)
+
+
+class Waiting(Case):
+    """A seccomp filter forbids wait4: the end of a program could not be seen."""
+
+    LIMIT = ["wait4=1", "--"]  # EPERM
+
+    def test_run(self):
+        limit = [self.path("without"), *self.LIMIT]
+        self.assertEqual(self.limited(limit, self.linked).stdout, "cuInit=0\n")
+        done = self.limited(limit, self.command, "run", self.linked)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "cuInit=100\n", ""), done)
+
+    def test_what_has_to_wait(self):
+        mark = self.path("mark")
+        for words in (["verify"], ["verify", "--fence=off"], ["verify", "--trace"],
+                      ["run", "--observe"]):
+            done = self.limited([self.path("without"), *self.LIMIT], self.command, *words, "touch",
+                                mark)
+            self.refused(done, 125, "cannot wait for processes: Operation not permitted; allow the "
+                         "system call wait4")
+            self.assertFalse(os.path.exists(mark))
+        self.assertEqual(self.limited([], self.command, "verify", "touch", mark).returncode, 0)
+        self.assertTrue(os.path.exists(mark))
+
+
+class Descriptors(Case):
+    def test_program(self):
+        for count in range(4, 10):
+            with self.subTest(descriptors=count):
+                self.assert_started(["prlimit", "--nofile=%d" % count],
+                                    "cannot start a process: Too many open files")
+
+    def test_enough(self):
+        """The control: with more of them the same program is checked."""
+        limit = ["prlimit", "--nofile=10"]
+        done = self.limited(limit, self.command, "run", self.linked)
+        self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
+        done = self.limited(limit, self.command, "run", *PRELOAD)
+        self.assertEqual(done.stdout, self.path("install", "lib", "libcudaguard.so") + "\n")
+
+    def test_none(self):
+        """Only a static program starts at all."""
+        limit = ["prlimit", "--nofile=3"]
+        static = self.compile("static", "#include <stdio.h>\n"
+                              "int main(void) { puts(\"hello\"); return 0; }\n", "-static")
+        self.assertEqual(self.limited(limit, static).stdout, "hello\n")
+        done = self.limited(limit, self.command, "run", static)
+        self.assertEqual((done.returncode, done.stdout), (0, "hello\n"), done)
+        self.assertEqual(done.stderr, 'cudaguard: "%s" cannot be checked: Too many open files%s' % (
+            static, STARTED))
+        self.refused(self.limited(limit, self.command, "run", "--strict", static), 125,
+                     "cannot be checked")
+        bare = self.limited(limit, self.ask)
+        self.assertNotEqual(bare.returncode, 0)
+        done = self.limited(limit, self.command, "run", self.ask)
+        self.assertEqual(done.returncode, bare.returncode, done)
+        self.assertTrue(re.search("Too many open files|cannot open", done.stderr), done)
+
+
+if __name__ == "__main__":
+    harness.main()
