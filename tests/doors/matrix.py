@@ -78,6 +78,7 @@ class Row:
     sandboxed: bool = True
     needs: tuple = ()  # files without which the row is skipped
     why: str = ""  # what to install when they are missing
+    driver_files: tuple = ()  # libraries, besides libcuda and NVML, without which no real world is
     root: bool = False  # only root can set this up
     timeout: int = 120
 
@@ -204,10 +205,14 @@ def judge(row, world, bare, guarded):
     return found + judge_words(row, guarded)
 
 
-def have_world(world):
-    if world == "real" and not harness.have_real_driver():
+def why_not(world, row):
+    """The reason why this machine cannot run the row in this world, or None."""
+    if world != "real":
+        return None
+    if not harness.have_real_driver():
         return "no NVIDIA driver libraries on this machine (libcuda1, libnvidia-ml1)"
-    return None
+    missing = harness.missing_driver_files(harness.real_driver_dir(), *row.driver_files)
+    return "not installed: " + ", ".join(missing) if missing else None
 
 
 def perform(row):
@@ -224,7 +229,7 @@ def perform(row):
     for world in WORLDS:
         if world not in controls and world not in row.worlds:
             continue
-        reason = have_world(world)
+        reason = why_not(world, row)
         if reason:
             outcome.skipped.append("%s world: %s" % (world, reason))
             continue

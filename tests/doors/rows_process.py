@@ -12,12 +12,16 @@ def only_the_others(result, world):
     return ["lists NVIDIA's platform"] if "NVIDIA" in result.out else []
 
 
+# By its soname, as the OpenCL loader finds NVIDIA's library.
+ICD = "/etc/OpenCL/vendors/nvidia.icd"
+OPENCL = ("libnvidia-opencl.so.1",)
+
 ROWS = [
     Row("opencl.clinfo", "clinfo -l", ["clinfo", "-l"], lines=0, check=only_the_others,
-        same_as_bare="none", needs=("/usr/bin/clinfo", "/etc/OpenCL/vendors/nvidia.icd"),
+        same_as_bare="none", needs=("/usr/bin/clinfo", ICD), driver_files=OPENCL,
         why="Debian's packages clinfo, pocl-opencl-icd, nvidia-opencl-icd"),
     Row("opencl.clinfo-all", "clinfo", ["clinfo", "--raw"], lines=0, check=only_the_others,
-        needs=("/usr/bin/clinfo", "/etc/OpenCL/vendors/nvidia.icd"),
+        needs=("/usr/bin/clinfo", ICD), driver_files=OPENCL,
         why="Debian's packages clinfo, pocl-opencl-icd, nvidia-opencl-icd"),
 ]
 
@@ -25,7 +29,7 @@ ROWS += [
     Row("opencl.path", "the OpenCL loader is given NVIDIA's library by its path", ["clinfo", "-l"],
         lines=0, check=only_the_others, needs=("/usr/bin/clinfo",),
         why="Debian's packages clinfo, ocl-icd-libopencl1",
-        env={"OCL_ICD_VENDORS": "{driver}/libnvidia-opencl.so.1"}, rc=0),
+        env={"OCL_ICD_VENDORS": "{driver}/libnvidia-opencl.so.1"}, rc=0, driver_files=OPENCL),
     Row("opencl.alternative", "the OpenCL loader is given a link named as Debian's", ["clinfo", "-l"],
         lines=0, check=only_the_others, needs=("/usr/bin/clinfo",), worlds=("fake",),
         why="Debian's packages clinfo, ocl-icd-libopencl1", bare=("fake",), env={
@@ -33,11 +37,12 @@ ROWS += [
                 "{programs}/alternatives/nvidia--libnvidia-opencl.so.1-x86_64-linux-gnu"}),
     Row("opencl.deepbind", "an RTLD_DEEPBIND plug-in that is linked to the OpenCL loader",
         [DOOR, "plugin={programs}/plugin_opencl.so", "flags=now,deepbind"], {"nvidia": "0"},
-        says=None,
-        needs=("{programs}/plugin_opencl.so",), why="Debian's package ocl-icd-libopencl1"),
+        says=None, needs=("{programs}/plugin_opencl.so", ICD), driver_files=OPENCL,
+        why="Debian's packages ocl-icd-libopencl1, nvidia-opencl-icd"),
     Row("opencl.plugin", "a plug-in that is linked to the OpenCL loader",
         [DOOR, "plugin={programs}/plugin_opencl.so"], {"nvidia": "0"},
-        needs=("{programs}/plugin_opencl.so",), why="Debian's package ocl-icd-libopencl1"),
+        needs=("{programs}/plugin_opencl.so", ICD), driver_files=OPENCL,
+        why="Debian's packages ocl-icd-libopencl1, nvidia-opencl-icd"),
 ]
 
 # At unusual times and by other processes.

@@ -28,6 +28,7 @@ class Programs(harness.FolderCase):
     def test_persistenced(self):
         """A daemon without stderr: its record is all that can be had."""
         self.need("nvidia-persistenced")
+        self.need_real_driver("libnvidia-cfg.so.1")
         if os.geteuid() != 0:
             harness.skip(self, "nvidia-persistenced must be started by root")
         bare = self.control("nvidia-persistenced")
@@ -46,6 +47,8 @@ class Programs(harness.FolderCase):
         for argv, mapped in ((make + ["-c:v", "h264_nvenc", "-f", "null", "-"], True),
                              (make + ["-init_hw_device", "cuda", "-f", "null", "-"], False)):
             with self.subTest(argv=argv):
+                if mapped:
+                    self.need_real_driver("libnvidia-encode.so.1")
                 bare = self.control(*argv)
                 result = self.run_it(*argv)
                 result.assert_untouched(self, linked=mapped)
@@ -59,6 +62,7 @@ class Programs(harness.FolderCase):
     def test_gstreamer(self):
         """What it remembers of its plug-ins is not found by programs that are not guarded."""
         self.need("gst-inspect-1.0")
+        self.need_real_driver("libnvcuvid.so.1", "libnvidia-encode.so.1")
         inspect = ["gst-inspect-1.0", "nvcodec"]
         if self.run_it(*inspect, guard=False).rc != 0:
             harness.skip(self, "no nvcodec: gstreamer1.0-plugins-bad")

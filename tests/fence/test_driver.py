@@ -16,6 +16,8 @@ NOBODY = 65534
 FIRST = 0xC04846D2  # CHECK_VERSION_STR: what each of these libraries asks first
 LAST = 0xC020462A  # RM_CONTROL, of libcuda to -1
 DOOR = harness.program("door")
+# What these programs need besides libcuda and NVML.
+NEEDED = {"clinfo": ["libnvidia-opencl.so.1"], "ffmpeg": ["libnvidia-encode.so.1"]}
 CALL_EXPORTS = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
 LINE = r"^cudaguard\[\d+\]: .*; nothing behind --fence lifts it\n"
 
@@ -44,15 +46,15 @@ class Driver(driver.Case):
         for words in (["nvidia-smi"], ["nvidia-smi", "-L"], ["clinfo", "-l"], encode):
             with self.subTest(words):
                 self.need(words[0])
+                self.need_real_driver(*NEEDED.get(words[0], []))
                 done = self.same_but_refused(driver.NODES, *words, expected=[FIRST])
                 if words[0] == "nvidia-smi":
                     self.assertIn("Driver/library version mismatch", done.stdout)
 
     def test_of_the_display(self):
         """EGL and Vulkan, which are in one library, begin as CUDA does."""
+        self.need_real_driver("libEGL_nvidia.so.0")
         library = os.path.join(harness.real_driver_dir(), "libEGL_nvidia.so.0")
-        if not os.path.exists(library):
-            harness.skip(self, "not installed: libEGL_nvidia.so.0")
         words = [driver.NODES, CALL_EXPORTS, library, "vk_icdGetInstanceProcAddr",
                  "vk_icdNegotiateLoaderICDInterfaceVersion"]
         self.same_but_refused(*words, expected=[FIRST])
@@ -71,6 +73,7 @@ class Driver(driver.Case):
         for words in (*programs, ["nvidia-smi"], ["clinfo", "-l"]):
             with self.subTest(words):
                 self.need(words[0])
+                self.need_real_driver(*NEEDED.get(words[0], []))
                 done, asked = self.traced(launcher.LAUNCHER, "run", "--fence", "--", *words)
                 self.assertRegex(done.stderr, LINE)
                 self.assertEqual(driver.requests_of(asked), ([], set()))

@@ -76,10 +76,16 @@ def skip(case, reason):
 
 
 def real_driver_dir():
+    """Where the real driver is installed: both of its libraries, libcuda and NVML."""
     for folder in REAL_DRIVER_DIRS:
-        if os.path.exists(os.path.join(folder, "libcuda.so.1")):
+        if not missing_driver_files(folder, "libcuda.so.1", "libnvidia-ml.so.1"):
             return folder
     return None
+
+
+def missing_driver_files(folder, *names):
+    """Which of these libraries of NVIDIA's driver are not in the directory."""
+    return [name for name in names if not os.path.exists(os.path.join(folder, name))]
 
 
 def real_driver_file(name="libcuda.so.1"):
@@ -379,9 +385,12 @@ class Case(unittest.TestCase):
         if missing:
             skip(self, "not installed: " + ", ".join(missing))
 
-    def need_real_driver(self):
+    def need_real_driver(self, *others):
+        """others: the driver's libraries that the test needs besides libcuda and NVML."""
         if not have_real_driver():
             skip(self, "NVIDIA's driver libraries (libcuda1, libnvidia-ml1) are not installed")
+        if missing := missing_driver_files(real_driver_dir(), *others):
+            skip(self, "not installed: " + ", ".join(missing))
 
 
 class FolderCase(Case):

@@ -170,6 +170,7 @@ class RealDriver(doctor.Case):
     def test_golden(self):
         if not harness.real_driver_dir().endswith("x86_64-linux-gnu/nvidia/current"):
             self.skipTest("for Debian's driver on x86-64")
+        self.need_real_driver("libnvidia-opencl.so.1")
         self.golden("doctor_real.txt", world="real")
 
     @unittest.skipUnless(os.geteuid() == 0, "only root makes device nodes")
