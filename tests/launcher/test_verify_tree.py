@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest.mock
 
 import harness
@@ -433,10 +432,13 @@ class Lost(Case):
     def test_out_of_reach(self):
         """Guarded, and it cannot write to the report: it has other mounts. What it asks for is
         missing; that it may be is said."""
-        words = ["bwrap", "--dev-bind", "/", "/", "--tmpfs", os.path.realpath(tempfile.gettempdir()),
-                 "sh", "-c", '"$0" cu.init; sleep ' + LONG, box.program("open")]
+        # A directory of its own: the checkout may be below the one of temporary files.
+        reports = self.path("reports")
+        os.mkdir(reports)
+        words = ["bwrap", "--dev-bind", "/", "/", "--tmpfs", reports, "sh", "-c",
+                 '"$0" cu.init; sleep ' + LONG, box.program("open")]
         for options in ([], TRACE):
-            result, tree = self.tree(words, options)
+            result, tree = self.tree(words, options, env={"TMPDIR": reports})
             self.assertEqual(tree["value"], "unguarded", result)
             self.assertIn("guarded, but its records do not come here: it has another root or other "
                           "mounts", self.reasons(tree).values(), result)
