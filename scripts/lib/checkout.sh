@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # need_plain_path FOLDER: ld.so splits LD_PRELOAD at spaces and colons, so no test could run there.
+# trust_checkout: git refuses a checkout that belongs to another user than the one who runs the script,
+# who trusts its files already. An entry in the environment holds for this script alone.
+# need_writable_build: everything that is made goes to build/.
 
 need_plain_path() {
   case $1 in
@@ -10,4 +13,19 @@ need_plain_path() {
     return 1
     ;;
   esac
+}
+
+trust_checkout() {
+  local count=${GIT_CONFIG_COUNT:-0}
+  export GIT_CONFIG_COUNT=$((count + 1)) "GIT_CONFIG_KEY_$count=safe.directory" \
+    "GIT_CONFIG_VALUE_$count=$(pwd -P)"
+}
+
+need_writable_build() {
+  mkdir -p build 2>/dev/null || true
+  if ! [ -w build ]; then
+    echo "cudaguard: $PWD/build: Permission denied; please make it a directory that you can write" \
+      "to" >&2
+    return 1
+  fi
 }

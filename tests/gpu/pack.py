@@ -24,9 +24,10 @@ def commit_of(source):
         with open(kept, encoding="utf-8") as stream:
             return stream.read().strip()
     try:
-        done = [subprocess.run(["git", "-C", source, *words], capture_output=True, text=True,
-                               timeout=20) for words in (("rev-parse", "HEAD"),
-                                                         ("status", "--porcelain", "-uno"))]
+        # Whoever the checkout belongs to.
+        git = ["git", "-c", "safe.directory=*", "-C", source]
+        done = [subprocess.run([*git, *words], capture_output=True, text=True, timeout=20)
+                for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno"))]
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
     if done[0].returncode != 0:

@@ -11,6 +11,7 @@ import unittest
 import harness
 
 SCRIPTS = os.path.join(harness.SOURCE, "scripts")
+NOBODY = "65534"
 # As one tool says it; what it does is noted in a file.
 STUB = '#!/bin/bash\necho "${0##*/} $*" >>"$NOTES"\n%s\n'
 TOOLS = {
@@ -86,6 +87,52 @@ class Path(Case):
                                 self.stubs(TOOLS))
         self.assertNotIn("please move", done.stderr)
         self.assertIn("dpkg-query", noted)
+
+
+class Owner(Case):
+    """The checkout belongs to another user than the one who runs the script."""
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root, for files of another user")
+        os.chmod(self.folder, 0o777)
+
+    def checkout(self, owner):
+        place = os.path.join(self.folder, "checkout")
+        shutil.copytree(SCRIPTS, os.path.join(place, "scripts"), symlinks=True)
+        shutil.copy(os.path.join(harness.SOURCE, "CMakeLists.txt"), place)
+        git = ["git", "-C", place, "-c", "user.name=x", "-c", "user.email=x"]
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"]):
+            subprocess.run([*git, *words], check=True, timeout=60)
+        subprocess.run(["chown", "-R", owner, place], check=True, timeout=60)
+        return place
+
+    def test_release_reads_the_commit(self):
+        """It comes as far as the packages, behind all that it asks git at the start."""
+        place = self.checkout(NOBODY)
+        with open(os.path.join(place, "scripts", "install-build-deps"), "w") as stream:
+            stream.write("#!/bin/sh\necho packages; exit 3\n")
+        done, _ = self.call(["env", "-u", "SUDO_UID", place + "/scripts/release", "--quick"])
+        self.assertEqual(done.returncode, 3, done)
+        self.assertTrue(done.stdout.endswith("packages\n"), done)
+        self.assertNotIn("dubious ownership", done.stderr)
+        # The control: git refuses this checkout.
+        done, _ = self.call(["git", "-C", place, "rev-parse", "HEAD"])
+        self.assertIn("dubious ownership", done.stderr)
+
+    def test_build_must_be_writable(self):
+        place = self.checkout("0")
+        user = [shutil.which("setpriv"), "--reuid=" + NOBODY, "--clear-groups"]
+        done, _ = self.call([*user, place + "/scripts/test"], self.stubs(TOOLS))
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done)
+        self.assertRegex(done.stderr, "^cudaguard: %s/build: Permission denied; please " % place)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        # The control: with a build/ of its own it goes on, to the packages.
+        os.mkdir(os.path.join(place, "build"))
+        os.chmod(os.path.join(place, "build"), 0o777)
+        done, _ = self.call([*user, place + "/scripts/test"], os.path.join(self.folder, "bin"))
+        self.assertIn("please install: ", done.stderr)
 
 
 class Packages(Case):
