@@ -36,7 +36,8 @@ int cuInit(unsigned flags) {
   if (sick != NULL) return atoi(sick);
   // KEPT_TAMPERED: as by a driver that finds its process changed, where our guard is in it.
   const char* preload = getenv("LD_PRELOAD");
-  if (getenv("KEPT_TAMPERED") != NULL && preload != NULL && strstr(preload, "cudaguard") != NULL) {
+  if (getenv("KEPT_TAMPERED") != NULL && preload != NULL &&
+      strstr(preload, "libcudaguard") != NULL) {
     return kIntegrityCheckFailed;
   }
   const int owner = __atomic_load_n(&g_owner, __ATOMIC_ACQUIRE);

@@ -177,7 +177,9 @@ class Preload(doctor.Case):
         self.assertEqual((answer.code, answer.machine["shell"]["by"]), (0, "LD_PRELOAD"))
         self.assertEqual(os.path.realpath(answer.machine["guard"]["bare_name"]),
                          os.path.realpath(harness.GUARD))
-        self.assertIn("LD_PRELOAD=libcudaguard.so finds " + harness.GUARD, answer.text)
+        # A long path is on a line of its own.
+        self.assertIn("LD_PRELOAD=libcudaguard.so finds " + harness.GUARD,
+                      " ".join(answer.text.split()))
         answer = self.wrong('LD_PRELOAD names "libcudaguard.so", which ld.so does not find: '
                             "programs run unguarded", LD_PRELOAD="libcudaguard.so")
         self.assertFalse(answer.machine["shell"]["guarded"])

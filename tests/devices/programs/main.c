@@ -86,6 +86,15 @@ static int plugin_step(const char* name, const char* value, struct answer* out) 
   return 0;
 }
 
+// By its name or its directory's; the checkout, further up, may be called cudaguard, too.
+static int is_ours(const char* path) {
+  const char* name = strrchr(path, '/');
+  const char directory[] = "/cudaguard";
+  const size_t size = sizeof directory - 1;
+  return strstr(name, "cudaguard") != NULL ||
+         ((size_t)(name - path) >= size && strncmp(name - size, directory, size) == 0);
+}
+
 // The names of the mapped files that are ours, without those that somebody preloaded.
 static void say_maps(void) {
   struct answer out = {.used = 0};
@@ -96,7 +105,7 @@ static void say_maps(void) {
     char* path = strchr(line, '/');
     if (path == NULL) continue;
     path[strcspn(path, "\n")] = '\0';
-    if (strstr(path, "cudaguard") == NULL || strcmp(path, last) == 0) continue;
+    if (!is_ours(path) || strcmp(path, last) == 0) continue;
     put(&out, "%s%s", out.used == 0 ? "" : ",", strrchr(path, '/') + 1);
     snprintf(last, sizeof last, "%s", path);
   }
