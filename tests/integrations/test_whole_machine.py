@@ -39,13 +39,17 @@ class Case(places.Case):
 
     @classmethod
     def copy_etc(cls):
-        """The machine's, with an ld.so.cache that has the fake driver."""
+        """The machine's, with an ld.so.cache that has the fake driver: a copy, which every user can
+        read below /root, too."""
         etc, config = os.path.join(cls.shared, "etc"), os.path.join(cls.shared, "ld.so.conf")
+        driver = os.path.join(cls.shared, "driver")
+        shutil.copytree(harness.FAKE_DRIVER, driver, symlinks=True)
+        os.chmod(cls.shared, 0o755)
         shutil.copytree("/etc", etc, symlinks=True, ignore_dangling_symlinks=True,
                         ignore=shutil.ignore_patterns("ld.so.preload"))
         with open("/etc/ld.so.conf", encoding="utf-8") as old, \
                 open(config, "w", encoding="utf-8") as new:
-            new.write(harness.FAKE_DRIVER + "\n" + old.read())
+            new.write(driver + "\n" + old.read())
         subprocess.run(["/sbin/ldconfig", "-X", "-C", etc + "/ld.so.cache", "-f", config],
                        check=True, timeout=120, stderr=subprocess.DEVNULL)
 
