@@ -76,14 +76,16 @@ class Inheritance(Case):
 
     def test_hundred_fences(self):
         """One filter, whoever else asks for one."""
-        nested = [launcher.LAUNCHER, *self.HOW, "--"]
-        nested += [launcher.LAUNCHER, "run", "--fence", "--"] * 99
-        bare = self.bare("sh", "-c", STATUS + "; exec \"$@\"", "-", *ASK)
+        # Copies, which every user can execute.
+        installed, ask = self.installed(), [shutil.copy(ASK[0], self.path("ask")), *ASK[1:]]
+        nested = [installed, *self.HOW, "--"]
+        nested += [installed, "run", "--fence", "--"] * 99
+        bare = self.bare("sh", "-c", STATUS + "; exec \"$@\"", "-", *ask)
         self.assertTrue(bare.stdout.endswith(BARE), bare)
         filters = int(bare.stdout.split("Seccomp_filters:")[1].split()[0])
         users = [[]] if os.geteuid() else [[], AS_NOBODY]
         for user in users:
-            done = self.bare(*user, *nested, "sh", "-c", STATUS + "; exec \"$@\"", "-", *ASK)
+            done = self.bare(*user, *nested, "sh", "-c", STATUS + "; exec \"$@\"", "-", *ask)
             privileged = "0" if os.geteuid() == 0 and not user else "1"
             self.says(done, "NoNewPrivs:\t%s\nSeccomp_filters:\t%d\n%s" %
                       (privileged, filters + 1, FENCED))
