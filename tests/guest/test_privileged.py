@@ -114,6 +114,33 @@ class Privileged(guest.Case):
         self.assertEqual(self.fake_calls(), [])
         self.assertFalse(os.path.exists(self.report))
 
+    def write_etc(self, name, text, mode=0o644):
+        path = self.path("etc", name)
+        if os.path.exists(path):
+            os.remove(path)
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.chmod(path, mode)
+
+    def test_sudo_its_module_and_its_command(self):
+        """sudo is setuid. Its PAM module is linked to the driver and asks, and so does the command
+        that sudo starts as root with an environment of its own."""
+        self.need("sudo")
+        module = shutil.copy(os.path.join(harness.BUILD, "tests", "hosts", "pam_asks.so"),
+                             self.folder)
+        self.write_etc("pam.d/sudo", "account required %s\nsession required pam_permit.so\n" % module)
+        self.write_etc("sudoers", 'ALL ALL=(ALL) NOPASSWD: ALL\nDefaults env_keep += "CG_FAKE_LOG"\n',
+                       0o440)
+        command = (shutil.which("sudo"), "-n", self.plain, "touch")
+        done = self.run_as_nobody(*command, preload=False)
+        self.assertEqual(done.stdout, "cuInit=0\ncuInit=0\n", done)
+        self.assertEqual(self.fake_calls().count("cuInit"), 2)
+        done = self.run_as_nobody(*command)
+        self.assertEqual(done.stdout, "cuInit=100\ncuInit=100\n", done)
+        self.assertEqual(self.fake_calls(), [])
+        self.assertEqual(guest.lines_of(done.stderr),
+                         [guest.PRIVILEGED % "pam_asks.so", guest.DENIED % "steps-plain"])
+
     def test_limit_setuid_without_the_file(self):
         """Documented: LD_PRELOAD is not for privileged programs; ld.so drops a path without a
         word."""

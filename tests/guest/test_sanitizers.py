@@ -75,6 +75,9 @@ class Sanitizers(guest.Case):
     def test_clang_ubsan(self):
         self.check("clang", ["-fsanitize=undefined"], "signed integer overflow")
 
+    def test_clang_msan(self):
+        self.check("clang", ["-fsanitize=memory"], "use-of-uninitialized-value")
+
     def test_gcc_asan_ubsan(self):
         runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True,
                                  text=True, check=True).stdout.strip()

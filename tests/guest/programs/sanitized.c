@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
     volatile int sum = big + argc;
     char* volatile block = malloc(8);  // ASan
     printf("%d %d %d\n", sum, g_shared, block[argc + 6]);
+    if (block[argc] != 0) puts("set");  // MSan
     char* volatile leak = malloc(123);  // LSan
     leak = NULL;
     (void)leak;

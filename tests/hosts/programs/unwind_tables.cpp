@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls cuInit while libgcc holds the lock of the unwind tables that were registered with it:
+//
+//   unwind_tables forks ROUNDS TABLES PATIENCE    in children forked while other threads throw
+//   unwind_tables signals ROUNDS TABLES PATIENCE  in a signal handler that interrupts a throw
+//
+// A JIT compiler (LLVM's, hence numba's) registers such tables. From then on libgcc takes its lock
+// for each frame of a throw, and follows the list of tables under it: many tables keep the lock
+// taken most of the time. The last argument is how many seconds a child may take. Prints how many
+// children ended with which exit code (cuInit's answer) or signal.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+
+#include <stdexcept>
+
+#include "tally.h"
+
+extern "C" void __register_frame(void*);
+
+namespace {
+
+constexpr int kPage = 4096;
+constexpr int kThrowers = 2;
+
+int (*g_init)(unsigned);
+
+// A .eh_frame of one CIE and one FDE, for a page of code that nobody ever runs.
+struct Table {
+  unsigned cie_length = 20;
+  unsigned cie_id = 0;
+  unsigned char version = 1;
+  char augmentation = 0;
+  unsigned char code_alignment = 1;
+  unsigned char data_alignment = 0x78;  // -8
+  unsigned char return_register = 16;
+  unsigned char cfa[3] = {0x0c, 7, 8};  // DW_CFA_def_cfa rsp 8
+  unsigned char padding[8] = {};        // DW_CFA_nop
+  unsigned fde_length = 20;
+  unsigned to_cie = 28;
+  char* code = nullptr;
+  unsigned long size = kPage;
+  unsigned terminator = 0;
+} __attribute__((packed));
+static_assert(offsetof(Table, to_cie) == 28 && offsetof(Table, terminator) == 48);
+
+void register_tables(int count) {
+  const size_t size = static_cast<size_t>(count) * kPage;
+  void* code = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (code == MAP_FAILED) {
+    perror("mmap");
+    exit(1);
+  }
+  // From the last page down: libgcc keeps them sorted, and sorts this order in linear time.
+  for (int i = count - 1; i >= 0; --i) {
+    auto* table = new Table;
+    table->code = static_cast<char*>(code) + static_cast<size_t>(i) * kPage;
+    __register_frame(table);
+  }
+}
+
+void throw_once() {
+  try {
+    throw std::runtime_error("x");
+  } catch (const std::exception&) {
+  }
+}
+
+[[noreturn]] void* throw_always(void*) {
+  for (;;) throw_once();
+}
+
+void ask_and_exit(int) { _exit(g_init(0)); }
+
+[[noreturn]] void ask_in_handler(int round) {
+  signal(SIGVTALRM, ask_and_exit);
+  const struct itimerval soon = {{0, 0}, {0, 500 + (round * 37) % 2000}};
+  setitimer(ITIMER_VIRTUAL, &soon, nullptr);
+  for (;;) throw_once();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) return 2;
+  const bool in_signals = strcmp(argv[1], "signals") == 0;
+  const int rounds = atoi(argv[2]);
+  register_tables(atoi(argv[3]));
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  if (driver == nullptr) return 3;
+  g_init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
+  throw_once();  // libgcc sorts the tables
+  for (int i = 0; i < kThrowers && !in_signals; ++i) {
+    pthread_t thread;
+    pthread_create(&thread, nullptr, throw_always, nullptr);
+  }
+  static struct tally tally;
+  for (int i = 0; i < rounds && !tally_is_over(&tally); ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(static_cast<unsigned>(atoi(argv[4])));
+      if (in_signals) ask_in_handler(i);
+      _exit(g_init(0));
+    }
+    tally_child(&tally, child);
+  }
+  tally_print(&tally);
+  _exit(0);
+}

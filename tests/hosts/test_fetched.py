@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to be fetched first (scripts/test --full): JIT compilers that register unwind tables, .NET
+itself, Python without a global lock."""
+
+import glob
+import os
+import stat
+import subprocess
+
+import harness
+import hosts
+
+ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
+ROUNDS = 2000 if harness.FULL else 200
+PATIENCE = 30  # seconds after which a worker that waits is ended
+
+
+class Fetched(hosts.Case):
+    def environment(self, name):
+        if not os.path.exists(os.path.join(ENVIRONMENTS, name, ".fetched")):
+            harness.skip(self, "run scripts/fetch-frameworks %s %s" % (harness.DEPS, name))
+        return os.path.join(ENVIRONMENTS, name)
+
+    def jit(self, name):
+        python = os.path.join(self.environment("numba"), "bin", "python")
+        argv = [python, os.path.join(hosts.PROGRAMS, "asks_jit.py"), name,
+                os.path.join(hosts.BIN, "thrower.so"), ROUNDS, PATIENCE]
+        for guard, answer in ((False, 0), (True, 100)):
+            result = harness.run(argv, guard=guard, trace=False, timeout=400)
+            self.assertEqual((result.rc, result.out), (0, "exit %d: %d\n" % (answer, ROUNDS)), result)
+            self.assertEqual(result.fake_calls.count("cuInit"), 0 if guard else ROUNDS)
+
+    def test_llvmlite(self):
+        self.jit("llvmlite")
+
+    def test_numba(self):
+        self.jit("numba")
+
+    def test_dotnet(self):
+        """Its program comes from Mono's compiler."""
+        (dotnet,) = glob.glob(self.environment("dotnet") + "/lib/python3*/site-packages/dotnetcore2/"
+                              "bin/dotnet")
+        os.chmod(dotnet, os.stat(dotnet).st_mode | stat.S_IXUSR)  # which its wheel lacks
+        self.need("mcs")
+        subprocess.run(["mcs", "-out:" + self.path("asks.dll"),
+                        os.path.join(hosts.PROGRAMS, "asks.cs")], check=True)
+        with open(self.path("asks.runtimeconfig.json"), "w", encoding="utf-8") as stream:
+            stream.write('{"runtimeOptions": {"framework": {"name": "Microsoft.NETCore.App", '
+                         '"version": "3.1.0"}, '
+                         '"configProperties": {"System.Globalization.Invariant": true}}}')
+        self.compare([dotnet, self.path("asks.dll")])
+
+    def test_python_without_a_global_lock(self):
+        python = os.path.join(harness.DEPS, "pythons", "free-threaded", "bin", "python3")
+        if not os.path.exists(python):
+            harness.skip(self, "run scripts/fetch-pythons %s free-threaded" % harness.DEPS)
+        self.compare([python, os.path.join(hosts.PROGRAMS, "asks_threads.py")])
+
+
+if __name__ == "__main__":
+    harness.main()

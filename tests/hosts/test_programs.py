@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs with event loops, coroutines, workers and runtimes of their own behave under the guard as
+without it, but for the answers of CUDA."""
+
+import os
+import shutil
+import subprocess
+
+import harness
+import hosts
+
+
+class Programs(hosts.Case):
+    def python(self, program, module, package):
+        if subprocess.run([hosts.PYTHON, "-c", "import " + module], stderr=subprocess.DEVNULL,
+                          check=False).returncode != 0:
+            harness.skip(self, "not installed: " + package)
+        self.compare([hosts.PYTHON, os.path.join(hosts.PROGRAMS, program)])
+
+    def compile(self, *command):
+        self.need(command[0])
+        done = subprocess.run([*command], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def source(self, name):
+        return os.path.join(hosts.PROGRAMS, name)
+
+    def test_greenlet(self):
+        self.python("asks_greenlet.py", "greenlet", "python3-greenlet")
+
+    def test_gevent(self):
+        self.python("asks_gevent.py", "gevent", "python3-gevent")
+
+    def test_uwsgi(self):
+        if not shutil.which("uwsgi_python3"):
+            harness.skip(self, "not installed: uwsgi-plugin-python3")
+        self.compare([hosts.PYTHON, self.source("uwsgi_workers.py"), "uwsgi_python3"])
+
+    def test_node(self):
+        self.need("node")
+        # Node marks descriptors 0 to 2 as close-on-exec, as if it had opened them itself.
+        self.compare(["node", self.source("asks.js"), os.path.join(hosts.BIN, "node_asks.node")],
+                     message=False)
+
+    def test_rust(self):
+        self.compile("rustc", "-O", "-o", self.path("asks"), self.source("asks.rs"))
+        self.compare([self.path("asks")])
+
+    def test_mono(self):
+        self.need("mono")
+        self.compile("mcs", "-out:" + self.path("asks.exe"), self.source("asks.cs"))
+        self.compare(["mono", self.path("asks.exe")])
+
+
+if __name__ == "__main__":
+    harness.main()

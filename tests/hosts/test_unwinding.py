@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard does not unwind the native stack: libgcc's unwinder waits for a lock that a throw may
+hold for ever in a forked child or under a signal handler, and follows whatever a coroutine has for
+an outermost return address."""
+
+import os
+
+import harness
+
+BIN = os.path.join(harness.BUILD, "tests", "hosts")
+CONTROL = 200
+ROUNDS = 10000 if harness.FULL else 200
+TABLES = 2000  # the lock is held most of the time
+PATIENCE = 30  # seconds after which a child that waits is ended
+
+
+class Case(harness.Case):
+    def check(self, program, command):
+        """All children of the program end with cuInit's answer: 0 without the guard, 100 with it."""
+        def run(rounds, **options):
+            words = (command % rounds).split()
+            return harness.run([os.path.join(BIN, program), *words], trace=False, timeout=850,
+                               **options)
+
+        bare = run(CONTROL, guard=False)
+        self.assertEqual((bare.rc, bare.out), (0, "exit 0: %d\n" % CONTROL), bare)
+        self.assertEqual(bare.fake_calls.count("cuInit"), CONTROL)
+        guarded = run(ROUNDS)
+        self.assertEqual((guarded.rc, guarded.out), (0, "exit 100: %d\n" % ROUNDS), guarded)
+        self.assertEqual(guarded.fake_calls, [])
+
+
+class UnwindTables(Case):
+    """A JIT compiler has registered unwind tables, and something throws."""
+
+    def test_children_forked_beside_throwing_threads_can_ask(self):
+        self.check("unwind_tables", "forks %%d %d %d" % (TABLES, PATIENCE))
+
+    def test_a_signal_handler_that_interrupts_a_throw_can_ask(self):
+        self.check("unwind_tables", "signals %%d %d %d" % (TABLES, PATIENCE))
+
+
+class Coroutines(Case):
+    """CUDA is loaded on the stack of a coroutine, on the first thread."""
+
+    def test_on_a_mapped_stack(self):
+        self.check("coroutine", "mmap 65536 %d")
+
+    def test_on_an_allocated_stack(self):
+        self.check("coroutine", "calloc 200000 %d")
+
+    def test_on_a_stack_in_a_frame(self):
+        self.check("coroutine", "frame 131072 %d")
+
+
+if __name__ == "__main__":
+    harness.main(sandboxed=True)
