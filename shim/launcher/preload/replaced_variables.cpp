@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "policy/library.h"
 #include "policy/text.h"
 #include "shim/launcher/elf/elf_symbols.h"
 #include "shim/launcher/message.h"
@@ -51,7 +52,9 @@ std::vector<ReplacedVariables> replaced_variables(const std::string& executable,
   std::vector<std::string> files;
   for (const LoadedLibrary& library : answer.libraries) {
     const bool own = std::find(preloaded.begin(), preloaded.end(), library.path) != preloaded.end();
-    if (!own && !library.path.empty()) files.push_back(library.path);
+    const Library kind = classify(library.name).library;  // NVIDIA's have functions alone
+    if (own || library.path.empty() || kind == Library::kDriver || kind == Library::kNvml) continue;
+    files.push_back(library.path);
   }
   std::vector<ReplacedVariables> found = called(ours, files);
   if (found.empty()) return found;
