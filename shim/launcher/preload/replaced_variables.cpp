@@ -52,10 +52,9 @@ std::vector<ReplacedVariables> replaced_variables(const std::string& executable,
   std::vector<std::string> files;
   for (const LoadedLibrary& library : answer.libraries) {
     const bool own = std::find(preloaded.begin(), preloaded.end(), library.path) != preloaded.end();
-    // NVIDIA's have functions of these names, and need not be opened for that.
-    const Library kind = classify(library.path).library;
-    const bool driver = kind == Library::kDriver || kind == Library::kNvml;
-    if (!own && !driver && !library.path.empty()) files.push_back(library.path);
+    const Library kind = classify(library.name).library;  // NVIDIA's have functions alone
+    if (own || library.path.empty() || kind == Library::kDriver || kind == Library::kNvml) continue;
+    files.push_back(library.path);
   }
   std::vector<ReplacedVariables> found = called(ours, files);
   if (found.empty()) return found;
