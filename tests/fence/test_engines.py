@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import tarfile
 import tempfile
 
@@ -73,6 +74,8 @@ echo '{"default": [{"type": "insecureAcceptAnything"}]}' >policy.json
 export CONTAINERS_CONF=$folder/containers.conf CONTAINERS_STORAGE_CONF=$folder/storage.conf
 podman import --signature-policy policy.json image.tar IMAGE >podman.log 2>&1 ||
   { cat podman.log >&2; exit 1; }
+podman run --rm IMAGE true
+echo ready
 """
 DOCKER = """
 export CONTAINERD_ADDRESS=$folder/containerd.sock CONTAINERD_SNAPSHOTTER=native
@@ -93,6 +96,9 @@ dockerd --containerd "$CONTAINERD_ADDRESS" --host "$DOCKER_HOST" --data-root "$f
 patience dockerd.log docker version
 docker import image.tar IMAGE >/dev/null
 docker save IMAGE | ctr images import - >/dev/null
+docker run --rm IMAGE true
+ctr run --rm --seccomp IMAGE NAME true
+echo ready
 """
 
 
@@ -159,21 +165,32 @@ class Engines(fence.Case):
         if platform.machine() != "x86_64":
             harness.skip(self, "the image has an i386 program")
 
-    def run_there(self, setup, script):
-        """What the script prints, in a machine with this engine."""
+    def run_there(self, setup, scripts):
+        """What each script prints, {name: text}, in one machine with these engines."""
         os.link(self.image, self.path("image.tar"))
+        parts = ["set +e\n(set -e\n%s)\necho end of %s: $?\n" % (text, name)
+                 for name, text in scripts.items()]
         words = {"IMAGE": IMAGE, "PROGRAM": PROGRAM, "NAME": "sample"}
-        text = re.sub(r"\b(%s)\b" % "|".join(words), lambda match: words[match[0]], setup + script)
+        text = re.sub(r"\b(%s)\b" % "|".join(words), lambda match: words[match[0]],
+                      SETUP + setup + "".join(parts))
         folders = ["/usr/bin", "/usr/sbin", "/usr/libexec/podman"]
         env = launcher.environment(
             PATH=":".join([ENGINES + name for name in folders] + ["/usr/sbin:/usr/bin:/sbin:/bin"]),
             LD_LIBRARY_PATH=":".join(glob.glob(ENGINES + "/usr/lib/*-linux-gnu") +
                                      glob.glob(ENGINES + "/lib/*-linux-gnu")),
             engines=ENGINES, profile=self.podman_profile())
-        done = self.bare("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child",
-                         "--mount-proc", "bash", "-c", SETUP + text, "bash", self.folder, env=env)
-        self.assertEqual(done.returncode, 0, done)
-        return done.stdout
+        done = subprocess.run(
+            ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc",
+             "bash", "-c", text, "bash", self.folder], stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, env=env, timeout=600, check=False)
+        _, ready, rest = done.stdout.partition("ready\n")
+        if not ready:
+            harness.skip(self, "no container can be had here: " + done.stderr.strip())
+        printed = {}
+        for name in scripts:
+            printed[name], end, rest = rest.partition("end of %s: 0\n" % name)
+            self.assertTrue(end, done)
+        return printed
 
     @staticmethod
     def podman_profile():
@@ -192,10 +209,8 @@ class Engines(fence.Case):
                 part.update([line.split()])
         return runs
 
-    def fenced_as_by_default(self, setup, engine):
-        """The documented commands; nothing but NVIDIA's requests is answered otherwise."""
-        make, use = commands(engine)
-        text = self.run_there(setup, without_fence(use) + make + use)
+    def fenced_as_by_default(self, text):
+        """Nothing but NVIDIA's requests is answered otherwise than without the profile."""
         default, fenced = self.answers_of(text)
         self.assertEqual((default["requests"], default["i386"]), (NOT_FENCED, NOT_FENCED))
         self.assertEqual((fenced["requests"], fenced["i386"]), (FENCED, FENCED))
@@ -204,43 +219,44 @@ class Engines(fence.Case):
         return default["refused"]
 
     def test_podman(self):
-        self.fenced_as_by_default(PODMAN, "podman")
+        make, use = commands("podman")
+        printed = self.run_there(PODMAN, {"podman": without_fence(use) + make + use})
+        self.fenced_as_by_default(printed["podman"])
 
-    def test_docker(self):
-        refused = self.fenced_as_by_default(DOCKER, "docker")
-        self.assertEqual(refused["user_namespace"], "EPERM")
-
-    def test_containerd(self):
-        refused = self.fenced_as_by_default(DOCKER, "ctr")
-        self.assertEqual(refused["user_namespace"], "EPERM")
-
-    def test_capabilities_of_the_sample_count(self):
+    def test_docker_and_containerd(self):
         make, use = commands("docker")
+        ctr_make, ctr_use = commands("ctr")
         add = ("docker run", "docker run --cap-add SYS_ADMIN")
-        text = self.run_there(DOCKER, make + use.replace(*add) + make.replace(*add) +
-                              use.replace(*add))
-        without, with_it = self.answers_of(text)
-        self.assertEqual((without["requests"], with_it["requests"]), (FENCED, FENCED))
-        self.assertEqual((without["refused"]["mount"], with_it["refused"]["mount"]), ("EPERM", "0"))
-
-    def test_another_engines_profile(self):
-        """Why docs/fence.md says not to."""
-        make = "%s %s >fenced.json\n" % (os.path.join(harness.SOURCE, "scripts", "container",
-                                                      "fence-profile"), self.podman_profile())
-        docker, containerd = self.answers_of(self.run_there(
-            DOCKER, make + commands("docker")[1] + commands("ctr")[1]))
-        self.assertEqual((docker["requests"], containerd["requests"]), (FENCED, FENCED))
-        self.assertEqual(docker["refused"]["user_namespace"], "0")
-        self.assertEqual(containerd["refused"]["user_namespace"], "0")
-        self.assertEqual((docker["i386"], containerd["i386"]), (FENCED, {"killed": "159"}))
-
-    def test_verify_in_a_read_only_container(self):
-        command = verify_command()
-        text = self.run_there(DOCKER, "%s 2>&1\n%s 2>&1 || echo $?\n" % (
-            command, command.replace(" --tmpfs /tmp", "")))
-        with_room, without = text.split("TMPDIR=")
-        self.assertIn("cudaguard: PASS: ", with_room)
-        self.assertRegex(without, r"\A\"/tmp\": Read-only file system [^\n]*\n125\n\Z")
+        other = "%s %s >fenced.json\n" % (
+            os.path.join(harness.SOURCE, "scripts", "container", "fence-profile"),
+            self.podman_profile())
+        verify = verify_command()
+        printed = self.run_there(DOCKER, {
+            "docker": without_fence(use) + make + use,
+            "containerd": without_fence(ctr_use) + ctr_make + ctr_use,
+            "capabilities": (make + use.replace(*add) + make.replace(*add) + use.replace(*add)),
+            "another": other + use + ctr_use,
+            "verify": "%s 2>&1\n%s 2>&1 || echo $?\n" % (verify,
+                                                       verify.replace(" --tmpfs /tmp", ""))})
+        for name in ("docker", "containerd"):
+            with self.subTest(name):
+                refused = self.fenced_as_by_default(printed[name])
+                self.assertEqual(refused["user_namespace"], "EPERM")
+        with self.subTest("the capabilities of the sample container count"):
+            without, with_it = self.answers_of(printed["capabilities"])
+            self.assertEqual((without["requests"], with_it["requests"]), (FENCED, FENCED))
+            self.assertEqual((without["refused"]["mount"], with_it["refused"]["mount"]),
+                             ("EPERM", "0"))
+        with self.subTest("another engine's profile: why docs/fence.md says not to"):
+            docker, containerd = self.answers_of(printed["another"])
+            self.assertEqual((docker["requests"], containerd["requests"]), (FENCED, FENCED))
+            self.assertEqual(docker["refused"]["user_namespace"], "0")
+            self.assertEqual(containerd["refused"]["user_namespace"], "0")
+            self.assertEqual((docker["i386"], containerd["i386"]), (FENCED, {"killed": "159"}))
+        with self.subTest("verify in a read-only container"):
+            with_room, without = printed["verify"].split("TMPDIR=")
+            self.assertIn("cudaguard: PASS: ", with_room)
+            self.assertRegex(without, r"\A\"/tmp\": Read-only file system [^\n]*\n125\n\Z")
 
 
 if __name__ == "__main__":
