@@ -61,6 +61,17 @@ uint32_t process_id(std::string_view text) {
   return value;
 }
 
+/// Not if a program inside the run has set another list.
+bool is_given_by_option(const Environment& environment) {
+  if (environment.presets == nullptr || environment.visible_devices == nullptr) return false;
+  const std::string_view presets = environment.presets;
+  const std::string_view list = environment.visible_devices;
+  if (!presets.ends_with(list)) return false;
+  const std::string_view before = head(presets, presets.size() - list.size());
+  return before == kGpusMark ||
+         (before.ends_with(kGpusMark) && before.data()[before.size() - sizeof kGpusMark] == ',');
+}
+
 void parse_list(const Environment& environment, Config& config) {
   if (environment.visible_devices == nullptr) return;
   const std::string_view text = environment.visible_devices;
@@ -78,7 +89,10 @@ void parse_list(const Environment& environment, Config& config) {
   } else {
     const AllowList list = parse_allow_list(text);
     config.list_error = list.error;
-    if (list.none) return narrow_to_cpu(config, "CUDAGUARD_VISIBLE_DEVICES allows no GPU");
+    if (list.none) {
+      return narrow_to_cpu(config, config.by_option ? "--gpus allows no GPU"
+                                                    : "CUDAGUARD_VISIBLE_DEVICES allows no GPU");
+    }
   }
   if (config.list_error.why != ListError::Why::kNone) {
     config.bad_list = head(text, kMaxVisibleDevices);
@@ -119,6 +133,7 @@ Config parse_config(const Environment& environment) {
   if (environment.privileged) return config;
   config.in_run = environment.presets != nullptr;
   config.fenced = config.in_run && *environment.presets == *kFenceMark;
+  config.by_option = is_given_by_option(environment);
   config.policy = static_cast<Policy>(parse_word(config, environment, Variable::kPolicy,
                                                  number(config.policy), number(Policy::kForceCpu)));
   parse_list(environment, config);

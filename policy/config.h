@@ -39,8 +39,9 @@ struct Config {
   Policy policy = Policy::kForceCpu;
   Log log = Log::kOff;
   bool privileged = false;
-  bool in_run = false;  ///< inside a `cudaguard run` without CUDA
-  bool fenced = false;  ///< and behind its --fence, which nothing lifts
+  bool in_run = false;     ///< inside a `cudaguard run`, but for one with OFF
+  bool fenced = false;     ///< and behind its --fence, which nothing lifts
+  bool by_option = false;  ///< the allow-list is the one that `run --gpus` was given
   /// Of a FORCE_CPU that nobody asked for by name: the cause, as a clause; else empty.
   std::string_view because;
   std::string_view report;           ///< points into the Environment; empty: no report

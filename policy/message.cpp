@@ -112,8 +112,8 @@ Text& put_value(Text& out, bool set, std::string_view value) {
   return out.print(set ? "\"%s\"" : "unset", value);
 }
 
-Text& put_list(Text& out, std::string_view list) {
-  return out.print("CUDAGUARD_VISIBLE_DEVICES=\"%s\": ", list);
+Text& put_list(Text& out, std::string_view list, bool by_option) {
+  return out.print(by_option ? "--gpus \"%s\": " : "CUDAGUARD_VISIBLE_DEVICES=\"%s\": ", list);
 }
 
 constexpr char kForceCpu[] = "; FORCE_CPU applies";
@@ -187,14 +187,20 @@ void write_allowed(Text& out, Policy policy, const Touch& touch) {
 }
 
 void write_list_error(Text& out, const ListErrorFacts& facts) {
-  put_list_error(put_list(out, facts.list), facts.error, facts.count).put(kForceCpu);
+  put_list(out, facts.list, facts.by_option);
+  put_list_error(out, facts.error, facts.count).put(kForceCpu);
 }
 
 void write_list_in_vain(Text& out, const ListInVainFacts& facts) {
-  put_list(out, facts.list).put(facts.why);
+  put_list(out, facts.list, facts.by_option).put(facts.why);
+  if (facts.error != 0) {
+    out.print(" %u; cudaguard doctor looks for the cause", static_cast<uint64_t>(facts.error));
+  }
 }
 
-void write_not_enforced(Text& out, const char* why) { out.put(why).put(kForceCpu); }
+void write_not_enforced(Text& out, const NotEnforcedFacts& facts) {
+  out.put(facts.by_option ? "--gpus" : "CUDAGUARD_VISIBLE_DEVICES").put(facts.why).put(kForceCpu);
+}
 
 void write_bad_index(Text& out, const IndexFacts& facts) {
   const bool negative = facts.asked < 0;
@@ -217,6 +223,56 @@ void write_bad_index(Text& out, const IndexFacts& facts) {
   if (facts.meant >= 0) out.print("; did you mean %u?", static_cast<uint64_t>(facts.meant));
 }
 
+namespace {
+
+/// Can the program be started with `list` as its allow-list? kNone: as far as can be told. `known`:
+/// whether that is certain.
+ListError check_new_list(const LateWriteFacts& facts, bool& known) {
+  const AllowList list = parse_allow_list(facts.is);
+  known = true;
+  if (list.none || list.error.why != ListError::Why::kNone) return list.error;
+  // Where cuInit came after the change, it has read the same list.
+  const bool seen = !facts.read_already && facts.sees == list.count;
+  for (size_t i = 0; i < list.count; ++i) {
+    const AllowEntry& entry = list.entries[i];
+    const bool index = entry.kind == AllowEntry::Kind::kIndex;
+    if (!seen && (!index || facts.gpus == 0)) known = false;
+    if (index && facts.gpus != 0 && entry.index >= facts.gpus) {
+      return {ListError::Why::kNoSuchIndex, i + 1, entry.text};
+    }
+    for (size_t k = 0; k < i; ++k) {
+      const AllowEntry& earlier = list.entries[k];
+      if (index && earlier.kind == entry.kind && earlier.index == entry.index) {
+        return {ListError::Why::kDuplicate, i + 1, entry.text};
+      }
+    }
+  }
+  return {};
+}
+
+/// Advises what can be followed on this machine, in the form of the place.
+void put_new_list(Text& out, const LateWriteFacts& facts) {
+  bool known = false;
+  const ListError error = check_new_list(facts, known);
+  if (error.why != ListError::Why::kNone) {
+    put_list_error(out.put(". In the new value, "), error, facts.gpus);
+  } else if (!known) {
+    out.put(". Set it before the program starts");
+  } else if (facts.in_run && (facts.is.empty() || facts.is == "-1")) {
+    out.put(". Start the program with cudaguard run --cpu");
+  } else {
+    const bool one = facts.is.size() == 1;  // "2"
+    out.put(". Start the program with ");
+    out.put(facts.in_run ? "cudaguard run --gpus " : "CUDAGUARD_VISIBLE_DEVICES=");
+    // A blank would end the word in a shell.
+    const bool quoted = facts.is.find(' ') != std::string_view::npos;
+    out.print(quoted ? "\"%s\"" : "%s", facts.is).put(facts.in_run ? "" : " in front");
+    out.put(one ? ", and device 0" : "; its devices count from 0 then");
+  }
+}
+
+}  // namespace
+
 void write_late_write(Text& out, const LateWriteFacts& facts) {
   out.put("CUDA_VISIBLE_DEVICES");
   if (facts.api.empty()) {
@@ -234,7 +290,9 @@ void write_late_write(Text& out, const LateWriteFacts& facts) {
   }
   // The program may have made it of an option of its own: said is what holds, not who is to write.
   if (!facts.allow_list.empty()) {
-    out.print(". Inside CUDAGUARD_VISIBLE_DEVICES=%s devices count from 0", facts.allow_list);
+    out.print(facts.by_option ? ". Inside --gpus %s devices count from 0"
+                              : ". Inside CUDAGUARD_VISIBLE_DEVICES=%s devices count from 0",
+              facts.allow_list);
     const char* before = ":";
     int most = 8;  // of a line that people read
     for (std::string_view rest = facts.is; !rest.empty() && most > 0; before = ",", --most) {
@@ -246,9 +304,7 @@ void write_late_write(Text& out, const LateWriteFacts& facts) {
   } else if (!facts.is_set) {
     out.put(". Start the program without CUDA_VISIBLE_DEVICES");
   } else {
-    const bool one = facts.is.size() == 1;  // "2"
-    out.print(". Start the program with CUDAGUARD_VISIBLE_DEVICES=%s in front%c", facts.is,
-              one ? ", and device 0" : "; its devices count from 0 then");
+    put_new_list(out, facts);
   }
 }
 

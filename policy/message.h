@@ -106,21 +106,30 @@ void write_denied(Text& out, const DeniedFacts& facts);
 /// CUDAGUARD_LOG=all: "context on device 1 (policy VALIDATE; cuCtxCreate_v2 asked by libfoo.so)".
 void write_allowed(Text& out, Policy policy, const Touch& touch);
 
+// The list is named as the user has given it: `by_option` is Config's.
+
 /// What is wrong with an allow-list.
 struct ListErrorFacts {
   std::string_view list;
   const ListError& error;
   size_t count = 0;  ///< as in put_list_error
+  bool by_option = false;
 };
 void write_list_error(Text& out, const ListErrorFacts& facts);
 
-/// The allow-list cannot be enforced: `why` is a sentence without its full stop.
-void write_not_enforced(Text& out, const char* why);
+/// The allow-list cannot be enforced: `why` is what follows its name.
+struct NotEnforcedFacts {
+  const char* why;
+  bool by_option = false;
+};
+void write_not_enforced(Text& out, const NotEnforcedFacts& facts);
 
 /// The allow-list is good, and there is nothing to show: "there is no driver".
 struct ListInVainFacts {
   std::string_view list;
   const char* why;
+  bool by_option = false;
+  int error = 0;  ///< cuInit's answer, if `why` is about it
 };
 void write_list_in_vain(Text& out, const ListInVainFacts& facts);
 
@@ -148,7 +157,10 @@ struct LateWriteFacts {
   unsigned told = 0;          ///< how many GPUs it said
   bool read_already = false;  ///< the change came after cuInit
   unsigned sees = 0;          ///< else: how many CUDA sees now
+  unsigned gpus = 0;          ///< of the machine; 0: not known
   std::string_view allow_list;
+  bool by_option = false;
+  bool in_run = false;  ///< Config's: the advice is an option, not a variable
 };
 void write_late_write(Text& out, const LateWriteFacts& facts);
 

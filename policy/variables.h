@@ -56,6 +56,9 @@ inline constexpr VariableRow kVariables[] = {
 
 /// The first word of CUDAGUARD_PRESETS behind `run --fence`; no variable begins with its letter.
 inline constexpr char kFenceMark[] = "fence";
+/// Before the list at the end of CUDAGUARD_PRESETS inside `run --gpus LIST`: "gpus=2,5". It may
+/// follow the names.
+inline constexpr char kGpusMark[] = "gpus=";
 
 /// Read where a process begins, and there alone; "1". No row: it would be in the guard's file.
 inline constexpr char kHello[] = "CUDAGUARD_HELLO";

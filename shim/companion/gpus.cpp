@@ -91,6 +91,8 @@ void resolve_list(Allowed& allowed) {
     listed = list_gpus(nvml, allowed.machine);
     nvml.shutdown();
   }
+  // On a machine without a GPU no entry is at fault: the driver says what is wrong.
+  if (listed && has_no_gpu(allowed)) return;
   if (listed) {
     allowed.view = resolve(list, allowed.machine);
   } else {
@@ -103,7 +105,8 @@ void resolve_list(Allowed& allowed) {
     }
   }
   if (allowed.view.error.why == ListError::Why::kNone) return;
-  const ListErrorFacts facts = {text, allowed.view.error, count_gpus(allowed.machine)};
+  const ListErrorFacts facts = {text, allowed.view.error, count_gpus(allowed.machine),
+                                process.config.by_option};
   guard.say(process, Process::kList, write_line_of<write_list_error, ListErrorFacts>, &facts);
 }
 

@@ -42,6 +42,11 @@ struct Allowed {
   View view;
 };
 
+/// NVML is in use here, and lists none. The view is empty then.
+inline bool has_no_gpu(const Allowed& allowed) {
+  return allowed.machine.known && allowed.machine.count == 0;
+}
+
 /// Opens the real NVML now, because a constructor may wait for the thread that calls cuInit:
 /// nothing is opened then. Once.
 void open_nvml(const Loader& the);

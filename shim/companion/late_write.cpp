@@ -45,12 +45,17 @@ void compare(Process& process, const LateWrite::Moment* moment, const unsigned* 
     facts.was = moment->value;
     facts.api = moment->api;
     facts.told = moment->count;
+    // NVML counts all GPUs; CUDA those of the variable as it was.
+    const bool all = !moment->set || std::string_view(moment->api).starts_with("nvml");
+    if (all) facts.gpus = moment->count;
   }
   facts.is_set = now != nullptr;
   if (now != nullptr) facts.is = now;
   facts.read_already = sees == nullptr;
   if (sees != nullptr) facts.sees = *sees;
   facts.allow_list = process.config.visible_devices;
+  facts.by_option = process.config.by_option;
+  facts.in_run = process.config.in_run;
   the_guard().say(process, Process::kLateWrite, write_line_of<write_late_write, LateWriteFacts>,
                   &facts);
 }

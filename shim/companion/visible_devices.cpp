@@ -55,19 +55,18 @@ const Plan* make_plan() {
 }
 
 void say_why(Process& here, const char* why) {
-  the_guard().say(
-      here, Process::kList,
-      [](Text& out, const void* text) { write_not_enforced(out, static_cast<const char*>(text)); },
-      why);
+  const NotEnforcedFacts facts = {why, here.config.by_option};
+  the_guard().say(here, Process::kList, write_line_of<write_not_enforced, NotEnforcedFacts>,
+                  &facts);
 }
 
-void say_shows_none(Process& here) {
-  const ListInVainFacts facts = {here.config.visible_devices, "this machine shows no GPU"};
+void say_in_vain(Process& here, const char* why, int error = 0) {
+  const ListInVainFacts facts = {here.config.visible_devices, why, here.config.by_option, error};
   the_guard().say(here, Process::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>,
                   &facts);
 }
 
-constexpr char kNoUuid[] = "CUDAGUARD_VISIBLE_DEVICES: a chosen GPU does not say its UUID";
+constexpr char kNoUuid[] = ": a chosen GPU does not say its UUID";
 
 bool list_is_set(const Process& here) { return !here.config.visible_devices.empty(); }
 
@@ -121,12 +120,12 @@ bool same_uuid(const char* text, bool whole, const unsigned char (&bytes)[16]) {
 /// Null, or what is wrong with what the driver shows now.
 const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
   if (driver.times_asked.load(std::memory_order_relaxed) == asked_before) {
-    return "CUDAGUARD_VISIBLE_DEVICES cannot be enforced: the driver did not read "
+    return " cannot be enforced: the driver did not read "
            "CUDA_VISIBLE_DEVICES in cuInit";
   }
   int count = 0;
   if (!ask_count(count) || static_cast<size_t>(count) != plan.selection.count) {
-    return "CUDAGUARD_VISIBLE_DEVICES: the driver does not show the GPUs that were chosen (one is "
+    return ": the driver does not show the GPUs that were chosen (one is "
            "gone or unusable)";
   }
   const auto get_device = real_function<Result (*)(int*, int)>(k_cuDeviceGet);
@@ -144,7 +143,7 @@ const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
     if (wanted.mig || wanted.uuid[0] == '\0') continue;
     // Without NVML the list's entry may be a beginning only.
     if (!same_uuid(wanted.uuid, allowed.machine.known, bytes)) {
-      return "CUDAGUARD_VISIBLE_DEVICES: the driver shows other GPUs than were chosen";
+      return ": the driver shows other GPUs than were chosen";
     }
   }
   return nullptr;
@@ -208,8 +207,7 @@ void bind_visible_devices(const Process& here, const RealLibrary& real) {
 
 bool list_is_enforced(Process& here) {
   if (driver.redirected || !list_is_set(here)) return true;
-  say_why(here,
-          "CUDAGUARD_VISIBLE_DEVICES cannot be enforced: libcuda.so.1 does not import getenv");
+  say_why(here, " cannot be enforced: libcuda.so.1 does not import getenv");
   the_guard().fall_back(here, Process::kNotEnforced);
   return false;
 }
@@ -228,7 +226,7 @@ Result init_inside_list(Process& here, const void* caller) {
   const Plan* plan = driver.plan.load(std::memory_order_acquire);
   const bool already = plan != nullptr && ask_count(count);
   if (!already) plan = make_plan();
-  if (plan == nullptr) return deny(here, "CUDAGUARD_VISIBLE_DEVICES: out of memory", caller);
+  if (plan == nullptr) return deny(here, ": out of memory", caller);
   if (!plan->ready) {
     const bool said = plan->allowed.view.error.why != ListError::Why::kNone;
     return deny(here, said ? nullptr : kNoUuid, caller);
@@ -239,13 +237,15 @@ Result init_inside_list(Process& here, const void* caller) {
   const bool read = driver.times_asked.load(std::memory_order_relaxed) != asked_before;
   if (result == kNoDevice && read && plan->selection.count != 0) {
     // A driver that has no GPU at all does not get as far as to read the variable (measured, 535).
-    return deny(here,
-                "CUDAGUARD_VISIBLE_DEVICES: the driver shows none of the GPUs that were chosen",
-                caller);
+    return deny(here, ": the driver shows none of the GPUs that were chosen", caller);
   }
   if (result == kNoDevice) {
     note_no_device(here);
-    if (plan->selection.count != 0) say_shows_none(here);
+    if (plan->selection.count != 0 || has_no_gpu(plan->allowed)) {
+      say_in_vain(here, "this machine shows no GPU");
+    }
+  } else if (result != kSuccess && result != kNotInitialized) {  // that is a forked child's
+    say_in_vain(here, "the driver fails with error", result);
   }
   if (result != kSuccess) return result;
   const char* wrong = check_what_is_visible(*plan, asked_before);

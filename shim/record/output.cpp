@@ -295,7 +295,8 @@ void say_case(Process& process, uint64_t key, Writer write, const void* context)
 
 void record_no_driver(Process& process, const char* api, const void* caller) {
   constexpr int kNoDevice = 100;
-  const ListInVainFacts facts = {process.config.visible_devices, "there is no driver"};
+  const ListInVainFacts facts = {process.config.visible_devices, "there is no driver",
+                                 process.config.by_option};
   if (!facts.list.empty()) {
     say(process, Process::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>, &facts);
   }

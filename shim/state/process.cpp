@@ -63,9 +63,11 @@ std::string_view Process::because() const {
     case kNoCompanion:
       return "its companion library cannot be used";
     case kNotEnforced:
-      return "CUDAGUARD_VISIBLE_DEVICES cannot be enforced";
+      return config.by_option ? "--gpus cannot be enforced"
+                              : "CUDAGUARD_VISIBLE_DEVICES cannot be enforced";
     case kNotAccepted:
-      return "CUDAGUARD_VISIBLE_DEVICES is not accepted";
+      return config.by_option ? "--gpus is not accepted"
+                              : "CUDAGUARD_VISIBLE_DEVICES is not accepted";
     default:
       return config.because;
   }

@@ -14,6 +14,7 @@
 #define NUMBER(x) TEXT(x)
 #define LOG(name) fake_log("cudart" NUMBER(MAJOR) ":", name)
 #define EXPORT __attribute__((visibility("default")))
+#define HIDDEN __attribute__((visibility("hidden")))
 
 enum {
   kSuccess = 0,
@@ -97,6 +98,16 @@ static int use_device(int device) {
   const int answer = g_driver.cuDevicePrimaryCtxRetain(&context, g_devices[device]);
   return answer != kSuccess ? answer : g_driver.cuCtxSetCurrent(context);
 }
+
+// For cudart_indexed.c. The number of devices, or an error with a minus.
+HIDDEN int fake_runtime_count(const char* name);
+int fake_runtime_count(const char* name) {
+  LOG(name);
+  const int answer = ready();
+  return answer == kSuccess ? g_count : -answer;
+}
+HIDDEN int fake_runtime_finish(int answer);
+int fake_runtime_finish(int answer) { return finish(answer); }
 
 EXPORT int cudaGetDeviceCount(int* count);
 int cudaGetDeviceCount(int* count) {

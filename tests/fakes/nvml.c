@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fake NVML: the same GPUs, always in PCI order. It reads no CUDA variable. CG_LOST=n: it
 // counts GPU n and hands it out no more, as one that fell off the bus. CG_SICK: it cannot be
-// initialised.
+// initialised. CG_EMPTY: it can, and there is no GPU.
 #include <dirent.h>
 #include <signal.h>
 #include <stddef.h>
@@ -39,6 +39,8 @@ static int mig_of(const struct device* device) {
   return device >= g_migs && device < g_migs + kMigs ? (int)(device - g_migs) : -1;
 }
 
+static int is_empty(void) { return getenv("CG_EMPTY") != NULL; }
+
 static int users(int change) {
   return __atomic_add_fetch(&fake_nvml_users, change, __ATOMIC_ACQ_REL);
 }
@@ -49,7 +51,7 @@ static int users(int change) {
 int nvmlInitWithFlags(unsigned flags) {
   (void)flags;
   fake_log("", "nvmlInitWithFlags");
-  if (getenv("CG_SICK") != NULL) return kDriverNotLoaded;
+  if (getenv("CG_SICK") != NULL && !is_empty()) return kDriverNotLoaded;
   users(1);
   return kSuccess;
 }
@@ -95,13 +97,13 @@ int nvmlDeviceGetCount(unsigned* count) {
 int nvmlDeviceGetCount_v2(unsigned* count) {
   ENTER(nvmlDeviceGetCount_v2);
   if (count == NULL) return kInvalidArgument;
-  *count = kGpus;
+  *count = is_empty() ? 0 : kGpus;
   return kSuccess;
 }
 
 static int hand_out(int gpu, int error, struct device** out) {
   if (out == NULL) return kInvalidArgument;
-  if (gpu < 0) return error;
+  if (gpu < 0 || is_empty()) return error;
   const char* lost = getenv("CG_LOST");
   if (lost != NULL && atoi(lost) == gpu) return kGpuIsLost;
   *out = &g_gpus[gpu];

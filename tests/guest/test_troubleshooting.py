@@ -52,6 +52,9 @@ class Messages(guest.Case):
         note(self.steps("touch", env={"CUDAGUARD_POLICY": "nonsense"}))
         note(harness.run([box.program("open"), "cu.init"], world="none",
                          env=box.environment(allow="0,9")))
+        for sick in ("100", "999"):
+            note(harness.run([LAUNCHER, "run", "--gpus", "0", "--", box.program("open"), "cu.init"],
+                             world="none", guard=False, env=box.environment(CG_SICK=sick)))
         refuse("--", STATIC, "lib=libcuda.so.1")
         refuse("--fence", "--", STATIC, "lib=libcuda.so.1")
         refuse("--", self.compiled("plain", "int main(void) { return 0; }\n", "-static"))

@@ -33,16 +33,19 @@ class Environment(launcher.Case):
     def test_options(self):
         root = {"ROOT": "PID"}
         cpu = {"POLICY": "FORCE_CPU", "PRESETS": ALL_PRESETS, **root}
-        chosen = {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "2,5", **root}
+        chosen = {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "2,5", "PRESETS": "gpus=2,5", **root}
         for options, wanted in (
-                ([], cpu), (["--cpu"], cpu), (["--policy", "clamp"], {"POLICY": "clamp", **root}),
+                ([], cpu), (["--cpu"], cpu),
+                (["--policy", "clamp"], {"POLICY": "clamp", "PRESETS": "", **root}),
                 (["--gpus", "2,5"], chosen), (["--gpus=2,5"], chosen),
                 (["--gpus", "1", "--policy=CLAMP"],
-                 {"POLICY": "CLAMP", "VISIBLE_DEVICES": "1", **root}),
+                 {"POLICY": "CLAMP", "VISIBLE_DEVICES": "1", "PRESETS": "gpus=1", **root}),
                 (["--gpus", "2,5", "--children=cpu"], {"CHILDREN": "FORCE_CPU", **chosen}),
                 (["--gpus", "2,5", "--children", "cpu"], {"CHILDREN": "FORCE_CPU", **chosen}),
-                (["--gpus", "-1"], {**cpu, "POLICY": "VALIDATE", "VISIBLE_DEVICES": "-1"}),
-                (["--gpus", ""], {**cpu, "POLICY": "VALIDATE", "VISIBLE_DEVICES": ""}),
+                (["--gpus", "-1"], {**cpu, "POLICY": "VALIDATE", "VISIBLE_DEVICES": "-1",
+                                    "PRESETS": ALL_PRESETS + ",gpus=-1"}),
+                (["--gpus", ""], {**cpu, "POLICY": "VALIDATE", "VISIBLE_DEVICES": "",
+                                  "PRESETS": ALL_PRESETS + ",gpus="}),
                 (["--policy", "off"], {"POLICY": "off", **root}),
                 (["--log", "all"], {"LOG": "all", **cpu}),
                 (["--report", "/dev/stderr"], {"REPORT": "/dev/stderr", **cpu}),
@@ -63,21 +66,22 @@ class Environment(launcher.Case):
         left = {"CUDAGUARD_POLICY": "CLAMP", "CUDAGUARD_VISIBLE_DEVICES": "1",
                 "CUDAGUARD_CHILDREN": "FORCE_CPU", "CUDAGUARD_ROOT": "77"}
         kept = {key[len("CUDAGUARD_"):]: value for key, value in left.items()}
-        self.assertEqual(self.ours(**left), kept)
+        self.assertEqual(self.ours(**left), {**kept, "PRESETS": ""})
         cpu = {"POLICY": "FORCE_CPU", "PRESETS": ALL_PRESETS, "ROOT": "PID"}
         self.assertEqual(self.ours("--cpu", **left), cpu)
         self.assertEqual(self.ours("--policy", "OFF", **left), {"POLICY": "OFF", "ROOT": "PID"})
         self.assertEqual(self.ours("--gpus", "3", **left),
-                         dict(kept, VISIBLE_DEVICES="3", ROOT="PID"))
+                         dict(kept, VISIBLE_DEVICES="3", ROOT="PID", PRESETS="gpus=3"))
         self.assertEqual(self.ours("--policy", "VALIDATE", **left),
-                         dict(kept, POLICY="VALIDATE", ROOT="PID"))
+                         dict(kept, POLICY="VALIDATE", ROOT="PID", PRESETS=""))
         for policy in ("FORCE_CPU", "OFF"):
             self.assertEqual(self.ours("--gpus", "3", CUDAGUARD_POLICY=policy),
-                             {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "3", "ROOT": "PID"})
+                             {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "3", "ROOT": "PID",
+                              "PRESETS": "gpus=3"})
         self.assertEqual(self.ours("--cpu", CUDAGUARD_POLICY="nonsense"), cpu)
         self.assertEqual(self.ours(CUDAGUARD_POLICY="", CUDAGUARD_ROOT="nonsense"), cpu)
         self.assertEqual(self.ours(CUDAGUARD_VISIBLE_DEVICES="1"),
-                         {"VISIBLE_DEVICES": "1", "ROOT": "PID"})
+                         {"VISIBLE_DEVICES": "1", "ROOT": "PID", "PRESETS": ""})
 
     def test_presets(self):
         presets = launcher.PRESETS
@@ -113,15 +117,17 @@ class Environment(launcher.Case):
         self.assertEqual(seen, {(): ["3", "-7"], ("--no-presets",): ["0", "8"]})
 
     def test_a_sign_of_the_launcher(self):
-        """By it the guard tells what lifts the policy: an inner run, not a variable alone. Set by
-        every run without CUDA, whether or not a preset was."""
-        for options in ([], ["--cpu"], ["--gpus", ""]):
+        """By it the guard's messages know what the user has written: an option or a variable. Set
+        by every run but one with OFF, whether or not a preset was."""
+        for options in ([], ["--cpu"]):
             self.assertEqual(self.seen(*options)["CUDAGUARD_PRESETS"], ALL_PRESETS)
             self.assertEqual(self.seen("--no-presets", *options)["CUDAGUARD_PRESETS"], "")
         own = dict.fromkeys(launcher.PRESETS, "mine")
         self.assertEqual(self.seen(**own)["CUDAGUARD_PRESETS"], "")
-        for options in (["--gpus", "1"], ["--policy", "CLAMP"], ["--policy", "OFF"]):
-            self.assertNotIn("CUDAGUARD_PRESETS", self.seen(*options))
+        self.assertEqual(self.seen("--gpus", "1,2")["CUDAGUARD_PRESETS"], "gpus=1,2")
+        for options in (["--policy", "CLAMP"], ["--policy", "VALIDATE"]):
+            self.assertEqual(self.seen(*options)["CUDAGUARD_PRESETS"], "")
+        self.assertNotIn("CUDAGUARD_PRESETS", self.seen("--policy", "OFF"))
 
     def inner(self, outer, inner, between="", **given):
         """The presets as a program has them in a run in a run."""
@@ -133,30 +139,32 @@ class Environment(launcher.Case):
 
     def test_presets_of_an_outer_run(self):
         """Its empty CUDA_VISIBLE_DEVICES would leave an inner --gpus without one."""
-        cpu, gpus = ["--cpu"], ["--gpus", "2"]
+        cpu, gpus, option = ["--cpu"], ["--gpus", "2"], {"CUDAGUARD_PRESETS": "gpus=2"}
         alone = self.inner(cpu, cpu)
         self.assertEqual(alone, dict(launcher.PRESETS, CUDAGUARD_PRESETS=ALL_PRESETS))
-        self.assertEqual(self.inner(cpu, gpus), {})
+        self.assertEqual(self.inner(cpu, gpus), option)
         self.assertEqual(self.inner(gpus, cpu), alone)
         self.assertEqual(self.inner(cpu, ["--policy", "OFF"]), {})
-        self.assertEqual(self.inner(cpu, ["--no-presets"] + gpus), {})
+        self.assertEqual(self.inner(cpu, ["--no-presets"] + gpus), option)
         self.assertEqual(self.inner(cpu, ["--no-presets"] + cpu), {"CUDAGUARD_PRESETS": ""})
         self.assertEqual(self.inner(cpu, gpus, "export JAX_PLATFORMS=cuda"),
-                         {"JAX_PLATFORMS": "cuda"})
+                         {"JAX_PLATFORMS": "cuda", **option})
         # What the user has set stays, the preset's own value too.
         self.assertEqual(self.inner(cpu, gpus, CUDA_VISIBLE_DEVICES=""),
-                         {"CUDA_VISIBLE_DEVICES": ""})
-        self.assertEqual(self.inner(gpus, gpus, JAX_PLATFORMS="cpu"), {"JAX_PLATFORMS": "cpu"})
+                         {"CUDA_VISIBLE_DEVICES": "", **option})
+        self.assertEqual(self.inner(gpus, gpus, JAX_PLATFORMS="cpu"),
+                         {"JAX_PLATFORMS": "cpu", **option})
         self.assertEqual(self.inner(["--no-presets"] + cpu, gpus, MPIR_CVAR_ENABLE_GPU="0"),
-                         {"MPIR_CVAR_ENABLE_GPU": "0"})
+                         {"MPIR_CVAR_ENABLE_GPU": "0", **option})
         # Ours, of whatever home; not the user's own.
         for value, left in (("/elsewhere" + launcher.REGISTRY, {}),
                             ("/mine/registry.bin", {"GST_REGISTRY_1_0": "/mine/registry.bin"})):
             self.assertEqual(self.inner(gpus, gpus, CUDAGUARD_PRESETS="GST_REGISTRY_1_0",
-                                        GST_REGISTRY_1_0=value), left)
+                                        GST_REGISTRY_1_0=value), {**left, **option})
         # Other people's names in our variable are nobody's business.
         self.assertEqual(self.inner(gpus, gpus, CUDAGUARD_PRESETS="HOME,,JAX_PLATFORMS,x",
-                                    JAX_PLATFORMS="cuda"), {"JAX_PLATFORMS": "cuda"})
+                                    JAX_PLATFORMS="cuda"),
+                         {"JAX_PLATFORMS": "cuda", **option})
 
     def test_nothing_else_is_changed(self):
         given = {"A": "", "B": "x=y", "LD_LIBRARY_PATH": "/nowhere", "PATH": os.environ["PATH"]}

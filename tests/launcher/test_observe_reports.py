@@ -205,7 +205,8 @@ class Options(observed.Case):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(done.stdout.splitlines(), [
             "export CUDAGUARD_POLICY=VALIDATE", "export CUDAGUARD_ROOT=$$",
-            "export CUDAGUARD_LOG=error", "export LD_PRELOAD=" + harness.GUARD])
+            "export CUDAGUARD_LOG=error", "export CUDAGUARD_PRESETS=",
+            "export LD_PRELOAD=" + harness.GUARD])
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_root(self):

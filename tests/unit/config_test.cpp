@@ -39,6 +39,18 @@ TEST(Config, UnknownPolicy_IsForceCpuWithOneComplaint) {
   }
 }
 
+TEST(Config, ByOption_OnlyForTheListOfTheRun) {
+  EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).by_option);
+  EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).in_run);
+  for (const char* presets : {"gpus=0", "gpus=0,1,2", "gpus=", "", "0,1", "x_gpus=0,1"}) {
+    EXPECT_FALSE(parse_config({.visible_devices = "0,1", .presets = presets}).by_option) << presets;
+  }
+  EXPECT_FALSE(parse_config({.visible_devices = "0,1"}).by_option);
+  EXPECT_FALSE(parse_config({.presets = "gpus=0,1"}).by_option);
+  EXPECT_EQ(parse_config({.visible_devices = "-1", .presets = "JAX_PLATFORMS,gpus=-1"}).because,
+            "--gpus allows no GPU");
+}
+
 TEST(Config, EmptyVariable_IsUnset) {
   const Config config = parse_config({.policy = "", .log = "", .report = ""});
   EXPECT_EQ(config.policy, Policy::kForceCpu);

@@ -180,6 +180,18 @@ TEST_F(Message, Allowed_SaysWhatFailed) {
 TEST_F(Message, ListInVain) {
   write_list_in_vain(line(1), {"0,2", "there is no driver"});
   EXPECT_EQ(take(), "cudaguard[1]: CUDAGUARD_VISIBLE_DEVICES=\"0,2\": there is no driver\n");
+  write_list_in_vain(line(1), {"0", "the driver fails with error", true, 999});
+  EXPECT_EQ(
+      take(),
+      "cudaguard[1]: --gpus \"0\": the driver fails with error 999; cudaguard doctor looks for "
+      "the cause\n");
+}
+
+TEST_F(Message, NotEnforced_NamesWhatTheUserHasWritten) {
+  write_not_enforced(line(1), {": out of memory"});
+  EXPECT_EQ(take(), "cudaguard[1]: CUDAGUARD_VISIBLE_DEVICES: out of memory; FORCE_CPU applies\n");
+  write_not_enforced(line(1), {": out of memory", true});
+  EXPECT_EQ(take(), "cudaguard[1]: --gpus: out of memory; FORCE_CPU applies\n");
 }
 
 TEST_F(Message, ListError_NamesEntryReasonAndMachine) {
@@ -229,7 +241,8 @@ TEST_F(Message, LateWrite_SaysFromWhatToWhatAndTheRemedy) {
                        .api = "nvmlDeviceGetCount_v2",
                        .told = 8,
                        .read_already = false,
-                       .sees = 1};
+                       .sees = 1,
+                       .gpus = 8};
   write_late_write(line(1), facts);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from unset to \"2\" after "
@@ -240,6 +253,22 @@ TEST_F(Message, LateWrite_SaysFromWhatToWhatAndTheRemedy) {
   EXPECT_TRUE(take().ends_with(
       ". Start the program with CUDAGUARD_VISIBLE_DEVICES=2,5 in front; its devices count from 0 "
       "then\n"));
+  facts.in_run = true;
+  write_late_write(line(1), facts);
+  EXPECT_TRUE(take().ends_with(
+      ". Start the program with cudaguard run --gpus 2,5; its devices count from 0 then\n"));
+  facts.in_run = false;
+  for (const char* wrong : {"8", "2,8", "2,2", "2,x"}) {
+    facts.is = wrong;
+    write_late_write(line(1), facts);
+    const std::string text = take();
+    EXPECT_NE(text.find(". In the new value, entry "), std::string::npos) << text;
+    EXPECT_EQ(text.find("Start the program"), std::string::npos) << text;
+  }
+  facts.is = "2,5";
+  facts.gpus = 0;
+  write_late_write(line(1), facts);
+  EXPECT_TRUE(take().ends_with(". Set it before the program starts\n"));
   facts = {.was_set = true,
            .was = "0",
            .is_set = true,

@@ -171,8 +171,8 @@ void take_back_presets(Variables& variables) {
 }
 
 /// The names are set where there are none, too: by them the guard knows that `run` is at work here,
-/// and what its line has to advise.
-void set_presets(bool wanted, Variables& variables) {
+/// and what its line has to advise. A list is kept, so that messages name the option.
+void set_presets(bool wanted, const Options& options, Variables& variables) {
   std::string names;
   for (const Preset& preset : kPresets) {
     const std::string folder = preset.in_cache ? cache_folder(variables) : "";
@@ -183,6 +183,7 @@ void set_presets(bool wanted, Variables& variables) {
     variables.set(preset.name, folder + preset.value);
     names.append(names.empty() ? "" : ",").append(preset.name);
   }
+  if (options.gpus) names.append(names.empty() ? "" : ",").append(kGpusMark).append(*options.gpus);
   variables.set(kPreset, names);
 }
 
@@ -251,7 +252,10 @@ Config settle(const Options& options, Variables& variables) {
     }
   }
   take_back_presets(variables);
-  if (config.policy == Policy::kForceCpu) set_presets(!options.no_presets, variables);
+  if (config.policy != Policy::kOff) {
+    const bool without = config.policy == Policy::kForceCpu;
+    set_presets(without && !options.no_presets, options, variables);
+  }
   return parse(variables, options.print);  // the strings may have moved
 }
 

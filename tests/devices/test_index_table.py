@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of docs/devices.md: every call that is given a device index, and what becomes of it."""
+
+import os
+import re
+
+import box
+import harness
+from box import uuid
+
+ALLOW, BAD = "5,2,7", 3
+HEADERS = os.path.join(harness.DEPS, "cuda-13", "include")
+LOCATION = r"(?:const )?(?:struct )?(?:CU|cuda)[mM]emLocation ?(\*?) ?(?!\w+_out)\w+"
+VERSION = re.compile(r"(_v\d+)?(_pt[ds][sz])?$")
+
+
+def read(*path):
+    with open(os.path.join(harness.SOURCE, *path), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def rows():
+    """{name: layout} of tests/fakes/indexed.inc."""
+    text = read("tests", "fakes", "indexed.inc")
+    return dict(re.findall(r'^(?:DRIVER|RUNTIME)_INDEX\((\w+), "(.*)"\)', text, re.M))
+
+
+def documented():
+    """{name: what becomes of an index}"""
+    text = read("docs", "devices.md").split("### Every call that is given a device index")[1]
+    found = {}
+    for names, outcome in re.findall(r"^\| (.*?`.*?) \| (.*) \|$", text.split("\n## ")[0], re.M):
+        for name in re.findall(r"`(\w+)`", names):
+            if name in found:
+                raise ValueError(name + " is there twice")
+            found[name] = outcome
+    return found
+
+
+def letter(parameter):
+    """As indexed.inc has it."""
+    if re.fullmatch(r"CUdevice \w+|int (?:ordinal|\w*[dD]evice)", parameter):
+        return "d"
+    if re.fullmatch(r"int ?\* ?device_arr", parameter):
+        return "v"
+    location = re.fullmatch(LOCATION, parameter)
+    if location:
+        return "L" if location[1] else "l"
+    for pattern, kind in ((r"(CUmemAllocationProp|CU\w*PoolProps|cuda\w*PoolProps)", "P"),
+                          (r"(CU|cuda)[mM]emAccessDesc", "A"), (r"cudaMemcpy3DPeerParms", "M")):
+        if re.match(r"const (struct )?%s ?\*" % pattern, parameter):
+            return kind
+    return "p" if "*" in parameter else "."
+
+
+def from_header(name):
+    """{name: layout} of a header's calls with an index among their parameters."""
+    with open(os.path.join(HEADERS, name), encoding="utf-8", errors="replace") as stream:
+        text = re.sub(r"/\*.*?\*/|//[^\n]*", "", stream.read(), flags=re.S)
+    prototype = r"\b(?:CUresult\s+CUDAAPI|cudaError_t\s+CUDARTAPI)\s+(cu\w+)\s*\(([^;{]*?)\)\s*;"
+    found = {}
+    for call, parameters in re.findall(prototype, text):
+        parameters = re.sub(r"__dv\(.*?\)", "", " ".join(parameters.split()))
+        layout = "".join(letter(parameter.strip()) for parameter in parameters.split(","))
+        if re.search("[dvlLPAM]", layout):
+            found.setdefault(call, layout)
+    # An older form of a call that is there.
+    return {call: layout for call, layout in found.items()
+            if VERSION.sub("", call) == call or VERSION.sub("", call) not in found}
+
+
+class Table(box.Case):
+
+    def test_the_table_is_complete(self):
+        if not os.path.isdir(HEADERS):
+            harness.skip(self, "run scripts/fetch-cuda build/_deps 13")
+        headers = {**from_header("cuda.h"), **from_header("cuda_runtime_api.h")}
+        self.assertGreater(len(headers), 90)
+        plain = {VERSION.sub("", name): layout for name, layout in headers.items()}
+        self.assertEqual({VERSION.sub("", name): layout for name, layout in rows().items()}, plain)
+        self.assertEqual(set(documented()), set(plain))
+        self.assertEqual(set(documented().values()), {"validated, clamped", "passed on"})
+
+    def calls(self, index):
+        """Each index parameter of each call once."""
+        return ["%s,%d,%d" % (name, position, index) for name, layout in rows().items()
+                for position, kind in enumerate(layout) if kind not in "p."]
+
+    def answers(self, index, major, **more):
+        calls = self.calls(index)
+        result = box.run(calls, "index_calls%d" % major, **more)
+        self.assertEqual(result.rc, 0, result)
+        found = dict(line.split("=") for line in result.out.splitlines())
+        self.assertEqual(sorted(found), sorted(calls), result)
+        return result, {call: found[call] == "101" for call in calls}
+
+    def test_without_the_guard(self):
+        """The control: every bad index is refused, no good one is."""
+        own = ",".join(uuid(gpu) for gpu in (5, 2, 7))
+        for major in (12, 13):
+            for index, refused in ((2, False), (BAD, True), (-1, True)):
+                _, found = self.answers(index, major, guard=False, own=own)
+                self.assertEqual({call for call, is_refused in found.items()
+                                  if is_refused != refused}, set())
+
+    def test_each_row(self):
+        looked_at = {name for name, outcome in documented().items() if outcome != "passed on"}
+        self.assertEqual(len(looked_at), 5)
+        for major in (12, 13):
+            for policy in ("VALIDATE", "CLAMP"):
+                with self.subTest(major=major, policy=policy):
+                    result, found = self.answers(BAD, major, allow=ALLOW, policy=policy)
+                    for call, refused in found.items():
+                        name = VERSION.sub("", call.partition(",")[0])
+                        clamped = policy == "CLAMP" and name in looked_at
+                        self.assertEqual(refused, not clamped, call)
+                    said = re.findall(r": (cu\w+): device 3 asked by", result.err)
+                    self.assertEqual(sorted(said), sorted(looked_at), result)
+                    self.assertEqual(result.err.count("2 is used (policy CLAMP)"),
+                                     5 if policy == "CLAMP" else 0, result)
+
+    def test_limit_a_runtime_by_dlsym_is_not_looked_at(self):
+        """docs/limits.md: ctypes.CDLL("libcudart.so.12").cudaSetDevice."""
+        for major in (12, 13):
+            for policy in ("VALIDATE", "CLAMP"):
+                result, found = self.answers(BAD, major, allow=ALLOW, policy=policy, CG_DLSYM="1")
+                for call, refused in found.items():
+                    if call.startswith("cuda"):
+                        self.assertTrue(refused, call)
+                self.one_line(result, "cuDeviceGet: device 3")
+
+
+if __name__ == "__main__":
+    harness.main(sandboxed=True)

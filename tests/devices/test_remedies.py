@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each remedy that a message gives is taken out of the message and followed: it works."""
+
+import os
+import re
+import shlex
+
+import box
+import harness
+from box import uuid
+
+LAUNCHER = os.path.join(harness.BUILD, "bin", "cudaguard")
+START = re.compile(r"Start the program with (CUDAGUARD_VISIBLE_DEVICES=.*?(?= in front)|"
+                   r"cudaguard run .*?(?=, and device 0|; its devices|$))")
+
+
+class Case(box.Case):
+
+    def launch(self, words, steps, name="open", **more):
+        """The program under `cudaguard run`."""
+        return harness.run([LAUNCHER, "run", *words, "--", box.program(name), *steps], world="none",
+                           guard=False, trace=False, env=box.environment(**more))
+
+    def one(self, result):
+        self.assertEqual(len(box.lines(result)), 1, result)
+        return box.lines(result)[0]
+
+
+class LateWrite(Case):
+    """A program that writes CUDA_VISIBLE_DEVICES after it was told how many GPUs there are."""
+
+    def steps(self, written, told="nv.see"):
+        return [told, "setenv=CUDA_VISIBLE_DEVICES=" + written, "cu.see", "rt12.count"]
+
+    def follow(self, line, machine):
+        """Starts the program as the message says; it uses device 0, and does not write."""
+        found = START.search(line)
+        self.assertIsNotNone(found, line)
+        words = shlex.split(found[1])
+        steps = ["nv.see", "cu.see", "rt12.see"]
+        if words[0] == "cudaguard":
+            return self.launch(words[2:], steps, box=machine)
+        name, _, value = words[0].partition("=")
+        self.assertEqual((name, len(words)), ("CUDAGUARD_VISIBLE_DEVICES", 1), line)
+        return box.run(steps, box=machine, allow=value)
+
+    def test_the_advised_list_works(self):
+        for machine, written in (("lazy", "2"), ("lazy", "2,5"), ("lazy", "7,0"), ("lazy", "5, 2"),
+                                 ("lazy", uuid(3)), ("driver", "0")):
+            for told in ("nv.see", "cu.see"):
+                if told == "cu.see" and written.startswith("GPU-"):
+                    continue  # below
+                for place in ("variable", "run"):
+                    with self.subTest(machine=machine, written=written, told=told, place=place):
+                        steps = self.steps(written, told)
+                        more = {"box": machine, "own": "0,1" if machine == "lazy" else None}
+                        if told == "cu.see":
+                            more["own"] = None
+                        result = (box.run(steps, policy="VALIDATE", **more) if place == "variable"
+                                  else self.launch(["--policy", "VALIDATE"], steps, **more))
+                        if machine == "driver" and told == "nv.see":
+                            self.silent(result)  # one GPU was told of, one is there
+                            continue
+                        line = self.one(result)
+                        self.assertEqual("cudaguard run --gpus" in line, place == "run", line)
+                        fixed = self.follow(line, machine)
+                        self.silent(fixed)
+                        gpus = box.seen(fixed.answers["nv.see"])
+                        self.assertEqual(len(gpus), written.count(",") + 1, fixed)
+                        self.sees(fixed, cu=gpus, rt12=gpus)
+
+    def test_a_list_that_hides_all_works(self):
+        for written in ("", "-1"):
+            for place in ("variable", "run"):
+                with self.subTest(written=written, place=place):
+                    steps = self.steps(written)
+                    result = (box.run(steps, policy="VALIDATE") if place == "variable" else
+                              self.launch(["--policy", "VALIDATE"], steps))
+                    fixed = self.follow(self.one(result), "lazy")
+                    self.sees(fixed, nv=[], cu="!100", rt12="!100")
+                    self.assertNotIn("Start the program", fixed.err, fixed)
+
+    def test_no_advice_for_what_does_not_exist(self):
+        """The same value as a list would be refused: the message says why."""
+        for machine, written, words in (
+                ("driver", "2", 'entry 1 "2" does not exist (this machine has 1 GPU)'),
+                ("driver", "1", 'entry 1 "1" does not exist (this machine has 1 GPU)'),
+                ("lazy", "8", 'entry 1 "8" does not exist (this machine has 8 GPUs)'),
+                ("lazy", "2,99", 'entry 2 "99" does not exist (this machine has 8 GPUs)'),
+                ("lazy", "2,2", 'entry 2 "2" names a GPU again'),
+                ("lazy", "nonsense", 'entry 1 "nonsense" is no index')):
+            for place in ("variable", "run"):
+                with self.subTest(machine=machine, written=written, place=place):
+                    steps = self.steps(written)
+                    result = (box.run(steps, policy="VALIDATE", box=machine) if place == "variable"
+                              else self.launch(["--policy", "VALIDATE"], steps, box=machine))
+                    self.one_line(result, ". In the new value, " + words)
+                    self.assertNotIn("Start the program", result.err, result)
+                    # The control: that list is refused.
+                    refused = box.run(["cu.see"], box=machine, allow=written)
+                    self.sees(refused, cu="!100")
+                    self.assertIn(words, refused.err, refused)
+
+    def test_advice_where_the_gpus_are_not_known(self):
+        """CUDA had counted those of an older value, or the new one is a UUID that nothing has read:
+        the value works where it is there from the start."""
+        for own, written in (("0,1", "5"), (None, uuid(3))):
+            result = box.run(self.steps(written, "cu.see"), policy="VALIDATE", own=own)
+            self.assertIn("Set it before the program starts", self.one(result))
+            fixed = box.run(["cu.see", "rt12.see"], policy="VALIDATE", own=written)
+            self.silent(fixed)
+            self.assertEqual(len(box.seen(fixed.answers["cu.see"])), 1, fixed)
+
+    def test_without_the_variable(self):
+        result = box.run(["nv.see", "unsetenv=CUDA_VISIBLE_DEVICES", "cu.see"], policy="VALIDATE",
+                         own="0,1")
+        self.assertIn("Start the program without CUDA_VISIBLE_DEVICES", self.one(result))
+        fixed = box.run(["nv.see", "unsetenv=CUDA_VISIBLE_DEVICES", "cu.see"], policy="VALIDATE")
+        self.silent(fixed)
+
+    def test_the_device_that_it_is_inside_the_option(self):
+        steps = ["nv.see", "setenv=CUDA_VISIBLE_DEVICES=5", "cu.see"]
+        line = self.one(self.launch(["--gpus", "2,5"], steps))
+        found = re.search(r"Inside --gpus 2,5 devices count from 0: GPU 5 is device (\d)$", line)
+        self.assertIsNotNone(found, line)
+        steps[1] = "setenv=CUDA_VISIBLE_DEVICES=" + found[1]
+        self.sees(self.launch(["--gpus", "2,5"], steps), cu=[5])
+
+
+class NoGpu(Case):
+    """A list on a machine without a GPU, or with one that does not work."""
+
+    def each(self, steps, **more):
+        """The list by variable and by option: how a message names it, and the run."""
+        yield 'CUDAGUARD_VISIBLE_DEVICES="0,2"', box.run(steps, allow="0,2", **more)
+        yield '--gpus "0,2"', self.launch(["--gpus", "0,2"], steps, **more)
+
+    def test_no_gpu_is_said(self):
+        for more in ({"CG_SICK": "100"}, {"CG_SICK": "100", "CG_EMPTY": "1"}, {"CG_EMPTY": "1"}):
+            bare = box.run(["cu.init"], guard=False, **more)
+            self.assertEqual(bare.answers["cu.init"], more.get("CG_SICK", "0"), bare)
+            for named, result in self.each(["nv.count", "cu.init", "cu.count", "rt12.count"], **more):
+                with self.subTest(named=named, **more):
+                    self.assertEqual(result.answers["cu.init"], "100", result)
+                    self.assertEqual(result.answers["cu.count"][:1], "3", result)
+                    self.assertTrue(self.one(result).endswith(named + ": this machine shows no GPU"))
+
+    def test_nvml_shows_none_as_well(self):
+        for named, result in self.each(["nv.see", "nv.get=0", "cu.init"], CG_EMPTY="1"):
+            self.sees(result, nv=[])
+            self.assertEqual(result.answers["nv.get"], "2:null", result)
+            self.assertIn(named + ": this machine shows no GPU", self.one(result))
+
+    def test_a_broken_driver_is_said_and_doctor_finds_it(self):
+        for more in ({"CG_SICK": "999"}, {"CG_SICK": "999", "CG_EMPTY": "1"}, {"CG_SICK": "802"}):
+            code = more["CG_SICK"]
+            for named, result in self.each(["cu.init", "cu.init", "rt12.count"], **more):
+                with self.subTest(named=named, **more):
+                    self.assertEqual(result.answers["cu.init"], code, result)
+                    line = self.one(result)
+                    remedy = re.search(r"; (cudaguard doctor) looks for the cause$", line)
+                    self.assertIn(named + ": the driver fails with error %s;" % code, line)
+                    self.assertIsNotNone(remedy, line)
+                    doctor = harness.run([LAUNCHER, *remedy[1].split()[1:]], world="none",
+                                         guard=False, trace=False, env=box.environment(**more))
+                    self.assertRegex(doctor.out, r"\b%s\b" % code)
+
+    def test_a_healthy_machine_says_nothing(self):
+        for _, result in self.each(["cu.see"]):
+            self.silent(result)
+            self.sees(result, cu=[0, 2])
+
+
+class Names(Case):
+    """What the user has written is named: the option, or the variable."""
+
+    def test_the_option_is_named(self):
+        wrong = 'entry 1 "9" does not exist (this machine has 8 GPUs); FORCE_CPU applies'
+        shows = ": the driver does not show the GPUs that were chosen"
+        for words, more in (('--gpus "9": ' + wrong, {"list": "9"}),
+                            ("--gpus" + shows, {"list": "2", "box": "liar"}),
+                            ('--gpus "0": there is no driver', {"list": "0", "box": "only_nvml"})):
+            with self.subTest(words=words):
+                more = dict(more)
+                result = self.launch(["--gpus", more.pop("list")], ["cu.open", "cu.init"], **more)
+                self.assertIn(words, box.lines(result)[0], result)
+                self.assertNotIn("CUDAGUARD_", result.err, result)
+
+    def test_a_list_without_a_gpu_is_named(self):
+        for allow in ("", "-1"):
+            result = self.launch(["--gpus", allow], ["cu.see"])
+            self.sees(result, cu="!100")
+            self.assertIn("no CUDA here (--gpus allows no GPU; ", self.one(result))
+            result = box.run(["cu.see"], allow=allow)
+            self.assertIn("no CUDA here (CUDAGUARD_VISIBLE_DEVICES allows no GPU; ", self.one(result))
+
+    def test_a_list_that_replaces_the_options_is_named(self):
+        """A program inside the run that is started with a variable of its own."""
+        result = self.launch(["--gpus", "0,1"], ["cu.see", "setenv=CUDAGUARD_VISIBLE_DEVICES=9",
+                                                 "spawn=s", "cu.init", "end"])
+        self.sees(result, cu=[0, 1])
+        self.assertIn('CUDAGUARD_VISIBLE_DEVICES="9": entry 1 "9"', result.err, result)
+
+    def test_an_inner_run_is_named(self):
+        inner = [LAUNCHER, "run", "--gpus", "9", "--", box.program("open"), "cu.init"]
+        result = harness.run([LAUNCHER, "run", "--gpus", "0,1", "--"] + inner, world="none",
+                             guard=False, trace=False, env=box.environment())
+        self.assertIn('--gpus "9": entry 1 "9" does not exist', result.err, result)
+
+
+class OtherRemedies(Case):
+
+    def test_fork(self):
+        steps = ["cu.init", "fork=c", "cu.init", "end"]
+        line = self.one(box.run(steps, policy="VALIDATE"))
+        self.assertIn("Start this process by spawn, or initialise CUDA after the fork", line)
+        for fixed in (["cu.init", "spawn=c", "cu.init", "end"],
+                      ["fork=c", "cu.init", "end", "cu.init"]):
+            result = box.run(fixed, policy="VALIDATE")
+            self.silent(result)
+            self.assertEqual((result.answers["cu.init"], result.answers["c.cu.init"]), ("0", "0"))
+
+    def test_children_without_a_root(self):
+        more = {"policy": "VALIDATE", "CUDAGUARD_CHILDREN": "FORCE_CPU"}
+        steps = ["cu.init", "spawn=c", "cu.init", "end"]
+        result = box.run(steps, **more)
+        self.assertEqual(result.answers["cu.init"], "100", result)
+        remedy = re.search(r"CUDAGUARD_CHILDREN needs (sh -c '.*')", result.err)
+        self.assertIsNotNone(remedy, result)
+        words = shlex.split(remedy[1])
+        program = shlex.join([box.program("open"), *steps])
+        words[2] = words[2].replace("APP", program)
+        fixed = harness.run(words, world="none", trace=False, env=box.environment(**more))
+        self.assertEqual((fixed.answers["cu.init"], fixed.answers["c.cu.init"]), ("0", "100"), fixed)
+        self.assertNotIn("needs", fixed.err, fixed)
+
+    def test_did_you_mean(self):
+        line = self.one(box.run(["rt12.set=5"], allow="2,5"))
+        meant = re.search(r"did you mean (\d+)\?$", line)
+        fixed = box.run(["rt12.set=" + meant[1]], allow="2,5")
+        self.silent(fixed)
+        self.assertEqual(fixed.answers["rt12.set"], "0", fixed)
+
+
+if __name__ == "__main__":
+    harness.main(sandboxed=True)
