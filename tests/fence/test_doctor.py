@@ -96,7 +96,7 @@ class Programs(doctor.Case):
             done = self.bare(*harness.sandbox("none"), fence.program("without"), *rules, "--",
                              launcher.LAUNCHER, "doctor", static)
             self.assertEqual("with --fence" in done.stdout, wanted, done.stdout)
-            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.returncode, 2)
 
 
 if __name__ == "__main__":
