@@ -3,6 +3,7 @@
 
 #include <cerrno>
 
+#include "policy/asked.h"
 #include "policy/user_code.h"
 
 namespace cudaguard {
@@ -61,10 +62,12 @@ bool is_interpreter(std::string_view name) {
 void put_script(Text& out, std::string_view name, std::string_view arguments) {
   out.print(" in %n", name);
   std::string_view word = take_argument(arguments);
-  // Options that stand alone, whichever of them it is, and Python's two with a value.
-  while (word.size() == 2 && begins(word, "-u\0-s\0-S\0-B\0-O\0-W\0-X\0") != 0) {
-    if (word.data()[1] >= 'W' && word.data()[1] <= 'X' && name.data()[1] == 'y')
-      take_argument(arguments);
+  // Options that stand alone, whichever interpreter's they are, and those with a value.
+  const bool php = begins(name, "php\0") != 0;
+  const char* alone = php ? "-n\0-q\0-d\0-f\0" : "-u\0-s\0-S\0-B\0-O\0-W\0-X\0";
+  const char* with_value = php ? "-d\0" : begins(name, "py\0") != 0 ? "-W\0-X\0" : "";
+  while (word.size() == 2 && begins(word, alone) != 0) {
+    if (begins(word, with_value) != 0) take_argument(arguments);
     word = take_argument(arguments);
   }
   if (word == "-m") {
@@ -74,29 +77,40 @@ void put_script(Text& out, std::string_view name, std::string_view arguments) {
   if (!word.empty() && word[0] != '-') out.print(" %n", base_name(word));
 }
 
+/// True if the process runs CPython, by its name where nothing else is known.
+bool has_python(const Touch& touch, std::string_view program) {
+  if (program.empty() || begins(program, "py\0") != 0) return true;
+  if (touch.stack == nullptr) return false;
+  const char* missing = touch.stack->python_missing;
+  return missing == nullptr ? touch.stack->python_count != 0
+                            : std::string_view(missing) != kNoPython;
+}
+
 /// "asked by ppo.py:159 through libfoo.so", "asked by libfoo.so in python3 -m pkg".
 Text& put_caller(Text& out, const Touch& touch) {
-  const bool python = touch.stack != nullptr && touch.stack->python_count != 0;
+  const PythonFrame* frame = touch.stack == nullptr ? nullptr : touch.stack->named();
   const std::string_view file = base_name(touch.caller.module);
   std::string_view program = touch.program;
   const std::string_view name = base_name(take_argument(program));
-  const bool ffi = is_foreign_function(file) && (name.empty() || begins(name, "py\0") != 0);
+  const bool ffi = is_foreign_function(file) && has_python(touch, name);
   out.put("asked by ");
-  if (python) {
-    const PythonFrame& frame = touch.stack->python[touch.stack->shown];
-    const std::string_view script = base_name(frame.file);
-    out.print("%s:%u", script, uint64_t{frame.line});
+  if (frame != nullptr) {
+    put_code_line(out, frame->file, frame->line);
     if (!file.empty()) out.print(ffi ? " through ctypes/cffi" : " through %s", file);
     return out;
   }
-  if (file.empty()) return out.put("code outside any file");
-  out.print(ffi ? "ctypes/cffi (%s)" : "%s", file);
+  if (file.empty()) {
+    if (name.empty()) return out.put("code outside any file");
+    out.put("generated code");
+  } else {
+    out.print(ffi ? "ctypes/cffi (%s)" : "%s", file);
+  }
   if (name.empty()) return out;
   // A library that passes calls on does not say who called it.
   if (begins(file, "libOpenCL.so\0") != 0) out.put(", the OpenCL loader");
   if (is_interpreter(name)) {
     put_script(out, name, program);
-  } else if (passes_calls_on(file)) {
+  } else if (file.empty() || passes_calls_on(file)) {
     put_script(out, name, {});
   }
   return out;
@@ -114,6 +128,13 @@ Text& put_value(Text& out, bool set, std::string_view value) {
 
 Text& put_list(Text& out, std::string_view list, bool by_option) {
   return out.print(by_option ? "--gpus \"%s\": " : "CUDAGUARD_VISIBLE_DEVICES=\"%s\": ", list);
+}
+
+/// True if the process is a Jupyter kernel.
+bool is_kernel(const Touch& touch) {
+  const PythonFrame* frame = touch.stack == nullptr ? nullptr : touch.stack->named();
+  return (frame != nullptr && is_kernel_cell(frame->file)) ||
+         find_any(touch.program, "ipykernel_launcher\0") != std::string_view::npos;
 }
 
 constexpr char kForceCpu[] = "; FORCE_CPU applies";
@@ -149,8 +170,8 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   const Config& config = facts.config;
   const Touch& touch = facts.touch;
   const std::string_view because = facts.because;
-  const bool nvml = begins(touch.api, "nvml\0") != 0;
-  out.put(nvml ? "no GPU to see (" : "no CUDA here (");
+  constexpr char kNone[] = "no CUDA here (\0no GPU to see (\0no OpenCL from NVIDIA here (\0";
+  out.put(nth(kNone, static_cast<size_t>(asked_for(touch.api, touch.object))));
   out.put(because.empty() ? "FORCE_CPU" : because).put("; ");
   if (config.log == Log::kAll) out.print("%s ", touch.api);
   put_caller(out, touch).put(")");
@@ -158,9 +179,17 @@ void write_denied(Text& out, const DeniedFacts& facts) {
       config.root != facts.pid) {
     out.print("; process %u has the GPU (CUDAGUARD_ROOT)", config.root);
   } else if (because.empty() && !config.privileged) {
-    out.print("; %c lifts it", config.fenced   ? "nothing behind --fence"
-                               : config.in_run ? "cudaguard run --policy OFF"
-                                               : "CUDAGUARD_POLICY=OFF in front");
+    // A notebook cannot put anything in front of its kernel.
+    const bool kernel = is_kernel(touch) && !config.fenced;
+    out.print("; %c%c lifts it%c",
+              config.fenced   ? "nothing behind --fence"
+              : config.in_run ? "cudaguard run --policy OFF"
+              : kernel        ? "CUDAGUARD_POLICY=OFF"
+                              : "CUDAGUARD_POLICY=OFF in front",
+              !kernel         ? ""
+              : config.in_run ? " in the argv of kernel.json"
+                              : " in the env of kernel.json",
+              kernel ? " at the kernel's next start" : "");
   }
 }
 

@@ -37,9 +37,12 @@ struct Stack {
   static constexpr unsigned kMostPython = 48;
   const char* python_missing;  ///< why there is none
   unsigned python_count;
-  unsigned shown;   ///< the frame that the line names
+  unsigned shown;   ///< the frame that the message names; kMostPython: none is worth it
   bool python_cut;  ///< there are more
   PythonFrame python[kMostPython];
+
+  /// What the message names; null: it names the command.
+  const PythonFrame* named() const { return shown < python_count ? &python[shown] : nullptr; }
 };
 
 /// Somebody asked for the driver.
@@ -93,8 +96,9 @@ Text& begin_line(Text& out, uint32_t pid);
 
 /// "no CUDA here (FORCE_CPU; asked by ppo.py:159 through libc10_cuda.so); CUDAGUARD_POLICY=OFF in
 /// front lifts it"; where Python's frames are not known, "asked by libfoo.so in python3 ppo.py".
-/// Under CUDAGUARD_LOG=all it names the call. The advice is what works where the line is read; none
-/// in a privileged process, and where the cause was said.
+/// NVML has "no GPU to see", OpenCL "no OpenCL from NVIDIA here". Under CUDAGUARD_LOG=all it names
+/// the call. The advice is what works where the line is read; none in a privileged process, and
+/// where the cause was said.
 struct DeniedFacts {
   uint32_t pid = 0;
   const Config& config;

@@ -4,15 +4,47 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "policy/text.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// A Python frame's file (co_filename) and function: false below site-packages or dist-packages, in
-/// the standard library, for what the interpreter has frozen into itself and what libraries make.
-bool is_user_code(std::string_view file, std::string_view function);
+/// Whose code a Python frame is, the least useful to a reader first.
+enum class Whose : uint8_t {
+  kPythons,   ///< the standard library, what the interpreter has frozen, code that libraries make
+  kPackages,  ///< installed: a package's, or an add-on that a program brings along
+  kUsers,
+};
+
+/// `file` is a Python frame's co_filename.
+Whose whose_code(std::string_view file, std::string_view function);
+
+inline bool is_user_code(std::string_view file, std::string_view function) {
+  return whose_code(file, function) == Whose::kUsers;
+}
+
+/// Chooses the Python frame that a message names: the innermost of the user's own, otherwise the
+/// outermost of a package. The standard library's is never chosen.
+class FrameChoice {
+ public:
+  /// Takes the frames from the innermost outwards. True: this one is the choice so far.
+  bool takes(std::string_view file, std::string_view function);
+  /// No frame further out can replace it.
+  bool is_final() const { return best_ == Whose::kUsers; }
+
+ private:
+  Whose best_ = Whose::kPythons;
+  bool starts_child_ = false;  ///< The frame before was multiprocessing's start of a child.
+};
+
+/// A line of Python code as a message names it: "ppo.py:159", "torch/utils/collect_env.py:952" in a
+/// package, "notebook cell 12, line 3" in Jupyter. `whole`: the file's name is not made printable.
+Text& put_code_line(Text& out, std::string_view file, unsigned line, bool whole = false);
+
+/// A cell of a Jupyter kernel: "/tmp/ipykernel_7/2815143473.py".
+bool is_kernel_cell(std::string_view file);
 
 /// Why there is no Python stack, where nobody expects one.
 inline constexpr char kNoPython[] = "no CPython";

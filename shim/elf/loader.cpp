@@ -8,20 +8,27 @@
 
 #include "shim/elf/object.h"
 #include "shim/elf/symbol_lookup.h"
+#include "shim/sys/system.h"
 
 namespace cudaguard {
 
 namespace {
 
-/// glibc >= 2.34 has the dl* functions in libc.so.6, older ones in libdl.so.2.
+/// glibc >= 2.34 has the dl* functions in libc.so.6, older ones in libdl.so.2. Another libc has no
+/// common name: it is where its other functions are.
+bool has_dl_functions(const dl_phdr_info& object) {
+  if (!sys::is_glibc()) return holds(object, reinterpret_cast<const void*>(&dl_iterate_phdr));
+  const char* name = elf_soname(dynamic_section(object), object.dlpi_addr);
+  if (name == nullptr) return false;
+  const std::string_view soname = name;
+  return soname == "libc.so.6" || soname == "libdl.so.2";
+}
+
 int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
   auto& into = *static_cast<Loader*>(result);
   const ElfW(Addr) base = object->dlpi_addr;
   const ElfW(Dyn)* dynamic = dynamic_section(*object);
-  const char* name = elf_soname(dynamic, base);
-  if (name == nullptr) return 0;
-  const std::string_view soname = name;
-  if (soname != "libc.so.6" && soname != "libdl.so.2") return 0;
+  if (!has_dl_functions(*object)) return 0;
   into.dlopen.take(elf_symbol(dynamic, base, "dlopen"));
   into.dlmopen.take(elf_symbol(dynamic, base, "dlmopen"));
   into.dlclose.take(elf_symbol(dynamic, base, "dlclose"));

@@ -4,7 +4,7 @@
  * Nothing needs to be linked. Declare a function weak, or look it up:
  *
  *     int (*touches)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_touches");
- *     if (touches && touches() != 0) { ... something in this process asked for CUDA ... }
+ *     if (touches && touches() != 0) { ... something in this process asked for a GPU ... }
  */
 #ifndef CUDAGUARD_H
 #define CUDAGUARD_H
@@ -15,7 +15,8 @@ extern "C" {
 
 /* How many times this process has asked for a GPU under FORCE_CPU: calls of cuInit(0), nvmlInit*,
  * of the runtime's cudaGetDeviceCount, cudaSetDevice, cudaDeviceSynchronize, and loads of a refused
- * library. Loading the driver library alone is no touch. 0 under the other policies. A forked child
+ * library such as NVIDIA's OpenCL. CUDA, NVML and OpenCL are one number here; a report's records
+ * tell them apart. Loading the driver library alone is no touch. 0 under the other policies. A forked child
  * starts at 0. Cannot fail. Thread-safe and async-signal-safe; does not change errno. */
 int cudaguard_touches(void) __attribute__((weak));
 

@@ -82,6 +82,7 @@ bool load_from(const Loader& the, OwnPath& folder) {
 }
 
 void load_both() {
+  if (!sys::is_glibc()) return;
   const Loader& the = loader();
   if (the.dlopen == nullptr || the.dlclose == nullptr || the.dlerror == nullptr) return;
   const int saved_errno = errno;

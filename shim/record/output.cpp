@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "policy/asked.h"
 #include "policy/stderr_rule.h"
 #include "shim/elf/own_maps.h"
 #include "shim/record/facts.h"
@@ -251,11 +252,14 @@ bool prepare(Process& process, const Event& event, Output& output) {
   output.line = log == Log::kAll;
   if (event.kind == EventKind::kNone) {
     if (event.object != nullptr) touch.api = "dlopen";
-    // NVML's refusal is no news after CUDA's; CUDA's is, after NVML's.
+    // Each has its own message. NVML's and OpenCL's refusals are no news after CUDA's.
+    const Asked asked = asked_for(touch.api, touch.object);
     const bool first =
-        wants_line(log, true) &&
-        (touch.api.starts_with("nvml") ? Process::say_once(Process::kDeniedNvml, Process::kDenied)
-                                       : Process::say_once(Process::kDenied));
+        sys::is_glibc() && wants_line(log, true) &&
+        (asked == Asked::kCuda ? Process::say_once(Process::kDenied)
+                               : Process::say_once(asked == Asked::kNvml ? Process::kDeniedNvml
+                                                                         : Process::kDeniedOpenCl,
+                                                   Process::kDenied));
     output.line = wants_line(log, first);
   }
   return output.line || !process.config.report.empty();
@@ -304,6 +308,7 @@ void record_no_driver(Process& process, const char* api, const void* caller) {
 }
 
 void say_no_opencl(Process& process, const void* caller) {
+  if (!sys::is_glibc()) return;
   const ScratchPages scratch;
   if (!scratch) return;
   Touch touch;
@@ -311,12 +316,16 @@ void say_no_opencl(Process& process, const void* caller) {
   say(process, Process::kOpenCl, write_line_of<write_no_opencl, Touch>, &touch);
 }
 
+// A program of musl cannot load these files although they are there: nothing is printed then.
+
 void say_missing_standin(Process::Said bit, const char* file, const char* why) {
+  if (!sys::is_glibc()) return;
   const MissingFacts facts = {file, why, "answering as on a machine without a driver"};
   say(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
 }
 
 void say_missing_companion(Process::Said bit, const char* file, const char* why) {
+  if (!sys::is_glibc()) return;
   const bool nvml = bit == Process::kNoNvmlCompanion;
   const MissingFacts facts = {file, why, nvml ? "NVML is not let through" : "FORCE_CPU applies"};
   say(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);

@@ -111,6 +111,7 @@ class Reader {
     return maps_.read(at, value) ? value : 0;
   }
   std::string_view text(uint64_t object);
+  bool read(uint64_t frame, uint64_t code, PythonFrame& row);
   unsigned line(uint64_t frame, uint64_t code) const;
 
   const Maps& maps_;
@@ -165,35 +166,58 @@ unsigned Reader::line(uint64_t frame, uint64_t code) const {
   return line > 0 ? static_cast<unsigned>(line) : 0;
 }
 
+/// False: a frame that a traceback leaves out. ("<shim>" is where 3.12 enters its interpreter.)
+bool Reader::read(uint64_t frame, uint64_t code, PythonFrame& row) {
+  row.file = text(pointer(code + layout_.file));
+  if (row.file.data() == nullptr || begins(row.file, "<frozen importlib\0<shim>\0") != 0) {
+    return false;
+  }
+  row.function = text(pointer(code + layout_.name));
+  row.line = line(frame, code);
+  return true;
+}
+
 const char* Reader::walk(uint64_t thread, Stack& to) {
   uint64_t frame = pointer(thread + layout_.thread_frame);
   if (layout_.current >= 0) frame = pointer(frame + static_cast<uint64_t>(layout_.current));
-  bool users = false;
+  to.shown = Stack::kMostPython;
+  FrameChoice choice;
   size_t last = 0;
+  // What the message names, if it is further out than there is room for.
+  uint64_t far_frame = 0;
+  uint64_t far_code = 0;
   for (int depth = 0; frame != 0 && depth < kDeepest; ++depth) {
     const uint64_t code = pointer(frame + layout_.code) & ~uint64_t{3};  // 3.14 marks it
     const uint64_t here = frame;
     frame = pointer(frame + layout_.back);
     // Frames of the interpreter itself have none.
     if (pointer(code + kType) != names_.code_type) continue;
-    if (to.python_count == Stack::kMostPython) {
+    const bool full = to.python_count == Stack::kMostPython;
+    if (full && choice.is_final()) {
       to.python_cut = true;
-      if (users) break;
-      // The last place is for what the line names: the user's own, else the outermost.
-      --to.python_count;
-      used_ = last;
+      break;
     }
-    last = used_;
-    PythonFrame& row = to.python[to.python_count];
-    row.file = text(pointer(code + layout_.file));
-    // As in a traceback. ("<shim>" is where 3.12 enters its interpreter.)
-    if (row.file.data() == nullptr || begins(row.file, "<frozen importlib\0<shim>\0") != 0)
-      continue;
-    row.function = text(pointer(code + layout_.name));
-    row.line = line(here, code);
-    if (!users) to.shown = to.python_count;
-    users = users || is_user_code(row.file, row.function);
-    ++to.python_count;
+    const size_t used = used_;
+    PythonFrame row;
+    const bool shown = read(here, code, row);
+    if (full) used_ = used;
+    if (!shown) continue;
+    const bool chosen = choice.takes(row.file, row.function);
+    if (full) {
+      to.python_cut = true;
+      if (!chosen) continue;
+      far_frame = here;
+      far_code = code;
+    } else {
+      if (chosen) to.shown = to.python_count;
+      last = used;
+      to.python[to.python_count++] = row;
+    }
+  }
+  if (far_code != 0) {  // It takes the last place.
+    used_ = last;
+    to.shown = Stack::kMostPython - 1;
+    read(far_frame, far_code, to.python[to.shown]);
   }
   to.python_cut = to.python_cut || cut_;
   return to.python_count != 0 ? nullptr : "no Python code";

@@ -65,6 +65,7 @@ struct Process {
     kOpenCl = 1024,
     kDeniedNvml = 2048,
     kListInVain = 4096,
+    kDeniedOpenCl = 8192,
   };
   /// True for the first caller with this bit, if there was none with `other`.
   static bool say_once(Said bit, uint32_t other = 0) {

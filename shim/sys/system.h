@@ -13,11 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 
-// Not in musl, which can load the guard as well.
 extern "C" [[gnu::weak]] const char* gnu_get_libc_version();
 
 namespace cudaguard::sys {
 
+/// False in a program of musl: it can preload the guard, but it cannot load what is linked to
+/// glibc, and it gives constructors no arguments.
 inline bool is_glibc() { return &gnu_get_libc_version != nullptr; }
 
 inline long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,

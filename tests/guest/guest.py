@@ -29,6 +29,8 @@ DENIED = "no CUDA here (FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF in front l
 CALLED = "no CUDA here (FORCE_CPU; %s asked by %s); CUDAGUARD_POLICY=OFF in front lifts it"
 PRIVILEGED = "no CUDA here (FORCE_CPU; asked by %s)"
 NO_GPU = "no GPU to see (FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF in front lifts it"
+NO_OPENCL = ("no OpenCL from NVIDIA here (FORCE_CPU; asked by %s); "
+             "CUDAGUARD_POLICY=OFF in front lifts it")
 
 
 class Case(harness.FolderCase):

@@ -3,6 +3,7 @@
 
 import os
 import shutil
+import subprocess
 
 import guest
 import harness
@@ -12,14 +13,97 @@ for name, call in (("libnvidia-ml.so.1", "nvmlInit_v2"), ("libcuda.so.1", "cuIni
     print(call, getattr(ctypes.CDLL(name), call)(0), sep="=")
 """
 FORKS = ("fork", "touch", "end", "fork", "nvml", "touch", "end")
+# A call in memory that belongs to no file.
+GENERATES = """#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+#include <sys/mman.h>
+__attribute__((noinline)) static int call(int (*f)(unsigned)) { return f(0) + 1; }
+int main(void) {
+  char *at = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memcpy(at, (void *)call, 256);
+  __builtin___clear_cache(at, at + 256);
+  return ((int (*)(void *))at)(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit")) == 0;
+}
+"""
+# A package; its function, called by its own module, by a pool, by a spawned child.
+ASKS = """import ctypes
+def ask():
+    return ctypes.CDLL("libcuda.so.1").cuInit(0)
+if __name__ == "__main__":
+    ask()
+"""
+POOL = """import ctypes, sys
+from concurrent.futures import ThreadPoolExecutor
+from pkg.asks import ask
+with ThreadPoolExecutor(1) as pool:
+    pool.submit(*((ask,) if sys.argv[1:] else (ctypes.CDLL("libcuda.so.1").cuInit, 0))).result()
+"""
+SPAWNS = """import multiprocessing, pkg.asks, sys
+def own():
+    pkg.asks.ask()
+if __name__ == "__main__":
+    here = multiprocessing.get_context(sys.argv[1])
+    child = here.Process(target=own if sys.argv[2:] else pkg.asks.ask)
+    child.start()
+    child.join()
+"""
+# As IPython runs a cell.
+CELL = """import sys
+cell = "import ctypes\\n\\nctypes.CDLL('libcuda.so.1').cuInit(0)\\n"
+exec(compile(cell, sys.argv[1], "exec"), {})
+"""
 
 
-class Lines(guest.Case):
+class Programs(guest.Case):
+    def compile(self, name, text, *options, compiler="gcc"):
+        source = self.script(name + ".c", text)
+        done = subprocess.run([compiler, "-O2", source, "-o", self.path(name), *options],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.path(name)
 
     def script(self, name, text):
         with open(self.path(name), "w", encoding="utf-8") as stream:
             stream.write(text)
         return self.path(name)
+
+
+class Lines(Programs):
+    def test_without_a_line_of_the_users_a_package_is_named(self):
+        """Never the standard library; where there is nothing else, the command."""
+        os.makedirs(self.path("site-packages", "pkg"))
+        self.script("site-packages/pkg/__init__.py", "")
+        self.script("site-packages/pkg/asks.py", ASKS)
+        pool, spawns = self.script("pool.py", POOL), self.script("spawns.py", SPAWNS)
+        env = {"PYTHONPATH": self.path("site-packages"), "PYTHONDONTWRITEBYTECODE": "1"}
+        for words, by in ((["-m", "pkg.asks"], "pkg/asks.py:5 through ctypes/cffi"),
+                          ([pool, "package"], "pkg/asks.py:3 through ctypes/cffi"),
+                          ([pool], r"ctypes/cffi \(libffi\S+\) in python3 pool\.py"),
+                          ([spawns, "spawn"], "pkg/asks.py:3 through ctypes/cffi"),
+                          ([spawns, "forkserver"], "pkg/asks.py:3 through ctypes/cffi"),
+                          ([spawns, "spawn", "own"], "spawns.py:3 through ctypes/cffi")):
+            with self.subTest(words=words):
+                harness.run([guest.PYTHON, *words], guard=False, env=env).assert_reached(self)
+                result = harness.run([guest.PYTHON, *words], env=env)
+                result.assert_untouched(self)
+                line, = guest.lines_of(result.err)
+                self.assertRegex(line, r"; asked by %s\); " % by)
+
+    def test_notebook_cell(self):
+        script = self.script("kernel.py", CELL)
+        for file, cell, where in (
+                ("/tmp/ipykernel_7/2815143473.py", "notebook cell, line 3",
+                 "in the env of kernel.json lifts it at the kernel's next start"),
+                ("<ipython-input-12-0a1b2c>", "notebook cell 12, line 3", "in front lifts it")):
+            with self.subTest(file=file):
+                argv = [guest.PYTHON, script, file]
+                harness.run(argv, guard=False).assert_reached(self)
+                result = harness.run(argv)
+                result.assert_untouched(self)
+                self.assertEqual(guest.lines_of(result.err), [
+                    "no CUDA here (FORCE_CPU; asked by %s through ctypes/cffi); "
+                    "CUDAGUARD_POLICY=OFF %s" % (cell, where)], result)
 
     def said(self, result):
         """The guard's lines, with the process that each is of."""
@@ -35,11 +119,16 @@ class Lines(guest.Case):
         self.assertEqual(result.init_calls(), calls, result)
 
     def test_cuda_after_nvml(self):
-        """A process's line is not spent on NVML; there are two at most."""
-        cuda, nvml = guest.DENIED % "steps", guest.NO_GPU % "steps"
+        """NVML, OpenCL and CUDA each have a message; the first two none after CUDA's."""
+        cuda, nvml, opencl = (line % "steps" for line in
+                              (guest.DENIED, guest.NO_GPU, guest.NO_OPENCL))
         for steps, lines in ((["nvml", "touch", "nvml", "touch"], [nvml, cuda]),
                              (["touch", "nvml", "touch"], [cuda]), (["nvml", "nvml"], [nvml]),
-                             (["nvml", "load:libnvidia-opencl.so.1", "touch"], [nvml, cuda])):
+                             (["nvml", "load:libnvidia-opencl.so.1", "touch"],
+                              [nvml, opencl, cuda]),
+                             (["load:libnvidia-opencl.so.1", "load:libnvidia-opencl.so.1", "nvml",
+                               "touch"], [opencl, nvml, cuda]),
+                             (["touch", "load:libnvidia-opencl.so.1"], [cuda])):
             with self.subTest(steps=steps):
                 result = self.steps(*steps)
                 result.assert_untouched(self)
@@ -69,6 +158,24 @@ class Lines(guest.Case):
         result.assert_untouched(self)
         self.assertEqual(len(guest.lines_of(result.err)), 1, result)
         self.assertRegex(result.err, r"asked by libffi\.so\.[\d.]+ in ruby a\.rb\); ")
+
+    def test_php_names_the_script(self):
+        self.need("php")
+        text = '<?php echo FFI::cdef("int cuInit(unsigned);", "libcuda.so.1")->cuInit(0);'
+        argv = ["php", "-d", "ffi.enable=1", self.script("a.php", text)]
+        harness.run(argv, guard=False).assert_reached(self)
+        result = harness.run(argv)
+        result.assert_untouched(self)
+        self.assertRegex(result.err, r"asked by libffi\.so\.[\d.]+ in php[\d.]* a\.php\); ")
+
+    def test_generated_code_names_the_program(self):
+        """As a just-in-time compiler makes it."""
+        self.need("gcc")
+        program = self.compile("jit", GENERATES)
+        harness.run([program], guard=False).assert_reached(self)
+        result = harness.run([program])
+        result.assert_untouched(self)
+        self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "generated code in jit"], result)
 
     def test_the_opencl_loader(self):
         """Behind it are Python's frames."""
@@ -138,6 +245,40 @@ class Lines(guest.Case):
             result = self.steps("load:libm.so.6", "fork", "fork", "touch", "end", "end", env=env)
             line = guest.lines_of(result.err)[-1]
             self.assertRegex(line, r"no CUDA here \(CUDAGUARD_VISIBLE_DEVICES .*; asked by steps\)$")
+
+
+# What dlopen answers for each argument.
+OPENS = """#include <dlfcn.h>
+#include <stdio.h>
+int main(int count, char **words) {
+  for (int i = 1; i < count; ++i) printf("%d=%s\\n", i, dlopen(words[i], RTLD_NOW) ? "set" : "null");
+  return 0;
+}
+"""
+
+
+class Musl(Programs):
+    """musl preloads the guard, and cannot load NVIDIA's libraries, which are linked to glibc."""
+
+    def test_musl_program_runs_as_without_the_guard(self):
+        self.need("musl-gcc")
+        program = self.compile("opens", OPENS, compiler="musl-gcc")
+        library = self.compile("l.so", "int f(void) { return 7; }\n", "-shared", "-fPIC",
+                               compiler="musl-gcc")
+        words = [program, library, "libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-opencl.so.1",
+                 library]
+        bare = harness.run(words, world="none", guard=False)
+        self.assertEqual(bare.out.split(), ["1=set", "2=null", "3=null", "4=null", "5=set"], bare)
+        report = self.path("report")
+        for env in ({}, {"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"},
+                    {"CUDAGUARD_VISIBLE_DEVICES": "0"},
+                    {"CUDAGUARD_HELLO": "1", "CUDAGUARD_REPORT": report}):
+            with self.subTest(env=env):
+                result = harness.run(words, world="none", env=env)
+                self.assertEqual((result.rc, result.out), (0, bare.out), result)
+                said = guest.lines_of(result.err)
+                self.assertEqual([line.split(": ", 1)[1] for line in said],
+                                 ["there is no driver"] * ("CUDAGUARD_VISIBLE_DEVICES" in env), result)
 
 
 if __name__ == "__main__":

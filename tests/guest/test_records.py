@@ -17,7 +17,7 @@ THREADS = 12
 PROCESSES = 100
 KINDS = 7  # what programs/records.c touches
 # CUDAGUARD_LOG=all names the call.
-CALL_LINE = re.compile(r"^cudaguard\[\d+\]: no (CUDA here|GPU to see) \(FORCE_CPU; (\w+) asked by "
+CALL_LINE = re.compile(r"^cudaguard\[\d+\]: no (CUDA here|GPU to see|OpenCL from NVIDIA here) \(FORCE_CPU; (\w+) asked by "
                        r"records\); CUDAGUARD_POLICY=OFF in front lifts it$")
 PIPE_BUF = 4096
 

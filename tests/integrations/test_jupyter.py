@@ -65,6 +65,33 @@ class Jupyter(places.Case):
             self.assertEqual([result.answers[key] for key in ("cuda", "child", "drivers")],
                              ["100", "100", "['%s']" % harness.STANDIN_CUDA], result)
 
+    def test_message_names_the_cell_and_its_advice_works(self):
+        """What the message says of kernel.json is done, and lifts it."""
+        self.assertEqual(self.install("--user", "--cudaguard", launcher.LAUNCHER).returncode, 0)
+        path = self.path("data", "kernels", "cudaguard-cpu", "kernel.json")
+        asked = "(FORCE_CPU; asked by notebook cell, line 1 through ctypes/cffi); "
+        for changes, advice, change in (
+                ({}, "cudaguard run --policy OFF in the argv",
+                 lambda spec: spec["argv"].__setitem__(slice(2, 3), ["--policy", "OFF"])),
+                ({"LD_PRELOAD": harness.GUARD}, "CUDAGUARD_POLICY=OFF in the env",
+                 lambda spec: spec.update(env={"CUDAGUARD_POLICY": "OFF"}))):
+            with self.subTest(advice=advice):
+                spec = self.spec()
+                if changes:  # without the launcher
+                    spec["argv"] = spec["argv"][spec["argv"].index("--") + 1:]
+                    self.write(path, spec)
+                result = self.notebook("cudaguard-cpu", **changes)
+                self.assertEqual((result.answers["cuda"], result.fake_calls), ("100", []), result)
+                self.assertIn("%s%s of kernel.json lifts it at the kernel's next start" %
+                              (asked, advice), result.err, result)
+                change(spec)
+                self.write(path, spec)
+                self.assertEqual(self.notebook("cudaguard-cpu", **changes).answers["cuda"], "0")
+
+    def write(self, path, spec):
+        with open(path, "w", encoding="utf-8") as stream:
+            json.dump(spec, stream)
+
     def test_spec(self):
         """The ordinary kernel's, behind the launcher; options and names as given."""
         self.assertEqual(self.install("--user", "--cudaguard", launcher.LAUNCHER).returncode, 0)

@@ -29,6 +29,14 @@ PODS = ("/kubepods/burstable/pod3f2a11c0-0d5e-4a0c-9b1f-7a3e55d0c0a2/8a0f",
 POD = "kubernetes:3f2a11c0-0d5e-4a0c-9b1f-7a3e55d0c0a2"
 
 
+PACKAGE = {"file": PACKAGES + "pkg/ask.py", "line": 3, "function": "ask"}
+RUNPY = {"file": "<frozen runpy>", "line": 198, "function": "_run_module_as_main"}
+SPAWN = {"file": "/usr/lib/python3.11/multiprocessing/spawn.py", "line": 122,
+         "function": "spawn_main"}
+COMMAND_LINE = {"file": "<string>", "line": 1, "function": "<module>"}
+CELL = {"file": "/tmp/ipykernel_7/2815143473.py", "line": 3, "function": "<module>"}
+
+
 class Case(launcher.Case):
     def report(self, *words, rc=0, **more):
         done = self.start("report", *words, **more)
@@ -135,8 +143,19 @@ class Reading(Case):
         libffi = "/usr/lib/libffi.so.8+0x1"
         for fields, shown, place in (
                 ({}, "ppo.py:159 through libc10_cuda.so", "/home/u/ppo.py:159"),
-                ({"python": frames[:1]}, "__init__.py:118 through libc10_cuda.so",
+                ({"python": frames[:1]}, "torch/cuda/__init__.py:118 through libc10_cuda.so",
                  PACKAGES + "torch/cuda/__init__.py:118"),
+                ({"python": [frames[0], PACKAGE, RUNPY]}, "pkg/ask.py:3 through libc10_cuda.so",
+                 PACKAGE["file"] + ":3"),
+                ({"python": [PACKAGE, SPAWN, COMMAND_LINE]},
+                 "pkg/ask.py:3 through libc10_cuda.so", PACKAGE["file"] + ":3"),
+                ({"python": [RUNPY]}, None, "libc10_cuda.so"),
+                ({"python": [CELL]}, "notebook cell, line 3 through libc10_cuda.so",
+                 CELL["file"] + ":3"),
+                ({"exe": "/usr/bin/uwsgi", "caller": libffi, "native": None},
+                 "ppo.py:159 through ctypes/cffi", "/home/u/ppo.py:159"),
+                ({"exe": "/usr/bin/ruby", "caller": libffi, "native": None, "python": None,
+                  "python_missing": "no CPython"}, None, "libffi.so.8"),
                 ({"caller": libffi, "native": [libffi, "/usr/bin/python3.11+0x2"]},
                  "ppo.py:159 through ctypes/cffi", "/home/u/ppo.py:159"),
                 ({"native": ["/x/libcudart.so.12+0x1", libffi, "/usr/bin/python3.11+0x2", "/x.so+0x3"]},

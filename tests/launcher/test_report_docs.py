@@ -51,6 +51,9 @@ class Queries(launcher.Case):
                     lines.append(line(pid, decision="allow", event="work", **more))
             frames = [{"file": PACKAGES + "a.py", "line": 3, "function": "f"},
                       {"file": PACKAGES + "b.py", "line": 4, "function": "g"}]
+            threads = {"file": "/usr/lib/python3.11/threading.py", "line": 995, "function": "run"}
+            lines += [line(73, python=[*frames, threads], host="node%d" % number),
+                      line(74, python=[threads], host="node%d" % number)]
             lines += [line(70, python=frames, host="node%d" % number), "no record", "{}",
                       line(71, python=None, native=None, host="other"), line(72)[:333]]
             self.make(("records/more/r%d.jsonl" if number else "records/r%d.jsonl.1") % number,

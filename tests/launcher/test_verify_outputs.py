@@ -98,6 +98,17 @@ class Block(Case):
                     "python3.14t/runpy.py:8 in _run_code"):
             self.assertRegex(block, r"(?m)^(    python  |            ) %s$" % re.escape(row))
 
+    def test_standard_library_is_not_marked(self):
+        library = frame("/usr/lib/python3.11/threading.py", 995, "run")
+        package = frame(PACKAGES + "torch/utils/collect_env.py", 952, "<module>")
+        block = self.block(self.torch(python=[library]))
+        self.assertNotIn("> python3.11", block)
+        self.assertIn("    python   python3.11/threading.py:995 in run\n", block)
+        self.assertNotIn("asked at", block)
+        block = self.block(self.torch(python=[package, library]))
+        self.assertIn("    > torch/utils/collect_env.py:952 in <module>\n", block)
+        self.assertIn(", asked at torch/utils/collect_env.py:952\n", block)
+
     def test_names(self):
         """Escapes, newlines, other encodings: nothing goes to the terminal that it would obey."""
         for name, shown in (("a\x1b[31m.py", "a?[31m.py"), ("a\nb.py", "a?b.py"),

@@ -335,13 +335,35 @@ class Records(harness.FolderCase):
         self.assertIn("Python stack: no frames", self.records.story(
             self.touch(python_missing="no frames"), True))
 
+    def test_standard_library_is_never_named(self):
+        library = "/usr/lib/python3.11/"
+        frames = [{"file": library + "threading.py", "line": 995, "function": "run"},
+                  {"file": "<frozen runpy>", "line": 198, "function": "_run_module_as_main"}]
+        touch = self.touch(python=frames)
+        self.assertIsNone(touch.line())
+        self.assertEqual(self.records.headline(touch, True),
+                         "CUDA was asked for by ctypes/cffi (cuInit)")
+        self.assertNotIn("\n  >", self.records.story(touch, True))
+        package = {"file": "/v/site-packages/pkg/ask.py", "line": 3, "function": "ask"}
+        child = [{"file": library + "multiprocessing/spawn.py", "line": 2, "function": "spawn_main"},
+                 {"file": "<string>", "line": 1, "function": "<module>"}]
+        for frames in ([package, *frames], [package, *child]):
+            self.assertEqual(self.touch(python=frames).line().file, package["file"])
+        self.assertEqual(self.touch(python=child[1:]).line().file, "<string>")
+
+    def test_foreign_function_library_of_another_language(self):
+        fields = {"caller": "/usr/lib/libffi.so.8+0x1", "python_missing": "no CPython"}
+        for exe, library in (("/usr/bin/ruby", "libffi.so.8"), ("/usr/bin/pypy3", "ctypes/cffi")):
+            self.assertEqual(self.touch(exe=exe, **fields).library, library)
+
     def test_whose_code(self):
         """The lists are those of policy/user_code.cpp."""
         with open(os.path.join(harness.SOURCE, "policy", "user_code.cpp"), encoding="utf-8") as stream:
             texts = re.findall(r'"((?:[^"\\]|\\.)*)"', re.sub("#include.*|//.*", "", stream.read()))
-        words = {word for text in texts for word in text.split("\\0")} - {""}
-        self.assertEqual(words, {*self.records.NOT_THE_USERS, *self.records.PASSES_ON,
-                                 *self.records.OF_DATACLASS})
+        words = {word for text in texts if "%" not in text for word in text.split("\\0")}
+        self.assertEqual(words - {"", "<ipython-input-", "/ipykernel_"}, {
+            *self.records.OF_PACKAGES, *self.records.PYTHONS, *self.records.PASSES_ON,
+            *self.records.OF_DATACLASS, *sum(self.records.STARTS_CHILD, ())})
 
     def test_kinds(self):
         for fields, kind in (({"api": "cuInit"}, "init"), ({"api": "cudaGetDeviceCount"}, "init"),

@@ -94,6 +94,8 @@ class Pythons(Case):
             self.assertEqual(got, [], record)
         elif case in MAY_LACK:
             self.assertTrue(missing or got == want, (record, want))
+            if missing == "sub-interpreters":
+                self.assertRegex(self.result.err, r"; asked by ctypes/cffi \(\S+\) in \S+ cases\.py\); ")
         elif "python" in record.get("cut", ""):
             self.assertTrue(is_cut(got, want), (got, want))
         else:
@@ -152,10 +154,37 @@ class Embedded(Case):
             with self.subTest(library=library, loaded="RTLD_GLOBAL"):
                 result, record = self.run_embedded(library, "-B", CASES, CALLS, "function")
                 self.assertEqual(rows(record), expected(json.loads(result.out)[2]))
+                self.assertRegex(result.err, r"; asked by cases\.py:\d+ through ctypes/cffi\); ")
             with self.subTest(library=library, loaded="RTLD_LOCAL"):
                 _, record = self.run_embedded(library, "local", "-c", code)
                 self.assertEqual(rows(record),
                                  [["<string>", 3, "ask"], ["<string>", 4, "<module>"]])
+
+
+class Deep(Case):
+    """The frame that the message names is in the record, however far out it is."""
+
+    def test_frame_beyond_the_limit(self):
+        inner = self.path("site-packages", "inner.py")
+        os.makedirs(os.path.dirname(inner))
+        with open(inner, "w", encoding="utf-8") as stream:
+            stream.write("import ctypes\ndef ask(depth):\n"
+                         "    return ask(depth - 1) if depth else ctypes.CDLL('libcuda.so.1').cuInit(0)\n")
+        for file, by in (("site-packages/outer.py", "outer.py:2"), ("own.py", "own.py:2")):
+            with self.subTest(file=file), open(self.path(file), "w", encoding="utf-8") as stream:
+                stream.write("import inner\ninner.ask(99)\n")
+            report, env = self.path("report"), {"PYTHONPATH": os.path.dirname(inner)}
+            words = [HERE["system"], "-B", "-c", "import runpy; runpy.run_path(%r)" % self.path(file)]
+            if not by.startswith("own"):
+                words[2:] = ["-m", "outer"]
+            harness.run(words, guard=False, trace=False, env=env).assert_reached(self)
+            result = harness.run(words, trace=False, env={**env, "CUDAGUARD_REPORT": report})
+            self.assertIn("; asked by %s through ctypes/cffi); " % by, result.err, result)
+            record, = harness.records(report)
+            os.remove(report)
+            self.assertEqual((len(record["python"]), record["cut"]), (48, ["python"]))
+            self.assertEqual(record["python"][-1]["file"], self.path(file))
+            self.assertEqual({one["file"] for one in record["python"][:-1]}, {inner})
 
 
 class HalfLoaded(Case):

@@ -10,6 +10,13 @@
 namespace cudaguard {
 namespace {
 
+std::unique_ptr<Stack> python_stack(unsigned rows) {
+  auto stack = std::make_unique<Stack>();
+  for (unsigned i = 0; i < rows; ++i) stack->python[i] = {"/opt/lib/a.py", "f", i + 1};
+  stack->python_count = rows;
+  return stack;
+}
+
 class Message : public testing::Test {
  protected:
   /// As the guard's: the sentence is what the test writes.
@@ -93,12 +100,20 @@ TEST_F(Message, Denied_NamesTheScript) {
         std::pair{"python3\0-c\0import torch\0"sv, " in python3"},
         std::pair{"python3\0-X\0dev\0-W\0ignore\0ppo.py\0"sv, " in python3 ppo.py"},
         std::pair{"python3.14t\0ppo.py\0"sv, " in python3.14t ppo.py"},
-        std::pair{"node_exporter\0s3cret\0"sv, ""}, std::pair{"perlx\0s3cret\0"sv, ""},
-        std::pair{"python3\0"sv, " in python3"}, std::pair{"python3"sv, " in python3"},
-        std::pair{"python3\0-m"sv, " in python3 -m"}, std::pair{"python3\0-u"sv, " in python3"},
+        std::pair{"node_exporter\0s3cret\0"sv, ""},
+        std::pair{"perlx\0s3cret\0"sv, ""},
+        std::pair{"python3\0"sv, " in python3"},
+        std::pair{"python3"sv, " in python3"},
+        std::pair{"python3\0-m"sv, " in python3 -m"},
+        std::pair{"python3\0-u"sv, " in python3"},
         std::pair{"node\0app.js\0"sv, " in node app.js"},
+        std::pair{"php8.2\0-d\0ffi.enable=1\0a.php\0"sv, " in php8.2 a.php"},
+        std::pair{"php\0-n\0-f\0/x/a.php\0"sv, " in php a.php"},
+        std::pair{"python3\0-d\0ppo.py\0"sv, " in python3"},
         std::pair{"perl5.36\0a\"\nb.pl\0"sv, " in perl5.36 a??b.pl"},
-        std::pair{"./train\0--cuda\0"sv, ""}, std::pair{""sv, ""}, std::pair{"\0\0"sv, ""}}) {
+        std::pair{"./train\0--cuda\0"sv, ""},
+        std::pair{""sv, ""},
+        std::pair{"\0\0"sv, ""}}) {
     EXPECT_EQ(asked_by("/x/libc10_cuda.so", arguments), "libc10_cuda.so" + std::string(words))
         << arguments;
   }
@@ -128,6 +143,62 @@ TEST_F(Message, Denied_NamesWhatTheFileIs) {
   EXPECT_NE(line_of("/usr/lib/libOpenCL.so.1.0.0", "./hashcat\0-b\0"sv)
                 .find("asked by libOpenCL.so.1.0.0, the OpenCL loader in hashcat); "),
             std::string::npos);
+}
+
+TEST_F(Message, Denied_SaysWhatWasAskedFor) {
+  Touch touch{.api = "dlopen",
+              .object = "/x/libnvidia-opencl.so.1",
+              .caller = {"/usr/lib/libOpenCL.so.1", 16}};
+  write_denied(line(1), {1, {}, {}, touch});
+  EXPECT_EQ(take(),
+            "cudaguard[1]: no OpenCL from NVIDIA here (FORCE_CPU; asked by libOpenCL.so.1); "
+            "CUDAGUARD_POLICY=OFF in front lifts it\n");
+  for (const auto& [object, words] :
+       {std::pair{"libnvidia-cfg.so.1", "no GPU to see ("},
+        std::pair{"libonnxruntime_providers_cuda.so", "no CUDA here ("}}) {
+    touch.object = object;
+    write_denied(line(1), {1, {}, {}, touch});
+    EXPECT_NE(take().find(words), std::string::npos) << object;
+  }
+}
+
+TEST_F(Message, Denied_NamesTheProgramOfGeneratedCode) {
+  using namespace std::string_view_literals;
+  for (const auto& [program, words] :
+       {std::pair{"/usr/bin/mono\0a.exe\0"sv, "asked by generated code in mono);"},
+        std::pair{"python3\0ppo.py\0"sv, "asked by generated code in python3 ppo.py);"}}) {
+    write_denied(line(1), {1, {}, {}, {.api = "cuInit", .program = program}});
+    EXPECT_NE(take().find(words), std::string::npos) << words;
+  }
+}
+
+TEST_F(Message, Denied_AdvisesAKernelWhatWorksThere) {
+  using namespace std::string_view_literals;
+  const auto stack = python_stack(1);
+  stack->python[0] = {"/tmp/ipykernel_7/2815143473.py", "<module>", 3};
+  Touch touch{.api = "cuInit",
+              .program = "python3\0x.py\0"sv,
+              .caller = {"/lib/x.so", 1},
+              .stack = stack.get()};
+  Config config;
+  const auto advice = [&] {
+    write_denied(line(1), {1, config, {}, touch});
+    return take();
+  };
+  EXPECT_EQ(advice(),
+            "cudaguard[1]: no CUDA here (FORCE_CPU; asked by notebook cell, line 3 through x.so); "
+            "CUDAGUARD_POLICY=OFF in the env of kernel.json lifts it at the kernel's next start\n");
+  // A file of the user's own, in a kernel.
+  stack->python[0].file = "/home/u/device.py";
+  EXPECT_NE(advice().find("; CUDAGUARD_POLICY=OFF in front lifts it\n"), std::string::npos);
+  touch.program = "python3\0-m\0ipykernel_launcher\0-f\0k.json\0"sv;
+  EXPECT_NE(advice().find("; CUDAGUARD_POLICY=OFF in the env of kernel.json lifts it at "),
+            std::string::npos);
+  config.in_run = true;
+  EXPECT_NE(advice().find("; cudaguard run --policy OFF in the argv of kernel.json lifts it at "),
+            std::string::npos);
+  config.fenced = true;
+  EXPECT_NE(advice().find("; nothing behind --fence lifts it\n"), std::string::npos);
 }
 
 TEST_F(Message, Allowed_SaysWhatHappened) {
@@ -421,13 +492,6 @@ TEST(Cgroup, IsTheLongestPath) {
   }
 }
 
-std::unique_ptr<Stack> python_stack(unsigned rows) {
-  auto stack = std::make_unique<Stack>();
-  for (unsigned i = 0; i < rows; ++i) stack->python[i] = {"/opt/lib/a.py", "f", i + 1};
-  stack->python_count = rows;
-  return stack;
-}
-
 TEST_F(Message, Denied_NamesTheUsersLine) {
   using namespace std::string_view_literals;
   const auto stack = python_stack(3);
@@ -452,6 +516,22 @@ TEST_F(Message, Denied_NamesTheUsersLine) {
   EXPECT_EQ(by(), "asked by ppo.py:159 through libcudart.so.12");
   stack->python[1].file = "<string>";
   EXPECT_EQ(by(), "asked by <string>:159 through libcudart.so.12");
+  touch.caller.module = "/usr/lib/libffi.so.8";
+  touch.program = "uwsgi\0--wsgi-file\0app.py\0"sv;
+  EXPECT_EQ(by(), "asked by <string>:159 through ctypes/cffi");
+  stack->shown = Stack::kMostPython;  // frames, but none of the user's
+  EXPECT_EQ(by(), "asked by ctypes/cffi (libffi.so.8) in uwsgi");
+  touch.program = "python3\0-m\0timeit\0"sv;
+  EXPECT_EQ(by(), "asked by ctypes/cffi (libffi.so.8) in python3 -m timeit");
+  touch.program = "ruby\0a.rb\0"sv;
+  stack->python_missing = "no CPython";
+  EXPECT_EQ(by(), "asked by libffi.so.8 in ruby a.rb");
+  touch.program = "uwsgi\0"sv;
+  stack->python_missing = "sub-interpreters";
+  EXPECT_EQ(by(), "asked by ctypes/cffi (libffi.so.8) in uwsgi");
+  touch.caller.module = "/opt/libcudart.so.12";
+  stack->python_missing = nullptr;
+  stack->shown = 1;
   stack->python[1].file = "/tmp/\x1b[31m\"\n.py";
   EXPECT_EQ(by(), "asked by ?[31m??.py:159 through libcudart.so.12");
 }

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <utility>
+
 namespace cudaguard {
 namespace {
 
@@ -21,6 +24,94 @@ TEST(UserCode, Files) {
         "<__array_function__ internals>", "<attrs generated init a.B>", "<eval_with_key>.3"}) {
     EXPECT_FALSE(is_user_code(file, "f")) << file;
   }
+}
+
+TEST(UserCode, ProgramsAddOnsArePackages) {
+  for (const char* file : {"/home/u/venv/lib/python3.11/site-packages/torch/cuda/__init__.py",
+                           "/usr/lib/python3/dist-packages/numpy/__init__.py",
+                           "/usr/share/blender/scripts/startup/bl_ui/__init__.py",
+                           "/opt/blender/4.2/scripts/addons_core/cycles/properties.py"}) {
+    EXPECT_EQ(whose_code(file, "f"), Whose::kPackages) << file;
+  }
+  for (const char* file : {"/usr/lib64/python3.9/threading.py", "/usr/lib/python311.zip/runpy.py",
+                           "/root/.pyenv/versions/3.13.1/lib/python3.13t/runpy.py",
+                           "/opt/conda/envs/x/lib/python3.12/runpy.py", "<frozen runpy>"}) {
+    EXPECT_EQ(whose_code(file, "f"), Whose::kPythons) << file;
+  }
+}
+
+struct Frame {
+  const char* file;
+  const char* function;
+};
+
+/// The number of the frame that is chosen; -1: none.
+int choice_of(std::initializer_list<Frame> frames) {
+  FrameChoice choice;
+  int chosen = -1;
+  int at = 0;
+  for (const Frame& frame : frames) {
+    if (choice.takes(frame.file, frame.function)) chosen = at;
+    ++at;
+  }
+  return chosen;
+}
+
+constexpr Frame kLibrary = {"/usr/lib/python3.11/threading.py", "run"};
+constexpr Frame kInner = {"/x/site-packages/torch/cuda/__init__.py", "is_available"};
+constexpr Frame kOuter = {"/x/site-packages/torch/utils/collect_env.py", "<module>"};
+constexpr Frame kRunpy = {"<frozen runpy>", "_run_code"};
+constexpr Frame kUsers = {"/home/u/ppo.py", "main"};
+constexpr Frame kCommandLine = {"<string>", "<module>"};
+
+TEST(FrameChoice, IsTheInnermostOfTheUsers) {
+  EXPECT_EQ(choice_of({kInner, kUsers, kOuter, {"/home/u/run.py", "<module>"}}), 1);
+  EXPECT_EQ(choice_of({kInner, kLibrary, kUsers, kLibrary}), 2);
+  EXPECT_EQ(choice_of({kInner, kCommandLine}), 1);
+}
+
+TEST(FrameChoice, WithoutOneIsTheOutermostOfAPackage) {
+  EXPECT_EQ(choice_of({kInner, kOuter, kRunpy, kRunpy}), 1);
+  EXPECT_EQ(choice_of({kLibrary, kInner, kLibrary}), 1);
+}
+
+TEST(FrameChoice, IsNeverTheStandardLibrary) {
+  EXPECT_EQ(choice_of({}), -1);
+  EXPECT_EQ(choice_of({kLibrary, kRunpy, {"<attrs generated init a.B>", "__init__"}}), -1);
+}
+
+TEST(FrameChoice, IsNoCommandLineOfMultiprocessing) {
+  constexpr Frame kSpawn = {"/usr/lib/python3.11/multiprocessing/spawn.py", "spawn_main"};
+  constexpr Frame kServer = {"/usr/lib/python3.11/multiprocessing/forkserver.py", "main"};
+  EXPECT_EQ(choice_of({kInner, kLibrary, kSpawn, kCommandLine}), 0);
+  EXPECT_EQ(choice_of({kUsers, kLibrary, kServer, kCommandLine}), 0);
+  EXPECT_EQ(choice_of({kLibrary, kServer, kCommandLine}), -1);
+  // The user's own python -c, which starts a child by fork.
+  EXPECT_EQ(
+      choice_of(
+          {kInner, {"/usr/lib/python3.11/multiprocessing/process.py", "start"}, kCommandLine}),
+      2);
+}
+
+TEST(CodeLine, NamesTheFile) {
+  for (const auto& [file, words] :
+       {std::pair{"/home/u/ppo.py", "ppo.py:3"}, std::pair{"<string>", "<string>:3"},
+        std::pair{"/x/site-packages/torch/utils/collect_env.py", "torch/utils/collect_env.py:3"},
+        std::pair{"/x/site-packages/a/site-packages/b/c.py", "b/c.py:3"},
+        std::pair{"/usr/lib/python3/dist-packages/numpy/__init__.py", "numpy/__init__.py:3"},
+        std::pair{"/tmp/ipykernel_7/2815143473.py", "notebook cell, line 3"},
+        std::pair{"<ipython-input-12-0a1b>", "notebook cell 12, line 3"},
+        std::pair{"<ipython-input-", "notebook cell , line 3"},
+        std::pair{"/x/site-packages/ipykernel_launcher.py", "ipykernel_launcher.py:3"},
+        std::pair{"/tmp/ipykernel_", "ipykernel_:3"}, std::pair{"", ":3"},
+        std::pair{"/a/\x1b.py", "?.py:3"}}) {
+    char buffer[128];
+    Text out(buffer, sizeof buffer);
+    EXPECT_EQ(put_code_line(out, file, 3).view(), words);
+  }
+  char buffer[128];
+  Text out(buffer, sizeof buffer);
+  EXPECT_EQ(put_code_line(out, "/a/\x1b.py", 3, true).view(), "\x1b.py:3");
 }
 
 TEST(UserCode, Dataclass) {

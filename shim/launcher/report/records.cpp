@@ -23,6 +23,7 @@ constexpr size_t kMostRests = size_t{16} << 20;
 constexpr size_t kMostStacks = 10000;
 constexpr size_t kMostTexts = 16;
 constexpr size_t kMostText = 256;
+constexpr size_t kMostWords = 64;  // of a line, besides its file
 
 bool is_python(const std::string& exe) { return base_name(exe).starts_with("py"); }
 
@@ -30,6 +31,8 @@ bool is_python(const std::string& exe) { return base_name(exe).starts_with("py")
 /// else the caller. What Python's two ways to call C by are called there.
 std::string library_of(const Fields& rest, bool python) {
   if (rest.api == kRequestApi) return {};
+  const std::string& missing = rest.stack.python_missing;
+  python = python || !rest.stack.python.empty() || (!missing.empty() && missing != kNoPython);
   std::string_view file = base_name(head(rest.caller, rest.caller.rfind('+')));
   for (const NativeFrame& frame : rest.stack.native) {
     const std::string_view module = base_name(frame.module);
@@ -79,11 +82,12 @@ void note_time(double at, double& first, double& last) {
 }  // namespace
 
 const PythonFrame* own_frame(const std::vector<PythonFrame>& frames) {
-  if (frames.empty()) return nullptr;
-  const auto own = std::find_if(frames.begin(), frames.end(), [](const auto& frame) {
-    return is_user_code(frame.file, frame.function);
-  });
-  return own == frames.end() ? &frames.back() : &*own;
+  FrameChoice choice;
+  const PythonFrame* own = nullptr;
+  for (const PythonFrame& frame : frames) {
+    if (choice.takes(frame.file, frame.function)) own = &frame;
+  }
+  return own;
 }
 
 bool Records::SameToucher::operator()(size_t a, size_t b) const {
@@ -297,7 +301,9 @@ size_t Records::toucher_of(const Fields& what, const std::string& library) {
   if (one.denied || what.api == "dlopen") one.object = what.object;  // else what it was told
   one.library = library;
   if (const PythonFrame* frame = own_frame(what.stack.python); frame != nullptr) {
-    one.line = std::string(base_name(frame->file)) + ":" + std::to_string(frame->line);
+    one.line.resize(frame->file.size() + kMostWords);
+    Text text(one.line.data(), one.line.size());
+    one.line.resize(put_code_line(text, frame->file, frame->line, true).view().size());
   }
   if (all.size() < kMostStacks) {
     one.stack = what.stack;

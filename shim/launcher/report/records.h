@@ -21,7 +21,7 @@ namespace cudaguard::launcher {
 /// Every record begins so, and has it nowhere else: in a text the quotes would be escaped.
 inline constexpr std::string_view kRecordMark = R"({"v":1,)";
 
-/// The innermost one of the user's own code, else the outermost; null: there are none.
+/// The frame that the guard's message names (policy/user_code.h); null: there is none.
 const PythonFrame* own_frame(const std::vector<PythonFrame>& frames);
 
 class Records {

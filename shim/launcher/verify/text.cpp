@@ -136,17 +136,20 @@ size_t own_frame(const std::vector<NativeFrame>& frames, Symbols& symbols) {
   return own == frames.end() ? kNoFrame : static_cast<size_t>(own - frames.begin());
 }
 
-/// The user's own line, with what its file says, and the whole stack.
+/// The line that the guard's message names, with what its file says, and the whole stack.
 void put_python(std::string& out, const Findings& findings, const Toucher& toucher) {
   const std::vector<PythonFrame>& frames = toucher.stack.python;
-  const auto own = static_cast<size_t>(own_frame(frames) - frames.data());
-  put_row(out, std::string(kRow) + std::string(kMark) + row_of(frames[own]));
-  const std::string line = shown(source_of(findings, toucher, frames[own]));
-  if (!line.empty()) put_row(out, std::string(kRow) + std::string(kRow) + line);
+  size_t own = kNoFrame;
+  if (const PythonFrame* frame = own_frame(frames); frame != nullptr) {
+    own = static_cast<size_t>(frame - frames.data());
+    put_row(out, std::string(kRow) + std::string(kMark) + row_of(*frame));
+    const std::string line = shown(source_of(findings, toucher, *frame));
+    if (!line.empty()) put_row(out, std::string(kRow) + std::string(kRow) + line);
+  }
   std::vector<std::string> rows;
   rows.reserve(frames.size());
   for (const PythonFrame& one : frames) rows.push_back(row_of(one));
-  if (rows.size() > 1) put_frames(out, "python", rows, own);
+  if (rows.size() > 1 || own == kNoFrame) put_frames(out, "python", rows, own);
 }
 
 void put_stack(std::string& out, const Findings& findings, const Toucher& toucher,

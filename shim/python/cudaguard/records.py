@@ -10,9 +10,11 @@ from typing import Any, Iterator, List, NamedTuple, Optional
 
 MARK = b'{"v":1,'
 # As policy/user_code.cpp has them.
-NOT_THE_USERS = ("<frozen ", "/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3",
-                 "<__array_function__ ", "<attrs ", "<eval_with_key>", "<decorator-gen")
+OF_PACKAGES = ("/site-packages/", "/dist-packages/", "/usr/share/", "/scripts/addons")
+PYTHONS = ("<frozen ", "/lib/python3", "/lib64/python3", "<__array_function__ ", "<attrs ",
+           "<eval_with_key>", "<decorator-gen")
 OF_DATACLASS = ("<string>", "__init__")
+STARTS_CHILD = (("spawn_main", "/spawn.py"), ("main", "/forkserver.py"))
 PASSES_ON = ("libcudaguard", "libcuda.so", "libcudart", "libnvidia-", "libffi.so", "_ctypes.",
              "_cffi_backend.", "libOpenCL.so", "libc.so", "ld-linux")
 _FOREIGN_FUNCTION = ("libffi", "_ctypes.", "_cffi_backend.")
@@ -37,12 +39,20 @@ class Touch(NamedTuple):
     missing: str  # why there are none
 
     def line(self) -> Optional[Frame]:
-        """The user's own: the innermost frame that belongs to no package, else the outermost."""
+        """As the guard's message: the user's innermost, otherwise the outermost of a package."""
+        chosen, starts_child = None, False
         for frame in self.frames:
-            made = (frame.file, frame.function) == OF_DATACLASS
-            if not made and not any(part in frame.file for part in NOT_THE_USERS):
+            made = (frame.file, frame.function) == OF_DATACLASS or (
+                starts_child and frame.file == "<string>")
+            starts_child = any(frame.function == function and frame.file.endswith(file)
+                               for function, file in STARTS_CHILD)
+            if made:
+                continue
+            if any(part in frame.file for part in OF_PACKAGES):
+                chosen = frame
+            elif not any(part in frame.file for part in PYTHONS):
                 return frame
-        return self.frames[-1] if self.frames else None
+        return chosen
 
 
 def shown(text: str) -> str:
@@ -78,7 +88,9 @@ def _library(record: Any) -> str:
     places = [record.get("caller", "?")]
     places = [*(record.get("native") or []), *places]
     names = [_base_name(place) for place in places]
-    if names[-1].startswith(_FOREIGN_FUNCTION):
+    python = _base_name(record.get("exe", "")).startswith("py")
+    python = python or record.get("python_missing") != "no CPython"
+    if python and names[-1].startswith(_FOREIGN_FUNCTION):
         return "ctypes/cffi"
     return next((name for name in names if not name.startswith(PASSES_ON)), names[-1])
 
