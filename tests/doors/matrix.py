@@ -41,7 +41,8 @@ NVML = {
 }
 WORLDS = ("none", "fake", "real")
 DRIVEN = ("fake", "real")
-OUR_LINE = re.compile(r"^cudaguard\[(\d+)\]: no (CUDA here|GPU to see|OpenCL from NVIDIA here)\b.*$")
+OUR_LINE = re.compile(
+    r"^cudaguard\[(\d+)\]: no (CUDA here|GPU to see|OpenCL from NVIDIA here)\b.*$")
 
 
 @dataclasses.dataclass

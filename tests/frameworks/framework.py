@@ -14,7 +14,8 @@ import harness
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
-OUR_LINE = re.compile(r"^cudaguard\[(\d+)\]: no (CUDA here|GPU to see|OpenCL from NVIDIA here) \(FORCE_CPU; asked by .+\); "
+OUR_LINE = re.compile(r"^cudaguard\[(\d+)\]: no (CUDA here|GPU to see|OpenCL from NVIDIA here) "
+                      r"\(FORCE_CPU; asked by .+\); "
                       r"CUDAGUARD_POLICY=OFF in front lifts it\n", re.MULTILINE)
 
 

@@ -17,10 +17,11 @@ import sys
 import tempfile
 import unittest
 
-BUILD = os.environ.get("CG_BUILD", "")
-SOURCE = os.environ.get(
-    "CG_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-LIB = os.environ.get("CG_LIB", os.path.join(BUILD, "lib"))
+# Without symbolic links, as ld.so and the launcher print paths.
+BUILD = os.path.realpath(os.environ.get("CG_BUILD", ""))
+SOURCE = os.path.realpath(os.environ.get("CG_SOURCE", os.path.join(os.path.dirname(__file__), "..",
+                                                                   "..")))
+LIB = os.path.realpath(os.environ.get("CG_LIB", os.path.join(BUILD, "lib")))
 DEPS = os.environ.get("CG_DEPS", os.path.join(BUILD, "_deps"))
 GUARD = os.path.join(LIB, "libcudaguard.so")
 STANDIN_DIR = os.path.join(LIB, "cudaguard")

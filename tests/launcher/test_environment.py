@@ -194,12 +194,12 @@ class Environment(launcher.Case):
 class Print(launcher.Case):
     def test_print(self):
         env = launcher.environment(CUDAGUARD_VISIBLE_DEVICES="1", LD_PRELOAD="lib'm.so")
-        mark = self.path("mark")
-        done = self.start("run", "--print", "--cpu", "--report", "/r 1", "touch", mark, env=env)
+        mark, report = self.path("mark"), self.path("r 1")
+        done = self.start("run", "--print", "--cpu", "--report", report, "touch", mark, env=env)
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(done.stdout, "".join(line + "\n" for line in (
             "export CUDAGUARD_POLICY=FORCE_CPU", "unset CUDAGUARD_VISIBLE_DEVICES",
-            "export CUDAGUARD_ROOT=$$", "export CUDAGUARD_REPORT='/r 1'",
+            "export CUDAGUARD_ROOT=$$", "export CUDAGUARD_REPORT='%s'" % report,
             "export CUDA_VISIBLE_DEVICES=", "export JAX_PLATFORMS=cpu",
             "export MPIR_CVAR_ENABLE_GPU=0",
             "export GST_REGISTRY_1_0=" + launcher.PRESETS["GST_REGISTRY_1_0"],
