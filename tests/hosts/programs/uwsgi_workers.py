@@ -16,7 +16,8 @@ with tempfile.TemporaryDirectory(prefix="cg-") as folder:
     path = os.path.join(folder, "socket")
     server = subprocess.Popen(
         [sys.argv[1], "--master", "--processes", str(WORKERS), "--http-socket", path, "--need-app",
-         "--wsgi-file", os.path.join(HERE, "asks_uwsgi.py")],
+         # A worker that waits for a request is killed 60 seconds after SIGINT, unless told otherwise.
+         "--worker-reload-mercy", "1", "--wsgi-file", os.path.join(HERE, "asks_uwsgi.py")],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     spoken, log = {}, ""
     for line in server.stdout:
