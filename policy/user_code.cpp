@@ -17,7 +17,7 @@ Whose whose_code(std::string_view file, std::string_view function) {
   if (begins(file, "<string>\0") != 0 && begins(function, "__init__\0") != 0) {
     return Whose::kPythons;
   }
-  // Blender's add-ons lie below its own folder.
+  // Blender's add-ons lie below its own directory.
   if (has("/site-packages/\0/dist-packages/\0/usr/share/\0/scripts/addons\0")) {
     return Whose::kPackages;
   }

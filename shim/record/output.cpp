@@ -187,8 +187,8 @@ void say_complaints(Process& process) {
   line.write();
 }
 
-/// Where somebody counts the processes of a tree (`cudaguard verify`), each says that it was
-/// guarded. A report that fails is complained about at the first CUDA attempt.
+/// Writes the start record, by which `cudaguard verify` counts the guarded processes. If it cannot
+/// be written, the first CUDA attempt of the process reports that.
 void write_start(char** words, char** variables) {
   const Config config = read_config(false);
   if (config.report.empty()) return;
