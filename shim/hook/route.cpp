@@ -52,8 +52,8 @@ bool is_needed(Library library) {
              &library) != 0;
 }
 
-/// RTLD_NOLOAD asks whether the program has that library. What we have loaded in its place, or for
-/// a proxy library, is none of the program's.
+/// RTLD_NOLOAD asks whether the program has that library: what we have loaded in its place, or for
+/// a proxy library, does not count. A request that loads it is remembered.
 bool is_loaded_for_us_alone(const LibraryRequest& request, int mode) {
   const bool driver = request.library == Library::kDriver;
   if (!driver && request.library != Library::kNvml) return false;
