@@ -16,8 +16,9 @@ extern "C" {
 /* How many times this process has asked for a GPU under FORCE_CPU: calls of cuInit(0), nvmlInit*,
  * of the runtime's cudaGetDeviceCount, cudaSetDevice, cudaDeviceSynchronize, and loads of a refused
  * library such as NVIDIA's OpenCL. CUDA, NVML and OpenCL are one number here; a report's records
- * tell them apart. Loading the driver library alone is no touch. 0 under the other policies. A forked child
- * starts at 0. Cannot fail. Thread-safe and async-signal-safe; does not change errno. */
+ * tell them apart. Loading the driver library alone is no touch. 0 under the other policies. A
+ * forked child starts at 0. Cannot fail. Thread-safe and async-signal-safe; does not change errno.
+ */
 int cudaguard_touches(void) __attribute__((weak));
 
 /* For what tests programs, before each test: from now on the first call of each kind in this
