@@ -16,7 +16,7 @@ struct StartEnvironment {
   Environment variables;     ///< the values are in `text`
   bool wants_start = false;  ///< CUDAGUARD_HELLO=1
   /// One byte more than the longest value that is accepted: a longer one is still too long here.
-  char text[kMaxReportPath + 2 + kMaxVisibleDevices + 2 + 5 * 256] = {};
+  char text[kMaxReportPath + 2 + kMaxVisibleDevices + 2 + size_t{5} * 256] = {};
 };
 
 /// Reads `variables`, which end in a null pointer, unless it was done before.
