@@ -9,21 +9,23 @@ namespace {
 
 constexpr size_t kNowhere = std::string_view::npos;
 
+bool has(std::string_view file, const char* parts) { return find_any(file, parts) != kNowhere; }
+
 }  // namespace
 
 Whose whose_code(std::string_view file, std::string_view function) {
-  const auto has = [&](const char* parts) { return find_any(file, parts) != kNowhere; };
   // A dataclass's; whose __post_init__ asks may be somebody else's.
   if (begins(file, "<string>\0") != 0 && begins(function, "__init__\0") != 0) {
     return Whose::kPythons;
   }
   // Blender's add-ons lie below its own directory.
-  if (has("/site-packages/\0/dist-packages/\0/usr/share/\0/scripts/addons\0")) {
+  if (has(file, "/site-packages/\0/dist-packages/\0/usr/share/\0/scripts/addons\0")) {
     return Whose::kPackages;
   }
   // Below lib64/ too. NumPy, attrs, torch.fx and decorator make code of their own; "<string>" is
   // what `python -c` runs, "<ipython-input-...>" a cell.
-  return has("<frozen \0/lib/python3\0/lib64/python3\0"
+  return has(file,
+             "<frozen \0/lib/python3\0/lib64/python3\0"
              "<__array_function__ \0<attrs \0<eval_with_key>\0<decorator-gen\0")
              ? Whose::kPythons
              : Whose::kUsers;
