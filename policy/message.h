@@ -97,8 +97,8 @@ Text& begin_line(Text& out, uint32_t pid);
 /// "no CUDA here (FORCE_CPU; asked by ppo.py:159 through libc10_cuda.so); CUDAGUARD_POLICY=OFF in
 /// front lifts it"; where Python's frames are not known, "asked by libfoo.so in python3 ppo.py".
 /// NVML has "no GPU to see", OpenCL "no OpenCL from NVIDIA here". Under CUDAGUARD_LOG=all it names
-/// the call. The advice is what works where the line is read; none in a privileged process, and
-/// where the cause was said.
+/// the call. The advice works in the place where the message is read. There is none in a privileged
+/// process, and none if another message has given the cause.
 struct DeniedFacts {
   uint32_t pid = 0;
   const Config& config;

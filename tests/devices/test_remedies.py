@@ -27,7 +27,7 @@ class Case(box.Case):
 
 
 class LateWrite(Case):
-    """A program that writes CUDA_VISIBLE_DEVICES after it was told how many GPUs there are."""
+    """A program writes CUDA_VISIBLE_DEVICES after CUDA has counted the GPUs for it."""
 
     def steps(self, written, told="nv.see"):
         return [told, "setenv=CUDA_VISIBLE_DEVICES=" + written, "cu.see", "rt12.count"]
@@ -59,7 +59,7 @@ class LateWrite(Case):
                         result = (box.run(steps, policy="VALIDATE", **more) if place == "variable"
                                   else self.launch(["--policy", "VALIDATE"], steps, **more))
                         if machine == "driver" and told == "nv.see":
-                            self.silent(result)  # one GPU was told of, one is there
+                            self.silent(result)  # the program knows of one GPU, and one is there
                             continue
                         line = self.one(result)
                         self.assertEqual("cudaguard run --gpus" in line, place == "run", line)
