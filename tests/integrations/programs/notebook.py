@@ -19,20 +19,21 @@ CELLS = {
                " if 'libcuda.so' in line}))",
 }
 LIMIT = 60
+PRESSES = 6
 
 
-def messages(client, cell):
+def messages(client, cell, limit=LIMIT):
     """What the kernel publishes of this cell; late lines of an earlier one are not of it."""
     while True:
-        message = client.get_iopub_msg(timeout=LIMIT)
+        message = client.get_iopub_msg(timeout=limit)
         if message["parent_header"].get("msg_id") == cell:
             yield message["header"]["msg_type"], message["content"]
 
 
-def printed(client, cell):
+def printed(client, cell, limit=LIMIT):
     """What a cell prints on stdout until its end, and the name of its error."""
     text, error = "", ""
-    for kind, content in messages(client, cell):
+    for kind, content in messages(client, cell, limit):
         if kind == "stream" and content["name"] == "stdout":
             text += content["text"]
         elif kind == "error":
@@ -42,13 +43,24 @@ def printed(client, cell):
 
 
 def interrupted(manager, client):
-    """The interrupt button, when the cell is known to run: the error's name."""
-    cell = client.execute("import time; print('on', flush=True); time.sleep(%d)" % (10 * LIMIT))
+    """The interrupt button, when the cell is known to run: the error's name.
+
+    The kernel may hand SIGINT to a thread that is not Python's main thread, which does not end a
+    sleep of the main thread, and IPython can lose a KeyboardInterrupt that is raised inside its own
+    code. So the sleeps are short, and the button is pressed again, as a user would press it.
+    """
+    cell = client.execute("import time\nprint('on', flush=True)\n"
+                          "for _ in range(%d): time.sleep(0.1)" % (100 * LIMIT))
     for kind, _ in messages(client, cell):
         if kind == "stream":
             break
-    manager.interrupt_kernel()
-    return printed(client, cell)[1]
+    for _ in range(PRESSES):
+        manager.interrupt_kernel()
+        try:
+            return printed(client, cell, LIMIT / PRESSES)[1]
+        except queue.Empty:
+            pass
+    return "the kernel ignored %d interrupts" % PRESSES
 
 
 def main():
