@@ -15,9 +15,6 @@ namespace cudaguard::launcher {
 /// about, and for options that contradict each other.
 Config settle(const Options& options, Variables& variables);
 
-/// What --fence asks for. Throws Refusal for another word.
-enum class FenceWish { kOff, kAuto, kRequire };
-FenceWish fence_wish(const Options& options);
 /// Behind a fence: by this the guard knows what its line must not advise.
 void mark_fenced(Variables& variables);
 

@@ -42,7 +42,7 @@ Options options_of_run(Options options) {
   options.cpu = true;
   options.no_presets = true;
   options.observe = true;
-  if (!options.fence) options.fence = "auto";
+  if (!options.fence) options.fence = FenceWish::kAuto;
   return options;
 }
 
