@@ -229,6 +229,12 @@ std::string root_name() {
   return size <= 0 ? number : number + ":" + std::string(space, static_cast<size_t>(size));
 }
 
+bool is_root(const Variables& variables) {
+  const char* root = variables.get(kRoot);
+  const std::string text = root == nullptr ? "" : root;
+  return text.substr(0, text.find(':')) == std::to_string(getpid());
+}
+
 Config settle(const Options& options, Variables& variables) {
   set_devices(options, variables);
   if (options.log) {

@@ -21,5 +21,7 @@ void mark_fenced(Variables& variables);
 /// CUDAGUARD_ROOT for this process: its number, and where /proc says it the PID namespace that the
 /// number is of.
 std::string root_name();
+/// Does CUDAGUARD_ROOT mean this process?
+bool is_root(const Variables& variables);
 
 }  // namespace cudaguard::launcher

@@ -107,7 +107,13 @@ int run(const Options& options, const char* const* environment) {
     }
     return 0;
   }
-  if (options.observe) observe(path, options.program, variables, report, fence);
+  if (options.observe) {
+    observe({.path = path,
+             .arguments = options.program,
+             .variables = &variables,
+             .report = report,
+             .fence = fence});
+  }
   execve(path.c_str(), options.program, variables.pointers().data());
   throw cannot_start(path, errno);
 }
