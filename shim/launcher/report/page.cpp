@@ -161,7 +161,7 @@ Page::Page(const Findings& findings, const Verdict* verdict)
   for (const Toucher& toucher : findings.touchers) {
     Shown& one = shown_.emplace_back();
     if (verdict == nullptr) continue;
-    for (const size_t i : forbidden_processes(*verdict, toucher)) {
+    for (const size_t i : toucher.forbidden) {
       one.forbidden.insert(i);
       asked_.insert(findings.processes[i].pid);
     }
@@ -179,7 +179,7 @@ Page::Page(const Findings& findings, const Verdict* verdict)
   for (const TreeTruth::Seen& one : verdict->tree.seen) all_.insert(one.pid);
   for (const TreeTruth::Unguarded& one : verdict->tree.unguarded) {
     all_.insert(one.pid);
-    if (fails(*verdict, one)) asked_.insert(one.pid);
+    if (one.fails) asked_.insert(one.pid);
   }
 }
 
@@ -213,14 +213,15 @@ std::string headline_of(const Verdict& verdict) {
   Words names;
   for (size_t i = 0; i < findings.touchers.size(); ++i) {
     const std::string name = who(findings, findings.touchers[i]);
-    if (verdict.fails[i] && std::count(names.begin(), names.end(), name) == 0)
+    if (!verdict.findings.touchers[i].forbidden.empty() &&
+        std::count(names.begin(), names.end(), name) == 0)
       names.push_back(name);
   }
   if (names.size() > 2) names = {names[0], grouped(names.size() - 1) + " others"};
   const std::string denied = denied_names(verdict.deny);
   if (!names.empty()) return joined(names, " and ") + " asked for " + denied;
   for (const TreeTruth::Unguarded& one : verdict.tree.unguarded) {
-    if (fails(verdict, one)) return one.command + " has the driver, and was not guarded";
+    if (one.fails) return one.command + " has the driver, and was not guarded";
   }
   if (verdict.status != 0) return "The program " + text_of_end(verdict.status);
   const bool allowed =
@@ -232,7 +233,7 @@ std::string headline_of(const Verdict& verdict) {
 void Page::put_lead() {
   const Findings& findings = findings_;
   put("<p class=\"lead\">");
-  if (!order_.empty() && verdict_->fails[order_[0]]) {
+  if (!order_.empty() && !verdict_->findings.touchers[order_[0]].forbidden.empty()) {
     const Toucher& first = findings.touchers[order_[0]];
     put(grouped(asked_.size()), " of ", counted(all_.size(), "process"), " asked; the first ",
         span_of(first.first - verdict_->started), " after the start, by <code>",
@@ -241,7 +242,7 @@ void Page::put_lead() {
     if (!first.library.empty()) put(" through <code>", first.library, "</code>");
     put(first.denied ? ". It was refused." : ". It was let in.");
     if (verdict_->status != 0) put(" The program ", text_of_end(verdict_->status), ".");
-  } else if (!verdict_->touched && verdict_->status != 0) {
+  } else if (verdict_->touched == 0 && verdict_->status != 0) {
     put("Nothing forbidden was asked for, but the program itself failed.");
   } else {
     put(counted(all_.size(), "process"), ", ",
@@ -430,7 +431,7 @@ void Page::put_how_sure() {
       put("<tr><th scope=\"row\"><code>", one.command, "</code></th><td class=\"number\">", one.pid,
           "</td><td>", one.reason);
       if (one.has_driver) {
-        const bool counts = fails(*verdict_, one);
+        const bool counts = one.fails;
         put(counts ? " <strong class=\"tag fail\">" : " <strong class=\"tag\">",
             one.only_nvml ? "has NVML" : "has the driver open",
             counts ? ": counts as asked</strong>" : ", allowed</strong>");

@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -139,19 +137,7 @@ void read_all(char** inputs, Read& all) {
   }
 }
 
-std::string count_of(size_t number, const std::string& one) {
-  return std::to_string(number) + " " + one + (number == 1 ? "" : one == "process" ? "es" : "s");
-}
-
-std::string shown_time(double at) {
-  if (at == 0) return "-";
-  const auto seconds = static_cast<time_t>(at);
-  tm parts = {};
-  std::array<char, 32> text = {};
-  if (gmtime_r(&seconds, &parts) == nullptr) return "-";
-  strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &parts);
-  return text.data();
-}
+std::string shown_time(double at) { return utc_time(at, "%Y-%m-%d %H:%M"); }
 
 /// "3 files, 120 records of 17 processes on 4 hosts, 2026-11-20 10:00 to 2026-11-22 07:28 UTC"
 std::string what_was_read(const Findings& findings, size_t files) {
@@ -163,9 +149,9 @@ std::string what_was_read(const Findings& findings, size_t files) {
     if (process.first != 0 && (first == 0 || process.first < first)) first = process.first;
     last = std::max(last, process.last);
   }
-  std::string text = count_of(files, "file") + ", " + count_of(findings.records, "record") +
-                     " of " + count_of(findings.processes.size(), "process");
-  if (!hosts.empty()) text += " on " + count_of(hosts.size(), "host");
+  std::string text = counted(files, "file") + ", " + counted(findings.records, "record") + " of " +
+                     counted(findings.processes.size(), "process");
+  if (!hosts.empty()) text += " on " + counted(hosts.size(), "host");
   if (first == 0) return text;
   const std::string from = shown_time(first);
   const std::string to = shown_time(last);
@@ -243,7 +229,7 @@ void print_text(const Findings& findings, const Read& all, std::optional<By> by,
                 const std::string& word) {
   const std::string read = what_was_read(findings, all.files);
   if (findings.records == 0) {
-    print("cudaguard: no records in " + count_of(all.files, "file") + "\n" +
+    print("cudaguard: no records in " + counted(all.files, "file") + "\n" +
           what_was_left_out(findings));
   } else if (by) {
     print("cudaguard: " + read + "\n" + table_of(groups_of(findings, *by), word) +
@@ -252,11 +238,11 @@ void print_text(const Findings& findings, const Read& all, std::optional<By> by,
     print("cudaguard: " + read + "\n" + summary(findings, "", ""));
   }
   if (all.compressed != 0) {
-    print("  left out: " + count_of(all.compressed, "compressed file") +
+    print("  left out: " + counted(all.compressed, "compressed file") +
           " (zcat them in front of cudaguard report -)\n");
   }
   if (all.unreadable != 0) {
-    print("  left out: " + count_of(all.unreadable, "unreadable file") + " (" + all.why + ")\n");
+    print("  left out: " + counted(all.unreadable, "unreadable file") + " (" + all.why + ")\n");
   }
 }
 

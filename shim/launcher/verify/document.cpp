@@ -23,7 +23,7 @@ Json json_of(const Verdict& verdict, const Toucher& toucher, bool fails, Symbols
     result["native"][i]["symbol"] = or_null(symbols.name_of(stack.native[i]));
   }
   result["fails"] = fails;
-  result["forbidden"] = forbidden_processes(verdict, toucher);
+  result["forbidden"] = toucher.forbidden;
   return result;
 }
 
@@ -47,7 +47,7 @@ Json json_of_tree(const Verdict& verdict) {
                          {"command", one.command},
                          {"reason", one.reason},
                          {"has_driver", one.has_driver},
-                         {"fails", fails(verdict, one)}});
+                         {"fails", one.fails}});
   }
   return {{"value", word_of(tree.value)}, {"traced", tree.traced},
           {"start_records", tree.hello},  {"seen", tree.seen.size()},
@@ -62,7 +62,8 @@ std::string document(const Verdict& verdict, int exit_code, Symbols& symbols) {
   const int status = verdict.status;
   Json touchers = Json::array();
   for (size_t i = 0; i < findings.touchers.size(); ++i) {
-    touchers.push_back(json_of(verdict, findings.touchers[i], verdict.fails[i], symbols));
+    touchers.push_back(
+        json_of(verdict, findings.touchers[i], !findings.touchers[i].forbidden.empty(), symbols));
   }
   Json processes = Json::array();
   for (const ObservedProcess& process : findings.processes) processes.push_back(json_of(process));
@@ -72,7 +73,7 @@ std::string document(const Verdict& verdict, int exit_code, Symbols& symbols) {
                        {"cudaguard", CUDAGUARD_VERSION},
                        {"verdict", verdict.passed() ? "pass" : "fail"},
                        {"exit_code", exit_code},
-                       {"touched", verdict.touched},
+                       {"touched", verdict.touched != 0},
                        {"command", verdict.command},
                        {"program",
                         {{"exit_code", WIFSIGNALED(status) ? Json() : Json(WEXITSTATUS(status))},
