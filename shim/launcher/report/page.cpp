@@ -329,6 +329,7 @@ void Page::put_python(const Toucher& toucher) {
   if (frames.empty()) return;
   put("<h4>Python stack, innermost first</h4>\n<ol class=\"frames\">\n");
   const size_t count = std::min(frames.size(), kFrames);
+  const PythonFrame* own = own_frame(toucher);
   size_t folded_to = 0;
   for (size_t i = 0; i < count; ++i) {
     size_t run = i;
@@ -338,8 +339,7 @@ void Page::put_python(const Toucher& toucher) {
       put("<li><details><summary>", counted(run - i, "frame"),
           " of other people's code</summary>\n<ol class=\"frames\">\n");
     }
-    put_frame(run == i, &frames[i] == own_frame(frames), frames[i].file,
-              ":" + std::to_string(frames[i].line));
+    put_frame(run == i, &frames[i] == own, frames[i].file, ":" + std::to_string(frames[i].line));
     put(" in <code>", frames[i].function, "</code>");
     // Of records that others have made, a file's name may be that of any file of ours.
     const std::string source = verdict_ == nullptr ? "" : source_of(findings_, toucher, frames[i]);

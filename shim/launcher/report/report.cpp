@@ -118,8 +118,9 @@ void read_folder(const std::string& folder, Read& all) {
   }
 }
 
-void read_all(const std::vector<std::string>& inputs, Read& all) {
-  for (const std::string& input : inputs) {
+void read_all(char** inputs, Read& all) {
+  for (; *inputs != nullptr; ++inputs) {
+    const std::string input = *inputs;
     std::error_code error;
     bool good = true;
     if (input == "-") {
@@ -266,7 +267,7 @@ int report(const Options& options) {
   const std::string word = options.by.value_or("");
   empty_output("--html", options.html_file);
   Read all;
-  read_all(options.inputs, all);
+  read_all(options.program, all);
   const Findings& findings = all.records.findings();
   if (options.html_file) {
     const std::string html = page(findings, what_was_read(findings, all.files));

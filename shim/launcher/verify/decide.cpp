@@ -77,6 +77,12 @@ void decide(Verdict& verdict) {
       std::find(verdict.fails.begin(), verdict.fails.end(), true) != verdict.fails.end() ||
       std::any_of(unguarded.begin(), unguarded.end(),
                   [&](const auto& process) { return fails(verdict, process); });
+  TreeTruth& tree = verdict.tree;
+  if (!tree.unguarded.empty()) {
+    tree.value = TreeTruth::Value::kUnguarded;
+  } else if (tree.traced && tree.doubts.empty()) {
+    tree.value = TreeTruth::Value::kAllGuarded;
+  }
 }
 
 }  // namespace cudaguard::launcher

@@ -16,8 +16,8 @@ std::set<Asked> denied_words(const std::vector<std::string>& lists);
 /// Does a pattern match a word of the command, its base name, or the whole command?
 bool is_allowed(const std::vector<std::string>& patterns, const std::string& command);
 
-/// Sets `fails` and `touched`. A process that was not guarded and has the driver counts as one that
-/// touched CUDA: nobody was there to say no.
+/// Sets `fails`, `touched` and the tree's `value`. A process that was not guarded and has the
+/// driver counts as one that touched CUDA: nobody was there to say no.
 void decide(Verdict& verdict);
 
 /// The processes of a toucher that --allow does not name; numbers as in Toucher::processes.

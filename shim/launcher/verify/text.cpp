@@ -140,7 +140,7 @@ size_t own_frame(const std::vector<NativeFrame>& frames, Symbols& symbols) {
 void put_python(std::string& out, const Findings& findings, const Toucher& toucher) {
   const std::vector<PythonFrame>& frames = toucher.stack.python;
   size_t own = kNoFrame;
-  if (const PythonFrame* frame = own_frame(frames); frame != nullptr) {
+  if (const PythonFrame* frame = own_frame(toucher); frame != nullptr) {
     own = static_cast<size_t>(frame - frames.data());
     put_row(out, std::string(kRow) + std::string(kMark) + row_of(*frame));
     const std::string line = shown(source_of(findings, toucher, *frame));
