@@ -125,8 +125,7 @@ class Case(launcher.Case):
             # A long path cannot be cut; nothing stands beside it.
             value = line.strip("- ") if line.startswith("  ") else line[19:]
             self.assertTrue(len(line) <= 100 or " " not in value, line)
-        text = re.sub(r"\n {4,19}(?=\S)", lambda cut: cut[0] if len(cut[0]) > 5 and
-                      "/" not in text[cut.end():cut.end() + 1] else " ", text)
+        text = re.sub(r"\n {4}(?=\S)|\n {19}(?=/)", " ", text)
         text = text.replace(self.folder, "FOLDER")
         text = re.sub(r"(?<!\S)/(usr/)?lib\S*/(?=libcuda|libnvidia)", "DRIVER/", text)
         text = re.sub(r"(?<=\.so\.)\d{3}[.\d]*", "VERSION", text)
