@@ -30,10 +30,10 @@ Names references_of(const std::string& path, References which) {
 }
 
 /// Not glibc itself, nor NVIDIA's libraries, which have functions alone, nor the kernel's vDSO,
-/// which has no path.
+/// which has no path. A path may be relative: a run path is.
 bool may_have_variables(const LoadedLibrary& library) {
   const Library kind = classify(library.name).library;
-  return library.path.starts_with("/") && library.name != "libc.so.6" &&
+  return library.path.find('/') != std::string::npos && library.name != "libc.so.6" &&
          !base_name(library.path).starts_with("ld-linux") && kind != Library::kDriver &&
          kind != Library::kNvml;
 }
