@@ -206,7 +206,9 @@ void print_list(const char* name, const auto& list) {
   std::string text = std::string(",\n\"") + name + "\":[";
   std::string_view before = "\n";
   for (const auto& one : list) {
-    text.append(before).append(text_of_json(json_of(one)));
+    Json json;
+    put(json, one);
+    text.append(before).append(json.text());
     before = ",\n";
     if (text.size() < kPart) continue;
     print(text);
@@ -218,17 +220,17 @@ void print_list(const char* name, const auto& list) {
 /// A part at a time: there may be hundreds of thousands of processes.
 void print_json(const Findings& findings, const Read& all, std::optional<By> by,
                 const std::string& word) {
-  Json start = {{"v", 1},
-                {"files", all.files},
-                {"compressed", all.compressed},
-                {"unreadable", all.unreadable},
-                {"records", findings.records},
-                {"torn", findings.torn},
-                {"not_understood", findings.not_understood}};
-  if (by) start["by"] = word;
-  std::string text = text_of_json(start);
-  text.pop_back();
-  print(text);
+  Json start;  // its object is not ended yet
+  start.begin_object()
+      .field("v", 1)
+      .field("files", all.files)
+      .field("compressed", all.compressed)
+      .field("unreadable", all.unreadable)
+      .field("records", findings.records)
+      .field("torn", findings.torn)
+      .field("not_understood", findings.not_understood);
+  if (by) start.field("by", word);
+  print(start.text());
   if (by) {
     print_list("groups", groups_of(findings, *by));
   } else {

@@ -9,6 +9,7 @@
 
 namespace cudaguard::launcher {
 
-std::string document(const Verdict& verdict, int exit_code, Symbols& symbols);
+/// `indent`: as Json's.
+std::string document(const Verdict& verdict, int exit_code, Symbols& symbols, unsigned indent = 1);
 
 }  // namespace cudaguard::launcher
