@@ -141,7 +141,6 @@ void put(Json& json, const ObservedProcess& process) {
       .field("nvml", process.nvml)
       .list("tried", process.tried)
       .list("refused", process.refused)
-      .field_or_null("ended", process.ended)
       .field("found_none", process.found_none)
       .field("failed", process.failed)
       .end_object();

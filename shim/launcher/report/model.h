@@ -99,7 +99,6 @@ struct ObservedProcess {
   double started = 0;  ///< from its start record (CUDAGUARD_HELLO)
   double first = 0;    ///< its first record of any kind
   double last = 0;     ///< its last record
-  double ended = 0;    ///< as the launcher saw it, to a tenth of a second or so
   std::string policy;  ///< from its start record; empty: there was none
   // What it did.
   bool initialised = false;
@@ -140,7 +139,7 @@ struct TreeTruth {
     double seen = 0;
     bool only_nvml = false;  ///< it maps NVML, and not libcuda
   };
-  /// Every process that was seen, guarded or not.
+  /// Every process that was seen, guarded or not. `last`: its end, to a tenth of a second or so.
   struct Seen {
     uint32_t pid = 0;
     uint32_t ppid = 0;

@@ -240,25 +240,25 @@ void print_json(const Findings& findings, const Read& all, std::optional<By> by,
   print("}\n");
 }
 
-void print_text(const Findings& findings, const Read& all, std::optional<By> by,
-                const std::string& word) {
+std::string text_of(const Findings& findings, const Read& all, std::optional<By> by,
+                    const std::string& word) {
   const std::string read = what_was_read(findings, all.files);
+  std::string text = "cudaguard: ";
   if (findings.records == 0) {
-    print("cudaguard: no records in " + count_of(all.files, "file") + "\n" +
-          what_was_left_out(findings));
+    text += "no records in " + count_of(all.files, "file") + "\n" + what_was_left_out(findings);
   } else if (by) {
-    print("cudaguard: " + read + "\n" + table_of(groups_of(findings, *by), word) +
-          what_was_left_out(findings));
+    text += read + "\n" + table_of(groups_of(findings, *by), word) + what_was_left_out(findings);
   } else {
-    print("cudaguard: " + read + "\n" + summary(findings, "", ""));
+    text += read + "\n" + summary(findings, "", "");
   }
   if (all.compressed != 0) {
-    print("  left out: " + count_of(all.compressed, "compressed file") +
-          " (zcat them in front of cudaguard report -)\n");
+    text += "  left out: " + count_of(all.compressed, "compressed file") +
+            " (zcat them in front of cudaguard report -)\n";
   }
   if (all.unreadable != 0) {
-    print("  left out: " + count_of(all.unreadable, "unreadable file") + " (" + all.why + ")\n");
+    text += "  left out: " + count_of(all.unreadable, "unreadable file") + " (" + all.why + ")\n";
   }
+  return text;
 }
 
 }  // namespace
@@ -271,13 +271,14 @@ int report(const Options& options) {
   read_all(options.inputs, all);
   const Findings& findings = all.records.findings();
   if (options.html_file) {
-    const std::string html = page(findings, what_was_read(findings, all.files));
+    const std::string html = page_of_records(findings, what_was_read(findings, all.files),
+                                             text_of(findings, all, by, word));
     write_output("--html", *options.html_file, html);
   }
   if (options.json) {
     print_json(findings, all, by, word);
   } else {
-    print_text(findings, all, by, word);
+    print(text_of(findings, all, by, word));
   }
   return 0;
 }

@@ -3,6 +3,8 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
+
 #include "shim/launcher/report/json.h"
 #include "shim/launcher/verify/decide.h"
 #include "shim/launcher/verify/text.h"
@@ -33,11 +35,21 @@ void put_program(Json& json, int status) {
   json.end_object();
 }
 
-void put_touchers(Json& json, const Verdict& verdict, Symbols& symbols) {
+void put_touchers(Json& json, const Verdict& verdict, Symbols& symbols, size_t most_stacks) {
   const Findings& findings = verdict.findings;
+  const auto failing =
+      static_cast<size_t>(std::count(verdict.fails.begin(), verdict.fails.end(), true));
+  size_t room_of_failing = std::min(failing, most_stacks);
+  size_t room_of_others = most_stacks - room_of_failing;
   json.key("touchers").begin_array();
   for (size_t i = 0; i < findings.touchers.size(); ++i) {
-    const Toucher& toucher = findings.touchers[i];
+    size_t& room = verdict.fails[i] ? room_of_failing : room_of_others;
+    Toucher toucher = findings.touchers[i];
+    if (room == 0) {
+      toucher.stack = {};
+    } else {
+      --room;
+    }
     const FrameTexts texts = {
         [&](const PythonFrame& frame) { return source_of(findings, toucher, frame); },
         [&](const NativeFrame& frame) { return symbols.name_of(frame); }};
@@ -91,7 +103,8 @@ void put_tree(Json& json, const Verdict& verdict) {
 
 }  // namespace
 
-std::string document(const Verdict& verdict, int exit_code, Symbols& symbols, unsigned indent) {
+std::string document(const Verdict& verdict, int exit_code, Symbols& symbols, unsigned indent,
+                     size_t most_stacks) {
   const Findings& findings = verdict.findings;
   Json json(indent);
   json.begin_object()
@@ -105,7 +118,7 @@ std::string document(const Verdict& verdict, int exit_code, Symbols& symbols, un
   json.field("started", verdict.started).field("ended", verdict.ended);
   put_asked(json, "deny", verdict.deny);
   json.list("allow", verdict.allow);
-  put_touchers(json, verdict, symbols);
+  put_touchers(json, verdict, symbols, most_stacks);
   json.key("processes").begin_array();
   for (const ObservedProcess& process : findings.processes) put(json, process);
   json.end_array();

@@ -120,7 +120,9 @@ int verify_it(const Options& options, const char* const* environment) {
       write_output("--json", *options.json_file, document(verdict, code, symbols));
     }
     if (options.junit_file) write_output("--junit", *options.junit_file, junit(verdict, text));
-    if (options.html_file) write_output("--html", *options.html_file, page(verdict));
+    if (options.html_file) {
+      write_output("--html", *options.html_file, page_of_verdict(verdict, code, symbols, text));
+    }
   } catch (const Refusal& refusal) {
     if (!verdict.touched) throw;
     say(refusal.what());
