@@ -86,25 +86,33 @@ bool has_python(const Touch& touch, std::string_view program) {
                             : std::string_view(missing) != kNoPython;
 }
 
-/// "asked by ppo.py:159 through libfoo.so", "asked by libfoo.so in python3 -m pkg".
-Text& put_caller(Text& out, const Touch& touch) {
-  const PythonFrame* frame = touch.stack == nullptr ? nullptr : touch.stack->named();
-  const std::string_view file = base_name(touch.caller.module);
+const PythonFrame* named_frame(const Touch& touch) {
+  return touch.stack == nullptr ? nullptr : touch.stack->named();
+}
+
+/// Who asked: "libfoo.so", "ctypes/cffi", "generated code".
+std::string_view library_of(const Touch& touch) {
   std::string_view program = touch.program;
   const std::string_view name = base_name(take_argument(program));
-  const bool ffi = is_foreign_function(file) && has_python(touch, name);
+  const std::string_view file = base_name(touch.caller.module);
+  if (file.empty()) return name.empty() ? "code outside any file" : "generated code";
+  return is_foreign_function(file) && has_python(touch, name) ? "ctypes/cffi" : file;
+}
+
+/// "asked by ppo.py:159 through libfoo.so", "asked by libfoo.so in python3 -m pkg".
+Text& put_caller(Text& out, const Touch& touch) {
+  const std::string_view file = base_name(touch.caller.module);
+  const std::string_view library = library_of(touch);
   out.put("asked by ");
-  if (frame != nullptr) {
-    put_code_line(out, frame->file, frame->line);
-    if (!file.empty()) out.print(ffi ? " through ctypes/cffi" : " through %s", file);
-    return out;
+  if (const PythonFrame* frame = named_frame(touch); frame != nullptr) {
+    const CodeLine code = code_line(frame->file, frame->line);
+    out.print("%c%s%c%u", code.before, code.name, code.after, code.line);
+    return file.empty() ? out : out.print(" through %s", library);
   }
-  if (file.empty()) {
-    if (name.empty()) return out.put("code outside any file");
-    out.put("generated code");
-  } else {
-    out.print(ffi ? "ctypes/cffi (%s)" : "%s", file);
-  }
+  out.print("%s", library);
+  if (!file.empty() && library != file) out.print(" (%s)", file);
+  std::string_view program = touch.program;
+  const std::string_view name = base_name(take_argument(program));
   if (name.empty()) return out;
   // A library that passes calls on does not say who called it.
   if (begins(file, "libOpenCL.so\0") != 0) out.put(", the OpenCL loader");
@@ -132,7 +140,7 @@ Text& put_list(Text& out, std::string_view list, bool by_option) {
 
 /// True if the process is a Jupyter kernel.
 bool is_kernel(const Touch& touch) {
-  const PythonFrame* frame = touch.stack == nullptr ? nullptr : touch.stack->named();
+  const PythonFrame* frame = named_frame(touch);
   return (frame != nullptr && is_kernel_cell(frame->file)) ||
          find_any(touch.program, "ipykernel_launcher\0") != std::string_view::npos;
 }
@@ -385,15 +393,28 @@ std::string_view cgroup_of(std::string_view lines) {
 
 namespace {
 
-/// `"/opt/lib/libfoo.so+0x12`, without the quote behind it; "?" for code outside any file.
+/// `,"caller":"/opt/lib/libfoo.so+0x12"`; "?" for code outside any file. False: it was cut.
 bool put_place(Text& out, const CodePlace& place, size_t limit) {
+  out.put(R"(,"caller":")");
+  const bool whole = out.put_json(place.module.empty() ? "?" : place.module, limit);
+  if (!place.module.empty()) out.put("+").put_hex(place.offset);
   out.put("\"");
-  if (place.module.empty()) {
-    out.put("?");
-    return true;
-  }
-  const bool whole = out.put_json(place.module, limit);
-  out.put("+").put_hex(place.offset);
+  return whole;
+}
+
+bool put_library(Text& out, const Touch& touch, size_t limit) {
+  const bool whole = out.put(R"(,"library":")").put_json(library_of(touch), limit);
+  out.put("\"");
+  return whole;
+}
+
+/// `,"code":"ppo.py:159"`, where there is such a line.
+bool put_code(Text& out, const Touch& touch, size_t limit) {
+  const PythonFrame* frame = named_frame(touch);
+  if (frame == nullptr) return true;
+  const CodeLine code = code_line(frame->file, frame->line);
+  const bool whole = out.print(R"(,"code":"%c)", code.before).put_json(code.name, limit);
+  out.print("%c%u\"", code.after, code.line);
   return whole;
 }
 
@@ -427,15 +448,37 @@ bool put_stack(Text& out, const Stack& stack, size_t end) {
   return whole;
 }
 
+/// The fields of a record that were too long for it.
+struct CutFields {
+  std::string_view names[8];
+  size_t count = 0;
+
+  void note(std::string_view name, bool is_whole) {
+    if (!is_whole) names[count++] = name;
+  }
+};
+
+bool put_arguments(Text& out, std::string_view rest, size_t limit) {
+  const size_t start = out.view().size();
+  bool whole = true;
+  while (!rest.empty() && whole) {
+    const size_t used = out.view().size() - start;
+    if (used + 4 >= limit) return false;
+    out.put(used != 0 ? ",\"" : "\"");
+    whole = out.put_json(take_argument(rest), limit - used - 4);
+    out.put("\"");
+  }
+  return whole;
+}
+
 }  // namespace
 
 void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit) {
   // Room for the fixed fields and the closing of the record, so that it is always whole JSON.
-  constexpr size_t kFixed = 832;
-  const size_t field = limit > 4 * kFixed ? (limit - kFixed) / 4 : kFixed / 4;
-  constexpr char kLong[][7] = {"exe", "argv", "object", "caller", "cgroup", "python"};
-  bool cut[6] = {};
-
+  constexpr size_t kFixed = 896;
+  // The long fields but Python's frames, which take what is left, have four and a half times this.
+  const size_t field = (limit - kFixed) * 2 / 9;
+  CutFields cut;
   out.print(R"({"v":1,"ts":%u.)", process.seconds);
   for (uint32_t digit = 100000; digit != 0; digit /= 10) {
     out.put_decimal(process.microseconds / digit % 10);
@@ -444,48 +487,36 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
             process.thread_id, process.uid);
   out.put_json(process.host, 64);
   out.put(R"(","exe":")");
-  cut[0] = !out.put_json(process.executable, field);
+  cut.note("exe", out.put_json(process.executable, field));
   out.put(R"(","argv":[)");
-  std::string_view rest = process.arguments;
-  const size_t argv_start = out.view().size();
-  while (!rest.empty() && !cut[1]) {
-    const size_t used = out.view().size() - argv_start;
-    if (used + 4 >= field) {
-      cut[1] = true;
-      break;
-    }
-    out.put(used != 0 ? ",\"" : "\"");
-    cut[1] = !out.put_json(take_argument(rest), field - used - 4);
-    out.put("\"");
-  }
+  cut.note("argv", put_arguments(out, process.arguments, field));
   out.put(R"(],"cgroup":")");
-  cut[4] = !out.put_json(process.cgroup, field / 3);
+  cut.note("cgroup", out.put_json(process.cgroup, field / 3));
   if (!process.slurm.empty()) out.put(R"(","slurm":")").put_json(process.slurm, 32);
   if (touch.event == EventKind::kStart) {
-    out.put(R"(","event":"start","policy":")").put(name_of(touch.policy));
+    out.put(R"(","event":"start","policy":")").put(name_of(touch.policy)).put("\"");
   } else {
     out.put(R"(","api":")").put_json(touch.api, 64);
     if (!touch.object.empty()) {
       out.put(R"(","object":")");
-      cut[2] = !out.put_json(touch.object, field / 2);
+      cut.note("object", out.put_json(touch.object, field / 2));
     }
     const bool allowed = touch.event != EventKind::kNone;
     if (allowed) out.put(R"(","event":")").put(kEventNames[static_cast<int>(touch.event)]);
     out.put(allowed ? R"(","decision":"allow")" : R"(","decision":"deny")");
     if (touch.device >= 0) out.print(R"(,"device":%u)", static_cast<uint64_t>(touch.device));
     if (touch.result >= 0) out.print(R"(,"result":%u)", static_cast<uint64_t>(touch.result));
-    out.put(R"(,"caller":)");
-    cut[3] = !put_place(out, touch.caller, field);
+    cut.note("caller", put_place(out, touch.caller, field));
+    if (touch.api != kRequestApi) {  // the kernel's filter does not know who asked
+      cut.note("library", put_library(out, touch, field / 3));
+      cut.note("code", put_code(out, touch, field / 3));
+    }
   }
-  out.put("\"");
-  if (touch.stack != nullptr) cut[5] = !put_stack(out, *touch.stack, limit - kFrame);
-  bool any = false;
-  for (size_t i = 0; i < sizeof cut; ++i) {
-    if (!cut[i]) continue;
-    out.put(any ? ",\"" : R"(,"cut":[")").put(kLong[i]).put("\"");
-    any = true;
+  if (touch.stack != nullptr) cut.note("python", put_stack(out, *touch.stack, limit - kFrame));
+  for (size_t i = 0; i < cut.count; ++i) {
+    out.put(i == 0 ? R"(,"cut":[")" : ",\"").put(cut.names[i]).put("\"");
   }
-  out.put(any ? "]}\n" : "}\n");
+  out.put(cut.count == 0 ? "}\n" : "]}\n");
 }
 
 }  // namespace cudaguard

@@ -48,20 +48,19 @@ bool is_kernel_cell(std::string_view file) {
   return rest.size() >= sizeof kFolder - 1 && is_digit(rest.data()[sizeof kFolder - 2]);
 }
 
-Text& put_code_line(Text& out, std::string_view file, unsigned line, bool whole) {
-  const auto number = static_cast<uint64_t>(line);
+CodeLine code_line(std::string_view file, unsigned line) {
   std::string_view rest = file;
   if (const size_t length = begins(file, "<ipython-input-\0"); length != 0) {
     rest = tail(file, length);
-    return out.print("notebook cell %n, line %u", head(rest, rest.find('-')), number);
+    return {"notebook cell ", head(rest, rest.find('-')), ", line ", line};
   }
-  if (is_kernel_cell(file)) return out.print("notebook cell, line %u", number);
+  if (is_kernel_cell(file)) return {"notebook cell", {}, ", line ", line};
   for (size_t at = 0; at != kNowhere;) {
     at = find_any(rest, "/site-packages/\0/dist-packages/\0");
     if (at != kNowhere) rest = tail(rest, at + 15);
   }
   if (rest.size() == file.size()) rest = base_name(file);
-  return (whole ? out.put(rest) : out.print("%s", rest)).print(":%u", number);
+  return {"", rest, ":", line};
 }
 
 bool passes_calls_on(std::string_view module) {

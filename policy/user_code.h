@@ -39,9 +39,15 @@ class FrameChoice {
   bool starts_child_ = false;  ///< The frame before was multiprocessing's start of a child.
 };
 
-/// A line of Python code as a message names it: "ppo.py:159", "torch/utils/collect_env.py:952" in a
-/// package, "notebook cell 12, line 3" in Jupyter. `whole`: the file's name is not made printable.
-Text& put_code_line(Text& out, std::string_view file, unsigned line, bool whole = false);
+/// A line of Python code as messages and records name it: "ppo.py:159", "notebook cell 12, line 3"
+/// in Jupyter, "torch/utils/collect_env.py:952" in a package. The four parts are one text.
+struct CodeLine {
+  const char* before;     ///< "" or "notebook cell "
+  std::string_view name;  ///< of the file or the cell: any bytes
+  const char* after;      ///< ":" or ", line "
+  uint64_t line;
+};
+CodeLine code_line(std::string_view file, unsigned line);
 
 /// A cell of a Jupyter kernel: "/tmp/ipykernel_7/2815143473.py".
 bool is_kernel_cell(std::string_view file);

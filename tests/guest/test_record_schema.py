@@ -56,6 +56,7 @@ class RecordSchema(guest.Case):
                          [("start", None), (None, "cuInit"), (None, "nvmlInit_v2"),
                           (None, "dlopen")])
         self.assertEqual({record["slurm"] for record in records}, {"7"})
+        self.assertEqual([record.get("library") for record in records], [None] + ["steps"] * 3)
 
     def test_allowed(self):
         events = {record["event"] for record in self.allowed()}
@@ -65,6 +66,7 @@ class RecordSchema(guest.Case):
         call = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
         record = self.reported([guest.PYTHON, "-c", call])[0]
         self.assertEqual(record["python"], [{"file": "<string>", "line": 1, "function": "<module>"}])
+        self.assertEqual((record["library"], record["code"]), ("ctypes/cffi", "<string>:1"))
 
     def test_cut(self):
         for words in (["print:" + "x" * 100000], ["print:" + "\x01" * 20000] * 3):
@@ -91,7 +93,7 @@ class RecordSchema(guest.Case):
                  "cgroup": ["x.service"], "slurm": [7, ""], "api": ["", "a b", 5],
                  "event": ["end", 7], "decision": ["denied", True], "policy": ["ON"],
                  "caller": ["", "/x+31", ["?"]], "device": [-1, "0"], "result": [-1],
-                 "object": [""], "cut": [[], ["ts"], "argv"],
+                 "library": ["", 7], "code": [""], "object": [""], "cut": [[], ["ts"], "argv"],
                  "python": [[], [{"file": "a.py", "line": "1", "function": "f"}],
                             [{"file": "a.py", "line": 1}]],
                  "python_missing": [""], "native": [["/x.so+0x3"]], "more": [1]}

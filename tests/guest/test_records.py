@@ -12,7 +12,7 @@ import harness
 
 RECORDS = guest.binary("records")
 FIELDS = {"v", "ts", "pid", "ppid", "tid", "uid", "host", "exe", "argv", "cgroup", "api", "decision",
-          "caller"}
+          "caller", "library"}
 THREADS = 12
 PROCESSES = 100
 KINDS = 7  # what programs/records.c touches

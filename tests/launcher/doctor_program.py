@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `doctor PROGRAM` share: the report, held against the schema and against what
-`run` does; and whether a program reaches the fake driver, to see that a verdict is true."""
+"""What the tests of `doctor PROGRAM` share: the answer, held against what `run` does; and whether a
+program reaches the fake driver, to see that a verdict is true."""
 
 import json
 import os
 
+import doctor
 import harness
 import launcher
 
-SCHEMA = os.path.join(harness.SOURCE, "shim", "launcher", "doctor", "doctor.schema.json")
 # What `run` refuses; the other reasons are about programs that it starts.
 REFUSED = {"architecture", "musl", "setuid", "setgid", "capabilities", "loader", "static_driver",
            "stand_in", "env_clears", "variable"}
@@ -48,51 +48,31 @@ int main(int argc, char** argv) {
 """
 
 
-def ids(report):
-    return sorted({reason["id"] for reason in report["guarded"]["reasons"]})
-
-
-class Case(launcher.Case):
-    def validate(self, report):
-        try:
-            import jsonschema
-        except ImportError:
-            harness.skip(self, "not installed: python3-jsonschema")
-        with open(SCHEMA, encoding="utf-8") as stream:
-            schema = json.load(stream)
-        schema = {"$ref": "#/$defs/program", "$defs": schema["$defs"]}
-        jsonschema.Draft202012Validator(schema).validate(report)
-
+class Case(doctor.Case):
     def read(self, out, code):
-        """The program's part of a document; its exit code is looked at."""
-        document = json.loads(out)
-        report = document["program"]
-        self.validate(report)
-        self.assertEqual(document["exit_code"], code)
-        wanted = CODES[report["guarded"]["run"]]
+        """The answer about a program; its exit code is looked at."""
+        answer = doctor.Answer(code, json.loads(out))
+        guarded = answer.document["guarded"]
+        self.assertTrue(answer.line.startswith("guarded: " + guarded), answer.line)
         # The machine's own state does not make worse than "in part" what is well.
-        self.assertEqual(code, wanted or (1 if document["machine"]["problems"] else 0))
-        return report
+        self.assertEqual(code, CODES[guarded] or (1 if answer.problems else 0))
+        return answer
 
-    def doctor(self, program, command=launcher.LAUNCHER, **more):
+    def verdict(self, program, guarded, wanted, command=launcher.LAUNCHER, **more):
+        """The answer, which is this one for these reasons; `run` agrees."""
         result = harness.run([command, "doctor", "--json", program], guard=False, trace=False,
                              **more)
         self.assertEqual((result.err, result.init_calls()[1:]), ("", []), result)
-        return self.read(result.out, result.rc)
-
-    def verdict(self, program, run, preload, wanted, command=launcher.LAUNCHER, **more):
-        """The report, whose verdict is this one for these reasons; `run` agrees."""
-        report = self.doctor(program, command, **more)
-        guarded = report["guarded"]
-        self.assertEqual((guarded["run"], guarded["preload"], ids(report)),
-                         (run, preload, sorted(wanted)), guarded)
+        answer = self.read(result.out, result.rc)
+        ids = sorted({reason["id"] for reason in answer.reasons})
+        self.assertEqual((answer.document["guarded"], ids), (guarded, sorted(wanted)))
         started = harness.run([command, "run", "--print", program], guard=False, trace=False,
                               **more)
-        refused = [reason for reason in guarded["reasons"] if reason["id"] in REFUSED]
+        refused = [reason for reason in answer.reasons if reason["id"] in REFUSED]
         self.assertEqual(started.rc, 125 if refused else 0, started)
         if refused and refused[0]["id"] != "stand_in":
             self.assertIn(refused[0]["text"], started.err)
-        return report
+        return answer
 
     def answer(self, words, way, **more):
         """What the program says of cuInit: "0" from the fake driver, "100" from us."""

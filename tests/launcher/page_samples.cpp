@@ -303,10 +303,8 @@ struct Sample {
 Sample of_verdict(Run run) {
   decide(run.verdict);
   Symbols symbols;
-  const int code = run.verdict.touched ? 1 : run.verdict.status == 0 ? 0 : 2;
   const std::string text = text_of_verdict(run.verdict, symbols);
-  return {page_of_verdict(run.verdict, code, symbols, text), text,
-          document(run.verdict, code, symbols)};
+  return {page_of_verdict(run.verdict, symbols, text), text, document(run.verdict, symbols)};
 }
 
 Sample of_records(const Findings& findings, const std::string& title) {

@@ -9,12 +9,15 @@ TIME = 1795256748
 
 
 def line(pid=7, script="ppo.py", api="cuInit", decision="deny", at=0, **more):
-    """As the guard writes it: the process's own facts first. None leaves a field out."""
+    """As the guard writes it: the process's own facts first. None leaves a field out. Another caller
+    has no library, other frames no code, unless they are given."""
     record = {"v": 1, "ts": TIME + at, "pid": pid, "ppid": 2, "tid": pid, "uid": 1000,
               "host": "node7", "exe": "/usr/bin/python3.11", "argv": ["/usr/bin/python3", script],
               "cgroup": "/system.slice/x.service", "slurm": None, "api": api, "object": None,
               "event": None, "decision": decision, "device": None, "result": None,
               "caller": PACKAGES + "torch/lib/libcudart.so.12+0x34b5a",
+              "library": None if "caller" in more else "libc10_cuda.so",
+              "code": None if "python" in more else script + ":159",
               "python": [{"file": PACKAGES + "torch/cuda/__init__.py", "line": 118,
                           "function": "is_available"},
                          {"file": "/home/u/" + script, "line": 159, "function": "<module>"}],
@@ -27,7 +30,8 @@ def line(pid=7, script="ppo.py", api="cuInit", decision="deny", at=0, **more):
 
 def start(pid=7, at=0, **more):
     """It does not say the host and the cgroup."""
-    return line(pid, api=None, decision=None, caller=None, python=None, native=None, at=at,
+    return line(pid, api=None, decision=None, caller=None, library=None, code=None, python=None,
+                native=None, at=at,
                 event="start", policy="FORCE_CPU", **{"host": "", "cgroup": "", **more})
 
 

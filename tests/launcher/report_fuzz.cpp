@@ -26,11 +26,13 @@ constexpr const char* kWhole[] = {
     R"({"v":1,"ts":1795256748.494901,"pid":7,"ppid":6,"tid":7,"uid":1000,"host":"node7",)"
     R"("exe":"/usr/bin/python3.11","argv":["python3","ppo.py"],"cgroup":"/system.slice/x.service",)"
     R"("slurm":"1234","api":"cuInit","decision":"deny","caller":"/opt/libcudart.so.12+0x34b5a",)"
+    R"("library":"libc10_cuda.so","code":"ppo.py:159",)"
     R"("python":[{"file":"/home/u/ppo.py","line":159,"function":"<module>"}],)"
     R"("native":["/opt/libcudart.so.12+0x34b5a","/opt/libc10_cuda.so+0x1a2b"]})",
     R"({"v":1,"ts":1795256748.1,"pid":8,"ppid":6,"tid":8,"uid":0,"host":"caf\u00e9\u202e",)"
     R"("exe":"/a","argv":["a\u001b[31m","\n"],"cgroup":"/kubepods/pod3f2a-11/x","api":"dlopen",)"
-    R"("object":"libnvidia-opencl.so.1","decision":"deny","caller":"?","python_missing":"none",)"
+    R"("object":"libnvidia-opencl.so.1","decision":"deny","caller":"?","library":"generated code",)"
+    R"("python_missing":"none",)"
     R"("native_missing":"none","cut":["exe"]})",
     R"({"v":1,"ts":3,"pid":9,"ppid":6,"tid":9,"uid":0,"host":"h","exe":"/a","argv":[],"cgroup":"/",)"
     R"("event":"start","policy":"FORCE_CPU"})",

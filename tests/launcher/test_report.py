@@ -29,12 +29,6 @@ PODS = ("/kubepods/burstable/pod3f2a11c0-0d5e-4a0c-9b1f-7a3e55d0c0a2/8a0f",
 POD = "kubernetes:3f2a11c0-0d5e-4a0c-9b1f-7a3e55d0c0a2"
 
 
-PACKAGE = {"file": PACKAGES + "pkg/ask.py", "line": 3, "function": "ask"}
-RUNPY = {"file": "<frozen runpy>", "line": 198, "function": "_run_module_as_main"}
-SPAWN = {"file": "/usr/lib/python3.11/multiprocessing/spawn.py", "line": 122,
-         "function": "spawn_main"}
-COMMAND_LINE = {"file": "<string>", "line": 1, "function": "<module>"}
-CELL = {"file": "/tmp/ipykernel_7/2815143473.py", "line": 3, "function": "<module>"}
 
 
 class Case(launcher.Case):
@@ -138,30 +132,33 @@ class Reading(Case):
             self.assertEqual(self.groups("job", "-", input=text(line(**fields))), [(wanted, 1, 1)])
 
     def test_lines(self):
-        """The user's own line, the library behind it; without one the library alone."""
+        """The user's own line and the library, as the record names them; with the line's path, where
+        a frame has it. Without a line the library alone."""
         frames = json.loads(line())["python"]
+        others = [{**frames[1], "file": "/x/" + name} for name in ("my_ppo.py", "ppo.py")]
+        cell = {"file": "/tmp/ipykernel_7/2815143473.py", "line": 3, "function": "<module>"}
         libffi = "/usr/lib/libffi.so.8+0x1"
         for fields, shown, place in (
                 ({}, "ppo.py:159 through libc10_cuda.so", "/home/u/ppo.py:159"),
-                ({"python": frames[:1]}, "torch/cuda/__init__.py:118 through libc10_cuda.so",
+                ({"python": frames, "code": "torch/cuda/__init__.py:118"},
+                 "torch/cuda/__init__.py:118 through libc10_cuda.so",
                  PACKAGES + "torch/cuda/__init__.py:118"),
-                ({"python": [frames[0], PACKAGE, RUNPY]}, "pkg/ask.py:3 through libc10_cuda.so",
-                 PACKAGE["file"] + ":3"),
-                ({"python": [PACKAGE, SPAWN, COMMAND_LINE]},
-                 "pkg/ask.py:3 through libc10_cuda.so", PACKAGE["file"] + ":3"),
-                ({"python": [RUNPY]}, None, "libc10_cuda.so"),
-                ({"python": [CELL]}, "notebook cell, line 3 through libc10_cuda.so",
-                 CELL["file"] + ":3"),
-                ({"exe": "/usr/bin/uwsgi", "caller": libffi, "native": None},
-                 "ppo.py:159 through ctypes/cffi", "/home/u/ppo.py:159"),
-                ({"exe": "/usr/bin/ruby", "caller": libffi, "native": None, "python": None,
-                  "python_missing": "no CPython"}, None, "libffi.so.8"),
-                ({"caller": libffi, "native": [libffi, "/usr/bin/python3.11+0x2"]},
-                 "ppo.py:159 through ctypes/cffi", "/home/u/ppo.py:159"),
-                ({"native": ["/x/libcudart.so.12+0x1", libffi, "/usr/bin/python3.11+0x2", "/x.so+0x3"]},
-                 "ppo.py:159 through libcudart.so.12", "/home/u/ppo.py:159"),
-                ({"native": None}, "ppo.py:159 through libcudart.so.12", "/home/u/ppo.py:159"),
-                ({"python": None}, None, "libc10_cuda.so")):
+                ({"python": [*others, *frames], "code": "ppo.py:159"},
+                 "ppo.py:159 through libc10_cuda.so", "/x/ppo.py:159"),
+                ({"python": frames}, None, "libc10_cuda.so"),
+                ({"python": [cell], "code": "notebook cell, line 3"},
+                 "notebook cell, line 3 through libc10_cuda.so", "notebook cell, line 3"),
+                ({"python": None, "code": "ppo.py:159"}, "ppo.py:159 through libc10_cuda.so",
+                 "ppo.py:159"),
+                ({"python": None}, None, "libc10_cuda.so"),
+                ({"caller": libffi, "library": "ctypes/cffi"}, "ppo.py:159 through ctypes/cffi",
+                 "/home/u/ppo.py:159"),
+                ({"caller": "?", "library": "generated code", "code": None}, None,
+                 "generated code"),
+                # Of 0.1, whose records name neither.
+                ({"library": None, "code": None}, None, "libcudart.so.12"),
+                ({"caller": libffi, "code": None}, None, "libffi.so.8"),
+                ({"caller": "?", "code": None}, None, "?")):
             with self.subTest(fields=fields):
                 records = text(line(**fields))
                 self.assertEqual(self.groups("line", "-", input=records), [(place, 1, 1)])
@@ -202,7 +199,7 @@ class Files(Case):
         self.assertEqual(self.shown(self.path("empty")), "cudaguard: no records in 0 files\n")
         self.assertEqual(self.shown(self.make("text", "no record\n")), (
             "cudaguard: no records in 1 file\n"
-            "  left out: 1 line of the report that no guard has written\n"))
+            "  records: 1 line left out that no guard has written\n"))
         self.assertEqual(self.shown("-"), "cudaguard: no records in 1 file\n")
         self.assertEqual(self.json(self.path("empty"))["records"], 0)
 
@@ -303,7 +300,7 @@ class Forged(Case):
     def test_many_that_differ(self):
         """Stacks beyond number are counted, and not kept."""
         count = 30000 if harness.FULL else 12000
-        lines = [line(python=[{"file": "/f%d" % i, "line": i, "function": "f"}])
+        lines = [line(python=[{"file": "/f", "line": i, "function": "f"}], code="f:%d" % i)
                  for i in range(count)]
         document = self.json("-", input=text(*lines))
         self.assertEqual(len(document["touchers"]), count)

@@ -42,7 +42,8 @@ class Case(verified.Case):
         """The record of a touch by PyTorch, asked by ppo.py."""
         library = PACKAGES + "torch/lib/"
         fields = {"command": ("/usr/bin/python3", "ppo.py"),
-                  "caller": library + "libcudart.so.12+0x332e1", "python": [
+                  "caller": library + "libcudart.so.12+0x332e1",
+                  "library": "libc10_cuda.so", "code": "ppo.py:5", "python": [
                       frame(PACKAGES + "torch/cuda/__init__.py", 118, "is_available"),
                       frame(self.path("ppo.py"), 5, "main"),
                       frame(self.path("ppo.py"), 8, "<module>")],
@@ -75,13 +76,13 @@ class Block(Case):
                  ["--allow=train.py"], 1),
                 ("all may, and NVML", self.torch(pid=7) + nvml, ["--allow=ppo.*"], 0),
                 ("NVML is denied", nvml, ["--deny=nvml,init"], 1),
-                ("a deep stack", self.torch(python=deep), [], 1),
+                ("a deep stack", self.torch(python=deep, code="ppo.py:8"), [], 1),
                 ("no Python stack", self.torch(
-                    python=None, python_missing="a sub-interpreter"), [], 1),
+                    python=None, code=None, python_missing="a sub-interpreter"), [], 1),
                 ("a library", record(7, "dlopen", object="/x/libnvidia-opencl.so.1"),
                  ["--deny=opencl"], 1),
                 ("records that are none", self.torch()[:300] + self.torch() + "nothing\n", [], 1)):
-            text = text.replace('"python":null,', "")
+            text = text.replace('"python":null,', "").replace('"code":null,', "")
             texts.append("# %s: %s\n%s" % (title, " ".join(options), self.block(text, options, rc)))
         self.same_as_golden("verify.txt", "\n".join(texts))
 
@@ -92,20 +93,21 @@ class Block(Case):
             frame(lib + "site-packages/torch/cuda/__init__.py", 118, "is_available"),
             frame(lib + "multiprocessing/process.py", 108, "run"),
             frame("/usr/lib64/python3.14t/runpy.py", 8, "_run_code"),
-            frame("/x/ppo.py", 8, "<module>")]))
+            frame("/x/ppo.py", 8, "<module>")], code="ppo.py:8"))
         for row in ("torch/cuda/__init__.py:118 in is_available", "> /x/ppo.py:8 in <module>",
                     "python3.11/multiprocessing/process.py:108 in run",
                     "python3.14t/runpy.py:8 in _run_code"):
             self.assertRegex(block, r"(?m)^(    python  |            ) %s$" % re.escape(row))
 
-    def test_standard_library_is_not_marked(self):
+    def test_marks_the_line_of_the_message(self):
         library = frame("/usr/lib/python3.11/threading.py", 995, "run")
         package = frame(PACKAGES + "torch/utils/collect_env.py", 952, "<module>")
-        block = self.block(self.torch(python=[library]))
+        block = self.block(self.torch(python=[library]).replace('"code":"ppo.py:5",', ""))
         self.assertNotIn("> python3.11", block)
         self.assertIn("    python   python3.11/threading.py:995 in run\n", block)
         self.assertNotIn("asked at", block)
-        block = self.block(self.torch(python=[package, library]))
+        block = self.block(self.torch(python=[package, library],
+                                      code="torch/utils/collect_env.py:952"))
         self.assertIn("    > torch/utils/collect_env.py:952 in <module>\n", block)
         self.assertIn(", asked at torch/utils/collect_env.py:952\n", block)
 
@@ -116,26 +118,29 @@ class Block(Case):
                             ("\u6f22.py", "?.py"), ("x" * 300 + ".py", None)):
             with self.subTest(name=name):
                 text = self.torch(python=[frame("/x/" + name, 3, "f\x07\"<&>"),
-                                          frame("/x/" + name, 4, name)],
+                                          frame("/x/" + name, 4, name)], code=name + ":3",
                                   command=("python3", "/x/" + name))
                 block = self.block(text)
                 if shown:
                     self.assertIn("> /x/%s:3 in f?\"<&>" % shown, block)
         # Of the source as well.
         self.make("latin.py", b"#\n\td\xe4ta = '\x1b[31m'  \r\n")
-        block = self.block(self.torch(python=[frame(self.path("latin.py"), 2, "f")]))
+        block = self.block(self.torch(python=[frame(self.path("latin.py"), 2, "f")],
+                                      code="latin.py:2"))
         self.assertIn("        d?ta = '?[31m'\n", block)
 
     def test_sources_that_cannot_be_read(self):
         os.mkfifo(self.path("fifo.py"))
         for file in (self.path("none.py"), self.path("fifo.py"), self.folder, "/dev/zero", "<string>",
                      "", self.path("ppo.py")):
-            block = self.block(self.torch(python=[frame(file, 4000000000, "f")]))
+            block = self.block(self.torch(python=[frame(file, 4000000000, "f")],
+                                          code=os.path.basename(file) + ":4000000000"))
             self.assertRegex(block, r"(?m)^    > .*:4000000000 in f$")
 
     def test_what_dash_c_was_given(self):
         block = self.block(self.torch(command=("python3", "-c", "import torch\nuse(1)"),
-                                      python=[frame("<string>", 2, "<module>")]))
+                                      python=[frame("<string>", 2, "<module>")],
+                                      code="<string>:2"))
         self.assertIn("    > <string>:2 in <module>\n        use(1)\n", block)
 
 

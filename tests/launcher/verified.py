@@ -20,7 +20,7 @@ def record(pid=7, api="cuInit", command=("prog", "a"), caller="/lib/libx.so+0x10
     fields = {"v": 1, "ts": time.time(), "pid": pid, "ppid": 1, "tid": pid, "uid": 0,
               "host": "node7", "exe": "/usr/bin/" + os.path.basename(command[0]),
               "argv": list(command), "cgroup": "/x", "api": api, "decision": "deny",
-              "caller": caller, **more}
+              "caller": caller, "library": os.path.basename(caller).split("+")[0], **more}
     return json.dumps(fields, separators=(",", ":")) + "\n"
 
 

@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "policy/asked.h"
+
 namespace cudaguard {
 namespace {
 
@@ -447,7 +449,7 @@ TEST_F(Message, Record_IsOneLineOfJson) {
             R"({"v":1,"ts":1700000000.000042,"pid":2,"ppid":1,"tid":3,"uid":1000,"host":"node7",)"
             R"("exe":"/usr/bin/app","argv":["app","a b"],"cgroup":"/system.slice/x.service",)"
             R"("slurm":"1234","api":"dlopen","object":"libnvidia-opencl.so","decision":"deny",)"
-            R"("caller":"/lib/x.so+0x1f"})"
+            R"("caller":"/lib/x.so+0x1f","library":"x.so"})"
             "\n");
 }
 
@@ -455,18 +457,20 @@ TEST_F(Message, Record_HasTheResultAndTheDevice) {
   Touch touch{.api = "cuInit", .event = EventKind::kInit, .result = 0};
   write_record(out_, {}, touch, kMaxRecord);
   EXPECT_NE(
-      take().find(R"("api":"cuInit","event":"init","decision":"allow","result":0,"caller":"?"})"),
+      take().find(R"("api":"cuInit","event":"init","decision":"allow","result":0,"caller":"?",)"
+                  R"("library":"code outside any file"})"),
       std::string::npos);
   touch = {.api = "cuCtxCreate_v2", .event = EventKind::kContext, .device = 3};
   write_record(out_, {}, touch, kMaxRecord);
-  EXPECT_NE(take().find(R"("event":"context","decision":"allow","device":3,"caller":"?"})"),
+  EXPECT_NE(take().find(R"("event":"context","decision":"allow","device":3,"caller":"?",)"),
             std::string::npos);
 }
 
 TEST_F(Message, Record_WithoutFactsIsStillJson) {
   write_record(out_, {}, {}, kMaxRecord);
   EXPECT_EQ(take(), R"({"v":1,"ts":0.000000,"pid":0,"ppid":0,"tid":0,"uid":0,"host":"","exe":"",)"
-                    R"("argv":[],"cgroup":"","api":"","decision":"deny","caller":"?"})"
+                    R"("argv":[],"cgroup":"","api":"","decision":"deny","caller":"?",)"
+                    R"("library":"code outside any file"})"
                     "\n");
 }
 
@@ -550,15 +554,52 @@ TEST_F(Message, Denied_NamesTheProgramOfALibraryThatPassesCallsOn) {
   EXPECT_EQ(by("/opt/libfoo.so"), "asked by libfoo.so");
 }
 
+TEST_F(Message, Record_NamesTheLibraryAndTheLineAsTheMessageDoes) {
+  using namespace std::string_view_literals;
+  const auto stack = python_stack(3);
+  stack->python[1] = {"/home/me/ppo.py", "make", 159};
+  stack->shown = 1;
+  Touch touch{.api = "cuInit",
+              .program = "python3\0ppo.py\0"sv,
+              .caller = {"/opt/torch/lib/libc10_cuda.so", 16},
+              .stack = stack.get()};
+  const auto fields = [&] {
+    write_record(out_, {}, touch, kMaxRecord);
+    const std::string record = take();
+    const size_t start = record.find(R"(,"library")");
+    return record.substr(start, record.find(R"(,"python)") - start);
+  };
+  EXPECT_EQ(fields(), R"(,"library":"libc10_cuda.so","code":"ppo.py:159")");
+  touch.caller.module = "/usr/lib/libffi.so.8";
+  EXPECT_EQ(fields(), R"(,"library":"ctypes/cffi","code":"ppo.py:159")");
+  touch.caller.module = {};
+  EXPECT_EQ(fields(), R"(,"library":"generated code","code":"ppo.py:159")");
+  stack->python[1].file = "<ipython-input-12-0a1b>";
+  EXPECT_EQ(fields(), R"(,"library":"generated code","code":"notebook cell 12, line 159")");
+  // Unlike the message, the name is whole.
+  const std::string file = "/x/\x1b\"" + std::string(200, 'a') + ".py";
+  stack->python[1].file = file;
+  EXPECT_EQ(fields(), R"(,"library":"generated code","code":"\u001b\")" + std::string(200, 'a') +
+                          R"(.py:159")");
+  stack->shown = Stack::kMostPython;  // frames, but none of the user's
+  touch.caller.module = "/usr/lib/libffi.so.8";
+  EXPECT_EQ(fields(), R"(,"library":"ctypes/cffi")");
+  touch.program = "ruby\0a.rb\0"sv;
+  stack->python_missing = "no CPython";
+  EXPECT_EQ(fields(), R"(,"library":"libffi.so.8")");
+  touch.api = kRequestApi;  // whoever asked did not pass the guard
+  write_record(out_, {}, touch, kMaxRecord);
+  EXPECT_EQ(take().find("library"), std::string::npos);
+}
+
 TEST_F(Message, Record_HasThePythonFrames) {
   const auto stack = python_stack(2);
   stack->python[1] = {"/home/\"me\".py", "<module>", 7};
   Touch touch{.api = "cuInit", .stack = stack.get()};
   write_record(out_, {}, touch, kMaxRecord);
-  EXPECT_NE(
-      take().find(R"("caller":"?","python":[{"file":"/opt/lib/a.py","line":1,"function":"f"},)"
-                  R"({"file":"/home/\"me\".py","line":7,"function":"<module>"}]})"),
-      std::string::npos);
+  EXPECT_NE(take().find(R"("python":[{"file":"/opt/lib/a.py","line":1,"function":"f"},)"
+                        R"({"file":"/home/\"me\".py","line":7,"function":"<module>"}]})"),
+            std::string::npos);
   *stack = {};
   stack->python_missing = "no CPython";
   write_record(out_, {}, touch, kMaxRecord);
@@ -576,6 +617,7 @@ TEST_F(Message, Record_SaysThatTheFramesAreCut) {
       << record;
   EXPECT_NE(record.find(R"("line":48,)"), std::string::npos);
   // Fewer in a short record; names as long as they come.
+  stack->shown = Stack::kMostPython;
   const std::string path(4095, '\x01');
   for (const std::string_view file :
        {std::string_view("/opt/a/b/c/d/e/f/g.py"), std::string_view(path)}) {
@@ -604,8 +646,9 @@ TEST_F(Message, Record_NeverLongerThanItsLimitAndAlwaysClosed) {
     const std::string record = take();
     EXPECT_LE(record.size(), limit);
     EXPECT_TRUE(record.ends_with("]}\n")) << record.substr(record.size() - 60);
-    EXPECT_NE(record.find(R"("cut":["exe","argv","object","caller","cgroup","python"])"),
-              std::string::npos);
+    EXPECT_NE(
+        record.find(R"("cut":["exe","argv","cgroup","object","caller","library","code","python"])"),
+        std::string::npos);
     EXPECT_EQ(record.find('\n'), record.size() - 1);
   }
 }

@@ -28,7 +28,8 @@ constexpr TextField kTexts[] = {
     {"cgroup", &Fields::cgroup, true},  {"slurm", &Fields::slurm, true},
     {"api", &Fields::api, false},       {"object", &Fields::object, false},
     {"event", &Fields::event, false},   {"decision", &Fields::decision, false},
-    {"caller", &Fields::caller, false}, {"policy", &Fields::policy, false},
+    {"caller", &Fields::caller, false}, {"library", &Fields::library, false},
+    {"code", &Fields::code, false},     {"policy", &Fields::policy, false},
 };
 struct NumberField {
   std::string_view name;
@@ -184,6 +185,10 @@ Whole read_fields(std::string_view text, Fields& fields) {
   // The guard records the caller alone; records of 0.1 and 0.2 hold native stacks. "?": no /proc.
   if (fields.stack.native.empty() && !fields.caller.empty() && fields.caller != "?") {
     fields.stack.native.push_back(native_frame(fields.caller));
+  }
+  // Records of 0.1 do not name the library.
+  if (fields.library.empty() && fields.api != kRequestApi) {
+    fields.library = base_name(native_frame(fields.caller).module);
   }
   if (good && all) return Whole::kYes;
   return all ? Whole::kCut : Whole::kNo;

@@ -29,6 +29,8 @@ struct Fields {
   std::string event;
   std::string decision;
   std::string caller;
+  std::string library;  ///< who asked: "libc10_cuda.so", "ctypes/cffi"
+  std::string code;     ///< the user's line: "ppo.py:159"; may be empty
   std::string policy;
   Stack stack;
 };

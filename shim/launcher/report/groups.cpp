@@ -68,8 +68,7 @@ std::vector<Group> by_line(const Findings& findings) {
 }  // namespace
 
 std::string place_of(const Toucher& toucher) {
-  const PythonFrame* frame = own_frame(toucher.stack.python);
-  if (frame != nullptr) return frame->file + ":" + std::to_string(frame->line);
+  if (const PythonFrame* frame = own_frame(toucher); frame != nullptr) return place_of(*frame);
   if (toucher.around_guard()) return "around the guard";
   return toucher.line.empty() ? toucher.library : toucher.line;
 }

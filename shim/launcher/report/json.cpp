@@ -94,7 +94,7 @@ void put_members(Json& json, const Toucher& toucher, const FrameTexts* texts) {
   json.end_array().field_or_null("native_missing", toucher.stack.native_missing);
   json.field_or_null("first", toucher.first).field_or_null("last", toucher.last);
   json.list("processes", toucher.processes).list("at", toucher.at);
-  const PythonFrame* named = own_frame(python);
+  const PythonFrame* named = own_frame(toucher);
   json.key("line_frame");
   if (named != nullptr) {
     json.value(named - python.data());

@@ -8,7 +8,6 @@
 #include "policy/asked.h"
 #include "policy/message.h"
 #include "policy/text.h"
-#include "policy/user_code.h"
 
 namespace cudaguard::launcher {
 
@@ -23,26 +22,6 @@ constexpr size_t kMostRests = size_t{16} << 20;
 constexpr size_t kMostStacks = 10000;
 constexpr size_t kMostTexts = 16;
 constexpr size_t kMostText = 256;
-constexpr size_t kMostWords = 64;  // of a line, besides its file
-
-bool is_python(const std::string& exe) { return base_name(exe).starts_with("py"); }
-
-/// Who called, as the guard's line has it: the innermost that does more than to pass a call on,
-/// else the caller. What Python's two ways to call C by are called there.
-std::string library_of(const Fields& rest, bool python) {
-  if (rest.api == kRequestApi) return {};
-  const std::string& missing = rest.stack.python_missing;
-  python = python || !rest.stack.python.empty() || (!missing.empty() && missing != kNoPython);
-  std::string_view file = base_name(head(rest.caller, rest.caller.rfind('+')));
-  for (const NativeFrame& frame : rest.stack.native) {
-    const std::string_view module = base_name(frame.module);
-    if (python && (module.starts_with("python") || module.starts_with("libpython"))) break;
-    if (module.empty() || passes_calls_on(module)) continue;
-    file = module;
-    break;
-  }
-  return python && is_foreign_function(file) ? "ctypes/cffi" : std::string(file);
-}
 
 /// An initialisation that has failed with this CUresult or nvmlReturn_t.
 bool has_failed(const Fields& what) {
@@ -51,10 +30,10 @@ bool has_failed(const Fields& what) {
 }
 
 /// What was refused or has failed.
-std::string text_of(const Fields& what, const std::string& library) {
+std::string text_of(const Fields& what) {
   if (what.api == kRequestApi)
     return std::string(tail(what.object, what.object.find(' ') + 1)) + " around the guard";
-  const std::string by = " by " + library;
+  const std::string by = " by " + what.library;
   if (!has_failed(what)) {
     return what.api + (what.object.empty() ? "" : " ") + std::string(base_name(what.object)) + by;
   }
@@ -81,13 +60,16 @@ void note_time(double at, double& first, double& last) {
 
 }  // namespace
 
-const PythonFrame* own_frame(const std::vector<PythonFrame>& frames) {
-  FrameChoice choice;
-  const PythonFrame* own = nullptr;
-  for (const PythonFrame& frame : frames) {
-    if (choice.takes(frame.file, frame.function)) own = &frame;
-  }
-  return own;
+std::string place_of(const PythonFrame& frame) {
+  return frame.file + ":" + std::to_string(frame.line);
+}
+
+const PythonFrame* own_frame(const Toucher& toucher) {
+  const std::vector<PythonFrame>& frames = toucher.stack.python;
+  const auto own = std::find_if(frames.begin(), frames.end(), [&](const PythonFrame& frame) {
+    return ("/" + place_of(frame)).ends_with("/" + toucher.line);
+  });
+  return own == frames.end() ? nullptr : &*own;
 }
 
 bool Records::SameToucher::operator()(size_t a, size_t b) const {
@@ -179,12 +161,10 @@ Records::Kind Records::apply(const Fields& who, Rest& rest) {
     return Kind::kRecord;
   }
   process.only_start = false;
-  const bool python = is_python(who.exe);
-  Meaning& meaning = rest.meanings[python ? 1 : 0];
-  if (!meaning.known) meaning = meaning_of(what, python);
-  note(what, meaning, process);
+  if (!rest.known) understand(rest);
+  note(what, rest.text, process);
   if (!is_touch(what)) return Kind::kRecord;
-  Toucher& one = findings_.touchers[meaning.toucher];
+  Toucher& one = findings_.touchers[rest.toucher];
   note_time(who.ts, one.first, one.last);
   one.processes.push_back(number);
   one.at.push_back(who.ts);
@@ -200,18 +180,18 @@ void Records::add_once(Texts& list, const std::string& text) {
   list = longer;
 }
 
-void Records::note(const Fields& what, const Meaning& meaning, ObservedProcess& process) {
+void Records::note(const Fields& what, const std::string& text, ObservedProcess& process) {
   if (what.decision == "deny") {
-    add_once(process.refused, meaning.text);
+    add_once(process.refused, text);
   } else if (has_failed(what)) {
     const bool none = what.event == "init" && what.result == kNoDevice;
     (none ? process.found_none : process.failed) = true;
-    add_once(process.tried, meaning.text);
+    add_once(process.tried, text);
   } else if (what.result > 0) {
     return;
   } else if (what.event == "init") {
     process.initialised = true;
-    process.by = meaning.library;
+    process.by = what.library;
     process.told = what.object;
   } else if (what.event == "context") {
     if (what.device >= 0 && what.device <= kMostDevice) {
@@ -224,11 +204,10 @@ void Records::note(const Fields& what, const Meaning& meaning, ObservedProcess& 
   }
 }
 
-Records::Meaning Records::meaning_of(const Fields& what, bool python) {
-  Meaning meaning{true, library_of(what, python), {}, 0};
-  meaning.text = head(text_of(what, meaning.library), kMostText);
-  if (is_touch(what)) meaning.toucher = toucher_of(what, meaning.library);
-  return meaning;
+void Records::understand(Rest& rest) {
+  rest.known = true;
+  rest.text = head(text_of(rest.fields), kMostText);
+  if (is_touch(rest.fields)) rest.toucher = toucher_of(rest.fields);
 }
 
 size_t Records::key_of(const Fields& who, const std::string& host, const std::string& job) {
@@ -292,19 +271,15 @@ size_t Records::process_of(const Fields& who, bool starts) {
   return findings_.processes.size() - 1;
 }
 
-size_t Records::toucher_of(const Fields& what, const std::string& library) {
+size_t Records::toucher_of(const Fields& what) {
   std::vector<Toucher>& all = findings_.touchers;
   Toucher one;
   one.asked = asked_for(what.api, what.object);
   one.denied = what.decision == "deny";
   one.api = what.api;
   if (one.denied || what.api == "dlopen") one.object = what.object;  // else what it was told
-  one.library = library;
-  if (const PythonFrame* frame = own_frame(what.stack.python); frame != nullptr) {
-    one.line.resize(frame->file.size() + kMostWords);
-    Text text(one.line.data(), one.line.size());
-    one.line.resize(put_code_line(text, frame->file, frame->line, true).view().size());
-  }
+  one.library = what.library;
+  one.line = what.code;
   if (all.size() < kMostStacks) {
     one.stack = what.stack;
   } else {

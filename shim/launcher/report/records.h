@@ -21,8 +21,11 @@ namespace cudaguard::launcher {
 /// Every record begins so, and has it nowhere else: in a text the quotes would be escaped.
 inline constexpr std::string_view kRecordMark = R"({"v":1,)";
 
-/// The frame that the guard's message names (policy/user_code.h); null: there is none.
-const PythonFrame* own_frame(const std::vector<PythonFrame>& frames);
+/// "/home/u/ppo.py:159"
+std::string place_of(const PythonFrame& frame);
+/// The innermost frame of the line that the guard's message names; null: there is none, or the line
+/// is a notebook's.
+const PythonFrame* own_frame(const Toucher& toucher);
 
 class Records {
  public:
@@ -42,16 +45,12 @@ class Records {
   enum class Kind { kRecord, kTorn, kForeign };
   /// What follows the process's own facts. Most records of many processes have one of a few of
   /// these, byte by byte: each is understood once.
-  struct Meaning {
-    bool known = false;
-    std::string library;
-    std::string text;  ///< what was refused or failed
-    size_t toucher = 0;
-  };
   struct Rest {
     std::string bytes;
     Fields fields;
-    Meaning meanings[2];  ///< of other programs, of Python
+    bool known = false;  ///< the next two are
+    std::string text;    ///< what was refused or failed
+    size_t toucher = 0;
   };
   /// Lists with one text more, by the list and the text.
   using Longer = std::map<std::pair<const Texts::List*, std::string>, Texts>;
@@ -61,7 +60,7 @@ class Records {
   };
 
   void add_once(Texts& list, const std::string& text);
-  void note(const Fields& what, const Meaning& meaning, ObservedProcess& process);
+  void note(const Fields& what, const std::string& text, ObservedProcess& process);
   Kind add_one(std::string_view text, const Take& take);
   Kind apply(const Fields& who, Rest& rest);
   Rest* rest_of(std::string_view bytes);
@@ -70,8 +69,8 @@ class Records {
   Places::iterator place_of(const Fields& who, const std::string& host, const std::string& job);
   bool adopt(const Fields& who, const std::string& job, size_t& number);
   size_t process_of(const Fields& who, bool starts);
-  Meaning meaning_of(const Fields& what, bool python);
-  size_t toucher_of(const Fields& what, const std::string& library);
+  void understand(Rest& rest);
+  size_t toucher_of(const Fields& what);
 
   Findings findings_;
   bool sorted_ = true;  ///< Toucher::processes

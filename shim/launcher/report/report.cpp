@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -118,8 +116,9 @@ void read_folder(const std::string& folder, Read& all) {
   }
 }
 
-void read_all(const std::vector<std::string>& inputs, Read& all) {
-  for (const std::string& input : inputs) {
+void read_all(char** inputs, Read& all) {
+  for (; *inputs != nullptr; ++inputs) {
+    const std::string input = *inputs;
     std::error_code error;
     bool good = true;
     if (input == "-") {
@@ -138,19 +137,7 @@ void read_all(const std::vector<std::string>& inputs, Read& all) {
   }
 }
 
-std::string count_of(size_t number, const std::string& one) {
-  return std::to_string(number) + " " + one + (number == 1 ? "" : one == "process" ? "es" : "s");
-}
-
-std::string shown_time(double at) {
-  if (at == 0) return "-";
-  const auto seconds = static_cast<time_t>(at);
-  tm parts = {};
-  std::array<char, 32> text = {};
-  if (gmtime_r(&seconds, &parts) == nullptr) return "-";
-  strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &parts);
-  return text.data();
-}
+std::string shown_time(double at) { return utc_time(at, "%Y-%m-%d %H:%M"); }
 
 /// "3 files, 120 records of 17 processes on 4 hosts, 2026-11-20 10:00 to 2026-11-22 07:28 UTC"
 std::string what_was_read(const Findings& findings, size_t files) {
@@ -162,9 +149,9 @@ std::string what_was_read(const Findings& findings, size_t files) {
     if (process.first != 0 && (first == 0 || process.first < first)) first = process.first;
     last = std::max(last, process.last);
   }
-  std::string text = count_of(files, "file") + ", " + count_of(findings.records, "record") +
-                     " of " + count_of(findings.processes.size(), "process");
-  if (!hosts.empty()) text += " on " + count_of(hosts.size(), "host");
+  std::string text = counted(files, "file") + ", " + counted(findings.records, "record") + " of " +
+                     counted(findings.processes.size(), "process");
+  if (!hosts.empty()) text += " on " + counted(hosts.size(), "host");
   if (first == 0) return text;
   const std::string from = shown_time(first);
   const std::string to = shown_time(last);
@@ -245,18 +232,18 @@ std::string text_of(const Findings& findings, const Read& all, std::optional<By>
   const std::string read = what_was_read(findings, all.files);
   std::string text = "cudaguard: ";
   if (findings.records == 0) {
-    text += "no records in " + count_of(all.files, "file") + "\n" + what_was_left_out(findings);
+    text += "no records in " + counted(all.files, "file") + "\n" + what_was_left_out(findings);
   } else if (by) {
     text += read + "\n" + table_of(groups_of(findings, *by), word) + what_was_left_out(findings);
   } else {
     text += read + "\n" + summary(findings, "", "");
   }
   if (all.compressed != 0) {
-    text += "  left out: " + count_of(all.compressed, "compressed file") +
+    text += "  left out: " + counted(all.compressed, "compressed file") +
             " (zcat them in front of cudaguard report -)\n";
   }
   if (all.unreadable != 0) {
-    text += "  left out: " + count_of(all.unreadable, "unreadable file") + " (" + all.why + ")\n";
+    text += "  left out: " + counted(all.unreadable, "unreadable file") + " (" + all.why + ")\n";
   }
   return text;
 }
@@ -268,7 +255,7 @@ int report(const Options& options) {
   const std::string word = options.by.value_or("");
   empty_output("--html", options.html_file);
   Read all;
-  read_all(options.inputs, all);
+  read_all(options.program, all);
   const Findings& findings = all.records.findings();
   if (options.html_file) {
     const std::string html = page_of_records(findings, what_was_read(findings, all.files),

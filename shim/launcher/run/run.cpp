@@ -38,7 +38,7 @@ void add_for_linked(const Judged& judged, Policy policy, const Installation& ins
 
 /// --fence; without it, what is said of one that stands here already.
 Fence fence_for(const Options& options, Policy policy, Variables& variables) {
-  const FenceWish wish = fence_wish(options);
+  const FenceWish wish = options.fence.value_or(FenceWish::kOff);
   Fence fence;
   if (wish != FenceWish::kOff) {
     fence = put_up_fence(options.observe);
@@ -67,7 +67,7 @@ Fence fence_for(const Options& options, Policy policy, Variables& variables) {
 Prepared prepare(const Options& options, Variables& variables) {
   const Config config = settle(options, variables);
   const Policy policy = config.policy;
-  const std::string report(config.report);  // changes below may move the environment's strings
+  const std::string report(config.report);
   const Fence fence = fence_for(options, policy, variables);
   const Installation installation = find_installation();
   const char* old_preload = variables.get(kPreload);
@@ -107,7 +107,13 @@ int run(const Options& options, const char* const* environment) {
     }
     return 0;
   }
-  if (options.observe) observe(path, options.program, variables, report, fence);
+  if (options.observe) {
+    observe({.path = path,
+             .arguments = options.program,
+             .variables = &variables,
+             .report = report,
+             .fence = fence});
+  }
   execve(path.c_str(), options.program, variables.pointers().data());
   throw cannot_start(path, errno);
 }

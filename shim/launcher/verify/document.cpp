@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "shim/launcher/report/json.h"
-#include "shim/launcher/verify/decide.h"
 #include "shim/launcher/verify/text.h"
 
 namespace cudaguard::launcher {
@@ -37,14 +36,14 @@ void put_program(Json& json, int status) {
 
 void put_touchers(Json& json, const Verdict& verdict, Symbols& symbols, size_t most_stacks) {
   const Findings& findings = verdict.findings;
+  const auto fails = [](const Toucher& toucher) { return !toucher.forbidden.empty(); };
   const auto failing =
-      static_cast<size_t>(std::count(verdict.fails.begin(), verdict.fails.end(), true));
+      static_cast<size_t>(std::count_if(findings.touchers.begin(), findings.touchers.end(), fails));
   size_t room_of_failing = std::min(failing, most_stacks);
   size_t room_of_others = most_stacks - room_of_failing;
   json.key("touchers").begin_array();
-  for (size_t i = 0; i < findings.touchers.size(); ++i) {
-    size_t& room = verdict.fails[i] ? room_of_failing : room_of_others;
-    Toucher toucher = findings.touchers[i];
+  for (Toucher toucher : findings.touchers) {
+    size_t& room = fails(toucher) ? room_of_failing : room_of_others;
     if (room == 0) {
       toucher.stack = {};
     } else {
@@ -55,9 +54,7 @@ void put_touchers(Json& json, const Verdict& verdict, Symbols& symbols, size_t m
         [&](const NativeFrame& frame) { return symbols.name_of(frame); }};
     json.begin_object();
     put_members(json, toucher, &texts);
-    json.field("fails", static_cast<bool>(verdict.fails[i]))
-        .list("forbidden", forbidden_processes(verdict, toucher))
-        .end_object();
+    json.field("fails", fails(toucher)).list("forbidden", toucher.forbidden).end_object();
   }
   json.end_array();
 }
@@ -78,7 +75,7 @@ void put_tree(Json& json, const Verdict& verdict) {
         .field("command", one.command)
         .field("reason", one.reason)
         .field("has_driver", one.has_driver)
-        .field("fails", fails(verdict, one))
+        .field("fails", one.fails)
         .field("only_nvml", one.only_nvml)
         .field_or_null("at", one.seen)
         .end_object();
@@ -103,7 +100,7 @@ void put_tree(Json& json, const Verdict& verdict) {
 
 }  // namespace
 
-std::string document(const Verdict& verdict, int exit_code, Symbols& symbols, unsigned indent,
+std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
                      size_t most_stacks) {
   const Findings& findings = verdict.findings;
   Json json(indent);
@@ -111,8 +108,8 @@ std::string document(const Verdict& verdict, int exit_code, Symbols& symbols, un
       .field("v", 1)
       .field("cudaguard", CUDAGUARD_VERSION)
       .field("verdict", verdict.passed() ? "pass" : "fail")
-      .field("exit_code", exit_code)
-      .field("touched", verdict.touched)
+      .field("exit_code", verdict.exit_code)
+      .field("touched", verdict.touched != 0)
       .list("command", verdict.command);
   put_program(json, verdict.status);
   json.field("started", verdict.started).field("ended", verdict.ended);
@@ -130,6 +127,12 @@ std::string document(const Verdict& verdict, int exit_code, Symbols& symbols, un
       .field("not_understood", findings.not_understood)
       .end_object()
       .field("result", result_line(verdict))
+      .key("counts")
+      .begin_object()
+      .field("processes", verdict.processes)
+      .field("touched", verdict.touched)
+      .field("allowed", verdict.allowed)
+      .end_object()
       .field("no_new_privs", verdict.no_new_privs)
       .end_object();
   return json.text() + "\n";

@@ -12,7 +12,7 @@
 namespace cudaguard::launcher {
 
 /// `indent`: as Json's. `most_stacks`: so many attempts have their stacks, those that fail first.
-std::string document(const Verdict& verdict, int exit_code, Symbols& symbols, unsigned indent = 1,
+std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent = 1,
                      size_t most_stacks = SIZE_MAX);
 
 }  // namespace cudaguard::launcher

@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/verify/verify.h"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "shim/launcher/message.h"
-#include "shim/launcher/observe/sample.h"
-#include "shim/launcher/observe/trace.h"
-#include "shim/launcher/observe/tree.h"
-#include "shim/launcher/observe/tree_report.h"
-#include "shim/launcher/observe/witness.h"
+#include "shim/launcher/observe/watch_tree.h"
 #include "shim/launcher/report/output.h"
 #include "shim/launcher/report/page.h"
 #include "shim/launcher/run/run.h"
@@ -29,20 +19,13 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr int kTouched = 1;
-constexpr int kProgramFailed = 2;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 /// Every process under FORCE_CPU, whatever the environment says. No presets: a framework that
 /// reads CUDA_VISIBLE_DEVICES="" and asks nobody would pass here, and not where it is unset.
 Options options_of_run(Options options) {
   options.cpu = true;
   options.no_presets = true;
   options.observe = true;
-  if (!options.fence) options.fence = "auto";
+  if (!options.fence) options.fence = FenceWish::kAuto;
   return options;
 }
 
@@ -64,43 +47,21 @@ Verdict run_tree(const Options& options, Variables& variables) {
   const Prepared prepared = prepare(options_of_run(options), variables);
   for (char** word = options.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
   empty_outputs(options);
-  verdict.started = now();
-  Tree tree;
-  TreeReport records(prepared.report);
-  variables.set(row_of(Variable::kReport).name, records.path());
-  variables.set(kHello, "1");
-  Watch watch(records.path());
-  std::optional<Witness> witness;
-  if (prepared.fence.witness >= 0) {
-    witness.emplace(prepared.fence.witness, [&](pid_t pid, std::string_view record) {
-      watch.note_request(pid);
-      records.add(record);
-    });
-    tree.serve(witness->descriptor(), [&] { return witness->answer(); });
-  }
-  std::optional<Trace> trace;
-  if (options.trace) trace.emplace([&](pid_t pid) { watch.note_exec(pid); });
-  tree.start(
-      [&] {
-        execve(prepared.path.c_str(), options.program, variables.pointers().data());
-        return errno;
-      },
-      trace ? &*trace : nullptr);
-  tree.wait([&] {
-    records.read_on();
-    return watch.sample();
-  });
-  if (const int error = tree.start_error(); error != 0) throw cannot_start(prepared.path, error);
-  if (witness) witness->finish();
-  records.finish();
-  verdict.ended = now();
-  verdict.status = tree.status();
+  WatchedTree watched;
+  watch_tree({.path = prepared.path,
+              .arguments = options.program,
+              .variables = &variables,
+              .report = prepared.report,
+              .fence = prepared.fence,
+              .counts = true,
+              .trace = options.trace},
+             watched);
+  verdict.started = watched.started;
+  verdict.ended = watched.ended;
+  verdict.status = watched.status;
   verdict.no_new_privs = prepared.fence.no_new_privs;
-  verdict.findings = records.findings();
-  verdict.tree = watch.finish(verdict.findings, tree.left(), records.doubt());
-  for (const std::string& doubt : {prepared.fence.unseen, witness ? witness->doubt() : ""}) {
-    if (!doubt.empty()) verdict.tree.doubts.push_back(doubt);
-  }
+  verdict.findings = std::move(watched.findings);
+  verdict.tree = std::move(watched.tree);
   return verdict;
 }
 
@@ -114,20 +75,19 @@ int verify_it(const Options& options, const char* const* environment) {
   Symbols symbols;
   const std::string text = text_of_verdict(verdict, symbols);
   write_stderr(text);
-  const int code = verdict.touched ? kTouched : verdict.status == 0 ? 0 : kProgramFailed;
   try {
     if (options.json_file) {
-      write_output("--json", *options.json_file, document(verdict, code, symbols));
+      write_output("--json", *options.json_file, document(verdict, symbols));
     }
     if (options.junit_file) write_output("--junit", *options.junit_file, junit(verdict, text));
     if (options.html_file) {
-      write_output("--html", *options.html_file, page_of_verdict(verdict, code, symbols, text));
+      write_output("--html", *options.html_file, page_of_verdict(verdict, symbols, text));
     }
   } catch (const Refusal& refusal) {
-    if (!verdict.touched) throw;
+    if (verdict.touched == 0) throw;
     say(refusal.what());
   }
-  return code;
+  return verdict.exit_code;
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ class Watcher:
         count = self.guard.touches()
         if count > self.count and not any(touch.pid == os.getpid() for touch in touches):
             touches.append(records.Touch("init", "%d calls" % (count - self.count), os.getpid(), "",
-                                         "code that could not be written down", [], ""))
+                                         "code that could not be written down", "", [], ""))
         self.count = count
         self.guard.watch()
         return touches

@@ -9,15 +9,6 @@ import os
 from typing import Any, Iterator, List, NamedTuple, Optional
 
 MARK = b'{"v":1,'
-# As policy/user_code.cpp has them.
-OF_PACKAGES = ("/site-packages/", "/dist-packages/", "/usr/share/", "/scripts/addons")
-PYTHONS = ("<frozen ", "/lib/python3", "/lib64/python3", "<__array_function__ ", "<attrs ",
-           "<eval_with_key>", "<decorator-gen")
-OF_DATACLASS = ("<string>", "__init__")
-STARTS_CHILD = (("spawn_main", "/spawn.py"), ("main", "/forkserver.py"))
-PASSES_ON = ("libcudaguard", "libcuda.so", "libcudart", "libnvidia-", "libffi.so", "_ctypes.",
-             "_cffi_backend.", "libOpenCL.so", "libc.so", "ld-linux")
-_FOREIGN_FUNCTION = ("libffi", "_ctypes.", "_cffi_backend.")
 KINDS = {"init": "CUDA", "nvml": "NVML", "opencl": "OpenCL"}
 
 
@@ -34,25 +25,15 @@ class Touch(NamedTuple):
     api: str
     pid: int
     command: str
-    library: str  # who called: "libc10_cuda.so", "ctypes/cffi"
+    library: str  # who asked, as the guard's message names it: "libc10_cuda.so", "ctypes/cffi"
+    code: str  # the line that the message names: "ppo.py:159"; may be empty
     frames: List[Frame]  # Python's, innermost first
     missing: str  # why there are none
 
     def line(self) -> Optional[Frame]:
-        """As the guard's message: the user's innermost, otherwise the outermost of a package."""
-        chosen, starts_child = None, False
-        for frame in self.frames:
-            made = (frame.file, frame.function) == OF_DATACLASS or (
-                starts_child and frame.file == "<string>")
-            starts_child = any(frame.function == function and frame.file.endswith(file)
-                               for function, file in STARTS_CHILD)
-            if made:
-                continue
-            if any(part in frame.file for part in OF_PACKAGES):
-                chosen = frame
-            elif not any(part in frame.file for part in PYTHONS):
-                return frame
-        return chosen
+        """The innermost frame of the line that `code` names; None for a notebook's cell."""
+        return next((frame for frame in self.frames
+                     if ("/%s:%d" % frame[:2]).endswith("/" + self.code)), None)
 
 
 def shown(text: str) -> str:
@@ -84,17 +65,6 @@ def _kind(api: str, library: str) -> str:
     return "init"
 
 
-def _library(record: Any) -> str:
-    places = [record.get("caller", "?")]
-    places = [*(record.get("native") or []), *places]
-    names = [_base_name(place) for place in places]
-    python = _base_name(record.get("exe", "")).startswith("py")
-    python = python or record.get("python_missing") != "no CPython"
-    if python and names[-1].startswith(_FOREIGN_FUNCTION):
-        return "ctypes/cffi"
-    return next((name for name in names if not name.startswith(PASSES_ON)), names[-1])
-
-
 def touch_of(record: Any) -> Optional[Touch]:
     """None: nobody asked for anything (a start record), or it is no record."""
     try:
@@ -105,7 +75,9 @@ def touch_of(record: Any) -> Optional[Touch]:
                   for f in record.get("python", [])]
         return Touch(_kind(api, os.path.basename(str(record.get("object", "")))), api,
                      int(record["pid"]), " ".join(str(word) for word in record["argv"]),
-                     _library(record), frames, str(record.get("python_missing", "")))
+                     # Records of 0.1 name neither.
+                     str(record.get("library") or _base_name(record.get("caller", "?"))),
+                     str(record.get("code", "")), frames, str(record.get("python_missing", "")))
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
@@ -132,7 +104,8 @@ def parse(line: bytes) -> Optional[Touch]:
 def headline(touch: Touch, own: bool) -> str:
     """`CUDA was asked for by ppo.py:159 through libc10_cuda.so (cuInit)`. `own`: in this process."""
     line = touch.line()
-    who = "%s through %s" % (_where(line), touch.library) if line else touch.library
+    where = _where(line) if line else touch.code
+    who = "%s through %s" % (where, touch.library) if where else touch.library
     text = "%s was asked for by %s (%s)" % (KINDS[touch.kind], who, touch.api)
     if not own:
         text += " in process %d: %s" % (touch.pid, touch.command[:200])
