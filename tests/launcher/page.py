@@ -10,7 +10,7 @@ import subprocess
 import harness
 
 SAMPLES = os.path.join(harness.BUILD, "tests", "launcher", "page_samples")
-VERDICTS = ("fail", "failed", "forged", "large", "pass")
+VERDICTS = ("allowed", "bypassed", "fail", "failed", "forged", "large", "pass")
 RECORDS = ("empty", "forged_report", "report", "small_report")
 NAMES = (*VERDICTS, *RECORDS)
 LARGEST = ("large_report", "worst")  # 100,000 processes; forged, and as much as can be
