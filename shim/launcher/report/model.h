@@ -52,6 +52,7 @@ struct Toucher {
   double last = 0;                ///< likewise
   std::vector<size_t> processes;  ///< numbers in Findings::processes, each once
   std::vector<double> at;         ///< for each of these, when it first did so
+  std::vector<size_t> forbidden;  ///< those of the processes that fail a verify run; by decide()
   /// It spoke to the driver itself, and the kernel's fence saw it: no stack, no library.
   bool around_guard() const { return api == kRequestApi; }
 };
@@ -99,7 +100,6 @@ struct ObservedProcess {
   double started = 0;  ///< from its start record (CUDAGUARD_HELLO)
   double first = 0;    ///< its first record of any kind
   double last = 0;     ///< its last record
-  double ended = 0;    ///< as the launcher saw it, to a tenth of a second or so
   std::string policy;  ///< from its start record; empty: there was none
   // What it did.
   bool initialised = false;
@@ -139,8 +139,9 @@ struct TreeTruth {
     bool has_driver = false;  ///< maps it or has /dev/nvidia* open: worse than not guarded
     double seen = 0;
     bool only_nvml = false;  ///< it maps NVML, and not libcuda
+    bool fails = false;      ///< counts as one that touched CUDA; by decide()
   };
-  /// Every process that was seen, guarded or not.
+  /// Every process that was seen, guarded or not. `last`: its end, to a tenth of a second or so.
   struct Seen {
     uint32_t pid = 0;
     uint32_t ppid = 0;
@@ -165,15 +166,18 @@ struct Verdict {
   Findings findings;
   TreeTruth tree;
   std::vector<std::string> command;  ///< the program and its arguments
-  std::vector<bool> fails;           ///< for each of findings.touchers: is it forbidden here?
   std::vector<std::string> allow;    ///< --allow's patterns
   std::set<Asked> deny;              ///< --deny: what is forbidden, but for those
-  bool touched = false;              ///< at least one of `fails`
   int status = 0;                    ///< of the program, as waitpid gives it
   bool no_new_privs = false;         ///< the fence took that: sudo and the like gained nothing
   double started = 0;                ///< seconds since 1970-01-01 UTC
   double ended = 0;
-  bool passed() const { return !touched && status == 0; }
+  // By decide(). Processes are counted by their numbers.
+  size_t processes = 0;  ///< all that were seen
+  size_t touched = 0;    ///< those that touched what is denied
+  size_t allowed = 0;    ///< those that did, and may
+  int exit_code = 0;
+  bool passed() const { return touched == 0 && status == 0; }
 };
 
 }  // namespace cudaguard::launcher

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "policy/text.h"
-#include "shim/launcher/message.h"
+#include "shim/launcher/format.h"
 
 namespace cudaguard::launcher {
 
@@ -38,12 +38,6 @@ struct Row {
   std::set<std::string> hosts;
 };
 
-std::string cut(std::string_view text, size_t most) {
-  std::string shown = printable(text);
-  if (shown.size() > most) shown.replace(most - 3, std::string::npos, "...");
-  return shown;
-}
-
 std::string padded(std::string text, size_t width) {
   text.resize(std::max(text.size(), width), ' ');
   return text;
@@ -58,15 +52,15 @@ std::string joined(const List& list, std::string_view between, Show show) {
 
 std::string first_of(const Texts& list) {
   if (list.empty()) return {};
-  std::string text = cut(list[0], kMostName);
+  std::string text = printable(list[0], kMostName);
   if (list.size() > 1) text += " and " + std::to_string(list.size() - 1) + " more";
   return text;
 }
 
 Facts facts_of(const ObservedProcess& process) {
   Facts facts;
-  facts[kBy] = process.initialised ? cut(process.by, kMostName) : "";
-  facts[kContext] = cut(
+  facts[kBy] = process.initialised ? printable(process.by, kMostName) : "";
+  facts[kContext] = printable(
       joined(process.contexts, ",", [](int device) { return std::to_string(device); }), kMostName);
   facts[kWorked] = process.worked ? "yes" : "";
   facts[kNvml] = process.nvml ? "yes" : "";
@@ -97,7 +91,7 @@ std::vector<Row> rows_of(const Findings& findings, const Widths& widths) {
   for (const ObservedProcess& process : findings.processes) {
     if (!process.asked()) continue;
     Facts facts = facts_of(process);
-    std::string command = cut(process.command, most);
+    std::string command = printable(process.command, most);
     std::string key = command + '\n' + process.told;
     for (const std::string& fact : facts) key.append("\n").append(fact);
     const auto [place, is_new] = places.try_emplace(std::move(key), rows.size());
@@ -108,23 +102,10 @@ std::vector<Row> rows_of(const Findings& findings, const Widths& widths) {
   return rows;
 }
 
-/// "3 7-12 15".
-std::string ranges(std::vector<uint32_t> pids) {
-  std::sort(pids.begin(), pids.end());
-  pids.erase(std::unique(pids.begin(), pids.end()), pids.end());
-  std::string text;
-  for (size_t i = 0; i < pids.size();) {
-    size_t last = i;
-    while (last + 1 < pids.size() && pids[last + 1] == pids[last] + 1) ++last;
-    text.append(text.empty() ? "" : " ").append(std::to_string(pids[i]));
-    if (last != i) text.append("-").append(std::to_string(pids[last]));
-    i = last + 1;
-  }
-  return text;
-}
-
 void put_numbers(std::string& out, const Row& row, bool hosts) {
-  std::string text = hosts ? joined(row.hosts, " ", printable) : ranges(row.pids);
+  std::string text = hosts
+                         ? joined(row.hosts, " ", [](const auto& host) { return printable(host); })
+                         : id_ranges(row.pids);
   if (text.size() > kMostNumbers) text = text.substr(0, text.rfind(' ', kMostNumbers)) + " ...";
   const std::string start(kIndent.size() + kPidWidth, ' ');
   add_wrapped(out, start + (hosts ? "  on " : "  pids "), text);
@@ -196,9 +177,9 @@ void put_told(std::string& out, const Findings& findings) {
     size_t number = 0;
     for (std::string_view rest = told; !rest.empty(); ++number) {
       words.append(words.empty() ? "" : " ").append(std::to_string(number)).append("=");
-      words.append(cut(take_entry(rest), kColumns));
+      words.append(printable(take_entry(rest), kColumns));
     }
-    const std::string whose = all == 1 ? "" : "of " + cut(ranges(pids), kMostName) + " ";
+    const std::string whose = all == 1 ? "" : "of " + printable(id_ranges(pids), kMostName) + " ";
     add_wrapped(out, "  devices " + whose, words);
   }
   put_more(out, all, lists.size(), "lists of devices");
@@ -213,8 +194,9 @@ void put_lines(std::string& out, const Findings& findings) {
   std::map<std::string, Line> lines;
   for (const Toucher& toucher : findings.touchers) {
     if (toucher.line.empty()) continue;
-    Line& line = lines[printable(toucher.line) + " through " + cut(toucher.library, kMostName)];
-    line.apis.insert(cut(toucher.api, kMostName));
+    Line& line =
+        lines[printable(toucher.line) + " through " + printable(toucher.library, kMostName)];
+    line.apis.insert(printable(toucher.api, kMostName));
     line.processes.insert(line.processes.end(), toucher.processes.begin(), toucher.processes.end());
   }
   std::vector<std::pair<size_t, std::string>> rows;
@@ -278,13 +260,13 @@ std::string summary(const Findings& findings, const std::string& left, const std
 
 std::string what_was_left_out(const Findings& findings) {
   std::string text;
-  if (const size_t lines = findings.not_understood; lines != 0) {
-    text += "  left out: " + std::to_string(lines) + (lines == 1 ? " line" : " lines") +
-            " of the report that no guard has written\n";
+  if (findings.torn != 0) {
+    text += "  records: " + grouped(findings.torn) +
+            " cut short (the writer was killed, or the disk is full)\n";
   }
-  if (const size_t torn = findings.torn; torn != 0) {
-    text += "  torn: " + std::to_string(torn) + (torn == 1 ? " record" : " records") +
-            " (a writer was killed, or the disk full)\n";
+  if (findings.not_understood != 0) {
+    text += "  records: " + counted(findings.not_understood, "line") +
+            " left out that no guard has written\n";
   }
   return text;
 }

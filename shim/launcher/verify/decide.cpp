@@ -4,7 +4,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <iterator>
 #include <string_view>
 
 #include "policy/text.h"
@@ -13,6 +12,9 @@
 namespace cudaguard::launcher {
 
 namespace {
+
+constexpr int kTouched = 1;
+constexpr int kProgramFailed = 2;
 
 Asked asked_of(std::string_view word) {
   if (word == "init") return Asked::kCuda;
@@ -52,31 +54,34 @@ bool is_allowed(const std::vector<std::string>& patterns, const std::string& com
   });
 }
 
-std::vector<size_t> forbidden_processes(const Verdict& verdict, const Toucher& toucher) {
-  std::vector<size_t> result;
-  if (!verdict.deny.contains(toucher.asked)) return result;
-  std::copy_if(toucher.processes.begin(), toucher.processes.end(), std::back_inserter(result),
-               [&](size_t number) {
-                 return !is_allowed(verdict.allow, verdict.findings.processes[number].command);
-               });
-  return result;
-}
-
-bool fails(const Verdict& verdict, const TreeTruth::Unguarded& process) {
-  if (process.only_nvml && !verdict.deny.contains(Asked::kNvml)) return false;
-  return process.has_driver && !is_allowed(verdict.allow, process.command);
-}
-
 void decide(Verdict& verdict) {
-  verdict.fails.clear();
-  for (const Toucher& toucher : verdict.findings.touchers) {
-    verdict.fails.push_back(!forbidden_processes(verdict, toucher).empty());
+  std::set<uint32_t> all;
+  std::set<uint32_t> touched;
+  std::set<uint32_t> allowed;
+  const auto& processes = verdict.findings.processes;
+  for (const ObservedProcess& process : processes) all.insert(process.pid);
+  for (const TreeTruth::Seen& process : verdict.tree.seen) all.insert(process.pid);
+  for (Toucher& toucher : verdict.findings.touchers) {
+    toucher.forbidden.clear();
+    if (!verdict.deny.contains(toucher.asked)) continue;
+    for (const size_t number : toucher.processes) {
+      const ObservedProcess& process = processes[number];
+      const bool may = is_allowed(verdict.allow, process.command);
+      (may ? allowed : touched).insert(process.pid);
+      if (!may) toucher.forbidden.push_back(number);
+    }
   }
-  const auto& unguarded = verdict.tree.unguarded;
-  verdict.touched =
-      std::find(verdict.fails.begin(), verdict.fails.end(), true) != verdict.fails.end() ||
-      std::any_of(unguarded.begin(), unguarded.end(),
-                  [&](const auto& process) { return fails(verdict, process); });
+  for (TreeTruth::Unguarded& process : verdict.tree.unguarded) {
+    all.insert(process.pid);
+    const bool denied = !process.only_nvml || verdict.deny.contains(Asked::kNvml);
+    process.fails = process.has_driver && denied && !is_allowed(verdict.allow, process.command);
+    if (process.fails) touched.insert(process.pid);
+  }
+  for (const uint32_t pid : touched) allowed.erase(pid);
+  verdict.processes = all.size();
+  verdict.touched = touched.size();
+  verdict.allowed = allowed.size();
+  verdict.exit_code = !touched.empty() ? kTouched : verdict.status == 0 ? 0 : kProgramFailed;
   TreeTruth& tree = verdict.tree;
   if (!tree.unguarded.empty()) {
     tree.value = TreeTruth::Value::kUnguarded;

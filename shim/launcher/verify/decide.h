@@ -16,14 +16,9 @@ std::set<Asked> denied_words(const std::vector<std::string>& lists);
 /// Does a pattern match a word of the command, its base name, or the whole command?
 bool is_allowed(const std::vector<std::string>& patterns, const std::string& command);
 
-/// Sets `fails`, `touched` and the tree's `value`. A process that was not guarded and has the
-/// driver counts as one that touched CUDA: nobody was there to say no.
+/// Sets what the model says is set by decide(). A process that was not guarded and has the driver
+/// counts as one that touched CUDA: nobody was there to refuse. NVML alone is no CUDA, as with
+/// --deny.
 void decide(Verdict& verdict);
-
-/// The processes of a toucher that --allow does not name; numbers as in Toucher::processes.
-std::vector<size_t> forbidden_processes(const Verdict& verdict, const Toucher& toucher);
-/// Those that were not guarded, have the driver, and are not named by --allow. NVML alone is no
-/// CUDA, as with --deny.
-bool fails(const Verdict& verdict, const TreeTruth::Unguarded& process);
 
 }  // namespace cudaguard::launcher

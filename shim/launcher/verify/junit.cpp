@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
-#include <ctime>
 #include <string_view>
 
 #include "policy/text.h"
+#include "shim/launcher/format.h"
 #include "shim/launcher/verify/text.h"
 
 namespace cudaguard::launcher {
@@ -21,7 +22,7 @@ std::string xml(std::string_view text) {
   bool first = true;
   for (; first || !text.empty(); first = false) {
     const std::string_view line = head(text, text.find('\n'));
-    for (const char c : shown(line)) {
+    for (const char c : printable(line, SIZE_MAX)) {
       switch (c) {
         case '&':
           result += "&amp;";
@@ -55,16 +56,6 @@ std::string seconds(double value) {
   return text.data();
 }
 
-/// "2026-11-22T07:40:00", UTC
-std::string timestamp(double value) {
-  const auto whole = static_cast<time_t>(value);
-  std::array<char, 32> text = {};
-  tm parts = {};
-  gmtime_r(&whole, &parts);
-  strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-  return text.data();
-}
-
 std::string host_name() {
   std::array<char, 256> name = {};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
@@ -92,13 +83,13 @@ std::string junit(const Verdict& verdict, const std::string& text) {
   };
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite";
   out += attribute("name", "cudaguard verify") + attribute("tests", "3") +
-         attribute("failures", std::to_string((verdict.touched ? 1 : 0) + (failed ? 1 : 0))) +
+         attribute("failures", std::to_string((verdict.touched != 0 ? 1 : 0) + (failed ? 1 : 0))) +
          attribute("errors", "0") + attribute("skipped", unguarded ? "1" : "0") +
          attribute("time", seconds(verdict.ended - verdict.started)) +
-         attribute("timestamp", timestamp(verdict.started)) + attribute("hostname", host_name()) +
-         ">\n";
+         attribute("timestamp", utc_time(verdict.started, "%Y-%m-%dT%H:%M:%S")) +
+         attribute("hostname", host_name()) + ">\n";
   out += test("no process touches " + denied_names(verdict.deny),
-              verdict.touched ? outcome("failure", "touched", headline) : "");
+              verdict.touched != 0 ? outcome("failure", "touched", headline) : "");
   out += test("the program succeeds",
               failed ? outcome("failure", "program", text_of_end(verdict.status)) : "");
   out += test("every process is guarded",

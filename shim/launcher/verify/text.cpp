@@ -15,28 +15,11 @@
 
 #include "policy/text.h"
 #include "policy/user_code.h"
-#include "shim/launcher/message.h"
+#include "shim/launcher/format.h"
 #include "shim/launcher/report/records.h"
-#include "shim/launcher/verify/decide.h"
+#include "shim/launcher/report/summary.h"
 
 namespace cudaguard::launcher {
-
-std::string shown(std::string_view text) {
-  std::string result;
-  bool in_character = false;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool goes_on = in_character && (byte & 0xc0U) == 0x80;
-    in_character = byte >= 0x80;
-    if (goes_on) continue;
-    if (c == '\t') {
-      result += ' ';
-    } else {
-      result += byte < 0x20 || byte >= 0x7f ? '?' : c;
-    }
-  }
-  return result;
-}
 
 std::string denied_names(const std::set<Asked>& denied) {
   std::string names;
@@ -60,34 +43,30 @@ constexpr size_t kLabel = 9;               ///< "python   "
 constexpr const char* kMissing = "not available: ";
 constexpr size_t kNoFrame = SIZE_MAX;
 
-void put_row(std::string& out, const std::string& row) {
-  out.append(row, 0, row.size() <= kColumns ? row.size() : kColumns - 3);
-  out.append(row.size() <= kColumns ? "\n" : "...\n");
-}
-
 /// Where a reader finds the file: below this folder, else the whole path; of a package what follows
 /// site-packages; of the standard library "python3.11/json/decoder.py".
 std::string short_file(const std::string& file) {
   for (const std::string_view part : {"/site-packages/", "/dist-packages/"}) {
     const size_t at = file.rfind(part);
-    if (at != std::string::npos) return shown(tail(file, at + part.size()));
+    if (at != std::string::npos) return printable(tail(file, at + part.size()));
   }
   for (const std::string_view part : {"/lib/python3", "/lib64/python3"}) {
     const size_t at = file.find(part);
-    if (at != std::string::npos) return shown(tail(file, file.find('p', at)));
+    if (at != std::string::npos) return printable(tail(file, file.find('p', at)));
   }
   const std::unique_ptr<char, void (*)(void*)> folder(getcwd(nullptr, 0), free);
   const std::string here = folder == nullptr ? "/" : std::string(folder.get()) + "/";
-  return shown(file.starts_with(here) ? tail(file, here.size()) : std::string_view(file));
+  return printable(file.starts_with(here) ? tail(file, here.size()) : std::string_view(file));
 }
 
 std::string row_of(const PythonFrame& frame) {
-  return short_file(frame.file) + ":" + std::to_string(frame.line) + " in " + shown(frame.function);
+  return short_file(frame.file) + ":" + std::to_string(frame.line) + " in " +
+         printable(frame.function);
 }
 
 std::string row_of(const NativeFrame& frame, Symbols& symbols) {
-  const std::string module = shown(base_name(frame.module));
-  const std::string name = shown(symbols.name_of(frame));
+  const std::string module = printable(base_name(frame.module));
+  const std::string name = printable(symbols.name_of(frame));
   if (!name.empty()) return module + ": " + name;
   return text_of([&](Text& out) { out.put(module).put("+").put_hex(frame.offset); });
 }
@@ -99,7 +78,7 @@ void put_frames(std::string& out, std::string_view label, const std::vector<std:
   std::string start = std::string(kRow) + std::string(label);
   start.resize(kRow.size() + kLabel, ' ');
   const auto put = [&](const std::string& row) {
-    put_row(out, start + row);
+    add_row(out, start + row);
     start.assign(kRow.size() + kLabel, ' ');
   };
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -142,9 +121,9 @@ void put_python(std::string& out, const Findings& findings, const Toucher& touch
   size_t own = kNoFrame;
   if (const PythonFrame* frame = own_frame(toucher); frame != nullptr) {
     own = static_cast<size_t>(frame - frames.data());
-    put_row(out, std::string(kRow) + std::string(kMark) + row_of(*frame));
-    const std::string line = shown(source_of(findings, toucher, *frame));
-    if (!line.empty()) put_row(out, std::string(kRow) + std::string(kRow) + line);
+    add_row(out, std::string(kRow) + std::string(kMark) + row_of(*frame));
+    const std::string line = printable(source_of(findings, toucher, *frame));
+    if (!line.empty()) add_row(out, std::string(kRow) + std::string(kRow) + line);
   }
   std::vector<std::string> rows;
   rows.reserve(frames.size());
@@ -164,81 +143,75 @@ void put_stack(std::string& out, const Findings& findings, const Toucher& touche
     put_python(out, findings, toucher);
   } else {
     own = own_frame(native, symbols);
-    if (own != kNoFrame) put_row(out, std::string(kRow) + std::string(kMark) + rows[own]);
+    if (own != kNoFrame) add_row(out, std::string(kRow) + std::string(kMark) + rows[own]);
     const std::string& reason = stack.python_missing;
     if (!reason.empty() && reason != kNoPython)
-      put_frames(out, "python", {kMissing + shown(reason)}, kNoFrame);
+      put_frames(out, "python", {kMissing + printable(reason)}, kNoFrame);
   }
   const bool is_said = rows.size() == 1 && own == 0;
   if (!stack.native_missing.empty()) {
     // Of the stack there is the caller, at most.
     rows.push_back(std::string(rows.empty() ? "" : "its callers: ") + kMissing +
-                   shown(stack.native_missing));
+                   printable(stack.native_missing));
   }
   if (is_said) rows.erase(rows.begin());
   put_frames(out, "native", rows, is_said ? kNoFrame : own);
 }
 
-/// "64x python3 w.py (71 72 ...)"
+/// "64x python3 w.py (71-134)"
 void put_processes(std::string& out, const Verdict& verdict, std::string_view label,
                    const std::vector<size_t>& numbers) {
-  struct Same {
-    std::string pids;
-    size_t count = 0;
-  };
-  std::map<std::string, Same> commands;
+  std::map<std::string, std::vector<uint32_t>> commands;
   for (const size_t number : numbers) {
     const ObservedProcess& process = verdict.findings.processes[number];
-    const std::string command = shown(process.command);
+    const std::string command = printable(process.command);
     const bool whole = command.size() <= kMostCommand;
-    Same& same = commands[command.substr(0, kMostCommand) + (whole ? "" : "...")];
-    same.pids.append(same.count++ == 0 ? "" : " ").append(std::to_string(process.pid));
+    commands[command.substr(0, kMostCommand) + (whole ? "" : "...")].push_back(process.pid);
   }
   std::vector<std::string> rows;
   rows.reserve(commands.size());
-  for (const auto& [command, same] : commands) {
-    const std::string times = same.count == 1 ? "" : std::to_string(same.count) + "x ";
-    rows.push_back(times + command + " (" + same.pids + ")");
+  for (const auto& [command, pids] : commands) {
+    const std::string times = pids.size() == 1 ? "" : std::to_string(pids.size()) + "x ";
+    rows.push_back(times + command + " (" + id_ranges(pids) + ")");
   }
   put_frames(out, label, rows, kNoFrame);
 }
 
 std::string title_of(const Toucher& toucher) {
   if (toucher.around_guard()) {
-    return "request " + shown(toucher.object) + " to NVIDIA's driver around the guard";
+    return "request " + printable(toucher.object) + " to NVIDIA's driver around the guard";
   }
-  std::string title = shown(toucher.api);
-  if (!toucher.object.empty()) title += " of " + shown(base_name(toucher.object));
-  if (!toucher.library.empty()) title += " by " + shown(toucher.library);
-  if (!toucher.line.empty()) title += ", asked at " + shown(toucher.line);
+  std::string title = printable(toucher.api);
+  if (!toucher.object.empty()) title += " of " + printable(base_name(toucher.object));
+  if (!toucher.library.empty()) title += " by " + printable(toucher.library);
+  if (!toucher.line.empty()) title += ", asked at " + printable(toucher.line);
   if (!toucher.denied) title += " (its own policy let it through)";
   return title;
 }
 
 void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bool failing) {
   size_t count = 0;
-  for (size_t i = 0; i < verdict.findings.touchers.size(); ++i) {
-    const Toucher& toucher = verdict.findings.touchers[i];
-    if (verdict.fails[i] != failing || ++count > kMostTouchers) continue;
+  for (const Toucher& toucher : verdict.findings.touchers) {
+    if (toucher.forbidden.empty() == failing || ++count > kMostTouchers) continue;
     const bool denied = verdict.deny.contains(toucher.asked);
     const char* label = failing ? "" : denied ? "allowed: " : "not denied: ";
-    put_row(out, "  " + std::string(label) + title_of(toucher));
+    add_row(out, "  " + std::string(label) + title_of(toucher));
     if (!toucher.around_guard()) put_stack(out, verdict.findings, toucher, symbols);
-    const std::vector<size_t> forbidden = forbidden_processes(verdict, toucher);
     std::vector<size_t> others;
-    std::set_difference(toucher.processes.begin(), toucher.processes.end(), forbidden.begin(),
-                        forbidden.end(), std::back_inserter(others));
-    put_processes(out, verdict, "process", failing ? forbidden : others);
+    std::set_difference(toucher.processes.begin(), toucher.processes.end(),
+                        toucher.forbidden.begin(), toucher.forbidden.end(),
+                        std::back_inserter(others));
+    put_processes(out, verdict, "process", failing ? toucher.forbidden : others);
     if (failing) put_processes(out, verdict, "allowed", others);
   }
   if (count > kMostTouchers) {
-    put_row(out, "  ... and " + std::to_string(count - kMostTouchers) + " more (--json has all)");
+    add_row(out, "  ... and " + std::to_string(count - kMostTouchers) + " more (--json has all)");
   }
 }
 
 /// A program that asks NVML first finds no GPU there, and may therefore not come to CUDA.
 void put_nvml(std::string& out, const Verdict& verdict) {
-  if (verdict.touched || verdict.deny.contains(Asked::kNvml)) return;
+  if (verdict.touched != 0 || verdict.deny.contains(Asked::kNvml)) return;
   std::set<uint32_t> asked;
   for (const Toucher& toucher : verdict.findings.touchers) {
     if (toucher.asked != Asked::kNvml) continue;
@@ -252,11 +225,10 @@ void put_nvml(std::string& out, const Verdict& verdict) {
                   "; where NVML finds a GPU, CUDA may follow (--deny=init,nvml fails this)");
 }
 
-std::string suffix_of(const Verdict& verdict, const TreeTruth::Unguarded& process) {
+std::string suffix_of(const TreeTruth::Unguarded& process) {
   if (!process.has_driver) return {};
-  const bool counts = fails(verdict, process);
   return std::string(process.only_nvml ? "; it has NVML" : "; it has the driver open") +
-         (counts ? ": that counts as touched" : "");
+         (process.fails ? ": that counts as touched" : "");
 }
 
 void put_tree(std::string& out, const Verdict& verdict) {
@@ -269,60 +241,32 @@ void put_tree(std::string& out, const Verdict& verdict) {
   if (tree.value == TreeTruth::Value::kUnguarded) {
     what = counted(tree.unguarded.size(), "process") + " not guarded";
   }
-  put_row(out, "  tree: " + what + " (" + how + seen + ")");
+  add_row(out, "  tree: " + what + " (" + how + seen + ")");
   for (size_t i = 0; i < std::min(tree.unguarded.size(), kMostUnguarded); ++i) {
     const TreeTruth::Unguarded& one = tree.unguarded[i];
     add_wrapped(out, std::string(kRow) + std::to_string(one.pid) + " ",
-                shown(head(one.command, 50)) + ": " + shown(one.reason) + suffix_of(verdict, one));
+                printable(head(one.command, 50)) + ": " + printable(one.reason) + suffix_of(one));
   }
   if (tree.unguarded.size() > kMostUnguarded) {
-    put_row(out, std::string(kRow) + "... " +
+    add_row(out, std::string(kRow) + "... " +
                      std::to_string(tree.unguarded.size() - kMostUnguarded) + " more");
   }
-  for (const std::string& doubt : tree.doubts) add_wrapped(out, "  in doubt: ", shown(doubt));
-  if (!tree.left.empty()) add_wrapped(out, "  not waited for: ", shown(tree.left));
-}
-
-void put_records(std::string& out, const Findings& findings) {
-  if (findings.torn != 0) {
-    put_row(out, "  records: " + std::to_string(findings.torn) +
-                     " cut short (the writer was killed, or the disk is full)");
-  }
-  if (findings.not_understood != 0) {
-    put_row(out, "  records: " + counted(findings.not_understood, "line") +
-                     " left out that no guard has written");
-  }
+  for (const std::string& doubt : tree.doubts) add_wrapped(out, "  in doubt: ", printable(doubt));
+  if (!tree.left.empty()) add_wrapped(out, "  not waited for: ", printable(tree.left));
 }
 
 }  // namespace
 
 std::string result_line(const Verdict& verdict) {
-  std::set<uint32_t> all;
-  std::set<uint32_t> touched;
-  std::set<uint32_t> allowed;
-  const auto& processes = verdict.findings.processes;
-  for (const ObservedProcess& process : processes) all.insert(process.pid);
-  for (const TreeTruth::Seen& process : verdict.tree.seen) all.insert(process.pid);
-  for (const Toucher& toucher : verdict.findings.touchers) {
-    if (!verdict.deny.contains(toucher.asked)) continue;
-    for (const size_t number : toucher.processes) allowed.insert(processes[number].pid);
-    for (const size_t number : forbidden_processes(verdict, toucher)) {
-      touched.insert(processes[number].pid);
-    }
-  }
-  for (const TreeTruth::Unguarded& process : verdict.tree.unguarded) {
-    all.insert(process.pid);
-    if (fails(verdict, process)) touched.insert(process.pid);
-  }
-  for (const uint32_t pid : touched) allowed.erase(pid);
+  const bool touched = verdict.touched != 0;
   std::string text = verdict.passed() ? "PASS: " : "FAIL: ";
-  text += (verdict.touched ? grouped(touched.size()) : "none") + " of " +
-          counted(all.size(), "process") + " touched " + denied_names(verdict.deny);
-  if (!allowed.empty())
-    text += (verdict.touched ? ", and " : ", but ") + grouped(allowed.size()) + " that may";
+  text += (touched ? grouped(verdict.touched) : "none") + " of " +
+          counted(verdict.processes, "process") + " touched " + denied_names(verdict.deny);
+  if (verdict.allowed != 0) {
+    text += (touched ? ", and " : ", but ") + grouped(verdict.allowed) + " that may";
+  }
   if (verdict.status != 0) {
-    text +=
-        (verdict.touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);
+    text += (touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);
   }
   return text;
 }
@@ -341,10 +285,9 @@ std::string text_of_verdict(const Verdict& verdict, Symbols& symbols) {
   put_touchers(out, verdict, symbols, false);
   put_tree(out, verdict);
   if (verdict.status != 0 && verdict.no_new_privs) {
-    put_row(out, "  fence: sudo and setuid programs kept your rights (no_new_privs; --fence=off)");
+    add_row(out, "  fence: sudo and setuid programs kept your rights (no_new_privs; --fence=off)");
   }
-  put_records(out, verdict.findings);
-  return out;
+  return out + what_was_left_out(verdict.findings);
 }
 
 }  // namespace cudaguard::launcher

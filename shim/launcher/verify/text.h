@@ -17,10 +17,6 @@ std::string text_of_verdict(const Verdict& verdict, Symbols& symbols);
 /// "PASS: none of 3 processes touched CUDA"
 std::string result_line(const Verdict& verdict);
 
-/// For a terminal, and with the quotes of a source line: what is not printable ASCII becomes '?', a
-/// character of several bytes one of them.
-std::string shown(std::string_view text);
-
 /// "CUDA or NVML"
 std::string denied_names(const std::set<Asked>& denied);
 

@@ -19,9 +19,6 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr int kTouched = 1;
-constexpr int kProgramFailed = 2;
-
 /// Every process under FORCE_CPU, whatever the environment says. No presets: a framework that
 /// reads CUDA_VISIBLE_DEVICES="" and asks nobody would pass here, and not where it is unset.
 Options options_of_run(Options options) {
@@ -78,18 +75,19 @@ int verify_it(const Options& options, const char* const* environment) {
   Symbols symbols;
   const std::string text = text_of_verdict(verdict, symbols);
   write_stderr(text);
-  const int code = verdict.touched ? kTouched : verdict.status == 0 ? 0 : kProgramFailed;
   try {
     if (options.json_file) {
-      write_output("--json", *options.json_file, document(verdict, code, symbols));
+      write_output("--json", *options.json_file, document(verdict, symbols));
     }
     if (options.junit_file) write_output("--junit", *options.junit_file, junit(verdict, text));
-    if (options.html_file) write_output("--html", *options.html_file, page(verdict));
+    if (options.html_file) {
+      write_output("--html", *options.html_file, page_of_verdict(verdict, symbols, text));
+    }
   } catch (const Refusal& refusal) {
-    if (!verdict.touched) throw;
+    if (verdict.touched == 0) throw;
     say(refusal.what());
   }
-  return code;
+  return verdict.exit_code;
 }
 
 }  // namespace
