@@ -4,9 +4,7 @@ and containers do."""
 
 import json
 
-import harness
-import fence
-import launcher
+from support import fence, harness, launcher
 
 EPERM, EACCES, EINVAL, ENOSYS = "1", "13", "22", "38"
 # What there is -> what is said of it.
@@ -141,7 +139,3 @@ class OtherWays(Case):
         self.assertEqual(set(self.answers(self.without([], *REQUESTS)).values()), {"ENOTTY"})
         row = self.row([])
         self.assertEqual((row["available"], row["stands"], row["reason"]), (True, False, None))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -3,8 +3,7 @@
 
 import subprocess
 
-import harness
-import launcher
+from support import launcher
 
 MOST = 80
 
@@ -21,7 +20,3 @@ class LightStart(launcher.Case):
         executed = [at for at, name in enumerate(calls) if name == "execve"]
         self.assertEqual(len(executed), 2, calls)  # the launcher's own, and the program's
         self.assertLessEqual(executed[1] - executed[0], MOST, calls)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -4,14 +4,10 @@
 import os
 import re
 import shutil
-import sys
 import tempfile
 import unittest
 
-import harness
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import page  # noqa: E402
+from support import harness, page
 
 try:
     import html5lib
@@ -153,7 +149,3 @@ class Pages(harness.Case):
                     ("fail", "fail-ground"), ("pass", "pass-ground"), ("ground", "ink")):
                 with self.subTest(scheme=scheme, ink=ink, ground=ground):
                     self.assertGreaterEqual(contrast(values[ink], values[ground]), 4.5)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -3,14 +3,14 @@
 can be seen, on a phone too. The pictures are left in BUILD/pages: look at them."""
 
 import os
-import sys
 import unittest
 
-import harness
+import pytest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import browser  # noqa: E402
-import page  # noqa: E402
+from support import browser, harness, page
+
+pytestmark = pytest.mark.full
+
 
 PICTURES = os.path.join(harness.BUILD, "pages")
 LAID_OUT = "document.documentElement.scrollWidth"
@@ -74,7 +74,3 @@ class Seen(harness.FolderCase):
         self.assertTrue(said)
         self.assertNotEqual(self.browser.value("document.title"), "ran")
         self.assertNotEqual(self.browser.value(REACH_OUT), [])
-
-
-if __name__ == "__main__":
-    harness.main()
