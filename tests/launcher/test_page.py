@@ -11,6 +11,8 @@ import shutil
 import tempfile
 import unittest
 
+import pytest
+
 from support import harness, page
 
 try:
@@ -24,7 +26,7 @@ except ImportError:
 needs_parser = unittest.skipUnless(html5lib, "no html5lib (Debian: python3-html5lib)")
 
 LAUNCHER = os.path.join(harness.SOURCE, "shim", "launcher")
-SOURCES = os.path.join(LAUNCHER, "report", "page")
+SOURCES = os.path.join(LAUNCHER, "print", "page")
 MOST = 2 << 20  # bytes, but of the largest samples
 MOST_LARGEST = {"large_report": 4 << 20, "worst": 6 << 20}
 
@@ -81,12 +83,12 @@ class Pages(harness.Case):
 
     @unittest.skipIf(jsonschema is None, "python3-jsonschema is not installed")
     def test_document_follows_the_schema(self):
-        with open(os.path.join(LAUNCHER, "verify", "verify.schema.json"), encoding="utf-8") as stream:
+        with open(os.path.join(LAUNCHER, "print", "verify.schema.json"), encoding="utf-8") as stream:
             schema = jsonschema.Draft202012Validator(json.load(stream))
         for name in ("fail", "failed", "pass"):
             with self.subTest(page=name):
                 schema.validate(self.parts(name).loaded())
-        with open(os.path.join(LAUNCHER, "report", "report.schema.json"),
+        with open(os.path.join(LAUNCHER, "print", "report.schema.json"),
                   encoding="utf-8") as stream:
             schema = json.load(stream)
         for name in ("report", "small_report"):
@@ -181,7 +183,7 @@ class Pages(harness.Case):
             with self.subTest(page=name):
                 self.assertLess(len(self.bytes_of(name)), MOST)
 
-    @harness.only_full
+    @pytest.mark.full
     def test_size_of_the_largest(self):
         page.write(self.folder, *page.LARGEST)
         for name in page.LARGEST:
