@@ -117,7 +117,7 @@ class NoLoader(launcher.Case):
                      "is not glibc's ld.so")
         done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, "doctor", program)
         self.assertEqual(done.returncode, 2, done)
-        self.assertIn("is not glibc's ld.so", done.stdout.splitlines()[-1])
+        self.assertIn("is not glibc's ld.so", done.stdout.splitlines()[0])
         self.assertFalse(os.path.exists(made))
 
     # One that has a glibc's name in it is asked.

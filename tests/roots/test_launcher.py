@@ -51,7 +51,7 @@ class Systems(systems.Case):
         doctor = run(LAUNCHER, "doctor")
         self.assertEqual((doctor.rc, doctor.err), (0, ""), doctor)
         self.assertIn("\ncuInit             0 CUDA_SUCCESS", doctor.out)
-        self.assertIn("Recording fake", doctor.out)
+        self.assertIn("/mnt/driver/libcuda.so.1", doctor.out)
         doctor = run(LAUNCHER, "doctor", driver=False)
         self.assertEqual((doctor.rc, doctor.err), (0, ""), doctor)
         self.assertIn("\ncuInit             not tried: there is no libcuda.so.1", doctor.out)

@@ -63,9 +63,9 @@ class Browser:
                 return answer["result"]
             self.events.append(answer)
 
-    def open(self, path, width=1280, dark=False, media="screen"):
-        """Without JavaScript of the page's own."""
-        self.ask("Emulation.setScriptExecutionDisabled", value=True)
+    def open(self, path, width=1280, dark=False, media="screen", script=True):
+        """`script`: the page's own JavaScript runs."""
+        self.ask("Emulation.setScriptExecutionDisabled", value=not script)
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900,
                  deviceScaleFactor=1, mobile=width < 600)
         self.ask("Emulation.setEmulatedMedia", media=media, features=[

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What doctor's tests share: runs it in a sandbox with a /dev of its own, and holds the JSON against
-the schema."""
+"""What doctor's tests share: runs it in a sandbox with a /dev of its own, and holds its JSON
+against the schema."""
 
 import json
 import os

@@ -100,7 +100,6 @@ struct ObservedProcess {
   double started = 0;  ///< from its start record (CUDAGUARD_HELLO)
   double first = 0;    ///< its first record of any kind
   double last = 0;     ///< its last record
-  double ended = 0;    ///< as the launcher saw it, to a tenth of a second or so
   std::string policy;  ///< from its start record; empty: there was none
   // What it did.
   bool initialised = false;
@@ -142,7 +141,7 @@ struct TreeTruth {
     bool only_nvml = false;  ///< it maps NVML, and not libcuda
     bool fails = false;      ///< counts as one that touched CUDA; by decide()
   };
-  /// Every process that was seen, guarded or not.
+  /// Every process that was seen, guarded or not. `last`: its end, to a tenth of a second or so.
   struct Seen {
     uint32_t pid = 0;
     uint32_t ppid = 0;

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// One self-contained HTML page: the process tree over time, who touched what when, the stacks.
+// One self-contained HTML page, made of page/page.{html,css,js}: the script draws the JSON document
+// that is in the page.
 #pragma once
 
 #include <string>
 
 #include "shim/launcher/report/model.h"
+#include "shim/launcher/report/symbols.h"
 
 namespace cudaguard::launcher {
 
-/// Of a verify run.
-std::string page(const Verdict& verdict);
+/// `text`: the text report, for a reader without JavaScript. The document is that of --json; only
+/// the stacks of the 40 attempts that the page shows are in it.
+std::string page_of_verdict(const Verdict& verdict, Symbols& symbols, const std::string& text);
 /// Of records alone. `title`: what was read, "3 files of /var/log/cudaguard".
-std::string page(const Findings& findings, const std::string& title);
+std::string page_of_records(const Findings& findings, const std::string& title,
+                            const std::string& text);
 
 }  // namespace cudaguard::launcher

@@ -193,7 +193,9 @@ void print_list(const char* name, const auto& list) {
   std::string text = std::string(",\n\"") + name + "\":[";
   std::string_view before = "\n";
   for (const auto& one : list) {
-    text.append(before).append(text_of_json(json_of(one)));
+    Json json;
+    put(json, one);
+    text.append(before).append(json.text());
     before = ",\n";
     if (text.size() < kPart) continue;
     print(text);
@@ -205,17 +207,17 @@ void print_list(const char* name, const auto& list) {
 /// A part at a time: there may be hundreds of thousands of processes.
 void print_json(const Findings& findings, const Read& all, std::optional<By> by,
                 const std::string& word) {
-  Json start = {{"v", 1},
-                {"files", all.files},
-                {"compressed", all.compressed},
-                {"unreadable", all.unreadable},
-                {"records", findings.records},
-                {"torn", findings.torn},
-                {"not_understood", findings.not_understood}};
-  if (by) start["by"] = word;
-  std::string text = text_of_json(start);
-  text.pop_back();
-  print(text);
+  Json start;  // its object is not ended yet
+  start.begin_object()
+      .field("v", 1)
+      .field("files", all.files)
+      .field("compressed", all.compressed)
+      .field("unreadable", all.unreadable)
+      .field("records", findings.records)
+      .field("torn", findings.torn)
+      .field("not_understood", findings.not_understood);
+  if (by) start.field("by", word);
+  print(start.text());
   if (by) {
     print_list("groups", groups_of(findings, *by));
   } else {
@@ -225,25 +227,25 @@ void print_json(const Findings& findings, const Read& all, std::optional<By> by,
   print("}\n");
 }
 
-void print_text(const Findings& findings, const Read& all, std::optional<By> by,
-                const std::string& word) {
+std::string text_of(const Findings& findings, const Read& all, std::optional<By> by,
+                    const std::string& word) {
   const std::string read = what_was_read(findings, all.files);
+  std::string text = "cudaguard: ";
   if (findings.records == 0) {
-    print("cudaguard: no records in " + counted(all.files, "file") + "\n" +
-          what_was_left_out(findings));
+    text += "no records in " + counted(all.files, "file") + "\n" + what_was_left_out(findings);
   } else if (by) {
-    print("cudaguard: " + read + "\n" + table_of(groups_of(findings, *by), word) +
-          what_was_left_out(findings));
+    text += read + "\n" + table_of(groups_of(findings, *by), word) + what_was_left_out(findings);
   } else {
-    print("cudaguard: " + read + "\n" + summary(findings, "", ""));
+    text += read + "\n" + summary(findings, "", "");
   }
   if (all.compressed != 0) {
-    print("  left out: " + counted(all.compressed, "compressed file") +
-          " (zcat them in front of cudaguard report -)\n");
+    text += "  left out: " + counted(all.compressed, "compressed file") +
+            " (zcat them in front of cudaguard report -)\n";
   }
   if (all.unreadable != 0) {
-    print("  left out: " + counted(all.unreadable, "unreadable file") + " (" + all.why + ")\n");
+    text += "  left out: " + counted(all.unreadable, "unreadable file") + " (" + all.why + ")\n";
   }
+  return text;
 }
 
 }  // namespace
@@ -256,13 +258,14 @@ int report(const Options& options) {
   read_all(options.program, all);
   const Findings& findings = all.records.findings();
   if (options.html_file) {
-    const std::string html = page(findings, what_was_read(findings, all.files));
+    const std::string html = page_of_records(findings, what_was_read(findings, all.files),
+                                             text_of(findings, all, by, word));
     write_output("--html", *options.html_file, html);
   }
   if (options.json) {
     print_json(findings, all, by, word);
   } else {
-    print_text(findings, all, by, word);
+    print(text_of(findings, all, by, word));
   }
   return 0;
 }

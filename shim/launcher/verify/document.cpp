@@ -3,29 +3,14 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
+
 #include "shim/launcher/report/json.h"
-#include "shim/launcher/verify/decide.h"
+#include "shim/launcher/verify/text.h"
 
 namespace cudaguard::launcher {
 
 namespace {
-
-Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-
-/// With what the files say: source lines, names of functions.
-Json json_of(const Verdict& verdict, const Toucher& toucher, bool fails, Symbols& symbols) {
-  Json result = json_of(toucher);
-  const Stack& stack = toucher.stack;
-  for (size_t i = 0; i < stack.python.size(); ++i) {
-    result["python"][i]["source"] = or_null(source_of(verdict.findings, toucher, stack.python[i]));
-  }
-  for (size_t i = 0; i < stack.native.size(); ++i) {
-    result["native"][i]["symbol"] = or_null(symbols.name_of(stack.native[i]));
-  }
-  result["fails"] = fails;
-  result["forbidden"] = toucher.forbidden;
-  return result;
-}
 
 const char* word_of(TreeTruth::Value value) {
   switch (value) {
@@ -39,57 +24,118 @@ const char* word_of(TreeTruth::Value value) {
   return "unguarded";
 }
 
-Json json_of_tree(const Verdict& verdict) {
-  const TreeTruth& tree = verdict.tree;
-  Json unguarded = Json::array();
-  for (const TreeTruth::Unguarded& one : tree.unguarded) {
-    unguarded.push_back({{"pid", one.pid},
-                         {"command", one.command},
-                         {"reason", one.reason},
-                         {"has_driver", one.has_driver},
-                         {"fails", one.fails}});
+void put_program(Json& json, int status) {
+  json.key("program").begin_object().key("exit_code");
+  if (WIFSIGNALED(status)) {
+    json.null().field("signal", WTERMSIG(status));
+  } else {
+    json.value(WEXITSTATUS(status)).key("signal").null();
   }
-  return {{"value", word_of(tree.value)}, {"traced", tree.traced},
-          {"start_records", tree.hello},  {"seen", tree.seen.size()},
-          {"unguarded", unguarded},       {"not_waited_for", or_null(tree.left)},
-          {"doubts", tree.doubts}};
+  json.end_object();
+}
+
+void put_touchers(Json& json, const Verdict& verdict, Symbols& symbols, size_t most_stacks) {
+  const Findings& findings = verdict.findings;
+  const auto fails = [](const Toucher& toucher) { return !toucher.forbidden.empty(); };
+  const auto failing =
+      static_cast<size_t>(std::count_if(findings.touchers.begin(), findings.touchers.end(), fails));
+  size_t room_of_failing = std::min(failing, most_stacks);
+  size_t room_of_others = most_stacks - room_of_failing;
+  json.key("touchers").begin_array();
+  for (Toucher toucher : findings.touchers) {
+    size_t& room = fails(toucher) ? room_of_failing : room_of_others;
+    if (room == 0) {
+      toucher.stack = {};
+    } else {
+      --room;
+    }
+    const FrameTexts texts = {
+        [&](const PythonFrame& frame) { return source_of(findings, toucher, frame); },
+        [&](const NativeFrame& frame) { return symbols.name_of(frame); }};
+    json.begin_object();
+    put_members(json, toucher, &texts);
+    json.field("fails", fails(toucher)).list("forbidden", toucher.forbidden).end_object();
+  }
+  json.end_array();
+}
+
+void put_tree(Json& json, const Verdict& verdict) {
+  const TreeTruth& tree = verdict.tree;
+  json.key("tree")
+      .begin_object()
+      .field("value", word_of(tree.value))
+      .field("traced", tree.traced)
+      .field("start_records", tree.hello)
+      .field("seen", tree.seen.size())
+      .key("unguarded")
+      .begin_array();
+  for (const TreeTruth::Unguarded& one : tree.unguarded) {
+    json.begin_object()
+        .field("pid", one.pid)
+        .field("command", one.command)
+        .field("reason", one.reason)
+        .field("has_driver", one.has_driver)
+        .field("fails", one.fails)
+        .field("only_nvml", one.only_nvml)
+        .field_or_null("at", one.seen)
+        .end_object();
+  }
+  json.end_array()
+      .field_or_null("not_waited_for", tree.left)
+      .list("doubts", tree.doubts)
+      .key("processes")
+      .begin_array();
+  for (const TreeTruth::Seen& one : tree.seen) {
+    json.begin_object()
+        .field("pid", one.pid)
+        .field("ppid", one.ppid)
+        .field("command", one.command)
+        .field_or_null("first", one.first)
+        .field_or_null("last", one.last)
+        .field("guarded", one.guarded)
+        .end_object();
+  }
+  json.end_array().end_object();
 }
 
 }  // namespace
 
-std::string document(const Verdict& verdict, int exit_code, Symbols& symbols) {
+std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
+                     size_t most_stacks) {
   const Findings& findings = verdict.findings;
-  const int status = verdict.status;
-  Json touchers = Json::array();
-  for (size_t i = 0; i < findings.touchers.size(); ++i) {
-    touchers.push_back(
-        json_of(verdict, findings.touchers[i], !findings.touchers[i].forbidden.empty(), symbols));
-  }
-  Json processes = Json::array();
-  for (const ObservedProcess& process : findings.processes) processes.push_back(json_of(process));
-  Json deny = Json::array();
-  for (const Asked asked : verdict.deny) deny.push_back(word_of(asked));
-  const Json result = {{"v", 1},
-                       {"cudaguard", CUDAGUARD_VERSION},
-                       {"verdict", verdict.passed() ? "pass" : "fail"},
-                       {"exit_code", exit_code},
-                       {"touched", verdict.touched != 0},
-                       {"command", verdict.command},
-                       {"program",
-                        {{"exit_code", WIFSIGNALED(status) ? Json() : Json(WEXITSTATUS(status))},
-                         {"signal", WIFSIGNALED(status) ? Json(WTERMSIG(status)) : Json()}}},
-                       {"started", verdict.started},
-                       {"ended", verdict.ended},
-                       {"deny", deny},
-                       {"allow", verdict.allow},
-                       {"touchers", touchers},
-                       {"processes", processes},
-                       {"tree", json_of_tree(verdict)},
-                       {"records",
-                        {{"read", findings.records},
-                         {"torn", findings.torn},
-                         {"not_understood", findings.not_understood}}}};
-  return text_of_json(result, 1) + "\n";
+  Json json(indent);
+  json.begin_object()
+      .field("v", 1)
+      .field("cudaguard", CUDAGUARD_VERSION)
+      .field("verdict", verdict.passed() ? "pass" : "fail")
+      .field("exit_code", verdict.exit_code)
+      .field("touched", verdict.touched != 0)
+      .list("command", verdict.command);
+  put_program(json, verdict.status);
+  json.field("started", verdict.started).field("ended", verdict.ended);
+  put_asked(json, "deny", verdict.deny);
+  json.list("allow", verdict.allow);
+  put_touchers(json, verdict, symbols, most_stacks);
+  json.key("processes").begin_array();
+  for (const ObservedProcess& process : findings.processes) put(json, process);
+  json.end_array();
+  put_tree(json, verdict);
+  json.key("records")
+      .begin_object()
+      .field("read", findings.records)
+      .field("torn", findings.torn)
+      .field("not_understood", findings.not_understood)
+      .end_object()
+      .field("result", result_line(verdict))
+      .key("counts")
+      .begin_object()
+      .field("processes", verdict.processes)
+      .field("touched", verdict.touched)
+      .field("allowed", verdict.allowed)
+      .end_object()
+      .field("no_new_privs", verdict.no_new_privs)
+      .end_object();
+  return json.text() + "\n";
 }
 
 }  // namespace cudaguard::launcher

@@ -2,6 +2,8 @@
 // verify --json, as verify.schema.json has it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "shim/launcher/report/model.h"
@@ -9,6 +11,8 @@
 
 namespace cudaguard::launcher {
 
-std::string document(const Verdict& verdict, int exit_code, Symbols& symbols);
+/// `indent`: as Json's. `most_stacks`: so many attempts have their stacks, those that fail first.
+std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent = 1,
+                     size_t most_stacks = SIZE_MAX);
 
 }  // namespace cudaguard::launcher

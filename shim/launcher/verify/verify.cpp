@@ -77,10 +77,12 @@ int verify_it(const Options& options, const char* const* environment) {
   write_stderr(text);
   try {
     if (options.json_file) {
-      write_output("--json", *options.json_file, document(verdict, verdict.exit_code, symbols));
+      write_output("--json", *options.json_file, document(verdict, symbols));
     }
     if (options.junit_file) write_output("--junit", *options.junit_file, junit(verdict, text));
-    if (options.html_file) write_output("--html", *options.html_file, page(verdict));
+    if (options.html_file) {
+      write_output("--html", *options.html_file, page_of_verdict(verdict, symbols, text));
+    }
   } catch (const Refusal& refusal) {
     if (verdict.touched == 0) throw;
     say(refusal.what());
