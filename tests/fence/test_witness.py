@@ -107,7 +107,7 @@ class Told(Case):
                 texts[name] = stream.read()
         self.assertIn('failures="1"', texts["junit"])
         self.assertIn(REQUEST, texts["junit"])
-        self.assertIn(REQUEST, texts["html"])
+        self.assertIn("RM_CONTROL", texts["html"])
         self.assertIn("<code>" + RM_CONTROL + "</code>, a request to NVIDIA's driver around the "
                       "guard, refused by the kernel's fence", texts["html"])
         self.validates(self.document, "launcher", "print", "verify.schema.json")
