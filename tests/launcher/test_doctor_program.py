@@ -7,10 +7,8 @@ import platform
 import shutil
 import unittest
 
-import doctor_program
-import harness
-import launcher
-from doctor_program import ASK
+from support import doctor_program, harness, launcher
+from support.doctor_program import ASK
 
 HELLO = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n"
 PYTHON = "import ctypes; print('cuInit=%%d' %% ctypes.CDLL(%r).cuInit(0))"
@@ -58,7 +56,7 @@ class Kinds(doctor_program.Case):
             script = self.make("script", text.replace("-S -i python3", words))
             reasons = ["env_clears"] + ["script_preload"] * ("LD_PRELOAD" in words)
             answer = self.verdict(script, "no", reasons, env=SYSTEM)
-            self.assertTrue(answer.line.endswith("take LD_PRELOAD away (%s)" % words), answer.line)
+            self.assertIn("take LD_PRELOAD away (%s)" % words, answer.line)
             self.assertEqual([self.answer([script], way, env=SYSTEM) for way in ("bare", "preload")],
                              ["0", "0"], words)
 
@@ -230,8 +228,9 @@ class Installation(doctor_program.Case):
         door = harness.program("door")
         answer = self.verdict(door, "in part", ["installation"], command)
         self.assertEqual([row["text"] for row in answer.reasons],
-                         [self.path("install", "lib", "cudaguard", name) +
-                          " is missing or cannot be read" for name in ("libcuda.so.1", "libcuda.so")])
+                         ["%s is missing or cannot be read" %
+                          self.path("install", "lib", "cudaguard", name)
+                          for name in ("libcuda.so.1", "libcuda.so")])
         plugin = "plugin=" + harness.program("plugin_linked_cuda.so")
         self.assertTrue(harness.run([command, "run", door, plugin], guard=False,
                                     trace=False).fake_calls)
@@ -289,7 +288,3 @@ class NoProgram(doctor_program.Case):
             done = self.start("doctor", program)
             self.assertIn(done.returncode, (0, 1, 126), (size, done))
             self.assertEqual(done.returncode == 126, done.stdout == "", done)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -9,15 +9,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
-import harness
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import launcher  # noqa: E402
-import page  # noqa: E402
+from support import harness, launcher, page
 
 try:
     import html5lib
@@ -237,7 +232,3 @@ class Written(harness.FolderCase):
         parts = page.Parts(self.written("a.html"))
         self.assertEqual(parts.text, done.stdout)
         self.assertEqual([one["command"] for one in parts.loaded()["processes"]], ["<a&b>"])
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -5,14 +5,14 @@ them."""
 
 import os
 import re
-import sys
 import unittest
 
-import harness
+import pytest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import browser  # noqa: E402
-import page  # noqa: E402
+from support import browser, harness, page
+
+pytestmark = pytest.mark.full
+
 
 try:
     import html5lib
@@ -229,7 +229,3 @@ class Seen(harness.FolderCase):
         self.assertTrue(said)
         self.assertEqual(self.browser.value("document.title"), "ran")
         self.assertNotEqual(self.browser.value(REACH_OUT), [])
-
-
-if __name__ == "__main__":
-    harness.main()
