@@ -23,6 +23,8 @@ def pytest_configure(config):
     option = config.option
     settings.configure(option.build, option.lib, option.deps, option.full, option.must_run,
                        option.runner, option.write_golden)
+    # A shell's background job ignores it, and programs under test would.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # These options are ours: not for a pytest that a test starts.
     os.environ.pop("PYTEST_ADDOPTS", None)
 

@@ -14,8 +14,8 @@ from support import driver, framework, harness, launcher
 PROGRAMS = (
     ("nvml", "nvml_devices.py", "count"),
     ("cuda-python-12", "cuda_python.py", "count"),
-    ("cuda-python-13", "cuda_python.py", "count"),
     ("ctranslate2", "ctranslate2_devices.py"),
+    ("cuda-python-13", "cuda_python.py", "count"),
     ("onnxruntime", "onnxruntime_session.py", "CUDAExecutionProvider", "CPUExecutionProvider"),
     ("monitors", "gpustat", "--no-header"),
     ("monitors", "codecarbon_gpus.py"),

@@ -3,6 +3,8 @@
 
 import errno
 
+import pytest
+
 from support import fence, uapi
 
 # Of each kind of device one, so that a header that was not read is noticed.
@@ -49,6 +51,7 @@ class Untouched(fence.Case):
                 self.assertEqual(fenced.count(errno.ENODEV), ours.count(1))
                 self.assertTrue(fenced == wanted)
 
+    @pytest.mark.full
     def test_kernel_headers(self):
         """None of the requests that the kernel's headers name is taken for NVIDIA's."""
         self.need("gcc")

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """CTranslate2 from PyPI: a static CUDA 12 runtime inside."""
 
+import pytest
+
 from support import framework
+
+pytestmark = pytest.mark.full  # needs a download
 
 
 class Ctranslate2(framework.Case):

@@ -10,7 +10,11 @@ import shutil
 import subprocess
 import tempfile
 
+import pytest
+
 from support import framework, harness
+
+pytestmark = pytest.mark.full  # needs a download
 
 PATCHED = re.compile(r"installed bistro hook for '(cu\w+)'")
 SUMMARY = re.compile(r"cuda memory hooks mode bistro: installed (\d+) on driver API")

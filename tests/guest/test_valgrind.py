@@ -3,6 +3,8 @@
 
 import os
 
+import pytest
+
 from support import box, guest, harness
 
 MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=no"]
@@ -41,6 +43,7 @@ class Memcheck(guest.Case):
                 self.assertNotIn("==", result.err, result)
                 self.assertIn(answers[answer], result.out, result)
 
+    @pytest.mark.full
     def test_bare(self):
         """The control: the driver is reached, and nothing is wrong with the programs."""
         self.check(None, 0)

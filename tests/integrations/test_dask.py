@@ -3,7 +3,11 @@
 
 import os
 
+import pytest
+
 from support import harness, places
+
+pytestmark = pytest.mark.full  # needs a download
 
 ASK = """import ctypes
 import sys

@@ -4,6 +4,8 @@
 import os
 import subprocess
 
+import pytest
+
 from support import harness, places
 from support.places import launcher
 
@@ -33,11 +35,13 @@ class Schema(Case):
         return subprocess.run([places.PLATFORMS + "/kubernetes-validate", "--strict", "-k", release,
                                path], capture_output=True, text=True, check=False)
 
+    @pytest.mark.full
     def test_valid(self):
         for release in RELEASES:
             done = self.validate(TEXT, release)
             self.assertEqual(done.returncode, 0, done)
 
+    @pytest.mark.full
     def test_control(self):
         for right, wrong in (("readOnly:", "readonly:"), ("emptyDir: {}", "emptyDir: []"),
                              ("mountPath: /cudaguard\n          readOnly", "readOnly"),

@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 
+import pytest
+
 from support import harness, places
 
 try:
@@ -36,6 +38,7 @@ class Case(places.Case):
 
 
 class GitLab(Case):
+    @pytest.mark.full
     def test_schema(self):
         (text,) = places.blocks("yaml", "GitLab")
         self.assertTrue(self.valid("gitlab-ci", text))
@@ -89,6 +92,7 @@ class GitHub(Case):
         super().setUp()
         (self.text,) = places.blocks("yaml", "GitHub")
 
+    @pytest.mark.full
     def test_schema(self):
         self.assertTrue(self.valid("github-workflows", self.text))
         self.assertFalse(self.valid("github-workflows", self.text.replace("runs-on", "run-on")))

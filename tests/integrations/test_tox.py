@@ -3,8 +3,12 @@
 
 import os
 
+import pytest
+
 from support import harness, places
 from support.places import launcher
+
+pytestmark = pytest.mark.full  # needs a download
 
 PLAIN = "[testenv]\n"
 REST = """skip_install = true

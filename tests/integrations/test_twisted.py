@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Twisted, a real one, takes a child's standard error for a failure: docs/troubleshooting.md."""
 
+import pytest
+
 from support import harness, places
 from support.places import launcher
+
+pytestmark = pytest.mark.full  # needs a download
 
 ASK = """import sys
 from twisted.internet import reactor, utils

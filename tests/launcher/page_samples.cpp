@@ -9,12 +9,12 @@
 #include <set>
 #include <string>
 
-#include "shim/launcher/report/page.h"
-#include "shim/launcher/report/summary.h"
-#include "shim/launcher/report/symbols.h"
-#include "shim/launcher/verify/decide.h"
-#include "shim/launcher/verify/document.h"
-#include "shim/launcher/verify/text.h"
+#include "shim/launcher/findings/decide.h"
+#include "shim/launcher/print/document.h"
+#include "shim/launcher/print/page.h"
+#include "shim/launcher/print/summary.h"
+#include "shim/launcher/print/symbols.h"
+#include "shim/launcher/print/text.h"
 
 namespace cudaguard::launcher {
 

@@ -12,8 +12,8 @@ ELF_FILES = [harness.GUARD, launcher.LAUNCHER, harness.program("linked_cuda")]
 
 
 @pytest.mark.parametrize("name, rounds, files", [
-    ("elf_fuzz", 20000 if harness.FULL else 1000, ELF_FILES),
-    ("report_fuzz", 200000 if harness.FULL else 5000, []),
+    ("elf_fuzz", 20000 if harness.FULL else 250, ELF_FILES),
+    ("report_fuzz", 200000 if harness.FULL else 1500, []),
 ])
 def test_broken_file_is_read_without_a_fault(name, rounds, files):
     program = os.path.join(harness.BUILD, "tests", "launcher", name)

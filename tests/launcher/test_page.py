@@ -13,6 +13,7 @@ import tempfile
 import unittest
 
 import pytest
+
 from support import harness, launcher, page
 
 try:
@@ -26,7 +27,7 @@ except ImportError:
 needs_parser = unittest.skipUnless(html5lib, "no html5lib (Debian: python3-html5lib)")
 
 LAUNCHER = os.path.join(harness.SOURCE, "shim", "launcher")
-SOURCES = os.path.join(LAUNCHER, "report", "page")
+SOURCES = os.path.join(LAUNCHER, "print", "page")
 MOST = 2 << 20  # bytes, but of the largest samples
 MOST_LARGEST = {"large_report": 4 << 20, "worst": 6 << 20}
 
@@ -83,12 +84,12 @@ class Pages(harness.Case):
 
     @unittest.skipIf(jsonschema is None, "python3-jsonschema is not installed")
     def test_document_follows_the_schema(self):
-        with open(os.path.join(LAUNCHER, "verify", "verify.schema.json"), encoding="utf-8") as stream:
+        with open(os.path.join(LAUNCHER, "print", "verify.schema.json"), encoding="utf-8") as stream:
             schema = jsonschema.Draft202012Validator(json.load(stream))
         for name in ("fail", "failed", "pass"):
             with self.subTest(page=name):
                 schema.validate(self.parts(name).loaded())
-        with open(os.path.join(LAUNCHER, "report", "report.schema.json"),
+        with open(os.path.join(LAUNCHER, "print", "report.schema.json"),
                   encoding="utf-8") as stream:
             schema = json.load(stream)
         for name in ("report", "small_report"):

@@ -6,7 +6,11 @@ import os
 import re
 import sys
 
+import pytest
+
 from support import harness
+
+pytestmark = pytest.mark.full  # needs a download
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDERS = os.path.join(harness.DEPS, "frameworks/libraries/lib/python3*/site-packages/nvidia")

@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "shim/launcher/report/groups.h"
-#include "shim/launcher/report/model.h"
+#include "shim/launcher/findings/groups.h"
+#include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/verify/document.h"
+#include "shim/launcher/print/document.h"
 
 #include <sys/wait.h>
 
 #include <algorithm>
 
-#include "shim/launcher/report/json.h"
-#include "shim/launcher/verify/text.h"
+#include "shim/launcher/print/json.h"
+#include "shim/launcher/print/text.h"
 
 namespace cudaguard::launcher {
 

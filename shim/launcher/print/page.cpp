@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/report/page.h"
+#include "shim/launcher/print/page.h"
 
 #include <algorithm>
 #include <numeric>
 #include <string_view>
 #include <vector>
 
-#include "shim/launcher/report/groups.h"
-#include "shim/launcher/report/json.h"
-#include "shim/launcher/verify/document.h"
+#include "shim/launcher/findings/groups.h"
+#include "shim/launcher/print/document.h"
+#include "shim/launcher/print/json.h"
 
 namespace cudaguard::launcher {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/report/json.h"
+#include "shim/launcher/print/json.h"
 
 #include <array>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "policy/text.h"
 #include "policy/user_code.h"
-#include "shim/launcher/report/records.h"
+#include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {
 
