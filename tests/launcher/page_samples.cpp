@@ -216,7 +216,7 @@ Run allowed() {
   Verdict& verdict = run.verdict;
   verdict.allow = {"probe*"};
   verdict.tree.doubts = {"there is no /proc"};
-  verdict.tree.left = "probe-daemon (14)";
+  verdict.tree.left = "probe-daemon &lt; (14)";
   run.seen(12, 11, "make check", 0, 90);
   run.seen(13, 12, "probe --all", 1, 2);
   run.toucher(Asked::kCuda, "dlopen", "libprobe.so", "", 1.5).object = "libcuda.so.1";

@@ -8,12 +8,13 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 import unittest
 
 import pytest
 
-from support import harness, page
+from support import harness, launcher, page
 
 try:
     import html5lib
@@ -206,3 +207,30 @@ class Pages(harness.Case):
                     ("fail", "fail-ground"), ("pass", "pass-ground"), ("ground", "ink")):
                 with self.subTest(scheme=scheme, ink=ink, ground=ground):
                     self.assertGreaterEqual(contrast(values[ink], values[ground]), 4.5)
+
+
+class Written(harness.FolderCase):
+    """By the launcher itself."""
+
+    def written(self, name):
+        with open(self.path(name), "rb") as stream:
+            return stream.read()
+
+    def test_verify(self):
+        done = subprocess.run([launcher.LAUNCHER, "verify", "--json", self.path("a.json"), "--html",
+                               self.path("a.html"), "--", "sh", "-c", "true; exit 3"],
+                              capture_output=True, check=False, text=True)
+        self.assertEqual(done.returncode, 2)
+        parts = page.Parts(self.written("a.html"))
+        self.assertEqual(parts.loaded(), json.loads(self.written("a.json")))
+        self.assertEqual(parts.text, done.stderr)
+
+    def test_report(self):
+        with open(self.path("r.jsonl"), "w", encoding="utf-8") as stream:
+            stream.write('{"v":1,"ts":3,"pid":9,"exe":"/a","argv":["<a&b>"],"api":"cuInit",'
+                         '"decision":"deny","caller":"/x+0x1"}\n')
+        done = subprocess.run([launcher.LAUNCHER, "report", "--html", self.path("a.html"),
+                               self.path("r.jsonl")], capture_output=True, check=True, text=True)
+        parts = page.Parts(self.written("a.html"))
+        self.assertEqual(parts.text, done.stdout)
+        self.assertEqual([one["command"] for one in parts.loaded()["processes"]], ["<a&b>"])
