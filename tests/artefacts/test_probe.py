@@ -2,13 +2,9 @@
 """cudaguard-probe as a file: it must run with any glibc from 2.17 on, and find what ld.so finds."""
 
 import os
-import sys
 import unittest
 
-import harness
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import guard_rules  # noqa: E402
+from support import guard_rules, harness
 
 PROBE = os.path.join(harness.STANDIN_DIR, "cudaguard-probe")
 RULES = [
@@ -45,7 +41,3 @@ class Probe(unittest.TestCase):
         program = guard_rules.GuardFile(os.path.realpath("/bin/sh"))
         self.assertNotEqual(guard_rules.glibc_floor(program) +
                             guard_rules.no_constructors(program), [])
-
-
-if __name__ == "__main__":
-    harness.main()

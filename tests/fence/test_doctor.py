@@ -4,10 +4,7 @@ guarded."""
 
 import os
 
-import harness
-import fence
-import launcher
-import doctor  # tests/launcher's
+from support import doctor, fence, harness, launcher
 
 NOBODY = "65534"
 
@@ -84,7 +81,3 @@ class Programs(doctor.Case):
                              launcher.LAUNCHER, "doctor", static)
             self.assertEqual("with --fence" in done.stdout, wanted, done.stdout)
             self.assertEqual(done.returncode, 2)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -5,9 +5,7 @@ and containers do."""
 import json
 import re
 
-import harness
-import fence
-import launcher
+from support import fence, harness, launcher
 
 EPERM, EACCES, EINVAL, ENOSYS = "1", "13", "22", "38"
 # What there is -> what is said of it.
@@ -140,7 +138,3 @@ class OtherWays(Case):
     def test_the_control(self):
         self.assertEqual(set(self.answers(self.without([], *REQUESTS)).values()), {"ENOTTY"})
         self.assertEqual(self.rows([])[0], "can be had (cudaguard run --fence)")
-
-
-if __name__ == "__main__":
-    harness.main()

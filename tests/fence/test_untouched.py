@@ -3,9 +3,7 @@
 
 import errno
 
-import fence
-import harness
-import uapi
+from support import fence, uapi
 
 # Of each kind of device one, so that a header that was not read is noticed.
 KNOWN = {"TCGETS", "FIONREAD", "SIOCGIFCONF", "FBIOGET_VSCREENINFO", "FBIO_WAITFORVSYNC", "KVM_RUN",
@@ -76,7 +74,3 @@ class Untouched(fence.Case):
         for request in ("pty TCGETS 0", "socket FIONREAD 0", "pipe FIONREAD 0"):
             self.assertIn(request, bare)
         print("devices: " + " ".join(sorted(kinds)))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -12,11 +12,7 @@ import subprocess
 import sys
 import time
 
-import harness
-import fence
-
-sys.path.insert(0, os.path.join(harness.SOURCE, "tests", "launcher"))
-import launcher  # noqa: E402
+from support import fence, harness, launcher
 
 try:
     import jsonschema
@@ -518,7 +514,3 @@ class Gone(Case):
                 self.assertEqual(set(answers), {"ENOSYS"})
                 for name in ("ready", "go", "end", "out", "trace"):
                     os.unlink(self.path(name))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CTranslate2 from PyPI: a static CUDA 12 runtime inside."""
 
-import framework
-import harness
+from support import framework
 
 
 class Ctranslate2(framework.Case):
@@ -11,7 +10,3 @@ class Ctranslate2(framework.Case):
     def test_finds_no_gpu_and_works_on_the_cpu(self):
         self.compare(self.argv("ctranslate2_devices.py"), expect=(
             "gpus=0\ncpu=True\nview=[0.0, 1.0, 2.0, 3.0] on cpu\ncuda=no\n"))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -4,8 +4,7 @@
 import json
 import os
 
-import framework
-import harness
+from support import framework, harness
 
 SYSTEM = """\
 driver=999.90

@@ -10,8 +10,7 @@ import shutil
 import subprocess
 import tempfile
 
-import framework
-import harness
+from support import framework, harness
 
 PATCHED = re.compile(r"installed bistro hook for '(cu\w+)'")
 SUMMARY = re.compile(r"cuda memory hooks mode bistro: installed (\d+) on driver API")
@@ -67,7 +66,3 @@ class Ucx(framework.Case):
             text = result.out + result.err
             self.assertLess(len(set(PATCHED.findall(text))), 15, str(result))
             self.assertTrue(BROKEN.search(text), str(result))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,9 +6,8 @@ import os
 import shutil
 import subprocess
 
-import harness
-import places
-from places import launcher
+from support import harness, places
+from support.places import launcher
 
 PYTHON = os.path.join(harness.DEPS, "frameworks", "jupyter", "bin", "python")
 INSTALL = places.script("jupyter", "install-kernel")
@@ -192,7 +191,3 @@ class Jupyter(places.Case):
         done = self.install("--user", python="/usr/bin/python3", PYTHONNOUSERSITE="1")
         self.assertEqual(done.returncode, 1, done)
         self.assertIn("has no ipykernel; run this file with the Python of the kernel", done.stderr)
-
-
-if __name__ == "__main__":
-    harness.main()

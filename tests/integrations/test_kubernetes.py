@@ -4,9 +4,8 @@
 import os
 import subprocess
 
-import harness
-import places
-from places import launcher
+from support import harness, places
+from support.places import launcher
 
 try:
     import yaml
@@ -127,7 +126,3 @@ class Pod(Case):
         result = self.program(program)
         self.assertEqual(result.rc, 125, result)
         self.assertIn("musl", result.err)
-
-
-if __name__ == "__main__":
-    harness.main()

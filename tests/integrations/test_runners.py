@@ -6,8 +6,7 @@ import os
 import re
 import subprocess
 
-import harness
-import places
+from support import harness, places
 
 try:
     import yaml
@@ -115,7 +114,3 @@ class GitHub(Case):
         self.no_device(self.step(shell, "true | cat\nsh -c '%s; true'\n" % ASK))
         for one in (plain, shell):  # as GitHub's own bash: the first failure ends the step
             self.assertEqual(self.step(one, "(exit 3) | true\necho not here\n").rc, 3)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -9,10 +9,8 @@ import subprocess
 import tempfile
 import time
 
-import harness
-import places
-import slurm_node
-from places import launcher
+from support import harness, places, slurm_node
+from support.places import launcher
 
 PROLOG = places.script("slurm", "task-prolog")
 DOOR = " ".join(places.OPEN)
@@ -260,7 +258,3 @@ class Script(places.Case):
             kept = self.start("run", "--print", env=launcher.environment(LD_PRELOAD=before)).stdout
             self.assertEqual(kept.splitlines()[-1], "export LD_PRELOAD=%s" % ":".join(
                 [harness.GUARD] + ([after] if after else [])))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -210,6 +210,39 @@ Run failed() {
   return run;
 }
 
+/// Everything that asked is allowed, and records may be missing.
+Run allowed() {
+  Run run({"make", "check"}, 90);
+  Verdict& verdict = run.verdict;
+  verdict.allow = {"probe*"};
+  verdict.tree.doubts = {"there is no /proc"};
+  verdict.tree.left = "probe-daemon (14)";
+  run.seen(12, 11, "make check", 0, 90);
+  run.seen(13, 12, "probe --all", 1, 2);
+  run.toucher(Asked::kCuda, "dlopen", "libprobe.so", "", 1.5).object = "libcuda.so.1";
+  run.toucher(Asked::kCuda, "cuInit", "libprobe.so", "", 1.6).denied = false;
+  for (size_t i = 0; i < 2; ++i) {
+    run.touched(i, run.asked(13, 12, "probe --all", 1, 1.5, "cuInit by libprobe.so"), 1.5);
+  }
+  return run;
+}
+
+/// Three places, one of them seen by the fence alone, and a program that failed without sudo.
+Run bypassed() {
+  Run run({"./static"}, 3);
+  Verdict& verdict = run.verdict;
+  verdict.status = 1 << 8;
+  verdict.no_new_privs = true;
+  verdict.deny = {Asked::kCuda, Asked::kNvml};
+  run.seen(31, 30, "./static", 0, 3);
+  const size_t process = run.asked(31, 30, "./static", 0, 1, "ioctl");
+  run.toucher(Asked::kCuda, "ioctl", "", "", 0.2).object = "0xc020462a RM_CONTROL";
+  run.toucher(Asked::kCuda, "cuInit", "libcudart.so.12", "a.py:1", 0.4);
+  run.toucher(Asked::kNvml, "nvmlInit_v2", "libnccl.so.2", "", 0.6);
+  for (size_t i = 0; i < 3; ++i) run.touched(i, process, 1);
+  return run;
+}
+
 /// Whatever can be in a name.
 Run forged(uint32_t count) {
   using std::string_literals::operator""s;
@@ -355,6 +388,8 @@ int main(int count, char** words) {
       {"fail", [] { return of_verdict(training()); }},
       {"pass", [] { return of_verdict(clean()); }},
       {"failed", [] { return of_verdict(failed()); }},
+      {"allowed", [] { return of_verdict(allowed()); }},
+      {"bypassed", [] { return of_verdict(bypassed()); }},
       {"forged", [] { return of_verdict(forged(12)); }},
       {"forged_report",
        [] { return of_records(forged(12).verdict.findings, forged(12).verdict.command[0]); }},

@@ -6,7 +6,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -139,10 +138,7 @@ std::string examine(const std::string& text, Random& random, Counts& counts) {
   return {};
 }
 
-int fuzz() {
-  // scripts/test --full: at length.
-  const char* full = getenv("CUDAGUARD_TEST_FULL");
-  const int rounds = full != nullptr && strcmp(full, "0") != 0 ? 200000 : 5000;
+int fuzz(int rounds) {
   Random random;
   Counts counts;
   for (int round = 0; round < rounds; ++round) {
@@ -160,9 +156,10 @@ int fuzz() {
 
 }  // namespace
 
-int main() {
+// report_fuzz ROUNDS
+int main(int argc, char** argv) {
   try {
-    return fuzz();
+    return argc == 2 ? fuzz(atoi(argv[1])) : 1;
   } catch (const std::exception& error) {
     printf("%s\n", error.what());
     return 1;

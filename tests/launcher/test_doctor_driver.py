@@ -2,7 +2,7 @@
 """`doctor`: which driver files would be found, and does the driver answer? Of drivers that hang,
 crash, or answer what a healthy one does not tests/unit/doctor_test.cpp has the sentences.
 
-CG_GOLDEN=write rewrites the golden files."""
+pytest --write-golden rewrites the golden files."""
 
 import glob
 import os
@@ -13,9 +13,7 @@ import sys
 import time
 import unittest
 
-import doctor
-import harness
-import launcher
+from support import doctor, harness, launcher
 
 BOX = os.path.join(harness.FAKES, "lazy")
 
@@ -296,7 +294,3 @@ class Sandboxed(doctor.Case):
         self.assertIn("cuInit             0 CUDA_SUCCESS", out)
         # Control: they reach what is started like this.
         self.assertIn("cudaguard-probe init 5 ", self.run_in([*start, doctor.PROBE], env=env)[1])
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,9 +6,7 @@ import os
 import shutil
 import unittest
 
-import doctor
-import harness
-import launcher
+from support import doctor, harness, launcher
 
 BOX = os.path.join(harness.FAKES, "lazy")
 
@@ -161,7 +159,3 @@ class Installation(doctor.Case):
                              launcher.LAUNCHER)
             self.assertEqual((done.returncode, done.stderr), (0, ""), done)
             self.assertIn("cuInit             0 CUDA_SUCCESS", done.stdout)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,9 +6,8 @@ the program does with the fake driver."""
 import os
 import shutil
 
-import doctor_program
-import harness
-from doctor_program import ASK, LINKED, MAIN, OWN, VARIABLE
+from support import doctor_program, harness
+from support.doctor_program import ASK, LINKED, MAIN, OWN, VARIABLE
 
 FAKE = "-L" + harness.FAKE_DRIVER
 USER = "int cuInit(unsigned); int use(void) { return cuInit(0); }"
@@ -200,7 +199,3 @@ class Sanitizers(doctor_program.Case):
                 program = self.sanitized(*options, compiler=compiler)
                 self.verdict(program, "yes", [])
                 self.assert_stopped([program, "libcuda.so.1"], "run", "preload", env=self.QUIET)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -7,10 +7,8 @@ import platform
 import shutil
 import unittest
 
-import doctor_program
-import harness
-import launcher
-from doctor_program import ASK
+from support import doctor_program, harness, launcher
+from support.doctor_program import ASK
 
 HELLO = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n"
 PYTHON = "import ctypes; print('cuInit=%%d' %% ctypes.CDLL(%r).cuInit(0))"
@@ -290,7 +288,3 @@ class NoProgram(doctor_program.Case):
             done = self.start("doctor", program)
             self.assertIn(done.returncode, (0, 1, 126), (size, done))
             self.assertEqual(done.returncode == 126, done.stdout == "", done)
-
-
-if __name__ == "__main__":
-    harness.main()

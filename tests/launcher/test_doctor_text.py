@@ -3,7 +3,7 @@
 columns, without colour. All paths are relative ones, so that lines break at the same places
 everywhere.
 
-CG_GOLDEN=write rewrites the file."""
+pytest --write-golden rewrites the file."""
 
 import os
 import platform
@@ -11,9 +11,8 @@ import re
 import shutil
 import unittest
 
-import doctor_program
-import harness
-from doctor_program import ASK, LINKED, MAIN, OWN, VARIABLE
+from support import doctor_program, harness
+from support.doctor_program import ASK, LINKED, MAIN, OWN, VARIABLE
 
 
 @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")
@@ -75,7 +74,3 @@ class Text(doctor_program.Case):
             text += "$ LD_LIBRARY_PATH=%s cudaguard doctor ./%s\n%s\n\n" % (
                 folders, name, self.text_of("./" + name, folders))
         self.same_as_golden("doctor_program.txt", text)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -9,9 +9,7 @@ import subprocess
 import time
 import unittest
 
-import doctor
-import harness
-import launcher
+from support import doctor, harness, launcher
 
 BOX = os.path.join(harness.FAKES, "lazy")
 # Stops the process at its end until this one ends.
@@ -126,7 +124,3 @@ class Hangs(doctor.Case):
         program = self.compile("program", "int main(void) { return 0; }",
                                "-Wl,-dynamic-linker," + interpreter)
         self.refused(self.start("run", program), 125, "cannot be guarded", "its ld.so gave no answer")
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -3,8 +3,7 @@
 
 import subprocess
 
-import harness
-import launcher
+from support import launcher
 
 MOST = 80
 WAITING = ("poll", "wait4", "read")  # for ld.so's answer: as often as it takes
@@ -23,7 +22,3 @@ class LightStart(launcher.Case):
         self.assertEqual(len(executed), 2, calls)  # the launcher's own, and the program's
         made = [name for name in calls[executed[0]:executed[1]] if name not in WAITING]
         self.assertLessEqual(len(made), MOST, made)
-
-
-if __name__ == "__main__":
-    harness.main()

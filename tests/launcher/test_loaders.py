@@ -7,8 +7,7 @@ import re
 import shutil
 import unittest
 
-import harness
-import launcher
+from support import harness, launcher
 
 RUN = [launcher.LAUNCHER, "run"]
 # Asks by dlopen, as most programs do.
@@ -171,7 +170,3 @@ class Long(launcher.Case):
         while word(dynamic) != 10:
             dynamic += 16
         data[dynamic + 8:dynamic + 16] = size.to_bytes(8, "little")
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -2,15 +2,13 @@
 """run --observe on the machine with eight fake GPUs. The fake driver's own log, and the
 programs' own word for their process ids, are what the summary is held against.
 
-CG_GOLDEN=write rewrites golden/observe.txt."""
+pytest --write-golden rewrites golden/observe.txt."""
 
 import os
 import re
 
-import harness
-import launcher
-import observed
-from observed import NOBODY, OBSERVE, box
+from support import harness, launcher, observed
+from support.observed import NOBODY, OBSERVE, box
 
 CONTEXT = "cu.context=v2,%d"
 
@@ -473,7 +471,3 @@ class Golden(observed.Case):
         text = re.sub(r"(?m)^( +)(\d+)(?=  )",
                       lambda match: match[1] + "PID".rjust(len(match[2])), text)
         return re.sub(r"(?m)^( +pids) [\d -]+$", r"\1 PIDS", text)
-
-
-if __name__ == "__main__":
-    harness.main()

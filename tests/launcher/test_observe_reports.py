@@ -7,10 +7,8 @@ import os
 import re
 import stat
 
-import harness
-import launcher
-import observed
-from observed import NOBODY, OBSERVE, box
+from support import harness, launcher, observed
+from support.observed import NOBODY, OBSERVE, box
 
 
 class Reports(observed.Case):
@@ -242,7 +240,3 @@ class Options(observed.Case):
             self.assertEqual(stream.read(), "cu.init=0\n")
         self.assertEqual(self.bare("sh", "-c", '"$@" 2>/dev/full', "sh", *OBSERVE, "sh", "-c",
                                    "exit 6").returncode, 6)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -9,9 +9,8 @@ import subprocess
 import time
 import unittest.mock
 
-import harness
-import launcher
-from observed import NOBODY, OBSERVE
+from support import harness, launcher
+from support.observed import NOBODY, OBSERVE
 
 PATIENCE = 60  # seconds, then something hangs
 
@@ -407,7 +406,3 @@ class Waits(Case):
         with open(self.path("other"), "w", encoding="utf-8"):
             self.assertEqual(process.communicate(timeout=PATIENCE), ("late\n", NOBODY))
             self.assertEqual(process.returncode, 4)
-
-
-if __name__ == "__main__":
-    harness.main()

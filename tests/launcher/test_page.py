@@ -8,14 +8,10 @@ import json
 import os
 import re
 import shutil
-import sys
 import tempfile
 import unittest
 
-import harness
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import page  # noqa: E402
+from support import harness, page
 
 try:
     import html5lib
@@ -208,7 +204,3 @@ class Pages(harness.Case):
                     ("fail", "fail-ground"), ("pass", "pass-ground"), ("ground", "ink")):
                 with self.subTest(scheme=scheme, ink=ink, ground=ground):
                     self.assertGreaterEqual(contrast(values[ink], values[ground]), 4.5)
-
-
-if __name__ == "__main__":
-    harness.main()

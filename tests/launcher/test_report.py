@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cudaguard report: records of finished jobs, whole, cut, rotated, forged.
 
-CG_GOLDEN=write rewrites golden/report.txt."""
+pytest --write-golden rewrites golden/report.txt."""
 
 import gzip
 import json
@@ -9,11 +9,8 @@ import os
 import random
 import re
 
-import harness
-import launcher
-import observed
-import recorded
-from recorded import PACKAGES, line, start, text
+from support import harness, launcher, observed, recorded
+from support.recorded import PACKAGES, line, start, text
 
 try:
     import jsonschema
@@ -376,7 +373,3 @@ class Shown(observed.Case, Case):
             golden += "$ cudaguard report %sday.jsonl\n%s" % (
                 "".join(word + " " for word in words), shown)
         self.same_as_golden("report.txt", golden)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,10 +6,8 @@ import re
 import subprocess
 import sys
 
-import harness
-import launcher
-import verified
-from observed import box
+from support import harness, launcher, verified
+from support.observed import box
 
 TOUCH = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
 
@@ -265,7 +263,3 @@ class Ways(verified.Case):
         self.assertEqual(result.rc, 1, result)
         self.assertIn("cuInit by open (its own policy let it through)", result.err)
         self.assertIn("cuInit:initialised", result.fake_calls)
-
-
-if __name__ == "__main__":
-    harness.main()

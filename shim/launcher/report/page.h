@@ -12,8 +12,7 @@ namespace cudaguard::launcher {
 
 /// `text`: the text report, for a reader without JavaScript. The document is that of --json; only
 /// the stacks of the 40 attempts that the page shows are in it.
-std::string page_of_verdict(const Verdict& verdict, Symbols& symbols,
-                            const std::string& text);
+std::string page_of_verdict(const Verdict& verdict, Symbols& symbols, const std::string& text);
 /// Of records alone. `title`: what was read, "3 files of /var/log/cudaguard".
 std::string page_of_records(const Findings& findings, const std::string& title,
                             const std::string& text);

@@ -127,6 +127,12 @@ std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
       .field("not_understood", findings.not_understood)
       .end_object()
       .field("result", result_line(verdict))
+      .key("counts")
+      .begin_object()
+      .field("processes", verdict.processes)
+      .field("touched", verdict.touched)
+      .field("allowed", verdict.allowed)
+      .end_object()
       .field("no_new_privs", verdict.no_new_privs)
       .end_object();
   return json.text() + "\n";

@@ -145,11 +145,6 @@
   else attempts.sort((a, b) => b.processes.length - a.processes.length);
   const cards = attempts.slice(0, CARDS);
 
-  const pids = new Set(processes.map((one) => one.pid));
-  if (isVerdict) {
-    for (const one of [...data.tree.processes, ...data.tree.unguarded]) pids.add(one.pid);
-  }
-
   // Rows of processes that look alike, each with what `key` tells apart.
   function rowsOf(list, key) {
     const rows = new Map();
@@ -597,7 +592,7 @@
         make("p.command", make("code", long(data.command.join(" ")))),
         facts([["Started (UTC)", dateOf(start)], ["Duration", duration(data.ended - start)],
           ["Program", signal === null ? `exit code ${exitCode}` : `killed by signal ${signal}`],
-          ["Processes", grouped(pids.size)],
+          ["Processes", grouped(data.counts.processes)],
           ["Unguarded", unguarded === 0 ? "none seen" : grouped(unguarded)],
           ["--deny", namesOf(data.deny).join(", ")],
           ...data.allow.length > 0 ? [["--allow", data.allow.join(", ")]] : []])),
