@@ -72,6 +72,7 @@ TEST_F(Decision, NobodyTouchedCuda) {
 TEST_F(Decision, EachProcessThatTouchedCudaIsForbidden) {
   const Toucher& one = add(Asked::kCuda, {1, 2});
   decide(verdict_);
+  decide(verdict_);  // whatever was decided before is not added to
   EXPECT_FALSE(verdict_.passed());
   EXPECT_EQ(verdict_.exit_code, 1);
   EXPECT_EQ(one.forbidden, (std::vector<size_t>{1, 2}));

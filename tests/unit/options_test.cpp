@@ -62,6 +62,7 @@ TEST(Options, FenceTakesItsWordBehindAnEqualsSign) {
   EXPECT_EQ(parse({"run", "--fence", "prog"}).fence, FenceWish::kAuto);
   EXPECT_EQ(parse({"run", "--fence=require", "prog"}).fence, FenceWish::kRequire);
   EXPECT_EQ(parse({"run", "--fence=off", "prog"}).fence, FenceWish::kOff);
+  EXPECT_EQ(parse({"run", "--fence=auto", "prog"}).fence, FenceWish::kAuto);
   EXPECT_EQ(parse({"verify", "prog"}).fence, std::nullopt);
   EXPECT_EQ(refusal_of({"run", "--fence", "require", "prog"}),
             "--fence has its word behind a '=': --fence=require (a program of that name: "
@@ -82,7 +83,24 @@ TEST(Options, AreThoseOfTheirCommand) {
             "unknown option \"--allow\"; see cudaguard --help");
   EXPECT_EQ(*parse({"verify", "--json", "x", "prog"}).json_file, "x");
   EXPECT_TRUE(parse({"report", "--json", "x"}).json);
+  EXPECT_TRUE(parse({"doctor", "--json", "prog"}).json);
   EXPECT_EQ(refusal_of({"report", "--json=x", "x"}), "--json takes no value");
+  EXPECT_EQ(refusal_of({"run", "--cpu=", "x"}), "--cpu takes no value");
+}
+
+TEST(Options, AValueThatIsMissingIsNamed) {
+  EXPECT_EQ(refusal_of({"run", "--gpus"}), "--gpus needs a value: --gpus LIST");
+  EXPECT_EQ(refusal_of({"run", "--cpu", "--log"}), "--log needs a value: --log L");
+}
+
+TEST(Options, ComeBehindASubcommand) {
+  EXPECT_EQ(refusal_of({}), "no subcommand; cudaguard run program; see cudaguard --help");
+  for (const char* word : {"walk", "Run", ""}) {
+    EXPECT_EQ(refusal_of({word}),
+              "unknown subcommand \"" + std::string(word) + "\"; see cudaguard --help");
+  }
+  EXPECT_EQ(refusal_of({"--bad", "run"}), "unknown option \"--bad\"; see cudaguard --help");
+  EXPECT_EQ(parse({"--version"}).command, Command::kVersion);
 }
 
 TEST(Options, ThatAreNotKnownAreRefused) {
@@ -101,6 +119,7 @@ TEST(Options, AreNotAbbreviated) {
 
 TEST(Options, HelpIsOfTheCommandBeforeIt) {
   EXPECT_EQ(parse({"-h"}).command, Command::kHelp);
+  EXPECT_EQ(parse({"--help"}).command, Command::kHelp);
   const Options options = parse({"verify", "--trace", "--help"});
   EXPECT_EQ(options.command, Command::kHelp);
   EXPECT_EQ(options.help_of, Command::kVerify);
@@ -116,6 +135,9 @@ TEST(Options, AProgramIsNeededUnlessThereIsNothingToStart) {
 }
 
 TEST(Options, DoctorTakesOneProgramAlone) {
+  EXPECT_EQ(program_of(parse({"doctor", "prog"})), Words{"prog"});
+  EXPECT_EQ(refusal_of({"doctor", "prog", "x-"}),
+            "doctor takes one program and none of its arguments, not \"x-\"");
   EXPECT_EQ(refusal_of({"doctor", "prog", "--json"}),
             "doctor takes one program and none of its arguments, not \"--json\" (options go "
             "before it)");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/message.h"
+
 namespace cudaguard::launcher {
 namespace {
 
@@ -15,6 +17,38 @@ constexpr const char* kDenied =
 
 std::string record(const std::string& head = kHead, const std::string& rest = kDenied) {
   return head + rest;
+}
+
+/// What a record says of the process that wrote it.
+struct Writer {
+  int64_t pid = 7;
+  double ts = 5;
+  std::string host = "h";
+  std::string more = R"("exe":"/usr/bin/python3",)";
+};
+
+std::string record_of(const Writer& writer, const std::string& rest = kDenied) {
+  return R"({"v":1,"ts":)" + std::to_string(writer.ts) + R"(,"pid":)" + std::to_string(writer.pid) +
+         R"(,"host":")" + writer.host + R"(",)" + writer.more + rest;
+}
+
+constexpr const char* kStart = R"("event":"start","policy":"FORCE_CPU"})";
+const std::string kAllowed = R"("decision":"allow","library":"libx.so",)";
+
+const std::string kAllowedEnd = R"("decision":"allow","library":"libx.so"})";
+
+/// "nvml context 2 refused cuInit by libx.so "
+std::string text_of(const ObservedProcess& process) {
+  std::string text;
+  if (process.initialised) text += "init by " + process.by + " ";
+  if (process.worked) text += "worked ";
+  if (process.nvml) text += "nvml ";
+  if (process.found_none) text += "none ";
+  if (process.failed) text += "failed ";
+  for (const int device : process.contexts) text += "context " + std::to_string(device) + " ";
+  for (const std::string& one : process.tried) text += "tried " + one + " ";
+  for (const std::string& one : process.refused) text += "refused " + one + " ";
+  return text;
 }
 
 TEST(Records, OneOfADeniedAttempt) {
@@ -121,6 +155,274 @@ TEST(Records, AStartRecordAloneIsNoAttempt) {
   records.add(record());
   EXPECT_EQ(records.findings().processes.size(), 1u);
   EXPECT_TRUE(records.findings().processes[0].asked());
+}
+
+TEST(Records, EachEventSaysWhatItsProcessDid) {
+  const struct {
+    std::string rest;
+    const char* text;
+    size_t touchers;
+  } cases[] = {
+      {kDenied, "refused cuInit by libx.so ", 1},
+      {R"("api":"dlopen","object":"/x/libcuda.so.1","decision":"deny","library":"a"})",
+       "refused dlopen libcuda.so.1 by a ", 1},
+      {R"("api":"ioctl","object":"/dev/nvidia0 open","decision":"deny"})",
+       "refused open around the guard ", 1},
+      {R"("api":"cuInit","event":"init","result":100,)" + kAllowedEnd,
+       "none tried found none by libx.so ", 1},
+      {R"("api":"dlopen","event":"init","result":100,)" + kAllowedEnd,
+       "none tried found no driver by libx.so ", 1},
+      {R"("api":"cuInit","event":"init","result":3,)" + kAllowedEnd,
+       "failed tried forked after init ", 1},
+      {R"("api":"cuInit","event":"init","result":1,)" + kAllowedEnd,
+       "failed tried error 1 by libx.so ", 1},
+      {R"("api":"nvmlInit","event":"nvml","result":100,)" + kAllowedEnd,
+       "failed tried NVML error 100 by libx.so ", 1},
+      {R"("api":"cuInit","event":"init",)" + kAllowedEnd, "init by libx.so ", 1},
+      {R"("api":"nvmlInit","event":"nvml","result":0,)" + kAllowedEnd, "nvml ", 1},
+      {R"("api":"c","event":"context","device":0,)" + kAllowedEnd, "context 0 ", 0},
+      {R"("api":"c","event":"context","device":4095,)" + kAllowedEnd, "context 4095 ", 0},
+      {R"("api":"c","event":"context","device":4096,)" + kAllowedEnd, "", 0},
+      {R"("api":"c","event":"context",)" + kAllowedEnd, "", 0},
+      {R"("api":"c","event":"context","device":1,"result":1,)" + kAllowedEnd, "", 0},
+      {R"("api":"c","event":"work",)" + kAllowedEnd, "worked ", 0},
+      {R"("api":"c","event":"work","result":1,)" + kAllowedEnd, "", 0},
+      {R"("api":"c","event":"later",)" + kAllowedEnd, "", 0},
+  };
+  for (const auto& one : cases) {
+    Records records;
+    records.add(record_of({}, one.rest));
+    ASSERT_EQ(records.findings().processes.size(), 1u) << one.rest;
+    EXPECT_EQ(text_of(records.findings().processes[0]), one.text) << one.rest;
+    EXPECT_EQ(records.findings().touchers.size(), one.touchers) << one.rest;
+  }
+}
+
+TEST(Records, ATextIsListedOnceAndCutAndSoIsTheList) {
+  Records records;
+  for (int i = 0; i < 40; ++i) {
+    const std::string api(i < 2 ? 300 : 1, static_cast<char>('a' + i / 2));
+    records.add(record_of({}, R"("decision":"deny","library":"b","api":")" + api + "\"}"));
+  }
+  const Texts& refused = records.findings().processes[0].refused;
+  ASSERT_EQ(refused.size(), 16u);
+  EXPECT_EQ(refused[0], std::string(256, 'a'));
+  EXPECT_EQ(refused[15], "p by b");
+}
+
+TEST(Records, ATouchersFactsAreThoseOfTheCall) {
+  Records records;
+  records.add(record_of({}, R"("api":"nvmlInit_v2","object":"x","event":"nvml","decision":"allow",)"
+                            R"("python":[{"file":"/a.py","line":3,"function":"f"}]})"));
+  records.add(record_of({}, R"("api":"dlopen","object":"libcuda.so.1","event":"init",)"
+                            R"("decision":"allow","result":100})"));
+  records.add(record_of({}, R"("api":"cuInit","object":"x","decision":"deny"})"));
+  const std::vector<Toucher>& touchers = records.findings().touchers;
+  ASSERT_EQ(touchers.size(), 3u);
+  EXPECT_EQ(touchers[0].asked, Asked::kNvml);
+  EXPECT_FALSE(touchers[0].denied);
+  EXPECT_EQ(touchers[0].object, "");  // it is what the driver was told
+  EXPECT_EQ(touchers[0].stack.python, (std::vector<PythonFrame>{{"/a.py", "f", 3}}));
+  EXPECT_EQ(touchers[1].object, "libcuda.so.1");
+  EXPECT_TRUE(touchers[2].denied);
+  EXPECT_EQ(touchers[2].object, "x");
+}
+
+TEST(Records, AProcessIsListedOnceForATouchWithItsFirstTime) {
+  Records records;
+  for (const double ts : {9.0, 1.0, 0.0, 5.0}) records.add(record_of({.ts = ts}));
+  records.add(record_of({.pid = 8, .ts = 4}));
+  // Another text, the same touch.
+  records.add(
+      record_of({.pid = 9, .ts = 2}, std::string(R"("api":"cuInit","device":1,)") + kDenied));
+  records.add(record_of({.ts = 3}, R"("api":"nvmlInit","decision":"deny"})"));
+  for (int twice = 0; twice < 2; ++twice) {
+    const Findings& findings = records.findings();
+    ASSERT_EQ(findings.touchers.size(), 2u);
+    const Toucher& one = findings.touchers[0];
+    EXPECT_EQ(one.processes, (std::vector<size_t>{0, 1, 2}));
+    EXPECT_EQ(one.at, (std::vector<double>{0, 4, 2}));
+    EXPECT_EQ(one.first, 1);
+    EXPECT_EQ(one.last, 9);
+    EXPECT_EQ(findings.touchers[1].processes, std::vector<size_t>{0});
+    EXPECT_EQ(findings.processes[0].first, 1);
+    EXPECT_EQ(findings.processes[0].last, 9);
+  }
+}
+
+TEST(Records, TheUsersOwnFrameIsTheOneOfTheMessage) {
+  Toucher toucher;
+  EXPECT_EQ(own_frame(toucher), nullptr);
+  toucher.stack.python = {{"/x/my_ppo.py", "f", 3}, {"/x/ppo.py", "f", 3}, {"/y/ppo.py", "f", 3}};
+  toucher.line = "ppo.py:3";
+  EXPECT_EQ(own_frame(toucher), &toucher.stack.python[1]);
+  EXPECT_EQ(place_of(*own_frame(toucher)), "/x/ppo.py:3");
+  toucher.line = "ppo.py:4";
+  EXPECT_EQ(own_frame(toucher), nullptr);
+}
+
+TEST(Records, PiecesOfALineAreCountedOneByOne) {
+  const std::string foreign = R"({"v":1,"pid":-7})";
+  const std::string cut = record().substr(0, 50);
+  const struct {
+    std::string line;
+    size_t records, torn, not_understood;
+  } cases[] = {{record(), 1, 0, 0},
+               {"x" + record(), 1, 0, 1},
+               {"x" + foreign + record() + record(), 2, 0, 2},
+               {cut + cut + foreign + foreign + cut + record(), 1, 3, 2},
+               {cut, 0, 1, 0},
+               {cut + foreign, 0, 1, 1},
+               {foreign, 0, 0, 1},
+               {"{", 0, 0, 1},
+               {"{\"", 0, 1, 0},
+               {record() + "x", 0, 0, 1}};
+  for (const auto& one : cases) {
+    Records records;
+    records.add(one.line);
+    records.add(one.line);
+    EXPECT_EQ(records.findings().records, 2 * one.records) << one.line;
+    EXPECT_EQ(records.findings().torn, 2 * one.torn) << one.line;
+    EXPECT_EQ(records.findings().not_understood, 2 * one.not_understood) << one.line;
+  }
+}
+
+TEST(Records, ARecordIsAtMostAsLongAsTheGuardWritesIt) {
+  for (const size_t more : {0, 1}) {
+    Records records;
+    const std::string begin = R"({"v":1,"pid":7,"decision":"deny","pad":")";
+    records.add(begin + std::string(kMaxRecord + more - begin.size() - 2, 'x') + "\"}");
+    EXPECT_EQ(records.findings().records, 1 - more);
+    EXPECT_EQ(records.findings().not_understood, more);
+  }
+}
+
+TEST(Records, OnlyWhatAGuardCanHaveWrittenIsOne) {
+  for (const auto& [good, fields] : {
+           std::pair(true, R"("v":1,"pid":1,"decision":"allow")"),
+           std::pair(true, R"("v":1,"pid":2147483647,"decision":"deny")"),
+           std::pair(true, R"("v":1,"pid":1,"event":"start")"),
+           std::pair(false, R"("v":2,"pid":1,"decision":"deny")"),
+           std::pair(false, R"("v":1,"pid":0,"decision":"deny")"),
+           std::pair(false, R"("v":1,"pid":2147483648,"decision":"deny")"),
+           std::pair(false, R"("v":1,"pid":1,"decision":"maybe")"),
+           std::pair(false, R"("v":1,"pid":1,"event":"init")"),
+           std::pair(false, R"("v":1,"pid":1,"event":"start","decision":"maybe")"),
+       }) {
+    Records records;
+    records.add(std::string("{") + fields + "}");
+    EXPECT_EQ(records.findings().records, good ? 1u : 0u) << fields;
+    EXPECT_EQ(records.findings().not_understood, good ? 0u : 1u) << fields;
+  }
+}
+
+TEST(Records, AStartWithADecisionIsAnAttempt) {
+  Records records;
+  records.add(record_of({}, R"("api":"cuInit","event":"start","decision":"deny"})"));
+  EXPECT_EQ(records.findings().touchers.size(), 1u);
+}
+
+TEST(Records, EachIsHandedOnWithItsWriter) {
+  Records records;
+  std::vector<std::pair<std::string, uint32_t>> taken;
+  const auto take = [&](std::string_view text, uint32_t pid) { taken.emplace_back(text, pid); };
+  const std::string mixed = R"({"api":"cuInit","pid":9,"decision":"deny","v":1})";
+  records.add(record_of({.pid = 8}), take);
+  records.add("x" + record(), take);
+  records.add(mixed, take);
+  records.add("nothing", take);
+  EXPECT_EQ(taken, (std::vector<std::pair<std::string, uint32_t>>{
+                       {record_of({.pid = 8}), 8}, {record(), 7}, {mixed, 9}}));
+}
+
+TEST(Records, NothingOfOneIsTakenForTheNext) {
+  Records records;
+  records.add(record_of({.more = R"("ppid":2,"uid":5,"exe":"/x/e","slurm":"12",)"}));
+  records.add(R"({"v":1,"pid":8,"ppid":-1,)" + std::string(kDenied));
+  const auto& processes = records.findings().processes;
+  ASSERT_EQ(processes.size(), 2u);
+  EXPECT_EQ(processes[0].ppid, 2u);
+  EXPECT_EQ(processes[0].uid, 5u);
+  EXPECT_EQ(processes[0].command, "e");
+  EXPECT_EQ(processes[0].job, "slurm:12");
+  EXPECT_EQ(processes[1].ppid, 0u);
+  EXPECT_EQ(processes[1].uid, kNoUid);
+  EXPECT_EQ(processes[1].command, "?");
+  EXPECT_EQ(processes[1].host + processes[1].job, "");
+  records.add(record_of({.pid = 9, .more = R"("ppid":0,"uid":0,)"}));
+  EXPECT_EQ(processes[2].ppid, 0u);
+  EXPECT_EQ(processes[2].uid, 0u);
+}
+
+TEST(Records, AProcessIsItsHostNumberProgramAndJob) {
+  Records records;
+  for (const Writer& writer :
+       {Writer{}, Writer{.pid = 8}, Writer{.host = "i"}, Writer{.more = R"("exe":"/e",)"},
+        Writer{.more = R"("exe":"/usr/bin/python3","slurm":"1",)"}, Writer{.ts = 9}}) {
+    records.add(record_of(writer));
+  }
+  EXPECT_EQ(records.findings().processes.size(), 5u);
+}
+
+TEST(Records, AStartRecordBeginsAnotherProcessUnlessItIsReadLate) {
+  for (const auto& [started, processes] : {std::pair(9, 2u), std::pair(5, 1u), std::pair(3, 1u)}) {
+    Records records;
+    records.add(record_of({}));
+    records.add(record_of({.ts = static_cast<double>(started)}, kStart));
+    records.add(record_of({.ts = 10}, kAllowed + R"("event":"work"})"));
+    ASSERT_EQ(records.findings().processes.size(), processes) << started;
+    const ObservedProcess& last = records.findings().processes.back();
+    EXPECT_EQ(last.started, started);
+    EXPECT_EQ(last.policy, "FORCE_CPU");
+    EXPECT_TRUE(last.worked);
+  }
+  Records records;
+  records.add(record_of({}, kStart));
+  records.add(record_of({}, kStart));  // the number was given again
+  EXPECT_EQ(records.findings().processes.size(), 2u);
+}
+
+/// A start record does not say the host, nor the job that a cgroup tells.
+TEST(Records, AStartRecordIsOfTheProcessThatTellsItsHostNext) {
+  const std::string exe = R"("exe":"/usr/bin/python3",)";
+  const std::string cgroup = exe + R"("cgroup":"/x.service",)";
+  Records records;
+  const auto& processes = records.findings().processes;
+  records.add(record_of({.host = "", .more = exe}, kStart));
+  records.add(record_of({.pid = 8, .host = "", .more = exe}));
+  records.add(record_of({.pid = 9, .more = exe}));
+  records.add(record_of({.more = cgroup}));
+  records.add(record_of({.more = cgroup}));
+  ASSERT_EQ(processes.size(), 3u);
+  EXPECT_EQ(processes[0].host, "h");
+  EXPECT_EQ(processes[0].job, "systemd:x.service");
+  EXPECT_TRUE(processes[0].asked());
+  // One that has told no host, and no start, is another process.
+  records.add(record_of({.pid = 8, .more = exe}));
+  EXPECT_EQ(processes.size(), 4u);
+  // The number was given again: each touch is of the latest start.
+  records.add(record_of({.ts = 6, .host = "", .more = exe}, kStart));
+  for (int twice = 0; twice < 2; ++twice) {
+    records.add(record_of({.ts = 7, .more = cgroup}, kAllowed + R"("event":"work"})"));
+  }
+  ASSERT_EQ(processes.size(), 5u);
+  EXPECT_TRUE(processes[4].worked);
+  EXPECT_FALSE(processes[0].worked);
+  EXPECT_EQ(processes[0].last, 5);
+}
+
+TEST(Records, StacksBeyondNumberAreCountedAndNotKept) {
+  Records records;
+  for (int i = 0; i < 10001; ++i) {
+    records.add(record_of({}, R"("api":"cuInit","decision":"deny","code":"f:)" + std::to_string(i) +
+                                  R"(","python":[{"file":"/f","line":1,"function":"f"}]})"));
+  }
+  const std::vector<Toucher>& touchers = records.findings().touchers;
+  ASSERT_EQ(touchers.size(), 10001u);
+  EXPECT_EQ(touchers[9999].stack.python.size(), 1u);
+  EXPECT_TRUE(touchers[10000].stack.python.empty());
+  EXPECT_EQ(touchers[10000].stack.python_missing, "too many that differ");
+  EXPECT_EQ(touchers[10000].stack.native_missing, "too many that differ");
 }
 
 }  // namespace
