@@ -22,47 +22,26 @@ class CommandLine(launcher.Case):
         self.assertTrue(os.path.exists(self.path("mark")))
 
     def test_words(self):
+        """One of each kind: tests/unit has all (options_test, environment_test)."""
         for words, meaning in (
                 (["--bad", "run"], "unknown option"), (["walk"], "unknown subcommand"),
-                ([""], "unknown subcommand"), (["Run"], "unknown subcommand"),
-                (["run", "--bad"], '"--bad"'), (["run", "-c"], '"-c"'), (["run", "--bad=1"], "--bad"),
-                (["run", "--gpu", "1"], '"--gpu"'), (["run", "--CPU"], '"--CPU"'),
-                (["run", "--cpu=1"], "takes no value"), (["run", "--cpu="], "takes no value"),
-                (["run", "--gpus", "1", "--gpus", "2"], "given twice"),
+                (["run", "--gpu", "1"], '"--gpu"'), (["run", "--cpu=1"], "takes no value"),
                 (["run", "--cpu", "--gpus", "1"], "contradict"),
-                (["run", "--cpu", "--policy", "CLAMP"], "--cpu and --policy CLAMP contradict"),
-                (["run", "--gpus=1", "--policy=force-cpu"], "--gpus and --policy FORCE_CPU"),
-                (["run", "--gpus=1", "--policy=off"], "contradict"),
-                (["run", "--children=cpu"], "needs --gpus"),
-                (["run", "--children=cpu", "--cpu"], "contradict"),
-                (["run", "--children=cpu", "--policy=OFF"], "contradict"),
-                (["run", "--children=CPU", "--gpus=1"], "accepted: cpu"),
-                (["run", "--policy", ""], "--policy needs a value"),
-                (["run", "--policy", "NONE"], "accepted: FORCE_CPU, VALIDATE, CLAMP, OFF"),
-                (["run", "--log", "loud"], "accepted: off, error, deny, all"),
-                (["run", "--log", ""], "--log needs a value"),
-                (["run", "--report", ""], "--report needs a value"),
                 (["run", "--gpus", "a\x1b[31m\nb"], '"a?[31m?b"')):
             with self.subTest(words=words):
                 self.check(words, meaning)
-        for words in ([], ["run"], ["run", "--"], ["run", "--cpu"], ["run", "--gpus"],
-                      ["run", "--gpus=1", "--log"]):
+        for words in ([], ["run", "--"], ["run", "--gpus"]):
             with self.subTest(words=words):
                 self.refused(self.start(*words), 125)
 
     def test_lists(self):
-        for text, meaning in (
-                ("1,1", "again"), ("1,01", "again"), ("GPU-1,GPU-1", "again"),
-                ("1,,2", "empty"), ("1,", "empty"), (",", "empty"), ("all", "no index"),
-                ("none", "no index"), ("void", "no index"), ("0x1", "no index"),
-                ("1gpu2", "no index"), ("GPU0", "no index"), ("-1,0", "negative"),
-                ("0,-1", "negative"), ("--cpu", "no index"), ("1;2", "no index"),
-                (",".join(map(str, range(65))), "one too many"), ("1," * 5000, "longer than 6143")):
+        for text, meaning in (("1,1", "again"), ("-1,0", "negative"),
+                              (",".join(map(str, range(65))), "one too many")):
             with self.subTest(list=text[:40]):
                 self.check(["run", "--gpus", text], "--gpus", meaning)
                 self.check(["run"], "CUDAGUARD_VISIBLE_DEVICES=", meaning,
                            env=launcher.environment(CUDAGUARD_VISIBLE_DEVICES=text))
-        for text in ("0", " 0 , 1 ", "007", "GPU-1", "MIG-2,GPU-1", "0,GPU-1", "-1", "", " "):
+        for text in ("0", "MIG-2,GPU-1", "-1", "", " "):
             with self.subTest(good=text):
                 self.assertEqual(self.start("run", "--gpus", text, "true").returncode, 0)
 

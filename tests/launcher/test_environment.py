@@ -61,26 +61,13 @@ class Environment(launcher.Case):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_leftovers(self):
-        """Flag, then environment, then default; what contradicts goes."""
+        """Flag, then environment, then default: tests/unit/environment_test.cpp has all cases."""
         left = {"CUDAGUARD_POLICY": "CLAMP", "CUDAGUARD_VISIBLE_DEVICES": "1",
                 "CUDAGUARD_CHILDREN": "FORCE_CPU", "CUDAGUARD_ROOT": "77"}
         kept = {key[len("CUDAGUARD_"):]: value for key, value in left.items()}
         self.assertEqual(self.ours(**left), {**kept, "PRESETS": ""})
-        cpu = {"POLICY": "FORCE_CPU", "PRESETS": ALL_PRESETS, "ROOT": "PID"}
-        self.assertEqual(self.ours("--cpu", **left), cpu)
-        self.assertEqual(self.ours("--policy", "OFF", **left), {"POLICY": "OFF", "ROOT": "PID"})
         self.assertEqual(self.ours("--gpus", "3", **left),
                          dict(kept, VISIBLE_DEVICES="3", ROOT="PID", PRESETS="gpus=3"))
-        self.assertEqual(self.ours("--policy", "VALIDATE", **left),
-                         dict(kept, POLICY="VALIDATE", ROOT="PID", PRESETS=""))
-        for policy in ("FORCE_CPU", "OFF"):
-            self.assertEqual(self.ours("--gpus", "3", CUDAGUARD_POLICY=policy),
-                             {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "3", "ROOT": "PID",
-                              "PRESETS": "gpus=3"})
-        self.assertEqual(self.ours("--cpu", CUDAGUARD_POLICY="nonsense"), cpu)
-        self.assertEqual(self.ours(CUDAGUARD_POLICY="", CUDAGUARD_ROOT="nonsense"), cpu)
-        self.assertEqual(self.ours(CUDAGUARD_VISIBLE_DEVICES="1"),
-                         {"VISIBLE_DEVICES": "1", "ROOT": "PID", "PRESETS": ""})
 
     def test_presets(self):
         presets = launcher.PRESETS
@@ -93,19 +80,6 @@ class Environment(launcher.Case):
         for name in launcher.PRESETS:
             for value in ("mine", ""):
                 self.assertEqual(pick(self.seen(**{name: value})), {**presets, name: value})
-
-    def test_the_user_s_cache(self):
-        """GStreamer's registry lies there, as GStreamer's own does; without one it is not set."""
-        for given, folder in (({"XDG_CACHE_HOME": "/c"}, "/c"), ({"HOME": "/h"}, "/h/.cache"),
-                              ({"XDG_CACHE_HOME": "c", "HOME": "/h"}, "/h/.cache"),
-                              ({"XDG_CACHE_HOME": "", "HOME": "h"}, None), ({"HOME": None}, None)):
-            with self.subTest(given=given):
-                self.assertEqual(self.seen(**given).get("GST_REGISTRY_1_0"),
-                                 folder and folder + launcher.REGISTRY)
-                for name in ("GST_REGISTRY_1_0", "GST_REGISTRY"):  # in GStreamer's order
-                    seen = self.seen(**{name: "/mine"}, **given)
-                    self.assertEqual({key: seen[key] for key in seen if key.startswith("GST_")},
-                                     {name: "/mine"})
 
     def test_what_gets_past_the_guard(self):
         """There the driver itself shows no GPU, by the preset CUDA_VISIBLE_DEVICES=."""

@@ -101,21 +101,8 @@ class Reading(Case):
         document = self.json("-", input=first[:600] * 3000 + first + "\n" + second + "\n")
         self.assertEqual((document["torn"], document["records"]), (3000, 2))
 
-    def test_same_process(self):
-        """Host, number, program and job are one process; a start record begins another one."""
-        lines = [start(at=1), line(at=2), line(api="nvmlInit_v2", at=3), line(host="node8"),
-                 line(exe="/usr/bin/python3.12"), line(slurm="12"), line(pid=8), start(at=50),
-                 line(at=51)]
-        processes = self.json("-", input=text(*lines))["processes"]
-        self.assertEqual([(process["started"] or 0) % 100 for process in processes],
-                         [recorded.TIME % 100 + 1, 0, 0, 0, 0, (recorded.TIME + 50) % 100])
-        self.assertEqual(len(processes[0]["refused"]), 2)
-        # Rotated: what came first is read last; of a guard that said the host at once.
-        early = start(at=1, host="node7", cgroup="/system.slice/x.service")
-        processes = self.json("-", input=text(line(at=2), early))["processes"]
-        self.assertEqual([(process["policy"], process["asked"]) for process in processes],
-                         [("FORCE_CPU", True)])
-        # One that has not asked is counted, and no more.
+    def test_one_that_has_not_asked(self):
+        """It is counted, and no more."""
         shown = self.shown("-", input=text(start(pid=9), line()))
         self.assertIn("of 2 processes on 1 host", shown)
         self.assertIn("cudaguard: 1 process asked: 1 refused\n", shown)
@@ -161,17 +148,6 @@ class Reading(Case):
                 self.assertEqual(self.groups("line", "-", input=records), [(place, 1, 1)])
                 asked = re.findall(r"(?m)^  asked by (.*): cuInit$", self.shown("-", input=records))
                 self.assertEqual(asked, [shown] if shown else [])
-
-    def test_asked(self):
-        for asked, fields in (
-                ("cuda", {}), ("nvml", {"api": "nvmlInitWithFlags"}),
-                ("opencl", {"api": "dlopen", "object": "/x/libnvidia-opencl.so.1"}),
-                ("cuda", {"decision": "allow", "event": "init", "result": 100})):
-            (toucher,) = self.json("-", input=text(line(**fields)))["touchers"]
-            self.assertEqual(toucher["asked"], asked)
-        # What comes after an initialisation asks for nothing.
-        self.assertEqual(self.json("-", input=text(
-            line(decision="allow", event="context", device=1)))["touchers"], [])
 
 
 class Files(Case):
@@ -293,15 +269,6 @@ class Forged(Case):
         for by in BY:
             self.json("--by", by, "-", input=text(*lines))
         self.shown("-", input=text(*lines))
-
-    def test_many_that_differ(self):
-        """Stacks beyond number are counted, and not kept."""
-        count = 30000 if harness.FULL else 12000
-        lines = [line(python=[{"file": "/f", "line": i, "function": "f"}], code="f:%d" % i)
-                 for i in range(count)]
-        document = self.json("-", input=text(*lines))
-        self.assertEqual(len(document["touchers"]), count)
-        self.assertEqual(document["touchers"][-1]["python_missing"], "too many that differ")
 
     def test_random_bytes(self):
         """Bits flipped, pieces cut out: it ends as ever, and says so."""

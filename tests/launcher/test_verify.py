@@ -177,10 +177,8 @@ class Allowed(verified.Case):
     def test_patterns(self):
         python = re.escape(os.path.basename(sys.executable))
         for patterns, code in (
-                ((), 1), (("train.py",), 1), (("load.py",), 1), (("train.py", "load.py"), 0),
-                (("*.py",), 0), (("train.p[yx]", "lo?d.py"), 0), (("*train.py", "*load.py"), 0),
-                ((self.path("train.py"), self.path("load.py")), 0), (("rain.py", "load"), 1),
-                (("*",), 0), (("nothing",), 1)):
+                (("train.py",), 1), (("train.py", "load.py"), 0),
+                ((self.path("train.p[yx]"), "lo?d.py"), 0)):
             with self.subTest(patterns=patterns):
                 block = self.ends(self.two(*patterns), code)
                 self.assertIn("cuInit by ctypes/cffi", block)

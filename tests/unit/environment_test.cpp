@@ -35,6 +35,15 @@ TEST_F(Settings, ForceCpuIsTheDefault) {
   EXPECT_EQ(value("CUDAGUARD_POLICY"), "FORCE_CPU");
   EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "");
   EXPECT_EQ(value("CUDAGUARD_VISIBLE_DEVICES"), "(unset)");
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "CUDA_VISIBLE_DEVICES,JAX_PLATFORMS,MPIR_CVAR_ENABLE_GPU");
+  mark_fenced(variables_);
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"),
+            "fence,CUDA_VISIBLE_DEVICES,JAX_PLATFORMS,MPIR_CVAR_ENABLE_GPU");
+  EXPECT_TRUE(is_root(variables_));
+  variables_.set("CUDAGUARD_ROOT", "1:" + value("CUDAGUARD_ROOT"));
+  EXPECT_FALSE(is_root(variables_));
+  variables_.unset("CUDAGUARD_ROOT");
+  EXPECT_FALSE(is_root(variables_));
 }
 
 TEST_F(Settings, TheEnvironmentChoosesIfNoOptionDoes) {
@@ -103,6 +112,153 @@ TEST_F(Settings, AVariableThatTheUserHasSetIsNoPreset) {
   options_.no_presets = true;
   EXPECT_EQ(settled({}), "FORCE_CPU");
   EXPECT_EQ(value("JAX_PLATFORMS"), "(unset)");
+}
+
+TEST_F(Settings, OptionsThatContradictAreRefused) {
+  using Text = std::optional<std::string>;
+  const struct {
+    bool cpu;
+    Text gpus, policy, children;
+    const char* why;
+  } cases[] = {
+      {true, "1", {}, {}, "--cpu and --gpus contradict each other"},
+      {true, {}, "CLAMP", {}, "--cpu and --policy CLAMP contradict each other"},
+      {true, {}, {}, "cpu", "--cpu and --children contradict each other"},
+      {false, "1", "force-cpu", {}, "--gpus and --policy FORCE_CPU contradict each other"},
+      {false, "1", "off", {}, "--gpus and --policy OFF contradict each other"},
+      {false, {}, "OFF", "cpu", "--children and --policy OFF contradict each other"},
+      {false, {}, {}, "cpu", "--children needs --gpus, --policy VALIDATE or --policy CLAMP"},
+      {false, "1", {}, "CPU", "--children \"CPU\" is not accepted (accepted: cpu)"},
+      {false, {}, "", {}, "--policy needs a value"},
+      {false,
+       {},
+       "x",
+       {},
+       "--policy \"x\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
+      {true, {}, "force-cpu", {}, nullptr},
+      {false, "1", "CLAMP", "cpu", nullptr},
+  };
+  for (const auto& one : cases) {
+    options_ = {};
+    options_.cpu = one.cpu;
+    options_.gpus = one.gpus;
+    options_.policy = one.policy;
+    options_.children = one.children;
+    const std::string result = settled({});
+    const bool refused = result.starts_with("refused: ");
+    EXPECT_EQ(refused ? result.substr(9) : "", one.why == nullptr ? "" : one.why);
+  }
+  options_ = {};
+  options_.observe = true;
+  options_.policy = "off";
+  EXPECT_EQ(settled({}), "refused: --observe and --policy OFF contradict each other");
+  options_.policy = "CLAMP";
+  EXPECT_EQ(settled({}), "CLAMP");
+}
+
+TEST_F(Settings, ValuesThatAreNotUnderstoodAreRefused) {
+  options_.log = "";
+  EXPECT_EQ(settled({}), "refused: --log needs a value");
+  options_.log = "loud";
+  EXPECT_EQ(settled({}),
+            "refused: --log \"loud\" is not accepted (accepted: off, error, deny, all)");
+  options_ = {};
+  options_.report = "";
+  EXPECT_EQ(settled({}), "refused: --report needs a value");
+  options_.report = "r";
+  settled({});
+  EXPECT_TRUE(value("CUDAGUARD_REPORT").starts_with("/")) << value("CUDAGUARD_REPORT");
+  EXPECT_TRUE(value("CUDAGUARD_REPORT").ends_with("/r")) << value("CUDAGUARD_REPORT");
+  options_.report = "/x/r";
+  settled({});
+  EXPECT_EQ(value("CUDAGUARD_REPORT"), "/x/r");
+}
+
+TEST_F(Settings, ABadListIsRefusedByTheNameOfWhatHasGivenIt) {
+  const std::string many(10000, '1');
+  for (const auto& [list, why] :
+       {std::pair("1,1", "again"), std::pair("1,01", "again"), std::pair("GPU-1,GPU-1", "again"),
+        std::pair("1,,2", "empty"), std::pair("1,", "empty"), std::pair("all", "no index"),
+        std::pair("0x1", "no index"), std::pair("-1,0", "negative"), std::pair("0,-1", "negative"),
+        std::pair("--cpu", "no index"), std::pair(many.c_str(), "longer than 6143")}) {
+    options_.gpus = list;
+    const std::string by_option = settled({});
+    EXPECT_TRUE(by_option.starts_with("refused: --gpus \"")) << by_option;
+    EXPECT_NE(by_option.find(why), std::string::npos) << by_option;
+    options_.gpus.reset();
+    const std::string by_variable =
+        settled({("CUDAGUARD_VISIBLE_DEVICES=" + std::string(list)).c_str()});
+    EXPECT_TRUE(by_variable.starts_with("refused: CUDAGUARD_VISIBLE_DEVICES=\"")) << by_variable;
+    EXPECT_NE(by_variable.find(why), std::string::npos) << by_variable;
+  }
+  for (const char* list : {"0", " 0 , 1 ", "007", "GPU-1", "MIG-2,GPU-1", "0,GPU-1"}) {
+    options_.gpus = list;
+    EXPECT_EQ(settled({}), "VALIDATE") << list;
+    EXPECT_EQ(value("CUDAGUARD_PRESETS"), std::string("gpus=") + list);
+  }
+}
+
+TEST_F(Settings, AnOptionOverridesTheEnvironmentAndWhatContradictsGoes) {
+  const std::vector<const char*> left = {"CUDAGUARD_POLICY=CLAMP", "CUDAGUARD_VISIBLE_DEVICES=1",
+                                         "CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT=77"};
+  const auto all = [&](const Options& options) {
+    options_ = options;
+    settled(left);
+    const bool own = value("CUDAGUARD_ROOT") == root_name();
+    return value("CUDAGUARD_POLICY") + " " + value("CUDAGUARD_VISIBLE_DEVICES") + " " +
+           value("CUDAGUARD_CHILDREN") + " " + (own ? "root" : value("CUDAGUARD_ROOT"));
+  };
+  EXPECT_EQ(all({}), "CLAMP 1 FORCE_CPU 77");
+  EXPECT_EQ(all({.cpu = true}), "FORCE_CPU (unset) (unset) root");
+  EXPECT_EQ(all({.policy = "OFF"}), "OFF (unset) (unset) root");
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "(unset)");
+  EXPECT_EQ(all({.gpus = "3"}), "CLAMP 3 FORCE_CPU root");
+  EXPECT_EQ(all({.policy = "validate"}), "validate 1 FORCE_CPU root");
+  EXPECT_EQ(all({.children = "cpu"}), "CLAMP 1 FORCE_CPU root");
+  EXPECT_EQ(all({.policy = "CLAMP", .print = true}), "CLAMP 1 FORCE_CPU $$");
+  options_ = {};
+  settled({"CUDAGUARD_CHILDREN=", "CUDAGUARD_ROOT=77"});
+  EXPECT_EQ(value("CUDAGUARD_ROOT"), root_name());
+  settled({"CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT="});
+  EXPECT_EQ(value("CUDAGUARD_ROOT"), root_name());
+}
+
+TEST_F(Settings, GStreamersRegistryIsInTheUsersCache) {
+  for (const auto& [given, folder] :
+       {std::pair(std::vector{"XDG_CACHE_HOME=/c", "HOME=/h"}, "/c"),
+        std::pair(std::vector{"HOME=/h"}, "/h/.cache"),
+        std::pair(std::vector{"XDG_CACHE_HOME=c", "HOME=/h"}, "/h/.cache"),
+        std::pair(std::vector{"XDG_CACHE_HOME=", "HOME=h"}, ""),
+        std::pair(std::vector<const char*>{}, "")}) {
+    settled(given);
+    const std::string path = value("GST_REGISTRY_1_0");
+    EXPECT_EQ(path.substr(0, path.find("/cudaguard/")), *folder == '\0' ? "(unset)" : folder);
+    std::vector<const char*> chosen = given;
+    chosen.push_back("GST_REGISTRY=/mine");
+    settled(chosen);
+    EXPECT_EQ(value("GST_REGISTRY_1_0"), "(unset)");
+  }
+}
+
+TEST_F(Settings, OnlyAnOuterRunsOwnPresetsAreTakenBack) {
+  options_.gpus = "1";
+  settled({"CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cuda", "GST_REGISTRY_1_0=/mine/registry.bin",
+           "MPIR_CVAR_ENABLE_GPU=0", "HOME=/h",
+           "CUDAGUARD_PRESETS=HOME,,JAX_PLATFORMS,GST_REGISTRY_1_0,x"});
+  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "");
+  EXPECT_EQ(value("JAX_PLATFORMS"), "cuda");
+  EXPECT_EQ(value("GST_REGISTRY_1_0"), "/mine/registry.bin");
+  EXPECT_EQ(value("MPIR_CVAR_ENABLE_GPU"), "0");
+  EXPECT_EQ(value("HOME"), "/h");
+  options_ = {};
+  settled({"HOME=/h"});
+  const std::string registry = value("GST_REGISTRY_1_0");
+  options_.policy = "OFF";
+  settled(
+      {("GST_REGISTRY_1_0=/elsewhere" + registry.substr(std::string("/h/.cache").size())).c_str(),
+       "CUDAGUARD_PRESETS=GST_REGISTRY_1_0"});
+  EXPECT_EQ(value("GST_REGISTRY_1_0"), "(unset)");
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "(unset)");
 }
 
 TEST(EnvironmentVariables, ChangesAreShellCommands) {
