@@ -15,6 +15,6 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 using PythonNames = char[32768];
 
 /// Returns null, or why there are none.
-const char* read_python(const Maps& maps, Stack& to, PythonNames& names);
+[[gnu::cold]] const char* read_python(const Maps& maps, Stack& to, PythonNames& names);
 
 }  // namespace cudaguard
