@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every sentence and every record that a guarded process may write. Formats only; writes nothing.
-// Pure; thread-safe, async-signal-safe, allocation-free. Cold: a process writes a few of them.
+// Pure; thread-safe, async-signal-safe, allocation-free.
 #pragma once
 
 #include <cstdint>
@@ -105,10 +105,10 @@ struct DeniedFacts {
   std::string_view because;  ///< why it is FORCE_CPU, where nobody asked for that by name
   const Touch& touch;
 };
-[[gnu::cold]] void write_denied(Text& out, const DeniedFacts& facts);
+void write_denied(Text& out, const DeniedFacts& facts);
 
 /// CUDAGUARD_LOG=all: "context on device 1 (policy VALIDATE; cuCtxCreate_v2 asked by libfoo.so)".
-[[gnu::cold]] void write_allowed(Text& out, Policy policy, const Touch& touch);
+void write_allowed(Text& out, Policy policy, const Touch& touch);
 
 // The list is named as the user has given it: `by_option` is Config's.
 
@@ -119,14 +119,14 @@ struct ListErrorFacts {
   size_t count = 0;  ///< as in put_list_error
   bool by_option = false;
 };
-[[gnu::cold]] void write_list_error(Text& out, const ListErrorFacts& facts);
+void write_list_error(Text& out, const ListErrorFacts& facts);
 
 /// The allow-list cannot be enforced: `why` is what follows its name.
 struct NotEnforcedFacts {
   const char* why;
   bool by_option = false;
 };
-[[gnu::cold]] void write_not_enforced(Text& out, const NotEnforcedFacts& facts);
+void write_not_enforced(Text& out, const NotEnforcedFacts& facts);
 
 /// The allow-list is good, and there is nothing to show: "there is no driver".
 struct ListInVainFacts {
@@ -135,7 +135,7 @@ struct ListInVainFacts {
   bool by_option = false;
   int error = 0;  ///< cuInit's answer, if `why` is about it
 };
-[[gnu::cold]] void write_list_in_vain(Text& out, const ListInVainFacts& facts);
+void write_list_in_vain(Text& out, const ListInVainFacts& facts);
 
 /// A device index that does not exist.
 struct IndexFacts {
@@ -148,7 +148,7 @@ struct IndexFacts {
   std::string_view are;        ///< what 0 to count-1 are, comma separated; may be empty
   std::string_view are_whose;  ///< "GPUs " or "CUDA_VISIBLE_DEVICES="
 };
-[[gnu::cold]] void write_bad_index(Text& out, const IndexFacts& facts);
+void write_bad_index(Text& out, const IndexFacts& facts);
 
 /// CUDA_VISIBLE_DEVICES was changed after the program had been told how many GPUs there are; with
 /// no `api`: its numbers name no GPU of the allow-list.
@@ -166,7 +166,7 @@ struct LateWriteFacts {
   bool by_option = false;
   bool in_run = false;  ///< Config's: the advice is an option, not a variable
 };
-[[gnu::cold]] void write_late_write(Text& out, const LateWriteFacts& facts);
+void write_late_write(Text& out, const LateWriteFacts& facts);
 
 /// A forked child uses CUDA, which its parent had initialised.
 struct ForkFacts {
@@ -175,12 +175,12 @@ struct ForkFacts {
   std::string_view by;        ///< the library that initialised it there; may be empty
   uint64_t milliseconds = 0;  ///< before the fork is not known: before this call
 };
-[[gnu::cold]] void write_fork_poison(Text& out, const ForkFacts& facts);
+void write_fork_poison(Text& out, const ForkFacts& facts);
 
 /// NVIDIA's OpenCL under an allow-list.
-[[gnu::cold]] void write_no_opencl(Text& out, const Touch& touch);
+void write_no_opencl(Text& out, const Touch& touch);
 
-[[gnu::cold]] void write_complaint(Text& out, const Complaint& complaint);
+void write_complaint(Text& out, const Complaint& complaint);
 
 /// A file of ours that cannot be used.
 struct MissingFacts {
@@ -188,18 +188,18 @@ struct MissingFacts {
   const char* why;      ///< a clause: "is missing", "is cut short"
   const char* instead;  ///< what happens now
 };
-[[gnu::cold]] void write_missing(Text& out, const MissingFacts& facts);
+void write_missing(Text& out, const MissingFacts& facts);
 
-[[gnu::cold]] void write_report_failed(Text& out, std::string_view path, int error);
+void write_report_failed(Text& out, std::string_view path, int error);
 
 /// One of these for a caller that knows its facts by address alone.
 template <auto kWrite, typename Facts>
-[[gnu::cold]] void write_line_of(Text& out, const void* facts) {
+void write_line_of(Text& out, const void* facts) {
   kWrite(out, *static_cast<const Facts*>(facts));
 }
 
 /// One line of JSON. `limit` is the longest that may be written in one piece, in bytes; the long
 /// fields are cut to fit, and "cut" names them.
-[[gnu::cold]] void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit);
+void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit);
 
 }  // namespace cudaguard

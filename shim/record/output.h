@@ -23,8 +23,8 @@ bool is_new(Process& process, const Event& event);
 
 /// False: nothing is to be written. Says what is wrong with the configuration, if that was not said
 /// yet.
-[[gnu::cold]] bool prepare(Process& process, const Event& event, Output& output);
+bool prepare(Process& process, const Event& event, Output& output);
 /// Writes the line, where one is wanted, and the record, where a report is named.
-[[gnu::cold]] void write_out(Process& process, const void* caller, Output& output);
+void write_out(Process& process, const void* caller, Output& output);
 
 }  // namespace cudaguard

@@ -15,6 +15,6 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 using PythonNames = char[32768];
 
 /// Returns null, or why there are none.
-[[gnu::cold]] const char* read_python(const Maps& maps, Stack& to, PythonNames& names);
+const char* read_python(const Maps& maps, Stack& to, PythonNames& names);
 
 }  // namespace cudaguard

@@ -19,6 +19,6 @@ struct StackRoom {
 };
 
 /// Sets the caller and the stack of `touch`, which then points into `room`.
-[[gnu::cold]] void read_stack(StackRoom& room, const void* caller, Touch& touch);
+void read_stack(StackRoom& room, const void* caller, Touch& touch);
 
 }  // namespace cudaguard
