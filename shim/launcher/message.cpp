@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -14,7 +13,6 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr size_t kShown = 400;
 bool g_have_stderr = false;
 
 }  // namespace
@@ -22,41 +20,6 @@ bool g_have_stderr = false;
 Refusal cannot_start(const std::string& path, int error) {
   return {error == ENOENT ? kNotFound : kCannotRun,
           in_quotes(path) + " cannot be started: " + strerror(error)};
-}
-
-std::string printable(std::string_view text) {
-  return text_of([&](Text& out) { out.put_printable(text, kShown); });
-}
-
-std::string in_quotes(std::string_view text) { return "\"" + printable(text) + "\""; }
-
-std::string grouped(uint64_t number) {
-  std::string text;
-  const std::string digits = std::to_string(number);
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
-std::string counted(uint64_t number, const char* what) {
-  const std::string_view word = what;
-  const char* end = number == 1 ? "" : word.ends_with("s") ? "es" : "s";
-  return grouped(number).append(" ").append(word).append(end);
-}
-
-void add_wrapped(std::string& text, const std::string& start, std::string_view rest) {
-  text += start;
-  const size_t room = kColumns - std::min(start.size(), kColumns - 1);
-  while (rest.size() > room) {
-    size_t blank = rest.rfind(' ', room);
-    if (blank == std::string_view::npos || blank == 0) blank = rest.find(' ', room);
-    if (blank == std::string_view::npos) break;
-    text.append(rest.substr(0, blank)).append("\n").append(start.size(), ' ');
-    rest.remove_prefix(blank + 1);
-  }
-  text.append(rest).append("\n");
 }
 
 void remember_stderr() { g_have_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0; }

@@ -2,12 +2,11 @@
 // What the launcher says, and how it gives up.
 #pragma once
 
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
-#include "policy/message.h"
+#include "shim/launcher/format.h"
 
 namespace cudaguard::launcher {
 
@@ -29,19 +28,6 @@ class Refusal : public std::runtime_error {
 /// The program at `path`, of which execve has said `error`.
 Refusal cannot_start(const std::string& path, int error);
 
-/// For a terminal: what is not printable becomes '?', and what is very long is cut.
-std::string printable(std::string_view text);
-/// The same in double quotes.
-std::string in_quotes(std::string_view text);
-
-std::string grouped(uint64_t number);                    ///< "12,345"
-std::string counted(uint64_t number, const char* what);  ///< "1 process", "2,000 processes"
-
-inline constexpr size_t kColumns = 100;
-/// Lines within kColumns, where they carry no long path: `start` stands in front of the first, as
-/// many blanks in front of the others.
-void add_wrapped(std::string& text, const std::string& start, std::string_view rest);
-
 /// To be called first: later a file of ours may have number 2.
 void remember_stderr();
 /// One line on stderr, in one write; "cudaguard: " in front.
@@ -52,14 +38,5 @@ void print(const std::string& text);
 
 /// As it is, wherever the standard error leads to; as much as goes.
 void write_stderr(std::string_view text);
-
-/// What `put` writes: clauses of policy/message.h.
-template <typename Put>
-std::string text_of(Put put) {
-  char buffer[kMaxLine];
-  Text out(buffer, sizeof buffer);
-  put(out);
-  return std::string(out.view());
-}
 
 }  // namespace cudaguard::launcher

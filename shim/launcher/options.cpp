@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/options.h"
 
-#include <CLI/CLI.hpp>
+#include <getopt.h>
+
 #include <algorithm>
-#include <string_view>
+#include <cstring>
+#include <set>
 #include <utility>
+#include <variant>
 
 #include "shim/launcher/message.h"
 
@@ -12,206 +15,222 @@ namespace cudaguard::launcher {
 
 namespace {
 
+using Command = Options::Command;
+using Value = std::optional<std::string> Options::*;
+
 constexpr std::string_view kSeeHelp = "; see cudaguard --help";
 
-void declare_doctor(CLI::App& app, Options& options) {
-  app.set_help_flag();
-  app.add_flag("--json", options.json, "of doctor: the same as JSON");
+/// One option. A flag takes no value, a list may be given several times, --fence's value is
+/// optional.
+struct Option {
+  const char* name;
+  const char* value;  ///< its name in the help page; null: it takes none
+  const char* about;
+  std::variant<bool Options::*, Value, std::vector<std::string> Options::*,
+               std::optional<FenceWish> Options::*>
+      to;
+  std::optional<Variable> sets = {};
+};
+using Table = std::vector<Option>;
+
+const Table& table_of(Command command) {
+  static const Table run = {
+      {"cpu", nullptr, "the program finds no CUDA device (the default)", &Options::cpu},
+      {"gpus", "LIST", "it finds these GPUs and no others: 2,5 or GPU-... or MIG-...",
+       &Options::gpus, Variable::kVisibleDevices},
+      {"policy", "P", "FORCE_CPU, VALIDATE (a wrong index is explained), CLAMP, OFF",
+       &Options::policy, Variable::kPolicy},
+      {"children", "cpu", "processes that it starts find no CUDA device", &Options::children,
+       Variable::kChildren},
+      {"log", "L", "lines on stderr: off, error, deny (the default), all", &Options::log,
+       Variable::kLog},
+      {"report", "FILE", "append JSON Lines records to FILE; %p: process id", &Options::report,
+       Variable::kReport},
+      {"fence", "[=HOW]",
+       "the kernel refuses NVIDIA's requests, too: auto, require, off (the default)",
+       &Options::fence},
+      {"observe", nullptr,
+       "let CUDA through (unless --cpu, --fence); at the end, who asked; else only errors",
+       &Options::observe},
+      {"no-presets", nullptr,
+       "set no CUDA_VISIBLE_DEVICES, JAX_PLATFORMS, MPIR_CVAR_ENABLE_GPU, GST_REGISTRY_1_0",
+       &Options::no_presets},
+      {"print", nullptr, "print what would be set, as shell commands; start nothing",
+       &Options::print},
+      {"strict", nullptr, "refuse what is static or cannot be checked, instead of warning",
+       &Options::strict},
+  };
+  static const Table doctor = {
+      {"json", nullptr, "of doctor: the same as JSON", &Options::json},
+  };
+  static const Table verify = {
+      {"allow", "PATTERN", "processes whose command matches may touch CUDA", &Options::allow},
+      {"deny", "WHAT", "what fails: init (the default), nvml, opencl", &Options::deny},
+      {"report", "FILE", "append the records to FILE, too", &Options::report},
+      {"fence", "[=HOW]",
+       "the kernel refuses NVIDIA's requests, too: auto (the default), require, off",
+       &Options::fence},
+      {"trace", nullptr, "look at every program that is started (ptrace)", &Options::trace},
+      {"json", "FILE", "write the result as JSON", &Options::json_file},
+      {"junit", "FILE", "write the result as JUnit XML", &Options::junit_file},
+      {"html", "FILE", "write the result as one page", &Options::html_file},
+  };
+  static const Table report = {
+      {"by", "WHAT", "one row for each: exe, user, host, job, line", &Options::by},
+      {"json", nullptr, "print JSON", &Options::json},
+      {"html", "FILE", "write one page", &Options::html_file},
+  };
+  if (command == Command::kDoctor) return doctor;
+  if (command == Command::kVerify) return verify;
+  return command == Command::kReport ? report : run;
 }
 
-/// Its value comes behind a '=' or not at all: what follows is the program.
-void declare_fence(CLI::App& app, Options& options, const char* about) {
-  app.add_option("--fence", options.fence, about)->type_name("[=HOW]")->expected(0, 1);
+bool is_flag(const Option& option) { return option.value == nullptr; }
+bool is_fence(const Option& option) {
+  return std::holds_alternative<std::optional<FenceWish> Options::*>(option.to);
 }
 
-void declare_run(CLI::App& app, Options& options) {
-  app.set_help_flag();
-  app.add_flag("--cpu", options.cpu, "the program finds no CUDA device (the default)");
-  for (const ValueOption& option : kValueOptions) {
-    app.add_option(option.flag, options.*option.value, option.about)->type_name(option.kind);
-  }
-  declare_fence(app, options,
-                "the kernel refuses NVIDIA's requests, too: auto, require, off (the default)");
-  app.add_flag("--observe", options.observe,
-               "let CUDA through (unless --cpu, --fence); at the end, who asked; else only errors");
-  app.add_flag(
-      "--no-presets", options.no_presets,
-      "set no CUDA_VISIBLE_DEVICES, JAX_PLATFORMS, MPIR_CVAR_ENABLE_GPU, GST_REGISTRY_1_0");
-  app.add_flag("--print", options.print,
-               "print what would be set, as shell commands; start nothing");
-  app.add_flag("--strict", options.strict,
-               "refuse what is static or cannot be checked, instead of warning");
+[[noreturn]] void refuse(const std::string& why) { throw Refusal(kRefused, why); }
+
+FenceWish fence_of(std::string_view word) {
+  if (word == "auto") return FenceWish::kAuto;
+  if (word == "require") return FenceWish::kRequire;
+  if (word == "off") return FenceWish::kOff;
+  refuse("--fence " + in_quotes(word) + " is not accepted (accepted: auto, require, off)");
 }
 
-void declare_verify(CLI::App& app, Options& options) {
-  app.set_help_flag();
-  app.add_option("--allow", options.allow, "processes whose command matches may touch CUDA")
-      ->type_name("PATTERN");
-  app.add_option("--deny", options.deny, "what fails: init (the default), nvml, opencl")
-      ->type_name("WHAT");
-  app.add_option("--report", options.report, "append the records to FILE, too")->type_name("FILE");
-  declare_fence(app, options,
-                "the kernel refuses NVIDIA's requests, too: auto (the default), require, off");
-  app.add_flag("--trace", options.trace, "look at every program that is started (ptrace)");
-  app.add_option("--json", options.json_file, "write the result as JSON")->type_name("FILE");
-  app.add_option("--junit", options.junit_file, "write the result as JUnit XML")->type_name("FILE");
-  app.add_option("--html", options.html_file, "write the result as one page")->type_name("FILE");
-}
-
-void declare_report(CLI::App& app, Options& options) {
-  app.set_help_flag();
-  app.add_option("--by", options.by, "one row for each: exe, user, host, job, line")
-      ->type_name("WHAT");
-  app.add_flag("--json", options.json, "print JSON");
-  app.add_option("--html", options.html_file, "write one page")->type_name("FILE");
-}
-
-/// The words of the options, in the one form that CLI11 cannot misread: a value may begin with
-/// '-', be empty, or look like an option. Returns the place of the first word that is no option.
-int take_options(const CLI::App& app, int argc, char** argv, int at,
-                 std::vector<std::string>& words) {
-  std::vector<std::string> seen;
-  for (; at < argc; ++at) {
-    const std::string word = argv[at];
-    if (word == "--") return at + 1;
-    if (word.size() < 2 || word[0] != '-') return at;
-    const size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    if (name == "--help" || name == "-h") {
-      words = {"--help"};
-      return at;
+/// `value`: null if none was given. `next`: the word after the option, or null.
+void set(Options& options, const Option& option, const char* value, const char* next) {
+  if (const auto* flag = std::get_if<bool Options::*>(&option.to)) {
+    options.** flag = true;
+  } else if (const auto* text = std::get_if<Value>(&option.to)) {
+    options.** text = value;
+  } else if (const auto* list = std::get_if<std::vector<std::string> Options::*>(&option.to)) {
+    (options.**list).emplace_back(value);
+  } else {
+    const std::string_view word = next == nullptr ? "" : next;
+    if (value == nullptr && (word == "auto" || word == "require" || word == "off")) {
+      const std::string name(word);
+      refuse("--fence has its word behind a '=': --fence=" + name +
+             " (a program of that name: --fence -- " + name + ")");
     }
-    const CLI::Option* option = name.starts_with("--") ? app.get_option_no_throw(name) : nullptr;
-    if (option == nullptr) {
-      throw Refusal(kRefused, "unknown option " + in_quotes(name) + std::string(kSeeHelp));
-    }
-    if (option->get_items_expected_max() == 0) {
-      if (equals != std::string::npos) throw Refusal(kRefused, name + " takes no value");
-      words.push_back(name);
-      continue;
-    }
-    const bool once = option->get_items_expected_max() == 1;
-    if (once && std::find(seen.begin(), seen.end(), name) != seen.end()) {
-      throw Refusal(kRefused, name + " is given twice");
-    }
-    seen.push_back(name);
-    if (option->get_items_expected_min() == 0 && equals == std::string::npos) {
-      const std::string_view next = at + 1 < argc ? argv[at + 1] : "";
-      if (next == "auto" || next == "require" || next == "off") {
-        std::string reason = name;
-        reason.append(" has its word behind a '=': ").append(name).append("=").append(next);
-        reason.append(" (a program of that name: ").append(name).append(" -- ").append(next);
-        throw Refusal(kRefused, reason + ")");
-      }
-      words.push_back(name + "=auto");
-      continue;
-    }
-    if (equals == std::string::npos && at + 1 == argc) {
-      std::string reason = name;
-      reason.append(" needs a value: ").append(name).append(" ").append(option->get_type_name());
-      throw Refusal(kRefused, reason);
-    }
-    const std::string value = equals == std::string::npos ? argv[++at] : word.substr(equals + 1);
-    words.push_back(name);
-    if (value.empty()) {
-      words.push_back(value);
-    } else {
-      words.back().append("=").append(value);
-    }
-  }
-  return at;
-}
-
-void append_options(const CLI::App& app, std::string& text) {
-  for (const CLI::Option* option : app.get_options()) {
-    std::string left = "  " + option->get_name();
-    const bool may_stand_alone = option->get_items_expected_min() == 0;
-    if (option->get_items_expected_max() > 0)
-      left.append(may_stand_alone ? "" : " ").append(option->get_type_name());
-    left.resize(std::max<size_t>(left.size(), 18), ' ');
-    text += left + option->get_description() + "\n";
+    options.fence = value == nullptr ? FenceWish::kAuto : fence_of(value);
   }
 }
 
-/// False: it was --help.
-bool parse_words(CLI::App& app, int argc, char** argv, Options& options) {
-  std::vector<std::string> words;
-  const int rest = take_options(app, argc, argv, 2, words);
-  if (words.size() == 1 && words[0] == "--help") return false;
-  std::reverse(words.begin(), words.end());  // as CLI11 wants them
-  try {
-    app.parse(words);
-  } catch (const CLI::ParseError& error) {
-    throw Refusal(kRefused, printable(error.what()));
+/// Takes the options of argv[1] on. Returns the number of the first word that is none, or of
+/// --help.
+int take_options(int argc, char** argv, Options& options, bool& help) {
+  constexpr int kFirst = 256;  // above every character
+  const Table& table = table_of(options.command);
+  std::vector<option> known = {{"help", no_argument, nullptr, 'h'}};
+  for (const Option& one : table) {
+    const int kind = is_flag(one)    ? no_argument
+                     : is_fence(one) ? optional_argument
+                                     : required_argument;
+    known.push_back({one.name, kind, nullptr, kFirst + static_cast<int>(&one - table.data())});
   }
-  options.program = argv + rest;
-  return true;
+  known.push_back({});
+  std::set<const Option*> seen;
+  opterr = 0;
+  optind = 0;  // glibc: begin anew
+  for (;;) {
+    const char* const word = argv[std::max(optind, 1)];  // null at the end
+    // '+': the first word that is no option is the program.
+    const int found = getopt_long(argc, argv, "+:h", known.data(), nullptr);
+    if (found == -1) return optind;
+    if (found == 'h') {
+      help = true;
+      return optind;
+    }
+    const int number = (found == '?' || found == ':' ? optopt : found) - kFirst;
+    const Option* const one = number < 0 ? nullptr : &table[static_cast<size_t>(number)];
+    const std::string name(word, strcspn(word, "="));
+    // getopt_long takes abbreviations, which a later option would make ambiguous.
+    if (one == nullptr || name.substr(2) != one->name) {
+      refuse("unknown option " + in_quotes(name) + std::string(kSeeHelp));
+    }
+    if (found == '?') refuse(name + " takes no value");
+    const bool once = std::holds_alternative<Value>(one->to) || is_fence(*one);
+    if (once && !seen.insert(one).second) refuse(name + " is given twice");
+    if (found == ':') refuse(name + " needs a value: " + name + " " + one->value);
+    set(options, *one, optarg, argv[optind]);
+  }
+}
+
+void append_options(Command command, std::string& text) {
+  constexpr size_t kColumn = 18;
+  for (const Option& option : table_of(command)) {
+    std::string left = std::string("  --") + option.name;
+    if (!is_flag(option)) left.append(is_fence(option) ? "" : " ").append(option.value);
+    left.resize(std::max(left.size(), kColumn), ' ');
+    text.append(left).append(option.about).append("\n");
+  }
+}
+
+std::optional<Command> command_of(std::string_view word) {
+  if (word == "run") return Command::kRun;
+  if (word == "doctor") return Command::kDoctor;
+  if (word == "verify") return Command::kVerify;
+  if (word == "report") return Command::kReport;
+  if (word == "--help" || word == "-h") return Command::kHelp;
+  if (word == "--version") return Command::kVersion;
+  return {};
+}
+
+/// The words after the options: what the command needs of them.
+void check_words(const Options& options) {
+  char** words = options.program;
+  const bool none = *words == nullptr;
+  if (options.command == Command::kDoctor) {
+    if (none || words[1] == nullptr) return;
+    refuse("doctor takes one program and none of its arguments, not " + in_quotes(words[1]) +
+           (words[1][0] == '-' ? " (options go before it)" : ""));
+  }
+  if (!none || options.print) return;
+  refuse(std::string(options.command == Command::kReport ? "no file given" : "no program given")
+             .append(kSeeHelp));
 }
 
 }  // namespace
 
 Options parse_options(int argc, char** argv) {
+  if (argc < 2) refuse("no subcommand; cudaguard run program" + std::string(kSeeHelp));
+  const std::string_view word = argv[1];
+  const std::optional<Command> command = command_of(word);
+  if (!command) {
+    const char* what = word.starts_with("-") ? "unknown option " : "unknown subcommand ";
+    refuse(what + in_quotes(word) + std::string(kSeeHelp));
+  }
   Options options;
-  CLI::App app;
-  const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == "--help" || command == "-h" || command == "--version") {
-    options.command = command == "--version" ? Options::Command::kVersion : Options::Command::kHelp;
+  options.command = *command;
+  if (*command == Command::kHelp || *command == Command::kVersion) return options;
+  bool help = false;
+  options.program = argv + 1 + take_options(argc - 1, argv + 1, options, help);
+  if (help) {
+    options.help_of = std::exchange(options.command, Command::kHelp);
     return options;
   }
-  if (argc < 2)
-    throw Refusal(kRefused, "no subcommand; cudaguard run program" + std::string(kSeeHelp));
-  if (command == "doctor") {
-    options.command = Options::Command::kDoctor;
-    declare_doctor(app, options);
-  } else if (command == "run") {
-    declare_run(app, options);
-  } else if (command == "verify") {
-    options.command = Options::Command::kVerify;
-    declare_verify(app, options);
-  } else if (command == "report") {
-    options.command = Options::Command::kReport;
-    declare_report(app, options);
-  } else {
-    const char* what = command.starts_with("-") ? "unknown option " : "unknown subcommand ";
-    throw Refusal(kRefused, what + in_quotes(command) + std::string(kSeeHelp));
-  }
-  if (!parse_words(app, argc, argv, options)) {
-    options.help_of = std::exchange(options.command, Options::Command::kHelp);
-    return options;
-  }
-  const bool has_program = *options.program != nullptr;
-  if (options.command == Options::Command::kVerify && !has_program) {
-    throw Refusal(kRefused, "no program given" + std::string(kSeeHelp));
-  }
-  if (options.command == Options::Command::kReport) {
-    if (!has_program) throw Refusal(kRefused, "no file given" + std::string(kSeeHelp));
-    for (char** word = options.program; *word != nullptr; ++word)
-      options.inputs.emplace_back(*word);
-  }
-  if (options.command == Options::Command::kRun && !has_program && !options.print) {
-    throw Refusal(kRefused, "no program given" + std::string(kSeeHelp));
-  }
-  if (options.command == Options::Command::kDoctor && has_program &&
-      options.program[1] != nullptr) {
-    throw Refusal(kRefused, "doctor takes one program and none of its arguments, not " +
-                                in_quotes(options.program[1]) +
-                                (options.program[1][0] == '-' ? " (options go before it)" : ""));
-  }
+  check_words(options);
   return options;
 }
 
+std::string_view option_for(Variable variable, const Options& options) {
+  for (const Option& option : table_of(Command::kRun)) {
+    if (option.sets == variable && options.*std::get<Value>(option.to)) return option.name;
+  }
+  return {};
+}
+
 std::string help_text(Options::Command command) {
-  Options options;
-  CLI::App app;
   std::string text;
-  if (command == Options::Command::kVerify) {
+  if (command == Command::kVerify) {
     text =
         "Usage: cudaguard verify [options] [--] program [arguments...]\n"
         "Runs a program without CUDA, waits for all that it starts, and says who asked for CUDA.\n"
         "Needs no GPU and no driver.\n"
         "\n";
-    declare_verify(app, options);
-    append_options(app, text);
+    append_options(command, text);
     return text +
            "\n"
            "A pattern is a glob for a word of the process's command, its base name, or all of it:\n"
@@ -225,26 +244,24 @@ std::string help_text(Options::Command command) {
            "failed,\n"
            "125 nothing was verified.\n";
   }
-  if (command == Options::Command::kReport) {
+  if (command == Command::kReport) {
     text =
         "Usage: cudaguard report [options] file|folder...\n"
         "Says who asked for CUDA, from the records of CUDAGUARD_REPORT.\n"
         "\n";
-    declare_report(app, options);
-    append_options(app, text);
+    append_options(command, text);
     return text;
   }
-  declare_run(app, options);
   text =
       "Usage: cudaguard run [options] [--] program [arguments...]\n"
       "       cudaguard doctor [--json] [program]\n"
       "       cudaguard verify|report --help; cudaguard --help|--version\n"
       "run starts a program that finds no CUDA device, or only the GPUs that you choose. doctor: "
-      "what "
-      "is\nthis machine's CUDA like, can a program be guarded? verify: PASS or FAIL, did it touch "
+      "is it\n"
+      "active here, can a program be guarded, does the driver answer? verify: did a program touch "
       "CUDA?\n"
       "\n";
-  append_options(app, text);
+  append_options(Command::kRun, text);
   text +=
       "\n"
       "Options end at the first word that is not one. A flag overrides CUDAGUARD_* in the "

@@ -4,11 +4,15 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "policy/variables.h"
 
 namespace cudaguard::launcher {
+
+/// What --fence asks for.
+enum class FenceWish { kOff, kAuto, kRequire };
 
 struct Options {
   enum class Command { kRun, kDoctor, kVerify, kReport, kHelp, kVersion };
@@ -20,7 +24,7 @@ struct Options {
   std::optional<std::string> children;
   std::optional<std::string> log;
   std::optional<std::string> report;
-  std::optional<std::string> fence;  ///< auto, require, off; of run and verify
+  std::optional<FenceWish> fence;  ///< of run and verify
   bool no_presets = false;
   bool print = false;
   bool strict = false;
@@ -34,38 +38,19 @@ struct Options {
   std::optional<std::string> junit_file;
   std::optional<std::string> html_file;  ///< of report too: --html is a file there as well
   // Of report.
-  std::optional<std::string> by;    ///< exe, user, host, job, line
-  std::vector<std::string> inputs;  ///< files and folders
+  std::optional<std::string> by;  ///< exe, user, host, job, line
   /// The program and its arguments: a part of argv, null-terminated; may be empty with --print and
-  /// for doctor, which takes no arguments; of report what is to be read.
+  /// for doctor, which takes no arguments. Of report: the files and directories to read.
   char** program = nullptr;
 };
 
-/// The options with a value: each sets a variable.
-struct ValueOption {
-  const char* flag;
-  std::optional<std::string> Options::*value;
-  Variable sets;
-  const char* kind;  ///< of value, for --help
-  const char* about;
-};
-inline constexpr ValueOption kValueOptions[] = {
-    {"--gpus", &Options::gpus, Variable::kVisibleDevices, "LIST",
-     "it finds these GPUs and no others: 2,5 or GPU-... or MIG-..."},
-    {"--policy", &Options::policy, Variable::kPolicy, "P",
-     "FORCE_CPU, VALIDATE (a wrong index is explained), CLAMP, OFF"},
-    {"--children", &Options::children, Variable::kChildren, "cpu",
-     "processes that it starts find no CUDA device"},
-    {"--log", &Options::log, Variable::kLog, "L",
-     "lines on stderr: off, error, deny (the default), all"},
-    {"--report", &Options::report, Variable::kReport, "FILE",
-     "append JSON Lines records to FILE; %p: process id"},
-};
+/// The name of the option that sets the variable, if it was given: "gpus"; otherwise empty.
+std::string_view option_for(Variable variable, const Options& options);
 
 /// Throws Refusal for everything that is not understood.
 Options parse_options(int argc, char** argv);
 
-/// Of verify or report alone; else of all, with run's options and doctor's.
+/// The page of verify or report; otherwise the page of all commands, with run's options.
 std::string help_text(Options::Command command);
 
 }  // namespace cudaguard::launcher

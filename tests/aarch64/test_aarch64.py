@@ -3,6 +3,8 @@
 
 The C programs of the matrix run under qemu-user against the recording fake driver, each bare and
 guarded. There is no NVIDIA driver for AArch64 here, so no row has the real world.
+
+    pytest tests/aarch64 --build build/aarch64 --runner build/ci/tests/aarch64/run_under_qemu
 """
 
 import concurrent.futures
@@ -11,25 +13,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TESTS = os.path.dirname(HERE)
-HOST_BUILD = os.environ["CG_BUILD"]
-BUILD = os.path.join(os.path.dirname(TESTS), "build", "aarch64")
+from support import elf_facts, guard_rules, harness, matrix, settings
+
 TOOLS = ("aarch64-linux-gnu-objdump", "qemu-aarch64")
-# What the harness reads when it is imported: the programs, the fakes and the guard of this build.
-os.environ["CG_BUILD"] = BUILD
-os.environ["CG_LIB"] = os.path.join(BUILD, "lib")
-os.environ["CG_RUNNER"] = os.path.join(HOST_BUILD, "tests", "aarch64", "run_under_qemu")
-sys.path[:0] = [os.path.join(TESTS, area) for area in ("doors", "artefacts", "harness")]
-
-import harness  # noqa: E402
-import elf_facts  # noqa: E402
-import guard_rules  # noqa: E402
-import matrix  # noqa: E402
-
 # Rows that need more than one emulated program: qemu-user does not follow an exec.
 EXECS = re.compile(r"^when\.(vfork|spawn|system)")
 # What does not exist for AArch64: OpenCL's loader in the cross tree, these wheels of NVIDIA's.
@@ -44,8 +32,8 @@ def setUpModule():
     elif not os.path.exists(harness.program("door")):
         reason = "not built: cmake --build --preset aarch64 (scripts/test --full does)"
     if reason:
-        if harness.must_run():
-            raise RuntimeError("may not be skipped (CUDAGUARD_MUST_RUN): " + reason)
+        if settings.MUST_RUN:
+            raise RuntimeError("may not be skipped (--must-run): " + reason)
         raise unittest.SkipTest(reason)
 
 
@@ -81,7 +69,7 @@ class Files(unittest.TestCase):
         """doctor's: no start of glibc's, and it asks the driver that ld.so finds."""
         probe = os.path.join(harness.STANDIN_DIR, "cudaguard-probe")
         env = dict(os.environ, LD_LIBRARY_PATH=harness.STANDIN_DIR)
-        done = subprocess.run([os.environ["CG_RUNNER"], probe], env=env, capture_output=True,
+        done = subprocess.run([settings.RUNNER, probe], env=env, capture_output=True,
                               text=True, timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         self.assertRegex(done.stdout, r"\ncudaguard-probe init 100 \d+\n")
@@ -145,7 +133,3 @@ class Doors(harness.Case):
         skipped = [r for outcome in outcomes for r in outcome.skipped]
         if skipped:
             harness.skip(self, "; ".join(sorted(set(skipped))))
-
-
-if __name__ == "__main__":
-    harness.main()

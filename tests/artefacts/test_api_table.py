@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-import harness
+from support import harness
 
 HEADER_SETS = ("cuda-11", "cuda-12.2", "cuda-12", "cuda-13")
 
@@ -57,7 +57,3 @@ class Table(harness.Case):
             done = subprocess.run(self.command(root), capture_output=True, text=True)
             self.assertEqual(done.returncode, 1)
             self.assertIn("left_over.inc", done.stdout)
-
-
-if __name__ == "__main__":
-    harness.main()

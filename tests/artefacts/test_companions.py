@@ -6,13 +6,9 @@ are shown to fail here, on the guard and on the stand-ins.
 """
 
 import os
-import sys
 import unittest
 
-import harness
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import guard_rules  # noqa: E402
+from support import guard_rules, harness
 
 COMPANIONS = {
     "libcudaguard-driver.so": ("libcuda.so.1", "DRIVER"),
@@ -80,7 +76,3 @@ class Companions(unittest.TestCase):
                 # The rule can fail: in a linker's layout where the table lies with the code.
                 elf.sections[".dynsym"] = elf.sections[".text"]
                 self.assertNotEqual(symbols_are_data(elf), [])
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -7,14 +7,11 @@ Each rule is seen to fail too, on a small library that breaks just that rule.
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
-import harness
+from support import guard_rules, harness
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import guard_rules  # noqa: E402
 
 # Obeys every rule; what follows breaks one each.
 GOOD_FLAGS = [
@@ -134,7 +131,3 @@ class Rules(unittest.TestCase):
         for number, (rule, source, more, less) in enumerate(MUTANTS):
             with self.subTest(rule=rule.__name__, source=source, more=more, less=less):
                 self.assertNotEqual(rule(self.build("mutant%d" % number, source, more, less)), [])
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 
-import harness
+from support import harness
 
 API = os.path.join(harness.SOURCE, "shim", "api")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -89,7 +89,3 @@ class NativeAnswers(harness.Case):
         for row in rows("errors.csv"):
             self.assertEqual(ours["cuGetErrorName " + row["code"]], [0, row["name"]])
             self.assertEqual(ours["cuGetErrorString " + row["code"]], [0, row["text"]])
-
-
-if __name__ == "__main__":
-    harness.main()

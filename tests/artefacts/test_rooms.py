@@ -5,14 +5,11 @@ can write to lies in few places (shim/state; one struct in each companion)."""
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import unittest
 
-import harness
+from support import elf_facts, harness
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import elf_facts  # noqa: E402
 
 # From below to above, where each may include all that is in front of it.
 GUARD = ["policy", "shim/sys", "shim/elf", "shim/state", "shim/stack", "shim/record", "shim/through", "shim/hook",
@@ -143,7 +140,3 @@ class State(unittest.TestCase):
                     self.assertIn(".bss." + name, "".join(
                         elf_facts.tool_output("readelf", "-SW", path)
                         for path in objects_of(target)))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -3,14 +3,9 @@
 
 import csv
 import os
-import sys
 import unittest
 
-import harness
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import elf_facts  # noqa: E402
-import guard_rules  # noqa: E402
+from support import elf_facts, guard_rules, harness
 
 API = os.path.join(harness.SOURCE, "shim", "api")
 CLAIM = "cudaguard_standin_claim_v1"
@@ -191,7 +186,3 @@ class NvmlStandin(Standin, unittest.TestCase):
     csv_file, list_file = "nvml.csv", "driver-535-nvml.txt"
     soname, dev_name = "libnvidia-ml.so.1", "libnvidia-ml.so"
     waits = frozenset({"poll"})  # nvmlEventSetWait
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -5,7 +5,7 @@ how they take over the dev names."""
 import os
 import sys
 
-import harness
+from support import harness
 
 WITNESS = os.path.join(harness.BUILD, "tests", "artefacts", "libcudaguard.so")
 TOUCH_PROGRAM = os.path.join(harness.BUILD, "tests", "artefacts", "touch_program")
@@ -126,7 +126,3 @@ class Claim(harness.Case):
         said, result = self.lines(harness.STANDIN_CUDA, "libcuda.so", "claim", world="real")
         self.assertEqual(said, ["claim same", "libcuda.so same"])
         self.assertEqual(result.driver_files, [])
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every way to look at the GPUs shows the allow-list, in its order, as 0...n-1."""
 
-import box
-from box import ALL, COMPANIONS, FASTEST, uuid
+from support import box
+from support.box import ALL, COMPANIONS, FASTEST, uuid
 
 # program, steps, the names of the answers: each API by every route, and mixtures in every order.
 DRIVER = ["cu.see"]
@@ -294,7 +294,3 @@ class Rewrites(box.Case):
                 result = box.run(["lib.noload=libm.so.6", "fork=f", write, "nv.see", "cu.count",
                                   "end"], allow="5,2")
                 self.assertEqual(box.seen(result.answers["f.nv.see"]), [5, 2], result)
-
-
-if __name__ == "__main__":
-    box.harness.main(sandboxed=True)

@@ -5,9 +5,8 @@ import os
 import shutil
 import tempfile
 
-import box
-import harness
-from box import ALL, COMPANIONS, FASTEST
+from support import box, harness
+from support.box import ALL, COMPANIONS, FASTEST
 
 DRIVER, NVML = (os.path.basename(path) for path in COMPANIONS)
 NOTHING = "!100"
@@ -308,7 +307,3 @@ class Versions(box.Case):
                                          allow="5,2", **more)
                         self.silent(result)
                         self.sees(result, cu=[5, 2], nv=[5, 2], rt12=[5, 2], linked_cu=[5, 2])
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

@@ -5,9 +5,8 @@ import os
 import shutil
 import tempfile
 
-import box
-import harness
-from box import uuid
+from support import box, harness
+from support.box import uuid
 
 STEPS = ["cu.see", "nv.see", "rt12.see", "rt13.see", "nv.get=0", "nv.uuid=" + uuid(0)]
 # The list, and the entry that the line has to name.
@@ -184,7 +183,3 @@ class BadLists(box.Case):
             self.sees(result, nv=[5, 2, 7])
         result = box.run(["setenv=CUDA_VISIBLE_DEVICES=1," + "7" * 100000, "cu.see"], allow="5,2,7")
         self.sees(result, cu=[2])
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

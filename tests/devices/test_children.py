@@ -4,8 +4,7 @@
 import os
 import shlex
 
-import box
-import harness
+from support import box, harness
 
 SEE = ["cu.see", "nv.see", "rt12.see"]
 CPU = {"CUDAGUARD_CHILDREN": "FORCE_CPU"}
@@ -190,7 +189,3 @@ class Children(box.Case):
         result = box.run(ROOT + WORKERS + SEE, policy="FORCE_CPU", **CPU)
         self.check(result, self.NOTHING, self.NOTHING)
         self.assertEqual(result.fake_calls, [], result)
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

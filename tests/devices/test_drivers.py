@@ -3,9 +3,8 @@
 
 import os
 
-import box
-import harness
-from box import ALL, FASTEST, uuid
+from support import box, harness
+from support.box import ALL, FASTEST, uuid
 
 
 class Drivers(box.Case):
@@ -122,7 +121,3 @@ class OpenCl(box.Case):
         self.assertNotEqual(result.answers["lib.open"], "set", result)
         self.assertEqual(len(box.lines(result)), 1, result)
         self.assertIn("OpenCL is not loaded", result.err, result)
-
-
-if __name__ == "__main__":
-    box.harness.main(sandboxed=True)

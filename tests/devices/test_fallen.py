@@ -3,9 +3,8 @@
 
 import os
 
-import box
-import harness
-from box import COMPANIONS, uuid
+from support import box, harness
+from support.box import COMPANIONS, uuid
 
 # What only shows when the real cuInit has run.
 FALLS = {"did not read": {"box": "around", "allow": "2,5"},
@@ -124,7 +123,3 @@ class Fallen(box.Case):
                 self.assertEqual(result.answers[label + "cu.init"], "100", result)
                 self.assertEqual(result.answers[label + "cu.insist"], ALL_REFUSED, result)
             self.sees(result, f_nv=[])
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

@@ -3,7 +3,7 @@
 
 import re
 
-import box
+from support import box
 
 WAYS = [
     # program, what initialises in the parent, the child's call, who initialised
@@ -83,7 +83,3 @@ class ForkPoison(box.Case):
             result = box.run(["cu.init", "fork=c", "cu.init", "end"], **more)
             self.silent(result)
             self.assertEqual(result.answers["c.cu.init"], "3", result)
-
-
-if __name__ == "__main__":
-    box.harness.main(sandboxed=True)

@@ -4,9 +4,8 @@
 import os
 import re
 
-import box
-import harness
-from box import uuid
+from support import box, harness
+from support.box import uuid
 
 ALLOW, BAD = "5,2,7", 3
 HEADERS = os.path.join(harness.DEPS, "cuda-13", "include")
@@ -128,7 +127,3 @@ class Table(box.Case):
                     if call.startswith("cuda"):
                         self.assertTrue(refused, call)
                 self.one_line(result, "cuDeviceGet: device 3")
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

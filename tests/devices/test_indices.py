@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """VALIDATE and CLAMP for the calls that take a device index."""
 
-import box
+from support import box
 
 VIEW = [5, 2, 7]
 ALLOW = "5,2,7"
@@ -243,7 +243,3 @@ class Lines(box.Case):
         self.one_line(result, "asked by runtime13")
         result = box.run(["cu.init", "cu.get=9"], allow=ALLOW)
         self.one_line(result, "asked by open")
-
-
-if __name__ == "__main__":
-    box.harness.main(sandboxed=True)

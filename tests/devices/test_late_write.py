@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CUDA_VISIBLE_DEVICES changed after the program had been told how many GPUs there are."""
 
-import box
+from support import box
 
 WRITE = "setenv=CUDA_VISIBLE_DEVICES=1"
 
@@ -118,7 +118,3 @@ class LateWrite(box.Case):
             result = box.run(["nv.see", WRITE, "cu.see"], **env)
             self.silent(result)
             self.sees(result, cu=[0])
-
-
-if __name__ == "__main__":
-    box.harness.main(sandboxed=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CUDAGUARD_LOG=all says who initialised, selected, made contexts, loaded code, asked NVML."""
 
-import box
+from support import box
 
 ALL_LINES = {"CUDAGUARD_LOG": "all"}
 
@@ -127,7 +127,3 @@ class LogAll(box.Case):
         self.silent(quiet)
         loud, _ = self.run_reported(steps, allow="5,2", **ALL_LINES)
         self.assertEqual(loud.out, quiet.out, loud)
-
-
-if __name__ == "__main__":
-    box.harness.main(sandboxed=True)

@@ -5,8 +5,7 @@ import csv
 import os
 import re
 
-import box
-import harness
+from support import box, harness
 
 GUARDED = harness.guarded("DRIVER")
 COMPANION = "libcudaguard-driver.so"
@@ -213,7 +212,3 @@ class Handles(box.Case):
                 self.silent(result)
                 self.assertEqual(result.answers["lib.noload"], "set", result)
                 self.sees(result, cu=[5, 2], nv=[5, 2])
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

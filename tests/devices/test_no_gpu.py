@@ -6,8 +6,7 @@ import json
 import os
 import tempfile
 
-import box
-import harness
+from support import box, harness
 
 EVERY_POLICY = ({"policy": "VALIDATE"}, {"policy": "CLAMP"}, {"allow": "0,2"})
 # A driver beside no GPU; the same without NVML; no driver.
@@ -134,7 +133,3 @@ class NoGpu(box.Case):
                 self.assertEqual(result.err.count('="0,2": this machine shows no GPU'), said)
                 with open(path, encoding="utf-8") as stream:
                     self.assertEqual([json.loads(line)["result"] for line in stream], [100])
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -4,9 +4,8 @@
 import os
 import tempfile
 
-import box
-import harness
-from box import ALL, COMPANIONS, uuid
+from support import box, harness
+from support.box import ALL, COMPANIONS, uuid
 
 
 class Nvml(box.Case):
@@ -132,7 +131,3 @@ class Nvml(box.Case):
                     self.assertEqual([(r["api"], r["event"]) for r in records], [(api, "nvml")],
                                      result)
                     self.assertRegex(records[0]["caller"], r"/programs/%s\+0x" % name)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """OFF maps nothing of ours but the guard, and changes nothing."""
 
-import box
+from support import box
 
 STEPS = {
     "open": ["nv.see", "cu.see", "rt12.see", "rt13.see", "rt12.set=9", "rt12.last", "rt13.sync",
@@ -55,7 +55,3 @@ class Off(box.Case):
         self.assertEqual(cpu.fake_calls, [], cpu)
         bare = box.run(steps, guard=False)
         self.assertEqual(bare.answers["maps"], "", bare)
-
-
-if __name__ == "__main__":
-    box.harness.main(sandboxed=True)

@@ -9,8 +9,7 @@ import struct
 import subprocess
 import tempfile
 
-import box
-import harness
+from support import box, harness
 
 STEPS = {"driver": ["cu.see", "rt12.see"], "nvml": ["nv.see"]}
 
@@ -78,7 +77,3 @@ class OtherBuild(box.Case):
             with open(path, "w", encoding="utf-8") as stream:
                 stream.write("\n".join(lines))
             self.assertNotEqual(interface_id(folder), interface_id(harness.SOURCE))
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

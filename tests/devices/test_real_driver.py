@@ -3,9 +3,8 @@
 
 import re
 
-import box
-import harness
-import test_names
+from support import box, harness
+from devices import test_names
 
 GUARDED = {re.sub(r"_v\d$", "", name) for name in test_names.GUARDED}
 FIXED = ["cu.version", "cu.count", "cu.get=0", "cu.init=1", "cu.init", "cu.init", "cu.count",
@@ -98,7 +97,3 @@ class RealDriver(box.Case):
             real = self.run_real(steps, guard=guard, CUDAGUARD_POLICY="VALIDATE")
             fake = box.run(steps, guard=guard, policy="VALIDATE")
             self.assertEqual(fake.out, real.out, fake)
-
-
-if __name__ == "__main__":
-    harness.main()

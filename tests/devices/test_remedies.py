@@ -5,9 +5,8 @@ import os
 import re
 import shlex
 
-import box
-import harness
-from box import uuid
+from support import box, harness
+from support.box import uuid
 
 LAUNCHER = os.path.join(harness.BUILD, "bin", "cudaguard")
 START = re.compile(r"Start the program with (CUDAGUARD_VISIBLE_DEVICES=.*?(?= in front)|"
@@ -240,7 +239,3 @@ class OtherRemedies(Case):
         fixed = box.run(["rt12.set=" + meant[1]], allow="2,5")
         self.silent(fixed)
         self.assertEqual(fixed.answers["rt12.set"], "0", fixed)
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

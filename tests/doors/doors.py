@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The door matrix: each door bare reaches the driver, guarded does not. Prints one table.
 
-doors.py [--build DIR] [--lib DIR] [--door ID]... [--json FILE] [--verbose]
+doors.py [--build DIR] [--lib DIR] [--door ID]... [--json FILE] [--must-run] [--verbose]
 """
 
 import argparse
@@ -11,20 +11,19 @@ import json
 import os
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCE = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from support import settings  # noqa: E402
 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--build",
-                        default=os.environ.get("CG_BUILD", os.path.join(SOURCE, "build", "ci")),
-                        help="the build folder (default: $CG_BUILD, else <source>/build/ci)")
-    parser.add_argument("--lib", default=os.environ.get("CG_LIB"),
-                        help="the lib folder under test (default: $CG_LIB, else <build>/lib)")
+    settings.add_options(parser.add_argument)
     parser.add_argument("--door", action="append", metavar="ID",
                         help="only this door (dlopen.soname-now) or group (dlopen); may be repeated")
     parser.add_argument("--json", metavar="FILE", help="write every outcome there")
+    parser.add_argument("--must-run", action="store_true", help="fail a row that lacks something "
+                        "instead of skipping it")
     parser.add_argument("--verbose", action="store_true", help="show the commands of every run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()
@@ -86,15 +85,8 @@ def as_data(result):
 
 def main():
     given = options()
-    os.environ["CG_BUILD"] = os.path.abspath(given.build)
-    # Where scripts/test has put the runtimes and frameworks.
-    if os.path.isdir(os.path.join(SOURCE, "build", "_deps")):
-        os.environ.setdefault("CG_DEPS", os.path.join(SOURCE, "build", "_deps"))
-    os.environ["CG_LIB"] = os.path.abspath(given.lib or os.path.join(given.build, "lib"))
-    os.environ.setdefault("CG_SOURCE", SOURCE)
-    sys.path[:0] = [HERE, os.path.join(SOURCE, "tests", "harness")]
-    import harness
-    import matrix
+    settings.configure(given.build, given.lib, given.deps, must_run=given.must_run)
+    from support import harness, matrix
 
     missing = harness.check_tools() + [
         path for path in (harness.GUARD, harness.program("door")) if not os.path.exists(path)]
@@ -129,7 +121,7 @@ def main():
     verdicts = [outcome.verdict for outcome in outcomes]
     skipped = sum(bool(outcome.skipped) for outcome in outcomes)
     failed = verdicts.count("FAIL")
-    if harness.must_run():
+    if settings.MUST_RUN:
         failed = sum(o.verdict == "FAIL" or bool(o.skipped) for o in outcomes)
     print("\n%d passed, %d failed%s" % (
         verdicts.count("pass"), failed, "".join(

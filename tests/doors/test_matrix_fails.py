@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-import harness
+from support import harness
 
 DOORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "doors.py")
 # One row of each group that the guard closes.
@@ -39,7 +39,3 @@ class MatrixFails(harness.Case):
                 self.assertEqual(outcome["verdict"], "FAIL", done.stdout)
                 guarded = [where for where, _ in outcome["complaints"] if "guarded" in where]
                 self.assertTrue(guarded, "only its control failed")
-
-
-if __name__ == "__main__":
-    harness.main()

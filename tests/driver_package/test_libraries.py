@@ -5,7 +5,7 @@ guarded. Each is loaded, and each of its exports is called with zeros, in a /dev
 import os
 import subprocess
 
-import harness
+from support import harness
 
 PROGRAM = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
 NONE, OPENS = "opens nothing", "opens the device"
@@ -84,7 +84,3 @@ class Libraries(harness.Case):
         for name in found:
             self.look_at(name, *OTHERS[name])
         print("  looked at: " + " ".join(found))
-
-
-if __name__ == "__main__":
-    harness.main()

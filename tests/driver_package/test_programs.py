@@ -4,7 +4,7 @@
 import os
 import shutil
 
-import harness
+from support import harness
 
 LAUNCHER = os.path.join(os.path.dirname(harness.LIB), "bin", "cudaguard")
 
@@ -80,7 +80,3 @@ class Programs(harness.FolderCase):
         shutil.rmtree(registry)
         self.run_it(*inspect).assert_untouched(self, linked=True)
         self.assertFalse(self.run_it(*inspect, guard=False).reached_driver())
-
-
-if __name__ == "__main__":
-    harness.main()

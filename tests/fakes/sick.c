@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fake driver with an illness: CG_SICK says which; CG_ANSWER is cuInit's answer, by default
-// 100. CG_LOOKS_REAL: it names a device node, as NVIDIA's does.
+// 100.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +11,6 @@
 #include <unistd.h>
 
 #include "driver.h"
-
-#ifdef CG_LOOKS_REAL
-const char* const kNode = "/dev/nvidiactl";
-#endif
 
 // All other names answer 999.
 int driver_state(void) { return kSuccess; }
@@ -74,19 +70,11 @@ __attribute__((constructor)) static void start(void) {
   if (has("crashes when loaded")) crash();
 }
 
-int cuDriverGetVersion(int* version);
-int cuDriverGetVersion(int* version) {
-  *version = 12040;
-  return 0;
-}
-
 int cuInit(unsigned flags);
 int cuInit(unsigned flags) {
   const char* answer = getenv("CG_ANSWER");
   (void)flags;
   if (has("hangs")) sleep_for_ever();
-  // A GPU that is ill, and not among those that are visible.
-  if (has("crashes with all") && getenv("CUDA_VISIBLE_DEVICES") == NULL) crash();
   if (has("ignores signals")) {
     sigset_t all;
     sigfillset(&all);
@@ -107,26 +95,4 @@ int cuInit(unsigned flags) {
     fprintf(stderr, "half a line");
   }
   return answer == NULL ? kNoDevice : atoi(answer);
-}
-
-int cuDeviceGetCount(int* count);
-int cuDeviceGetCount(int* count) {
-  if (has("hangs later")) sleep_for_ever();
-  if (has("crashes later")) crash();
-  if (has("cannot count")) return kUnknown;
-  *count = has("is strange") ? 100000 : 1;
-  return 0;
-}
-
-int cuDeviceGet(int* device, int ordinal);
-int cuDeviceGet(int* device, int ordinal) {
-  *device = ordinal;
-  return 0;
-}
-
-int cuDeviceGetName(char* name, int size, int device);
-int cuDeviceGetName(char* name, int size, int device) {
-  (void)device;
-  snprintf(name, (size_t)size, "%s", has("is strange") ? "\xff\ncudaguard-probe init 7 7" : "Sick");
-  return 0;
 }

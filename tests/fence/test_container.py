@@ -8,9 +8,7 @@ import platform
 import random
 import subprocess
 
-import harness
-import fence
-import launcher
+from support import fence, harness, launcher
 
 SCRIPT = os.path.join(harness.SOURCE, "scripts", "container", "fence-profile")
 # Podman's, where that is installed. Docker's is in the daemon: test_engines.py has it.
@@ -277,7 +275,3 @@ class Container(fence.Case):
                            "LD_PRELOAD")
         self.assertEqual((done.returncode, done.stdout), (0, harness.GUARD + "\n"))
         self.assertRegex(done.stderr, r"\Acudaguard: [^\n]+; the preload alone\n\Z")
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -8,8 +8,7 @@ the fence ENODEV.
 import os
 import shutil
 
-import harness
-import fence
+from support import fence, harness
 
 X86 = os.uname().machine == "x86_64"
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -166,7 +165,3 @@ class SetUser(DoorCase):
                    answer="ENODEV")
         self.check(*NOBODY, self.command, "run", "--fence", "--", "env", "-i", *self.words,
                    euid="65534", answer="ENODEV")
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -7,10 +7,7 @@ kernel looks at last; where it sees one, it and the other libraries go further."
 import os
 import shutil
 
-import driver
-import harness
-import fence
-import launcher
+from support import driver, fence, harness, launcher
 
 NOBODY = 65534
 FIRST = 0xC04846D2  # CHECK_VERSION_STR: what each of these libraries asks first
@@ -128,7 +125,3 @@ class Privileged(fence.Case):
         # Without a fence it is refused: ld.so would take the guard away.
         done = self.bare(*run, "--", self.helper)
         self.refused(done, 125, "setuid")
-
-
-if __name__ == "__main__":
-    harness.main()

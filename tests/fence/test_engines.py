@@ -14,9 +14,11 @@ import subprocess
 import tarfile
 import tempfile
 
-import harness
-import fence
-import launcher
+import pytest
+
+from support import fence, harness, launcher
+
+pytestmark = pytest.mark.full
 
 ENGINES = os.path.join(harness.DEPS, "engines")
 IMAGE = "docker.io/library/engines:latest"
@@ -257,7 +259,3 @@ class Engines(fence.Case):
             with_room, without = printed["verify"].split("TMPDIR=")
             self.assertIn("cudaguard: PASS: ", with_room)
             self.assertRegex(without, r"\A\"/tmp\": Read-only file system [^\n]*\n125\n\Z")
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -4,21 +4,18 @@ it; behind `env -i`, where they speak to NVIDIA's driver, they find no GPU and g
 
 import os
 import re
-import sys
 
-import driver
-import harness
-import launcher
+import pytest
 
-sys.path.insert(0, os.path.join(harness.SOURCE, "tests", "frameworks"))
-import framework  # noqa: E402
+from support import driver, framework, harness, launcher
+
 
 # By virtual environment: a program of tests/frameworks, or a tool of its own.
 PROGRAMS = (
     ("nvml", "nvml_devices.py", "count"),
     ("cuda-python-12", "cuda_python.py", "count"),
-    ("cuda-python-13", "cuda_python.py", "count"),
     ("ctranslate2", "ctranslate2_devices.py"),
+    ("cuda-python-13", "cuda_python.py", "count"),
     ("onnxruntime", "onnxruntime_session.py", "CUDAExecutionProvider", "CPUExecutionProvider"),
     ("monitors", "gpustat", "--no-header"),
     ("monitors", "codecarbon_gpus.py"),
@@ -64,13 +61,9 @@ class Frameworks(driver.Case):
                 done = self.same_but_refused(driver.NODES, *self.words(*program), expected=[])
                 self.assertEqual((done.returncode, done.stdout), (0, printed))
 
-    @harness.only_full
+    @pytest.mark.full
     def test_torch(self):
         query = "torch", "torch_query.py"
         self.same(*query)
         done = self.same_but_refused(driver.NODES, *self.words(*query), expected=[])
         self.assertIn("is_available=False device_count=0\n", done.stdout)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the fence does not stop, pinned: docs/fence.md says so, and so do these."""
 
-import os
 import socket
 import subprocess
 import sys
 import threading
 
-import harness
-import fence
-
-sys.path.insert(0, os.path.join(harness.SOURCE, "tests", "launcher"))
-import launcher  # noqa: E402
+from support import fence, launcher
 
 RM_CONTROL = "c020462a"
 UVM_INITIALIZE = "30000001"
@@ -180,7 +175,3 @@ class Limits(fence.Case):
 
     def test_other_makers(self):
         self.passes(*OTHER_MAKERS)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -10,12 +10,10 @@ import struct
 import sys
 import unittest
 
-import harness
-import fence
-import launcher
-import browser
-import sshd
-from fence import ASK, BARE, FENCED
+import pytest
+
+from support import browser, fence, harness, launcher, sshd
+from support.fence import ASK, BARE, FENCED
 
 NOBODY = 65534
 AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
@@ -151,7 +149,7 @@ class Sandboxes(Case):
     def test_setpriv(self):
         self.sandboxed("setpriv", "--no-new-privs", "--inh-caps=-all")
 
-    @harness.only_full
+    @pytest.mark.full
     @unittest.skipUnless(browser.PROGRAM, "no Chromium (Debian: chromium-headless-shell)")
     def test_chromium(self):
         """Its sandbox is on, so not as root: its renderers have filters of their own, and a page is
@@ -302,7 +300,3 @@ class ObservedSandboxes(Sandboxes):
 
 class ObservedDebuggers(Debuggers):
     HOW = ["run", "--fence", "--observe"]
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,9 +6,7 @@ import os
 import platform
 import unittest
 
-import harness
-import fence
-import launcher
+from support import fence, harness, launcher
 
 NOBODY = 65534
 HELLO = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n"
@@ -180,7 +178,3 @@ class Look(fence.Case):
     def test_guarded_as_ever(self):
         done = self.start("run", "--fence", "printenv", "LD_PRELOAD")
         self.assertEqual((done.stdout, done.stderr), (harness.GUARD + "\n", ""))
-
-
-if __name__ == "__main__":
-    harness.main()

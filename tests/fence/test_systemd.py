@@ -4,11 +4,8 @@ from who asks for them."""
 
 import shlex
 
-import fence
-import harness
-import launcher
-import manager
-from fence import ASK, BARE, FENCED
+from support import fence, harness, launcher, manager
+from support.fence import ASK, BARE, FENCED
 
 FENCE = [launcher.LAUNCHER, "run", "--fence=require", "--"]
 
@@ -57,7 +54,3 @@ class Systemd(fence.Case):
         """systemd-run --scope becomes the program itself."""
         self.assertEqual(self.systemd_run("--scope", "--", *ASK), BARE)
         self.assertEqual(self.systemd_run("--scope", "--", *ASK, run=FENCE), FENCED)
-
-
-if __name__ == "__main__":
-    harness.main()

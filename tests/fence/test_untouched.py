@@ -3,9 +3,9 @@
 
 import errno
 
-import fence
-import harness
-import uapi
+import pytest
+
+from support import fence, uapi
 
 # Of each kind of device one, so that a header that was not read is noticed.
 KNOWN = {"TCGETS", "FIONREAD", "SIOCGIFCONF", "FBIOGET_VSCREENINFO", "FBIO_WAITFORVSYNC", "KVM_RUN",
@@ -51,6 +51,7 @@ class Untouched(fence.Case):
                 self.assertEqual(fenced.count(errno.ENODEV), ours.count(1))
                 self.assertTrue(fenced == wanted)
 
+    @pytest.mark.full
     def test_kernel_headers(self):
         """None of the requests that the kernel's headers name is taken for NVIDIA's."""
         self.need("gcc")
@@ -76,7 +77,3 @@ class Untouched(fence.Case):
         for request in ("pty TCGETS 0", "socket FIONREAD 0", "pipe FIONREAD 0"):
             self.assertIn(request, bare)
         print("devices: " + " ".join(sorted(kinds)))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -2,18 +2,20 @@
 """The launcher waits for the fence's questions and for signals at once: what run --observe is held
 to (tests/launcher: exit codes, signals, job control, descriptors, terminals), with --fence."""
 
-import os
-import sys
+import pytest
 
-import harness
-import fence
+from launcher.test_observe_signals import *  # noqa: F403
+from launcher.test_observe_terminal import *  # noqa: F403
+from support import fence, observed
 
-sys.path.insert(0, os.path.join(harness.SOURCE, "tests", "launcher"))
-import observed  # noqa: E402
+pytestmark = pytest.mark.full  # it waits for most of a minute
 
-observed.OBSERVE.append("--fence=require")  # the list that all of them have
-from test_observe_signals import *  # noqa: E402,F401,F403
-from test_observe_terminal import *  # noqa: E402,F401,F403
+
+@pytest.fixture(autouse=True)
+def fenced():
+    observed.OBSERVE.append("--fence=require")  # the list that all of them have
+    yield
+    observed.OBSERVE.remove("--fence=require")
 
 
 class Fenced(fence.Case):
@@ -23,7 +25,3 @@ class Fenced(fence.Case):
         done = self.bare(*observed.OBSERVE, fence.program("asks_static"), "ask")
         self.assertIn(" ENODEV\n", done.stdout)
         self.assertIn("1 process asked", done.stderr)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """CTranslate2 from PyPI: a static CUDA 12 runtime inside."""
 
-import framework
-import harness
+import pytest
+
+from support import framework
+
+pytestmark = pytest.mark.full  # needs a download
 
 
 class Ctranslate2(framework.Case):
@@ -11,7 +14,3 @@ class Ctranslate2(framework.Case):
     def test_finds_no_gpu_and_works_on_the_cpu(self):
         self.compare(self.argv("ctranslate2_devices.py"), expect=(
             "gpus=0\ncpu=True\nview=[0.0, 1.0, 2.0, 3.0] on cpu\ncuda=no\n"))
-
-
-if __name__ == "__main__":
-    harness.main()

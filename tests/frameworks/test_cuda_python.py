@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cuda-python from PyPI, with the CUDA 12 runtime and with the newest."""
 
-import framework
-import harness
+from support import framework
 
 # Driver and runtime answer as on a machine whose driver finds no device.
 ANSWERS = """\
@@ -37,7 +36,3 @@ class CudaPython13(CudaPython12):
         for world in ("none", "fake", "real"):
             result = self.guarded(self.argv("cuda_python.py", "nvml"), world)
             self.assertEqual((result.rc, result.out, result.err), (0, "nvml=0\n", ""), str(result))
-
-
-if __name__ == "__main__":
-    harness.main()

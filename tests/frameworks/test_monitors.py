@@ -4,8 +4,11 @@
 import json
 import os
 
-import framework
-import harness
+import pytest
+
+from support import framework, harness
+
+pytestmark = pytest.mark.full  # needs a download
 
 SYSTEM = """\
 driver=999.90

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """nvidia-ml-py from PyPI."""
 
-import framework
-import harness
+from support import framework
 
 ANSWERS = """\
 nvmlInit=None
@@ -27,7 +26,3 @@ class NvidiaMl(framework.Case):
         for world in ("none", "fake", "real"):
             result = self.guarded(self.argv("nvml_devices.py", "answers"), world)
             self.assertEqual((result.rc, result.out, result.err), (0, ANSWERS, ""), str(result))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -8,8 +8,7 @@ driver and without the CUDA libraries that the plug-in needs.
 
 import re
 
-import framework
-import harness
+from support import framework
 
 TENSORRT, CUDA, CPU = (name + "ExecutionProvider" for name in ("Tensorrt", "CUDA", "CPU"))
 
@@ -40,7 +39,3 @@ class OnnxRuntime(framework.Case):
         # Bare it falls back too, with a block of noise on stdout.
         self.assertIn("EP Error", bare.out, str(bare))
         self.assertEqual(guarded.out, "[2.0, 4.0] with ['%s']\n" % CPU, str(guarded))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -3,13 +3,12 @@
 program, its forked and its spawned workers."""
 
 import os
-import sys
 
-import framework
-import harness
+import pytest
 
-sys.path.append(os.path.join(os.path.dirname(framework.HERE), "devices"))
-import box  # noqa: E402
+from support import box, framework, harness
+
+pytestmark = pytest.mark.torch
 
 
 class TorchCase(framework.Case):
@@ -31,13 +30,13 @@ class Torch(TorchCase):
         return self.compare(self.argv("torch_query.py"), env=env, worlds=("real",),
                             expect="is_available=False device_count=0\nsum=45\n")
 
-    @harness.only_full
+    @pytest.mark.full
     def test_finds_no_gpu(self):
         bare, _ = self.query()
         # What the driver makes PyTorch say bare; the guard's quiet is not that of a deaf test.
         self.assertIn("Can't initialize NVML", bare.err, str(bare))
 
-    @harness.only_full
+    @pytest.mark.full
     def test_finds_no_gpu_by_nvml(self):
         self.query(PYTORCH_NVML_BASED_CUDA_CHECK="1")
 
@@ -52,13 +51,13 @@ class Torch(TorchCase):
         # One process opens the device 11 times for CUDA and twice for NVML.
         self.assertGreaterEqual(len(bare.device_opens), 7 * 13, str(bare))
 
-    @harness.only_full
+    @pytest.mark.full
     def test_cleanrl_without_cuda(self):
         self.compare(self.argv("torch_cleanrl.py", "--no-cuda"), worlds=("real",),
                      expect="device=cpu sum=4.0\n")
 
 
-@harness.only_full
+@pytest.mark.full
 class Torchrun(TorchCase):
     """The programs that it starts are its children: `run --children=cpu` goes behind it, or the
     trainer is one that has no GPU."""
@@ -77,7 +76,3 @@ class Torchrun(TorchCase):
                                  (0, trainers, workers), result)
                 self.assertEqual(result.err.count(": no CUDA here"),
                                  [trainers, workers].count("100"), result)
-
-
-if __name__ == "__main__":
-    harness.main()

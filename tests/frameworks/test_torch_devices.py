@@ -2,16 +2,14 @@
 """PyTorch 2.3.0 over the fake NVML of tests/fakes. It counts GPUs by NVML, remembers that,
 and fails an internal assertion when the driver then shows fewer; with the list they agree."""
 
-import os
-import sys
 
-import framework
-import harness
-import test_torch
+import pytest
 
-sys.path.insert(0, os.path.join(os.path.dirname(framework.HERE), "devices"))
+from support import box, harness
+from frameworks import test_torch
 
-import box  # noqa: E402: after its folder is known
+pytestmark = pytest.mark.torch
+
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 
@@ -66,7 +64,7 @@ class TorchDevices(test_torch.TorchCase):
                 self.agree(answers, [1])
                 self.assertFalse([line for line in lines if "in front" in line], lines)
 
-    @harness.only_full
+    @pytest.mark.full
     def test_inside_the_list(self):
         for allow, own, gpus in (("5,2", "1,0", [2, 5]), ("5,2", box.uuid(2), [2]),
                                  (box.uuid(3) + ",0", None, [3, 0]),
@@ -76,7 +74,7 @@ class TorchDevices(test_torch.TorchCase):
                 answers, _ = self.ask(allow=allow, own=own)
                 self.agree(answers, gpus)
 
-    @harness.only_full
+    @pytest.mark.full
     def test_a_late_write_inside_the_list(self):
         """Two allowed, one chosen late: what PyTorch remembers is wrong again, and a line says so;
         what it counts afresh is right, and never more than the list."""
@@ -95,7 +93,3 @@ class TorchDevices(test_torch.TorchCase):
         answers, lines = self.ask(allow="5,9")
         self.agree(answers, [])
         self.assertTrue([line for line in lines if "CUDAGUARD_VISIBLE_DEVICES" in line], lines)
-
-
-if __name__ == "__main__":
-    harness.main()

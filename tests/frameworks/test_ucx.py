@@ -10,8 +10,11 @@ import shutil
 import subprocess
 import tempfile
 
-import framework
-import harness
+import pytest
+
+from support import framework, harness
+
+pytestmark = pytest.mark.full  # needs a download
 
 PATCHED = re.compile(r"installed bistro hook for '(cu\w+)'")
 SUMMARY = re.compile(r"cuda memory hooks mode bistro: installed (\d+) on driver API")
@@ -67,7 +70,3 @@ class Ucx(framework.Case):
             text = result.out + result.err
             self.assertLess(len(set(PATCHED.findall(text))), 15, str(result))
             self.assertTrue(BROKEN.search(text), str(result))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 
-import harness
+from support import harness
 
 PRIVATE_DEV = ["bwrap", "--dev-bind", "/", "/", "--dev", "/dev", "--die-with-parent", "--"]
 # What a program must not inherit. LD_LIBRARY_PATH stays: it may be what leads to the driver.

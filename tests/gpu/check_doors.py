@@ -13,8 +13,7 @@ import re
 import shutil
 
 import box as machine
-import harness
-import matrix
+from support import harness, matrix
 
 WHAT = "doors under FORCE_CPU: answers, opens of /dev/nvidia*, driver files mapped"
 TITLES = {

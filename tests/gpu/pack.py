@@ -13,7 +13,8 @@ LIMIT = 64 * 2**20
 BUILT = ("lib", os.path.join("tests", "programs"), os.path.join("tests", "gpu"))
 LEFT_OUT = shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile", "static_door",
                                   "renamed")
-SOURCES = ("scripts/gpu-check", "tests/gpu/*.py", "tests/doors/*.py", "tests/harness/harness.py",
+SOURCES = ("scripts/gpu-check", "tests/gpu/*.py", "tests/support/settings.py",
+           "tests/support/harness.py", "tests/support/matrix.py", "tests/support/rows_*.py",
            "tests/doors/languages/*")
 
 

@@ -13,7 +13,9 @@ import sys
 import tempfile
 import unittest
 
-import harness
+import pytest
+
+from support import harness
 
 BOX = os.path.join(harness.FAKES, "lazy")
 FAKES = BOX + ":" + os.path.join(harness.FAKES, "runtime")
@@ -72,7 +74,7 @@ class GpuCheck(unittest.TestCase):
         os.symlink(os.path.join(harness.LIB, "cudaguard"), os.path.join(folder, "cudaguard"))
         return folder
 
-    @harness.only_full
+    @pytest.mark.full
     def test_every_row_that_a_fake_can_fill(self):
         code, out, rows = self.check(*self.build())
         failed = [name for name, row in rows.items() if row["verdict"] == "FAIL"]
@@ -93,7 +95,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(len(self.facts["gpus"]), 8)
         self.assertEqual(self.facts["fake driver"], FAKES)
 
-    @harness.only_full
+    @pytest.mark.full
     def test_fails_with_a_guard_that_does_nothing(self):
         code, out, rows = self.check(*self.build("--lib", self.idle_lib()))
         self.assertEqual(code, 1, out)
@@ -112,7 +114,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual((code, rows["guard"]["verdict"]), (1, "FAIL"), out)
         self.assertEqual(rows["cuInit.force-cpu"]["verdict"], "FAIL", out)
 
-    @harness.only_full
+    @pytest.mark.full
     def test_packed_on_a_bare_machine(self):
         folder = os.path.join(self.scratch, "pack")
         done = subprocess.run(
@@ -136,7 +138,7 @@ class GpuCheck(unittest.TestCase):
         return self.check("--build", harness.BUILD, "--lib", harness.LIB, "--library-path", ONE_GPU,
                           *more, env=dict(env or {}, KEPT_CONTEXTS=contexts))
 
-    @harness.only_full
+    @pytest.mark.full
     def test_memory_of_one_gpu(self):
         code, out, rows = self.one_gpu("--only", "contexts,lists")
         self.assertEqual(code, 0, out)
@@ -175,7 +177,3 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 0, out)
         self.assertEqual({row["verdict"] for name, row in rows.items()
                           if name not in ("guard", "companions")}, {"not filled"}, out)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -5,8 +5,7 @@ import os
 import shutil
 import struct
 
-import guest
-import harness
+from support import guest, harness
 
 POLICY = 'CUDAGUARD_POLICY="%s" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF); FORCE_CPU applies'
 LOG = 'CUDAGUARD_LOG="%s" is not accepted (accepted: off, error, deny, all); deny applies'
@@ -224,7 +223,3 @@ class BadInput(guest.Case):
         with open(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), "rb") as stream:
             other = stream.read()
         self.broken("libcuda.so.1", lambda data: other, "is of another version")
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -12,8 +12,7 @@ import signal
 import socket
 import subprocess
 
-import guest
-import harness
+from support import guest, harness
 
 MODES = {"w": "write", "we": "write, close-on-exec", "+": "both ways", "wa": "append"}
 
@@ -347,7 +346,3 @@ class NeverKills(guest.Case):
 
     def test_no_free_descriptor(self):
         self.check_pipes("load:libcuda.so.1", "nofile:3")
-
-
-if __name__ == "__main__":
-    harness.main()

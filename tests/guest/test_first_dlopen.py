@@ -5,9 +5,7 @@ import collections
 import os
 import shutil
 
-import guest
-import harness
-import syscalls
+from support import guest, harness, syscalls
 
 STANDINS = (harness.STANDIN_CUDA, harness.STANDIN_NVML)
 # Of the guard itself: the page of this process, a look at each null driver's size, and its symbol
@@ -61,7 +59,3 @@ class FirstDlopen(guest.Case):
         for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-opencl.so.1"):
             self.assertIn(os.path.join(folder, name), self.opened(named))
             self.assertNotIn(os.path.join(folder, name), self.opened(guarded))
-
-
-if __name__ == "__main__":
-    harness.main()

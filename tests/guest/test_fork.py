@@ -4,8 +4,7 @@ and what a child touches is recorded in the child's own name."""
 
 import json
 
-import guest
-import harness
+from support import guest, harness
 
 FORKS = guest.binary("forks")
 
@@ -89,7 +88,3 @@ class Forks(guest.Case):
                     else:
                         self.assertEqual(values, ["cuInit=100"] * 3, result)
                         result.assert_untouched(self)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -5,8 +5,7 @@ import os
 import shutil
 import subprocess
 
-import guest
-import harness
+from support import guest, harness
 
 NOT_FOUND = "ERROR: ld.so: object '%s' from LD_PRELOAD cannot be preloaded"
 DRIVER_NAMES = ("libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1")
@@ -193,7 +192,3 @@ class Install(guest.Case):
         self.assertEqual(result.rc, 0, result)
         result.assert_reached(self)
         self.assertIn(NOT_FOUND % "libcudaguard-none.so", result.err)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -5,8 +5,7 @@ tests/fence. (setuid without
 
 import os
 
-import guest
-import harness
+from support import guest, harness
 
 
 class Limits(guest.Case):
@@ -45,7 +44,3 @@ class Limits(guest.Case):
         self.assertEqual(result.err, "")
         self.assertTrue(all(os.path.dirname(p) == harness.FAKE_DRIVER
                             for p in result.driver_files))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -5,8 +5,7 @@ import os
 import shutil
 import subprocess
 
-import guest
-import harness
+from support import guest, harness
 
 SCRIPT = """import ctypes, sys
 for name, call in (("libnvidia-ml.so.1", "nvmlInit_v2"), ("libcuda.so.1", "cuInit")):
@@ -279,7 +278,3 @@ class Musl(Programs):
                 said = guest.lines_of(result.err)
                 self.assertEqual([line.split(": ", 1)[1] for line in said],
                                  ["there is no driver"] * ("CUDAGUARD_VISIBLE_DEVICES" in env), result)
-
-
-if __name__ == "__main__":
-    harness.main()

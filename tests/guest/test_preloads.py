@@ -3,8 +3,7 @@
 called, and the guard still answers."""
 
 
-import guest
-import harness
+from support import guest, harness
 
 FIRST = guest.binary("hook_first.so")
 SECOND = guest.binary("hook_second.so")
@@ -56,7 +55,3 @@ class Preloads(guest.Case):
                 self.assertEqual(answers[1:4], ["cuInit=100", "nvmlInit_v2=0", "cuInit=100"], result)
                 self.untouched(result)
                 self.assertEqual(len(guest.lines_of(result.err)), 1, result)
-
-
-if __name__ == "__main__":
-    harness.main()

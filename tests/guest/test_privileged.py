@@ -8,8 +8,7 @@ import shlex
 import shutil
 import subprocess
 
-import guest
-import harness
+from support import guest, harness
 
 NOBODY = 65534
 IGNORED = ("ERROR: ld.so: object 'libcudaguard.so' from LD_PRELOAD cannot be preloaded "
@@ -160,7 +159,3 @@ class Privileged(guest.Case):
         done = self.run_as_nobody(self.plain, "touch", preload=False, LD_PRELOAD="libcudaguard.so")
         self.assertEqual(done.stdout, "cuInit=100\n", done)
         self.assertNotIn(IGNORED, done.stderr)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -5,8 +5,7 @@ import copy
 import json
 import os
 
-import guest
-import harness
+from support import guest, harness
 
 try:
     import jsonschema
@@ -121,7 +120,3 @@ class RecordSchema(guest.Case):
                             (allowed["context"], "device"), (allowed["work"], "event")):
             forged = {name: value for name, value in record.items() if name != key}
             self.assertFalse(self.validator.is_valid(forged), key)
-
-
-if __name__ == "__main__":
-    harness.main()

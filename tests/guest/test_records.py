@@ -7,8 +7,7 @@ import os
 import re
 import subprocess
 
-import guest
-import harness
+from support import guest, harness
 
 RECORDS = guest.binary("records")
 FIELDS = {"v", "ts", "pid", "ppid", "tid", "uid", "host", "exe", "argv", "cgroup", "api", "decision",
@@ -226,7 +225,3 @@ class Records(guest.Case):
         # argv that says nothing is kept: the numbers of arguments matter.
         for record in self.one([b"", b"1", b"", b""]):
             self.assertEqual(record["argv"], ["", "1", "", ""])
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,8 +6,7 @@ import os
 import re
 import subprocess
 
-import guest
-import harness
+from support import guest, harness
 
 REPORT = re.compile(r"(ERROR|WARNING): \w+Sanitizer|runtime error:|ASan runtime|==\d+==")
 
@@ -83,7 +82,3 @@ class Sanitizers(guest.Case):
                                  text=True, check=True).stdout.strip()
         self.check("gcc", ["-fsanitize=address,undefined"], "signed integer overflow",
                    [os.path.realpath(runtime)])
-
-
-if __name__ == "__main__":
-    harness.main()

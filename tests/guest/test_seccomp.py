@@ -7,8 +7,7 @@ import os
 import re
 import subprocess
 
-import guest
-import harness
+from support import guest, harness
 
 STRICT = guest.binary("strict")
 # What the guard adds to the system calls of a program that dlopens and asks the driver; docs/limits.md.
@@ -139,7 +138,3 @@ class Seccomp(guest.Case):
         names = self.needed() | {"lseek", "fcntl"}
         harness.run([STRICT, "none", *sorted(names)], guard=False,
                     trace=False).assert_reached(self)
-
-
-if __name__ == "__main__":
-    harness.main()

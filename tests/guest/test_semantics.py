@@ -6,8 +6,7 @@ import os
 import shutil
 import subprocess
 
-import guest
-import harness
+from support import guest, harness
 
 BEHAVE = os.path.join(guest.BIN, "behave")
 # What the bare program must print, so that equality means something.
@@ -74,7 +73,3 @@ class Semantics(guest.Case):
 
     def test_off(self):
         self.compare(harness.GUARD, CUDAGUARD_POLICY="OFF")
-
-
-if __name__ == "__main__":
-    harness.main()

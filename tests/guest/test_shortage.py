@@ -2,8 +2,7 @@
 """A failure that passes (no free descriptor, no memory) refuses the driver while it lasts, and does not disarm
 the guard for the rest of the process."""
 
-import guest
-import harness
+from support import guest, harness
 
 LINKED = guest.binary("steps_linked")
 # The only free descriptors are gone at the first dlopen of all.
@@ -77,7 +76,3 @@ class Shortage(guest.Case):
                 result = self.steps("memory:%d" % kib, "touch", "memory:max", "touch")
                 self.assertEqual(self.values(result)[-1], "100", result)
                 result.assert_untouched(self)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -9,9 +9,7 @@ import re
 import shutil
 import subprocess
 
-import guest
-import harness
-import syscalls
+from support import guest, harness, syscalls
 
 HELLO = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 3; }\n"
 # The test's own variables; nothing of the machine's.
@@ -233,7 +231,3 @@ def difference(before, after, in_order=True):
 
     return found + ["more or fewer: %s" % name for name in MEMORY
                     if memory(before)[name] != memory(after)[name]]
-
-
-if __name__ == "__main__":
-    harness.main()

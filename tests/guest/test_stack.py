@@ -4,8 +4,7 @@
 import os
 import signal
 
-import guest
-import harness
+from support import guest, harness
 
 PROGRAM = guest.binary("stack")
 DRIVER = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
@@ -60,7 +59,3 @@ class Stack(guest.Case):
                 self.assertGreater(need, 2048, "the control: with too little, bare crashes")
                 result = self.in_handler(name, need + MOST_MORE, guard=True)
                 self.assertEqual((result.rc, result.out), (0, bare.out), result)
-
-
-if __name__ == "__main__":
-    harness.main()

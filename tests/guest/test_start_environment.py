@@ -6,8 +6,7 @@ answers 0."""
 
 import os
 
-import guest
-import harness
+from support import guest, harness
 
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 REACHED = {"cuInit": "0"}
@@ -62,7 +61,3 @@ class StartEnvironment(guest.Case):
                 result = self.steps(*steps)
                 result.assert_untouched(self)
                 self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"], result)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -7,8 +7,7 @@ import os
 import re
 import subprocess
 
-import guest
-import harness
+from support import guest, harness
 
 
 class StartRecord(guest.Case):
@@ -155,7 +154,3 @@ class StartRecord(guest.Case):
                   "rt_sigprocmask", "rt_sigtimedwait"}
         self.assertGreater(len(hello), len(plain))
         self.assertLessEqual(set(hello) - set(plain), listed)
-
-
-if __name__ == "__main__":
-    harness.main()

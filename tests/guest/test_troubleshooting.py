@@ -4,14 +4,8 @@
 import os
 import re
 import subprocess
-import sys
 
-import guest
-import harness
-
-sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-                             "devices"))
-import box  # noqa: E402
+from support import box, guest, harness
 
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 STATIC = harness.program("static_door")
@@ -93,7 +87,3 @@ class Messages(guest.Case):
                       "; the preload alone", "has the GPU (CUDAGUARD_ROOT)",
                       "nothing behind --fence"):
             self.assertIn(words, sources)
-
-
-if __name__ == "__main__":
-    harness.main()

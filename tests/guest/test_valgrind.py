@@ -2,14 +2,10 @@
 """Under valgrind's memcheck a guarded program has no error that it does not have bare."""
 
 import os
-import sys
 
-import guest
-import harness
+import pytest
 
-sys.path.insert(0, os.path.join(harness.SOURCE, "tests", "devices"))
-
-import box  # noqa: E402: after its folder is known
+from support import box, guest, harness
 
 MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=no"]
 RUN_PATH = b"$ORIGIN/////////\0"
@@ -47,6 +43,7 @@ class Memcheck(guest.Case):
                 self.assertNotIn("==", result.err, result)
                 self.assertIn(answers[answer], result.out, result)
 
+    @pytest.mark.full
     def test_bare(self):
         """The control: the driver is reached, and nothing is wrong with the programs."""
         self.check(None, 0)
@@ -67,7 +64,3 @@ class Memcheck(guest.Case):
         result = self.memcheck([guest.STEPS, "load:libc.so.6", "touch"], guard)
         self.assertEqual(result.rc, 99, result)
         self.assertIn("Invalid read", result.err, result)
-
-
-if __name__ == "__main__":
-    harness.main()

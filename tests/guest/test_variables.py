@@ -2,8 +2,7 @@
 """A library that has variables called like the guard's exports gets its own when it is loaded by
 dlopen: it must not write into the guard's code."""
 
-import guest
-import harness
+from support import guest, harness
 
 MAIN = guest.binary("variables_main")
 IMPORTS = guest.binary("variables_imports")
@@ -77,7 +76,3 @@ class NoLoad(guest.Case):
         wanted = self.asked(*steps, guard=False)
         self.assertEqual(wanted[-1], "?libcuda.so.1 loaded")
         self.assertEqual(self.asked(*steps), wanted)
-
-
-if __name__ == "__main__":
-    harness.main()

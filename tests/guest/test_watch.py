@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cudaguard_watch: what a process has asked for once is written down again, and where."""
 
-import guest
-import harness
+from support import guest, harness
 
 
 class Watch(guest.Case):
@@ -51,7 +50,3 @@ class Watch(guest.Case):
             self.assertEqual(result.answers["watch"], "-1", result)
             self.assertEqual(self.apis(report), [])
             result.assert_reached(self)
-
-
-if __name__ == "__main__":
-    harness.main()

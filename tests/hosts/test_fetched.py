@@ -7,8 +7,11 @@ import os
 import stat
 import subprocess
 
-import harness
-import hosts
+import pytest
+
+from support import harness, hosts
+
+pytestmark = pytest.mark.full
 
 ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
 ROUNDS = 2000 if harness.FULL else 200
@@ -55,7 +58,3 @@ class Fetched(hosts.Case):
         if not os.path.exists(python):
             harness.skip(self, "run scripts/fetch-pythons %s free-threaded" % harness.DEPS)
         self.compare([python, os.path.join(hosts.PROGRAMS, "asks_threads.py")])
-
-
-if __name__ == "__main__":
-    harness.main()

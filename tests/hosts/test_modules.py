@@ -5,8 +5,7 @@ to do with CUDA: name service, PAM, character sets."""
 import os
 import shutil
 
-import harness
-import hosts
+from support import harness, hosts
 
 
 class Modules(hosts.Case):
@@ -51,7 +50,3 @@ class Modules(hosts.Case):
                 self.assertEqual(hosts.OUR_LINE.sub("", result.err), "", result)
             else:
                 result.assert_reached(self)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,8 +6,7 @@ import os
 import shutil
 import subprocess
 
-import harness
-import hosts
+from support import harness, hosts
 
 
 class Programs(hosts.Case):
@@ -50,7 +49,3 @@ class Programs(hosts.Case):
         self.need("mono")
         self.compile("mcs", "-out:" + self.path("asks.exe"), self.source("asks.cs"))
         self.compare(["mono", self.path("asks.exe")])
-
-
-if __name__ == "__main__":
-    harness.main()

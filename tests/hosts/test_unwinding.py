@@ -5,7 +5,7 @@ an outermost return address."""
 
 import os
 
-import harness
+from support import harness
 
 BIN = os.path.join(harness.BUILD, "tests", "hosts")
 CONTROL = 200
@@ -51,7 +51,3 @@ class Coroutines(Case):
 
     def test_on_a_stack_in_a_frame(self):
         self.check("coroutine", "frame 131072 %d")
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

@@ -9,9 +9,8 @@ of the one that it enters.
 import os
 import shutil
 
-import harness
-import places
-from places import launcher
+from support import harness, places
+from support.places import launcher
 
 ASK = " ".join(places.OPEN)
 SHELLS = {"bash": ["bash"], "bash -eu": ["bash", "-eu"], "posix": ["bash", "--posix", "-eu"],
@@ -243,7 +242,3 @@ class Activation(places.Case):
         for name in launcher.PRESETS:
             self.assertNotIn(name + "=", result.parts[1])
         self.assertTrue(result.parts[2].startswith("cuInit=100 "), result)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -7,9 +7,11 @@ import shutil
 import signal
 import subprocess
 
-import harness
-import places
-import image
+import pytest
+
+from support import harness, image, places
+
+pytestmark = pytest.mark.full
 
 TEXT = places.read("container", "Dockerfile")
 DOOR = "/mnt/programs/door"
@@ -258,7 +260,3 @@ class Variable(Case):
         done = ask("setuid", *built.entrypoint)
         self.assertEqual((done.returncode, done.stdout), (125, ""), done)
         self.assertIn("it is setuid", done.stderr)
-
-
-if __name__ == "__main__":
-    harness.main()

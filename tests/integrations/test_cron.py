@@ -8,8 +8,7 @@ import re
 import subprocess
 import time
 
-import harness
-import places
+from support import harness, places
 
 CRON = os.path.join(harness.DEPS, "cron")
 # In a mount namespace: a cron of our own, without the machine's tables.
@@ -93,7 +92,3 @@ class Cron(places.Case):
         answers, calls, out = self.ask(self.line("cudaguard run --"))
         self.assertEqual((answers, calls), ({}, []), out)
         self.assertIn("not found", out)
-
-
-if __name__ == "__main__":
-    harness.main()

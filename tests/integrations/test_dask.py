@@ -3,8 +3,11 @@
 
 import os
 
-import harness
-import places
+import pytest
+
+from support import harness, places
+
+pytestmark = pytest.mark.full  # needs a download
 
 ASK = """import ctypes
 import sys
@@ -58,7 +61,3 @@ class Dask(places.Case):
         """Why not by Dask's own variable: it writes the name in small letters."""
         name = "DASK_DISTRIBUTED__NANNY__PRE_SPAWN_ENVIRON__LD_PRELOAD"
         self.reached(*self.worker(**{name: "/usr/local/lib/libcudaguard.so"}))
-
-
-if __name__ == "__main__":
-    harness.main()

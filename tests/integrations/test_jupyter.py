@@ -6,9 +6,10 @@ import os
 import shutil
 import subprocess
 
-import harness
-import places
-from places import launcher
+import pytest
+
+from support import harness, places
+from support.places import launcher
 
 PYTHON = os.path.join(harness.DEPS, "frameworks", "jupyter", "bin", "python")
 INSTALL = places.script("jupyter", "install-kernel")
@@ -65,6 +66,7 @@ class Jupyter(places.Case):
             self.assertEqual([result.answers[key] for key in ("cuda", "child", "drivers")],
                              ["100", "100", "['%s']" % harness.STANDIN_CUDA], result)
 
+    @pytest.mark.full
     def test_message_names_the_cell_and_its_advice_works(self):
         """What the message says of kernel.json is done, and lifts it."""
         self.assertEqual(self.install("--user", "--cudaguard", launcher.LAUNCHER).returncode, 0)
@@ -110,6 +112,7 @@ class Jupyter(places.Case):
         self.assertEqual((spec["display_name"], spec["argv"][:5]),
                          ("Python 3 (GPU 2)", [launcher.LAUNCHER, "run", "--gpus", "2", "--"]))
 
+    @pytest.mark.full
     def test_cpu_by_name(self):
         """Unless another policy is given: else one in the server's environment would lift it."""
         for given, wanted in harness.sample((
@@ -153,6 +156,7 @@ class Jupyter(places.Case):
                 self.assertIn(meaning, done.stderr.splitlines()[-1])
                 self.assertFalse(os.path.exists(self.path("data")) or os.path.exists(touch), done)
 
+    @pytest.mark.full
     def test_installed_tree(self):
         """Beside itself it finds the launcher; else on PATH."""
         command = self.installed("tree")
@@ -192,7 +196,3 @@ class Jupyter(places.Case):
         done = self.install("--user", python="/usr/bin/python3", PYTHONNOUSERSITE="1")
         self.assertEqual(done.returncode, 1, done)
         self.assertIn("has no ipykernel; run this file with the Python of the kernel", done.stderr)
-
-
-if __name__ == "__main__":
-    harness.main()

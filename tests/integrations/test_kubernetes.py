@@ -4,9 +4,10 @@
 import os
 import subprocess
 
-import harness
-import places
-from places import launcher
+import pytest
+
+from support import harness, places
+from support.places import launcher
 
 try:
     import yaml
@@ -34,11 +35,13 @@ class Schema(Case):
         return subprocess.run([places.PLATFORMS + "/kubernetes-validate", "--strict", "-k", release,
                                path], capture_output=True, text=True, check=False)
 
+    @pytest.mark.full
     def test_valid(self):
         for release in RELEASES:
             done = self.validate(TEXT, release)
             self.assertEqual(done.returncode, 0, done)
 
+    @pytest.mark.full
     def test_control(self):
         for right, wrong in (("readOnly:", "readonly:"), ("emptyDir: {}", "emptyDir: []"),
                              ("mountPath: /cudaguard\n          readOnly", "readOnly"),
@@ -127,7 +130,3 @@ class Pod(Case):
         result = self.program(program)
         self.assertEqual(result.rc, 125, result)
         self.assertIn("musl", result.err)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -4,8 +4,11 @@
 import os
 import shlex
 
-import harness
-import places
+import pytest
+
+from support import harness, places
+
+pytestmark = pytest.mark.full
 
 RAY = os.path.join(harness.DEPS, "frameworks", "ray", "bin")
 ASK = """import sys
@@ -59,7 +62,3 @@ class Ray(places.Case):
                                    "off": "0"}, result)
         # In the fake driver: by the two that are not guarded.
         self.assertEqual(result.fake_calls.count("cuInit"), 2, result)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,8 +6,9 @@ import os
 import re
 import subprocess
 
-import harness
-import places
+import pytest
+
+from support import harness, places
 
 try:
     import yaml
@@ -37,6 +38,7 @@ class Case(places.Case):
 
 
 class GitLab(Case):
+    @pytest.mark.full
     def test_schema(self):
         (text,) = places.blocks("yaml", "GitLab")
         self.assertTrue(self.valid("gitlab-ci", text))
@@ -90,6 +92,7 @@ class GitHub(Case):
         super().setUp()
         (self.text,) = places.blocks("yaml", "GitHub")
 
+    @pytest.mark.full
     def test_schema(self):
         self.assertTrue(self.valid("github-workflows", self.text))
         self.assertFalse(self.valid("github-workflows", self.text.replace("runs-on", "run-on")))
@@ -115,7 +118,3 @@ class GitHub(Case):
         self.no_device(self.step(shell, "true | cat\nsh -c '%s; true'\n" % ASK))
         for one in (plain, shell):  # as GitHub's own bash: the first failure ends the step
             self.assertEqual(self.step(one, "(exit 3) | true\necho not here\n").rc, 3)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -9,10 +9,8 @@ import subprocess
 import tempfile
 import time
 
-import harness
-import places
-import slurm_node
-from places import launcher
+from support import harness, places, slurm_node
+from support.places import launcher
 
 PROLOG = places.script("slurm", "task-prolog")
 DOOR = " ".join(places.OPEN)
@@ -127,9 +125,8 @@ class Slurm(places.Case):
     def test_doctor(self):
         """It finds nothing wrong with what the script has set."""
         result = self.task("srun", "/usr/local/bin/cudaguard", "doctor", "--json")
-        problems = json.loads(result.stdout)["machine"]["problems"]
-        # The node's devices are /dev/null.
-        self.assertEqual([line for line in problems if not line.startswith("/dev/nvidia")], [])
+        findings = json.loads(result.stdout)["findings"]
+        self.assertEqual([row for row in findings if row["state"] == "problem"], [])
 
     def test_with_gpus(self):
         """Not touched in any way, whichever way they were asked for."""
@@ -261,7 +258,3 @@ class Script(places.Case):
             kept = self.start("run", "--print", env=launcher.environment(LD_PRELOAD=before)).stdout
             self.assertEqual(kept.splitlines()[-1], "export LD_PRELOAD=%s" % ":".join(
                 [harness.GUARD] + ([after] if after else [])))
-
-
-if __name__ == "__main__":
-    harness.main()

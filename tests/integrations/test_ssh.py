@@ -4,9 +4,7 @@
 import os
 import re
 
-import harness
-import places
-import sshd
+from support import harness, places, sshd
 
 
 class Ssh(places.Case):
@@ -97,7 +95,3 @@ class Ssh(places.Case):
         self.a_device("PermitUserEnvironment yes\n")
         self.no_device("PermitUserEnvironment yes\n", key='environment="%s" ' % line)
         self.a_device(key='environment="%s" ' % line)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,9 +6,7 @@ import re
 import shutil
 import sys
 
-import harness
-import manager
-import places
+from support import harness, manager, places
 
 NAMES = ("cudaguard-run.conf", "cudaguard-preload.conf")
 EXAMPLE = "/usr/bin/program --its-options"
@@ -211,7 +209,3 @@ class Service(Case):
                 self.assertEqual(told["AssertResult"], "no")
             else:
                 self.assertEqual((told["Result"], told["ExecMainStatus"]), (result, "203"))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -3,9 +3,12 @@
 
 import os
 
-import harness
-import places
-from places import launcher
+import pytest
+
+from support import harness, places
+from support.places import launcher
+
+pytestmark = pytest.mark.full  # needs a download
 
 PLAIN = "[testenv]\n"
 REST = """skip_install = true
@@ -48,7 +51,3 @@ class Tox(places.Case):
                           stream.read())
         self.guarded(*self.tox(PLAIN, *run,
                                options=["-x", "testenv.pass_env+=LD_PRELOAD,CUDAGUARD_*"]))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Twisted, a real one, takes a child's standard error for a failure: docs/troubleshooting.md."""
 
-import harness
-import places
-from places import launcher
+import pytest
+
+from support import harness, places
+from support.places import launcher
+
+pytestmark = pytest.mark.full  # needs a download
 
 ASK = """import sys
 from twisted.internet import reactor, utils
@@ -42,7 +45,3 @@ class Twisted(places.Case):
         self.guarded(*self.parent(*run, "--log=off", "--"))
         self.guarded(*self.parent(*run, "--", CUDAGUARD_LOG="off"))
         self.guarded(*self.parent(LD_PRELOAD=harness.GUARD, CUDAGUARD_LOG="off"))
-
-
-if __name__ == "__main__":
-    harness.main()

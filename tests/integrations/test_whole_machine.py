@@ -7,8 +7,7 @@ import shutil
 import subprocess
 import tempfile
 
-import harness
-import places
+from support import harness, places
 
 GUARD = "/usr/local/lib/libcudaguard.so"
 FILE = "/etc/ld.so.preload"
@@ -263,7 +262,3 @@ class Damaged(Case):
         done = self.run_there("chmod 600 %s; echo %s >%s\n%s %s" % (GUARD, GUARD, FILE, NOBODY, ASK))
         self.assertEqual(done.stdout, "0\n", done)
         self.assertIn(LINE % "cannot open shared object file", done.stderr)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -82,7 +82,7 @@ size_t loaded_size(const std::string& text) {
   return end;
 }
 
-bool fuzz(const char* path) {
+bool fuzz(const char* path, int rounds) {
   std::ifstream stream(path, std::ios::binary);
   const std::string whole((std::istreambuf_iterator<char>(stream)), {});
   Counts counts;
@@ -109,9 +109,6 @@ bool fuzz(const char* path) {
   std::string head = whole.substr(0, std::min<size_t>(whole.size(), 65536));
   Random random;
   Counts flips;
-  // scripts/test --full: at length.
-  const char* full = getenv("CUDAGUARD_TEST_FULL");
-  const int rounds = full != nullptr && strcmp(full, "0") != 0 ? 20000 : 1000;
   for (int round = 0; round < rounds; ++round) {
     std::string changed = head;
     const uint64_t count = 1 + random.below(6);
@@ -136,10 +133,11 @@ bool fuzz(const char* path) {
 
 }  // namespace
 
+// elf_fuzz ROUNDS FILE...
 int main(int argc, char** argv) {
-  if (argc < 2) return 1;
-  for (int i = 1; i < argc; ++i) {
-    if (!fuzz(argv[i])) return 1;
+  if (argc < 3) return 1;
+  for (int i = 2; i < argc; ++i) {
+    if (!fuzz(argv[i], atoi(argv[1]))) return 1;
   }
   return 0;
 }

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the pages of verdicts and findings that are made up here: page_samples FOLDER. What the
-// machine has must not show in them, so the names of symbols and the source lines are made up too.
+// Writes pages of verdicts and findings that are made up here, and what belongs to them: the text
+// report, the document of --json. page_samples DIRECTORY [NAME...]. What the machine has must not
+// show in them, so the names of symbols and the source lines are made up, too.
 #include <cstdio>
 #include <fstream>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 
-#include "shim/launcher/report/page.h"
-#include "shim/launcher/report/symbols.h"
-#include "shim/launcher/verify/decide.h"
+#include "shim/launcher/findings/decide.h"
+#include "shim/launcher/print/document.h"
+#include "shim/launcher/print/page.h"
+#include "shim/launcher/print/summary.h"
+#include "shim/launcher/print/symbols.h"
+#include "shim/launcher/print/text.h"
 
 namespace cudaguard::launcher {
 
@@ -205,6 +210,39 @@ Run failed() {
   return run;
 }
 
+/// Everything that asked is allowed, and records may be missing.
+Run allowed() {
+  Run run({"make", "check"}, 90);
+  Verdict& verdict = run.verdict;
+  verdict.allow = {"probe*"};
+  verdict.tree.doubts = {"there is no /proc"};
+  verdict.tree.left = "probe-daemon &lt; (14)";
+  run.seen(12, 11, "make check", 0, 90);
+  run.seen(13, 12, "probe --all", 1, 2);
+  run.toucher(Asked::kCuda, "dlopen", "libprobe.so", "", 1.5).object = "libcuda.so.1";
+  run.toucher(Asked::kCuda, "cuInit", "libprobe.so", "", 1.6).denied = false;
+  for (size_t i = 0; i < 2; ++i) {
+    run.touched(i, run.asked(13, 12, "probe --all", 1, 1.5, "cuInit by libprobe.so"), 1.5);
+  }
+  return run;
+}
+
+/// Three places, one of them seen by the fence alone, and a program that failed without sudo.
+Run bypassed() {
+  Run run({"./static"}, 3);
+  Verdict& verdict = run.verdict;
+  verdict.status = 1 << 8;
+  verdict.no_new_privs = true;
+  verdict.deny = {Asked::kCuda, Asked::kNvml};
+  run.seen(31, 30, "./static", 0, 3);
+  const size_t process = run.asked(31, 30, "./static", 0, 1, "ioctl");
+  run.toucher(Asked::kCuda, "ioctl", "", "", 0.2).object = "0xc020462a RM_CONTROL";
+  run.toucher(Asked::kCuda, "cuInit", "libcudart.so.12", "a.py:1", 0.4);
+  run.toucher(Asked::kNvml, "nvmlInit_v2", "libnccl.so.2", "", 0.6);
+  for (size_t i = 0; i < 3; ++i) run.touched(i, process, 1);
+  return run;
+}
+
 /// Whatever can be in a name.
 Run forged(uint32_t count) {
   using std::string_literals::operator""s;
@@ -223,8 +261,9 @@ Run forged(uint32_t count) {
     verdict.tree.unguarded.push_back({i, bad, bad, true, 0.0 / (i % 2)});
     Toucher& toucher = run.toucher(static_cast<Asked>(i % 3), bad, bad, bad, 1e40 * i);
     toucher.object = bad;
-    toucher.stack.python = {200, {bad, bad, ~0U}};
-    toucher.stack.native = {200, {bad, ~0UL}};
+    // No record holds more.
+    toucher.stack.python = {100, {bad, bad, ~0U}};
+    toucher.stack.native = {100, {bad, ~0UL}};
     toucher.stack.python_missing = toucher.stack.native_missing = bad;
     const size_t process = run.asked(i, i ^ 1, bad, 3, -7, bad);
     verdict.findings.processes[process].job = verdict.findings.processes[process].host = bad;
@@ -254,13 +293,27 @@ Run large(uint32_t count) {
   return run;
 }
 
-std::string decided(Run run) {
+/// A page and the texts that belong to it.
+struct Sample {
+  std::string page;
+  std::string text;
+  std::string document;
+};
+
+Sample of_verdict(Run run) {
   decide(run.verdict);
-  return page(run.verdict);
+  Symbols symbols;
+  const std::string text = text_of_verdict(run.verdict, symbols);
+  return {page_of_verdict(run.verdict, symbols, text), text, document(run.verdict, symbols)};
 }
 
-/// Two weeks of a cluster: 3,000 processes on 40 hosts.
-Findings cluster() {
+Sample of_records(const Findings& findings, const std::string& title) {
+  const std::string text = summary(findings, "", "");
+  return {page_of_records(findings, title, text), text, ""};
+}
+
+/// Two weeks of a cluster: `count` processes on 40 hosts.
+Findings cluster(uint32_t count) {
   Findings findings;
   static const std::vector<std::string> lines = {"train.py:88",    "select_device.py:31",
                                                  "evaluate.py:12", "utils/device.py:7",
@@ -287,7 +340,7 @@ Findings cluster() {
     findings.touchers.push_back(one);
   }
   uint32_t random = 12345;
-  for (uint32_t i = 0; i < 3000; ++i) {
+  for (uint32_t i = 0; i < count; ++i) {
     random = random * 1664525 + 1013904223;
     const uint32_t draw = random >> 16;
     const size_t kind = draw % 100 < 55   ? 0
@@ -303,7 +356,7 @@ Findings cluster() {
     process.command = kind == 5 ? "solve -i case" + std::to_string(draw % 12)
                                 : "python3 " + lines[kind].substr(0, lines[kind].find(':'));
     if (draw % 3 != 0) process.job = "slurm:" + std::to_string(884000 + draw % 60);
-    const unsigned day = i / 214;
+    const uint32_t day = 14 * i / count;
     process.first = kStart + 86400 * day + 86400 * (0.3 + 0.4 * (draw % 1000) / 1000.0);
     process.last = process.first + draw % 4000;
     process.only_start = false;
@@ -329,23 +382,33 @@ Findings cluster() {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 2) return 2;
-  const std::map<std::string, std::function<std::string()>> samples = {
-      {"fail", [] { return decided(training()); }},
-      {"pass", [] { return decided(clean()); }},
-      {"failed", [] { return decided(failed()); }},
-      {"forged", [] { return decided(forged(12)); }},
+  if (count < 2) return 2;
+  const std::set<std::string> wanted(words + 2, words + count);
+  const std::map<std::string, std::function<Sample()>> samples = {
+      {"fail", [] { return of_verdict(training()); }},
+      {"pass", [] { return of_verdict(clean()); }},
+      {"failed", [] { return of_verdict(failed()); }},
+      {"allowed", [] { return of_verdict(allowed()); }},
+      {"bypassed", [] { return of_verdict(bypassed()); }},
+      {"forged", [] { return of_verdict(forged(12)); }},
       {"forged_report",
-       [] { return page(forged(12).verdict.findings, forged(12).verdict.command[0]); }},
-      {"worst", [] { return decided(forged(500)); }},
-      {"large", [] { return decided(large(10000)); }},
-      {"report", [] { return page(cluster(), "412 files of /var/log/cudaguard"); }},
-      {"small_report", [] { return page(training().verdict.findings, "/tmp/run.jsonl"); }},
-      {"empty", [] { return page(Findings(), "/dev/null"); }}};
+       [] { return of_records(forged(12).verdict.findings, forged(12).verdict.command[0]); }},
+      {"worst", [] { return of_verdict(forged(500)); }},
+      {"large", [] { return of_verdict(large(10000)); }},
+      {"report", [] { return of_records(cluster(3000), "412 files of /var/log/cudaguard"); }},
+      {"large_report", [] { return of_records(cluster(100000), "/var/log/cudaguard"); }},
+      {"small_report", [] { return of_records(training().verdict.findings, "/tmp/run.jsonl"); }},
+      {"empty", [] { return of_records(Findings(), "/dev/null"); }}};
   for (const auto& [name, make] : samples) {
-    std::ofstream out(std::string(words[1]) + "/" + name + ".html", std::ios::binary);
-    out << make();
-    if (!out.flush()) return 1;
+    if (!wanted.empty() && !wanted.contains(name)) continue;
+    const Sample sample = make();
+    for (const auto& [end, content] :
+         {std::pair(".html", &sample.page), std::pair(".txt", &sample.text),
+          std::pair(".json", &sample.document)}) {
+      std::ofstream out(std::string(words[1]) + "/" + name + end, std::ios::binary);
+      out << *content;
+      if (!out.flush()) return 1;
+    }
   }
   return 0;
 }

@@ -2,19 +2,19 @@
 // The reader of records against forged ones: bytes flipped, pieces cut out, put in, doubled. Built
 // with sanitizers. Says what it found; exits 1 where a byte that is not printable would be shown,
 // where JSON is none, or where a line is not counted once.
+#include <rapidjson/reader.h>
+
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
-#include "shim/launcher/report/groups.h"
-#include "shim/launcher/report/json.h"
-#include "shim/launcher/report/lines.h"
-#include "shim/launcher/report/records.h"
-#include "shim/launcher/report/summary.h"
+#include "shim/launcher/findings/groups.h"
+#include "shim/launcher/findings/lines.h"
+#include "shim/launcher/findings/records.h"
+#include "shim/launcher/print/json.h"
+#include "shim/launcher/print/summary.h"
 #include "tests/launcher/random.h"
 
 namespace {
@@ -114,27 +114,31 @@ std::string examine(const std::string& text, Random& random, Counts& counts) {
   if (taken != findings.records) return "a record is not handed on";
   if (findings.records + findings.torn + findings.not_understood < lines) return "a line is lost";
   std::string shown = summary(findings, "", "");
-  Json all = Json::array();
+  Json all;
+  all.begin_array();
   for (const Toucher& toucher : findings.touchers) {
-    all.push_back(json_of(toucher));
+    put(all, toucher);
     for (const size_t process : toucher.processes) {
       if (process >= findings.processes.size()) return "a process that is not there";
     }
   }
-  for (const ObservedProcess& process : findings.processes) all.push_back(json_of(process));
+  for (const ObservedProcess& process : findings.processes) put(all, process);
   for (const ByWord& by : kByWords) {
-    for (const Group& group : groups_of(findings, by.by)) all.push_back(json_of(group));
+    for (const Group& group : groups_of(findings, by.by)) put(all, group);
   }
-  const std::string json = text_of_json(all);
+  const std::string json = all.end_array().text();
   if (!is_shown(shown) || !is_shown(json)) return "shows what is not printable";
-  if (!Json::accept(json)) return "is no JSON";
+  rapidjson::StringStream stream_of_json(json.c_str());
+  rapidjson::BaseReaderHandler<> nothing;
+  if (rapidjson::Reader()
+          .Parse<rapidjson::kParseValidateEncodingFlag>(stream_of_json, nothing)
+          .IsError()) {
+    return "is no JSON";
+  }
   return {};
 }
 
-int fuzz() {
-  // scripts/test --full: at length.
-  const char* full = getenv("CUDAGUARD_TEST_FULL");
-  const int rounds = full != nullptr && strcmp(full, "0") != 0 ? 200000 : 5000;
+int fuzz(int rounds) {
   Random random;
   Counts counts;
   for (int round = 0; round < rounds; ++round) {
@@ -152,9 +156,10 @@ int fuzz() {
 
 }  // namespace
 
-int main() {
+// report_fuzz ROUNDS
+int main(int argc, char** argv) {
   try {
-    return fuzz();
+    return argc == 2 ? fuzz(atoi(argv[1])) : 1;
   } catch (const std::exception& error) {
     printf("%s\n", error.what());
     return 1;

@@ -6,8 +6,7 @@ import os
 import random
 import stat
 
-import harness
-import launcher
+from support import harness, launcher
 
 
 class CommandLine(launcher.Case):
@@ -237,7 +236,3 @@ class Programs(launcher.Case):
         self.assertEqual(self.bare(*as_nobody, program).returncode, 7)
         self.refused(self.bare(*as_nobody, self.installed(), "run", program), 125,
                      "cannot be read")
-
-
-if __name__ == "__main__":
-    harness.main()

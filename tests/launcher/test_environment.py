@@ -5,8 +5,7 @@ import os
 import shutil
 import subprocess
 
-import harness
-import launcher
+from support import harness, launcher
 
 GUARD = harness.GUARD
 ALL_PRESETS = ",".join(launcher.PRESETS)
@@ -222,7 +221,3 @@ class Print(launcher.Case):
                              launcher.LAUNCHER])
         self.assertEqual(printed, variables([launcher.LAUNCHER, "run", "env"]))
         self.assertEqual(len(printed), 7, printed)
-
-
-if __name__ == "__main__":
-    harness.main()

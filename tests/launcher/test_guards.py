@@ -4,14 +4,8 @@
 import os
 import re
 import shutil
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-                                "devices"))
-
-import box  # noqa: E402
-import harness  # noqa: E402
-import launcher  # noqa: E402
+from support import box, harness, launcher
 
 RUN = [launcher.LAUNCHER, "run"]
 WHERE = os.path.join(harness.BUILD, "tests", "launcher", "where_installed")
@@ -306,7 +300,3 @@ class Moved(launcher.Case):
             image = stream.read()
         for word in (b"nsswitch.conf", b"libnss_", b"gconv-modules.d"):
             self.assertNotIn(word, image)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -7,9 +7,8 @@ import re
 import struct
 import subprocess
 
-import harness
-import launcher
-from doctor_program import ASK
+from support import harness, launcher
+from support.doctor_program import ASK
 
 SIZE = 4 << 40
 MOST = 2 << 30  # bytes that may be read
@@ -73,7 +72,3 @@ class Huge(launcher.Case):
                     stream.write(struct.pack("<Q", SIZE - (1 << 30)))
             self.grow(path)
         self.assert_bounded(program)
-
-
-if __name__ == "__main__":
-    harness.main()

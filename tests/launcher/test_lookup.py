@@ -5,8 +5,7 @@ code and the same output."""
 import os
 import shutil
 
-import harness
-import launcher
+from support import harness, launcher
 
 SHOW = "#!/bin/sh\necho \"$0 $*\"\nexit 7\n"
 
@@ -140,7 +139,3 @@ class Path(Case):
         for number in range(1, 9):
             self.make("e%d" % number, "#!/usr/bin/env %s\n" % self.path("e%d" % (number - 1)))
         self.same(self.path("e8"), code=7)
-
-
-if __name__ == "__main__":
-    harness.main()

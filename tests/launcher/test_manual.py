@@ -9,8 +9,7 @@ import re
 import select
 import time
 
-import harness
-import launcher
+from support import harness, launcher
 
 HERE = os.path.join(harness.SOURCE, "shim", "launcher")
 MANUAL = os.path.join(HERE, "man", "cudaguard.1")
@@ -185,7 +184,3 @@ class Completion(launcher.Case):
                 except OSError:  # the other end is closed
                     break
         return seen
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -4,7 +4,7 @@ help. Each is one line, fits 100 columns where it carries no long value, and has
 terminal neither. Elsewhere: what ld.so itself says (test_refusals), an interpreter that hangs
 (test_loaders), a system without /proc (tests/roots).
 
-CG_GOLDEN=write rewrites the files."""
+pytest --write-golden rewrites the files."""
 
 import os
 import platform
@@ -15,8 +15,7 @@ import struct
 import subprocess
 import unittest
 
-import harness
-import launcher
+from support import harness, launcher
 
 
 class Help(launcher.Case):
@@ -273,7 +272,3 @@ class Lines(launcher.Case):
             os.chmod(self.compile(name, "int main(void) { return 0; }"), mode)
         subprocess.run(["setcap", "cap_net_raw+ep", self.path("capable")], check=True)
         self.run_lines(PRIVILEGED.replace("nobody", "./nobody"), "privileged.txt")
-
-
-if __name__ == "__main__":
-    harness.main()

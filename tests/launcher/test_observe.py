@@ -2,15 +2,13 @@
 """run --observe on the machine with eight fake GPUs. The fake driver's own log, and the
 programs' own word for their process ids, are what the summary is held against.
 
-CG_GOLDEN=write rewrites golden/observe.txt."""
+pytest --write-golden rewrites golden/observe.txt."""
 
 import os
 import re
 
-import harness
-import launcher
-import observed
-from observed import NOBODY, OBSERVE, box
+from support import harness, launcher, observed
+from support.observed import NOBODY, OBSERVE, box
 
 CONTEXT = "cu.context=v2,%d"
 
@@ -67,17 +65,15 @@ class Who(observed.Case):
         pid = observed.pids(result)[""]
         self.assertEqual(self.summary(result).facts(pid),
                          {"refused": "cuInit by ctypes/cffi and 1 more"}, result)
-        record = ('{"v":1,"pid":7,"decision":"deny","api":"cuInit","exe":"/usr/bin/%s",'
-                  '"caller":"/lib/%s+0x1"}')
-        for program, library, shown in (
-                ("python3.11", "libffi.so.8.1.2", "ctypes/cffi"), ("ruby3.1", "libffi.so.8", None),
-                ("pypy3", "_cffi_backend.pypy39-x86_64-linux-gnu.so", "ctypes/cffi"),
-                ("python3.12", "_ctypes.cpython-312-x86_64-linux-gnu.so", "ctypes/cffi"),
-                ("python3.12", "libffitoo.so", None)):
-            line = self.make("line", record % (program, library) + "\n")
+        record = ('{"v":1,"pid":7,"decision":"deny","api":"cuInit","exe":"/usr/bin/python3",'
+                  '%s"caller":"/lib/libffi.so.8.1.2+0x1"}')
+        # A record of an older guard has no "library".
+        for field, library in (('"library":"ctypes/cffi",', "ctypes/cffi"),
+                               ("", "libffi.so.8.1.2")):
+            line = self.make("line", record % field + "\n")
             result = self.observe(["sh", "-c", 'cat %s >>"$CUDAGUARD_REPORT"' % line])
             self.assertEqual(self.summary(result).facts(7),
-                             {"refused": "cuInit by " + (shown or library)}, result)
+                             {"refused": "cuInit by " + library}, result)
 
     def test_nobody(self):
         for words in (["true"], [box.program("open"), "cu.open"]):
@@ -164,8 +160,8 @@ class Who(observed.Case):
     def test_unusual_names(self):
         """What is not for a terminal does not go there; a long name is cut."""
         script = 'exec -a "$1" "$0" cu.init'
-        for name, shown in (("a\tb\x1b[31m\u00e4\n", "a?b?[31m?"), ("x" * 3000, "xxx"),
-                            ('{"v":1}', "{?v?:1}")):
+        for name, shown in (("a\tb\x1b[31m\u00e4\n", "a b?[31m?"), ("x" * 3000, "xxx"),
+                            ('{"v":1}', '{"v":1}')):
             result = self.observe(["bash", "-c", script, box.program("open"), name])
             summary = self.summary(result)
             self.assertTrue(summary.rows[summary.order[0]]["process"].startswith(shown), result)
@@ -475,7 +471,3 @@ class Golden(observed.Case):
         text = re.sub(r"(?m)^( +)(\d+)(?=  )",
                       lambda match: match[1] + "PID".rjust(len(match[2])), text)
         return re.sub(r"(?m)^( +pids) [\d -]+$", r"\1 PIDS", text)
-
-
-if __name__ == "__main__":
-    harness.main()

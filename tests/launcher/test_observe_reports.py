@@ -7,10 +7,8 @@ import os
 import re
 import stat
 
-import harness
-import launcher
-import observed
-from observed import NOBODY, OBSERVE, box
+from support import harness, launcher, observed
+from support.observed import NOBODY, OBSERVE, box
 
 
 class Reports(observed.Case):
@@ -84,7 +82,7 @@ class Reports(observed.Case):
             box.program("open"), lines)], ["--report", copy])
         summary = self.summary(result)
         self.assertEqual(summary.order, [observed.pids(result)[""]], result)
-        self.assertEqual(summary.rest, ["  left out: %d lines of the report that no guard has "
+        self.assertEqual(summary.rest, ["  records: %d lines left out that no guard has "
                                         "written" % (len(foreign) + 1)])
         self.assertEqual(len(harness.records(copy)), 1)
 
@@ -107,7 +105,7 @@ class Reports(observed.Case):
         self.assertEqual(summary.order, [8, 9, 10, 11, 12, 13, 14], result)
         self.assertEqual(summary.rows[12], {"process": "a", "context": "3"})
         self.assertEqual(summary.rows[13], {"process": "z", "refused": "by liby.so"})
-        self.assertIn("left out: 1 line of", result.err)
+        self.assertIn("records: 1 line left out", result.err)
 
     def test_what_failed(self):
         """A record has the driver's answer; one of before had none for what succeeded."""
@@ -153,7 +151,7 @@ class Reports(observed.Case):
         # Relative, and the program goes elsewhere; removed by the program.
         done = self.start("run", "--observe", "sh", "-c", 'cd /; echo x >>"$CUDAGUARD_REPORT"',
                           env=launcher.environment(TMPDIR="tmp"), cwd=self.folder)
-        self.assertIn("left out: 1 line", done.stderr)
+        self.assertIn("records: 1 line left out", done.stderr)
         done = self.start("run", "--observe", "sh", "-c", 'rm -r "${CUDAGUARD_REPORT%/*}"',
                           env=launcher.environment(TMPDIR=self.path("tmp")))
         self.assertEqual(done.returncode, 0, done)
@@ -242,7 +240,3 @@ class Options(observed.Case):
             self.assertEqual(stream.read(), "cu.init=0\n")
         self.assertEqual(self.bare("sh", "-c", '"$@" 2>/dev/full', "sh", *OBSERVE, "sh", "-c",
                                    "exit 6").returncode, 6)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -9,9 +9,8 @@ import subprocess
 import time
 import unittest.mock
 
-import harness
-import launcher
-from observed import NOBODY, OBSERVE
+from support import harness, launcher
+from support.observed import NOBODY, OBSERVE
 
 PATIENCE = 60  # seconds, then something hangs
 
@@ -297,7 +296,9 @@ class Descriptors(Case):
         """Who reads from the program, or writes to it, sees when it closes its ends; so does who
         waits for a lock."""
         reader, writer = os.pipe()
-        process = self.popen(OBSERVE + ["sh", "-c", "exec 0<&- 1>&- %d>&-; kill -STOP $$" % writer],
+        # Only bash closes a descriptor above 9.
+        process = self.popen(OBSERVE + ["bash", "-c",
+                                        "exec 0<&- 1>&- %d>&-; kill -STOP $$" % writer],
                              pass_fds=(writer,), start_new_session=True)
         os.close(writer)
         for fd, done in ((process.stdout.fileno(), lambda fd: os.read(fd, 1) == b""),
@@ -407,7 +408,3 @@ class Waits(Case):
         with open(self.path("other"), "w", encoding="utf-8"):
             self.assertEqual(process.communicate(timeout=PATIENCE), ("late\n", NOBODY))
             self.assertEqual(process.returncode, 4)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,10 +6,9 @@ import os
 import re
 import signal
 
-import harness
-import launcher
-import test_terminal
-from observed import NOBODY, OBSERVE
+from support import launcher
+from launcher import test_terminal
+from support.observed import NOBODY, OBSERVE
 
 
 class Mixed:
@@ -115,7 +114,3 @@ class Keys(test_terminal.Case):
             terminal.send("\x03")
             terminal.expect("not waited for: sh")
             self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 8)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -1,60 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTML page of verify and report: valid, self-contained, and harmless whatever the records say."""
+"""The file that verify --html and report --html write: what is in it, whatever the records say. What
+a browser makes of it is in test_page_browser.py."""
 
+import base64
+import hashlib
+import json
 import os
 import re
 import shutil
-import sys
+import subprocess
 import tempfile
 import unittest
 
-import harness
+import pytest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import page  # noqa: E402
+from support import harness, launcher, page
 
 try:
     import html5lib
 except ImportError:
     html5lib = None
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
 needs_parser = unittest.skipUnless(html5lib, "no html5lib (Debian: python3-html5lib)")
 
-STYLE = os.path.join(harness.SOURCE, "shim", "launcher", "report", "page.css")
-MOST = 2 << 20  # bytes, but of a page that is all forgery
-MOST_FORGED = 6 << 20
+LAUNCHER = os.path.join(harness.SOURCE, "shim", "launcher")
+SOURCES = os.path.join(LAUNCHER, "print", "page")
+MOST = 2 << 20  # bytes, but of the largest samples
+MOST_LARGEST = {"large_report": 4 << 20, "worst": 6 << 20}
 
-SAYS = {
-    "fail": [
-        "FAIL ppo.py:159 and envs.py:22 asked for CUDA",
-        "66 of 70 processes asked; the first 4.90 s after the start, by cuInit through "
-        "libc10_cuda.so. It was refused. The program ended with exit code 1.",
-        "Not the whole truth: 2 processes were not guarded.",
-        "python3 ppo.py --env-id HalfCheetah-v4 --num-envs 64",
-        "/home/u/cleanrl/ppo.py:159 in <module> device = torch.device(\"cuda\" if "
-        "torch.cuda.is_available() and args.cuda else \"cpu\")",
-        "8 frames of other people's code", "Native stack, 9 frames",
-        "libc10_cuda.so+0x41e93 c10::cuda::device_count()",
-        "64 × python3 sampler.py --rank * 41250–41313", "monitor.py:17 does not count here",
-        "No native stack: no libgcc_s in the process",
-        "env -i ./render --frames 300 41330 not guarded, has the driver",
-        "has the driver open: counts as asked", "2 processes were not guarded. 70 processes seen",
-        "134 records, 1 cut short"],
-    "pass": ["PASS Nothing asked for CUDA", "3 processes, each of them guarded.",
-             "Every process was guarded. 3 processes seen, 3 start records", "2026-11-21 10:25:48",
-             "3.84 s", "ended with exit code 0"],
-    "failed": ["FAIL The program was killed by signal 11 (Segmentation fault)",
-               "Nothing forbidden was asked for, but the program itself failed.",
-               "No unguarded process was seen."],
-    "report": ["3,000 processes on 40 hosts asked for CUDA or NVML", "412 files of",
-               "/home/shared/project/train.py:88 1,663 CUDA", "and 20 more rows, left out here",
-               "1 line left out that no guard has written", "7 users 40 hosts"],
-    "small_report": ["66 processes asked for CUDA or NVML", "Each bar goes from"],
-    "empty": ["0 processes asked for CUDA or NVML", "0 records"],
-    "large": ["1,000 of 10,000 processes asked", "more processes, left out here"],
-    "forged": ["</details><script>alert(1)</script>\"'&<b onclick=x>⟨U+0000⟩⟨U+001B⟩[31m��(⟨U+202E⟩"
-               "gpj.exe⏎⟨U+000D⟩⟨U+0009⟩⟨U+0085⟩⟨U+FFFF⟩</style>]]>--><!--😀 http://e.example/"],
-}
-SAYS["forged_report"] = SAYS["forged"]
+
+def source_of(name):
+    with open(os.path.join(SOURCES, name), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def policy_hash(text):
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def colours(style):
@@ -84,65 +68,135 @@ class Pages(harness.Case):
         super().setUpClass()
         cls.folder = tempfile.mkdtemp(prefix="cg-")
         cls.addClassCleanup(shutil.rmtree, cls.folder, True)
-        page.write(cls.folder)
+        page.write(cls.folder, *page.NAMES)
 
-    def bytes_of(self, name, folder=None):
-        with open(os.path.join(folder or self.folder, name + ".html"), "rb") as stream:
+    def bytes_of(self, name, end=".html"):
+        with open(os.path.join(self.folder, name + end), "rb") as stream:
             return stream.read()
 
-    @needs_parser
-    def test_valid_and_self_contained(self):
+    def parts(self, name):
+        return page.Parts(self.bytes_of(name))
+
+    def test_document_is_that_of_json(self):
+        for name in page.VERDICTS:
+            with self.subTest(page=name):
+                self.assertEqual(self.parts(name).loaded(), json.loads(self.bytes_of(name, ".json")))
+
+    @unittest.skipIf(jsonschema is None, "python3-jsonschema is not installed")
+    def test_document_follows_the_schema(self):
+        with open(os.path.join(LAUNCHER, "print", "verify.schema.json"), encoding="utf-8") as stream:
+            schema = jsonschema.Draft202012Validator(json.load(stream))
+        for name in ("fail", "failed", "pass"):
+            with self.subTest(page=name):
+                schema.validate(self.parts(name).loaded())
+        with open(os.path.join(LAUNCHER, "print", "report.schema.json"),
+                  encoding="utf-8") as stream:
+            schema = json.load(stream)
+        for name in ("report", "small_report"):
+            document = self.parts(name).loaded()
+            for field, one in (("toucher", document["touchers"][0]),
+                               ("process", document["processes"][0]),
+                               ("group", document["groups"]["exe"]["rows"][0])):
+                with self.subTest(page=name, field=field):
+                    jsonschema.Draft202012Validator(
+                        dict(schema["$defs"][field], **{"$defs": schema["$defs"]})).validate(one)
+
+    def test_document_of_a_run_has_the_whole_tree(self):
+        tree = self.parts("fail").loaded()["tree"]
+        self.assertEqual(tree["seen"], 70)
+        self.assertEqual(len(tree["processes"]), 70)
+        self.assertEqual(tree["processes"][1], {
+            "pid": 41238, "ppid": 41236, "command": "git rev-parse --short HEAD",
+            "first": 1795256749.45, "last": 1795256749.56, "guarded": True})
+        self.assertEqual(tree["unguarded"][0]["at"], 1795256778.85)
+
+    def test_document_of_records_is_limited(self):
+        """A cluster has hundreds of thousands of processes; the groups count them all."""
+        document = self.parts("report").loaded()
+        self.assertEqual(len(document["processes"]), document["process_count"])
+        self.assertEqual(document["groups"]["host"]["count"], 40)
+        self.assertEqual(sum(one["touching"] for one in document["groups"]["host"]["rows"]), 3000)
+        counts = [len(one["processes"]) for one in document["touchers"]]
+        self.assertEqual(counts, sorted(counts, reverse=True))
+
+    def test_text_is_the_text_report(self):
         for name in page.NAMES:
+            with self.subTest(page=name):
+                self.assertEqual(self.parts(name).text, self.bytes_of(name, ".txt").decode())
+        self.assertIn("FAIL: 66 of 70 processes touched CUDA", self.parts("fail").text)
+
+    def test_policy_names_the_script_and_the_style_alone(self):
+        for name in page.NAMES:
+            with self.subTest(page=name):
+                parts = self.parts(name)
+                self.assertEqual(parts.policy,
+                                 "default-src 'none'; base-uri 'none'; form-action 'none'; "
+                                 "script-src '%s'; style-src '%s'"
+                                 % (policy_hash(parts.script), policy_hash(parts.style)))
+                self.assertEqual((parts.script, parts.style),
+                                 (source_of("page.js"), source_of("page.css")))
+
+    def test_nothing_of_a_record_is_markup(self):
+        clean = self.parts("pass")
+        for name in ("forged", "forged_report"):
+            parts = self.parts(name)
+            with self.subTest(page=name):
+                # Parts matches only if neither has "<"; what surrounds them is constant.
+                self.assertEqual(parts.head, clean.head)
+                self.assertTrue(parts.document.isascii() and parts.text.isascii())
+                self.assertEqual(page.HIDDEN.findall(parts.all), [])
+                self.assertIn("\\u003c/details>\\u003cscript>alert(1)\\u003c/script>", parts.document)
+                self.assertIn("]]>-->\\u003c!--", parts.document)
+
+    def test_forged_texts_stay_as_they_are(self):
+        command = self.parts("forged").loaded()["command"]
+        self.assertEqual(command[0], "</details><script>alert(1)</script>\"'&<b onclick=x>\0\x1b[31m"
+                         "\ufffd\ufffd(\u202egpj.exe\n\r\t\x85\uffff</style>]]>--><!--\U0001f600 "
+                         "http://e.example/")
+        self.assertEqual(command[2], "<" * 9000)
+
+    def test_script_makes_text_nodes_alone(self):
+        script = source_of("page.js")
+        self.assertEqual(re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|setHTML|DOMParser|"
+                                    r"document\.write|\beval\b|Function\(|\bsrc\b|cssText|import\(|"
+                                    r"fetch\(|XMLHttpRequest|</script|<!--", script), [])
+
+    @needs_parser
+    def test_valid_html(self):
+        for name in ("empty", "fail", "pass"):
             with self.subTest(page=name):
                 self.assertEqual(page.mistakes(self.bytes_of(name).decode(), html5lib), [])
 
     @needs_parser
-    def test_the_check_sees(self):
+    def test_check_of_html_finds_mistakes(self):
         good = self.bytes_of("pass").decode()
-        for old, new in (("</h1>", "</h1><script>alert(1)</script>"), ("</h1>", ""),
-                         ("<h1>", "<h1 onclick=\"alert(1)\">"), ("</h1>", "\u202e</h1>"),
-                         ("<h2>", "<h4>"), ("<main>", "<main><img src=\"http://a.example/\">"),
-                         ("href=\"#sure\"", "href=\"https://a.example/\""),
-                         ("</style>", "a{background:url(x)}</style>"),
-                         ("style=\"--d:0\"", "style=\"background:red\"")):
-            text = self.bytes_of("fail").decode() if old not in good else good
+        for old, new in (("</main>", "</main><script>alert(1)</script>"), ("</main>", ""),
+                         ("<main>", "<main onclick=\"alert(1)\">"), ("</pre>", "\u202e</pre>"),
+                         ("<main>", "<main><img src=\"http://a.example/\">"),
+                         ("<main>", "<main><h2>"), ("'none'; base-uri", "*; base-uri"),
+                         ("</style>", "a{background:url(x)}</style>")):
             with self.subTest(new=new):
-                self.assertIn(old, text)
-                self.assertNotEqual(page.mistakes(text.replace(old, new, 1), html5lib), [])
-
-    @needs_parser
-    def test_says(self):
-        for name, texts in SAYS.items():
-            body = html5lib.parse(self.bytes_of(name).decode(), namespaceHTMLElements=False).find(
-                "body")
-            # Elements that stand below each other have no blank between them.
-            text = re.sub(r"\s+", " ", re.sub(
-                r"\s+([,.;])", r"\1", " ".join(body.itertext())))
-            for wanted in texts:
-                with self.subTest(page=name, wanted=wanted):
-                    if name.startswith("forged"):
-                        self.assertIn(wanted, "".join(body.itertext()))
-                    else:
-                        self.assertIn(re.sub(r"\s+", "", wanted), re.sub(r"\s+", "", text))
-
-    def test_same_again(self):
-        again = os.path.join(self.folder, "again")
-        os.mkdir(again)
-        page.write(again)
-        for name in page.NAMES:
-            with self.subTest(page=name):
-                self.assertEqual(self.bytes_of(name), self.bytes_of(name, again))
+                self.assertIn(old, good)
+                self.assertNotEqual(page.mistakes(good.replace(old, new, 1), html5lib), [])
 
     def test_size(self):
-        for name in (*page.NAMES, page.WORST):
+        for name in page.NAMES:
             with self.subTest(page=name):
-                size = len(self.bytes_of(name))
-                self.assertLess(size, MOST_FORGED if name == page.WORST else MOST)
-                self.assertGreater(size, 4096)
+                self.assertLess(len(self.bytes_of(name)), MOST)
+
+    @pytest.mark.full
+    def test_size_of_the_largest(self):
+        page.write(self.folder, *page.LARGEST)
+        for name in page.LARGEST:
+            with self.subTest(page=name):
+                self.assertLess(len(self.bytes_of(name)), MOST_LARGEST[name])
+        # Those that fail come first; what the page does not show has no stack.
+        touchers = self.parts("worst").loaded()["touchers"]
+        self.assertEqual(len(touchers), 500)
+        self.assertEqual([one["fails"] for one in touchers if one["python"]], [True] * 40)
 
     def test_contrast(self):
-        with open(STYLE, encoding="utf-8") as stream:
-            schemes = colours(stream.read())
+        schemes = colours(source_of("page.css"))
         self.assertEqual(len(schemes), 2)
         self.assertLess(contrast((119, 119, 119), (255, 255, 255)), 4.5)
         for scheme, values in zip(("light", "dark"), schemes):
@@ -155,5 +209,28 @@ class Pages(harness.Case):
                     self.assertGreaterEqual(contrast(values[ink], values[ground]), 4.5)
 
 
-if __name__ == "__main__":
-    harness.main()
+class Written(harness.FolderCase):
+    """By the launcher itself."""
+
+    def written(self, name):
+        with open(self.path(name), "rb") as stream:
+            return stream.read()
+
+    def test_verify(self):
+        done = subprocess.run([launcher.LAUNCHER, "verify", "--json", self.path("a.json"), "--html",
+                               self.path("a.html"), "--", "sh", "-c", "true; exit 3"],
+                              capture_output=True, check=False, text=True)
+        self.assertEqual(done.returncode, 2)
+        parts = page.Parts(self.written("a.html"))
+        self.assertEqual(parts.loaded(), json.loads(self.written("a.json")))
+        self.assertEqual(parts.text, done.stderr)
+
+    def test_report(self):
+        with open(self.path("r.jsonl"), "w", encoding="utf-8") as stream:
+            stream.write('{"v":1,"ts":3,"pid":9,"exe":"/a","argv":["<a&b>"],"api":"cuInit",'
+                         '"decision":"deny","caller":"/x+0x1"}\n')
+        done = subprocess.run([launcher.LAUNCHER, "report", "--html", self.path("a.html"),
+                               self.path("r.jsonl")], capture_output=True, check=True, text=True)
+        parts = page.Parts(self.written("a.html"))
+        self.assertEqual(parts.text, done.stdout)
+        self.assertEqual([one["command"] for one in parts.loaded()["processes"]], ["<a&b>"])

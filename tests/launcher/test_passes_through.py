@@ -8,8 +8,7 @@ import random
 import signal
 import subprocess
 
-import harness
-import launcher
+from support import harness, launcher
 
 
 class Codes(launcher.Case):
@@ -175,7 +174,3 @@ class Nested(launcher.Case):
         got = self.start("run", "--gpus", "2", launcher.LAUNCHER, "run", "sh", "-c",
                          "echo $CUDAGUARD_POLICY $CUDAGUARD_VISIBLE_DEVICES")
         self.assertEqual(got.stdout, "VALIDATE 2\n", got)
-
-
-if __name__ == "__main__":
-    harness.main()

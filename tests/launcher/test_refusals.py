@@ -8,8 +8,7 @@ import shutil
 import subprocess
 import unittest
 
-import harness
-import launcher
+from support import harness, launcher
 
 HELLO = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n"
 # A program without a libc: exits with 7 (i386 system call 1).
@@ -231,7 +230,3 @@ class Loader(launcher.Case):
             done = self.start("run", "printenv", "LD_PRELOAD", env=env)
             self.assertEqual(done.returncode, 0, name)
             self.assertTrue(done.stdout.startswith(harness.GUARD), name)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -5,8 +5,7 @@ each program reaches the fake driver."""
 
 import os
 
-import harness
-import launcher
+from support import harness, launcher
 
 # As cuew, slang-rhi and NVIDIA's dynlink headers have it.
 LIBRARY = r"""
@@ -168,7 +167,3 @@ class Started(Case):
         program = self.compile("user", MAIN, self.library(text))
         self.assertEqual(self.answer(program).answers, {"cuInit": "5"})
         self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})
-
-
-if __name__ == "__main__":
-    harness.main()

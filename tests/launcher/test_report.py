@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cudaguard report: records of finished jobs, whole, cut, rotated, forged.
 
-CG_GOLDEN=write rewrites golden/report.txt."""
+pytest --write-golden rewrites golden/report.txt."""
 
 import gzip
 import json
@@ -9,11 +9,8 @@ import os
 import random
 import re
 
-import harness
-import launcher
-import observed
-import recorded
-from recorded import PACKAGES, line, start, text
+from support import harness, launcher, observed, recorded
+from support.recorded import PACKAGES, line, start, text
 
 try:
     import jsonschema
@@ -46,7 +43,7 @@ class Case(launcher.Case):
         document = json.loads(self.shown("--json", *words, **more))
         if jsonschema is not None:
             validator = jsonschema.Draft202012Validator
-            validator(recorded.schema("launcher", "report", "report.schema.json")).validate(document)
+            validator(recorded.schema("launcher", "print", "report.schema.json")).validate(document)
         return document
 
     def groups(self, by, *words, **more):
@@ -59,7 +56,7 @@ class Reading(Case):
     def test_schema_is_tested(self):
         if jsonschema is None:
             harness.skip(self, "python3-jsonschema is not installed")
-        schema = recorded.schema("launcher", "report", "report.schema.json")
+        schema = recorded.schema("launcher", "print", "report.schema.json")
         jsonschema.Draft202012Validator.check_schema(schema)
         with self.assertRaises(jsonschema.ValidationError):
             jsonschema.validate({"v": 1}, schema)
@@ -199,7 +196,7 @@ class Files(Case):
         self.assertEqual(self.shown(self.path("empty")), "cudaguard: no records in 0 files\n")
         self.assertEqual(self.shown(self.make("text", "no record\n")), (
             "cudaguard: no records in 1 file\n"
-            "  left out: 1 line of the report that no guard has written\n"))
+            "  records: 1 line left out that no guard has written\n"))
         self.assertEqual(self.shown("-"), "cudaguard: no records in 1 file\n")
         self.assertEqual(self.json(self.path("empty"))["records"], 0)
 
@@ -376,7 +373,3 @@ class Shown(observed.Case, Case):
             golden += "$ cudaguard report %sday.jsonl\n%s" % (
                 "".join(word + " " for word in words), shown)
         self.same_as_golden("report.txt", golden)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -8,9 +8,8 @@ import re
 import subprocess
 import unittest
 
-import harness
-import launcher
-from recorded import PACKAGES, line, text
+from support import harness, launcher
+from support.recorded import PACKAGES, line, text
 
 PYTHON = os.path.join(harness.DEPS, "frameworks", "duckdb", "bin", "python")
 # Statements on the standard input as JSON; the rows of the last one come out.
@@ -114,7 +113,3 @@ class Shipping(unittest.TestCase):
         # As they are, and no record is too long.
         self.assertEqual(sink["encoding"]["codec"], "text")
         self.assertGreaterEqual(source["max_line_bytes"], 65536)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -4,8 +4,7 @@ said rather than left to be found out: OFF in the environment, output that canno
 
 import os
 
-import harness
-import launcher
+from support import launcher
 
 TOUCH = 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
 
@@ -64,7 +63,3 @@ class Said(launcher.Case):
             for where in (">/dev/full", ">&-"):
                 done = self.bare("sh", "-c", '"$0" "$@" ' + where, launcher.LAUNCHER, *words)
                 self.refused(done, 125, "cannot print")
-
-
-if __name__ == "__main__":
-    harness.main()

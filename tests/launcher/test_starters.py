@@ -2,10 +2,8 @@
 """--children=cpu and programs that only start others (torchrun, accelerate launch, uv run, xargs, a
 shell): the forms of the manual give the trainer its GPU, and no trainer is on the CPU unsaid."""
 
-import harness
-import launcher
-import observed
-from observed import box
+from support import harness, launcher, observed
+from support.observed import box
 
 RUN = [launcher.LAUNCHER, "run", "--policy=VALIDATE", "--children=cpu"]
 # A trainer with one worker.
@@ -68,7 +66,3 @@ class Starters(observed.Case):
                       ["nv.init", "spawn=w", "cu.init", "end"]):
             result = self.steps(steps, ["--children=cpu"])
             self.assertEqual(self.summary(result).rest, [], result)
-
-
-if __name__ == "__main__":
-    harness.main()

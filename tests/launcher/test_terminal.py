@@ -14,8 +14,7 @@ import subprocess
 import termios
 import time
 
-import harness
-import launcher
+from support import harness, launcher
 
 PATIENCE = 60  # seconds, then something hangs
 # Says what it sees of its terminal, then what happens to it.
@@ -295,7 +294,3 @@ class Cores(Case):
             harness.skip(self, "this system dumps no core (core_pattern is %r)" % pattern)
         if "/" not in pattern and not pattern.startswith("|"):
             self.assertEqual(files, 1)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,10 +6,8 @@ import re
 import subprocess
 import sys
 
-import harness
-import launcher
-import verified
-from observed import box
+from support import harness, launcher, verified
+from support.observed import box
 
 TOUCH = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
 
@@ -249,7 +247,7 @@ class Ways(verified.Case):
         block = self.ends(self.verify(["sh", "-c", script, box.program("open")]), 1,
                           "FAIL: 20 of 21 processes touched CUDA\n")
         self.assertEqual(block.count("cuInit by open"), 1, block)
-        self.assertRegex(block, r"(?m)^    process  20x open cu\.init \(\d+ ")
+        self.assertRegex(block, r"(?m)^    process  20x open cu\.init \(\d+[- ]")
 
     def test_more_touchers_than_anybody_reads(self):
         text = "".join(verified.record(pid, "cuInit", caller="/lib/lib%d.so+0x10" % pid)
@@ -265,7 +263,3 @@ class Ways(verified.Case):
         self.assertEqual(result.rc, 1, result)
         self.assertIn("cuInit by open (its own policy let it through)", result.err)
         self.assertIn("cuInit:initialised", result.fake_calls)
-
-
-if __name__ == "__main__":
-    harness.main()

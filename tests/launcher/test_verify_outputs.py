@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What verify prints and writes: the block, JSON, JUnit, the page.
 
-CG_GOLDEN=write rewrites golden/verify.txt."""
+pytest --write-golden rewrites golden/verify.txt."""
 
 import json
 import os
@@ -10,9 +10,8 @@ import subprocess
 import unittest
 import xml.etree.ElementTree
 
-import harness
-import verified
-from verified import record
+from support import harness, verified
+from support.verified import record
 
 try:
     import jsonschema
@@ -23,7 +22,7 @@ try:
 except ImportError:
     junitparser = None
 
-SCHEMA = os.path.join(harness.SOURCE, "shim", "launcher", "verify", "verify.schema.json")
+SCHEMA = os.path.join(harness.SOURCE, "shim", "launcher", "print", "verify.schema.json")
 PACKAGES = "/opt/venv/lib/python3.11/site-packages/"
 SOURCE = ('import torch\n\n\ndef main():\n    device = torch.device("cuda" if '
           'torch.cuda.is_available() and args.cuda else "cpu")\n\n\nmain()\n')
@@ -355,7 +354,3 @@ class Page(Case):
             text = stream.read()
         self.assertIn("<!doctype html>", text.lower())
         self.assertIn("ppo.py", text)
-
-
-if __name__ == "__main__":
-    harness.main()

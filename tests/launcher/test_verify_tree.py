@@ -10,11 +10,9 @@ import subprocess
 import sys
 import unittest.mock
 
-import harness
-import launcher
-import test_observe_signals
-import verified
-from observed import box
+from support import harness, launcher, verified
+from launcher import test_observe_signals
+from support.observed import box
 
 TOUCH = "ctypes.CDLL('libcuda.so.1').cuInit(0)"
 TRACE = ["--trace"]
@@ -546,7 +544,3 @@ class Traced(test_observe_signals.Case):
                          "touch", marker)
         self.assertEqual(done.returncode, 0, done)
         self.assertTrue(os.path.exists(marker))
-
-
-if __name__ == "__main__":
-    harness.main()

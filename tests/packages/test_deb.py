@@ -6,8 +6,9 @@ import os
 import re
 import subprocess
 
-import harness
-import packaged
+import pytest
+
+from support import harness, packaged
 
 LOADER = os.path.join(harness.BUILD, "tests", "packages", "loader")
 PLACE = "/usr/lib/%s/libcudaguard.so" % packaged.MULTIARCH
@@ -62,7 +63,7 @@ class Package(packaged.Case):
         for folder in ("conda", "container", "jupyter", "kubernetes", "slurm", "systemd"):
             self.assertTrue(os.listdir(os.path.join(examples, folder)))
 
-    @harness.only_full
+    @pytest.mark.full
     def test_lintian(self):
         self.need("lintian")
         done = packaged.run(["lintian", "--allow-root", "--fail-on", "error,warning", self.deb])
@@ -196,7 +197,7 @@ class Installed(packaged.Case):
 
 
 class OtherSystems(packaged.Case):
-    @harness.only_full
+    @pytest.mark.full
     def test_install_use_remove(self):
         for suite in packaged.SUITES:
             with self.subTest(suite):
@@ -255,7 +256,3 @@ class Rpm(packaged.Case):
         self.assertNotRegex(said, "(?i)warning|error")
         notes = ("root/.rpmdb/", "var/lib/rpm/", "var/lib/dnf/")  # Debian's rpm keeps its own there
         self.assertEqual([name for name in box.added() if not name.startswith(notes)], [])
-
-
-if __name__ == "__main__":
-    harness.main()

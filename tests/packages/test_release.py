@@ -6,8 +6,9 @@ import re
 import subprocess
 import tarfile
 
-import harness
-import packaged
+import pytest
+
+from support import harness, packaged
 
 ANOTHER = " is another one: scripts/release --quick makes it anew"
 BUILT = ["libcudaguard.so"] + ["cudaguard/" + name for name in (
@@ -137,7 +138,7 @@ class Release(packaged.Case):
         self.assertGreater(len(listed), 400)
         self.assertEqual(packed, set(listed), "it" + ANOTHER)
 
-    @harness.only_full
+    @pytest.mark.full
     def test_the_same_bytes_elsewhere(self):
         """Made again, from its own source, in another folder, by a user of other habits."""
         first = self.sums(os.path.dirname(packaged.released(self, "SHA256SUMS")))
@@ -157,7 +158,3 @@ class Release(packaged.Case):
         self.assertEqual(done.returncode, 0, done.stdout)
         second = self.sums(out)
         self.assertEqual(second, {name: first[name] for name in second})
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,8 +6,9 @@ import shutil
 import subprocess
 import sys
 
-import harness
-import packaged
+import pytest
+
+from support import harness, packaged
 
 PROGRAM = r"""
 #include <cudaguard.h>
@@ -156,7 +157,7 @@ class Tarball(packaged.Case):
         packaged.released(self, name, quick=False)
         return self.unpacked(name, "other")
 
-    @harness.only_full
+    @pytest.mark.full
     def test_in_other_systems(self):
         """From the file to a guarded program: one command each."""
         for suite in packaged.SUITES:
@@ -170,7 +171,3 @@ class Tarball(packaged.Case):
                 said = machine.sh('/opt/%s/bin/cudaguard run -- python3 -c "%s"' % (
                     packaged.TREE, packaged.ASK)).stdout
                 self.assertRegex(said, r"\Acudaguard\[\d+\]: no CUDA here .*\n100\n\Z")
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -10,8 +10,9 @@ import sys
 import tempfile
 import zipfile
 
-import harness
-import packaged
+import pytest
+
+from support import harness, packaged
 
 TOUCH = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
 MOST_BYTES = 1500000
@@ -178,13 +179,12 @@ class Wheel(Case):
         doors = [sys.executable, os.path.join(harness.SOURCE, "tests", "doors", "doors.py"), "--lib", lib]
         for group in () if harness.FULL else DOORS:
             doors += ["--door", group]
-        env = {**os.environ, "CG_LIB": lib}
-        done = packaged.run(doors, env=env, timeout=850)
+        done = packaged.run(doors, timeout=850)
         self.assertEqual(done.returncode, 0, done.stdout[-6000:])
         self.assertRegex(done.stdout, r"\n[1-9]\d* passed, 0 failed")
         for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-opencl.so.1"):
             os.unlink(os.path.join(lib, "cudaguard", name))
-        control = packaged.run(doors, env=env, timeout=850)
+        control = packaged.run(doors, timeout=850)
         self.assertEqual(control.returncode, 1, control.stdout[-2000:])
         for row in ("deepbind.plugin-dev-first", "nvml.deepbind-plugin-dev", "opencl.deepbind"):
             self.assertRegex(control.stdout, r"(?m)^%s +\|.*FAIL" % row)
@@ -258,7 +258,7 @@ class OtherMachine(packaged.Case):
 class Systems(Case):
     """Other releases' systems, with their own Python: from the oldest glibc to the newest."""
 
-    @harness.only_full
+    @pytest.mark.full
     def test_systems(self):
         for suite in ("xenial", *packaged.SUITES):
             with self.subTest(suite):
@@ -281,7 +281,3 @@ class Systems(Case):
                     self.assertEqual(said, "/usr/local/libexec/libcudaguard.so\n")
                 said = machine.sh("/usr/local/bin/cudaguard run --log off -- " + asks).stdout
                 self.assertEqual(said, "100\n")
-
-
-if __name__ == "__main__":
-    harness.main()

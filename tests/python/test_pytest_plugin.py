@@ -7,7 +7,7 @@ import sys
 import textwrap
 import xml.etree.ElementTree
 
-import harness
+from support import harness
 
 PYTHON = os.path.join(harness.DEPS, "frameworks", "pytest", "bin", "python")
 PACKAGES = os.path.join(harness.SOURCE, "shim", "python")
@@ -371,7 +371,3 @@ class Records(harness.FolderCase):
                            python=[{"file": "/x\x1b.py", "line": 1, "function": "\r"}])
         for text in (self.records.headline(touch, False), self.records.story(touch, False)):
             self.assertTrue(all(c.isprintable() or c == "\n" for c in text), repr(text))
-
-
-if __name__ == "__main__":
-    harness.main()

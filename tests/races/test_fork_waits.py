@@ -5,8 +5,11 @@ which its parent's thread held. What children meet in ld.so they meet without th
 import os
 import re
 
-import harness
-import racing
+import pytest
+
+from support import harness, racing
+
+pytestmark = pytest.mark.full
 
 PROGRAM = os.path.join(racing.FOLDER, "fork_waits")
 FORKS = 35  # in each process
@@ -55,7 +58,3 @@ class ForkWaits(harness.Case):
         """The control: the same slow lock, in a word that a forked child has as it was."""
         with racing.library_folder(companions("one_word")) as guard:
             self.assertTrue(self.ours(self.forks(20, guard)[1]))
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

@@ -5,8 +5,7 @@ is initialised once, and every thread is told the same."""
 import os
 import subprocess
 
-import harness
-import racing
+from support import harness, racing
 
 
 class FirstCalls(harness.Case):
@@ -82,7 +81,3 @@ class FirstRequests(harness.Case):
     def test_the_root_is_no_child(self):
         self.assertEqual(self.ask(""), "libcuda.so.1")  # the control: the fake driver
         self.assertEqual(self.ask("LD_PRELOAD=" + harness.GUARD), "libcudaguard-driver.so")
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

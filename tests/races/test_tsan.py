@@ -5,8 +5,11 @@ import os
 import platform
 import re
 
-import harness
-import racing
+import pytest
+
+from support import harness, racing
+
+pytestmark = pytest.mark.full
 
 # What ld.so and the fakes do in libc's functions is theirs: their locks are not seen.
 TSAN = "exitcode=66 ignore_noninstrumented_modules=1"
@@ -78,7 +81,3 @@ class Tsan(harness.Case):
                     outcomes = self.race(guard, program, doors, times=20, slow=2000)
                     self.assertIn(66, {outcome.code for outcome in outcomes})
                     self.assertRegex("".join(outcome.err for outcome in outcomes), SUMMARY)
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guard as it was built here loads and guards in the minimal systems of other releases."""
 
-import os
-import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(os.path.dirname(HERE), area) for area in ("doors", "harness")]
+import pytest
 
-import harness  # noqa: E402
-import matrix  # noqa: E402
-import systems  # noqa: E402
+from support import matrix, systems
+
+pytestmark = pytest.mark.full
 
 # name, command, expected answers, more libraries in LD_PRELOAD behind the guard
 DOORS = [
@@ -71,7 +68,3 @@ class Roots(systems.Case):
     def test_xenial(self):
         """Ubuntu 16.04, the oldest that an archive still has."""
         self.doors_in("xenial", r"2\.23")
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -5,7 +5,7 @@ import glob
 import os
 import re
 
-import harness
+from support import harness
 
 CALLS = ["cudaGetDeviceCount", "cudaSetDevice", "cudaGetDevice", "cudaGetDeviceProperties",
          "cudaDeviceGetAttribute", "cudaMalloc", "cudaMallocHost", "cudaMemGetInfo",
@@ -78,6 +78,3 @@ for version in ("11", "12.2", "12", "13"):
             continue
         setattr(RuntimeAnswers, "test_%s_%s" % (kind, version.replace(".", "_")),
                 make_test(version, kind))
-
-if __name__ == "__main__":
-    harness.main()

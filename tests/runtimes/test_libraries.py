@@ -6,7 +6,11 @@ import os
 import re
 import sys
 
-import harness
+import pytest
+
+from support import harness
+
+pytestmark = pytest.mark.full  # needs a download
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDERS = os.path.join(harness.DEPS, "frameworks/libraries/lib/python3*/site-packages/nvidia")
@@ -51,7 +55,3 @@ class Libraries(harness.Case):
 
 for call_name in NATIVE:
     setattr(Libraries, "test_" + call_name, lambda self, name=call_name: self.check(name))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -13,7 +13,7 @@ Left out, because the return address does not decide them (docs/limits.md):
 - a library that is opened with RTLD_GLOBAL when it is loaded already, or after the calling library
   is loaded and before its first call, which a lazily bound reference would reach.
 
-CG_SEED=N and CG_CASES=N repeat or lengthen a run.
+SEED and CASES repeat or lengthen a run.
 """
 
 import os
@@ -22,10 +22,10 @@ import struct
 import subprocess
 import tempfile
 
-import harness
+from support import harness
 
-SEED = int(os.environ.get("CG_SEED", "20261121"))
-CASES = int(os.environ.get("CG_CASES", "2000" if harness.FULL else "300"))
+SEED = 20261121
+CASES = 2000 if harness.FULL else 300
 NODES = os.path.join(harness.BUILD, "tests", "runtimes", "programs")
 DEFINES = ("defines", "defines", "defines_v1", "defines_v2", "defines_both", "defines_hidden")
 CALLS = ("weak", "weak", "weak_v1", "weak_v2", "strong")
@@ -262,7 +262,3 @@ class ScopeModel(harness.Case):
         self.assertGreater(answers - null, CASES)
         self.assertGreater(len(reached), 15 if CASES > 500 else 4)
         self.assertEqual(len(wrong), 0, "%d of %d graphs\n%s" % (len(wrong), CASES, "\n".join(wrong[:3])))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -2,7 +2,7 @@
 """Where a program's runtime lies: two majors in the global scope, one of them there, asked by a
 constructor's thread while ld.so is at work, not there at all."""
 
-import harness
+from support import harness
 
 OFF = {"CUDAGUARD_POLICY": "OFF"}
 MAJORS = (12, 13)
@@ -96,7 +96,3 @@ class Scopes(harness.Case):
         self.assertEqual((forced.rc, forced.answers["loaded.cuInit"], forced.answers["ours"]),
                          (0, "100", "libcuda.so.1,libnvidia-ml.so.1,"), forced)
         forced.assert_untouched(self)
-
-
-if __name__ == "__main__":
-    harness.main()

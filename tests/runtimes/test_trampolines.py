@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that export cu* trampolines of their own, as TensorFlow does: no recursion."""
 
-import harness
+from support import harness
 
 PROGRAMS = ("trampolines", "trampolines_linked")
 OFF = {"CUDAGUARD_POLICY": "OFF"}
@@ -59,7 +59,3 @@ class Trampolines(harness.Case):
                                          (bare.rc, bare.out, bare.err), guarded)
                         self.assertEqual(guarded.fake_calls, bare.fake_calls, guarded)
                         self.assertEqual(guarded.device_opens, bare.device_opens, guarded)
-
-
-if __name__ == "__main__":
-    harness.main()

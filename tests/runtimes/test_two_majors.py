@@ -3,7 +3,7 @@
 
 import os
 
-import harness
+from support import harness
 
 FAKE = [harness.program("fake_runtime_plugin_%d.so" % major) for major in (12, 13)]
 REAL = [harness.program("runtime_plugin_%d.so" % major) for major in (12, 13)]
@@ -121,7 +121,3 @@ class RealRuntimes(FakeRuntimes):
                     self.assertRegex(result.out, r"(count|tail)=100:")
                     self.assertNotRegex(result.out, r"(count|tail|set|wait)=(?!100)\d", result)
                     result.assert_untouched(self)
-
-
-if __name__ == "__main__":
-    harness.main()

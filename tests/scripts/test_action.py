@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import xml.etree.ElementTree
 
-import harness
+from support import harness
 
 try:
     import yaml
@@ -135,7 +135,3 @@ class Action(harness.FolderCase):
                          "${{ steps.%s.outputs.result }}" % self.steps[1]["id"])
         used = re.findall(r"inputs\.(\w+)", str(self.steps))
         self.assertEqual(set(used), set(self.action["inputs"]))
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -6,7 +6,7 @@ import os
 import re
 import unittest
 
-import harness
+from support import harness
 
 PAGES = ("README.md", "docs/*.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md",
          "CHANGELOG.md", "tests/gpu/README.md")
@@ -125,7 +125,3 @@ class Control(unittest.TestCase):
         page = ("`scripts/test`, `scripts/none`, `docs/*.md`, `share/cudaguard/`, "
                 "`share/cudaguard/no`")
         self.assertEqual(missing_files(page), ["scripts/none", "share/cudaguard/no"])
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -14,7 +14,9 @@ import tempfile
 import threading
 import unittest
 
-import harness
+import pytest
+
+from support import harness
 
 SCRIPTS = os.path.join(harness.SOURCE, "scripts")
 # uv in its place: fails for one framework, notes what it was told.
@@ -92,7 +94,7 @@ class Reason(Case):
                                         PIP_CERT=certificate))
         self.assertNotIn("certificate", line)
 
-    @harness.only_full
+    @pytest.mark.full
     def test_certificate_of_a_framework(self):
         index, _ = self.server()
         done = self.call("fetch-frameworks", "ucx", PIP_INDEX_URL=index)
@@ -105,7 +107,7 @@ class Reason(Case):
                                         PIP_INDEX_URL="http://127.0.0.1:1/simple"))
         self.assertRegex(line, "^fetch-cuda: download failed: .*Connection refused")
 
-    @harness.only_full
+    @pytest.mark.full
     def test_no_such_file_of_certificates(self):
         line = self.last_line(self.call("fetch-cuda", "13", PIP_CERT="/nonexistent.pem"))
         self.assertIn("/nonexistent.pem", line)
@@ -166,7 +168,3 @@ class Frameworks(Case):
 
     def test_control(self):
         self.assertIn("venv index= cert=\n", self.settings())
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
-import harness
+from support import harness
 
 SCRIPTS = os.path.join(harness.SOURCE, "scripts")
 NOBODY = "65534"
@@ -184,7 +184,3 @@ class Packages(Case):
         installed = re.search(r"apt-get install .*", noted)[0].split()
         self.assertIn("g++-12", installed)
         self.assertFalse({"g++-13", "g++-14", "ruby", "clang-13"} & set(installed), installed)
-
-
-if __name__ == "__main__":
-    harness.main()

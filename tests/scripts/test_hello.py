@@ -3,7 +3,7 @@
 
 import os
 
-import harness
+from support import harness
 
 HELLO = os.path.join(harness.PROGRAMS, "hello_driver")
 
@@ -21,7 +21,3 @@ class Hello(harness.Case):
         self.assertEqual((result.rc, result.out), (
             0, "hello_driver: no CUDA-capable device is detected (error 100); working on the CPU\n"),
             result)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-import harness
+from support import harness
 
 
 class Dependencies(unittest.TestCase):
@@ -51,7 +51,3 @@ class Folders(unittest.TestCase):
                     for name in ("bin", "lib", "lib/x"):
                         mode = os.stat(os.path.join(folder, made, name)).st_mode
                         self.assertEqual(mode & 0o777, 0o755)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -5,8 +5,7 @@ sys._current_frames(). cudaguard_watch has each touch written down."""
 import json
 import os
 
-import harness
-import interpreters
+from support import harness, interpreters
 
 BUSY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "busy.py")
 TIMES = 5000 if harness.FULL else 200
@@ -82,7 +81,3 @@ class Busy(harness.FolderCase):
         """Each touch has a stack of its own."""
         (seen,), _ = self.touch(HERE["system"], TIMES)
         self.assertGreater(len({json.dumps(stack) for stack in seen}), TIMES * 0.6)
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

@@ -6,7 +6,7 @@ import json
 import os
 import re
 
-import harness
+from support import harness
 
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 BUILT = os.path.join(harness.BUILD, "tests", "stacks")
@@ -99,7 +99,3 @@ class Callers(harness.FolderCase):
                 result = harness.run(words, trace=False)
                 said = re.findall(r"no CUDA here \(FORCE_CPU; asked by ([^;)]+)\)", result.err)
                 self.assertEqual(said, [name], result)
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)

@@ -2,8 +2,6 @@
 """`cudaguard verify` of programs on real frameworks: to import them is clean, to ask for a GPU is
 named by its line.
 
-    test_frameworks.py [CLASS]...      all without one
-
 CleanRL's ppo.py is the one of its wheel; YOLOv5's select_device and TorchRL's workers are their
 packages' own, in programs of ours.
 """
@@ -13,7 +11,9 @@ import json
 import os
 import shutil
 
-import harness
+import pytest
+
+from support import harness
 
 ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
@@ -100,6 +100,7 @@ class Case(harness.FolderCase):
         return self.fail("no %s in %s" % (has, path))
 
 
+@pytest.mark.torch
 class Torch(Case):
     environment = "torch"
 
@@ -120,6 +121,7 @@ class Torch(Case):
         self.names_line(self.touched(program), program, *self.source_line(program, "is_available"))
 
 
+@pytest.mark.full
 class Jax(Case):
     environment = "jax"
     # Only the plug-in is installed, without the libraries that it would check.
@@ -130,6 +132,7 @@ class Jax(Case):
         self.both("jax", "jax.devices()")
 
 
+@pytest.mark.full
 class TensorFlow(Case):
     environment = "tensorflow"
 
@@ -137,6 +140,7 @@ class TensorFlow(Case):
         self.both("tensorflow", "tensorflow.config.list_physical_devices('GPU')")
 
 
+@pytest.mark.full
 class CuPy(Case):
     environment = "cupy"
 
@@ -144,6 +148,7 @@ class CuPy(Case):
         self.both("cupy", "cupy.cuda.is_available()")
 
 
+@pytest.mark.full
 class Numba(Case):
     environment = "numba"
 
@@ -151,6 +156,7 @@ class Numba(Case):
         self.both("numba.cuda", "numba.cuda.is_available()")
 
 
+@pytest.mark.full
 class Scenarios(Case):
     environment = "scenarios"
 
@@ -188,7 +194,3 @@ class Scenarios(Case):
         for one in touchers:
             self.assertTrue([row for row in one["python"] if row["file"].startswith(folder) and
                              row["function"] == "<module>"], self.result)
-
-
-if __name__ == "__main__":
-    harness.main()

@@ -8,8 +8,9 @@ import os
 import re
 import subprocess
 
-import harness
-import interpreters
+import pytest
+
+from support import harness, interpreters
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "cases.py")
 CALLS = os.path.join(harness.BUILD, "tests", "stacks", "calls.so")
@@ -234,10 +235,8 @@ class Extension(Case):
             self.skipTest("no interpreter here has its headers")
 
 
-def test_of(name):
+def name_of(name):
     return "test_" + re.sub(r"\W", "_", name)
-
-
 
 
 def absent(name):
@@ -246,11 +245,7 @@ def absent(name):
 
 for each in HERE:
     run = named(HERE[each])
-    setattr(Pythons, test_of(each), harness.only_full(run) if REST.match(each) else run)
+    setattr(Pythons, name_of(each), pytest.mark.full(run) if REST.match(each) else run)
 for each in interpreters.QUICK:
     if each not in HERE:
-        setattr(Pythons, test_of(each), absent(each))
-
-
-if __name__ == "__main__":
-    harness.main(sandboxed=True)
+        setattr(Pythons, name_of(each), absent(each))

@@ -2,6 +2,7 @@
 #include "shim/launcher/child/variables.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace cudaguard::launcher {
 
@@ -62,7 +63,7 @@ void Variables::set(std::string_view name, std::string_view value) {
   }
   *first = entry;
   // A name that is there twice is read differently by different programs.
-  entries_.erase(std::remove_if(first + 1, entries_.end(),
+  entries_.erase(std::remove_if(std::next(first), entries_.end(),
                                 [&](const std::string& other) { return is_of(other, name); }),
                  entries_.end());
 }

@@ -2,6 +2,7 @@
 // The environment that the program will have, and what was changed in it.
 #pragma once
 
+#include <list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,7 @@ class Variables {
   /// `environment`: as the process has it. Entries that are not touched keep their place and bytes.
   explicit Variables(const char* const* environment);
 
-  /// Null: unset. Valid until the next change.
+  /// Null: unset. Valid until this variable is changed.
   const char* get(std::string_view name) const;
   bool has(std::string_view name) const { return get(name) != nullptr; }
   void set(std::string_view name, std::string_view value);
@@ -26,7 +27,7 @@ class Variables {
 
  private:
   void note(std::string_view name);
-  std::vector<std::string> entries_;
+  std::list<std::string> entries_;  ///< they keep their addresses
   std::vector<std::string> changed_;
 };
 

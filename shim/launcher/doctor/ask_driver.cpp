@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/doctor/ask_driver.h"
-
-#include <fcntl.h>
-#include <sys/resource.h>
+// Which driver files would be found, and does the driver answer? The child process that asks it is
+// killed at the limit, or abandoned if it does not die: a sick driver hangs or crashes.
+#include <linux/capability.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,26 +10,22 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 #include <string_view>
 
-#include "policy/config.h"
+#include "policy/text.h"
+#include "policy/variables.h"
 #include "shim/launcher/child/ask_loader.h"
-#include "shim/launcher/child/child.h"
-#include "shim/launcher/doctor/forbid_changes.h"
+#include "shim/launcher/doctor/questions.h"
+#include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
 
-using Outcome = DriverAnswer::Outcome;
-
-NLOHMANN_JSON_SERIALIZE_ENUM(Outcome, {{Outcome::kFailed, "failed"},
-                                       {Outcome::kNotTried, "not tried"},
-                                       {Outcome::kAnswer, "answer"},
-                                       {Outcome::kSignal, "signal"},
-                                       {Outcome::kHang, "hang"}})
-
 namespace {
+
+constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
 
 struct ErrorRow {
   int code;
@@ -42,64 +38,31 @@ constexpr ErrorRow kErrors[] = {
 #undef CG_ERROR
 };
 
-/// What the probe told.
-struct Told {
-  bool asks = false;        ///< it has come to cuInit
-  bool lacks_init = false;  ///< there is none
-  std::string noise;        ///< the first line of anybody else
-};
+constexpr std::pair<int, const char*> kAdvice[] = {
+    {34, ": libcuda.so.1 is a stub to link against; the driver's must be found first"},
+    {304, ": a system call of the driver's failed; dmesg may say more (NVRM)"},
+    {802, ": the fabric manager is not ready; systemctl status nvidia-fabricmanager"},
+    {803, ": libcuda and the kernel module do not fit; reboot, or load the module again"},
+    {804, ": this GPU cannot use a libcuda that is newer than the kernel module (cuda-compat)"},
+    {999,
+     ": dmesg may say more (NVRM, Xid); after a suspend: rmmod nvidia_uvm; modprobe "
+     "nvidia_uvm"}};
 
-/// A line of the probe's, behind its mark.
-void read_line(std::istringstream line, DriverAnswer& answer, Told& told) {
-  std::string key;
-  int code = 0;
-  int64_t value = 0;
-  line >> key;
-  if (key == "asks") told.asks = true;
-  if (key == "no-cuInit") told.lacks_init = true;
-  if (key == "gpu" && answer.gpus) {
-    Gpu gpu;
-    line >> gpu.uuid >> std::ws;
-    if (gpu.uuid == "-") gpu.uuid.clear();
-    std::getline(line, gpu.name);
-    answer.gpus->push_back(std::move(gpu));
-    return;
-  }
-  if (!(line >> code >> value)) return;
-  if (key == "version" && code == 0) answer.version = static_cast<int>(value);
-  if (key == "count" && code == 0) answer.gpus.emplace();
-  if (key != "init") return;
-  answer.code = code;
-  answer.milliseconds = static_cast<int>(value / 1000);
-  for (const ErrorRow& row : kErrors) {
-    if (row.code != code) continue;
-    answer.name = row.name;
-    answer.text = row.text;
-  }
-}
+constexpr const char* kKeepOff = "cudaguard run keeps programs off it";
 
-Told read_lines(const ChildEnd& end, DriverAnswer& answer) {
-  constexpr std::string_view kMark = "cudaguard-probe ";
-  Told told;
-  std::istringstream lines(end.err + "\n" + end.out);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(kMark)) {
-      if (told.noise.empty()) told.noise = line;
-    } else if (!lines.eof()) {  // else it was cut short
-      read_line(std::istringstream(line.substr(kMark.size())), answer, told);
-    }
-  }
-  return told;
+void add(Findings& findings, const char* id, State state, std::string text,
+         std::string remedy = "") {
+  findings.push_back({id, Question::kDriver, state, std::move(text), std::move(remedy)});
 }
 
 /// ld.so's words, without its "PROBE: ".
-std::string reason_of_failure(const std::string& probe, const Told& told) {
-  if (told.lacks_init) return "it has no cuInit";
-  if (told.noise.empty()) return "the probe ended without an answer";
-  std::string noise = told.noise;
-  if (noise.starts_with(probe + ": ")) noise.erase(0, probe.size() + 2);
-  std::replace(noise.begin(), noise.end(), '"', '\'');
-  return printable(noise);
+std::string why_no_answer(const ChildEnd& end, const std::string& probe) {
+  if (end.out.find("\ncudaguard-probe no-cuInit") != std::string::npos) return "it has no cuInit";
+  std::string words = end.err.substr(0, end.err.find('\n'));
+  if (words.empty()) return "the probe ended without an answer";
+  if (words.starts_with(probe + ": ")) words.erase(0, probe.size() + 2);
+  std::replace(words.begin(), words.end(), '"', '\'');
+  return printable(words);
 }
 
 /// The driver's answer is asked for: not the guard's, nor that of anything else that is preloaded.
@@ -111,124 +74,172 @@ void leave_driver_alone(Variables& variables) {
   variables.set(row_of(Variable::kPolicy).name, name_of(Policy::kOff));
 }
 
-/// Of a driver that cannot be killed: it must not hold other people's pipes open.
-void keep_descriptors_here() {
-  // close_range(2), of Linux 5.9, with CLOSE_RANGE_CLOEXEC, of 5.11.
-  constexpr long kCloseRange = 436;
-  if (syscall(kCloseRange, 3U, ~0U, 1U << 2) == 0) return;
-  rlimit most = {};
-  if (getrlimit(RLIMIT_NOFILE, &most) != 0) most.rlim_cur = 1024;
-  const int end = static_cast<int>(std::min<rlim_t>(most.rlim_cur, 1 << 20));
-  for (int fd = 3; fd < end; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
-
+/// Runs in the child, before it becomes the probe. False: what follows could not be forbidden.
 bool prepare_probe() {
-  keep_descriptors_here();
-  return forbid_changes();
+  // An abandoned child must not hold other people's pipes open: close_range(2), of Linux 5.9, with
+  // CLOSE_RANGE_CLOEXEC, of 5.11.
+  constexpr long kCloseRange = 436;
+  syscall(kCloseRange, 3U, ~0U, 1U << 2);
+  // As root a driver loads its module and makes device nodes, and for others nvidia-modprobe does,
+  // which is setuid: then a machine without a GPU looks as if it had one.
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
+  if (geteuid() != 0) return true;
+  // After execve root's capabilities are those of these two sets.
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return false;
+  for (const uint32_t capability : {CAP_MKNOD, CAP_SYS_MODULE}) {
+    const bool bounding = prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == 1;
+    if (bounding && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) return false;
+    sets[0].inheritable &= ~(1U << capability);
+  }
+  return syscall(SYS_capset, &header, sets) == 0;
 }
 
-std::string about(const DriverAnswer& answer) {
-  const std::string time =
-      answer.milliseconds ? " after " + std::to_string(*answer.milliseconds) + " ms" : "";
-  std::string said;
-  if (answer.code) {
-    said = std::to_string(*answer.code);
-    if (!answer.name.empty()) said += " " + answer.name + " (" + answer.text + ")";
-    said += time;
+void add_libraries(const Libraries& libraries, Findings& findings) {
+  constexpr uint64_t kMostNullDriver = uint64_t{1} << 20;  // NVIDIA's is larger by far
+  for (const auto& [name, path] : libraries.found) {
+    std::error_code error;
+    const std::string file = std::filesystem::canonical(path, error).string();
+    const bool link = !error && file != path;
+    const bool opencl = name == "libnvidia-opencl.so.1";
+    add(findings, opencl ? "NVIDIA's OpenCL" : name.c_str(), State::kFact,
+        path.empty() ? "none" : printable(path) + (link ? ", which is " + printable(file) : ""));
+    if (!contains(FileBytes(path), "cudaguard_touch_v1", kMostNullDriver)) continue;
+    add(findings, "null_driver", State::kProblem,
+        name + " is cudaguard's null driver (" + printable(path) +
+            "): programs find no CUDA device, whatever CUDAGUARD_POLICY says",
+        "remove its folder from LD_LIBRARY_PATH, or from /etc/ld.so.conf and run ldconfig");
   }
-  switch (answer.outcome) {
-    case Outcome::kAnswer:
-      return said;
-    case Outcome::kSignal:
-      return (said.empty() ? "" : said + "; ") + "crash (" + answer.signal + ") " + answer.where;
-    case Outcome::kHang:
-      return said.empty() ? "no answer" + time + ", " + answer.where
-                          : said + "; no answer " + answer.where;
-    default:
-      return Json(answer.outcome).get<std::string>() + ": " + answer.reason;
-  }
-}
-
-Json json_of(const Gpus& gpus) {
-  if (!gpus) return {};
-  Json list = Json::array();
-  for (const Gpu& gpu : *gpus) {
-    list.push_back({{"uuid", or_null(gpu.uuid)}, {"name", or_null(gpu.name)}});
-  }
-  return list;
-}
-
-Lines lines_of(const char* name, const Gpus& gpus) {
-  if (!gpus) return {};
-  std::vector<std::string> texts = {gpus->empty() ? "none" : std::to_string(gpus->size())};
-  for (const Gpu& gpu : *gpus) {
-    texts.push_back(std::to_string(texts.size() - 1) + ": " +
-                    (gpu.uuid.empty() ? "UUID not known" : printable(gpu.uuid)) +
-                    (gpu.name.empty() ? "" : "  " + printable(gpu.name)));
-  }
-  return named(name, texts);
+  if (!libraries.hangs) return;
+  add(findings, "libraries", State::kProblem,
+      "which driver libraries there are is not known: " + libraries.trouble +
+          "; programs that load them hang too (or it is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 waits "
+          "longer)");
 }
 
 }  // namespace
 
-DriverAnswer ask_driver(const std::string& probe, Variables variables, std::chrono::seconds limit) {
-  leave_driver_alone(variables);
-  signal(SIGCHLD, SIG_DFL);  // ignored, the child's end would not be told
-  const ChildEnd end = run_child({probe}, std::move(variables), limit, prepare_probe);
-  DriverAnswer answer;
-  if (end.not_started != 0) {
-    answer.reason =
-        end.not_started == kHeldBack
-            ? "this kernel has no seccomp filter, which keeps the driver from making device nodes"
-            : printable(probe) + " cannot be started: " + strerror(end.not_started);
-    return answer;
+Libraries find_libraries(const Machine& machine) {
+  const std::string& probe = machine.own_files.back().path;
+  Libraries libraries;
+  const std::string loader = read_elf(FileBytes(probe)).interpreter;
+  if (loader.empty()) {
+    libraries.trouble = printable(probe) + " is missing or damaged";
+  } else if (access(loader.c_str(), X_OK) != 0) {
+    libraries.trouble = "there is no " + printable(loader) + ", which starts programs";
   }
-  const Told told = read_lines(end, answer);
-  answer.stuck = end.stuck;
-  const bool ill = !end.in_time || WIFSIGNALED(end.status);
-  if (ill) answer.where = answer.code ? "behind cuInit" : told.asks ? "in cuInit" : "before cuInit";
-  if (!end.in_time) {
-    answer.outcome = Outcome::kHang;
-    if (!answer.code) answer.milliseconds = static_cast<int>(limit.count() * 1000);
-  } else if (ill) {
-    answer.outcome = Outcome::kSignal;
-    const char* name = sigabbrev_np(WTERMSIG(end.status));
-    answer.signal =
-        std::string("SIG") + (name == nullptr ? std::to_string(WTERMSIG(end.status)) : name);
-  } else if (answer.code) {
-    answer.outcome = Outcome::kAnswer;
-  } else {
-    answer.outcome = Outcome::kFailed;
-    answer.reason = reason_of_failure(probe, told);
+  // The probe is linked to the first library, as programs are; the others are preloaded.
+  Variables variables = machine.variables;
+  variables.unset("LD_PRELOAD");
+  for (const char* name :
+       {"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-opencl.so.1", kGuardName}) {
+    if (!libraries.trouble.empty()) break;
+    if (!libraries.found.empty()) variables.set("LD_PRELOAD", name);
+    const LoaderAnswer answer = ask_loader(loader, probe, variables, machine.limit);
+    libraries.hangs = !answer.trouble.empty();
+    if (libraries.hangs) {
+      libraries.trouble = "asked for " + std::string(name) + ", ld.so " + answer.trouble;
+      break;
+    }
+    const LoadedLibrary* found = answer.find(name);
+    libraries.found.emplace_back(name, found == nullptr ? "" : found->path);
+    for (const LoadedLibrary& library : answer.libraries) {
+      if (base_name(library.path) != kGuardName) continue;
+      (name == kGuardName ? libraries.guard_by_bare_name : libraries.system_guard) = library.path;
+    }
   }
-  return answer;
+  if (libraries.found.size() == 5) libraries.found.pop_back();  // the guard
+  return libraries;
 }
 
-Rows rows_of(const DriverAnswer& answer, const Gpus& gpus) {
-  const Json seen = json_of(answer.gpus);
-  const Json there = json_of(gpus);
-  std::string version;
-  if (answer.version) {
-    // 12020 is CUDA 12.2
-    version = "for CUDA up to " + std::to_string(*answer.version / 1000) + "." +
-              std::to_string(*answer.version % 1000 / 10);
+std::string judge_answer(const ChildEnd& end, const std::string& probe, std::chrono::seconds limit,
+                         Findings& findings) {
+  constexpr std::string_view kInit = "\ncudaguard-probe init ";
+  const bool asks = end.out.find("\ncudaguard-probe asks") != std::string::npos;
+  const std::string where = asks ? "in cuInit" : "before cuInit";
+  int code = 0;
+  int64_t microseconds = 0;
+  const size_t at = end.out.find(kInit);
+  if (at != std::string::npos) {
+    std::istringstream(end.out.substr(at + kInit.size())) >> code >> microseconds;
   }
-  Lines lines = named("cuInit", {about(answer), version});
-  lines += lines_of("GPUs seen", answer.gpus);
-  return {{"cuinit",
-           {{"outcome", answer.outcome},
-            {"reason", or_null(answer.reason)},
-            {"where", or_null(answer.where)},
-            {"stuck", answer.stuck == 0 ? Json() : Json(answer.stuck)},
-            {"code", or_null(answer.code)},
-            {"name", or_null(answer.name)},
-            {"text", or_null(answer.text)},
-            {"milliseconds", or_null(answer.milliseconds)},
-            {"signal", or_null(answer.signal)},
-            {"driver_version", or_null(answer.version)},
-            {"gpus", seen}},
-           lines},
-          {"gpus", there, there == seen ? Lines() : lines_of("GPUs there", gpus)}};
+  const auto tell = [&](const std::string& row, const std::string& problem,
+                        const char* remedy = "") {
+    add(findings, "cuInit", State::kFact, row);
+    if (!problem.empty()) add(findings, "driver", State::kProblem, problem, remedy);
+  };
+  std::string result = "answers";
+  if (!end.in_time) {
+    const std::string seconds = std::to_string(limit.count());
+    result = "no answer within " + seconds + " s";
+    tell("no answer after " + seconds + "000 ms, " + where,
+         "the driver hangs " + where + " (or is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer)",
+         kKeepOff);
+  } else if (WIFSIGNALED(end.status)) {
+    const char* name = sigabbrev_np(WTERMSIG(end.status));
+    const std::string signal =
+        "SIG" + (name == nullptr ? std::to_string(WTERMSIG(end.status)) : name);
+    result = "crashes";
+    tell("crash (" + signal + ") " + where, "the driver crashes " + where + " (" + signal + ")",
+         kKeepOff);
+  } else if (at == std::string::npos) {
+    const std::string why = why_no_answer(end, probe);
+    result = "does not work";
+    tell("failed: " + why, "libcuda.so.1 does not work: " + why);
+  } else {
+    std::string row = std::to_string(code);
+    std::string problem = "cuInit fails with " + row;
+    const bool well = code == 0 || code == kNoDevice;
+    if (code == kNoDevice) result = "answers that there is no device";
+    if (!well) result = "fails with " + row;
+    for (const ErrorRow& error : kErrors) {
+      if (error.code != code) continue;
+      row += std::string(" ") + error.name + " (" + error.text + ")";
+      problem += std::string(" ") + error.name;
+    }
+    for (const auto& [number, advice] : kAdvice) {
+      if (number == code) problem += advice;
+    }
+    tell(row + " after " + std::to_string(microseconds / 1000) + " ms", well ? "" : problem);
+  }
+  if (end.stuck != 0) {
+    add(findings, "driver", State::kProblem,
+        "process " + std::to_string(end.stuck) +
+            ", which asked the driver, does not die of SIGKILL: it sleeps in the kernel, and a "
+            "reboot will be needed");
+  }
+  return "driver: " + result;
+}
+
+std::string ask_driver(const Machine& machine, const Libraries& libraries, Findings& findings) {
+  add_libraries(libraries, findings);
+  const auto not_asked = [&](const std::string& why) {
+    add(findings, "cuInit", State::kFact, "not tried: " + why);
+    return "driver: not asked";
+  };
+  if (libraries.found.empty()) return not_asked(libraries.trouble);
+  if (libraries.found[0].second.empty()) {
+    not_asked("there is no libcuda.so.1");
+    return "driver: none";
+  }
+  const std::string& probe = machine.own_files.back().path;
+  Variables variables = machine.variables;
+  leave_driver_alone(variables);
+  signal(SIGCHLD, SIG_DFL);  // ignored, it would hide how the child has ended
+  const ChildEnd end = run_child({probe}, std::move(variables), machine.limit, prepare_probe);
+  if (end.not_started == kHeldBack) {
+    return not_asked("the driver could not be kept from making device nodes");
+  }
+  if (end.not_started != 0) {
+    return not_asked(printable(probe) + " cannot be started: " + strerror(end.not_started));
+  }
+  std::string answer = judge_answer(end, probe, machine.limit, findings);
+  if (machine.fence.was_there) {
+    add(findings, "cuInit", State::kFact,
+        "a fence stands around doctor, too: cuInit's answer is the fence's");
+  }
+  return answer;
 }
 
 }  // namespace cudaguard::launcher

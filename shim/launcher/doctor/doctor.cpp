@@ -1,41 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/doctor/doctor.h"
 
-#include <cstdio>
-#include <string>
+#include <charconv>
+#include <cstring>
 
-#include "shim/launcher/child/variables.h"
-#include "shim/launcher/doctor/examine_machine.h"
-#include "shim/launcher/doctor/examine_program.h"
+#include "shim/launcher/doctor/questions.h"
 #include "shim/launcher/fence/try_fence.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload/installation.h"
 
 namespace cudaguard::launcher {
 
+namespace {
+
+std::chrono::seconds time_limit(const Variables& variables) {
+  const char* value = variables.get(kDoctorTimeout.name);
+  if (value == nullptr || *value == '\0') return std::chrono::seconds{10};
+  int seconds = 0;
+  const char* end = value + strlen(value);
+  const auto [rest, error] = std::from_chars(value, end, seconds);
+  if (error != std::errc() || rest != end || seconds < 1 || seconds > 3600) {
+    throw Refusal(kRefused, std::string(kDoctorTimeout.name) + "=" + in_quotes(value) +
+                                " is not accepted (accepted: " + kDoctorTimeout.accepted + ")");
+  }
+  return std::chrono::seconds{seconds};
+}
+
+}  // namespace
+
 int doctor(const Options& options, const char* const* environment) {
   const Variables variables(environment);
+  const std::chrono::seconds limit = time_limit(variables);
   const Installation installation = find_installation();
-  const Fence fence = try_fence();
-  int code = 0;
-  Row program;
-  // First, for it may not be there, and the driver may take its time.
-  if (*options.program != nullptr) {
-    program = examine_program(*options.program, installation, variables, fence, code);
+  const Machine machine = {variables, installation, try_fence(), look_at_own_files(installation),
+                           limit};
+  Document document;
+  document.has_program = *options.program != nullptr;
+  // First, because the program may not be there, and the driver may take its time.
+  if (document.has_program) {
+    document.answer = ask_program(*options.program, machine, document.findings);
   }
-  Rows rows = {{"v", 1, {}},
-               {"cudaguard", CUDAGUARD_VERSION, named("cudaguard", {CUDAGUARD_VERSION})},
-               examine_machine(installation, variables, fence, code)};
-  if (!program.id.empty()) {
-    program.lines.insert(program.lines.begin(), Line());
-    rows.push_back(program);
-  }
-  rows.push_back({"exit_code", code, {}});
-  const std::string text = options.json ? as_json(rows) : as_text(rows);
-  if (fputs(text.c_str(), stdout) < 0 || fflush(stdout) != 0) {
-    throw Refusal(kRefused, "cannot print");
-  }
-  return code;
+  const Libraries libraries = find_libraries(machine);
+  const std::string installed = ask_installed(machine, libraries, document.findings);
+  const std::string driver = ask_driver(machine, libraries, document.findings);
+  if (!document.has_program) document.answer = installed + "; " + driver;
+  print(options.json ? as_json(document) : as_text(document));
+  return exit_code(document.findings);
 }
 
 }  // namespace cudaguard::launcher

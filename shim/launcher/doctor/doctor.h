@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `cudaguard doctor`: what this machine's CUDA is like, and whether a program can be guarded.
+// `cudaguard doctor`: is cudaguard installed and active, can this program be guarded, and does the
+// driver answer?
 #pragma once
 
 #include "shim/launcher/options.h"

@@ -1,54 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// What doctor has to say of the machine in whole sentences.
+// What doctor has found: one list, from which its verdict, its text and its JSON are made. Pure.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
-
-#include "policy/config.h"
-#include "shim/launcher/child/variables.h"
-#include "shim/launcher/doctor/ask_driver.h"
-#include "shim/launcher/doctor/kernel.h"
-#include "shim/launcher/doctor/libraries.h"
-#include "shim/launcher/doctor/own_files.h"
-#include "shim/launcher/fence/fence.h"
-#include "shim/launcher/preload/installation.h"
 
 namespace cudaguard::launcher {
 
-struct MachineFindings {
-  std::vector<std::string> problems;  ///< each with its remedy, where there is one
-  std::vector<std::string> notes;
-
-  void problem(std::string sentence) { problems.push_back(std::move(sentence)); }
-  void note(std::string sentence) { notes.push_back(std::move(sentence)); }
+enum class Question {
+  kProgram,    ///< can this program be guarded?
+  kInstalled,  ///< is cudaguard installed, and active here?
+  kDriver,     ///< which driver files would be found, and does the driver answer?
 };
 
-/// Everything that was looked at.
-struct MachineFacts {
-  const Installation& installation;
-  const Variables& variables;
-  const Fence& fence;  ///< what can be had here, or stands here
-  std::vector<OwnFile> own_files;
-  Libraries libraries;
-  KernelFacts kernel;
-  DriverAnswer answer;  ///< in this environment
-  /// The same where nobody chose some of the GPUs; nothing: nobody did.
-  std::optional<DriverAnswer> with_every_gpu;
-  Gpus gpus;  ///< the machine's, whatever CUDA_VISIBLE_DEVICES says
+enum class State {
+  kFact,
+  kProblem,  ///< of this machine or environment
+  kInPart,   ///< the program is guarded, with an exception
+  kNo,       ///< the program is not guarded
 };
 
-inline constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
+struct Finding {
+  std::string id;  ///< never changed; of a fact also the heading of its row
+  Question question = Question::kProgram;
+  State state = State::kFact;
+  std::string text;    ///< printable; of kInPart and kNo a clause after "because"
+  std::string remedy;  ///< empty: there is none
+};
+using Findings = std::vector<Finding>;
 
-/// What the guard makes of this environment; its strings are `variables`' own.
-Config config_of(const Variables& variables);
+/// Is the program guarded? "yes", "in part" or "no".
+const char* verdict(const Findings& findings);
+/// "guarded: no, because ...", with the first of the weightiest reasons.
+std::string guarded_line(const Findings& findings);
+/// 0: well; 1: guarded in part, or a problem; 2: not guarded.
+int exit_code(const Findings& findings);
 
-/// Driver libraries, kernel, cuInit.
-void judge_machine(const MachineFacts& facts, MachineFindings& findings);
-
-/// CUDA_*, CUDAGUARD_*, LD_*.
-void judge_environment(const MachineFacts& facts, MachineFindings& findings);
+struct Document {
+  std::string answer;  ///< the first line
+  bool has_program = false;
+  Findings findings;
+};
+/// Lines of at most 100 columns, unless a path is longer.
+std::string as_text(const Document& document);
+/// As doctor.schema.json describes it.
+std::string as_json(const Document& document);
 
 }  // namespace cudaguard::launcher

@@ -90,8 +90,9 @@ std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& fact
       });
   if (load == layout.loads.end()) return "its string table is not in the file";
   const uint64_t start = load->p_offset + (address - load->p_vaddr);
-  uint64_t end = load->p_offset + load->p_filesz;
-  if (inside(start, values[DT_STRSZ], end)) end = start + values[DT_STRSZ];
+  // patchelf makes tables that go on in the next segment.
+  const bool sized = inside(start, values[DT_STRSZ], file.size());
+  const uint64_t end = sized ? start + values[DT_STRSZ] : load->p_offset + load->p_filesz;
   const auto name_at = [&](uint64_t at, std::string& to) {
     return at <= end - start && read_string(file, start + at, end, to);
   };
@@ -103,7 +104,7 @@ std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& fact
 }
 
 bool contains(const Bytes& file, std::string_view text, uint64_t start, uint64_t end) {
-  constexpr size_t kPiece = size_t{16} << 10;  // as much memory as is touched
+  constexpr size_t kPiece = size_t{256} << 10;  // as much memory as is touched
   if (text.empty() || text.size() > 64) return false;
   const size_t overlap = text.size() - 1;
   end = std::min({end, file.size(), start + kMostSearched});
@@ -135,13 +136,28 @@ FileBytes::~FileBytes() {
 }
 
 bool FileBytes::read(uint64_t at, void* to, size_t count) const {
+  constexpr uint64_t kPiece = uint64_t{64} << 10;
+  constexpr uint64_t kPage = 4096;
   if (error_ != 0 || !inside(at, count, size_)) return false;
-  char* out = static_cast<char*>(to);
+  if (count > kPage) return read_all(at, static_cast<char*>(to), count);
+  if (at < piece_at_ || !inside(at - piece_at_, count, piece_.size())) {
+    piece_at_ = at - at % kPage;
+    piece_.resize(static_cast<size_t>(std::min(kPiece, size_ - piece_at_)));
+    if (!read_all(piece_at_, piece_.data(), piece_.size())) {
+      piece_.clear();
+      return read_all(at, static_cast<char*>(to), count);  // the file was cut further on
+    }
+  }
+  memcpy(to, piece_.data() + (at - piece_at_), count);
+  return true;
+}
+
+bool FileBytes::read_all(uint64_t at, char* to, size_t count) const {
   while (count > 0) {
-    const ssize_t got = pread(fd_, out, count, static_cast<off_t>(at));
+    const ssize_t got = pread(fd_, to, count, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
-    out += got;
+    to += got;
     at += static_cast<uint64_t>(got);
     count -= static_cast<size_t>(got);
   }

@@ -32,7 +32,9 @@ class Bytes {
   virtual bool read(uint64_t at, void* to, size_t count) const = 0;
 };
 
-/// An open file. Read by system calls: a mapping would fault where somebody cuts the file.
+/// An open file. Read by system calls: a mapping would fault if somebody cut the file. Small reads
+/// are served from the last piece that was read, because headers and tables are read entry by
+/// entry.
 class FileBytes : public Bytes {
  public:
   explicit FileBytes(const std::string& path);
@@ -43,6 +45,9 @@ class FileBytes : public Bytes {
   bool read(uint64_t at, void* to, size_t count) const override;
 
  private:
+  bool read_all(uint64_t at, char* to, size_t count) const;
+  mutable std::string piece_;
+  mutable uint64_t piece_at_ = 0;
   int fd_ = -1;
   int error_ = 0;
   uint64_t size_ = 0;

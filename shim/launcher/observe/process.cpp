@@ -287,7 +287,7 @@ Driver driver_of(pid_t pid) {
   return found;
 }
 
-Answer Examiner::ask(pid_t pid, bool at_exec) {
+Answer Examiner::ask(pid_t pid, bool at_exec, bool forked) {
   const int fd = open(path_of(pid, "environ").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return errno == EACCES || errno == EPERM ? closed(pid) : Answer{};
   close(fd);
@@ -296,7 +296,7 @@ Answer Examiner::ask(pid_t pid, bool at_exec) {
   if (!loaded.guard && file.is != Answer::Is::kGuarded) return file;
   if (is_secure(pid))
     return no("it is setuid or has file capabilities, so ld.so ignores LD_PRELOAD");
-  Answer environment = of_environment(pid, loaded.guard);
+  Answer environment = of_environment(pid, loaded.guard, forked);
   environment.starts &= file.starts;
   if (loaded.guard || at_exec || environment.is == Answer::Is::kNot) return environment;
   return loaded.libc ? no("its ld.so has not loaded the guard that LD_PRELOAD names") : Answer{};
@@ -326,7 +326,7 @@ Answer Examiner::of_file(pid_t pid) {
   return answer;
 }
 
-Answer Examiner::of_environment(pid_t pid, bool loaded) const {
+Answer Examiner::of_environment(pid_t pid, bool loaded, bool forked) const {
   std::string text;
   read_file(path_of(pid, "environ"), text, kMostEnvironment);
   const char* preload = value_of(text, "LD_PRELOAD");
@@ -345,7 +345,8 @@ Answer Examiner::of_environment(pid_t pid, bool loaded) const {
                 (report == nullptr ? "taken away" : "changed"),
             false};
   }
-  if (!reaches(pid, report_)) {
+  // A fork may be about to change its root, as bubblewrap's does: what it executes there is asked.
+  if (!forked && !reaches(pid, report_)) {
     return no("guarded, but its records do not come here: it has another root or other mounts");
   }
   const char* hello = value_of(text, "CUDAGUARD_HELLO");

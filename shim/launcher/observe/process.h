@@ -13,9 +13,9 @@
 
 namespace cudaguard::launcher {
 
-/// What execve has made, told from what was before and what comes after it: where its code, its
-/// stack and its environment begin and where that ends, at random anew each time. A fork has its
-/// parent's. The last is 0 inside execve, and of one that may not be looked at.
+/// Tells whether one process has called execve since the last look: where its code, its stack and
+/// its environment begin, and where that ends. execve chooses these addresses at random. The last
+/// one is 0 inside execve, and of a process that may not be looked at.
 using Image = std::array<uint64_t, 4>;
 
 /// /proc/PID/stat
@@ -83,11 +83,12 @@ class Examiner {
   /// `report`: what CUDAGUARD_REPORT must name.
   explicit Examiner(std::string report) : report_(std::move(report)) {}
   /// `at_exec`: it stands at the end of execve, where nothing is loaded: will the guard be?
-  Answer ask(pid_t pid, bool at_exec);
+  /// `forked`: it has not called execve.
+  Answer ask(pid_t pid, bool at_exec, bool forked);
 
  private:
   Answer of_file(pid_t pid);
-  Answer of_environment(pid_t pid, bool loaded) const;
+  Answer of_environment(pid_t pid, bool loaded, bool forked) const;
   std::string report_;
   std::map<std::pair<uint64_t, uint64_t>, Answer> files_;  ///< by device and inode
 };

@@ -38,15 +38,24 @@ void note_driver(TreeTruth::Unguarded& entry, Driver driver) {
   entry.has_driver = true;
 }
 
+/// Has the process written its start record? A fork writes none, so one of its executable is
+/// enough.
+bool has_written(const Writer& writer, bool forked, const std::set<Writer>& started) {
+  // Without /proc a process does not know its executable.
+  return started.contains(writer) || started.contains({writer.first, ""}) ||
+         (forked && std::any_of(started.begin(), started.end(),
+                                [&](const Writer& one) { return one.second == writer.second; }));
+}
+
 }  // namespace
 
-Watch::Watch(const std::string& report) : examiner_(report), own_(read_stat(getpid()).image) {
+Watch::Watch(const std::string& report) : examiner_(report) {
   const std::vector<pid_t> before = children_of(getpid());
   others_.insert(before.begin(), before.end());
   const std::string threads = "/proc/self/task/" + std::to_string(getpid()) + "/children";
   if (access("/proc/self/stat", R_OK) != 0) {
     blind_ = "there is no /proc";
-  } else if (own_.back() == 0 || access(threads.c_str(), R_OK) != 0) {
+  } else if (read_stat(getpid()).image.back() == 0 || access(threads.c_str(), R_OK) != 0) {
     blind_ = "this system's /proc does not tell enough";
   }
 }
@@ -75,7 +84,7 @@ void Watch::look_at_all(double now) {
     waiting.pop_back();
     const Stat stat = read_stat(pid);
     if (!stat.runs()) continue;
-    if (stat.image != own_) look_at(pid, stat, now);
+    look_at(pid, stat, now);
     const std::vector<pid_t> children = children_of(pid);
     waiting.insert(waiting.end(), children.begin(), children.end());
   }
@@ -90,34 +99,28 @@ Watch::Process& Watch::process_of(pid_t pid, const Stat& stat, double now) {
     seen.first = now;
   }
   seen.last = now;
-  place->second.forked = stat.forked;
   return place->second;
 }
 
 void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   using Is = Answer::Is;
   Process& process = process_of(pid, stat, now);
-  const auto known = programs_.find(stat.image);
-  const bool sure = known != programs_.end() && known->second.loaded;
   if (process.judged && process.image == stat.image) {
     if (process.listed != SIZE_MAX) {
       note_driver(listed_[process.listed].entry, driver_of(pid));
       return;
     }
-    if (sure) return;
+    if (process.loaded) return;
   }
-  const Found found = look(pid, sure ? &known->second.answer : nullptr, false);
-  const Is is = found.answer.is;
-  if (is == Is::kStarting) return;
+  const Answer answer = examiner_.ask(pid, false, stat.forked);
+  if (answer.is == Is::kStarting) return;
+  // A child that has not become its program yet.
+  if (answer.is == Is::kLauncher && stat.forked) return;
   // Of one that has closed itself what was known before holds.
-  if (is == Is::kClosed && process.judged) return;
+  if (answer.is == Is::kClosed && process.judged) return;
   const bool inside_execve = stat.image.back() == 0;
-  if (inside_execve && is != Is::kForeign && is != Is::kClosed) return;
-  // Was all of that about the same program?
-  const Stat after = read_stat(pid);
-  if (after.image == stat.image && after.started == stat.started) {
-    judge(process, stat.image, found, true);
-  }
+  if (inside_execve && answer.is != Is::kForeign && answer.is != Is::kClosed) return;
+  judge(process, stat, answer, true);
 }
 
 void Watch::note_exec(pid_t pid) noexcept {
@@ -126,7 +129,7 @@ void Watch::note_exec(pid_t pid) noexcept {
   try {
     const Stat stat = read_stat(pid);
     if (!stat.runs()) return;
-    judge(process_of(pid, stat, seconds_now()), stat.image, look(pid, nullptr, true), false);
+    judge(process_of(pid, stat, seconds_now()), stat, examiner_.ask(pid, true, stat.forked), false);
   } catch (const std::exception& error) {
     blind_ = error.what();
   }
@@ -136,78 +139,60 @@ void Watch::note_request(pid_t pid) noexcept {
   if (!blind_.empty()) return;
   try {
     const Stat stat = read_stat(pid);
-    if (stat.runs() && stat.image != own_) look_at(pid, stat, seconds_now());
+    if (stat.runs()) look_at(pid, stat, seconds_now());
   } catch (const std::exception& error) {
     blind_ = error.what();
   }
 }
 
-Watch::Found Watch::look(pid_t pid, const Answer* known, bool at_exec) {
-  Found found;
-  found.answer = known == nullptr ? examiner_.ask(pid, at_exec) : *known;
-  found.command = command_of(pid);
-  found.writer = writer_of(pid);
-  if (!at_exec && !found.answer.is_guarded()) found.driver = driver_of(pid);
-  return found;
-}
-
-void Watch::judge(Process& process, const Image& image, const Found& found, bool loaded) {
+void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool loaded) {
+  const auto pid = static_cast<pid_t>(process.seen.pid);
+  const std::string command = command_of(pid);
+  const Writer writer = writer_of(pid);
+  const Driver driver = loaded && !answer.is_guarded() ? driver_of(pid) : Driver::kNone;
+  // Was all of that about the same program?
+  const Stat after = read_stat(pid);
+  if (after.image != stat.image || after.started != stat.started) return;
   // A look may have come before the end of execve was told.
-  if (process.judged && process.image == image && process.listed != SIZE_MAX) return;
+  if (process.judged && process.image == stat.image && process.listed != SIZE_MAX) return;
   TreeTruth::Seen& seen = process.seen;
-  seen.command = found.command;
-  seen.guarded = found.answer.is_guarded();
-  process.image = image;
+  seen.command = command;
+  seen.guarded = answer.is_guarded();
+  process.image = stat.image;
   process.judged = true;
+  process.loaded = loaded;
   process.listed = SIZE_MAX;
-  if (image.back() != 0) {
-    Program& program = programs_[image];
-    program.answer = found.answer;
-    program.loaded = loaded || !seen.guarded;
-    program.writers.insert(found.writer);
-    program.only_forks &= process.forked;
-    program.name =
-        found.command.substr(0, found.command.find(' ')) + " (" + std::to_string(seen.pid) + ")";
-  }
   if (!seen.guarded) {
     process.listed = listed_.size();
-    listed_.push_back({{seen.pid, seen.command, found.answer.reason, false, seen.last, false},
-                       found.answer.is,
-                       image});
-    note_driver(listed_.back().entry, found.driver);
+    listed_.push_back({{seen.pid, command, answer.reason, false, seen.last, false},
+                       answer.is,
+                       writer,
+                       stat.forked});
+    note_driver(listed_.back().entry, driver);
   }
-}
-
-/// Has one of its processes written its start record? A fork writes none: of a daemon whose parent
-/// has ended unseen, one of its executable will do.
-bool Watch::has_written(const Program& program, const std::set<Writer>& started) {
-  return std::any_of(program.writers.begin(), program.writers.end(), [&](const Writer& writer) {
-    // Without /proc it does not know its executable.
-    return started.contains(writer) || started.contains({writer.first, ""}) ||
-           (program.only_forks &&
-            std::any_of(started.begin(), started.end(),
-                        [&](const Writer& one) { return one.second == writer.second; }));
-  });
+  if (answer.starts && stat.image.back() != 0) {
+    const std::string name = command.substr(0, command.find(' '));
+    expected_.try_emplace(writer,
+                          Expected{name + " (" + std::to_string(seen.pid) + ")", stat.forked});
+  }
 }
 
 /// Guarded, and nobody has heard of them: a clause, or empty.
 std::string Watch::missing(const std::set<Writer>& started) const {
   size_t count = 0;
   std::string first;
-  for (const auto& [image, program] : programs_) {
-    if (!program.answer.starts || has_written(program, started)) continue;
-    if (count++ == 0) first = program.name;
+  for (const auto& [writer, expected] : expected_) {
+    if (has_written(writer, expected.forked, started)) continue;
+    if (count++ == 0) first = expected.name;
   }
   if (count == 0) return {};
   return first + (count == 1 ? "" : " and " + std::to_string(count - 1) + " more") +
          " could not write to the report, or ended before that";
 }
 
-TreeTruth Watch::finish(const Findings& findings, const std::string& left,
-                        const std::string& doubt) {
+TreeTruth Watch::finish(const Findings& findings) const {
   TreeTruth truth;
   truth.traced = traced_;
-  truth.left = left;
   std::set<Writer> started;
   for (const ObservedProcess& process : findings.processes) {
     if (process.started == 0) continue;
@@ -216,7 +201,7 @@ TreeTruth Watch::finish(const Findings& findings, const std::string& left,
   }
   for (const Listed& listed : listed_) {
     // A program may write over its environment; its record says where it has written.
-    if (listed.is == Answer::Is::kElsewhere && has_written(programs_[listed.image], started)) {
+    if (listed.is == Answer::Is::kElsewhere && has_written(listed.writer, listed.forked, started)) {
       continue;
     }
     truth.unguarded.push_back(listed.entry);
@@ -224,14 +209,8 @@ TreeTruth Watch::finish(const Findings& findings, const std::string& left,
   for (const auto& [key, process] : processes_) truth.seen.push_back(process.seen);
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  if (!doubt.empty()) truth.doubts.push_back(doubt);
   if (!blind_.empty()) truth.doubts.push_back("what was not guarded was not looked for: " + blind_);
   if (const std::string text = missing(started); !text.empty()) truth.doubts.push_back(text);
-  if (!truth.unguarded.empty()) {
-    truth.value = TreeTruth::Value::kUnguarded;
-  } else if (traced_ && truth.doubts.empty()) {
-    truth.value = TreeTruth::Value::kAllGuarded;
-  }
   return truth;
 }
 

@@ -19,11 +19,12 @@ constexpr const char* kGuard = "/libcudaguard.so";
 
 /// The path of this executable, without links.
 std::string own_path() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  if (length > 0) return {path, static_cast<size_t>(length)};
   // In a root without /proc, the path that was started: in this very folder.
   const char* started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
-  char path[PATH_MAX];
-  if (realpath("/proc/self/exe", path) == nullptr &&
-      (started == nullptr || realpath(started, path) == nullptr)) {
+  if (started == nullptr || realpath(started, path) == nullptr) {
     throw Refusal(kRefused, "no /proc, and no path of cudaguard itself: where is libcudaguard.so?");
   }
   return path;

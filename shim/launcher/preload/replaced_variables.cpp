@@ -29,6 +29,15 @@ Names references_of(const std::string& path, References which) {
   return names;
 }
 
+/// Not glibc itself, nor NVIDIA's libraries, which have functions alone, nor the kernel's vDSO,
+/// which has no path. A path may be relative: a run path is.
+bool may_have_variables(const LoadedLibrary& library) {
+  const Library kind = classify(library.name).library;
+  return library.path.find('/') != std::string::npos && library.name != "libc.so.6" &&
+         !base_name(library.path).starts_with("ld-linux") && kind != Library::kDriver &&
+         kind != Library::kNvml;
+}
+
 /// The libraries' variables that have one of these names.
 std::vector<ReplacedVariables> called(const Names& names, const std::vector<std::string>& files) {
   std::vector<ReplacedVariables> found;
@@ -52,9 +61,7 @@ std::vector<ReplacedVariables> replaced_variables(const std::string& executable,
   std::vector<std::string> files;
   for (const LoadedLibrary& library : answer.libraries) {
     const bool own = std::find(preloaded.begin(), preloaded.end(), library.path) != preloaded.end();
-    const Library kind = classify(library.name).library;  // NVIDIA's have functions alone
-    if (own || library.path.empty() || kind == Library::kDriver || kind == Library::kNvml) continue;
-    files.push_back(library.path);
+    if (!own && may_have_variables(library)) files.push_back(library.path);
   }
   std::vector<ReplacedVariables> found = called(ours, files);
   if (found.empty()) return found;

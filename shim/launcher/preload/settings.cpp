@@ -3,8 +3,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "shim/launcher/message.h"
@@ -46,24 +49,25 @@ constexpr Preset kPresets[] = {
 bool is_given(const char* value) { return value != nullptr && *value != '\0'; }
 
 /// What has set a variable, as people write it: `--policy "x"`, `CUDAGUARD_POLICY="x"`.
-std::string given(const Options& options, std::string_view variable, std::string_view value) {
-  std::string name = std::string(variable) + "=";
-  for (const ValueOption& option : kValueOptions) {
-    if (variable == row_of(option.sets).name && options.*option.value) {
-      name = std::string(option.flag) + " ";
-    }
-  }
+std::string given(const Options& options, Variable variable, std::string_view value) {
+  const std::string_view option = option_for(variable, options);
+  const std::string name =
+      option.empty() ? std::string(row_of(variable).name) + "=" : "--" + std::string(option) + " ";
   return text_of([&](Text& out) { out.print("%c\"%s\"", name.c_str(), value); });
 }
 
 [[noreturn]] void refuse_complaint(const Options& options, const Complaint& complaint) {
-  throw Refusal(kRefused, given(options, complaint.variable, complaint.value) + " " +
+  const auto* const row = std::find_if(
+      std::begin(kVariables), std::end(kVariables),
+      [&](const VariableRow& variable) { return complaint.variable == variable.name; });
+  const auto variable = static_cast<Variable>(row - std::begin(kVariables));
+  throw Refusal(kRefused, given(options, variable, complaint.value) + " " +
                               text_of([&](Text& out) { put_complaint(out, complaint); }));
 }
 
 [[noreturn]] void refuse_list(const Options& options, std::string_view list,
                               const ListError& error) {
-  throw Refusal(kRefused, given(options, kVisible, list) + ": " +
+  throw Refusal(kRefused, given(options, Variable::kVisibleDevices, list) + ": " +
                               text_of([&](Text& out) { put_list_error(out, error, 0); }));
 }
 
@@ -79,17 +83,18 @@ void refuse_empty(const char* flag, const std::optional<std::string>& value) {
   if (value && value->empty()) throw Refusal(kRefused, std::string(flag) + " needs a value");
 }
 
-/// The policy of one variable alone; a bad value is refused.
-Policy policy_of(const Options& options, const char* text) {
+/// What the word asks for, which an option or the environment gives; unset: the default. A bad
+/// one is refused.
+Policy policy_of(const Options& options, const char* word) {
   Environment environment;
-  environment.policy = text;
+  environment.policy = word;
   const Config config = parse_config(environment);
   if (config.complaint_count > 0) refuse_complaint(options, config.complaints[0]);
   return config.policy;
 }
 
-void check_contradictions(const Options& options) {
-  refuse_empty("--policy", options.policy);
+/// `policy`: what --policy says.
+void check_contradictions(const Options& options, Policy policy) {
   refuse_empty("--log", options.log);
   refuse_empty("--report", options.report);
   const auto contradict = [](const std::string& one, const std::string& other) {
@@ -102,7 +107,6 @@ void check_contradictions(const Options& options) {
   if (options.cpu && options.gpus) contradict("--cpu", "--gpus");
   if (options.cpu && options.children) contradict("--cpu", "--children");
   if (!options.policy) return;
-  const Policy policy = policy_of(options, options.policy->c_str());
   const std::string shown = "--policy " + std::string(name_of(policy));
   if (options.cpu && policy != Policy::kForceCpu) contradict("--cpu", shown);
   if (options.gpus && !lets_through(policy)) contradict("--gpus", shown);
@@ -110,25 +114,41 @@ void check_contradictions(const Options& options) {
   if (options.observe && policy == Policy::kOff) contradict("--observe", shown);
 }
 
-/// CUDAGUARD_POLICY, _VISIBLE_DEVICES, _CHILDREN, _ROOT.
-void settle_policy(const Options& options, Variables& variables) {
-  const char* given = variables.get(kPolicy);
-  const bool said = is_given(given) || variables.has(kVisible);
-  const bool fenced = fence_wish(options) != FenceWish::kOff;
-  const bool through = options.gpus || (options.observe && !fenced);
+/// Sets CUDAGUARD_POLICY: an option, then the environment, then FORCE_CPU. Returns what it says;
+/// none if it stays unset, because a list in the environment chooses VALIDATE.
+std::optional<Policy> set_policy(const Options& options, Policy wanted, Variables& variables) {
+  const auto set = [&](Policy policy) {
+    variables.set(kPolicy, name_of(policy));
+    return policy;
+  };
   if (options.policy) {
     variables.set(kPolicy, *options.policy);
-  } else if (options.cpu || (!through && !said)) {
-    variables.set(kPolicy, name_of(Policy::kForceCpu));
-  } else if (through && !(is_given(given) && lets_through(policy_of(options, given)))) {
-    // CLAMP from the environment goes with a list, FORCE_CPU and OFF do not.
-    variables.set(kPolicy, name_of(Policy::kValidate));
+    return wanted;
   }
+  const char* word = variables.get(kPolicy);
+  const bool named = is_given(word);
+  const bool fenced = options.fence.value_or(FenceWish::kOff) != FenceWish::kOff;
+  const bool through = options.gpus || (options.observe && !fenced);
+  if (options.cpu) return set(Policy::kForceCpu);
+  if (!through && !named) {
+    if (variables.has(kVisible)) return {};
+    return set(Policy::kForceCpu);
+  }
+  const Policy policy = policy_of(options, word);
+  // CLAMP from the environment goes with a list, FORCE_CPU and OFF do not.
+  return through && !(named && lets_through(policy)) ? set(Policy::kValidate) : policy;
+}
+
+/// Sets CUDAGUARD_POLICY, _VISIBLE_DEVICES, _CHILDREN, _ROOT.
+void set_devices(const Options& options, Variables& variables) {
+  refuse_empty("--policy", options.policy);
+  const Policy wanted = policy_of(options, options.policy ? options.policy->c_str() : nullptr);
+  check_contradictions(options, wanted);
+  const std::optional<Policy> policy = set_policy(options, wanted, variables);
   if (options.gpus) variables.set(kVisible, *options.gpus);
   if (options.children) variables.set(kChildren, name_of(Policy::kForceCpu));
-  // Leftovers that have no meaning under the policy that was asked for by name.
-  const char* policy = variables.get(kPolicy);
-  if (is_given(policy) && !lets_through(policy_of(options, policy))) {
+  if (policy && !lets_through(*policy)) {
+    // Leftovers that have no meaning under the policy that was asked for by name.
     variables.unset(kVisible);
     variables.unset(kChildren);
     if (options.children) {
@@ -194,22 +214,7 @@ std::string absolute(const std::string& path) {
   return std::string(folder.get()) + "/" + path;
 }
 
-Config parse(const Variables& variables, bool print) {
-  Environment environment = read_environment([&](const char* name) { return variables.get(name); });
-  if (print) environment.root = "1";  // a shell's "$$"
-  return parse_config(environment);
-}
-
 }  // namespace
-
-FenceWish fence_wish(const Options& options) {
-  const std::string word = options.fence.value_or("off");
-  if (word == "auto") return FenceWish::kAuto;
-  if (word == "require") return FenceWish::kRequire;
-  if (word == "off") return FenceWish::kOff;
-  throw Refusal(kRefused,
-                "--fence " + in_quotes(word) + " is not accepted (accepted: auto, require, off)");
-}
 
 void mark_fenced(Variables& variables) {
   const char* names = variables.get(kPreset);
@@ -224,9 +229,14 @@ std::string root_name() {
   return size <= 0 ? number : number + ":" + std::string(space, static_cast<size_t>(size));
 }
 
+bool is_root(const Variables& variables) {
+  const char* root = variables.get(kRoot);
+  const std::string text = root == nullptr ? "" : root;
+  return text.substr(0, text.find(':')) == std::to_string(getpid());
+}
+
 Config settle(const Options& options, Variables& variables) {
-  check_contradictions(options);
-  settle_policy(options, variables);
+  set_devices(options, variables);
   if (options.log) {
     variables.set(kLog, *options.log);
   } else if (options.observe && !is_given(variables.get(kLog))) {
@@ -234,9 +244,13 @@ Config settle(const Options& options, Variables& variables) {
   }
   // The guard takes a relative path from the folder that the process is in at that time.
   if (options.report) variables.set(kReport, absolute(*options.report));
+  take_back_presets(variables);
 
-  Config config = parse(variables, options.print);
-  if (fence_wish(options) != FenceWish::kOff && config.policy != Policy::kForceCpu) {
+  Environment environment = read_environment([&](const char* name) { return variables.get(name); });
+  if (options.print) environment.root = "1";  // a shell's "$$"
+  const Config config = parse_config(environment);
+  if (options.fence.value_or(FenceWish::kOff) != FenceWish::kOff &&
+      config.policy != Policy::kForceCpu) {
     refuse_fence(options, std::string(name_of(config.policy)));
   }
   if (config.list_error.why != ListError::Why::kNone) {
@@ -251,12 +265,11 @@ Config settle(const Options& options, Variables& variables) {
       refuse_list(options, config.visible_devices, error);
     }
   }
-  take_back_presets(variables);
   if (config.policy != Policy::kOff) {
     const bool without = config.policy == Policy::kForceCpu;
     set_presets(without && !options.no_presets, options, variables);
   }
-  return parse(variables, options.print);  // the strings may have moved
+  return config;
 }
 
 }  // namespace cudaguard::launcher

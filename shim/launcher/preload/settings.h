@@ -15,14 +15,13 @@ namespace cudaguard::launcher {
 /// about, and for options that contradict each other.
 Config settle(const Options& options, Variables& variables);
 
-/// What --fence asks for. Throws Refusal for another word.
-enum class FenceWish { kOff, kAuto, kRequire };
-FenceWish fence_wish(const Options& options);
 /// Behind a fence: by this the guard knows what its line must not advise.
 void mark_fenced(Variables& variables);
 
 /// CUDAGUARD_ROOT for this process: its number, and where /proc says it the PID namespace that the
 /// number is of.
 std::string root_name();
+/// Does CUDAGUARD_ROOT mean this process?
+bool is_root(const Variables& variables);
 
 }  // namespace cudaguard::launcher

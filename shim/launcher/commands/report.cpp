@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/commands/report.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "policy/text.h"
+#include "shim/launcher/findings/groups.h"
+#include "shim/launcher/findings/lines.h"
+#include "shim/launcher/findings/records.h"
+#include "shim/launcher/message.h"
+#include "shim/launcher/print/json.h"
+#include "shim/launcher/print/output.h"
+#include "shim/launcher/print/page.h"
+#include "shim/launcher/print/summary.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kPart = size_t{256} << 10;  // stays in the processor's cache
+constexpr size_t kTime = 16;                 // "2026-11-22 07:28"
+
+struct Read {
+  Records records;
+  size_t files = 0;
+  // Of folders: left out.
+  size_t compressed = 0;
+  size_t unreadable = 0;
+  std::string why;  ///< of the first one
+};
+
+std::optional<By> by_of(const Options& options) {
+  if (!options.by) return {};
+  std::string accepted;
+  for (const auto& [word, by] : kByWords) {
+    if (*options.by == word) return by;
+    accepted.append(accepted.empty() ? "" : ", ").append(word);
+  }
+  throw Refusal(kRefused,
+                "--by " + in_quotes(*options.by) + " is not accepted (accepted: " + accepted + ")");
+}
+
+[[noreturn]] void cannot_read(const std::string& path, int error) {
+  throw Refusal(kRefused, in_quotes(path) + " cannot be read: " + strerror(error));
+}
+
+/// gzip, zstd, xz.
+bool is_compressed(std::string_view bytes) {
+  for (const std::string_view magic : {"\x1f\x8b", "\x28\xb5\x2f\xfd", "\xfd\x37zXZ"}) {
+    if (bytes.starts_with(magic)) return true;
+  }
+  return false;
+}
+
+/// False: it is compressed.
+bool read_stream(int fd, const std::string& path, Records& records) {
+  Lines lines([&](std::string_view line) { records.add(line); });
+  std::vector<char> part(kPart);
+  for (bool first = true;; first = false) {
+    const ssize_t count = read(fd, part.data(), part.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) cannot_read(path, errno);
+    const std::string_view bytes(part.data(), static_cast<size_t>(count));
+    if (first && is_compressed(bytes)) return false;
+    if (bytes.empty()) break;
+    lines.feed(bytes);
+  }
+  lines.finish();
+  return true;
+}
+
+bool read_file(const std::string& path, Read& all) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) cannot_read(path, errno);
+  bool good = false;
+  try {
+    good = read_stream(fd, path, all.records);
+  } catch (const Refusal&) {
+    close(fd);
+    throw;
+  }
+  close(fd);
+  if (good) ++all.files;
+  return good;
+}
+
+/// Below it: report.jsonl, report.jsonl.1, report.jsonl-20261122. In the order of their names.
+void read_folder(const std::string& folder, Read& all) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  fs::recursive_directory_iterator entries(folder, error);
+  for (const fs::recursive_directory_iterator end; !error && entries != end;
+       entries.increment(error)) {
+    const bool named = entries->path().filename().native().find(".jsonl") != std::string::npos;
+    std::error_code gone;
+    if (named && entries->is_regular_file(gone)) paths.push_back(entries->path().native());
+  }
+  if (error) cannot_read(folder, error.value());
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) {
+    try {
+      all.compressed += read_file(path, all) ? 0 : 1;
+    } catch (const Refusal& refusal) {
+      if (all.unreadable++ == 0) all.why = refusal.what();
+    }
+  }
+}
+
+void read_all(char** inputs, Read& all) {
+  for (; *inputs != nullptr; ++inputs) {
+    const std::string input = *inputs;
+    std::error_code error;
+    bool good = true;
+    if (input == "-") {
+      ++all.files;
+      good = read_stream(STDIN_FILENO, "standard input", all.records);
+    } else if (fs::is_directory(input, error)) {
+      read_folder(input, all);
+    } else {
+      good = read_file(input, all);
+    }
+    if (!good) {
+      throw Refusal(kRefused, in_quotes(input) +
+                                  " is compressed: unpack it in front of cudaguard "
+                                  "report - (zcat, zstdcat, xzcat)");
+    }
+  }
+}
+
+std::string shown_time(double at) { return utc_time(at, "%Y-%m-%d %H:%M"); }
+
+/// "3 files, 120 records of 17 processes on 4 hosts, 2026-11-20 10:00 to 2026-11-22 07:28 UTC"
+std::string what_was_read(const Findings& findings, size_t files) {
+  std::set<std::string_view> hosts;
+  double first = 0;
+  double last = 0;
+  for (const ObservedProcess& process : findings.processes) {
+    if (!process.host.empty()) hosts.insert(process.host);
+    if (process.first != 0 && (first == 0 || process.first < first)) first = process.first;
+    last = std::max(last, process.last);
+  }
+  std::string text = counted(files, "file") + ", " + counted(findings.records, "record") + " of " +
+                     counted(findings.processes.size(), "process");
+  if (!hosts.empty()) text += " on " + counted(hosts.size(), "host");
+  if (first == 0) return text;
+  const std::string from = shown_time(first);
+  const std::string to = shown_time(last);
+  return text + ", " + from + (from == to ? "" : " to " + to) + " UTC";
+}
+
+std::string cell(std::string text, size_t width) {
+  text.insert(0, width - std::min(width, text.size()), ' ');
+  return text + "  ";
+}
+
+std::string words_of(const std::set<Asked>& asked) {
+  std::string words;
+  for (const Asked one : asked) words.append(words.empty() ? "" : " ").append(word_of(one));
+  return words;
+}
+
+/// The name is the last column: it may be long.
+std::string table_of(const std::vector<Group>& groups, const std::string& title) {
+  size_t width = 3;
+  for (const Group& group : groups) width = std::max(width, words_of(group.asked).size());
+  std::string text;
+  const auto put = [&](const std::string& processes, const std::string& asked, std::string what,
+                       const std::string& first, const std::string& last, const std::string& name) {
+    what.resize(width, ' ');
+    text += "  " + cell(processes, 9) + cell(asked, 7) + what + "  " + cell(first, kTime) +
+            cell(last, kTime) + name + "\n";
+  };
+  put("processes", "asked", "for", "first (UTC)", "last", title);
+  for (const Group& group : groups) {
+    put(std::to_string(group.processes), std::to_string(group.touching), words_of(group.asked),
+        shown_time(group.first), shown_time(group.last),
+        group.name.empty() ? "?" : printable(group.name));
+  }
+  return text;
+}
+
+void print_list(const char* name, const auto& list) {
+  std::string text = std::string(",\n\"") + name + "\":[";
+  std::string_view before = "\n";
+  for (const auto& one : list) {
+    Json json;
+    put(json, one);
+    text.append(before).append(json.text());
+    before = ",\n";
+    if (text.size() < kPart) continue;
+    print(text);
+    text.clear();
+  }
+  print(text + "]");
+}
+
+/// A part at a time: there may be hundreds of thousands of processes.
+void print_json(const Findings& findings, const Read& all, std::optional<By> by,
+                const std::string& word) {
+  Json start;  // its object is not ended yet
+  start.begin_object()
+      .field("v", 1)
+      .field("files", all.files)
+      .field("compressed", all.compressed)
+      .field("unreadable", all.unreadable)
+      .field("records", findings.records)
+      .field("torn", findings.torn)
+      .field("not_understood", findings.not_understood);
+  if (by) start.field("by", word);
+  print(start.text());
+  if (by) {
+    print_list("groups", groups_of(findings, *by));
+  } else {
+    print_list("touchers", findings.touchers);
+    print_list("processes", findings.processes);
+  }
+  print("}\n");
+}
+
+std::string text_of(const Findings& findings, const Read& all, std::optional<By> by,
+                    const std::string& word) {
+  const std::string read = what_was_read(findings, all.files);
+  std::string text = "cudaguard: ";
+  if (findings.records == 0) {
+    text += "no records in " + counted(all.files, "file") + "\n" + what_was_left_out(findings);
+  } else if (by) {
+    text += read + "\n" + table_of(groups_of(findings, *by), word) + what_was_left_out(findings);
+  } else {
+    text += read + "\n" + summary(findings, "", "");
+  }
+  if (all.compressed != 0) {
+    text += "  left out: " + counted(all.compressed, "compressed file") +
+            " (zcat them in front of cudaguard report -)\n";
+  }
+  if (all.unreadable != 0) {
+    text += "  left out: " + counted(all.unreadable, "unreadable file") + " (" + all.why + ")\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+int report(const Options& options) {
+  const std::optional<By> by = by_of(options);
+  const std::string word = options.by.value_or("");
+  empty_output("--html", options.html_file);
+  Read all;
+  read_all(options.program, all);
+  const Findings& findings = all.records.findings();
+  if (options.html_file) {
+    const std::string html = page_of_records(findings, what_was_read(findings, all.files),
+                                             text_of(findings, all, by, word));
+    write_output("--html", *options.html_file, html);
+  }
+  if (options.json) {
+    print_json(findings, all, by, word);
+  } else {
+    print(text_of(findings, all, by, word));
+  }
+  return 0;
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/commands/run.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "shim/launcher/child/variables.h"
+#include "shim/launcher/elf/program.h"
+#include "shim/launcher/message.h"
+#include "shim/launcher/observe/observe.h"
+#include "shim/launcher/preload/installation.h"
+#include "shim/launcher/preload/judge.h"
+#include "shim/launcher/preload/preload.h"
+#include "shim/launcher/preload/report.h"
+#include "shim/launcher/preload/settings.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr const char* kPreload = "LD_PRELOAD";
+
+/// What a program that is linked to the driver needs behind the guard.
+void add_for_linked(const Judged& judged, Policy policy, const Installation& installation,
+                    std::vector<std::string>& own) {
+  if (policy == Policy::kOff) return;
+  const bool cpu = policy == Policy::kForceCpu;
+  const auto add = [&](const std::string& file) {
+    if (access(file.c_str(), R_OK) != 0) {
+      throw Refusal(kRefused, printable(file) + " is missing or cannot be read");
+    }
+    own.push_back(file);
+  };
+  if (judged.linked_cuda) add(cpu ? installation.standin_cuda : installation.companion_cuda);
+  if (judged.linked_nvml) add(cpu ? installation.standin_nvml : installation.companion_nvml);
+}
+
+/// --fence; without it, what is said of one that stands here already.
+Fence fence_for(const Options& options, Policy policy, Variables& variables) {
+  const FenceWish wish = options.fence.value_or(FenceWish::kOff);
+  Fence fence;
+  if (wish != FenceWish::kOff) {
+    fence = put_up_fence(options.observe);
+    if (!fence.holds && wish == FenceWish::kRequire) {
+      throw Refusal(kRefused, "--fence=require: there can be none here: " + fence.why_not);
+    }
+    // verify's block has it.
+    if (!fence.holds && options.command != Options::Command::kVerify) {
+      say("--fence: there can be none here: " + fence.why_not + "; the preload alone");
+    }
+  } else {
+    fence.holds = fence.was_there = is_fenced();
+    if (fence.holds && policy != Policy::kForceCpu) {
+      say("a fence (cudaguard run --fence) stands around this process: the policy is " +
+          std::string(name_of(policy)) + ", and there is no CUDA");
+    }
+  }
+  // What --print shows is for programs that are not behind this process's.
+  const bool behind = fence.was_there || !options.print;
+  if (fence.holds && behind && policy == Policy::kForceCpu) mark_fenced(variables);
+  return fence;
+}
+
+}  // namespace
+
+Prepared prepare(const Options& options, Variables& variables) {
+  const Config config = settle(options, variables);
+  const Policy policy = config.policy;
+  const std::string report(config.report);
+  const Fence fence = fence_for(options, policy, variables);
+  const Installation installation = find_installation();
+  const char* old_preload = variables.get(kPreload);
+  const std::string before = old_preload == nullptr ? "" : old_preload;
+  std::vector<std::string> own = {installation.guard};
+
+  Program program;
+  Judged judged;
+  if (*options.program != nullptr) program = find_program(*options.program, variables.get("PATH"));
+  check_report(report, options.report.has_value(), program.files);
+  variables.set(kPreload, preload_list(before.c_str(), {}, own));
+  if (*options.program != nullptr) {
+    const Around around = {options.strict, fence.holds, fence.witness >= 0, options.observe};
+    judged = judge(program, installation, variables, around);
+    add_for_linked(judged, policy, installation, own);
+    if (!can_preload(own, around, judged)) own.clear();
+    variables.set(kPreload, preload_list(before.c_str(), judged.sanitizers, own));
+  }
+  if (policy == Policy::kOff && !options.policy) {
+    say("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
+  }
+  for (const std::string& warning : judged.warnings) say(warning);
+  return {program.path, report, fence};
+}
+
+int run(const Options& options, const char* const* environment) {
+  Variables variables(environment);
+  const auto [path, report, fence] = prepare(options, variables);
+  if (options.print) {
+    print(variables.changes());
+    if (fence.holds && !fence.was_there) {
+      print(std::string("# --fence is not among these: cudaguard run alone puts it up") +
+            (fence.no_new_privs
+                 ? ", and sets no_new_privs:\n# sudo and setuid programs inside keep your rights"
+                 : "") +
+            "\n");
+    }
+    return 0;
+  }
+  if (options.observe) {
+    observe({.path = path,
+             .arguments = options.program,
+             .variables = &variables,
+             .report = report,
+             .fence = fence});
+  }
+  execve(path.c_str(), options.program, variables.pointers().data());
+  throw cannot_start(path, errno);
+}
+
+}  // namespace cudaguard::launcher

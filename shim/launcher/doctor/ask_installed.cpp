@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Is cudaguard installed, and active here?
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string_view>
+
+#include "policy/text.h"
+#include "policy/variables.h"
+#include "shim/launcher/doctor/questions.h"
+#include "shim/launcher/elf/elf_symbols.h"
+#include "shim/launcher/message.h"
+#include "shim/launcher/preload/preload.h"
+#include "shim/launcher/preload/report.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+void add(Findings& findings, const char* id, State state, const std::string& text,
+         const std::string& remedy = "") {
+  findings.push_back({id, Question::kInstalled, state, text, remedy});
+}
+
+/// Is the library whole, and of this command's version? By the note in it.
+bool is_sound(const std::string& path) {
+  using namespace std::string_view_literals;
+  constexpr std::string_view kNote = "\1\0\0\0cudaguard\0\0\0cudaguard " CUDAGUARD_VERSION "\0"sv;
+  const FileBytes file(path);
+  std::set<std::string> exports;
+  return read_exports(file, exports) && contains(file, kNote);
+}
+
+void add_guard(const Machine& machine, const Libraries& libraries, Findings& findings) {
+  const OwnFile& guard = machine.own_files.front();
+  const std::string& bare = libraries.guard_by_bare_name;
+  const auto row = [&](const std::string& text) { add(findings, "guard", State::kFact, text); };
+  row(printable(guard.path));
+  row(guard.trouble.empty() ? "version " CUDAGUARD_VERSION : "version not known");
+  row(!libraries.trouble.empty() ? "not known whether ld.so finds it by its name alone"
+      : bare.empty()             ? "not on ld.so's path: LD_PRELOAD needs the whole path"
+                                 : "LD_PRELOAD=libcudaguard.so finds " + printable(bare));
+  for (const OwnFile& file : machine.own_files) {
+    if (file.trouble.empty()) continue;
+    add(findings, "own_file", State::kProblem, printable(file.path) + " " + file.trouble,
+        "install cudaguard again");
+  }
+}
+
+void add_fence(const Fence& fence, Findings& findings) {
+  const auto row = [&](const std::string& text) { add(findings, "fence", State::kFact, text); };
+  if (fence.was_there) {
+    row("stands around this process already: no CUDA in it, nor in what it starts");
+  } else if (!fence.holds) {
+    row("cannot be had: " + fence.why_not);
+  } else {
+    row("can be had (cudaguard run --fence)");
+    if (fence.witness < 0) row(fence.unseen);
+  }
+  if (fence.holds && fence.no_new_privs) {
+    row("sets no_new_privs: sudo and setuid programs inside keep your rights");
+  }
+}
+
+/// What preloads a guard into the programs of this environment; empty: nothing does.
+std::string active_by(const Machine& machine, const Libraries& libraries, Findings& findings) {
+  const std::string own = printable(machine.installation.guard);
+  std::string by = libraries.system_guard.empty() ? "" : "/etc/ld.so.preload";
+  for (const std::string& entry : preload_entries(machine.variables.get("LD_PRELOAD"))) {
+    const bool bare = entry == kGuardName;
+    if (base_name(entry) != kGuardName || (bare && libraries.hangs)) continue;
+    const std::string& path = bare ? libraries.guard_by_bare_name : entry;
+    const std::string what = "LD_PRELOAD names " + in_quotes(entry) + ", ";
+    const auto problem = [&](const std::string& text, const std::string& remedy) {
+      add(findings, "preload", State::kProblem, what + text, remedy);
+    };
+    if (access(path.c_str(), R_OK) != 0) {
+      problem(std::string("which ") + (bare ? "ld.so does not find" : "is not there") +
+                  ": programs run unguarded",
+              "this command's guard is " + own);
+      continue;
+    }
+    by = "LD_PRELOAD";
+    if (!path.starts_with("/")) {
+      problem("a relative path: programs that start in another folder run unguarded",
+              "write " + own);
+    } else if (std::error_code error;
+               !std::filesystem::equivalent(path, machine.installation.guard, error)) {
+      problem("another copy than this command's, " + own, "keep one of them");
+    }
+  }
+  return by;
+}
+
+}  // namespace
+
+std::vector<OwnFile> look_at_own_files(const Installation& installation) {
+  const std::string folder(folder_of(installation.standin_cuda));
+  std::vector<OwnFile> files;
+  const auto add_file = [&](const std::string& path, bool library, bool null_driver) {
+    const bool missing = access(path.c_str(), R_OK) != 0;
+    const bool sound = !library || is_sound(path);
+    files.push_back({path, null_driver,
+                     missing  ? "is missing or cannot be read"
+                     : !sound ? "is damaged or of another version"
+                              : ""});
+  };
+  add_file(installation.guard, true, false);
+  add_file(installation.standin_cuda, true, true);
+  add_file(installation.standin_nvml, true, true);
+  add_file(installation.companion_cuda, true, false);
+  add_file(installation.companion_nvml, true, false);
+  for (const char* link : {"/libcuda.so", "/libnvidia-ml.so", "/libnvidia-opencl.so.1"}) {
+    add_file(folder + link, false, true);
+  }
+  add_file(folder + "/cudaguard-probe", false, false);
+  return files;
+}
+
+Config config_of(const Variables& variables) {
+  return parse_config(read_environment([&](const char* name) { return variables.get(name); }));
+}
+
+void judge_variables(Variables variables, Findings& findings) {
+  const Config config = config_of(variables);
+  const auto problem = [&](const std::string& text) {
+    add(findings, "variable", State::kProblem, text);
+  };
+  if (config.list_error.why != ListError::Why::kNone) {
+    const ListErrorFacts facts = {config.bad_list, config.list_error};
+    problem(text_of([&](Text& line) { write_list_error(line, facts); }));
+  }
+  for (size_t i = 0; i < config.complaint_count; ++i) {
+    problem(text_of([&](Text& line) { write_complaint(line, config.complaints[i]); }));
+  }
+  const auto no_effect = [&](const char* name) {
+    if (!variables.has(name)) return;
+    problem(std::string(name) + "=" + in_quotes(variables.get(name)) +
+            " has no effect under CUDAGUARD_POLICY=" + std::string(name_of(config.policy)));
+  };
+  if (config.policy == Policy::kOff) no_effect("CUDAGUARD_VISIBLE_DEVICES");
+  if (!lets_through(config.policy) && config.because.empty() && config.children_cpu) {
+    no_effect("CUDAGUARD_CHILDREN");
+  }
+  std::set<std::string_view> known = {kDoctorTimeout.name, kHello};
+  for (const VariableRow& row : kVariables) known.insert(row.name);
+  for (const char* entry : variables.pointers()) {
+    const std::string_view text = entry == nullptr ? "" : entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!name.starts_with("CUDAGUARD_") || known.count(name) != 0) continue;
+    problem(printable(name) + " is not a variable of cudaguard's");
+  }
+  try {
+    check_report(config.report, false, {});
+  } catch (const Refusal& refusal) {
+    problem(refusal.what());
+  }
+}
+
+std::string ask_installed(const Machine& machine, const Libraries& libraries, Findings& findings) {
+  Findings own;
+  const std::string by = active_by(machine, libraries, own);
+  add_guard(machine, libraries, own);
+  add(own, "this shell", State::kFact,
+      (by.empty() ? "not guarded" : "is guarded already, by " + by) +
+          "; its programs' policy: " + std::string(name_of(config_of(machine.variables).policy)));
+  add_fence(machine.fence, own);
+  judge_variables(machine.variables, own);
+  findings.insert(findings.end(), own.begin(), own.end());
+  return std::string("installed: ") + (exit_code(own) == 0 ? "yes" : "with problems") +
+         "; active here: " + (by.empty() ? "no" : "yes, by " + by);
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Can this program be guarded, and if not why? preload/judge says what `run` would refuse; here are
+// the exceptions of programs that it starts. The program is not started.
+#include <elf.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "policy/library.h"
+#include "policy/text.h"
+#include "shim/launcher/child/ask_loader.h"
+#include "shim/launcher/doctor/questions.h"
+#include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/elf/elf_symbols.h"
+#include "shim/launcher/elf/program.h"
+#include "shim/launcher/message.h"
+#include "shim/launcher/preload/judge.h"
+#include "shim/launcher/preload/preload.h"
+#include "shim/launcher/preload/replaced_variables.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr const char* kPreload = "LD_PRELOAD";
+// An installer's script may have gigabytes behind it.
+constexpr uint64_t kScriptText = uint64_t{1} << 20;
+
+/// A static sanitizer's dlopen goes on to the next one, the guard's.
+bool has_static_sanitizer(const FileBytes& file) {
+  return has_constant(file, "ASAN_OPTIONS") || has_constant(file, "TSAN_OPTIONS") ||
+         has_constant(file, "MSAN_OPTIONS");
+}
+
+class Look {
+ public:
+  Look(const std::string& name, const Machine& machine, Findings& findings)
+      : program_(find_program(name, machine.variables.get("PATH"))),
+        machine_(machine),
+        own_(machine.installation),
+        guarded_(machine.variables),
+        findings_(findings) {
+    guarded_.set(kPreload, preload_list(guarded_.get(kPreload), {}, {own_.guard}));
+  }
+
+  void all() {
+    chain();
+    if (config_of(machine_.variables).policy == Policy::kOff) {
+      because("policy_off", State::kNo,
+              "CUDAGUARD_POLICY is OFF here (cudaguard run --cpu goes before it)");
+    }
+    for (const Executable& executable : program_.executables) look_at(executable);
+    scripts();
+    broken_files();
+    fence();
+  }
+
+ private:
+  void fact(const char* id, const std::string& text) {
+    findings_.push_back({id, Question::kProgram, State::kFact, text, ""});
+  }
+  void because(const char* id, State state, const std::string& why) {
+    findings_.push_back({id, Question::kProgram, state, why, ""});
+  }
+
+  /// "a script, run by /usr/bin/env, then /usr/bin/python3"
+  void chain() {
+    fact("program", printable(program_.path));
+    if (program_.files.size() == 1) return;
+    std::string text;
+    for (size_t i = 1; i < program_.files.size(); ++i) {
+      text += (i > 1 ? ", then " : "a script, run by ") + printable(program_.files[i]);
+    }
+    fact("program", text);
+    fact("program", "what the script starts is not looked at");
+  }
+
+  void scripts() {
+    const std::string words = " (" + printable(program_.env_words) + ")";
+    if (program_.env_clears) {
+      because("env_clears", State::kNo, "its #! line has env take LD_PRELOAD away" + words);
+    } else if (!program_.env_words.empty()) {
+      because("env_unknown", State::kInPart, "what env starts by its #! line is not told" + words);
+    }
+    for (const std::string& path : program_.files) {
+      const FileBytes file(path);
+      if (read_elf(file).is_elf || !contains(file, kPreload, kScriptText)) continue;
+      because("script_preload", State::kInPart,
+              "the script says LD_PRELOAD itself, and may put something in our place");
+    }
+  }
+
+  /// A null driver that is missing or damaged.
+  void broken_files() {
+    for (const OwnFile& file : machine_.own_files) {
+      if (!file.null_driver || file.trouble.empty()) continue;
+      const std::string what = printable(file.path) + " " + file.trouble;
+      // `run` has to preload it.
+      const bool needed = (links_driver_ && file.path == own_.standin_cuda) ||
+                          (links_nvml_ && file.path == own_.standin_nvml);
+      if (needed && access(file.path.c_str(), R_OK) != 0) {
+        because("stand_in", State::kNo,
+                "it is linked to " + std::string(base_name(file.path)) + ", and " + what);
+      } else {
+        because("installation", State::kInPart, what);
+      }
+    }
+  }
+
+  void fence() {
+    // With these `run --fence` refuses as well.
+    const bool refused =
+        std::any_of(findings_.begin(), findings_.end(), [](const Finding& finding) {
+          return finding.id == "policy_off" || finding.id == "stand_in";
+        });
+    if (!machine_.fence.holds || refused || verdict(findings_) == std::string_view("yes")) return;
+    fact("with --fence", "no CUDA all the same: cudaguard run --fence");
+  }
+
+  void look_at(const Executable& executable) {
+    const Examined examined = examine(executable, own_, guarded_, true);
+    kind(executable, examined);
+    for (const Hindrance& hindrance : examined.hindrances) {
+      because(hindrance.id, State::kNo, hindrance.why);
+    }
+    if (examined.kind == Examined::Kind::kStatic && examined.hindrances.empty()) {
+      because("static", State::kNo,
+              "it is a static executable; dynamic programs that it starts are guarded");
+    }
+    if (!examined.answer) return;
+    linked(*examined.answer);
+    names(executable, *examined.answer);
+  }
+
+  void kind(const Executable& executable, const Examined& examined) {
+    const ElfFacts& elf = executable.facts;
+    std::string link = elf.type == ET_DYN ? "static-pie, " : "static, ";
+    if (elf.type == 0) link = "";  // of a class that was not read
+    if (examined.kind == Examined::Kind::kLoader) link = "loader, ";
+    if (examined.kind == Examined::Kind::kLauncher) link = "launcher, ";
+    if (!elf.interpreter.empty()) link = "dynamic, ";
+    fact("executable", (program_.files.size() == 1 ? "" : printable(executable.path) + ": ") +
+                           link + (elf.is_64 ? "64-bit " : "32-bit ") +
+                           (elf.little_endian ? machine_name(elf.machine) : "big-endian"));
+  }
+
+  /// NVIDIA's libraries that ld.so loads with it.
+  void linked(const LoaderAnswer& answer) {
+    for (const LoadedLibrary& library : answer.libraries) {
+      const Library kind = classify(library.name).library;
+      const std::string name = printable(library.name);
+      const std::string path = printable(library.path);
+      if (kind == Library::kOther || kind == Library::kLibc) continue;
+      fact("linked to", name + ": " + (path.empty() ? "not found" : path));
+      if (kind == Library::kRefused) {
+        because("linked_refused", State::kInPart,
+                "it is linked to " + name + ", which opens the GPU by itself");
+        continue;
+      }
+      const bool driver = kind == Library::kDriver;
+      (driver ? links_driver_ : links_nvml_) = true;
+      // ld.so takes the preloaded null driver for the library of that name, and of no other one.
+      if (path.empty() || library.name == base_name(driver ? own_.standin_cuda : own_.standin_nvml))
+        continue;
+      because("linked_file", State::kInPart, "ld.so maps " + path + " beside the stand-in");
+    }
+  }
+
+  /// Names that are also exported by what `run` preloads.
+  void names(const Executable& executable, const LoaderAnswer& answer) {
+    std::vector<std::string> preloaded = {own_.guard};
+    if (links_driver_) preloaded.push_back(own_.standin_cuda);
+    if (links_nvml_) preloaded.push_back(own_.standin_nvml);
+    for (const ReplacedVariables& one : replaced_variables(executable.path, answer, preloaded)) {
+      because("variable", State::kNo, why_replaced(one));
+    }
+    std::set<std::string> exports;
+    const FileBytes file(executable.path);
+    read_exports(file, exports);
+    for (const char* hook : {"dlopen", "dlmopen"}) {
+      if (exports.count(hook) == 0 || has_static_sanitizer(file)) continue;
+      because("own_dlopen", State::kInPart,
+              std::string("it has a ") + hook + " of its own, which comes before the guard's");
+    }
+  }
+
+  const Program program_;
+  const Machine& machine_;
+  const Installation& own_;
+  Variables guarded_;  ///< the environment with the guard in LD_PRELOAD
+  Findings& findings_;
+  bool links_driver_ = false;
+  bool links_nvml_ = false;
+};
+
+}  // namespace
+
+std::string ask_program(const std::string& name, const Machine& machine, Findings& findings) {
+  Look(name, machine, findings).all();
+  return guarded_line(findings);
+}
+
+}  // namespace cudaguard::launcher

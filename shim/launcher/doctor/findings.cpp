@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/doctor/findings.h"
+
+#include <rapidjson/prettywriter.h>
+#include <rapidjson/stringbuffer.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+const char* name_of(Question question) {
+  constexpr const char* kNames[] = {"program", "installed", "driver"};
+  return kNames[static_cast<size_t>(question)];
+}
+
+const char* name_of(State state) {
+  constexpr const char* kNames[] = {"fact", "problem", "in part", "no"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+/// The first finding in this state, or null.
+const Finding* first(const Findings& findings, State state) {
+  const auto found = std::find_if(findings.begin(), findings.end(),
+                                  [&](const Finding& row) { return row.state == state; });
+  return found == findings.end() ? nullptr : &*found;
+}
+
+/// Why the program is not guarded, or not completely; null: it is guarded.
+const Finding* main_reason(const Findings& findings) {
+  const Finding* reason = first(findings, State::kNo);
+  return reason != nullptr ? reason : first(findings, State::kInPart);
+}
+
+/// "heading            text": a row. Further lines of a row have no heading.
+void add_row(std::string& text, std::string_view heading, const std::string& line) {
+  constexpr size_t kHeadings = 19;
+  std::string start(heading);
+  start.resize(std::max(kHeadings, start.size() + 2), ' ');
+  add_wrapped(text, start, line);
+}
+
+void add_rows(std::string& text, const Findings& findings, Question question) {
+  const Finding* in_the_answer = main_reason(findings);
+  std::string before;
+  text += "\n";
+  for (const Finding& finding : findings) {
+    if (finding.question != question || finding.state == State::kProblem) continue;
+    if (&finding == in_the_answer) continue;
+    const std::string heading = finding.state == State::kFact ? finding.id : "also";
+    // A second executable has a row of its own.
+    add_row(text, heading == before && heading != "executable" ? "" : heading, finding.text);
+    before = heading;
+  }
+}
+
+}  // namespace
+
+const char* verdict(const Findings& findings) {
+  const Finding* reason = main_reason(findings);
+  return reason == nullptr ? "yes" : name_of(reason->state);
+}
+
+std::string guarded_line(const Findings& findings) {
+  const Finding* reason = main_reason(findings);
+  return std::string("guarded: ") + verdict(findings) +
+         (reason == nullptr ? "" : ", because " + reason->text);
+}
+
+int exit_code(const Findings& findings) {
+  if (first(findings, State::kNo) != nullptr) return 2;
+  return first(findings, State::kInPart) != nullptr || first(findings, State::kProblem) != nullptr;
+}
+
+std::string as_text(const Document& document) {
+  const Findings& findings = document.findings;
+  std::string text = document.answer + "\n";
+  if (document.has_program) add_rows(text, findings, Question::kProgram);
+  add_rows(text, findings, Question::kInstalled);
+  add_rows(text, findings, Question::kDriver);
+  const bool well = first(findings, State::kProblem) == nullptr;
+  text += well ? "\nproblems: none\n" : "\nproblems:\n";
+  for (const Finding& finding : findings) {
+    if (finding.state != State::kProblem) continue;
+    add_wrapped(text, "  - ", finding.text + (finding.remedy.empty() ? "" : "; ") + finding.remedy);
+  }
+  return text;
+}
+
+std::string as_json(const Document& document) {
+  rapidjson::StringBuffer buffer;
+  rapidjson::PrettyWriter<rapidjson::StringBuffer> writer(buffer);
+  writer.SetIndent(' ', 2);
+  const auto put = [&](const char* key, const std::string& value) {
+    writer.Key(key);
+    writer.String(value.c_str());
+  };
+  writer.StartObject();
+  writer.Key("v");
+  writer.Int(2);
+  put("cudaguard", CUDAGUARD_VERSION);
+  put("answer", document.answer);
+  if (document.has_program) put("guarded", verdict(document.findings));
+  writer.Key("findings");
+  writer.StartArray();
+  for (const Finding& finding : document.findings) {
+    writer.StartObject();
+    put("id", finding.id);
+    put("question", name_of(finding.question));
+    put("state", name_of(finding.state));
+    put("text", finding.text);
+    if (!finding.remedy.empty()) put("remedy", finding.remedy);
+    writer.EndObject();
+  }
+  writer.EndArray();
+  writer.Key("exit_code");
+  writer.Int(exit_code(document.findings));
+  writer.EndObject();
+  return std::string(buffer.GetString(), buffer.GetSize()) + "\n";
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of one record, out of JSON that anybody may have written.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "shim/launcher/findings/model.h"
+
+namespace cudaguard::launcher {
+
+/// What is missing, or of another kind, is empty or -1.
+struct Fields {
+  int64_t v = -1;
+  int64_t pid = -1;
+  int64_t ppid = -1;
+  int64_t uid = -1;
+  int64_t device = -1;
+  int64_t result = -1;
+  double ts = 0;
+  std::string host;
+  std::string exe;
+  std::string command;  ///< argv's words; of the first without its folders
+  std::string cgroup;
+  std::string slurm;
+  std::string api;
+  std::string object;
+  std::string event;
+  std::string decision;
+  std::string caller;
+  std::string library;  ///< who asked: "libc10_cuda.so", "ctypes/cffi"
+  std::string code;     ///< the user's line: "ppo.py:159"; may be empty
+  std::string policy;
+  Stack stack;
+};
+
+/// Of a text: a whole object; the beginning of one, as far as can be told; something else.
+enum class Whole { kYes, kCut, kNo };
+
+/// What the text does not have stays as it is.
+Whole read_fields(std::string_view text, Fields& fields);
+void clear(Fields& fields);
+/// Nothing but what is said of the process, or nothing of that.
+bool is_only(const Fields& fields, bool of_process);
+
+/// "slurm:1234", "kubernetes:PODUID", "systemd:UNIT", or empty: where the process belongs.
+std::string job_of(const std::string& slurm, std::string_view cgroup);
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the records of one run, or of many jobs, say: put together once, shown as text, JSON, JUnit
+// and HTML. Texts are as the records have them, not for a terminal or a page yet.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <initializer_list>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "policy/asked.h"
+
+namespace cudaguard::launcher {
+
+struct PythonFrame {
+  std::string file;
+  std::string function;
+  uint32_t line = 0;
+  auto operator<=>(const PythonFrame&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+struct NativeFrame {
+  std::string module;   ///< full path
+  uint64_t offset = 0;  ///< bytes from the start of the file; a return address
+  auto operator<=>(const NativeFrame&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+/// Innermost frame first. Where there are no frames, the reason.
+struct Stack {
+  std::vector<PythonFrame> python;
+  std::vector<NativeFrame> native;
+  std::string python_missing;
+  std::string native_missing;
+  auto operator<=>(const Stack&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+/// The same call by the same code, in one process or many.
+struct Toucher {
+  Asked asked = Asked::kCuda;
+  bool denied = true;
+  std::string api;      ///< "cuInit", "nvmlInit_v2", "dlopen"
+  std::string object;   ///< of dlopen: the library's name or path; of a request: which
+  std::string library;  ///< who called, as the guard's line has it: "libc10_cuda.so", "ctypes/cffi"
+  std::string line;     ///< the user's own, as the guard's line has it: "ppo.py:159"; may be empty
+  Stack stack;
+  double first = 0;               ///< seconds since 1970-01-01 UTC; 0: not known
+  double last = 0;                ///< likewise
+  std::vector<size_t> processes;  ///< numbers in Findings::processes, each once
+  std::vector<double> at;         ///< for each of these, when it first did so
+  std::vector<size_t> forbidden;  ///< those of the processes that fail a verify run; by decide()
+  /// It spoke to the driver itself, and the kernel's fence saw it: no stack, no library.
+  bool around_guard() const { return api == kRequestApi; }
+};
+
+/// A list that many processes have alike: one copy of it.
+class Texts {
+ public:
+  using List = std::vector<std::string>;
+  Texts() = default;
+  Texts(std::initializer_list<std::string> texts) : list_(std::make_shared<List>(texts)) {}
+  const List& list() const {
+    static const List none;
+    return list_ == nullptr ? none : *list_;
+  }
+  bool empty() const { return list_ == nullptr; }
+  size_t size() const { return list().size(); }
+  const std::string& operator[](size_t i) const { return list()[i]; }
+  List::const_iterator begin() const { return list().begin(); }
+  List::const_iterator end() const { return list().end(); }
+  /// The list with one more.
+  Texts with(const std::string& text) const {
+    auto longer = std::make_shared<List>(list());
+    longer->push_back(text);
+    Texts result;
+    result.list_ = std::move(longer);
+    return result;
+  }
+
+ private:
+  std::shared_ptr<const List> list_;
+};
+
+inline constexpr uint32_t kNoUid = UINT32_MAX;  ///< not known
+
+struct ObservedProcess {
+  // Who it is.
+  std::string host;
+  uint32_t pid = 0;
+  uint32_t ppid = 0;
+  uint32_t uid = kNoUid;
+  std::string exe;
+  std::string command;  ///< its words
+  std::string job;      ///< "slurm:1234", "kubernetes:POD", "systemd:UNIT"; may be empty
+  // When: seconds since 1970-01-01 UTC; 0: not known.
+  double started = 0;  ///< from its start record (CUDAGUARD_HELLO)
+  double first = 0;    ///< its first record of any kind
+  double last = 0;     ///< its last record
+  std::string policy;  ///< from its start record; empty: there was none
+  // What it did.
+  bool initialised = false;
+  std::string by;           ///< the file whose code called cuInit, without its folders
+  std::string told;         ///< what the driver was told to show; empty: no list
+  std::set<int> contexts;   ///< devices
+  bool worked = false;      ///< loaded code
+  bool nvml = false;        ///< was let into NVML
+  bool found_none = false;  ///< asked the driver, which showed no GPU
+  bool failed = false;      ///< asked, and was told of an error
+  Texts tried;              ///< these two: "found none by libx.so", each once
+  Texts refused;            ///< "cuInit by libx.so", each once
+  bool only_start = true;   ///< nothing but its start record
+  bool asked() const { return !only_start; }
+};
+
+/// All of it. Processes in the order of each one's first record, touchers likewise.
+struct Findings {
+  std::deque<ObservedProcess> processes;  ///< hundreds of thousands: never moved
+  std::vector<Toucher> touchers;
+  size_t records = 0;
+  size_t not_understood = 0;  ///< lines that no guard has written
+  size_t torn = 0;            ///< records of which only a piece is there: their writer was killed
+};
+
+/// How sure it is that every process of a tree was guarded.
+struct TreeTruth {
+  enum class Value : uint8_t {
+    kAllGuarded,  ///< --trace: every exec was looked at
+    kNoneSeen,    ///< looked at from time to time; none that was not guarded
+    kUnguarded,   ///< some
+  };
+  struct Unguarded {
+    uint32_t pid = 0;
+    std::string command;
+    std::string reason;       ///< "a static executable", "LD_PRELOAD was replaced", "setuid"
+    bool has_driver = false;  ///< maps it or has /dev/nvidia* open: worse than not guarded
+    double seen = 0;
+    bool only_nvml = false;  ///< it maps NVML, and not libcuda
+    bool fails = false;      ///< counts as one that touched CUDA; by decide()
+  };
+  /// Every process that was seen, guarded or not. `last`: its end, to a tenth of a second or so.
+  struct Seen {
+    uint32_t pid = 0;
+    uint32_t ppid = 0;
+    std::string command;
+    double first = 0;
+    double last = 0;
+    bool guarded = false;
+  };
+  Value value = Value::kNoneSeen;
+  bool traced = false;
+  size_t hello = 0;  ///< start records
+  std::vector<Seen> seen;
+  std::vector<Unguarded> unguarded;
+  std::string left;  ///< processes that were not waited for; may be empty
+  /// Clauses: "there is no /proc"; "train.py (12) could not write to the report". What was touched
+  /// may be missing then: never a PASS without them.
+  std::vector<std::string> doubts;
+};
+
+/// Of a verify run: what all printers (text, JSON, JUnit, HTML) get.
+struct Verdict {
+  Findings findings;
+  TreeTruth tree;
+  std::vector<std::string> command;  ///< the program and its arguments
+  std::vector<std::string> allow;    ///< --allow's patterns
+  std::set<Asked> deny;              ///< --deny: what is forbidden, but for those
+  int status = 0;                    ///< of the program, as waitpid gives it
+  bool no_new_privs = false;         ///< the fence took that: sudo and the like gained nothing
+  double started = 0;                ///< seconds since 1970-01-01 UTC
+  double ended = 0;
+  // By decide(). Processes are counted by their numbers.
+  size_t processes = 0;  ///< all that were seen
+  size_t touched = 0;    ///< those that touched what is denied
+  size_t allowed = 0;    ///< those that did, and may
+  int exit_code = 0;
+  bool passed() const { return touched == 0 && status == 0; }
+};
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the records (policy/message.h, write_record) say of each process, and of who asked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "shim/launcher/findings/fields.h"
+#include "shim/launcher/findings/model.h"
+
+namespace cudaguard::launcher {
+
+/// Every record begins so, and has it nowhere else: in a text the quotes would be escaped.
+inline constexpr std::string_view kRecordMark = R"({"v":1,)";
+
+/// "/home/u/ppo.py:159"
+std::string place_of(const PythonFrame& frame);
+/// The innermost frame of the line that the guard's message names; null: there is none, or the line
+/// is a notebook's.
+const PythonFrame* own_frame(const Toucher& toucher);
+
+class Records {
+ public:
+  Records() = default;
+  Records(const Records&) = delete;
+  Records& operator=(const Records&) = delete;
+
+  /// Is told of each record, and of who wrote it.
+  using Take = std::function<void(std::string_view record, uint32_t pid)>;
+  /// One line, without its end: any content is possible. Behind the piece of a record whose writer
+  /// was killed stands the next one, in the same line. What is no record is counted.
+  void add(std::string_view line, const Take& take = {});
+  /// All of it so far.
+  const Findings& findings();
+
+ private:
+  enum class Kind { kRecord, kTorn, kForeign };
+  /// What follows the process's own facts. Most records of many processes have one of a few of
+  /// these, byte by byte: each is understood once.
+  struct Rest {
+    std::string bytes;
+    Fields fields;
+    bool known = false;  ///< the next two are
+    std::string text;    ///< what was refused or failed
+    size_t toucher = 0;
+  };
+  /// Lists with one text more, by the list and the text.
+  using Longer = std::map<std::pair<const Texts::List*, std::string>, Texts>;
+  struct SameToucher {
+    const std::vector<Toucher>& touchers;
+    bool operator()(size_t a, size_t b) const;
+  };
+
+  void add_once(Texts& list, const std::string& text);
+  void note(const Fields& what, const std::string& text, ObservedProcess& process);
+  Kind add_one(std::string_view text, const Take& take);
+  Kind apply(const Fields& who, Rest& rest);
+  Rest* rest_of(std::string_view bytes);
+  using Places = std::unordered_multimap<size_t, uint32_t>;
+  static size_t key_of(const Fields& who, const std::string& host, const std::string& job);
+  Places::iterator place_of(const Fields& who, const std::string& host, const std::string& job);
+  bool adopt(const Fields& who, const std::string& job, size_t& number);
+  size_t process_of(const Fields& who, bool starts);
+  void understand(Rest& rest);
+  size_t toucher_of(const Fields& what);
+
+  Findings findings_;
+  bool sorted_ = true;  ///< Toucher::processes
+  /// By a hash of host, pid, program and job. One process may be several programs, one after
+  /// another, and processes of several pid namespaces may have the same number.
+  Places places_;
+  bool bare_starts_ = false;  ///< some start record says no host
+  std::unordered_multimap<size_t, Rest> rests_;
+  size_t rests_size_ = 0;
+  std::set<size_t, SameToucher> touchers_{SameToucher{findings_.touchers}};
+  Longer longer_;
+  Fields fields_;
+  std::string scratch_;
+};
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/format.h"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+
+namespace cudaguard::launcher {
+
+std::string printable(std::string_view text, size_t most) {
+  std::string result;
+  bool in_character = false;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool goes_on = in_character && (byte & 0xc0U) == 0x80;
+    in_character = byte >= 0x80;
+    if (goes_on) continue;
+    if (c == '\t') {
+      result += ' ';
+    } else {
+      result += byte < 0x20 || byte >= 0x7f ? '?' : c;
+    }
+  }
+  if (result.size() > most) result.replace(most - 3, std::string::npos, "...");
+  return result;
+}
+
+std::string in_quotes(std::string_view text) {
+  return text_of([&](Text& out) { out.put("\"").put_printable(text, kMostPrinted).put("\""); });
+}
+
+std::string grouped(uint64_t number) {
+  std::string text;
+  const std::string digits = std::to_string(number);
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string counted(uint64_t number, const char* what) {
+  const std::string_view word = what;
+  const char* end = number == 1 ? "" : word.ends_with("s") ? "es" : "s";
+  return grouped(number).append(" ").append(word).append(end);
+}
+
+std::string id_ranges(std::vector<uint32_t> ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  std::string text;
+  for (size_t i = 0; i < ids.size();) {
+    size_t last = i;
+    while (last + 1 < ids.size() && ids[last + 1] == ids[last] + 1) ++last;
+    text.append(text.empty() ? "" : " ").append(std::to_string(ids[i]));
+    if (last != i) text.append("-").append(std::to_string(ids[last]));
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string utc_time(double at, const char* format) {
+  const auto seconds = static_cast<time_t>(at);
+  tm parts = {};
+  if (at == 0 || gmtime_r(&seconds, &parts) == nullptr) return "-";
+  std::array<char, 64> text = {};
+  strftime(text.data(), text.size(), format, &parts);
+  return text.data();
+}
+
+void add_wrapped(std::string& text, const std::string& start, std::string_view rest) {
+  text += start;
+  const size_t room = kColumns - std::min(start.size(), kColumns - 1);
+  while (rest.size() > room) {
+    size_t blank = rest.rfind(' ', room);
+    if (blank == std::string_view::npos || blank == 0) blank = rest.find(' ', room);
+    if (blank == std::string_view::npos) break;
+    text.append(rest.substr(0, blank)).append("\n").append(start.size(), ' ');
+    rest.remove_prefix(blank + 1);
+  }
+  text.append(rest).append("\n");
+}
+
+void add_row(std::string& text, const std::string& row) {
+  text.append(row, 0, row.size() <= kColumns ? row.size() : kColumns - 3);
+  text.append(row.size() <= kColumns ? "\n" : "...\n");
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one way to write each of these: text for a terminal, numbers, times, process ids. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "policy/message.h"
+
+namespace cudaguard::launcher {
+
+inline constexpr size_t kMostPrinted = 400;
+
+/// For a terminal: a tab becomes a blank, any other control character and each character that is
+/// not ASCII become '?'. What is longer than `most` bytes is cut, and ends in "...".
+std::string printable(std::string_view text, size_t most = kMostPrinted);
+/// In double quotes: quotes inside become '?' as well, and what is very long is cut.
+std::string in_quotes(std::string_view text);
+
+std::string grouped(uint64_t number);                    ///< "12,345"
+std::string counted(uint64_t number, const char* what);  ///< "1 process", "2,000 processes"
+std::string id_ranges(std::vector<uint32_t> ids);        ///< "3 7-12 15", each number once
+
+/// `at`: seconds since 1970-01-01 UTC; `format`: strftime's. In UTC; "-" for 0, which is no time.
+std::string utc_time(double at, const char* format);
+
+inline constexpr size_t kColumns = 100;
+/// Lines within kColumns, where they carry no long path: `start` stands in front of the first, as
+/// many blanks in front of the others.
+void add_wrapped(std::string& text, const std::string& start, std::string_view rest);
+/// One line, which is cut at kColumns.
+void add_row(std::string& text, const std::string& row);
+
+/// What `put` writes: clauses of policy/message.h.
+template <typename Put>
+std::string text_of(Put put) {
+  char buffer[kMaxLine];
+  Text out(buffer, sizeof buffer);
+  put(out);
+  return std::string(out.view());
+}
+
+}  // namespace cudaguard::launcher

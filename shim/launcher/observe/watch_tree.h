@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts a program and watches it with all that it starts, for `run --observe` and `verify`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shim/launcher/child/variables.h"
+#include "shim/launcher/fence/fence.h"
+#include "shim/launcher/findings/model.h"
+
+namespace cudaguard::launcher {
+
+struct TreeToWatch {
+  std::string path;  ///< for execve
+  char** arguments = nullptr;
+  Variables* variables = nullptr;
+  std::string report;   ///< the user's, as CUDAGUARD_REPORT names it; may be empty
+  Fence fence;          ///< around this process
+  bool counts = false;  ///< each process writes a start record, and is looked at
+  bool trace = false;   ///< by ptrace, at every execve
+};
+
+struct WatchedTree {
+  Findings findings;
+  TreeTruth tree;      ///< without `counts`: what was left and the doubts alone
+  pid_t pid = 0;       ///< the program's
+  int status = 0;      ///< as waitpid gives it
+  double started = 0;  ///< seconds since 1970-01-01 UTC
+  double ended = 0;
+};
+
+/// Returns when all have ended, or somebody does not want to wait for those that the program has
+/// left behind. Throws Refusal if the program cannot be started or watched. If it throws after the
+/// program's end, for lack of memory, `watched` has the program's number and status.
+void watch_tree(const TreeToWatch& wanted, WatchedTree& watched);
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/print/document.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+
+#include "shim/launcher/print/json.h"
+#include "shim/launcher/print/text.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+const char* word_of(TreeTruth::Value value) {
+  switch (value) {
+    case TreeTruth::Value::kAllGuarded:
+      return "all_guarded";
+    case TreeTruth::Value::kNoneSeen:
+      return "none_seen";
+    case TreeTruth::Value::kUnguarded:
+      break;
+  }
+  return "unguarded";
+}
+
+void put_program(Json& json, int status) {
+  json.key("program").begin_object().key("exit_code");
+  if (WIFSIGNALED(status)) {
+    json.null().field("signal", WTERMSIG(status));
+  } else {
+    json.value(WEXITSTATUS(status)).key("signal").null();
+  }
+  json.end_object();
+}
+
+void put_touchers(Json& json, const Verdict& verdict, Symbols& symbols, size_t most_stacks) {
+  const Findings& findings = verdict.findings;
+  const auto fails = [](const Toucher& toucher) { return !toucher.forbidden.empty(); };
+  const auto failing =
+      static_cast<size_t>(std::count_if(findings.touchers.begin(), findings.touchers.end(), fails));
+  size_t room_of_failing = std::min(failing, most_stacks);
+  size_t room_of_others = most_stacks - room_of_failing;
+  json.key("touchers").begin_array();
+  for (Toucher toucher : findings.touchers) {
+    size_t& room = fails(toucher) ? room_of_failing : room_of_others;
+    if (room == 0) {
+      toucher.stack = {};
+    } else {
+      --room;
+    }
+    const FrameTexts texts = {
+        [&](const PythonFrame& frame) { return source_of(findings, toucher, frame); },
+        [&](const NativeFrame& frame) { return symbols.name_of(frame); }};
+    json.begin_object();
+    put_members(json, toucher, &texts);
+    json.field("fails", fails(toucher)).list("forbidden", toucher.forbidden).end_object();
+  }
+  json.end_array();
+}
+
+void put_tree(Json& json, const Verdict& verdict) {
+  const TreeTruth& tree = verdict.tree;
+  json.key("tree")
+      .begin_object()
+      .field("value", word_of(tree.value))
+      .field("traced", tree.traced)
+      .field("start_records", tree.hello)
+      .field("seen", tree.seen.size())
+      .key("unguarded")
+      .begin_array();
+  for (const TreeTruth::Unguarded& one : tree.unguarded) {
+    json.begin_object()
+        .field("pid", one.pid)
+        .field("command", one.command)
+        .field("reason", one.reason)
+        .field("has_driver", one.has_driver)
+        .field("fails", one.fails)
+        .field("only_nvml", one.only_nvml)
+        .field_or_null("at", one.seen)
+        .end_object();
+  }
+  json.end_array()
+      .field_or_null("not_waited_for", tree.left)
+      .list("doubts", tree.doubts)
+      .key("processes")
+      .begin_array();
+  for (const TreeTruth::Seen& one : tree.seen) {
+    json.begin_object()
+        .field("pid", one.pid)
+        .field("ppid", one.ppid)
+        .field("command", one.command)
+        .field_or_null("first", one.first)
+        .field_or_null("last", one.last)
+        .field("guarded", one.guarded)
+        .end_object();
+  }
+  json.end_array().end_object();
+}
+
+}  // namespace
+
+std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
+                     size_t most_stacks) {
+  const Findings& findings = verdict.findings;
+  Json json(indent);
+  json.begin_object()
+      .field("v", 1)
+      .field("cudaguard", CUDAGUARD_VERSION)
+      .field("verdict", verdict.passed() ? "pass" : "fail")
+      .field("exit_code", verdict.exit_code)
+      .field("touched", verdict.touched != 0)
+      .list("command", verdict.command);
+  put_program(json, verdict.status);
+  json.field("started", verdict.started).field("ended", verdict.ended);
+  put_asked(json, "deny", verdict.deny);
+  json.list("allow", verdict.allow);
+  put_touchers(json, verdict, symbols, most_stacks);
+  json.key("processes").begin_array();
+  for (const ObservedProcess& process : findings.processes) put(json, process);
+  json.end_array();
+  put_tree(json, verdict);
+  put_records(json, findings);
+  json.field("result", result_line(verdict))
+      .key("counts")
+      .begin_object()
+      .field("processes", verdict.processes)
+      .field("touched", verdict.touched)
+      .field("allowed", verdict.allowed)
+      .end_object()
+      .field("no_new_privs", verdict.no_new_privs)
+      .end_object();
+  return json.text() + "\n";
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/print/json.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "policy/text.h"
+#include "policy/user_code.h"
+#include "shim/launcher/findings/records.h"
+
+namespace cudaguard::launcher {
+
+Json& Json::value(std::string_view text) {
+  std::string valid;
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    valid += length == 0 ? "\ufffd" : head(text, length);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return put([&](auto& writer) {
+    writer.String(valid.data(), static_cast<rapidjson::SizeType>(valid.size()));
+  });
+}
+
+Json& Json::value(double number) {
+  if (!std::isfinite(number)) return null();
+  return put([&](auto& writer) { writer.Double(number); });
+}
+
+Json& Json::field_or_null(const char* name, const std::string& text) {
+  return text.empty() ? key(name).null() : field(name, text);
+}
+
+Json& Json::field_or_null(const char* name, double time) {
+  return time == 0 ? key(name).null() : field(name, time);
+}
+
+std::string Json::text() const {
+  // It is ASCII, but no character that a terminal can show.
+  return escaped({buffer_.GetString(), buffer_.GetSize()}, '\x7f');
+}
+
+std::string escaped(std::string_view json, char character) {
+  std::array<char, 8> code = {};
+  snprintf(code.data(), code.size(), "\\u%04x", static_cast<unsigned>(character));
+  std::string result;
+  for (size_t at = json.find(character); at != json.npos; at = json.find(character)) {
+    result.append(head(json, at)).append(code.data());
+    json.remove_prefix(at + 1);
+  }
+  return result.append(json);
+}
+
+const char* word_of(Asked asked) {
+  if (asked == Asked::kCuda) return "cuda";
+  return asked == Asked::kNvml ? "nvml" : "opencl";
+}
+
+void put_asked(Json& json, const char* name, const std::set<Asked>& asked) {
+  json.key(name).begin_array();
+  for (const Asked one : asked) json.value(word_of(one));
+  json.end_array();
+}
+
+void put_members(Json& json, const Toucher& toucher, const FrameTexts* texts) {
+  const std::vector<PythonFrame>& python = toucher.stack.python;
+  const std::vector<NativeFrame>& native = toucher.stack.native;
+  std::vector<size_t> own_python;
+  std::vector<size_t> own_native;
+  json.field("asked", word_of(toucher.asked))
+      .field("denied", toucher.denied)
+      .field("api", toucher.api)
+      .field_or_null("object", toucher.object)
+      .field("library", toucher.library)
+      .field_or_null("line", toucher.line);
+  json.key("python").begin_array();
+  for (size_t i = 0; i < python.size(); ++i) {
+    const PythonFrame& frame = python[i];
+    json.begin_object().field("file", frame.file).field("line", frame.line);
+    json.field("function", frame.function);
+    if (texts != nullptr) json.field_or_null("source", texts->source(frame));
+    json.end_object();
+    if (is_user_code(frame.file, frame.function)) own_python.push_back(i);
+  }
+  json.end_array().field_or_null("python_missing", toucher.stack.python_missing);
+  json.key("native").begin_array();
+  for (size_t i = 0; i < native.size(); ++i) {
+    json.begin_object().field("module", native[i].module).field("offset", native[i].offset);
+    if (texts != nullptr) json.field_or_null("symbol", texts->symbol(native[i]));
+    json.end_object();
+    if (!passes_calls_on(native[i].module)) own_native.push_back(i);
+  }
+  json.end_array().field_or_null("native_missing", toucher.stack.native_missing);
+  json.field_or_null("first", toucher.first).field_or_null("last", toucher.last);
+  json.list("processes", toucher.processes).list("at", toucher.at);
+  const PythonFrame* named = own_frame(toucher);
+  json.key("line_frame");
+  if (named != nullptr) {
+    json.value(named - python.data());
+  } else {
+    json.null();
+  }
+  json.list("own_python", own_python).list("own_native", own_native);
+}
+
+void put(Json& json, const Toucher& toucher) {
+  json.begin_object();
+  put_members(json, toucher);
+  json.end_object();
+}
+
+void put(Json& json, const ObservedProcess& process) {
+  json.begin_object()
+      .field_or_null("host", process.host)
+      .field("pid", process.pid)
+      .field("ppid", process.ppid);
+  json.key("uid");
+  if (process.uid == kNoUid) {
+    json.null();
+  } else {
+    json.value(process.uid);
+  }
+  json.field_or_null("exe", process.exe)
+      .field("command", process.command)
+      .field_or_null("job", process.job)
+      .field_or_null("policy", process.policy)
+      .field_or_null("started", process.started)
+      .field_or_null("first", process.first)
+      .field_or_null("last", process.last)
+      .field("asked", process.asked());
+  json.key("initialised_by");
+  if (process.initialised) {
+    json.value(process.by);
+  } else {
+    json.null();
+  }
+  json.field_or_null("visible_devices", process.told)
+      .list("contexts", process.contexts)
+      .field("worked", process.worked)
+      .field("nvml", process.nvml)
+      .list("tried", process.tried)
+      .list("refused", process.refused)
+      .field("found_none", process.found_none)
+      .field("failed", process.failed)
+      .end_object();
+}
+
+void put(Json& json, const Group& group) {
+  json.begin_object()
+      .field_or_null("name", group.name)
+      .field("processes", group.processes)
+      .field("touching", group.touching);
+  put_asked(json, "asked", group.asked);
+  json.field_or_null("first", group.first).field_or_null("last", group.last).end_object();
+}
+
+void put_records(Json& json, const Findings& findings) {
+  json.key("records")
+      .begin_object()
+      .field("read", findings.records)
+      .field("torn", findings.torn)
+      .field("not_understood", findings.not_understood)
+      .end_object();
+}
+
+}  // namespace cudaguard::launcher

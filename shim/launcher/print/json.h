@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON, and the findings in it: the same in each document that holds them (report.schema.json).
+#pragma once
+
+#include <rapidjson/prettywriter.h>
+#include <rapidjson/stringbuffer.h>
+
+#include <concepts>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "shim/launcher/findings/groups.h"
+#include "shim/launcher/findings/model.h"
+
+namespace cudaguard::launcher {
+
+/// Writes one JSON document in ASCII: a terminal can show it, too.
+class Json {
+ public:
+  /// `indent`: blanks for each level; 0: everything in one line.
+  explicit Json(unsigned indent = 0) : indent_(indent) { pretty_.SetIndent(' ', indent); }
+
+  Json& begin_object() {
+    return put([](auto& writer) { writer.StartObject(); });
+  }
+  Json& end_object() {
+    return put([](auto& writer) { writer.EndObject(); });
+  }
+  Json& begin_array() {
+    return put([](auto& writer) { writer.StartArray(); });
+  }
+  Json& end_array() {
+    return put([](auto& writer) { writer.EndArray(); });
+  }
+  Json& key(const char* name) {
+    return put([&](auto& writer) { writer.Key(name); });
+  }
+
+  /// The text may hold any bytes: each one that is not UTF-8 becomes U+FFFD.
+  Json& value(std::string_view text);
+  Json& value(const char* text) { return value(std::string_view(text)); }
+  Json& value(bool flag) {
+    return put([&](auto& writer) { writer.Bool(flag); });
+  }
+  /// null if the number is infinite or none.
+  Json& value(double number);
+  Json& value(std::unsigned_integral auto number) {
+    return put([&](auto& writer) { writer.Uint64(number); });
+  }
+  Json& value(std::signed_integral auto number) {
+    return put([&](auto& writer) { writer.Int64(number); });
+  }
+  Json& null() {
+    return put([](auto& writer) { writer.Null(); });
+  }
+
+  template <typename Value>
+  Json& field(const char* name, const Value& what) {
+    return key(name).value(what);
+  }
+  Json& field_or_null(const char* name, const std::string& text);  ///< null if empty
+  Json& field_or_null(const char* name, double time);              ///< null if 0
+  template <typename List>
+  Json& list(const char* name, const List& values) {
+    key(name).begin_array();
+    for (const auto& one : values) value(one);
+    return end_array();
+  }
+
+  /// All that was put so far.
+  std::string text() const;
+
+ private:
+  using Ascii = rapidjson::ASCII<>;
+  using Utf8 = rapidjson::UTF8<>;
+
+  template <typename Put>
+  Json& put(Put put) {
+    if (indent_ == 0) {
+      put(compact_);
+    } else {
+      put(pretty_);
+    }
+    return *this;
+  }
+
+  unsigned indent_;
+  rapidjson::StringBuffer buffer_;
+  rapidjson::Writer<rapidjson::StringBuffer, Utf8, Ascii> compact_{buffer_};
+  rapidjson::PrettyWriter<rapidjson::StringBuffer, Utf8, Ascii> pretty_{buffer_};
+};
+
+/// What files of this machine say of a frame: a line of source code, a function's name.
+struct FrameTexts {
+  std::function<std::string(const PythonFrame&)> source;
+  std::function<std::string(const NativeFrame&)> symbol;
+};
+
+/// `json` with `character`, which can be in its strings alone, as "\u003c".
+std::string escaped(std::string_view json, char character);
+
+const char* word_of(Asked asked);  ///< "cuda", "nvml", "opencl"
+void put_asked(Json& json, const char* name, const std::set<Asked>& asked);
+/// The members of an object that the caller begins and ends. `texts`: null if the files are not
+/// to be read.
+void put_members(Json& json, const Toucher& toucher, const FrameTexts* texts = nullptr);
+void put(Json& json, const Toucher& toucher);
+void put(Json& json, const ObservedProcess& process);
+void put(Json& json, const Group& group);
+/// "records": how many lines were read, cut short, and left out.
+void put_records(Json& json, const Findings& findings);
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/print/junit.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <string_view>
+
+#include "policy/text.h"
+#include "shim/launcher/format.h"
+#include "shim/launcher/print/text.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+/// Of what a terminal can show: XML 1.0 has no place for control characters, escaped or not.
+std::string xml(std::string_view text) {
+  std::string result;
+  bool first = true;
+  for (; first || !text.empty(); first = false) {
+    const std::string_view line = head(text, text.find('\n'));
+    for (const char c : printable(line, SIZE_MAX)) {
+      switch (c) {
+        case '&':
+          result += "&amp;";
+          break;
+        case '<':
+          result += "&lt;";
+          break;
+        case '>':
+          result += "&gt;";
+          break;
+        case '"':
+          result += "&quot;";
+          break;
+        default:
+          result += c;
+      }
+    }
+    if (line.size() < text.size()) result += "\n";
+    text = tail(text, line.size() + 1);
+  }
+  return result;
+}
+
+std::string attribute(const char* name, std::string_view value) {
+  return " " + std::string(name) + "=\"" + xml(value) + "\"";
+}
+
+std::string seconds(double value) {
+  std::array<char, 32> text = {};
+  snprintf(text.data(), text.size(), "%.3f", value < 0 ? 0 : value);
+  return text.data();
+}
+
+std::string host_name() {
+  std::array<char, 256> name = {};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+}  // namespace
+
+std::string junit(const Verdict& verdict, const std::string& text) {
+  const bool failed = verdict.status != 0;
+  const TreeTruth& tree = verdict.tree;
+  const bool unguarded = tree.value == TreeTruth::Value::kUnguarded || !tree.doubts.empty();
+  std::string command;
+  for (const std::string& word : verdict.command) {
+    command.append(command.empty() ? "" : " ").append(word);
+  }
+  const auto test = [&](const std::string& name, const std::string& inside) {
+    return "<testcase" + attribute("classname", command) + attribute("name", name) +
+           attribute("time", seconds(inside.empty() ? 0 : verdict.ended - verdict.started)) + ">" +
+           inside + "</testcase>\n";
+  };
+  const std::string headline = "cudaguard: " + result_line(verdict);
+  const auto outcome = [&](const char* element, const char* type, const std::string& message) {
+    return "<" + std::string(element) + attribute("message", message) + attribute("type", type) +
+           ">" + xml(text) + "</" + element + ">";
+  };
+  std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite";
+  out += attribute("name", "cudaguard verify") + attribute("tests", "3") +
+         attribute("failures", std::to_string((verdict.touched != 0 ? 1 : 0) + (failed ? 1 : 0))) +
+         attribute("errors", "0") + attribute("skipped", unguarded ? "1" : "0") +
+         attribute("time", seconds(verdict.ended - verdict.started)) +
+         attribute("timestamp", utc_time(verdict.started, "%Y-%m-%dT%H:%M:%S")) +
+         attribute("hostname", host_name()) + ">\n";
+  out += test("no process touches " + denied_names(verdict.deny),
+              verdict.touched != 0 ? outcome("failure", "touched", headline) : "");
+  out += test("the program succeeds",
+              failed ? outcome("failure", "program", text_of_end(verdict.status)) : "");
+  out += test("every process is guarded",
+              unguarded
+                  ? "<skipped" + attribute("message", "perhaps some are not: see the output") + "/>"
+                  : "");
+  out += "<system-out>" + xml(text) + "</system-out>\n</testsuite>\n</testsuites>\n";
+  return out;
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "shim/launcher/findings/model.h"
+
+namespace cudaguard::launcher {
+
+/// One test suite with the same three tests each time. `text`: the block of text.h.
+std::string junit(const Verdict& verdict, const std::string& text);
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/print/page.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "shim/launcher/findings/groups.h"
+#include "shim/launcher/print/document.h"
+#include "shim/launcher/print/json.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr char kPage[] =
+#include "page.inc"
+    ;
+constexpr size_t kStacks = 40;
+constexpr size_t kGroups = 100;      // of one kind
+constexpr size_t kProcesses = 4000;  // of records: a cluster has hundreds of thousands
+
+void fill(std::string& page, std::string_view mark, std::string_view text) {
+  page.replace(page.find(mark), mark.size(), text);
+}
+
+std::string page_of(const std::string& document, const std::string& text) {
+  std::string shown;
+  for (const char c : text) shown += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string(1, c);
+  std::string page = kPage;
+  // From the last mark on: what was put in is not searched. Without '<' the document ends no
+  // element and begins no comment.
+  fill(page, "{{document}}", escaped(document, '<'));
+  fill(page, "{{text}}", shown);
+  return page;
+}
+
+void put_groups(Json& json, const Findings& findings, const ByWord& by) {
+  const std::vector<Group> groups = groups_of(findings, by.by);
+  json.key(by.word.data()).begin_object().field("count", groups.size()).key("rows").begin_array();
+  for (size_t i = 0; i < std::min(groups.size(), kGroups); ++i) put(json, groups[i]);
+  json.end_array().end_object();
+}
+
+/// Those of the most processes with their stacks.
+void put_touchers(Json& json, const Findings& findings) {
+  const std::deque<ObservedProcess>& processes = findings.processes;
+  std::vector<size_t> order(findings.touchers.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return findings.touchers[a].processes.size() > findings.touchers[b].processes.size();
+  });
+  json.key("touchers").begin_array();
+  for (size_t i = 0; i < order.size(); ++i) {
+    Toucher toucher = findings.touchers[order[i]];
+    if (i >= kStacks) toucher.stack = {};
+    put(json, toucher);
+  }
+  json.end_array().key("processes").begin_array();
+  for (size_t i = 0; i < std::min(processes.size(), kProcesses); ++i) put(json, processes[i]);
+  json.end_array();
+}
+
+}  // namespace
+
+std::string page_of_verdict(const Verdict& verdict, Symbols& symbols, const std::string& text) {
+  return page_of(document(verdict, symbols, 0, kStacks), text);
+}
+
+std::string page_of_records(const Findings& findings, const std::string& title,
+                            const std::string& text) {
+  double first = 0;
+  double last = 0;
+  size_t touching = 0;
+  for (const Group& host : groups_of(findings, By::kHost)) {
+    if (host.first != 0 && (first == 0 || host.first < first)) first = host.first;
+    last = std::max(last, host.last);
+    touching += host.touching;
+  }
+  Json json;
+  json.begin_object().field("cudaguard", CUDAGUARD_VERSION).field("title", title);
+  json.field_or_null("first", first).field_or_null("last", last).field("touching", touching);
+  json.field("process_count", findings.processes.size()).key("groups").begin_object();
+  for (const ByWord& by : kByWords) put_groups(json, findings, by);
+  json.end_object();
+  put_touchers(json, findings);
+  put_records(json, findings);
+  json.end_object();
+  return page_of(json.text(), text);
+}
+
+}  // namespace cudaguard::launcher

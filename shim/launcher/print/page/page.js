@@ -1,0 +1,679 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draws the JSON document that is in the page: verify's, or the one that page.cpp writes of records.
+// Anyone can forge a record, so every text of the document becomes a text node and nothing else.
+"use strict";
+{
+  const CARDS = 40; // attempts with their stacks
+  const FRAMES = 64; // of one stack
+  const FOLDED_FRAMES = 5; // so many frames in a row that are not the user's code are folded
+  const TABLE_ROWS = 100;
+  const RANGES = 8; // of process ids in one cell
+  const TREE_ROWS = 300; // that can be seen at once
+  const FOLDED_ROWS = 600; // that can be unfolded, all together
+  const GROUP_ROWS = 64; // of these in one group
+  const PLAIN_ROWS = 24; // children of one process that neither attempted anything nor are unguarded
+  const ALIKE = 3; // so many siblings that look alike become one row
+  const MARK_SLOTS = 200; // in one row
+  const CHIPS = 8; // in one row
+  const TREE_OF_RECORDS = 500; // processes of records that are drawn as a tree
+  const COLUMNS = 60; // of the histogram
+  const LAST_YEAR = 253402300799; // the end of 9999
+  const NAMES = { cuda: "CUDA", nvml: "NVML", opencl: "OpenCL" };
+
+  const data = JSON.parse(document.getElementById("document").textContent);
+  const isVerdict = "verdict" in data;
+  const processes = data.processes;
+  const start = isVerdict ? data.started : 0;
+
+  // --- Elements ----------------------------------------------------------------------------------
+
+  // A text as it can be read: a character that has no width or turns the direction becomes its
+  // number, as in ⟨U+202E⟩.
+  function readable(text, most = 300) {
+    const cut = text.length > most;
+    if (cut) text = text.slice(0, most).replace(/[\ud800-\udbff]$/, "") + "…";
+    return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}]|[\u{e0000}-\u{e0fff}]/gu,
+      (one) => one === "\n" ? "⏎"
+        : `⟨U+${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+  }
+
+  // Children are texts, numbers, elements and lists of these; null and false are left out.
+  function add(element, children) {
+    for (const child of children) {
+      if (child === null || child === false || child === undefined) continue;
+      if (Array.isArray(child)) add(element, child);
+      else element.append(child instanceof Node ? child : readable(String(child)));
+    }
+    return element;
+  }
+
+  // make("p.note", …): an element with this class. An object in front of the children has its
+  // attributes.
+  function make(name, ...children) {
+    const [tag, ...classes] = name.split(".");
+    const element = document.createElement(tag);
+    if (classes.length > 0) element.className = classes.join(" ");
+    const first = children[0];
+    if (first !== null && typeof first === "object" && !Array.isArray(first) && !(first instanceof Node)) {
+      for (const [key, value] of Object.entries(children.shift())) element.setAttribute(key, value);
+    }
+    return add(element, children);
+  }
+
+  // The policy forbids style attributes; a script may set single properties.
+  function styled(element, properties) {
+    for (const [name, value] of Object.entries(properties)) element.style.setProperty(name, value);
+    return element;
+  }
+
+  const code = (text) => make("code", text);
+  const long = (text) => document.createTextNode(readable(text, 4000));
+  const percent = (share) => `${(100 * Math.min(Math.max(share, 0), 1) || 0).toFixed(2)}%`;
+
+  // --- Words -------------------------------------------------------------------------------------
+
+  const grouped = (number) => number.toLocaleString("en-US");
+  function counted(number, word) {
+    const end = number === 1 ? "" : word.endsWith("s") ? "es" : "s";
+    return `${grouped(number)} ${word}${end}`;
+  }
+
+  function duration(seconds) {
+    seconds = Math.min(Math.max(seconds, 0) || 0, LAST_YEAR);
+    if (seconds < 0.9995) return `${Math.round(seconds * 1000)}\u00a0ms`;
+    if (seconds < 9.995) return `${seconds.toFixed(2)}\u00a0s`;
+    if (seconds < 99.95) return `${seconds.toFixed(1)}\u00a0s`;
+    const whole = Math.round(seconds);
+    const parts = (large, unit, small, rest) => {
+      const more = Math.floor((whole % large) / small);
+      return `${grouped(Math.floor(whole / large))} ${unit}${more === 0 ? "" : ` ${more} ${rest}`}`;
+    };
+    if (whole < 3600) return parts(60, "min", 1, "s");
+    if (whole < 86400) return parts(3600, "h", 60, "min");
+    return parts(86400, "d", 3600, "h");
+  }
+
+  function dateOf(seconds) {
+    if (!(seconds > 0)) return "unknown";
+    return new Date(Math.min(seconds, LAST_YEAR) * 1000).toISOString().slice(0, 19).replace("T", " ");
+  }
+
+  // "3, 7–12 and 4 more".
+  function rangesOf(numbers) {
+    numbers = [...numbers].sort((a, b) => a - b);
+    const parts = [];
+    let i = 0;
+    while (i < numbers.length && parts.length < RANGES) {
+      let next = i + 1;
+      while (next < numbers.length && numbers[next] - numbers[next - 1] <= 1) ++next;
+      const last = numbers[next - 1];
+      parts.push(numbers[i] === last ? `${last}` : `${numbers[i]}–${last}`);
+      i = next;
+    }
+    return parts.join(", ") + (i < numbers.length ? ` and ${grouped(numbers.length - i)} more` : "");
+  }
+
+  // Commands that differ in their numbers alone look alike: "worker.py --rank *".
+  const withoutNumbers = (command) => command.replace(/[0-9*]+/g, "*");
+  function inCommon(a, b) {
+    if (a === b) return a;
+    const others = b.split(/([0-9*]+)/);
+    return a.split(/([0-9*]+)/).map((part, i) => part === others[i] ? part : "*").join("");
+  }
+
+  function baseName(path) {
+    return path.slice(path.lastIndexOf("/") + 1);
+  }
+  // The path, with its last part on its own.
+  function pathOf(path) {
+    const directory = path.slice(0, path.length - baseName(path).length);
+    return [directory === "" ? null : make("span.directory", directory), baseName(path)];
+  }
+
+  // --- What the document says --------------------------------------------------------------------
+
+  const isIoctl = (attempt) => attempt.api === "ioctl";
+  const isFailing = (attempt) => isVerdict && attempt.fails;
+  const commandOf = (i) => i < processes.length ? processes[i].command : "";
+  const nameOf = (attempt) =>
+    attempt.line || attempt.library || commandOf(attempt.processes[0]) || "unknown";
+  const namesOf = (words) => words.map((word) => NAMES[word]);
+
+  // Those on the page, in its order: attempts that fail the run, and the most frequent ones, first.
+  const attempts = [...data.touchers];
+  if (isVerdict) attempts.sort((a, b) => b.fails - a.fails);
+  else attempts.sort((a, b) => b.processes.length - a.processes.length);
+  const cards = attempts.slice(0, CARDS);
+
+  // Rows of processes that look alike, each with what `key` tells apart.
+  function rowsOf(list, key) {
+    const rows = new Map();
+    for (const process of list) {
+      const name = `${withoutNumbers(process.command)}\n${key(process)}`;
+      const row = rows.get(name);
+      if (row === undefined) {
+        rows.set(name, { command: process.command, first: process, list: [process] });
+      } else {
+        row.command = inCommon(row.command, process.command);
+        row.list.push(process);
+      }
+    }
+    return [...rows.values()];
+  }
+  const valuesOf = (row, field) => new Set(row.list.map((one) => one[field] ?? ""));
+  // Process ids of several hosts say nothing.
+  const pidsOf = (row) =>
+    valuesOf(row, "host").size > 1 ? "" : rangesOf(row.list.map((one) => one.pid));
+  function oneOrMany(values, word) {
+    return values.size === 1 ? [...values][0] : counted(values.size, word);
+  }
+
+  function factsOf(process) {
+    const facts = [];
+    if (process.initialised_by !== null) facts.push(`initialised CUDA by ${process.initialised_by}`);
+    if (process.contexts.length > 0) facts.push(`context on ${process.contexts.join(", ")}`);
+    if (process.worked) facts.push("loaded code");
+    if (process.nvml) facts.push("used NVML");
+    facts.push(...process.tried, ...process.refused.map((one) => `refused: ${one}`));
+    return facts.join("; ");
+  }
+
+  // --- Parts of the page -------------------------------------------------------------------------
+
+  function section(title, ...children) {
+    return make("section", make("h2", title), children);
+  }
+  function facts(pairs) {
+    return make("dl.facts", pairs.map(([name, value]) =>
+      make("div", make("dt", name), make("dd", value))));
+  }
+  function leftOut(count, word) {
+    return count > 0 && make("p.note", `and ${counted(count, word)}, not shown`);
+  }
+  function alike(command, count) {
+    return [count > 1 && make("span.count", `${grouped(count)} ×`), count > 1 && " ", code(command)];
+  }
+
+  // Columns whose name begins with # hold numbers.
+  function table(name, columns, rows) {
+    const head = columns.map((column) => column.startsWith("#")
+      ? make("th.number", { scope: "col" }, column.slice(1)) : make("th", { scope: "col" }, column));
+    return make("div.wide", { tabindex: "0", role: "region", "aria-label": name },
+      make("table", make("thead", make("tr", head)), make("tbody", rows)));
+  }
+  const rowHead = (...children) => make("th", { scope: "row" }, children);
+
+  function frame(isOwn, isNamed, path, rest, detail, source) {
+    return make(`li.${isOwn ? "own" : "other"}${isNamed ? ".named" : ""}`,
+      make("span.place", pathOf(path), rest), detail, source && make("code.source", long(source)));
+  }
+
+  function pythonStack(attempt) {
+    const missing = attempt.python_missing;
+    if (attempt.python.length === 0) {
+      return missing && missing !== "no CPython" && make("p.note", `No Python stack: ${missing}`);
+    }
+    const own = new Set(attempt.own_python);
+    const list = make("ol.frames");
+    const shown = attempt.python.slice(0, FRAMES);
+    const frameAt = (i) => {
+      const { file, line, function: name, source } = shown[i];
+      return frame(own.has(i), i === attempt.line_frame, file, `:${line}`, [" in ", code(name)], source);
+    };
+    for (let i = 0; i < shown.length;) {
+      let end = i;
+      while (end < shown.length && !own.has(end) && end !== attempt.line_frame) ++end;
+      const frames = [];
+      for (const last = Math.max(end, i + 1); i < last; ++i) frames.push(frameAt(i));
+      list.append(...frames.length < FOLDED_FRAMES ? frames : [
+        make("li", make("details", make("summary", `${counted(frames.length, "frame")} of libraries`),
+          make("ol.frames", frames)))]);
+    }
+    return [make("h4", "Python stack, innermost frame first"), list,
+      leftOut(attempt.python.length - shown.length, "more frame")];
+  }
+
+  function nativeStack(attempt) {
+    const frames = attempt.native;
+    const missing = attempt.native_missing;
+    if (frames.length === 0) return missing && make("p.note", `No native stack: ${missing}`);
+    const own = new Set(attempt.own_native);
+    const shown = frames.slice(0, FRAMES).map(({ module, offset, symbol }, i) =>
+      frame(own.has(i), false, module, `+0x${offset.toString(16)}`, null, symbol));
+    return make("details", make("summary", `Native stack, ${counted(frames.length, "frame")}`,
+      missing && `; its callers are not available: ${missing}`),
+    make("ol.frames", shown), leftOut(frames.length - shown.length, "more frame"));
+  }
+
+  function whose(attempt) {
+    const listed = attempt.processes.filter((i) => i < processes.length).map((i) => processes[i]);
+    const rows = rowsOf(listed, () => "");
+    const title = `In ${counted(attempt.processes.length, "process")}`;
+    const list = make("ul.whose", rows.slice(0, TABLE_ROWS).map((row) =>
+      make("li", alike(row.command, row.list.length), " ", make("span.pid", pidsOf(row)))));
+    return [rows.length > 3 ? make("details", make("summary", title), list) : [make("h4", title), list],
+      leftOut(rows.length - TABLE_ROWS, "more command"),
+      leftOut(attempt.processes.length - listed.length, "more process")];
+  }
+
+  function verdictOf(attempt) {
+    if (isFailing(attempt)) return make("strong.tag.fail", "not allowed");
+    const kind = attempt.denied ? "strong.tag" : "strong.tag.warn";
+    if (!isVerdict) return make(kind, attempt.denied ? "refused" : "let through");
+    return make(kind, data.deny.includes(attempt.asked) ? "allowed" : "not denied");
+  }
+
+  function callOf(attempt) {
+    if (isIoctl(attempt)) {
+      return [code(attempt.object), ", an ioctl that bypassed the guard and that the fence refused"];
+    }
+    return [code(attempt.api + (attempt.object === null ? "" : `("${attempt.object}")`)),
+      attempt.library !== "" && [" from ", code(attempt.library)],
+      attempt.denied ? ", refused" : ", let through"];
+  }
+  const whenOf = (attempt) => isVerdict ? `${duration(attempt.first - start)} after the start`
+    : `at ${dateOf(attempt.first)} UTC`;
+
+  function card(attempt, i) {
+    return make(`article.attempt${isFailing(attempt) ? ".fail" : ""}`, { id: `t${i + 1}` },
+      make("h3", make("span.chip", i + 1), " ", nameOf(attempt)), " ", verdictOf(attempt),
+      make("p", callOf(attempt), "; first ", whenOf(attempt)),
+      !isIoctl(attempt) && [pythonStack(attempt), nativeStack(attempt)], whose(attempt));
+  }
+
+  function attemptSection() {
+    return cards.length > 0 && section("Attempts to use the GPU", cards.map(card),
+      leftOut(attempts.length - cards.length, "more place"));
+  }
+
+  function processSection() {
+    const rows = rowsOf(processes.filter((one) => one.asked), factsOf);
+    if (rows.length === 0) return null;
+    rows.sort((a, b) => b.list.length - a.list.length);
+    const more = (data.process_count ?? 0) - processes.length;
+    return section("Processes with attempts",
+      more > 0 && make("p.note", `Of the first ${counted(processes.length, "process")}`),
+      table("Processes with attempts", ["Process", "Process id", "What it did", "User", "Host"],
+        rows.slice(0, TABLE_ROWS).map((row) => make("tr", rowHead(alike(row.command, row.list.length)),
+          make("td.pid", pidsOf(row)), make("td", factsOf(row.first)),
+          make("td", oneOrMany(valuesOf(row, "uid"), "user")),
+          make("td", oneOrMany(valuesOf(row, "host"), "host"))))),
+      leftOut(rows.length - TABLE_ROWS, "more row"));
+  }
+
+  // --- The tree of processes over time -----------------------------------------------------------
+
+  function treeOf() {
+    const nodes = new Map();
+    const node = ({ pid, ppid = 0, command }, first, last) => {
+      const one = nodes.get(pid) ?? { pid, ppid: 0, command: "", first: 0, last: 0, guard: "unknown",
+        driver: false, attempts: [], children: [], below: 0, notable: false };
+      nodes.set(pid, one);
+      if (ppid !== 0) one.ppid = ppid;
+      if (command !== "") one.command = command;
+      lived(one, first ?? 0, last ?? 0);
+      return one;
+    };
+    if (isVerdict) {
+      for (const one of data.tree.processes) {
+        const seen = node(one, one.first, one.last);
+        if (one.guarded) seen.guard = "guarded";
+      }
+      for (const one of data.tree.unguarded) {
+        const seen = node(one, one.at, one.at);
+        seen.guard = "not";
+        seen.driver ||= one.has_driver && !one.only_nvml;
+      }
+    }
+    for (const process of processes) {
+      const one = node(process, process.started ?? process.first, process.last);
+      if (process.policy !== null && one.guard === "unknown") one.guard = "guarded";
+    }
+    attempts.forEach((attempt, number) => {
+      const forbidden = new Set(attempt.forbidden);
+      attempt.processes.forEach((i, place) => {
+        if (i < processes.length) {
+          nodes.get(processes[i].pid).attempts.push(
+            { at: attempt.at[place] ?? 0, number, fails: forbidden.has(i) });
+        }
+      });
+    });
+    return nodes;
+  }
+
+  function lived(node, from, to) {
+    if (from > 0) node.first = node.first > 0 ? Math.min(node.first, from) : from;
+    node.last = Math.max(node.last, from, to);
+  }
+
+  // Hangs each process below its parent and returns the roots. Parents are known by their numbers,
+  // which anyone can forge: a circle hangs from its first process.
+  function linked(nodes) {
+    const order = [...nodes.values()].sort((a, b) => a.first - b.first || a.pid - b.pid);
+    const children = new Map(order.map((one) => [one, []]));
+    const roots = [];
+    for (const one of order) {
+      const parent = nodes.get(one.ppid);
+      if (parent !== undefined && parent !== one) children.get(parent).push(one);
+      else roots.push(one);
+    }
+    const taken = new Set(roots);
+    const fromAbove = [...roots];
+    for (let done = 0, next = 0; done < order.length; ++done) {
+      if (done === fromAbove.length) { // only circles are left
+        while (taken.has(order[next])) ++next;
+        taken.add(order[next]);
+        roots.push(order[next]);
+        fromAbove.push(order[next]);
+      }
+      for (const child of children.get(fromAbove[done])) {
+        if (taken.has(child)) continue;
+        taken.add(child);
+        fromAbove[done].children.push(child);
+        fromAbove.push(child);
+      }
+    }
+    const kinds = new Map();
+    for (const one of fromAbove.reverse()) lookAt(one, kinds);
+    return roots;
+  }
+
+  // Counts what is below a process and gives it a `kind`, the same for all that look alike with
+  // what is below them. Its children have been looked at.
+  function lookAt(node, kinds) {
+    node.notable = node.guard === "not" || node.attempts.length > 0;
+    const below = new Set();
+    for (const child of node.children) {
+      node.below += 1 + child.below;
+      node.notable ||= child.notable;
+      below.add(child.kind);
+    }
+    const numbers = new Set(node.attempts.map((one) => one.number));
+    const key = JSON.stringify([withoutNumbers(node.command), node.guard, [...numbers].sort(),
+      [...below].sort()]);
+    if (!kinds.has(key)) kinds.set(key, kinds.size);
+    node.kind = kinds.get(key);
+  }
+
+  function timeline(begin, end) {
+    const nodes = treeOf();
+    for (const one of nodes.values()) {
+      if (one.first > 0) begin = begin > 0 ? Math.min(begin, one.first) : one.first;
+      end = Math.max(end, one.last);
+    }
+    const all = Math.max(end - begin, 0.001);
+    const placeOf = (when) => Math.min(Math.max((when - begin) / all, 0), 1) || 0;
+    let rows = TREE_ROWS;
+    let folded = FOLDED_ROWS;
+
+    function ticks() {
+      const steps = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60,
+        120, 300, 600, 1800, 3600, 7200, 21600];
+      return steps.find((one) => all / one <= 5) ?? 86400 * Math.ceil(all / (5 * 86400));
+    }
+    function axis(step) {
+      const lane = make("span.lane");
+      for (let i = 0; i * step <= all * 0.88; ++i) { // a tick at the end would reach out
+        const at = i * step;
+        const text = i === 0 ? "0" : at < 1 || at > 59.5 ? duration(at) : `${Math.round(at)} s`;
+        lane.append(styled(make("span", text), { left: percent(at / all) }));
+      }
+      return make("div.row.axis", { "aria-hidden": "true" }, make("span.who"), make("span.took"), lane);
+    }
+
+    function chips(node, links) {
+      const numbers = [...new Set(node.attempts.map((one) => one.number))].sort((a, b) => a - b)
+        .filter((number) => number < cards.length).slice(0, CHIPS);
+      // In a summary, which is a button, they are no links.
+      return numbers.map((number) => links
+        ? make("a.chip", { href: `#t${number + 1}`, "aria-label": `attempt ${number + 1}` }, number + 1)
+        : make("span.chip", number + 1));
+    }
+    function marks(node) {
+      const slots = new Map();
+      for (const one of node.attempts) {
+        const slot = Math.round(placeOf(one.at) * MARK_SLOTS);
+        slots.set(slot, slots.get(slot) || one.fails);
+      }
+      return [...slots].map(([slot, fails]) =>
+        styled(make(fails ? "i.mark.fail" : "i.mark"), { left: percent(slot / MARK_SLOTS) }));
+    }
+    function bar(node) {
+      const from = placeOf(node.first);
+      return styled(make(node.guard === "not" ? "i.bar.not" : "i.bar"),
+        { left: percent(from), width: percent(placeOf(node.last) - from) });
+    }
+    function row(node, count, depth, tag) {
+      return styled(make(`${tag}.row${count > 1 ? ".many" : ""}`,
+        make("span.who", count > 1 && make("span.count", `${grouped(count)} ×`),
+          code(node.command || "unknown"), count === 1 && make("span.pid", node.pid),
+          count > 1 && node.below > 0 && make("span.pid", "with children"),
+          node.driver ? make("strong.tag.fail", "unguarded, has the driver")
+            : node.guard === "not" && make("strong.tag.warn", "unguarded"),
+          chips(node, count === 1)),
+        make("span.took", node.last > node.first && duration(node.last - node.first)),
+        make("span.lane", { "aria-hidden": "true" }, node.first > 0 && bar(node), marks(node))),
+      { "--d": Math.min(depth, 9) });
+    }
+
+    function one(node, depth) {
+      rows = Math.max(rows - 1, 0);
+      return make("li", row(node, 1, depth, "div"),
+        node.children.length > 0 && list(node.children, depth + 1));
+    }
+    function many(group, depth) {
+      rows -= 1;
+      const all = { ...group[0], attempts: [] };
+      const rest = [...group];
+      for (let i = 0; i < rest.length; ++i) {
+        all.attempts.push(...rest[i].attempts);
+        rest.push(...rest[i].children);
+      }
+      for (const node of group) {
+        all.command = inCommon(all.command, node.command);
+        lived(all, node.first, node.last);
+      }
+      const summary = row(all, group.length, depth, "summary");
+      const outside = rows;
+      rows = folded;
+      const shown = group.slice(0, Math.min(GROUP_ROWS, folded));
+      const members = shown.map((node) => one(node, depth + 1));
+      folded = rows;
+      rows = outside;
+      return make("li", make("details", summary,
+        make("ul", members, rest_of(group.slice(shown.length), depth + 1))));
+    }
+    function rest_of(group, depth) {
+      const count = group.reduce((sum, node) => sum + 1 + node.below, 0);
+      return count > 0 && make("li.left", styled(make("div.row",
+        make("span.who", `and ${counted(count, "more process")}, not shown`)), { "--d": Math.min(depth, 9) }));
+    }
+    function list(siblings, depth) {
+      const groups = new Map();
+      for (const node of siblings) {
+        if (groups.has(node.kind)) groups.get(node.kind).push(node);
+        else groups.set(node.kind, [node]);
+      }
+      const items = [];
+      const left = [];
+      let plain = 0;
+      for (const group of groups.values()) {
+        const notable = group[0].notable;
+        if (rows === 0 || (!notable && plain === PLAIN_ROWS)) {
+          left.push(...group);
+        } else {
+          if (!notable) ++plain;
+          items.push(group.length < ALIKE ? group.map((node) => one(node, depth)) : many(group, depth));
+        }
+      }
+      return make("ul", items, rest_of(left, depth));
+    }
+
+    const step = ticks();
+    const tree = list(linked(nodes), 0);
+    tree.className = "tree";
+    styled(tree, { "--step": percent(step / all) });
+    return make("div.timeline", axis(step), tree);
+  }
+
+  function legend() {
+    return make("p.legend", { "aria-hidden": "true" },
+      make("span", make("i.bar"), " guarded"),
+      data.tree.unguarded.length > 0 && make("span", make("i.bar.not"), " unguarded"),
+      attempts.length > 0 && [make("span", make("i.mark.fail"), " attempt, not allowed"),
+        make("span", make("i.mark"), " attempt, allowed or not denied")]);
+  }
+
+  // --- verify ------------------------------------------------------------------------------------
+
+  function headline() {
+    const names = [...new Set(attempts.filter(isFailing).map(nameOf))];
+    const denied = namesOf(data.deny).join(" or ");
+    if (names.length > 2) names.splice(1, names.length, `${grouped(names.length - 1)} others`);
+    if (names.length > 0) return `${names.join(" and ")} touched ${denied}`;
+    const bad = data.tree.unguarded.find((one) => one.fails);
+    if (bad !== undefined) return `${bad.command} has the driver and is unguarded`;
+    if (data.verdict === "fail") return "The program failed";
+    const allowed = attempts.some((one) => data.deny.includes(one.asked));
+    return `${allowed ? "Only allowed processes" : "No process"} touched ${denied}`;
+  }
+
+  function lead() {
+    const result = data.result.replace(/^(PASS|FAIL): /, "");
+    const first = attempts.find(isFailing);
+    return make("p.lead", result.charAt(0).toUpperCase() + result.slice(1), ". ",
+      first && ["First attempt, ", whenOf(first), ": ", callOf(first), "."]);
+  }
+
+  function wereUnguarded(count) {
+    return `${counted(count, "process")} ${count === 1 ? "was" : "were"} unguarded`;
+  }
+
+  function caution() {
+    const { unguarded, doubts } = data.tree;
+    const what = [unguarded.length > 0 && wereUnguarded(unguarded.length),
+      doubts.length > 0 && "records may be missing"].filter(Boolean);
+    return what.length > 0 && make("p.caution", make("strong", "Incomplete: "), what.join(", and "),
+      ". ", make("a", { href: "#coverage" }, "Details"));
+  }
+
+  function coverageSection() {
+    const { tree } = data;
+    const claim = { all_guarded: "Every process was guarded.", none_seen: "No unguarded process was seen.",
+      unguarded: `${wereUnguarded(tree.unguarded.length)}.` }[tree.value];
+    const rows = tree.unguarded.slice(0, TABLE_ROWS).map((one) => make("tr", rowHead(code(one.command)),
+      make("td.number", one.pid), make("td", one.reason, one.has_driver && [" ",
+        make(one.fails ? "strong.tag.fail" : "strong.tag", one.only_nvml ? "has NVML" : "has the driver",
+          one.fails ? ": counts as touched" : ", allowed")])));
+    const part = section("Coverage",
+      make("p", make("strong", claim), " ", counted(tree.seen, "process"), " seen, ",
+        counted(tree.start_records, "start record"), ". ", tree.traced
+          ? ["cudaguard checked every exec (", code("--trace"), ")."]
+          : ["cudaguard sampled the process tree, so a process that lived only between two samples may be "
+            + "missing; ", code("--trace"), " checks every exec."]),
+      tree.doubts.map((doubt) => make("p.caution", make("strong", "In doubt: "), long(doubt), ".")),
+      tree.not_waited_for !== null && make("p.note", "Not waited for: ", long(tree.not_waited_for)),
+      data.no_new_privs && data.program.exit_code !== 0 && make("p.note",
+        "The fence set no_new_privs, so sudo and setuid programs gained no rights (--fence=off)."),
+      rows.length > 0 && [table("Unguarded processes", ["Unguarded process", "#Process id", "Reason"], rows),
+        leftOut(tree.unguarded.length - rows.length, "more process")]);
+    part.id = "coverage";
+    return part;
+  }
+
+  function verifyPage() {
+    const { exit_code: exitCode, signal } = data.program;
+    const word = data.verdict.toUpperCase();
+    const unguarded = data.tree.unguarded.length;
+    document.title = readable(`${word}: ${headline()}`);
+    return [
+      make(`header.${data.verdict === "pass" ? "pass" : "fail"}`, make("p.kicker", "cudaguard verify"),
+        make("h1", make("span.word", word), " ", headline()), lead(), caution(),
+        make("p.command", make("code", long(data.command.join(" ")))),
+        facts([["Started (UTC)", dateOf(start)], ["Duration", duration(data.ended - start)],
+          ["Program", signal === null ? `exit code ${exitCode}` : `killed by signal ${signal}`],
+          ["Processes", grouped(data.counts.processes)],
+          ["Unguarded", unguarded === 0 ? "none seen" : grouped(unguarded)],
+          ["--deny", namesOf(data.deny).join(", ")],
+          ...data.allow.length > 0 ? [["--allow", data.allow.join(", ")]] : []])),
+      attemptSection(),
+      section("Timeline", legend(), timeline(start, data.ended)),
+      coverageSection(),
+      processSection()];
+  }
+
+  // --- Records -----------------------------------------------------------------------------------
+
+  // The group's name of an attempt where groups are lines.
+  function placeOfAttempt(attempt) {
+    const named = attempt.python[attempt.line_frame];
+    if (named !== undefined) return `${named.file}:${named.line}`;
+    return isIoctl(attempt) ? "around the guard" : attempt.line ?? attempt.library;
+  }
+
+  function groupSection(by, title, column) {
+    const { count, rows } = data.groups[by];
+    if (count < (by === "line" ? 1 : 2)) return null;
+    const numbers = new Map(cards.map((one, i) => [placeOfAttempt(one), i + 1]).reverse());
+    const shown = rows.slice(0, by === "line" ? TABLE_ROWS : TABLE_ROWS / 5);
+    return section(title, table(title, [column, "#Processes", "Attempts", "Last (UTC)"],
+      shown.map((row) => {
+        const number = by === "line" ? numbers.get(row.name) : undefined;
+        return make("tr", rowHead(number !== undefined && [make("a.chip",
+          { href: `#t${number}`, "aria-label": `attempt ${number}` }, number), " "],
+        row.name === null ? "unknown" : pathOf(row.name)),
+        styled(make("td.number.share", grouped(row.touching)),
+          { "--p": percent(row.touching / rows[0].touching) }),
+        make("td", namesOf(row.asked).join(", ")), make("td.time", dateOf(row.last)));
+      })), leftOut(count - shown.length, "more row"));
+  }
+
+  function histogram() {
+    const times = data.touchers.flatMap((one) => one.at).filter((time) => time > 0);
+    const begin = times.reduce((a, b) => Math.min(a, b), Infinity);
+    const all = times.reduce((a, b) => Math.max(a, b), 0) - begin;
+    if (!(all > 0)) return null;
+    const counts = new Array(COLUMNS).fill(0);
+    for (const time of times) counts[Math.min(Math.floor((time - begin) / all * COLUMNS), COLUMNS - 1)] += 1;
+    const most = counts.reduce((a, b) => Math.max(a, b));
+    return section("Over time", make("p.note", `Processes with attempts, in columns of ${duration(all / COLUMNS)};`
+        + ` ${grouped(most)} in the highest`),
+    make("div.columns", { "aria-hidden": "true" },
+      counts.map((count) => styled(make("i"), { height: percent(count / most) }))),
+    make("p.ends", make("span", dateOf(begin)), make("span", `${dateOf(begin + all)} UTC`)));
+  }
+
+  function reportPage() {
+    const hosts = data.groups.host;
+    const title = `${counted(data.touching, "process")}${hosts.count > 1
+      ? ` on ${counted(hosts.count, "host")}` : ""} attempted to use CUDA or NVML`;
+    document.title = title;
+    return [
+      make("header", make("p.kicker", "cudaguard report"), make("h1", title),
+        make("p.command", make("code", long(data.title))),
+        facts([["First record (UTC)", dateOf(data.first)], ["Last record (UTC)", dateOf(data.last)],
+          ["Processes", grouped(data.process_count)], ["Hosts", grouped(hosts.count)],
+          ["Users", grouped(data.groups.user.count)]])),
+      groupSection("line", "Lines with attempts", "Line, or library"),
+      hosts.count === 1 && data.process_count <= TREE_OF_RECORDS
+        ? section("Timeline", make("p.note", "Each bar spans a process's first record to its last."),
+          timeline(data.first ?? 0, data.last ?? 0))
+        : histogram(),
+      make("div.tables", groupSection("host", "Hosts", "Host"), groupSection("user", "Users", "User"),
+        groupSection("job", "Jobs", "Job"), groupSection("exe", "Programs", "Program")),
+      attemptSection(),
+      processSection()];
+  }
+
+  function footer() {
+    const { read, torn, not_understood: foreign } = data.records;
+    return make("footer", make("p", counted(read, "record"),
+      torn > 0 && `, ${grouped(torn)} cut short (the writer was killed, or the disk is full)`,
+      foreign > 0 && `, ${counted(foreign, "line")} left out that no guard has written`,
+      `. cudaguard ${data.cudaguard}`));
+  }
+
+  const main = document.querySelector("main");
+  main.replaceChildren();
+  add(main, [isVerdict ? verifyPage() : reportPage(), footer()]);
+}

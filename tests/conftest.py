@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of every test, and which tests run."""
+
+import os
+import signal
+
+from support import settings
+
+AARCH64 = os.path.join(settings.TESTS, "aarch64")
+
+
+def pytest_addoption(parser):
+    settings.add_options(parser.addoption)
+    parser.addoption("--full", action="store_true", help="also the tests marked full; each test in "
+                     "its full length")
+    parser.addoption("--must-run", action="store_true", help="fail a test that lacks something "
+                     "instead of skipping it")
+    parser.addoption("--runner", metavar="COMMAND", help="runs each program (tests/aarch64)")
+    parser.addoption("--write-golden", action="store_true", help="rewrite the golden files")
+
+
+def pytest_configure(config):
+    option = config.option
+    settings.configure(option.build, option.lib, option.deps, option.full, option.must_run,
+                       option.runner, option.write_golden)
+    # A shell's background job ignores it, and programs under test would.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # These options are ours: not for a pytest that a test starts.
+    os.environ.pop("PYTEST_ADDOPTS", None)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """tests/aarch64 runs by itself, with the programs of its own build directory."""
+    if str(collection_path) == AARCH64 and not config.option.runner:
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.option.full:
+        return
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
+    items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+def pytest_xdist_auto_num_workers():
+    """Some tests wait more than they work: twice as many as cores."""
+    return 2 * os.cpu_count()

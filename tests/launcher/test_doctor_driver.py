@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`doctor`: which driver files would be found, and does the driver answer? Of drivers that hang,
+crash, or answer what a healthy one does not tests/unit/doctor_test.cpp has the sentences.
+
+pytest --write-golden rewrites the golden files."""
+
+import glob
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from support import doctor, harness, launcher
+
+BOX = os.path.join(harness.FAKES, "lazy")
+
+
+def running(executable):
+    """The processes that run this file."""
+    found = []
+    for link in glob.glob("/proc/[0-9]*/exe"):
+        try:
+            if os.readlink(link) == executable:
+                found.append(int(link.split("/")[2]))
+        except OSError:
+            continue
+    return found
+
+
+class Found(doctor.Case):
+    def test_no_driver(self):
+        answer = self.well()
+        self.assertEqual((answer.found(), answer.nodes), (["none"] * 4, []))
+        self.assertEqual(answer.line, "installed: yes; active here: no; driver: none")
+        self.golden("doctor_none.txt")
+
+    def test_no_loader(self):
+        """A root with nothing but us."""
+        bwrap = ["bwrap", "--dev", "/dev", "--proc", "/proc", "--ro-bind", harness.LIB, "/x/lib",
+                 "--ro-bind", launcher.LAUNCHER, "/x/bin/cudaguard"]
+        done = self.bare(*bwrap, "--", "/x/bin/cudaguard", "doctor", env={})
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        self.assertIn("; driver: not asked\n", done.stdout)
+        self.assertIn("cuInit             not tried: there is no /lib", done.stdout)
+
+    def test_with_a_program(self):
+        answer = self.doctor("sh")
+        self.assertEqual((answer.code, answer.line), (0, "guarded: yes"))
+        self.assertEqual(list(answer.document), ["v", "cudaguard", "answer", "guarded", "findings",
+                                                 "exit_code"])
+        # The machine's problems count, too.
+        answer = self.doctor("sh", CUDAGUARD_LOG="x")
+        self.assertEqual((answer.code, answer.line, len(answer.problems)), (1, "guarded: yes", 1))
+
+    def test_found(self):
+        answer = self.well(LD_LIBRARY_PATH=BOX)
+        self.assertEqual(answer.found(), [os.path.join(BOX, name) for name in doctor.NAMES[:3]] +
+                         ["none"])
+        self.assertRegex(answer.facts("cuInit")[0], r"^0 CUDA_SUCCESS \(no error\) after \d+ ms$")
+        self.assertTrue(answer.line.endswith("; driver: answers"), answer.line)
+
+    def test_our_null_drivers(self):
+        answer = self.doctor(LD_LIBRARY_PATH=harness.STANDIN_DIR)
+        self.assertEqual(len(answer.problems), 4)
+        self.assertIn("libcuda.so.1 is cudaguard's null driver (%s): programs find no CUDA device, "
+                      "whatever CUDAGUARD_POLICY says; remove its folder from LD_LIBRARY_PATH" %
+                      harness.STANDIN_CUDA, answer.problems[0])
+        # Behind a driver, too.
+        answer = self.doctor(LD_LIBRARY_PATH=BOX + ":" + harness.STANDIN_DIR)
+        self.problem(answer, "libnvidia-opencl.so.1 is cudaguard's null driver")
+
+
+class RealDriver(doctor.Case):
+    def setUp(self):
+        super().setUp()
+        self.need_real_driver()
+
+    def test_without_a_gpu(self):
+        answer = self.doctor(world="real")
+        self.assertEqual((answer.code, answer.problems), (0, []))
+        self.assertTrue(answer.facts("libcuda.so.1")[0].endswith(
+            os.path.realpath(harness.real_driver_file())))
+        self.assertIn("100 CUDA_ERROR_NO_DEVICE (", answer.facts("cuInit")[0])
+        self.assertTrue(answer.line.endswith("; driver: answers that there is no device"))
+        self.assertEqual(answer.nodes, [], "doctor let the driver make device nodes")
+
+    def test_golden(self):
+        if not harness.real_driver_dir().endswith("x86_64-linux-gnu/nvidia/current"):
+            self.skipTest("for Debian's driver on x86-64")
+        self.need_real_driver("libnvidia-opencl.so.1")
+        self.golden("doctor_real.txt", world="real")
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root makes device nodes")
+    def test_nodes(self):
+        """Control: the same question without doctor makes one."""
+        code, out, _, nodes = self.run_in([doctor.PROBE], world="real")
+        self.assertEqual((code, nodes), (0, ["/dev/nvidiactl"]), out)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root becomes another user")
+    def test_as_a_user(self):
+        answer = self.doctor(world="real", user="65534")
+        self.assertEqual(answer.code, 0, answer.document)
+        self.assertIn("100 CUDA_ERROR_NO_DEVICE (", answer.facts("cuInit")[0])
+
+
+class Sick(doctor.Case):
+    def setUp(self):
+        super().setUp()
+        self.driver = self.sick()
+        # A copy, whose processes are this test's.
+        self.command = self.installed()
+        self.probe = self.path("install", "lib", "cudaguard", "cudaguard-probe")
+
+    def ill(self, illness, **more):
+        return self.doctor(command=self.command, LD_LIBRARY_PATH=self.driver, CG_SICK=illness,
+                           **doctor.WAIT, **more)
+
+    def test_fails(self):
+        """The control of all others."""
+        answer = self.ill("", CG_ANSWER="999")
+        self.problem(answer, "cuInit fails with 999 CUDA_ERROR_UNKNOWN: dmesg may say more")
+        self.assertTrue(answer.line.endswith("; driver: fails with 999"), answer.line)
+
+    def test_hangs(self):
+        for illness, where in (("ignores signals", "in cuInit"),
+                               ("hangs when loaded", "before cuInit")):
+            with self.subTest(illness=illness):
+                answer = self.ill(illness)
+                self.problem(answer, "the driver hangs %s (or is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 "
+                             "waits longer); cudaguard run keeps programs off it" % where)
+                self.assertTrue(answer.line.endswith("; driver: no answer within 1 s"), answer.line)
+                self.assertEqual(running(self.probe), [], "it was left behind")
+
+    def test_hangs_text(self):
+        self.golden("doctor_hang.txt", LD_LIBRARY_PATH=self.driver, CG_SICK="hangs", **doctor.WAIT)
+
+    def test_cannot_be_killed(self):
+        """As in uninterruptible sleep: doctor does not wait for its end."""
+        answer = self.ill("stuck")
+        self.assertEqual(len(answer.problems), 2)
+        stuck = re.match(r"process (\d+), which asked the driver, does not die", answer.problems[1])
+        self.assertIn(int(stuck[1]), running(self.probe), "control: it was killed after all")
+
+    def test_leaves_a_child(self):
+        """Which holds the probe's output: nobody waits for it."""
+        self.assertEqual(self.ill("leaves a child").problems, [])
+        self.assertNotEqual(running(self.probe), [], "control: there was none to wait for")
+
+    def test_crashes(self):
+        for illness, where, name in (("crashes", "in cuInit", "SIGSEGV"),
+                                     ("aborts", "in cuInit", "SIGABRT"),
+                                     ("crashes when loaded", "before cuInit", "SIGSEGV")):
+            self.problem(self.ill(illness), "the driver crashes %s (%s)" % (where, name))
+        self.assertEqual(glob.glob(self.path("core*")) + glob.glob("core*"), [])
+
+    def test_doctor_is_killed(self):
+        """Its child goes with it."""
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            with subprocess.Popen([self.command, "doctor"], stdout=subprocess.DEVNULL,
+                                  env={"LD_LIBRARY_PATH": self.driver,
+                                       "CG_SICK": "ignores signals"}) as process:
+                self.until(lambda: running(self.probe))
+                process.send_signal(signal_number)
+            self.until(lambda: not running(self.probe))
+
+    def until(self, condition):
+        end = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
+    def test_talks(self):
+        """What the driver prints is not taken for the probe's words."""
+        self.problem(self.ill("talks", CG_ANSWER="999"), "cuInit fails with 999")
+
+    def test_without_what_is_asked(self):
+        self.problem(self.ill("exits"),
+                     "libcuda.so.1 does not work: the probe ended without an answer")
+        folder = os.path.join(harness.FAKES, "sick_no_init")
+        self.problem(self.doctor(LD_LIBRARY_PATH=folder),
+                     "libcuda.so.1 does not work: it has no cuInit")
+        missing = self.library("libneeded.so", "int x;", "-Wl,-soname,libneeded.so")
+        folder = self.library("libcuda.so.1", "", "-L" + missing, "-Wl,--no-as-needed", "-lneeded")
+        self.problem(self.doctor(LD_LIBRARY_PATH=folder), "libcuda.so.1 does not work: error while "
+                     "loading shared libraries: libneeded.so: cannot open shared object file")
+
+    def test_the_probe_cannot_be_started(self):
+        os.chmod(self.probe, 0o644)
+        answer = self.ill("")
+        self.assertEqual((answer.code, answer.facts("cuInit")), (0, [
+            "not tried: %s cannot be started: Permission denied" % self.probe]))
+        os.unlink(self.probe)
+        answer = self.ill("")
+        self.problem(answer, self.probe + " is missing")
+        self.assertEqual(answer.facts("cuInit"), ["not tried: %s is missing or damaged" %
+                                                  self.probe])
+
+    def test_time_limit(self):
+        for value in ("0", "-1", "x", "1s", "3601", "99999999999999999999", " 1"):
+            done = self.start("doctor", env={"CUDAGUARD_DOCTOR_TIMEOUT": value,
+                                             "LD_LIBRARY_PATH": self.driver})
+            self.refused(done, 125, 'CUDAGUARD_DOCTOR_TIMEOUT="%s" is not accepted' % value,
+                         "(accepted: seconds, 1 to 3600)")
+        self.well(LD_LIBRARY_PATH=self.driver, CUDAGUARD_DOCTOR_TIMEOUT="")
+
+    def test_many_answers(self):
+        """An answer that is there at once is not waited for, and none is lost."""
+        for _ in range(20):
+            self.assertEqual(self.ill("").problems, [])
+
+
+class Sandboxed(doctor.Case):
+    """What the probe may not do to the machine, and what of ours does not reach it."""
+
+    def cu_init(self, code, **more):
+        """A folder with a driver whose cuInit is this."""
+        return self.library("libcuda.so.1", "%s\nint cuInit(unsigned flags) { (void)flags; %s }" %
+                            (more.get("head", ""), code), "-Wl,-soname,libcuda.so.1")
+
+    @unittest.skipUnless(os.geteuid() == 0, "for others these calls fail anyway")
+    def test_makes_no_device_node(self):
+        """Neither itself nor in what it starts; it loads no kernel module."""
+        folder = self.cu_init(
+            'if (mknod("/dev/nvidiactl", S_IFCHR | 0666, makedev(195, 255)) == 0) return 9;\n'
+            'if (prctl(PR_CAPBSET_READ, CAP_SYS_MODULE) != 0) return 8;\n'
+            'return system("mknod /dev/nvidia0 c 195 0 2>/dev/null") == 0 ? 7 : 0;',
+            head="#include <linux/capability.h>\n#include <stdlib.h>\n#include <sys/prctl.h>\n"
+                 "#include <sys/stat.h>\n#include <sys/sysmacros.h>")
+        answer = self.well(LD_LIBRARY_PATH=folder, PATH=os.environ["PATH"])
+        self.assertRegex(answer.facts("cuInit")[0], "^0 CUDA_SUCCESS")
+        self.assertEqual(answer.nodes, [])
+        # Control: the probe alone may.
+        code, out, err, nodes = self.run_in([doctor.PROBE], env={"LD_LIBRARY_PATH": folder})
+        self.assertEqual((code, nodes), (0, ["/dev/nvidiactl"]), out + err)
+        self.assertIn("cudaguard-probe init 9 ", out)
+
+    def test_gains_no_rights(self):
+        """Nor does the setuid nvidia-modprobe. Not in the sandbox, which has the same rule."""
+        folder = self.cu_init("return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? 0 : 9;",
+                              head="#include <sys/prctl.h>")
+        done = self.start("doctor", env=launcher.environment(LD_LIBRARY_PATH=folder))
+        self.assertIn("cuInit             0 CUDA_SUCCESS", done.stdout)
+        done = self.bare(doctor.PROBE, env=launcher.environment(LD_LIBRARY_PATH=folder))
+        self.assertIn("cudaguard-probe init 9 ", done.stdout, "the control")
+
+    def test_unguarded(self):
+        """The guard, its variables and what is preloaded besides do not reach the driver that is
+        asked; other variables do."""
+        folder = self.cu_init(
+            'if (getenv("LD_PRELOAD")) return 1;\n'
+            'if (getenv("CUDAGUARD_VISIBLE_DEVICES") || getenv("CUDAGUARD_ROOT")) return 2;\n'
+            'return getenv("CG_ANSWER") ? 0 : 3;', head="#include <stdlib.h>")
+        answer = self.well(LD_LIBRARY_PATH=folder, CG_ANSWER="1",
+                           LD_PRELOAD=harness.GUARD + ":libm.so.6", CUDAGUARD_POLICY="VALIDATE",
+                           CUDAGUARD_VISIBLE_DEVICES="0", CUDAGUARD_CHILDREN="FORCE_CPU",
+                           CUDAGUARD_ROOT="1")
+        self.assertRegex(answer.facts("cuInit")[0], "^0 CUDA_SUCCESS")
+
+    def test_what_ld_so_is_told(self):
+        """Its variables for debugging, and other people's preloads, say nothing of the driver."""
+        folder = self.sick()
+        hangs = self.compile("hangs.so", "#include <unistd.h>\n__attribute__((constructor)) "
+                             "static void start(void) { for (;;) pause(); }", "-shared", "-fPIC")
+        audit = self.compile("audit.so", "#include <stdlib.h>\nunsigned la_version(unsigned v) { "
+                             "abort(); return v; }", "-shared", "-fPIC")
+        self.doctor(LD_LIBRARY_PATH=folder)
+        before = set(os.listdir(self.folder))
+        for more in ({"LD_TRACE_LOADED_OBJECTS": "1"}, {"LD_PRELOAD": hangs}, {"LD_AUDIT": audit},
+                     {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": self.path("told")},
+                     {"LD_SHOW_AUXV": "1"}, {"LD_VERBOSE": "1", "LD_WARN": "1"},
+                     {"LD_PROFILE": "libcuda.so.1", "LD_PROFILE_OUTPUT": self.folder}):
+            with self.subTest(**more):
+                code, out, err, _ = self.run_in(
+                    [launcher.LAUNCHER, "doctor", "--json"],
+                    env=launcher.environment(LD_LIBRARY_PATH=folder, CG_ANSWER="0", **doctor.WAIT,
+                                             **more))
+                self.assertEqual((code, err), (0, ""), out)
+                self.assertIn("0 CUDA_SUCCESS", out)
+                self.assertEqual(set(os.listdir(self.folder)) - before, set())
+
+    def test_descriptors(self):
+        """None of its caller's is left open in the probe."""
+        folder = self.cu_init("for (int fd = 3; fd < 4096; ++fd) {\n"
+                              "if (fcntl(fd, F_GETFD) != -1) return fd; }\nreturn 0;",
+                              head="#include <fcntl.h>")
+        start = [sys.executable, "-c", "import os, sys\nfor fd in 5, 1023: os.dup2(0, fd)\n"
+                 "os.execv(sys.argv[1], sys.argv[1:])\n"]
+        env = launcher.environment(LD_LIBRARY_PATH=folder)
+        code, out, _, _ = self.run_in([*start, launcher.LAUNCHER, "doctor"], env=env)
+        self.assertEqual(code, 0, out)
+        self.assertIn("cuInit             0 CUDA_SUCCESS", out)
+        # Control: they reach what is started like this.
+        self.assertIn("cudaguard-probe init 5 ", self.run_in([*start, doctor.PROBE], env=env)[1])

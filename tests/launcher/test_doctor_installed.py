@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`doctor`: is cudaguard installed, and active here? Mistakes in CUDAGUARD_* are in
+tests/unit/doctor_test.cpp."""
+
+import os
+import shutil
+import unittest
+
+from support import doctor, harness, launcher
+
+BOX = os.path.join(harness.FAKES, "lazy")
+
+
+class Preload(doctor.Case):
+    def shell(self, answer):
+        return answer.facts("this shell")[0].split(";")[0]
+
+    def wrong(self, *meaning, shell="not guarded", **env):
+        answer = self.doctor(**env)
+        self.problem(answer, *meaning)
+        self.assertEqual(self.shell(answer), shell)
+
+    def test_well(self):
+        for value in (harness.GUARD, harness.GUARD + ":libm.so.6", "libm.so.6 " + harness.GUARD,
+                      "%s:%s" % (harness.GUARD, harness.STANDIN_CUDA)):
+            answer = self.well(LD_PRELOAD=value)
+            self.assertEqual(self.shell(answer), "is guarded already, by LD_PRELOAD")
+            self.assertIn("; active here: yes, by LD_PRELOAD; ", answer.line)
+        answer = self.well(LD_PRELOAD="libm.so.6")
+        self.assertEqual(self.shell(answer), "not guarded")
+        self.assertIn("installed: yes; active here: no; ", answer.line)
+
+    def test_policy(self):
+        """What the variables come to; a mistake is a problem."""
+        self.assertEqual(self.well(CUDAGUARD_POLICY="validate").facts("this shell"),
+                         ["not guarded; its programs' policy: VALIDATE"])
+        answer = self.doctor(CUDAGUARD_POLICY="gpu")
+        self.problem(answer, 'CUDAGUARD_POLICY="gpu" is not accepted (accepted: FORCE_CPU,')
+        self.assertIn("installed: with problems; ", answer.line)
+
+    def test_by_its_bare_name(self):
+        answer = self.well(LD_PRELOAD="libcudaguard.so", LD_LIBRARY_PATH=harness.LIB)
+        self.assertEqual(self.shell(answer), "is guarded already, by LD_PRELOAD")
+        self.assertEqual(answer.facts("guard")[2],
+                         "LD_PRELOAD=libcudaguard.so finds " + harness.GUARD)
+        self.wrong('LD_PRELOAD names "libcudaguard.so", which ld.so does not find: programs run '
+                   "unguarded; this command's guard is " + harness.GUARD,
+                   LD_PRELOAD="libcudaguard.so")
+
+    def test_not_there(self):
+        self.wrong('LD_PRELOAD names "/none/libcudaguard.so", which is not there: programs run '
+                   "unguarded", LD_PRELOAD="/none/libcudaguard.so:libm.so.6")
+        # ld.so takes a space for the end of a name.
+        answer = self.doctor(LD_PRELOAD="/my tools/libcudaguard.so")
+        self.assertIn('LD_PRELOAD names "tools/libcudaguard.so", which is not there',
+                      answer.problems[0])
+
+    def test_relative(self):
+        here = os.getcwd()
+        os.chdir(os.path.dirname(harness.LIB))
+        self.addCleanup(os.chdir, here)
+        self.wrong('LD_PRELOAD names "lib/libcudaguard.so", a relative path',
+                   "write " + harness.GUARD, shell="is guarded already, by LD_PRELOAD",
+                   LD_PRELOAD="lib/libcudaguard.so")
+
+    def test_another_copy(self):
+        self.installed("other")
+        other = self.path("other", "lib", "libcudaguard.so")
+        self.wrong('LD_PRELOAD names "%s", another copy than this command\'s' % other,
+                   shell="is guarded already, by LD_PRELOAD", LD_PRELOAD=other)
+        os.symlink(harness.GUARD, self.path("libcudaguard.so"))
+        self.well(LD_PRELOAD=self.path("libcudaguard.so"))
+
+    def test_system_wide(self):
+        if not os.path.islink("/lib"):
+            harness.skip(self, "/lib is no link to /usr/lib here")
+        root = ["bwrap", "--ro-bind", "/usr", "/usr", "--dev", "/dev", "--proc", "/proc", "--tmpfs",
+                "/tmp", "--ro-bind", harness.LIB, "/cg/lib", "--ro-bind", launcher.LAUNCHER,
+                "/cg/bin/cudaguard", "--ro-bind", BOX, "/box", "--setenv", "LD_LIBRARY_PATH",
+                "/box"]
+        for name in ("bin", "lib", "lib64"):
+            root += ["--symlink", "usr/" + name, "/" + name]
+        command = ["--", "/cg/bin/cudaguard", "doctor"]
+        done = self.bare(*root, *command, env={})
+        self.assertIn("this shell         not guarded", done.stdout, done.stderr)
+        line = self.make("preload", "/cg/lib/libcudaguard.so\n", 0o644)
+        done = self.bare(*root, "--ro-bind", line, "/etc/ld.so.preload", *command, env={})
+        self.assertIn("this shell         is guarded already, by /etc/ld.so.preload; its "
+                      "programs' policy: FORCE_CPU", done.stdout, done.stderr)
+        # The driver is asked all the same.
+        self.assertIn("cuInit             0 CUDA_SUCCESS", done.stdout)
+
+
+class Installation(doctor.Case):
+    def test_missing_files(self):
+        command = self.installed()
+        for name in ("libcuda.so.1", "libcudaguard-nvml.so", "libnvidia-opencl.so.1"):
+            path = self.path("install", "lib", "cudaguard", name)
+            shutil.move(path, path + ".away")
+            self.assertIn(path + " is missing or cannot be read; install cudaguard again",
+                          self.doctor(command=command).problems)
+            shutil.move(path + ".away", path)
+        self.well(command=command)
+        os.unlink(self.path("install", "lib", "libcudaguard.so"))
+        self.refused(self.start("doctor", launcher=command), 125, "libcudaguard.so is missing")
+
+    def overwrite(self, name, old, new):
+        path = self.path("install", "lib", name)
+        with open(path, "rb") as stream:
+            content = stream.read()
+        self.assertEqual(content.count(old), 1, path)
+        with open(path, "wb") as stream:
+            stream.write(content.replace(old, new))
+        return path
+
+    def test_versions(self):
+        """Files of two versions are a problem."""
+        command = self.installed()
+        version = self.start("--version").stdout.split()[1]
+        self.assertEqual(self.well(command=command).facts("guard")[1], "version " + version)
+        own, other = b"cudaguard %s\0" % version.encode(), b"cudaguard 0.0.9\0"
+        self.assertEqual(len(own), len(other))
+        for name in ("libcudaguard.so", "cudaguard/libcuda.so.1", "cudaguard/libnvidia-ml.so.1",
+                     "cudaguard/libcudaguard-driver.so", "cudaguard/libcudaguard-nvml.so"):
+            with self.subTest(name=name):
+                path = self.overwrite(name, own, other)
+                answer = self.doctor(command=command)
+                self.assertEqual(answer.problems, [path + " is damaged or of another version; "
+                                                   "install cudaguard again"])
+                if name == "libcudaguard.so":
+                    self.assertEqual(answer.facts("guard")[1], "version not known")
+                self.overwrite(name, other, own)
+        # Another program's note says nothing.
+        path = self.overwrite("libcudaguard.so", own, b"cudaguards\0" + bytes(len(own) - 11))
+        self.assertIn(path + " is damaged", self.doctor(command=command).problems[0])
+
+    def test_bytes_that_are_no_text(self):
+        env = launcher.environment()
+        env["CUDAGUARD_POLICY"] = b"\xff\x1b[31m"
+        for words in ([], ["--json"]):
+            done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, "doctor", *words, env=env)
+            self.assertEqual(done.returncode, 1, done)
+            self.assertTrue(done.stdout.isascii() and "\x1b" not in done.stdout)
+        doctor.Answer(1, doctor.json.loads(done.stdout))
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
+    def test_a_full_disk(self):
+        for words in (["doctor"], ["doctor", "--json"]):
+            done = self.bare(*harness.sandbox("none"), "sh", "-c", '"$0" "$@" >/dev/full',
+                             launcher.LAUNCHER, *words)
+            self.assertEqual((done.returncode, done.stderr),
+                             (125, "cudaguard: cannot print: No space left on device\n"))
+
+    def test_closed_descriptors(self):
+        """0, 1 and 2 closed: nothing of ours is written into somebody else's file."""
+        for closed in ("<&-", "2>&-", "<&- 2>&-"):
+            done = self.bare(*harness.sandbox("none"), "sh", "-c",
+                             'LD_LIBRARY_PATH=%s exec "$0" doctor %s' % (BOX, closed),
+                             launcher.LAUNCHER)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+            self.assertIn("cuInit             0 CUDA_SUCCESS", done.stdout)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine of these tests (tests/fakes/box.h): runs a program in it and says which GPUs it saw."""
+
+import os
+import re
+import tempfile
+
+from support import harness
+
+FOLDER = os.path.join(harness.BUILD, "tests", "devices")
+
+
+def rows():
+    """The rows of box.h: (uuid, bus, serial) of each GPU; UUIDs of GPU 6's parts."""
+    with open(os.path.join(harness.SOURCE, "tests", "fakes", "box.h"), encoding="utf-8") as stream:
+        text = stream.read()
+    gpus = re.findall(r'\{"([0-9a-f-]{36})", (0x\w\w), "(\d+)", "Box GPU \d"\}', text)
+    migs = re.findall(r'\{"([0-9a-f-]{36})", 6, \d\}', text)
+    return [(uuid, int(bus, 16), serial) for uuid, bus, serial in gpus], migs
+
+
+# What the launcher preloads for programs that are linked to the driver.
+COMPANIONS = tuple(os.path.join(harness.STANDIN_DIR, "libcudaguard-%s.so" % kind)
+                   for kind in ("driver", "nvml"))
+GPUS, MIGS = rows()
+ALL = list(range(8))
+FASTEST = [3, 0, 1, 2, 7, 4, 5, 6]
+NAMES = {uuid: index for index, (uuid, _, _) in enumerate(GPUS)}
+NAMES.update({uuid: "M%d" % index for index, uuid in enumerate(MIGS)})
+NAMES.update({"MIG-" + uuid: "M%d" % index for index, uuid in enumerate(MIGS)})
+
+
+def uuid(gpu, length=None):
+    """"GPU-..." of a GPU by its place on the bus, or the first `length` digits of it."""
+    return "GPU-" + GPUS[gpu][0][:length]
+
+
+def mig(part):
+    return "MIG-" + MIGS[part]
+
+
+def bus_id(gpu):
+    return "00000000:%02X:00.0" % GPUS[gpu][1]
+
+
+def program(name):
+    return os.path.join(FOLDER, "programs", name)
+
+
+def environment(allow=None, own=None, policy=None, box="lazy", **more):
+    """The variables of a run: the allow-list, the program's own list, the policy, the driver."""
+    folder = os.path.join(harness.FAKES, box)
+    if not os.path.isdir(folder):
+        raise RuntimeError("no such driver: " + folder)
+    env = {"LD_LIBRARY_PATH": folder, "CUDAGUARD_VISIBLE_DEVICES": allow,
+           "CUDA_VISIBLE_DEVICES": own, "CUDAGUARD_POLICY": policy}
+    env.update(more)
+    return env
+
+
+def run(steps, name="open", guard=True, preload=(), timeout=120, trace=False, **more):
+    """Runs a program's steps; more: what environment() takes, and any variable."""
+    return harness.run([program(name)] + list(steps), world="none", guard=guard, trace=trace,
+                       env=environment(**more), preload=preload, timeout=timeout)
+
+
+def lines(result):
+    """What the guard said."""
+    return [line for line in result.err.splitlines() if "cudaguard" in line]
+
+
+def seen(answer):
+    """The GPUs of an answer of the steps see and list; "!N" where a call failed with N.
+
+    "0:0:2:UUID,UUID" is [2, 5]; "100:3:-7:" is "!100".
+    """
+    parts = answer.split(":")
+    for code in parts[:-2]:
+        if code != "0":
+            return "!" + code
+    found = [NAMES.get(word, word) for word in parts[-1].split(",") if word]
+    if len(found) != int(parts[-2]):
+        raise ValueError("a count that is not the list's length: " + answer)
+    return found
+
+
+class Case(harness.Case):
+    """A test case that compares what was seen."""
+
+    def sees(self, result, **wanted):
+        """sees(result, cu=[2, 5], nv=...): what the steps NAME.see said; _ in NAME is a dot."""
+        for name, gpus in wanted.items():
+            key = name.replace("_", ".") + ".see"
+            self.assertIn(key, result.answers, result)
+            self.assertEqual(seen(result.answers[key]), gpus, "%s\n%s" % (key, result))
+
+    def run_reported(self, steps, name="open", **more):
+        """The run and the records that it left."""
+        with tempfile.TemporaryDirectory(prefix="cg-report-") as folder:
+            path = os.path.join(folder, "report.jsonl")
+            result = run(steps, name, CUDAGUARD_REPORT=path, **more)
+            records = harness.records(path)
+        self.assertEqual(result.rc, 0, result)
+        return result, records
+
+    def silent(self, result):
+        self.assertEqual(lines(result), [], result)
+        self.assertEqual(result.rc, 0, result)
+
+    def refused(self, result, *words):
+        """The driver was not entered; FORCE_CPU applies, and one line says why."""
+        self.explained(result, *words)
+        self.assertNotIn("cuInit:initialised", result.fake_calls, result)
+
+    def explained(self, result, *words):
+        """No GPU, whatever the driver was asked, and one line that says why."""
+        reasons = [line for line in lines(result) if not re.search(r": no (CUDA|GPU) ", line)]
+        self.assertEqual(len(reasons), 1, result)
+        for word in words + ("CUDAGUARD_VISIBLE_DEVICES", "FORCE_CPU applies"):
+            self.assertIn(word, reasons[0], result)
+        # Besides FORCE_CPU's own lines: at most one for CUDA and one for NVML.
+        self.assertLessEqual(len(lines(result)), 3, result)
+
+    def one_line(self, result, *words):
+        """The guard said one thing, with these words in it."""
+        self.assertEqual(len(lines(result)), 1, result)
+        for word in words:
+            self.assertIn(word, lines(result)[0], result)

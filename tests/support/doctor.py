@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What doctor's tests share: runs it in a sandbox with a /dev of its own, and holds its JSON
+against the schema."""
+
+import json
+import os
+import re
+import shutil
+
+from support import harness, launcher
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
+PROBE = os.path.join(harness.STANDIN_DIR, "cudaguard-probe")
+NAMES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "NVIDIA's OpenCL")
+WAIT = {"CUDAGUARD_DOCTOR_TIMEOUT": "1"}
+
+
+def validate(document):
+    with open(os.path.join(harness.SOURCE, "shim", "launcher", "doctor", "doctor.schema.json"),
+              encoding="utf-8") as stream:
+        jsonschema.Draft202012Validator(json.load(stream)).validate(document)
+
+
+def sentence(finding):
+    return "; ".join([finding["text"], finding.get("remedy", "")]).rstrip("; ")
+
+
+class Answer:
+    """What doctor said in its JSON."""
+
+    def __init__(self, code, document, nodes=()):
+        validate(document)
+        self.code = code
+        self.document = document
+        self.line = document["answer"]
+        self.nodes = nodes  # below /dev, afterwards
+        self.problems = [sentence(row) for row in document["findings"] if row["state"] == "problem"]
+        self.reasons = [row for row in document["findings"] if row["state"] in ("in part", "no")]
+
+    def facts(self, name):
+        """The lines of this row."""
+        return [row["text"] for row in self.document["findings"]
+                if (row["id"], row["state"]) == (name, "fact")]
+
+    def found(self):
+        """The files that ld.so finds, without what they are links to."""
+        return [self.facts(name)[0].split(", which is ")[0] for name in NAMES]
+
+
+class Case(launcher.Case):
+    def setUp(self):
+        super().setUp()
+        if jsonschema is None:
+            harness.skip(self, "python3-jsonschema is not installed")
+
+    def run_in(self, command, world="none", bwrap=(), env=None, user=None):
+        """(code, stdout, stderr, what is in /dev afterwards)."""
+        mark = self.path("out")
+        script = ('"$@" >"$0" 2>"$0.err"; code=$?; ls -d /dev/nvidia* /dev/char/195* 2>/dev/null; '
+                  'exit $code')
+        variables = ["%s=%s" % item for item in sorted((env or {}).items())]
+        as_user = ["setpriv", "--reuid", user, "--clear-groups"] if user else []
+        done = self.bare(*harness.sandbox(world, list(bwrap)), "sh", "-c", script, mark, *as_user,
+                         "env", "-i", *variables, *command)
+        with open(mark, encoding="utf-8", errors="replace") as out:
+            with open(mark + ".err", encoding="utf-8", errors="replace") as err:
+                return done.returncode, out.read(), err.read(), done.stdout.split()
+
+    def said(self, *words, command=launcher.LAUNCHER, world="none", user=None, **env):
+        """(code, stdout, what is in /dev afterwards) of doctor with these words.
+
+        env: variables on top of a clean environment. user: gets a copy of the launcher, as the
+        checkout may be in a directory that only its owner can enter."""
+        if user:
+            command = self.installed("everybody")
+        code, out, err, nodes = self.run_in([command, "doctor", *words], world,
+                                            env=launcher.environment(**env), user=user)
+        self.assertEqual(err, "", out)
+        self.assertIn(code, (0, 1, 2), out)
+        return code, out, nodes
+
+    def doctor(self, *program, **more):
+        code, out, nodes = self.said("--json", *program, **more)
+        answer = Answer(code, json.loads(out), nodes)
+        self.assertEqual(answer.document["exit_code"], code)
+        if not program:
+            self.assertEqual(code, 1 if answer.problems else 0, out)
+        return answer
+
+    def well(self, **env):
+        answer = self.doctor(**env)
+        self.assertEqual((answer.code, answer.problems), (0, []))
+        return answer
+
+    def problem(self, answer, *meaning):
+        """There is one problem, and it says these words."""
+        self.assertEqual(len(answer.problems), 1, answer.problems)
+        for word in meaning:
+            self.assertIn(word, answer.problems[0])
+
+    def sick(self):
+        """A folder with a copy of the fake driver that can be ill: tests/fakes/sick.c."""
+        os.makedirs(self.path("sick"), exist_ok=True)
+        shutil.copy(os.path.join(harness.FAKES, "sick", "libcuda.so.1"), self.path("sick"))
+        return self.path("sick")
+
+    def library(self, name, code, *options):
+        """A library of this name made of this C code, in a folder of its own; the folder."""
+        folder = self.path("of-" + re.sub(r"\W", "-", name))
+        os.makedirs(folder, exist_ok=True)
+        made = self.compile("library", code, "-shared", "-fPIC", *options)
+        shutil.move(made, os.path.join(folder, name))
+        return folder
+
+    def golden(self, name, **more):
+        """The text, word for word, of an installation below the test's own folder. A sentence is
+        one line here: where it is cut depends on the length of paths."""
+        _, text, _ = self.said(command=self.installed("golden"), **more)
+        for line in text.splitlines()[1:]:
+            # A long path cannot be cut; nothing stands beside it.
+            value = line.strip("- ") if line.startswith("  ") else line[19:]
+            self.assertTrue(len(line) <= 100 or " " not in value, line)
+        text = re.sub(r"\n {4}(?=\S)|\n {19}(?=/)", " ", text)
+        text = text.replace(self.folder, "FOLDER")
+        text = re.sub(r"(?<!\S)/(usr/)?lib\S*/(?=libcuda|libnvidia)", "DRIVER/", text)
+        text = re.sub(r"(?<=\.so\.)\d{3}[.\d]*", "VERSION", text)
+        self.same_as_golden(name, re.sub(r"after \d+ ms", "after N ms", text))

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of `doctor PROGRAM` share: the answer, held against what `run` does; and whether a
+program reaches the fake driver, to see that a verdict is true."""
+
+import json
+import os
+
+from support import doctor, harness, launcher
+
+# What `run` refuses; the other reasons are about programs that it starts.
+REFUSED = {"architecture", "musl", "setuid", "setgid", "capabilities", "loader", "static_driver",
+           "stand_in", "env_clears", "variable"}
+CODES = {"yes": 0, "in part": 1, "no": 2}
+# Asks the library that it is given, in every way that a program has without linking.
+ASK = """#include <dlfcn.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+  void* handle = argc > 1 ? dlopen(argv[1], RTLD_NOW) : 0;
+  int (*init)(unsigned) = handle ? (int (*)(unsigned))dlsym(handle, "cuInit") : 0;
+  printf("cuInit=%d\\n", init ? init(0) : -1);
+  return 0;
+}
+"""
+LINKED = """#include <stdio.h>
+int cuInit(unsigned);
+int main(void) { printf("cuInit=%d\\n", cuInit(0)); return 0; }
+"""
+# A table of function pointers called like the driver's functions, as in CUDA's own samples.
+VARIABLE = ("static int mine(unsigned x) { return 42 + (int)x; }\n"
+            "int (*cuInit)(unsigned) = mine;\nint use(void) { return cuInit(0); }\n")
+MAIN = ("#include <stdio.h>\nint use(void);\n"
+        "int main(void) { printf(\"cuInit=%d\\n\", use()); return 0; }\n")
+# Its dlopen goes on to the next one, which is the guard's, or with an argument to libc's.
+OWN = """#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+static void* (*real)(const char*, int);
+void* dlopen(const char* name, int flags) { return real(name, flags); }
+int main(int argc, char** argv) {
+  real = (void* (*)(const char*, int))dlsym(RTLD_NEXT, "dlopen");
+  if (argc > 2) real = (void* (*)(const char*, int))dlsym(dlopen(argv[2], RTLD_NOW), "dlopen");
+  void* handle = dlopen(argv[1], RTLD_NOW);
+  printf("cuInit=%d\\n", handle ? ((int (*)(unsigned))dlsym(handle, "cuInit"))(0) : -1);
+  return 0;
+}
+"""
+
+
+class Case(doctor.Case):
+    def read(self, out, code):
+        """The answer about a program; its exit code is looked at."""
+        answer = doctor.Answer(code, json.loads(out))
+        guarded = answer.document["guarded"]
+        self.assertTrue(answer.line.startswith("guarded: " + guarded), answer.line)
+        # The machine's own state does not make worse than "in part" what is well.
+        self.assertEqual(code, CODES[guarded] or (1 if answer.problems else 0))
+        return answer
+
+    def verdict(self, program, guarded, wanted, command=launcher.LAUNCHER, **more):
+        """The answer, which is this one for these reasons; `run` agrees."""
+        result = harness.run([command, "doctor", "--json", program], guard=False, trace=False,
+                             **more)
+        self.assertEqual((result.err, result.init_calls()[1:]), ("", []), result)
+        answer = self.read(result.out, result.rc)
+        ids = sorted({reason["id"] for reason in answer.reasons})
+        self.assertEqual((answer.document["guarded"], ids), (guarded, sorted(wanted)))
+        started = harness.run([command, "run", "--print", program], guard=False, trace=False,
+                              **more)
+        refused = [reason for reason in answer.reasons if reason["id"] in REFUSED]
+        self.assertEqual(started.rc, 125 if refused else 0, started)
+        if refused and refused[0]["id"] != "stand_in":
+            self.assertIn(refused[0]["text"], started.err)
+        return answer
+
+    def answer(self, words, way, **more):
+        """What the program says of cuInit: "0" from the fake driver, "100" from us."""
+        result = self.guarded(words, way, **more)
+        self.assertIn("cuInit", result.answers, result)
+        return result.answers["cuInit"]
+
+    def guarded(self, words, way, **more):
+        start = [launcher.LAUNCHER, "run"] if way == "run" else []
+        more.setdefault("trace", False)
+        return harness.run(start + words, guard=way == "preload", **more)
+
+    def assert_answers(self, words, bare, run, preload, **more):
+        """cuInit's answer in each of the three ways."""
+        self.assertEqual([self.answer(words, way, **more) for way in ("bare", "run", "preload")],
+                         [bare, run, preload])
+
+    def assert_stopped(self, words, *ways, **more):
+        """Bare it initialises the driver; in these ways nothing of it is called."""
+        self.assertTrue(self.guarded(words, "bare", **more).init_calls(), "the control")
+        for way in ways:
+            result = self.guarded(words, way, **more)
+            self.assertEqual(result.fake_calls, [], result)
+
+    def copy_of_driver(self, folder="copy"):
+        """A folder with the fake driver; its path."""
+        os.mkdir(self.path(folder))
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            os.symlink(os.path.join(harness.FAKE_DRIVER, name), self.path(folder, name))
+        return self.path(folder)

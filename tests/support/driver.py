@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's own driver behind the fence: what was asked, and what the kernel answered, by strace.
+All in a /dev of its own."""
+
+import os
+import re
+import shutil
+
+from support import fence, harness, launcher
+
+IOCTL = re.compile(r"ioctl\(0x\w+, (0x\w+), .*\) += (?:-1 (\w+)|\d+)")
+PROGRAM = re.compile(r'execve\("([^"]*)".* = 0$')
+# Preloaded, it has a program see devices, so that NVIDIA's libraries go further.
+NODES = "LD_PRELOAD=" + fence.program("nodes.so")
+
+
+def is_nvidia(request):
+    """As policy/nvidia_requests.h has it."""
+    number = request & 0xFF
+    return request == 0x30000001 or (
+        request >> 8 & 0xFF == ord("F") and request >> 30 not in (1, 2)
+        and (0x27 <= number <= 0x5F or 200 <= number <= 218))
+
+
+class Case(fence.Case):
+    def setUp(self):
+        super().setUp()
+        self.need_real_driver()
+
+    def traced(self, *words, **environment):
+        """What it printed, and [(program, request, error)] without the launcher's own."""
+        log = self.path("trace")
+        os.mkdir(log)
+        command = [*harness.sandbox("real"), "strace", "-ff", "-qq", "-o", os.path.join(log, "of"),
+                   "-e", "trace=ioctl,execve", "-e", "raw=ioctl", "-e", "signal=none", "--"]
+        done = self.bare(*command, *words,
+                         env=launcher.environment(HOME=self.folder, **environment))
+        asked = []
+        for name in sorted(os.listdir(log)):
+            with open(os.path.join(log, name), encoding="utf-8") as lines:
+                program = ""
+                for line in lines:
+                    if match := PROGRAM.match(line):
+                        program = os.path.basename(match[1])
+                    elif (match := IOCTL.match(line)) and program != "cudaguard":
+                        asked.append((program, int(match[1], 16), match[2]))
+        shutil.rmtree(log)
+        return done, asked
+
+    def unguarded(self, *words, fenced):
+        """Behind `env -i`, so without the guard."""
+        how = "auto" if fenced else "off"
+        path = "PATH=" + os.environ["PATH"]
+        return self.traced(launcher.LAUNCHER, "run", "--fence=" + how, "--", "env", "-i", path,
+                           "HOME=" + self.folder, *words)
+
+    def same_but_refused(self, *words, expected):
+        """Bare and fenced it asks the same and ends the same; only the answers differ."""
+        bare, asked = self.unguarded(*words, fenced=False)
+        fenced, refused = self.unguarded(*words, fenced=True)
+        self.assertEqual((fenced.returncode, fenced.stdout), (bare.returncode, bare.stdout), fenced)
+        requests, answers = requests_of(asked)
+        self.assertLessEqual(set(expected), set(requests))
+        self.assertLessEqual(answers, {"ENOTTY", "EBADF"})
+        self.assertEqual(requests_of(refused), (requests, {"ENODEV"}))
+        return fenced
+
+
+def requests_of(asked):
+    """NVIDIA's, and how they were answered."""
+    ours = [(request, error) for _, request, error in asked if is_nvidia(request)]
+    return sorted(request for request, _ in ours), {error for _, error in ours}

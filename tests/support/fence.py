@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs behind `cudaguard run --fence`, and without it."""
+
+import os
+
+from support import harness, launcher
+
+PROGRAMS = os.path.join(harness.BUILD, "tests", "fence")
+
+# Some of NVIDIA's, as its libraries send them: RM_CONTROL, SYS_PARAMS, CHECK_VERSION_STR,
+# CARD_INFO, UVM_INITIALIZE.
+NVIDIA = ["c020462a", "c00846d6", "c04846d2", "ca0046c8", "30000001"]
+# The framebuffer's: FBIOGET_VSCREENINFO, FBIO_WAITFORVSYNC, i.MX's SEND_UPDATE and
+# WAIT_FOR_UPDATE_COMPLETE; a terminal's TCGETS.
+OTHERS = ["4600", "40044620", "4048462e", "c008462f", "5401"]
+
+
+def program(name):
+    return os.path.join(PROGRAMS, name)
+
+
+# A program that sends one of each, and what it prints.
+ASK = [program("requests"), "/dev/null", NVIDIA[0], "5401"]
+BARE = "c020462a ENOTTY\n5401 ENOTTY\n"
+FENCED = "c020462a ENODEV\n5401 ENOTTY\n"
+
+
+class Case(launcher.Case):
+    def answers(self, done):
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return dict(line.split() for line in done.stdout.splitlines())

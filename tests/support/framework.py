@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a program in a framework's virtual environment bare and guarded, and compares the two.
+
+The environments come from scripts/fetch-frameworks. What a guarded program prints is compared with
+the same program on a machine without a driver.
+"""
+
+import glob
+import os
+import re
+import tempfile
+
+from support import harness
+
+HERE = os.path.join(harness.SOURCE, "tests", "frameworks")
+ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
+OUR_LINE = re.compile(r"^cudaguard\[(\d+)\]: no (CUDA here|GPU to see|OpenCL from NVIDIA here) "
+                      r"\(FORCE_CPU; asked by .+\); "
+                      r"CUDAGUARD_POLICY=OFF in front lifts it\n", re.MULTILINE)
+
+
+def same(text):
+    return text
+
+
+class Case(harness.Case):
+    environment = None  # the name of the virtual environment
+    timeout = 300
+
+    def setUp(self):
+        super().setUp()
+        self.need_environment(self.environment)
+
+    def need_environment(self, name):
+        if not os.path.exists(os.path.join(ENVIRONMENTS, name, ".fetched")):
+            harness.skip(self, "run scripts/fetch-frameworks %s %s" % (harness.DEPS, name))
+
+    def packages(self):
+        """The environment's folder of packages."""
+        return glob.glob(os.path.join(ENVIRONMENTS, self.environment, "lib/python3*/site-packages"))[0]
+
+    def nvidia_libraries(self):
+        """The folders of NVIDIA's wheels, as LD_LIBRARY_PATH wants them."""
+        return ":".join(sorted(glob.glob(self.packages() + "/nvidia/*/lib")))
+
+    def argv(self, program, *arguments):
+        python = os.path.join(ENVIRONMENTS, self.environment, "bin", "python")
+        return [python, os.path.join(HERE, "programs", program)] + list(arguments)
+
+    def run_program(self, argv, world, guard, env=None):
+        result = harness.run(argv, world=world, guard=guard, env=env, timeout=self.timeout)
+        self.assertFalse(result.timed_out, str(result))
+        return result
+
+    def control(self, argv, env=None):
+        """Bare, the program has to enter NVIDIA's real driver."""
+        self.need_real_driver()
+        bare = self.run_program(argv, "real", False, env)
+        self.assertTrue(bare.device_opens, "control: the bare program opens no device\n%s" % bare)
+        return bare
+
+    def guarded(self, argv, world, env=None, touches=True, linked=False):
+        """Runs it guarded with the report on; returns the result without the guard's own lines.
+
+        result.touched: the processes that the report names.
+        """
+        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+            os.chmod(folder, 0o777)
+            report = os.path.join(folder, "report.jsonl")
+            result = self.run_program(argv, world, True, dict(env or {}, CUDAGUARD_REPORT=report))
+            records = harness.records(report)
+        result.touched = {record["pid"] for record in records}
+        result.assert_untouched(self, linked)
+        said = OUR_LINE.findall(result.err)
+        spoke = {int(pid) for pid, _ in said}
+        # Each of them once; a forked child is silent where its parent has spoken.
+        self.assertEqual(len(said), len(set(said)), str(result))
+        forked = {record["pid"] for record in records if record["ppid"] in result.touched}
+        self.assertLessEqual(result.touched - forked, spoke,
+                             "no line for a process that touched\n%s" % result)
+        self.assertLessEqual(spoke, result.touched, str(result))
+        self.assertEqual(bool(spoke), touches, str(result))
+        result.err = OUR_LINE.sub("", result.err)
+        return result
+
+    def compare(self, argv, env=None, normal=same, expect=None, reference_env=None,
+                worlds=("none", "fake", "real")):
+        """The whole of it: control, reference without a driver, guarded in these worlds (in the quick
+        run: the last of them).
+
+        normal: takes out of a text what differs from run to run. expect: what it prints guarded.
+        reference_env: variables of the reference alone. Returns (bare, guarded).
+        """
+        bare = self.control(argv, env)
+        reference = self.run_program(argv, "none", False, dict(env or {}, **(reference_env or {})))
+        self.assertFalse(reference.reached_driver(), str(reference))
+        last = None
+        for world in worlds if harness.FULL else worlds[-1:]:
+            last = self.guarded(argv, world, env)
+            self.same_words(reference, last, normal, world)
+            if expect is not None:
+                self.assertEqual(last.out, expect, str(last))
+        if harness.FULL:  # the guard's line switched off: the program's output to the byte
+            quiet = self.run_program(argv, "fake", True, dict(env or {}, CUDAGUARD_LOG="off"))
+            quiet.assert_untouched(self)
+            self.same_words(reference, quiet, normal, "fake, CUDAGUARD_LOG=off")
+        print("\n  opens of /dev/nvidia*: bare %d, guarded %d" %
+              (len(bare.device_opens), len(last.device_opens)))
+        return bare, last
+
+    def same_words(self, reference, guarded, normal, where):
+        what = "guarded (%s) it is not as without a driver\n%s" % (where, guarded)
+        self.assertEqual(guarded.rc, reference.rc, what)
+        self.assertEqual(normal(guarded.out), normal(reference.out), what)
+        self.assertEqual(normal(guarded.err), normal(reference.err), what)

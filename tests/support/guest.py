@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the guest tests share."""
+
+import os
+import re
+
+from support import harness
+
+BIN = os.path.join(harness.BUILD, "tests", "guest")
+STEPS = os.path.join(BIN, "steps")
+EMPTY = os.path.join(BIN, "empty.so")
+# python3 on PATH may be a shell script (pyenv).
+PYTHON = "/usr/bin/python3"
+
+LINE = re.compile(r"^cudaguard\[(\d+)\]: (.*)$")
+
+
+def binary(name):
+    return os.path.join(BIN, name)
+
+
+def lines_of(text):
+    """The guard's lines, without the process id."""
+    return [m[2] for m in (LINE.match(line) for line in text.splitlines()) if m]
+
+
+DENIED = "no CUDA here (FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF in front lifts it"
+# With CUDAGUARD_LOG=all: the call, then who made it. In a privileged process OFF would lift nothing.
+CALLED = "no CUDA here (FORCE_CPU; %s asked by %s); CUDAGUARD_POLICY=OFF in front lifts it"
+PRIVILEGED = "no CUDA here (FORCE_CPU; asked by %s)"
+NO_GPU = "no GPU to see (FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF in front lifts it"
+NO_OPENCL = ("no OpenCL from NVIDIA here (FORCE_CPU; asked by %s); "
+             "CUDAGUARD_POLICY=OFF in front lifts it")
+
+
+class Case(harness.FolderCase):
+    def steps(self, *steps, **options):
+        return harness.run([STEPS, *steps], **options)
+
+    def untouched(self, result):
+        """The claim, for a run with a copied install: its stand-ins are no driver."""
+        result.driver_files = [path for path in result.driver_files
+                               if not path.startswith(self.folder + "/")]
+        result.assert_untouched(self)

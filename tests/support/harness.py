@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one program in a world with no driver, a recording fake driver or NVIDIA's real one.
+
+The program runs under bubblewrap with a /dev of its own (as root NVIDIA's driver would create
+/dev/nvidiactl on the machine) and under strace, whose log says what the whole process tree opened.
+The guard is preloaded into the program only, never into bubblewrap or strace.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from support import settings
+
+BUILD, DEPS, FULL, LIB, SOURCE = (settings.BUILD, settings.DEPS, settings.FULL, settings.LIB,
+                                  settings.SOURCE)
+GUARD = os.path.join(LIB, "libcudaguard.so")
+STANDIN_DIR = os.path.join(LIB, "cudaguard")
+STANDIN_CUDA = os.path.join(STANDIN_DIR, "libcuda.so.1")
+STANDIN_NVML = os.path.join(STANDIN_DIR, "libnvidia-ml.so.1")
+# The fake drivers: one GPU, as installed; others in folders beside it (tests/fakes/CMakeLists.txt).
+FAKES = os.path.join(BUILD, "tests", "fakes")
+FAKE_DRIVER = os.path.join(FAKES, "driver")
+PROGRAMS = os.path.join(BUILD, "tests", "programs")
+TRACED = "open,openat,openat2,execve,execveat,mknod,mknodat"
+
+# Debian keeps the driver's files in one folder that the system's links lead to, so an empty file
+# system over that folder is a machine without a driver.
+REAL_DRIVER_DIRS = [
+    "/usr/lib/x86_64-linux-gnu/nvidia/current",
+    "/usr/lib/aarch64-linux-gnu/nvidia/current",
+]
+# What belongs to CUDA, NVML and OpenCL; NVIDIA's OpenGL and Vulkan are nobody's business here.
+DRIVER_FILE = re.compile(r"^(?:nvidia--)?lib(cuda|nvcuvid|nvidia-(ml|cfg|opencl|nvvm\w*|encode|"
+                         r"ptxjitcompiler|opticalflow|gpucomp|compiler))\.so(\.[0-9.]+)?"
+                         r"(-\w+-linux-gnu)?$")
+INIT_CALL = re.compile(r"^(cuInit|nvmlInit\w*|opencl)$")
+# What a test must not inherit from the shell it is started from.
+SCRUBBED = re.compile(r"^(LD_(PRELOAD|LIBRARY_PATH|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|"
+                      r"NVIDIA_.*|OCL_ICD_.*|PYTORCH_.*|PYTHONPATH|CG_FAKE_LOG)$")
+
+def sample(items, most):
+    """All of these in scripts/test --full, else so many, evenly spread."""
+    items = list(items)
+    if FULL or len(items) <= most:
+        return items
+    return [items[i * len(items) // most] for i in range(most)]
+
+
+def skip(case, reason):
+    """Skips the test `case`; where every test has to run, fails it instead."""
+    if settings.MUST_RUN:
+        case.fail("may not be skipped (--must-run): " + reason)
+    case.skipTest(reason)
+
+
+def real_driver_dir():
+    """Where the real driver is installed: both of its libraries, libcuda and NVML."""
+    for folder in REAL_DRIVER_DIRS:
+        if not missing_driver_files(folder, "libcuda.so.1", "libnvidia-ml.so.1"):
+            return folder
+    return None
+
+
+def missing_driver_files(folder, *names):
+    """Which of these libraries of NVIDIA's driver are not in the directory."""
+    return [name for name in names if not os.path.exists(os.path.join(folder, name))]
+
+
+def real_driver_file(name="libcuda.so.1"):
+    """The path by which programs find the real driver: /usr/lib/<arch>/libcuda.so.1."""
+    folder = real_driver_dir()
+    return os.path.join(folder[:-len("/nvidia/current")], name) if folder else None
+
+
+def have_real_driver():
+    return real_driver_dir() is not None
+
+
+def have_fake_driver():
+    return os.path.exists(os.path.join(FAKE_DRIVER, "libcuda.so.1"))
+
+
+def fetch_daemon(name):
+    """Unpacks a service to DEPS/NAME (scripts/fetch-daemons), but for what this machine has installed.
+    Returns why not, or nothing."""
+    done = subprocess.run([os.path.join(SOURCE, "scripts", "fetch-daemons"), DEPS, name],
+                          capture_output=True, text=True, check=False)
+    return done.stderr.strip() or "fetch-daemons failed" if done.returncode != 0 else ""
+
+
+def guarded(library, place=r"\w+"):
+    """The names that cudaguard stands in front of (shim/api/guarded.inc) in DRIVER, NVML or RUNTIME."""
+    with open(os.path.join(SOURCE, "shim", "api", "guarded.inc"), encoding="utf-8") as stream:
+        row = r"^GUARDED_(?:%s)\((\w+)(?:, (?:%s))?\)" % (library, place)
+        names = re.findall(row, stream.read(), re.MULTILINE)
+    if len(names) < 5:
+        raise RuntimeError("guarded.inc has hardly a row of " + library)
+    return set(names)
+
+
+def program(name):
+    return os.path.join(PROGRAMS, name)
+
+
+def records(path):
+    """The records of a report; none where there is no file."""
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as stream:
+        return [json.loads(line) for line in stream]
+
+
+def copy_install(target):
+    """The lib folder under test, copied with its links; returns the guard in it."""
+    ours = re.compile(r"(libcudaguard\.so|cudaguard|lib(cuda|nvidia-ml|nvidia-opencl)\.so(\..*)?)$")
+    shutil.copytree(LIB, target, symlinks=True,
+                    ignore=lambda folder, names: [n for n in names if not ours.match(n)]
+                    if folder == LIB else [])
+    return os.path.join(target, "libcudaguard.so")
+
+
+def loader_of(path):
+    """The program interpreter that an executable names, for example /lib64/ld-linux-x86-64.so.2."""
+    try:
+        with open(path, "rb") as stream:
+            match = re.search(rb"/lib[\w/.-]*/ld-linux[\w.-]*\.so\.\d", stream.read(1 << 16))
+    except OSError:
+        return ""
+    return match[0].decode() if match else ""
+
+
+class Result:
+    """What one run did."""
+
+    def __init__(self):
+        self.rc = None  # exit code; 128+n: killed by signal n
+        self.out = ""
+        self.err = ""
+        self.timed_out = False
+        self.command = ""
+        self.fake_calls = []  # names logged by the recording fakes, in order
+        self.device_opens = []  # paths below /dev/nvidia* that somebody tried to open
+        self.device_nodes = []  # such paths that somebody tried to create
+        self.driver_files = []  # driver libraries that were opened, the stand-ins left out
+        self.execs = []  # programs executed
+        self.exec_attempts = []  # the same with the attempts that failed
+
+    @property
+    def answers(self):
+        """The words key=value the program printed; a later one replaces an earlier one."""
+        return dict(re.findall(r"([\w.\-]+)=(\S*)", self.out))
+
+    def init_calls(self):
+        return [name for name in self.fake_calls if INIT_CALL.match(name)]
+
+    def reached_driver(self):
+        # Where there is no device an ordinary user's driver goes no further than to try to make it.
+        return bool(self.init_calls() or self.device_opens or self.device_nodes)
+
+    def broken(self, linked=False):
+        """The parts of the claim that this run breaks, as text; an empty list if none.
+
+        linked: the program is linked to the driver and no stand-in is preloaded; ld.so has then
+        mapped the driver before anyone can act, and it must stay uninitialised.
+        """
+        found = []
+        if self.init_calls():
+            found.append("fake driver initialised: " + " ".join(self.init_calls()))
+        if self.device_opens:
+            found.append("opened " + " ".join(sorted(set(self.device_opens))))
+        if self.device_nodes:
+            found.append("created " + " ".join(sorted(set(self.device_nodes))))
+        if any(os.path.basename(path) == "nvidia-modprobe" for path in self.exec_attempts):
+            found.append("ran nvidia-modprobe")
+        if not linked:
+            if self.driver_files:
+                found.append("mapped " + " ".join(sorted(set(self.driver_files))))
+            if self.fake_calls and not self.init_calls():
+                found.append("called the fake driver: " + " ".join(self.fake_calls[:8]))
+        return found
+
+    def assert_untouched(self, case, linked=False):
+        found = self.broken(linked)
+        if found:
+            case.fail("the guard let the program through:\n  %s\n%s" % ("\n  ".join(found), self))
+
+    def assert_reached(self, case):
+        if not self.reached_driver():
+            case.fail("control: the bare program does not reach the driver\n%s" % self)
+
+    def __str__(self):
+        def tail(text):
+            return "\n".join("    | " + line for line in text.splitlines()[-30:])
+
+        return ("  command: %s\n  exit code: %s%s\n  stdout:\n%s\n  stderr:\n%s\n"
+                "  fake calls: %s\n  device opens: %s\n  driver files: %s" %
+                (self.command, self.rc, " (timed out)" if self.timed_out else "", tail(self.out),
+                 tail(self.err), " ".join(self.fake_calls[:20]), self.device_opens[:6],
+                 sorted(set(self.driver_files))))
+
+
+def child_environment(world, guard, env, preload, fake_log):
+    """The environment of the program itself."""
+    result = {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
+    result["LC_ALL"] = "C.UTF-8"
+    result["CG_FAKE_LOG"] = fake_log
+    env = dict(env or {})
+    libraries = ([GUARD] if guard else []) + [str(path) for path in preload]
+    given = env.pop("LD_PRELOAD", None)
+    if given:
+        libraries.append(given)
+    if libraries:
+        result["LD_PRELOAD"] = ":".join(libraries)
+    if world == "fake":
+        given = env.pop("LD_LIBRARY_PATH", None)
+        result["LD_LIBRARY_PATH"] = FAKE_DRIVER + (":" + given if given else "")
+    for key, value in env.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = str(value)
+    return result
+
+
+def sandbox(world, extra=()):
+    """bubblewrap's command line for a world."""
+    argv = ["bwrap", "--dev-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/dev/shm",
+            "--die-with-parent"]
+    if world != "real":
+        for folder in REAL_DRIVER_DIRS:
+            if os.path.isdir(folder):
+                argv += ["--tmpfs", folder]
+    return argv + list(extra) + ["--"]
+
+
+def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=None, trace=True,
+        timeout=120, bwrap=(), sandboxed=True, own_filter=False):
+    """Runs argv and returns a Result.
+
+    world: "none", "fake" or "real". guard: put libcudaguard.so into the program's LD_PRELOAD.
+    env: variables on top of the test's own (None deletes one). preload: libraries behind the guard
+    in LD_PRELOAD (guard=False and harness.GUARD among them gives another order). stdin: text.
+    bwrap: more arguments for the sandbox. sandboxed=False: without it (bubblewrap forbids setuid);
+    only in the fake world, which cannot change the machine. own_filter: the program has a seccomp
+    filter that answers what strace's would show.
+    """
+    if world not in ("none", "fake", "real"):
+        raise ValueError("world: " + world)
+    if not sandboxed and world != "fake":
+        raise ValueError("only the fake world may run outside the sandbox")
+    if world == "fake" and not have_fake_driver():
+        raise RuntimeError("no recording fake driver in " + FAKE_DRIVER)
+    if world == "real" and not have_real_driver():
+        raise RuntimeError("no real driver on this machine")
+    with tempfile.TemporaryDirectory(prefix="cg-") as scratch:
+        os.chmod(scratch, 0o777)
+        fake_log = os.path.join(scratch, "fake.log")
+        trace_log = os.path.join(scratch, "strace.log")
+        environment = child_environment(world, guard, env, preload, fake_log)
+        # Whatever is removed here must not come back through env's inheritance: start from empty.
+        launch = ["env", "-i"] + ["%s=%s" % item for item in sorted(environment.items())]
+        launch += ([settings.RUNNER] if settings.RUNNER else []) + [str(word) for word in argv]
+        if trace:
+            # Without a filter every system call stops the program. With one setuid does not work,
+            # nor does it in the sandbox.
+            quick = ["--seccomp-bpf"] if sandboxed and not own_filter else []
+            launch = ["strace", *quick, "-f", "-qq", "-s", "256", "-o", trace_log,
+                      "-e", "trace=" + TRACED, "-e", "signal=none", "--"] + launch
+        command = (sandbox(world, bwrap) if sandboxed else []) + launch
+        result = Result()
+        hidden = {"%s=%s" % item for item in environment.items()
+                  if item[0] not in (env or {}) and not item[0].startswith("LD_")}
+        result.command = shlex.join([word for word in command if word not in hidden])
+        outer = {k: v for k, v in os.environ.items() if not k.startswith("LD_")}
+        process = subprocess.Popen(
+            command, cwd=cwd, env=outer, stdin=subprocess.DEVNULL if stdin is None else
+            subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        try:
+            out, err = process.communicate(
+                None if stdin is None else stdin.encode(), timeout=timeout)
+        except subprocess.TimeoutExpired:
+            result.timed_out = True
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+        result.rc = process.returncode
+        result.out = out.decode("utf-8", "replace")
+        result.err = err.decode("utf-8", "replace")
+        if os.path.exists(fake_log):
+            with open(fake_log, encoding="utf-8") as stream:
+                result.fake_calls = stream.read().split("\n")[:-1]
+        if trace:
+            if not os.path.exists(trace_log):
+                raise RuntimeError("strace wrote no log:\n%s" % result)
+            with open(trace_log, encoding="utf-8", errors="replace") as stream:
+                parse_trace(stream, result, cwd)
+        return result
+
+
+CALL = re.compile(r"^(?P<pid>\d+)\s+(?P<name>\w+)\((?P<rest>.*)$")
+RESUMED = re.compile(r"^(?P<pid>\d+)\s+<\.\.\. (?P<name>\w+) resumed>(?P<rest>.*)$")
+QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+ANSWER = re.compile(r"\)\s+= (-?\d+|\?)")
+
+
+def parse_trace(lines, result, cwd=None):
+    """Fills result's lists from strace's log."""
+    pending = {}
+    for line in lines:
+        match = CALL.match(line)
+        if match:
+            path = QUOTED.search(match["rest"])
+            if not path:
+                continue
+            path = os.path.join(cwd or "", path[1])
+            note_attempt(match["name"], path, result)
+            if line.rstrip().endswith("<unfinished ...>"):
+                pending[match["pid"]] = (match["name"], path)
+                continue
+            note_answer(match["name"], path, ANSWER.search(line), result)
+            continue
+        match = RESUMED.match(line)
+        if match and match["pid"] in pending:
+            name, path = pending.pop(match["pid"])
+            note_answer(name, path, ANSWER.search(line), result)
+
+
+def note_attempt(name, path, result):
+    if name.startswith("exec"):
+        result.exec_attempts.append(path)
+    elif re.match(r"^/+dev/+nvidia", path):
+        (result.device_nodes if name.startswith("mknod") else result.device_opens).append(path)
+
+
+def note_answer(name, path, answer, result):
+    # A successful execve of a vanishing thread is "?": the program did start.
+    worked = answer is not None and (answer[1] == "?" or int(answer[1]) >= 0)
+    if not worked:
+        return
+    if name.startswith("exec"):
+        result.execs.append(path)
+    elif name.startswith("open") and DRIVER_FILE.match(os.path.basename(path)):
+        folder = os.path.realpath(os.path.dirname(path))
+        if folder != os.path.realpath(STANDIN_DIR):
+            result.driver_files.append(path)
+
+
+def check_tools():
+    """The tools that are missing, as text."""
+    return [tool for tool in ("bwrap", "strace") if not shutil.which(tool)]
+
+
+class Case(unittest.TestCase):
+    """A test case that needs the sandbox and says so where it cannot be had."""
+
+    maxDiff = None
+
+    def setUp(self):
+        self.need("bwrap", "strace")
+
+    @contextlib.contextmanager
+    def subTest(self, *message, **parameters):
+        """A skipped one does not keep the next ones from running; the test ends as skipped."""
+        with super().subTest(*message, **parameters):
+            try:
+                yield
+            except unittest.SkipTest as skipped:
+                self.addCleanup(self.skipTest, str(skipped))
+
+    def need(self, *tools):
+        missing = [tool for tool in tools if not shutil.which(tool)]
+        if missing:
+            skip(self, "not installed: " + ", ".join(missing))
+
+    def need_real_driver(self, *others):
+        """others: the driver's libraries that the test needs besides libcuda and NVML."""
+        if not have_real_driver():
+            skip(self, "NVIDIA's driver libraries (libcuda1, libnvidia-ml1) are not installed")
+        if missing := missing_driver_files(real_driver_dir(), *others):
+            skip(self, "not installed: " + ", ".join(missing))
+
+
+class FolderCase(Case):
+    """With a folder of its own, which bubblewrap and other users can see."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(prefix="cg-")
+        os.chmod(self.folder, 0o755)
+        self.addCleanup(shutil.rmtree, self.folder, True)
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)

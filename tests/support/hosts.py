@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of this area share."""
+
+import os
+import re
+
+from support import harness
+
+BIN = os.path.join(harness.BUILD, "tests", "hosts")
+PROGRAMS = os.path.join(harness.SOURCE, "tests", "hosts", "programs")
+PYTHON = "/usr/bin/python3"  # Debian's: greenlet and gevent are Debian packages
+OUR_LINE = re.compile(r"^cudaguard\[\d+\]: no CUDA here \(FORCE_CPU; asked by .+\); "
+                      r"CUDAGUARD_POLICY=OFF in front lifts it\n", re.MULTILINE)
+
+
+class Case(harness.FolderCase):
+    def compare(self, argv, message=True, env=None, **options):
+        """Runs the program without and with the guard. Only the answers of cuInit and the guard's
+        own messages may differ.
+
+        message: False if the guard cannot know that descriptor 2 is stderr; it then prints none.
+        """
+        report = self.path("report.jsonl")
+        env = dict(env or {}, CUDAGUARD_REPORT=report)
+        bare = harness.run(argv, guard=False, env=env, **options)
+        self.assertEqual(bare.rc, 0, bare)
+        self.assertIn("cuInit=0", bare.out, bare)
+        bare.assert_reached(self)
+        guarded = harness.run(argv, env=env, **options)
+        guarded.assert_untouched(self)
+        self.assertEqual(guarded.rc, 0, guarded)
+        self.assertEqual(guarded.out, bare.out.replace("cuInit=0", "cuInit=100"), guarded)
+        self.assertEqual(bool(OUR_LINE.search(guarded.err)), message, guarded)
+        self.assertEqual(OUR_LINE.sub("", guarded.err), bare.err, guarded)
+        self.assertEqual({record["api"] for record in harness.records(report)}, {"cuInit"}, guarded)

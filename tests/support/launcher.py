@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the launcher's tests share: the command, a clean environment, a folder of one's own."""
+
+import os
+import shutil
+import subprocess
+
+from support import harness, settings
+
+LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
+HOME = "/home/cudaguard-test"
+REGISTRY = "/cudaguard/gstreamer-1.0/registry.%s.bin" % os.uname().machine
+PRESETS = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "MPIR_CVAR_ENABLE_GPU": "0",
+           "GST_REGISTRY_1_0": HOME + "/.cache" + REGISTRY}
+
+
+def environment(**more):
+    """The test's own environment without what the launcher looks at; None in `more` deletes."""
+    left_out = (*PRESETS, "GST_REGISTRY", "XDG_CACHE_HOME")
+    env = {key: value for key, value in os.environ.items()
+           if not harness.SCRUBBED.match(key) and key not in left_out}
+    env.update(LC_ALL="C.UTF-8", HOME=HOME)
+    env.update(more)
+    return {key: value for key, value in env.items() if value is not None}
+
+
+class Case(harness.FolderCase):
+    def installed(self, folder="install"):
+        """A copy of the installed tree, where every user can read it; its launcher's path."""
+        shutil.copytree(harness.LIB, self.path(folder, "lib"), symlinks=True)
+        os.mkdir(self.path(folder, "bin"))
+        return shutil.copy(LAUNCHER, self.path(folder, "bin"))
+
+    def make(self, name, text, mode=0o755):
+        """A file of these bytes or this text."""
+        with open(self.path(name), "wb") as stream:
+            stream.write(text if isinstance(text, bytes) else text.encode())
+        os.chmod(self.path(name), mode)
+        return self.path(name)
+
+    def compile(self, name, text, *options, compiler="gcc"):
+        source = self.make(name + ".c", text, 0o644)
+        done = subprocess.run([compiler, source, "-o", self.path(name), *options],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.path(name)
+
+    def start(self, *words, env=None, text=True, launcher=LAUNCHER, **more):
+        """Runs the launcher with these words; env: the whole environment."""
+        more.setdefault("stdin", None if "input" in more else subprocess.DEVNULL)
+        if more["stdin"] is None:
+            del more["stdin"]
+        return subprocess.run([launcher, *map(str, words)], capture_output=True, text=text,
+                              env=environment() if env is None else env, timeout=120, check=False,
+                              **more)
+
+    def bare(self, *words, env=None, **more):
+        return subprocess.run([*map(str, words)], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, env=environment() if env is None else env, timeout=120,
+                              check=False, **more)
+
+    def same_as_golden(self, name, text):
+        """golden/NAME holds this text. pytest --write-golden rewrites it."""
+        path = os.path.join(harness.SOURCE, "tests", "launcher", "golden", name)
+        if settings.WRITE_GOLDEN:
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write(text)
+        with open(path, encoding="utf-8") as stream:
+            self.assertEqual(text, stream.read())
+
+    def refused(self, done, code, *meaning):
+        """One clear line, this exit code, nothing printed by a program."""
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done)
+        self.assertRegex(done.stderr, r"\Acudaguard: [ -~]+\n\Z")
+        for word in meaning:
+            self.assertIn(word, done.stderr)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real systemd that manages services of its own: a user manager in a sandbox, as root.
+
+It has a cgroup of its own, as the root of its view; without one that can be made there is none.
+"""
+
+import os
+import subprocess
+import time
+
+from support import harness
+
+PATIENCE = 60
+# Waits for the manager, runs the test's script.
+INSIDE = """
+%s --user --log-target=null </dev/null >/dev/null &
+until systemctl --user list-units >/dev/null 2>&1; do kill -0 $! && sleep 0.05 || exit 99; done
+exec sh "$1"
+"""
+PLACES = ("/usr/lib/systemd/systemd", "/lib/systemd/systemd")
+
+
+def cgroup_root():
+    """Where the machine has the one hierarchy of cgroups, or None."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as stream:
+        for line in stream:
+            words, kind = line.split(" - ")
+            if kind.split()[0] == "cgroup2":
+                return words.split()[4]
+    return None
+
+
+class Manager:
+    def __init__(self, folder, mounts):
+        self.folder = folder
+        self.mounts = mounts
+        self.binary = next((path for path in PLACES if os.path.exists(path)), None)
+        root = cgroup_root()
+        self.cgroup = root and os.path.join(root, "cudaguard-test-%d" % os.getpid())
+
+    def missing(self):
+        """Why there can be none here, or an empty text."""
+        if os.geteuid() != 0:
+            return "only root can make a cgroup for it"
+        if not self.binary:
+            return "systemd is not installed"
+        if not self.cgroup:
+            return "no cgroup2 file system"
+        try:
+            os.mkdir(self.cgroup)
+            os.rmdir(self.cgroup)
+        except OSError as error:
+            return "no cgroup can be made: %s" % error
+        return ""
+
+    def run(self, script):
+        """Runs a shell script beside a fresh manager that finds its units in `folder`/units."""
+        os.makedirs(os.path.join(self.folder, "home"), exist_ok=True)
+        path = os.path.join(self.folder, "script")
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(script)
+        box = harness.sandbox("fake", [
+            "--tmpfs", "/run", "--dir", "/run/systemd/system", "--dir", "/run/user/0",
+            "--unshare-pid", "--proc", "/proc", "--clearenv", "--setenv", "PATH",
+            "/usr/bin:/bin:/usr/sbin:/sbin", "--setenv", "XDG_RUNTIME_DIR", "/run/user/0",
+            "--setenv", "HOME", self.folder + "/home", "--setenv", "SYSTEMD_UNIT_PATH",
+            self.folder + "/units:", *self.mounts])
+        own_view = ("mount --make-rprivate / && mount -t cgroup2 none /sys/fs/cgroup && "
+                    'exec "$@"')
+        os.mkdir(self.cgroup)
+        try:
+            return subprocess.run(
+                ["unshare", "--mount", "--cgroup", "sh", "-c", own_view, "sh", *box, "sh", "-c",
+                 INSIDE % self.binary, "sh", path], stdin=subprocess.DEVNULL, capture_output=True,
+                text=True, timeout=PATIENCE, check=False, preexec_fn=self.enter)
+        finally:
+            self.remove()
+
+    def enter(self):
+        with open(os.path.join(self.cgroup, "cgroup.procs"), "w", encoding="utf-8") as stream:
+            stream.write(str(os.getpid()))
+
+    def remove(self):
+        """The cgroup with those below it, when their processes are gone."""
+        end = time.monotonic() + PATIENCE
+        while os.path.isdir(self.cgroup):
+            for folder, _, _ in os.walk(self.cgroup, topdown=False):
+                try:
+                    os.rmdir(folder)
+                except OSError:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(0.02)

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a row of the door matrix is, how it is run and judged.
+
+A row is one program that goes through one door. Bare, it has to reach the recording fake driver
+and NVIDIA's real one (that is the control: a row that cannot fail proves nothing). Guarded, it gets
+the answers of the design's table, and nothing of the claim is broken in its process tree.
+"""
+
+import dataclasses
+import glob
+import importlib
+import os
+import re
+
+from support import harness
+
+# The answers of a machine without a device; a tuple lists alternatives.
+CUDA = {
+    "cuInit": "100",
+    "cuInit1": "1",
+    "versionRc": "0",
+    "version": "99990",
+    "countRc": "3",
+    "count": ("-7", "0"),
+    "name": "CUDA_ERROR_NO_DEVICE",
+    "export": "500",
+    "table": "null",
+    "unknown": "null",
+}
+NVML = {
+    "nvmlInit": "0",
+    "nvmlInitOld": "0",
+    "nvmlInitWithFlags": "0",
+    "countRc": "0",
+    "count": "0",
+    "countOld": "0",
+    "byIndex": "2",
+    "byUuid": "6",
+    "shutdown": "0",
+    "unknown": "null",
+    "text": "Invalid",
+}
+WORLDS = ("none", "fake", "real")
+DRIVEN = ("fake", "real")
+OUR_LINE = re.compile(
+    r"^cudaguard\[(\d+)\]: no (CUDA here|GPU to see|OpenCL from NVIDIA here)\b.*$")
+
+
+@dataclasses.dataclass
+class Row:
+    """One door.
+
+    argv and env may use {driver} (the folder of this world's driver), {versioned} and
+    {nvml_versioned} (its files), {copy} (a folder on which the driver's is mounted),
+    {unnamed} (the same, of a driver without SONAME), {programs}, {standin}, {source}, {loader} (ld.so's path).
+    """
+
+    id: str  # dlopen.absolute: the part before the dot is the group
+    about: str
+    argv: list
+    expect: dict = dataclasses.field(default_factory=dict)  # for every line with key=value words
+    bare: tuple = DRIVEN  # worlds in which the bare program must reach the driver
+    worlds: tuple = WORLDS  # worlds in which it is run guarded
+    env: dict = dataclasses.field(default_factory=dict)
+    guarded_env: dict = dataclasses.field(default_factory=dict)  # for the guarded run only
+    lines: int = 1  # lines of answers; 0: the program prints none
+    rc: int = 0
+    err: str = r"(?!)"  # what else may stand on stderr, as a regular expression
+    linked: bool = False  # ld.so maps the driver before anyone can act
+    guard: bool = True
+    preload: tuple = ()  # what goes behind the guard into LD_PRELOAD; GUARD among it: in that order
+    own_preload: tuple = ()  # libraries that the bare program has in its LD_PRELOAD too
+    guard_last: bool = False  # the guard behind the program's own preloads
+    cwd: str = None
+    mounts: tuple = ()  # folders on which this world's driver folder is mounted
+    says: bool = True  # the guard prints its line, once per process that touched; None: it may
+    same_as_bare: str = None  # the guarded output equals the bare one in this world
+    check: object = None  # check(result, world) -> list of complaints
+    limit: bool = False  # a documented limit: the guarded program does reach the driver
+    sandboxed: bool = True
+    needs: tuple = ()  # files without which the row is skipped
+    why: str = ""  # what to install when they are missing
+    driver_files: tuple = ()  # libraries, besides libcuda and NVML, without which no real world is
+    root: bool = False  # only root can set this up
+    timeout: int = 120
+
+    @property
+    def group(self):
+        return self.id.split(".")[0]
+
+
+@dataclasses.dataclass
+class Outcome:
+    row: Row
+    bare: dict = dataclasses.field(default_factory=dict)  # world -> Result
+    guarded: dict = dataclasses.field(default_factory=dict)
+    complaints: list = dataclasses.field(default_factory=list)
+    skipped: list = dataclasses.field(default_factory=list)  # reasons; the row or one world of it
+
+    @property
+    def verdict(self):
+        if self.complaints:
+            return "FAIL"
+        if not self.guarded:
+            return "skip"
+        return "limit" if self.row.limit else "pass"
+
+
+def places(world):
+    """What the placeholders of argv and env mean in a world."""
+    real = harness.real_driver_dir()
+    system = harness.REAL_DRIVER_DIRS[0][:-len("/nvidia/current")]
+    result = {
+        "programs": harness.PROGRAMS,
+        "standin": harness.STANDIN_DIR,
+        "source": harness.SOURCE,
+        "loader": harness.loader_of(harness.program("door")),
+        "copy": os.path.join(harness.BUILD, "tests", "doors", "copy"),
+        "unnamed": os.path.join(harness.FAKES, "unnamed"),
+        "driver": harness.FAKE_DRIVER if world == "fake" else
+        real[:-len("/nvidia/current")] if real else system,
+    }
+    for key, name in (("versioned", "libcuda"), ("nvml_versioned", "libnvidia-ml")):
+        folder = real if world == "real" else harness.FAKE_DRIVER if world == "fake" else None
+        found = sorted(glob.glob(os.path.join(folder, name + ".so.*.*"))) if folder else []
+        result[key] = found[0] if found else "%s/%s.so.535.261.03" % (system, name)
+    result["parent"] = os.path.basename(result["driver"])
+    return result
+
+
+def run_row(row, world, guarded):
+    words = places(world)
+    preload = tuple(path.format(**words) for path in row.own_preload)
+    if guarded:
+        ours = ((harness.GUARD,) if row.guard else ()) + row.preload
+        ours = tuple(path.format(**words) for path in ours)
+        preload = preload + ours if row.guard_last else ours + preload
+    source = harness.FAKE_DRIVER if world == "fake" else harness.real_driver_dir()
+    mounts = []
+    for folder in row.mounts if world != "none" else ():
+        mounts += ["--ro-bind", source, folder.format(**words)]
+    return harness.run(
+        [str(word).format(**words) for word in row.argv],
+        world=world,
+        guard=False,
+        preload=preload,
+        env={key: value.format(**words) for key, value in dict(
+            row.env, **(row.guarded_env if guarded else {})).items()},
+        cwd=row.cwd.format(**words) if row.cwd else None,
+        bwrap=mounts,
+        sandboxed=row.sandboxed,
+        timeout=row.timeout)
+
+
+def answer_lines(text):
+    """The lines of key=value words, each as a dictionary."""
+    lines = [dict(re.findall(r"([\w.]+)=(\S*)", line)) for line in text.splitlines()]
+    return [line for line in lines if line]
+
+
+def judge_answers(row, result):
+    found = []
+    if result.timed_out:
+        return ["did not end within %d s" % row.timeout]
+    if result.rc != row.rc:
+        found.append("exit code %s, not %s" % (result.rc, row.rc))
+    lines = answer_lines(result.out)
+    if len(lines) != row.lines and (row.expect or row.lines):
+        found.append("%d lines of answers, not %d" % (len(lines), row.lines))
+    for line in lines:
+        for key, wanted in row.expect.items():
+            if line.get(key) not in (wanted if isinstance(wanted, tuple) else (wanted,)):
+                found.append("%s=%s, not %s" % (key, line.get(key), wanted))
+    return found
+
+
+def judge_words(row, result):
+    """The guard says one line per process that touched, two where NVML was first, and nobody says
+    anything else."""
+    said = []
+    found = []
+    for line in result.err.splitlines():
+        match = OUR_LINE.match(line)
+        if match:
+            said.append((match[1], match[2]))
+        elif not re.search(row.err, line):
+            found.append("printed: " + line)
+    if len(said) != len(set(said)):
+        found.append("the same line of ours twice from one process")
+    if any((pid, "CUDA here") in said[:place] for place, (pid, what) in enumerate(said)):
+        found.append("a line of ours behind the one about CUDA")
+    if row.says and row.guard and not said:
+        found.append("the guard said nothing")
+    if row.says is False and said:
+        found.append("the guard spoke")
+    return found
+
+
+def judge(row, world, bare, guarded):
+    if row.limit:
+        return [] if guarded.reached_driver() else ["documented limit, but it was stopped"]
+    found = judge_answers(row, guarded) + guarded.broken(row.linked)
+    if row.same_as_bare:
+        if guarded.out != bare.out:
+            found.append("prints other than bare: %r, not %r" % (guarded.out, bare.out))
+    found += row.check(guarded, world) if row.check else []
+    return found + judge_words(row, guarded)
+
+
+def why_not(world, row):
+    """The reason why this machine cannot run the row in this world, or None."""
+    if world != "real":
+        return None
+    if not harness.have_real_driver():
+        return "no NVIDIA driver libraries on this machine (libcuda1, libnvidia-ml1)"
+    missing = harness.missing_driver_files(harness.real_driver_dir(), *row.driver_files)
+    return "not installed: " + ", ".join(missing) if missing else None
+
+
+def perform(row):
+    """Runs a row bare and guarded in its worlds and judges it."""
+    outcome = Outcome(row)
+    missing = [path for path in row.needs if not glob.glob(path.format(**places("fake")))]
+    if missing:
+        outcome.skipped.append("%s is missing%s" % (missing[0], row.why and ": " + row.why))
+    elif row.root and os.geteuid() != 0:
+        outcome.skipped.append("only root can set this up")
+    if outcome.skipped:
+        return outcome
+    controls = set(row.bare) | ({row.same_as_bare} if row.same_as_bare else set())
+    for world in WORLDS:
+        if world not in controls and world not in row.worlds:
+            continue
+        reason = why_not(world, row)
+        if reason:
+            outcome.skipped.append("%s world: %s" % (world, reason))
+            continue
+        if world in controls:
+            outcome.bare[world] = run_row(row, world, False)
+            if world in row.bare and not outcome.bare[world].reached_driver():
+                outcome.complaints.append(
+                    ("control, " + world, ["bare, it does not reach the driver"],
+                     outcome.bare[world]))
+        if world in row.worlds:
+            outcome.guarded[world] = run_row(row, world, True)
+    for world, guarded in outcome.guarded.items():
+        bare = outcome.bare.get(row.same_as_bare or world)
+        found = judge(row, world, bare, guarded)
+        if found:
+            outcome.complaints.append(("guarded, " + world, found, guarded))
+    return outcome
+
+
+def load_rows():
+    """All rows of the rows_*.py files beside this one, in the order of their groups."""
+    rows = []
+    for path in sorted(glob.glob(os.path.join(os.path.dirname(__file__), "rows_*.py"))):
+        rows += importlib.import_module("support." + os.path.basename(path)[:-3]).ROWS
+    seen = set()
+    for row in rows:
+        if row.id in seen:
+            raise ValueError("two rows are called " + row.id)
+        seen.add(row.id)
+
+    # A group's rows may come from several files.
+    groups = list(dict.fromkeys(row.group for row in rows))
+    return sorted(rows, key=lambda row: groups.index(row.group))

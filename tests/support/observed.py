@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs programs under `run --observe` and reads the summary."""
+
+import re
+
+from support import box, harness, launcher
+
+OBSERVE = [launcher.LAUNCHER, "run", "--observe", "--log=off"]
+TOTALS = re.compile(r"(?m)^cudaguard: (\d+) process(?:es)? asked(?:: (.*))?$")
+NOBODY = "cudaguard: no process was seen to ask for CUDA or NVML\n"
+TITLES = {"process": "process", "initialised by": "by", "context on": "context",
+          "worked": "worked", "NVML": "nvml", "tried": "tried", "refused": "refused"}
+
+
+def numbers(text):
+    """"3 7-9" is [3, 7, 8, 9]."""
+    found = []
+    for word in text.split():
+        first, _, last = word.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+class Summary:
+    """totals: {"processes": 3, "initialised CUDA": 1}; rows: {pid: {"by": "open", ...}}, without
+    what is "-"; order: the process ids as they come; devices: {"": [names]}; rest: other lines."""
+
+    def __init__(self, text):
+        match = TOTALS.search(text)
+        if not match:
+            raise AssertionError("no summary in:\n" + text)
+        self.before = text[:match.start()]
+        end = text.find("\ncudaguard", match.end())
+        self.after = text[end + 1:] if end >= 0 else ""
+        self.text = text[match.start():end if end >= 0 else None]
+        self.totals = {"processes": int(match[1])}
+        for part in (match[2] or "").split(", "):
+            number, _, what = part.partition(" ")
+            self.totals[what] = int(number)
+        self.rows, self.order, self.devices, self.rest = {}, [], {}, []
+        self.lines = self.text.splitlines()
+        titles = [(title.start(), title[0]) for title in
+                  re.finditer(r"\S+(?: \S+)*", self.lines[1])][1:]
+        row = None
+        whose = None
+        for line in self.lines[2:]:
+            start = re.match(r" +(\d+x?)  ", line)
+            more = re.match(r" {%d}(?:pids|    ) +(?=\d)" % titles[0][0], line)
+            if start and start.end() == titles[0][0]:
+                row, whose = self.read_row(line, titles), None
+                if not start[1].endswith("x"):
+                    self.add([int(start[1])], row)
+            elif more and whose is None:
+                self.add(numbers(line[more.end():]), row)
+            elif line.startswith("  devices "):
+                match = re.match(r"  devices (?:of ([\d -]+) )?(?=0=)", line)
+                whose = match[1] or ""
+                self.devices[whose] = line[match.end():].split()
+            elif whose is not None and line.startswith("   "):
+                self.devices[whose] += line.split()
+            else:
+                self.rest.append(line)
+
+    @staticmethod
+    def read_row(line, titles):
+        ends = [start for start, _ in titles[1:]] + [None]
+        cells = {TITLES[name]: line[start:end].strip() for (start, name), end in zip(titles, ends)}
+        return {name: cell for name, cell in cells.items() if cell != "-"}
+
+    def add(self, pids, row):
+        for pid in pids:
+            self.rows[pid] = row
+            self.order.append(pid)
+
+    def facts(self, pid):
+        """Without the program's name."""
+        return {name: cell for name, cell in self.rows[pid].items() if name != "process"}
+
+
+def pids(result):
+    """The answers of the steps `pid`: {label: number}; "" is the program itself."""
+    return {label.rstrip("."): int(number)
+            for label, number in re.findall(r"(?m)^([\w.]*?)pid=(\d+)$", result.out)}
+
+
+class Case(launcher.Case, box.Case):
+    def observe(self, words, options=(), env=None, **more):
+        """The words under --observe in the machine with eight GPUs."""
+        return harness.run(OBSERVE + list(options) + [str(word) for word in words], world="none",
+                           guard=False, trace=False, env=box.environment(**(env or {})), **more)
+
+    def steps(self, steps, options=(), name="open", **more):
+        return self.observe([box.program(name)] + list(steps), options, **more)
+
+    def summary(self, result, rc=0):
+        self.assertEqual(result.rc, rc, result)
+        summary = Summary(result.err)
+        self.assertLessEqual(max(map(len, summary.lines)), 100, summary.text)
+        self.assertTrue(summary.text.isascii() and "\x1b" not in summary.text, summary.text)
+        # Every process is in the table once, and in the totals.
+        self.assertEqual(len(summary.order), len(set(summary.order)), summary.text)
+        self.assertEqual(len(summary.order), summary.totals["processes"], summary.text)
+        for what, fact in (("initialised CUDA", "by"), ("held a context", "context"),
+                           ("worked", "worked"), ("used NVML", "nvml"), ("refused", "refused")):
+            self.assertEqual(sum(fact in row for row in summary.rows.values()),
+                             summary.totals.get(what, 0), "%s\n%s" % (what, summary.text))
+        tried = [row["tried"] for row in summary.rows.values() if "tried" in row]
+        none = sum(text.startswith("found no") for text in tried)
+        self.assertEqual(summary.totals.get("found none", 0), none, summary.text)
+        self.assertGreaterEqual(summary.totals.get("failed", 0), len(tried) - none, summary.text)
+        return summary
+
+    def agrees(self, result, summary):
+        """The fake driver's own log counts as many as the summary."""
+        for call, what in (("cuInit:initialised", "initialised CUDA"),):
+            self.assertEqual(result.fake_calls.count(call), summary.totals.get(what, 0), result)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts/release has made, and machines to install it on.
+
+A machine is an overlay over this one or over a minimal system (scripts/fetch-roots), with a /dev
+and processes of its own: what is installed there is gone with it.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+
+from support import harness
+
+MACHINE = os.uname().machine
+MULTIARCH = MACHINE + "-linux-gnu"
+DEBIAN_ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[MACHINE]
+ROOTS = os.path.join(harness.DEPS, "roots")
+ASK = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+SUITES = ("bullseye", "bookworm", "trixie", "jammy", "noble")
+# What the bare control finds: no driver in these systems.
+NONE = "OSError: libcuda.so.1: cannot open shared object file"
+
+
+def version():
+    with open(os.path.join(harness.SOURCE, "CMakeLists.txt"), encoding="utf-8") as stream:
+        return re.search(r"^project\(cudaguard VERSION ([\d.]+)", stream.read(), re.MULTILINE)[1]
+
+
+def wheel(machine):
+    return "cudaguard-%s-py3-none-manylinux_2_17_%s.whl" % (version(), machine)
+
+
+RELEASE = os.path.join(harness.SOURCE, "build", "release-" + version())
+TREE = "cudaguard-%s-linux-%s" % (version(), MACHINE)
+TARBALL = TREE + ".tar.gz"
+DEB = "cudaguard_%s_%s.deb" % (version(), DEBIAN_ARCHITECTURE)
+WHEEL = wheel(MACHINE)
+RPM = "cudaguard-%s-1.%s.rpm" % (version(), MACHINE)
+
+
+def released(case, name, quick=True):
+    """The path of a file of the release. Without quick: of those that scripts/test --full makes."""
+    path = os.path.join(RELEASE, name)
+    if not os.path.exists(path):
+        why = "%s is not there: scripts/release%s makes it" % (path, " --quick" if quick else "")
+        if not quick and not harness.FULL:
+            case.skipTest(why)
+        harness.skip(case, why)
+    return path
+
+
+def run(command, **options):
+    return subprocess.run(command, check=False, text=True, errors="replace",
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, **{"timeout": 300, **options})
+
+
+# Beside the lower system: $1 a folder for all of it, $2 that system.
+BOOT = r"""
+set -e
+mount -t tmpfs tmpfs "$1"
+mkdir "$1/up" "$1/work" "$1/root"
+mount -t overlay -o "lowerdir=$2,upperdir=$1/up,workdir=$1/work" overlay "$1/root"
+cd "$1/root"
+mount -t proc proc proc
+mount -t tmpfs -o mode=755 dev dev
+for node in null zero full random urandom tty; do
+  touch dev/$node
+  mount --bind /dev/$node dev/$node
+done
+mkdir -m 1777 dev/shm
+ln -s /proc/self/fd dev/fd
+mount -t tmpfs -o mode=1777 tmp tmp
+[ "$2" = / ] || cp -L /etc/resolv.conf etc/resolv.conf
+rm -f var/lib/man-db/auto-update  # its index takes longer than all the rest
+echo ready
+exec cat  # until the test closes its end, or is no more
+"""
+
+
+class Machine:
+    def __init__(self, case, suite=""):
+        """suite: of scripts/fetch-roots; none: this machine's own system."""
+        self.case = case
+        if os.geteuid() != 0:
+            harness.skip(case, "only root can install packages")
+        lower = self.fetch(suite) if suite else "/"
+        folder = case.path("machine" + suite)
+        os.mkdir(folder)
+        self.process = subprocess.Popen(
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", BOOT, "sh",
+             folder, lower], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True)
+        case.addCleanup(self.stop)
+        said = self.process.stdout.readline()
+        if said != "ready\n":
+            harness.skip(case, "no overlay of %s: %s" % (lower, said.strip()))
+        self.lower, self.upper = lower, os.path.join(folder, "up")
+        self.root = os.path.join(folder, "root")
+        # Its process 1, which unshare has forked.
+        children = "/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)
+        with open(children, encoding="ascii") as stream:
+            self.init = stream.read().strip()
+
+    def fetch(self, suite):
+        script = os.path.join(harness.SOURCE, "scripts", "fetch-roots")
+        done = run([script, ROOTS, suite], timeout=1200)
+        if done.returncode != 0:
+            harness.skip(self.case, done.stdout.strip())
+        return os.path.join(ROOTS, suite)
+
+    def stop(self):
+        self.process.communicate(timeout=60)
+
+    def command(self, *words, env=()):
+        """The command line that runs these words there."""
+        return ["nsenter", "-t", self.init, "--mount", "--pid", "chroot", self.root, "env", "-i",
+                "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
+                "DEBIAN_FRONTEND=noninteractive", *env, *words]
+
+    def sh(self, text, ok=True, **options):
+        """Runs it by sh. ok: it has to end with 0."""
+        done = run(self.command("sh", "-c", text), **options)
+        if ok:
+            self.case.assertEqual(done.returncode, 0, "%s\n%s" % (text, done.stdout))
+        return done
+
+    def need_python(self):
+        """From the system's own archive."""
+        done = self.sh("command -v python3 || { apt-get update && apt-get install -y "
+                       "--no-install-recommends python3; }", ok=False, timeout=600)
+        if done.returncode != 0:
+            harness.skip(self.case, done.stdout.strip().split("\n")[-1])
+
+    def put(self, path, name=None):
+        """A file, copied to its /tmp."""
+        target = "/tmp/" + (name or os.path.basename(path))
+        with open(path, "rb") as stream:
+            subprocess.run(self.command("sh", "-c", "cat >" + shlex.quote(target)), stdin=stream,
+                           check=True, timeout=60)
+        return target
+
+    def added(self):
+        """The files that were not there before, without what apt and dpkg note down."""
+        notes = r"(tmp|var/cache|var/log|var/lib/(apt|dpkg/(?!info)))/"
+        said = run(["nsenter", "-t", self.init, "--mount", "find", self.upper, "!", "-type", "d",
+                    "!", "-type", "c", "-printf", r"%P\n"])
+        return sorted(name for name in said.stdout.splitlines() if not re.match(notes, name) and
+                      not os.path.lexists(os.path.join(self.lower, name)))
+
+
+class Case(harness.FolderCase):
+    def setUp(self):
+        super().setUp()
+        self.need("unshare", "nsenter")
+
+    def machine(self, suite=""):
+        return Machine(self, suite)
+
+    def unpacked(self, name=TARBALL, where="unpacked"):
+        """The folder in the tarball, unpacked."""
+        target = self.path(where)
+        os.makedirs(target, exist_ok=True)
+        subprocess.run(["tar", "-xzf", released(self, name), "-C", target], check=True, timeout=60)
+        (folder,) = os.listdir(target)
+        return os.path.join(target, folder)
+
+
+def tree(folder):
+    """{path: what it is} of all files and links in it."""
+    found = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            where = os.path.relpath(path, folder)
+            if os.path.islink(path):
+                found[where] = "-> " + os.readlink(path)
+            else:
+                with open(path, "rb") as stream:
+                    found[where] = stream.read()
+    return found

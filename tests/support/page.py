@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages that page_samples writes, and what every page must keep to."""
+
+import html
+import json
+import os
+import re
+import subprocess
+
+from support import harness
+
+SAMPLES = os.path.join(harness.BUILD, "tests", "launcher", "page_samples")
+VERDICTS = ("allowed", "bypassed", "fail", "failed", "forged", "large", "pass")
+RECORDS = ("empty", "forged_report", "report", "small_report")
+NAMES = (*VERDICTS, *RECORDS)
+LARGEST = ("large_report", "worst")  # 100,000 processes; forged, and as much as can be
+
+ELEMENTS = set("""html head meta title style script body main noscript pre header footer section
+    article h1 h2 h3 h4 p span strong code a i div dl dt dd ul ol li details summary table thead
+    tbody tr th td""".split())
+POLICY = ("default-src 'none'; base-uri 'none'; form-action 'none'; "
+          "script-src 'sha256-[A-Za-z0-9+/]{43}='; style-src 'sha256-[A-Za-z0-9+/]{43}='")
+# The values that each attribute may have; no address but of a place in the page.
+ATTRIBUTES = {
+    "lang": "en", "charset": "utf-8", "name": "viewport|color-scheme", "type": "application/json",
+    "http-equiv": "Content-Security-Policy", "class": r"[a-z -]+", "id": r"document|coverage|t\d+",
+    "href": r"#coverage|#t\d+", "scope": "col|row", "tabindex": "0", "role": "region", "open": "",
+    "aria-label": r"[A-Za-z]+( [a-z]+)*( \d+)?", "aria-hidden": "true",
+    "content": "width=device-width, initial-scale=1|light dark|" + POLICY,
+    "style": r"( ?(--d: ?\d+|((--step|--p): ?|(left|width|height): )[\d.]+%);?)+"}
+# What nobody could see, or what turns the direction of a text.
+HIDDEN = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+
+
+def write(folder, *names):
+    subprocess.run([SAMPLES, folder, *names], check=True, timeout=300)
+
+
+class Parts:
+    """Of a page's bytes: the document, the text, and what its policy must name."""
+
+    def __init__(self, content):
+        self.all = content.decode()
+        found = re.fullmatch(r'(?P<head>.*<style>(?P<style>.*)</style>\n</head>\n<body>\n<main>\n)'
+                             r'<noscript>\n<pre>(?P<text>[^<]*)</pre>\n</noscript>\n</main>\n'
+                             r'<script type="application/json" id="document">(?P<document>[^<]*)'
+                             r'</script>\n<script>(?P<script>.*)</script>\n</body>\n</html>\n',
+                             self.all, re.S)
+        self.head, self.style, self.script = found["head"], found["style"], found["script"]
+        self.document, self.text = found["document"], html.unescape(found["text"])
+        self.policy = re.search('"Content-Security-Policy" content="([^"]*)"', self.head)[1]
+
+    def loaded(self):
+        return json.loads(self.document)
+
+
+def mistakes(text, html5lib):
+    """What is wrong with a page, as a list of texts."""
+    parser = html5lib.HTMLParser(namespaceHTMLElements=False)
+    document = parser.parse(text)
+    found = ["%s at %s" % (code, place) for place, code, _ in parser.errors]
+    found += ["U+%04X" % ord(one) for one in set(HIDDEN.findall(text))]
+    ids = [one.get("id") for one in document.iter() if one.get("id")]
+    found += ["id twice: " + one for one in set(ids) if ids.count(one) > 1]
+    headings = []
+    for element in document.iter():
+        if not isinstance(element.tag, str):  # a comment
+            continue
+        if element.tag not in ELEMENTS:
+            found.append("element %s" % element.tag)
+        for name, value in element.attrib.items():
+            if not re.fullmatch(ATTRIBUTES.get(name, "(?!)"), value):
+                found.append("attribute %s=%s" % (name, value[:60]))
+        if element.get("href", "#")[1:] not in ["", *ids]:
+            found.append("nowhere: " + element.get("href"))
+        if element.tag == "th" and not element.get("scope"):
+            found.append("th without a scope")
+        if re.fullmatch("h[1-6]", element.tag):
+            headings.append(int(element.tag[1]))
+    if any(b > a + 1 for a, b in zip([0, *headings], headings)) or headings.count(1) > 1:
+        found.append("headings %s" % headings)
+    scripts = [one.get("type") for one in document.iter("script")]
+    if scripts != ["application/json", None] or len(list(document.iter("style"))) != 1:
+        found.append("scripts %s" % scripts)
+    style = document.find("head/style")
+    if re.search(r"url\(|@import|expression", style.text if style is not None else ""):
+        found.append("the style sheet asks for something")
+    return found

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of docs/platforms.md and of scripts/'s integrations share."""
+
+import os
+import re
+import shutil
+
+from support import harness, launcher
+
+PLATFORMS = os.path.join(harness.DEPS, "frameworks", "platforms", "bin")
+HERE = os.path.join(harness.SOURCE, "tests", "integrations")
+DOOR = harness.program("door")
+OPEN = [DOOR, "lib=libcuda.so.1"]
+
+
+def script(*names):
+    return os.path.join(harness.SOURCE, "scripts", *names)
+
+
+def read(*names):
+    with open(script(*names), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def blocks(language, section):
+    """The blocks of this language in a section of docs/platforms.md."""
+    with open(os.path.join(harness.SOURCE, "docs", "platforms.md"), encoding="utf-8") as stream:
+        part = re.search(r"(?ms)^##+ %s\n(.*?)(^##+ |\Z)" % re.escape(section), stream.read())[1]
+    return re.findall(r"(?ms)^```%s\n(.*?)^```$" % language, part)
+
+
+def usr_local(folder):
+    """An installed tree, made at `folder`, and bubblewrap's words for it at /usr/local."""
+    shutil.copytree(harness.LIB, os.path.join(folder, "lib"), symlinks=True)
+    os.mkdir(os.path.join(folder, "bin"))
+    shutil.copy(launcher.LAUNCHER, os.path.join(folder, "bin"))
+    return ["--tmpfs", "/usr/local", "--ro-bind", os.path.join(folder, "bin"), "/usr/local/bin",
+            "--ro-bind", os.path.join(folder, "lib"), "/usr/local/lib"]
+
+
+def others_only(result):
+    """Takes the stand-ins of a copied tree from a result's driver files."""
+    result.driver_files = [path for path in result.driver_files if "/lib/cudaguard/" not in path]
+    return result
+
+
+class Case(launcher.Case):
+    def need_platforms(self):
+        if not os.path.exists(PLATFORMS):
+            harness.skip(self, "run scripts/fetch-frameworks %s platforms" % harness.DEPS)
+
+    def need_root(self, what):
+        if os.geteuid() != 0:
+            harness.skip(self, "only root can " + what)
+
+    def guarded(self, answers, fake_calls):
+        """What a program said and what the recording fake has seen of it."""
+        self.assertEqual((answers.get("cuInit"), fake_calls), ("100", []))
+
+    def reached(self, answers, fake_calls):
+        self.assertEqual(answers.get("cuInit"), "0")
+        self.assertIn("cuInit", fake_calls)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many processes of 64 threads each, in front of the fake GPUs of tests/fakes."""
+
+import collections
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+from support import box, harness, settings
+
+FOLDER = os.path.join(harness.BUILD, "tests", "races")
+DRIVER = os.path.join(harness.FAKES, "lazy")
+THREADS = 64
+COMPANIONS = ("libcudaguard-driver.so", "libcudaguard-nvml.so")
+# What a thread is told by any door.
+SEEN = "2:%s,%s" % (box.GPUS[5][0], box.GPUS[2][0])
+ALLOWED = "5,2"
+
+# Which program, and by which doors its threads come (programs/racers.c); may one of them reach
+# cuInit?
+Race = collections.namedtuple("Race", "program doors inits")
+RACES = [Race("racers", "o", True), Race("racers", "p", True), Race("racers", "n", False),
+         Race("racers", "r", True), Race("racers", "onrp", True), Race("racers_linked", "l", True),
+         Race("racers_linked", "m", False), Race("racers_linked", "lmonrp", True)]
+
+# code: the exit code; inits: real calls of cuInit; times: how many processes ended so.
+Outcome = collections.namedtuple("Outcome", "code out err inits times")
+
+
+@contextlib.contextmanager
+def library_folder(companions=None, guard=harness.GUARD):
+    """A lib folder with this guard and these companions; yields the guard's path in it."""
+    with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+        os.chmod(folder, 0o755)
+        os.mkdir(os.path.join(folder, "cudaguard"))
+        for name in os.listdir(harness.STANDIN_DIR):
+            source = os.path.join(companions if companions and name in COMPANIONS
+                                  else harness.STANDIN_DIR, name)
+            if not os.path.exists(source):
+                kind = RuntimeError if settings.MUST_RUN else unittest.SkipTest
+                raise kind("not built (cmake --build --preset full): " + source)
+            os.symlink(source, os.path.join(folder, "cudaguard", name))
+        os.symlink(guard, os.path.join(folder, "libcudaguard.so"))
+        yield os.path.join(folder, "libcudaguard.so")
+
+
+def race(program, doors, times, guard=harness.GUARD, slow=0, log=True, prefix=(), threads=THREADS,
+         **env):
+    """Outcomes of `times` fresh processes. slow: how many microseconds the real cuInit waits."""
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        if not os.path.exists(os.path.join(DRIVER, name)):
+            raise RuntimeError("no fake driver in " + DRIVER)
+    env = dict(env, LD_LIBRARY_PATH=DRIVER, CG_SLOW=str(slow))
+    if guard:
+        env["LD_PRELOAD"] = guard
+    spec = {"argv": [*prefix, os.path.join(FOLDER, program), str(threads), doors], "env": env,
+            "times": times, "log": log}
+    result = harness.run([sys.executable, os.path.join(harness.SOURCE, "tests", "races", "many.py"), json.dumps(spec)],
+                         world="none", guard=False, trace=False, timeout=600)
+    if result.rc != 0:
+        raise RuntimeError(str(result))
+    return [Outcome(*fields) for fields in json.loads(result.out)]

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of jobs that never ran, for tests of `report`."""
+
+import json
+import os
+
+from support import settings
+
+PACKAGES = "/opt/venv/lib/python3.11/site-packages/"
+TIME = 1795256748
+
+
+def line(pid=7, script="ppo.py", api="cuInit", decision="deny", at=0, **more):
+    """As the guard writes it: the process's own facts first. None leaves a field out. Another caller
+    has no library, other frames no code, unless they are given."""
+    record = {"v": 1, "ts": TIME + at, "pid": pid, "ppid": 2, "tid": pid, "uid": 1000,
+              "host": "node7", "exe": "/usr/bin/python3.11", "argv": ["/usr/bin/python3", script],
+              "cgroup": "/system.slice/x.service", "slurm": None, "api": api, "object": None,
+              "event": None, "decision": decision, "device": None, "result": None,
+              "caller": PACKAGES + "torch/lib/libcudart.so.12+0x34b5a",
+              "library": None if "caller" in more else "libc10_cuda.so",
+              "code": None if "python" in more else script + ":159",
+              "python": [{"file": PACKAGES + "torch/cuda/__init__.py", "line": 118,
+                          "function": "is_available"},
+                         {"file": "/home/u/" + script, "line": 159, "function": "<module>"}],
+              "native": [PACKAGES + "torch/lib/libcudart.so.12+0x34b5a",
+                         PACKAGES + "torch/lib/libc10_cuda.so+0x1a2b"]}
+    record.update(more)
+    record = {key: value for key, value in record.items() if value is not None}
+    return json.dumps(record, separators=(",", ":"))
+
+
+def start(pid=7, at=0, **more):
+    """It does not say the host and the cgroup."""
+    return line(pid, api=None, decision=None, caller=None, library=None, code=None, python=None,
+                native=None, at=at,
+                event="start", policy="FORCE_CPU", **{"host": "", "cgroup": "", **more})
+
+
+def text(*lines):
+    return "".join(one + "\n" for one in lines)
+
+
+def schema(*path):
+    with open(os.path.join(settings.SOURCE, "shim", *path), encoding="utf-8") as stream:
+        return json.load(stream)

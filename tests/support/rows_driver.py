@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver API, linked to, opened by each name, from each side."""
+
+from support.harness import GUARD
+from support.matrix import CUDA, DRIVEN, Row
+
+DOOR = "{programs}/door"
+COPY = ("{copy}",)
+STANDIN = ("{standin}/libcuda.so.1",)
+# Of the driver that ld.so has mapped only these entries are ours; the rest stays uninitialised.
+LINKED = {"cuInit": "100", "cuInit1": "1"}
+PROC = dict(CUDA, unknownRc="0", unknownPtr="null", unknownStatus="1", emptyRc="0", emptyPtr="null",
+            emptyStatus="1", nostatusRc="0", nostatusPtr="null", lowRc="0", lowPtr="null",
+            lowStatus="2", knownRc="0", knownPtr="set", knownStatus="0")
+PLT = {key: CUDA[key] for key in ("cuInit", "cuInit1", "versionRc", "version", "countRc", "count")}
+
+ROWS = []
+
+# Linked to libcuda. With the stand-in preloaded nothing of NVIDIA's is even mapped.
+for name, binding in (("linked_cuda", "lazy"), ("linked_cuda_now", "now")):
+    program = "{programs}/" + name
+    for way, about in (("plt", "a direct call"), ("proc", "cuGetProcAddress_v2"),
+                       ("proc1", "cuGetProcAddress"), ("dlopen", "dlopen of the soname"),
+                       ("devname", "dlopen of the dev name"), ("default", "RTLD_DEFAULT"),
+                       ("next", "RTLD_NEXT"), ("self", "dlopen(NULL)")):
+        ROWS.append(Row("linked.%s-%s-standin" % (binding, way),
+                        "linked, %s binding, %s; guard and stand-in preloaded" % (binding, about),
+                        [program, way], PLT if way == "plt" else CUDA, preload=STANDIN))
+        # ld.so has mapped the real one; what is found by name in the whole program is ours only
+        # for the names that the guard exports, what is opened or asked of cuGetProcAddress always.
+        ROWS.append(Row("linked.%s-%s-guard" % (binding, way),
+                        "linked, %s binding, %s; the guard alone" % (binding, about),
+                        [program, way],
+                        LINKED if way in ("plt", "default", "next", "self") else CUDA,
+                        worlds=DRIVEN, linked=True))
+ROWS.append(Row("linked.standin-first", "linked; the stand-in before the guard in LD_PRELOAD",
+                ["{programs}/linked_cuda", "plt"], PLT, guard=False, preload=STANDIN + (GUARD,)))
+ROWS.append(Row("linked.standin-alone", "linked; no guard, the stand-in on LD_LIBRARY_PATH, no driver",
+                ["{programs}/linked_cuda", "plt"], PLT, worlds=("none",), guard=False,
+                guarded_env={"LD_LIBRARY_PATH": "{standin}"}, says=False))
+ROWS.append(Row("linked.no-driver", "linked; the guard alone, no driver: ld.so's own message",
+                ["{programs}/linked_cuda", "plt"], worlds=("none",), lines=0, rc=127, says=False,
+                err="error while loading shared libraries: libcuda.so.1: cannot open shared"))
+ROWS.append(Row("linked.bind-now", "linked; LD_BIND_NOW, the guard alone",
+                ["{programs}/linked_cuda", "plt"], LINKED, worlds=DRIVEN, linked=True,
+                env={"LD_BIND_NOW": "1"}))
+
+# Linked to the driver through a library of its own: what asks ld.so for "the next" or for that very
+# library's scope gets the mapped driver, unless a stand-in is there in its place.
+MIDDLE = "{programs}/linked_middle"
+for key, about, arguments, expect in (
+        ("handle", "dlsym on that library's handle", ["handle", "{programs}/middle.so"],
+         {"cuInit": "100"}),
+        # The stand-in comes before that library, so there may be nothing behind it.
+        ("next", "dlsym(RTLD_NEXT) from that library", ["next"], {"cuInit": ("100", "null")}),
+        ("deepbind", "an RTLD_DEEPBIND plug-in that dlopens the soname",
+         ["deepbind", "{programs}/plugin_open.so"], CUDA)):
+    about = "linked through a library, " + about
+    env = {"CG_NAMES": "libcuda.so.1"}
+    ROWS.append(Row("linked.middle-%s-standin" % key, about + "; guard and stand-in preloaded",
+                    [MIDDLE] + arguments, expect, preload=STANDIN, env=env,
+                    says=None if key == "next" else True))
+    ROWS.append(Row("limit.middle-" + key, about + "; the guard alone", [MIDDLE] + arguments,
+                    worlds=DRIVEN, limit=True, env=env))
+
+# Dlopen by every name.
+for key, about, library in (
+        ("soname", "dlopen of libcuda.so.1", "libcuda.so.1"),
+        ("devname", "dlopen of libcuda.so", "libcuda.so"),
+        ("absolute", "an absolute path", "{driver}/libcuda.so.1"),
+        ("absolute-dev", "an absolute path of the dev name", "{driver}/libcuda.so"),
+        ("dotdot", "/usr/lib/../lib/ in the path", "{driver}/../{parent}/libcuda.so.1"),
+        ("slashes", "doubled slashes", "/{driver}//libcuda.so.1"),
+        ("versioned", "the file with its full version", "{versioned}")):
+    for flags in ("now", "lazy,global"):
+        ROWS.append(Row("dlopen.%s-%s" % (key, flags.split(",")[0]), about,
+                        [DOOR, "lib=" + library, "flags=" + flags], CUDA))
+ROWS += [
+    Row("dlopen.relative", "./libcuda.so.1 in the current folder", [DOOR, "lib=./libcuda.so.1"], CUDA,
+        cwd="{copy}", mounts=COPY),
+    Row("dlopen.compat", "a compat folder by its path", [DOOR, "lib={copy}/libcuda.so.1"], CUDA,
+        mounts=COPY),
+    Row("dlopen.compat-path", "a compat folder on LD_LIBRARY_PATH", [DOOR, "lib=libcuda.so.1"], CUDA,
+        mounts=COPY, env={"LD_LIBRARY_PATH": "{copy}"}),
+    Row("dlopen.rpath", "a copy behind DT_RPATH", ["{programs}/door_rpath", "lib=libcuda.so.1"], CUDA,
+        mounts=COPY),
+    Row("dlopen.rpath-dev", "a copy behind DT_RPATH, dev name",
+        ["{programs}/door_rpath", "lib=libcuda.so"], CUDA, mounts=COPY),
+    Row("dlopen.runpath", "a copy behind DT_RUNPATH", ["{programs}/door_runpath", "lib=libcuda.so.1"],
+        CUDA, mounts=COPY),
+    Row("dlopen.runpath-dev", "a copy behind DT_RUNPATH, dev name",
+        ["{programs}/door_runpath", "lib=libcuda.so"], CUDA, mounts=COPY),
+    Row("dlopen.all-names", "every name, one after the other",
+        [DOOR, "lib=libcuda.so,libcuda.so.1,{driver}/libcuda.so.1,{versioned}"], CUDA, lines=4),
+]
+
+ROWS += [
+    Row("dlopen.closed", "opened and closed more often than opened, then once more",
+        [DOOR, "lib=libcuda.so.1,libcuda.so,{driver}/libcuda.so.1", "close=1"], CUDA, lines=3),
+    Row("dlopen.closed-libc", "opened and closed, then by libc's own dlopen",
+        [DOOR, "lib=libcuda.so.1,libcuda.so", "via=libc.so.6", "close=1"], CUDA, lines=2),
+    Row("dlopen.threads", "eight threads open it by different names at once",
+        [DOOR, "lib=libcuda.so.1,libcuda.so,{driver}/libcuda.so.1,{versioned}", "when=threads"],
+        CUDA, lines=32),
+]
+
+# Debian's links to the driver's file; the package's own where it is installed.
+ALTERNATIVE = "/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu"
+for space in ("base", "new"):
+    ROWS += [
+        Row("dlopen.alternative-" + space, "Debian's link to the driver",
+            [DOOR, "lib=" + ALTERNATIVE, "space=" + space], CUDA, worlds=("real",), bare=("real",),
+            needs=(ALTERNATIVE,), why="Debian's package libcuda1"),
+        Row("dlopen.alternative-fake-" + space, "a link named as Debian's",
+            [DOOR, "lib={programs}/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu",
+             "space=" + space], CUDA, worlds=("fake",), bare=("fake",)),
+    ]
+for key, name in (("dev", "libcuda.so-x86_64-linux-gnu"), ("plain", "libcuda.so.1"),
+                  ("aarch64", "libcuda.so.1-aarch64-linux-gnu")):
+    ROWS.append(Row("dlopen.alternative-" + key, "such a link, nvidia--" + name,
+                    [DOOR, "lib={programs}/alternatives/nvidia--" + name], CUDA, worlds=("fake",),
+                    bare=("fake",)))
+
+# RTLD_DEEPBIND, in C (other languages are in rows of their own).
+for name in ("libcuda.so.1", "libcuda.so", "{driver}/libcuda.so.1"):
+    key = {"libcuda.so.1": "soname", "libcuda.so": "devname"}.get(name, "absolute")
+    ROWS.append(Row("deepbind.deepbind-" + key, "dlopen with RTLD_DEEPBIND",
+                    [DOOR, "lib=" + name, "flags=now,deepbind"], CUDA))
+ROWS += [
+    Row("deepbind.plugin", "an RTLD_DEEPBIND plug-in that dlopens both names",
+        [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], CUDA, lines=2),
+    Row("deepbind.plugin-dev-first", "the same, dev name first",
+        [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], CUDA, lines=2,
+        env={"CG_NAMES": "libcuda.so:libcuda.so.1"}),
+    Row("deepbind.plain-plugin", "a plain plug-in that dlopens three names",
+        [DOOR, "plugin={programs}/plugin_open.so", "flags=now"], CUDA, lines=3,
+        env={"CG_NAMES": "libcuda.so:libcuda.so.1:{driver}/libcuda.so.1"}),
+]
+
+# Dlopen itself taken by pointer.
+for via, about in (("libc.so.6", "from libc's handle"), ("libdl.so.2", "from libdl's handle"),
+                   ("next", "by RTLD_NEXT"), ("default", "by RTLD_DEFAULT")):
+    for name in ("libcuda.so.1", "libcuda.so"):
+        key = "%s-%s" % (via.split(".")[0], "soname" if name[-1] == "1" else "devname")
+        ROWS.append(Row("pointer." + key, "dlopen taken %s" % about,
+                        [DOOR, "lib=" + name, "via=" + via], CUDA))
+ROWS.append(Row("pointer.libm-soname", "dlopen taken from the handle of any library",
+                [DOOR, "lib=libcuda.so.1", "via=libm.so.6"], CUDA))
+for via in ("next", "default"):
+    ROWS.append(Row("pointer.%s-absolute" % via, "dlopen taken by RTLD_%s, absolute path" % via.upper(),
+                    [DOOR, "lib={driver}/libcuda.so.1", "via=" + via], CUDA))
+
+# A new namespace.
+for key, name in (("soname", "libcuda.so.1"), ("devname", "libcuda.so"),
+                  ("absolute", "{driver}/libcuda.so.1")):
+    ROWS.append(Row("dlmopen." + key, "dlmopen into a new namespace",
+                    [DOOR, "lib=" + name, "space=new"], CUDA))
+
+# Plug-ins linked to the driver.
+for name in ("plugin_linked_cuda", "plugin_linked_cuda_now"):
+    for flags in ("now", "lazy,global", "now,deepbind"):
+        ROWS.append(Row("plugin.%s-%s" % (name[7:].replace("_", "-"), flags.split(",")[-1]),
+                        "a plug-in linked to libcuda",
+                        [DOOR, "plugin={programs}/%s.so" % name, "flags=" + flags], CUDA))
+
+ROWS += [
+    Row("plugin.rpath", "a plug-in linked to libcuda with a copy behind its DT_RPATH",
+        [DOOR, "plugin={programs}/plugin_linked_cuda_rpath.so"], CUDA, mounts=COPY),
+    Row("plugin.rpath-deepbind", "the same with RTLD_DEEPBIND",
+        [DOOR, "plugin={programs}/plugin_linked_cuda_rpath.so", "flags=now,deepbind"], CUDA,
+        mounts=COPY),
+    # ld.so maps the real one for such a plug-in; the guard's cuInit is in front.
+    Row("limit.plugin-needed-path", "a plug-in whose DT_NEEDED is an absolute path",
+        [DOOR, "plugin={programs}/plugin_linked_cuda_path.so"],
+        mounts=("{unnamed}",), worlds=DRIVEN, limit=True),
+    Row("limit.plugin-needed-devname", "a plug-in whose DT_NEEDED is the dev name",
+        [DOOR, "plugin={programs}/plugin_linked_cuda_dev.so"],
+        bare=("fake",), worlds=("fake",), limit=True),
+]
+
+# CuGetProcAddress.
+ROWS += [
+    Row("procaddress.proc", "cuGetProcAddress_v2 and its odd questions",
+        [DOOR, "lib=libcuda.so.1", "get=proc"], PROC),
+    Row("procaddress.chain", "cuGetProcAddress_v2 through itself",
+        [DOOR, "lib=libcuda.so.1", "get=chain"], dict(PROC, chainStatus="0")),
+    Row("procaddress.proc1", "cuGetProcAddress with four arguments",
+        [DOOR, "lib=libcuda.so.1", "get=proc1"], CUDA),
+]
+
+# Found by name in the whole process.
+for get, about in (("default", "RTLD_DEFAULT"), ("next", "RTLD_NEXT"), ("self", "dlopen(NULL)")):
+    for name in ("libcuda.so.1", "libcuda.so", "{driver}/libcuda.so.1"):
+        key = {"libcuda.so.1": "soname", "libcuda.so": "devname"}.get(name, "absolute")
+        ROWS.append(Row("scope.%s-%s" % (get, key), about + " after dlopen with RTLD_GLOBAL",
+                        [DOOR, "lib=" + name, "flags=now,global", "get=" + get], CUDA))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The languages: each opens the driver with its own loader, by soname and by dev name.
+
+And pycuda: a Python extension that is linked to the driver.
+"""
+
+import glob
+import os
+
+from support import harness, settings
+from support.matrix import Row
+
+HERE = os.path.join(settings.TESTS, "doors", "languages")
+BUILT = os.path.join(harness.BUILD, "tests", "doors", "languages")
+PYTHON = "/usr/bin/python3"  # Debian's own: its cffi is a Debian package
+CUDA = {"cuInit": "100", "countRc": "3"}
+NVML = {"nvmlInit": "0", "countRc": "0", "count": "0"}
+JNA = "/usr/share/java/jna.jar"
+
+# key, what it is, command, files it needs, the packages that bring them
+LANGUAGES = [
+    ("fiddle", "Ruby's Fiddle", ["/usr/bin/ruby", HERE + "/fiddle.rb"], ["/usr/bin/ruby"], "ruby"),
+    ("luajit", "LuaJIT's ffi", ["/usr/bin/luajit", HERE + "/ffi.lua"], ["/usr/bin/luajit"],
+     "luajit"),
+    ("ctypes", "Python's ctypes", [PYTHON, HERE + "/ctypes_door.py"], [PYTHON], "python3"),
+    ("cffi", "Python's cffi", [PYTHON, HERE + "/cffi_door.py"],
+     [PYTHON, "/usr/lib/python3/dist-packages/cffi"], "python3-cffi"),
+    ("platypus", "Perl's FFI::Platypus", ["/usr/bin/perl", HERE + "/platypus.pl"],
+     ["/usr/lib/*/perl5/*/FFI/Platypus.pm"], "libffi-platypus-perl"),
+    ("cgo", "Go's cgo", [BUILT + "/cgo"], [BUILT + "/cgo"], "golang-go, before the build"),
+    ("jna", "Java's JNA",
+     ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", JNA + ":" + BUILT, "JnaDoor"],
+     [JNA, BUILT + "/JnaDoor.class"], "libjna-java default-jdk-headless, before the build"),
+]
+
+
+def rows_of(key, about, command, needs, packages):
+    def row(name, api, library, expect, **more):
+        return Row("language.%s-%s" % (key, name), "%s, %s" % (about, library),
+                   command + [api, library], expect, needs=tuple(needs), why="install " + packages,
+                   **more)
+
+    return [
+        row("soname", "cuda", "libcuda.so.1", CUDA),
+        row("devname", "cuda", "libcuda.so", CUDA),
+        row("nvml", "nvml", "libnvidia-ml.so.1", NVML),
+        # Debian's NVML package has no dev link on the system's path: only the fake has one.
+        row("nvml-devname", "nvml", "libnvidia-ml.so", NVML, bare=("fake",)),
+    ]
+
+
+ENVIRONMENT = os.path.join(harness.DEPS, "frameworks", "pycuda")
+PYCUDA = Row(
+    "plugin.pycuda", "Debian's python3-pycuda, an extension linked to libcuda",
+    [ENVIRONMENT + "/bin/python", HERE + "/pycuda_door.py"], {"cuInit": "100"},
+    env={
+        "PYTHONPATH": ENVIRONMENT + "/debian/usr/lib/python3/dist-packages",
+        "LD_LIBRARY_PATH": ":".join(
+            glob.glob(ENVIRONMENT + "/debian/usr/lib/*-linux-gnu") +
+            glob.glob(ENVIRONMENT + "/lib/python3*/site-packages/nvidia/curand/lib")),
+    },
+    needs=(ENVIRONMENT + "/.fetched",),
+    why="scripts/fetch-frameworks %s pycuda, on Debian 12" % harness.DEPS)
+
+ROWS = [row for language in LANGUAGES for row in rows_of(*language)] + [PYCUDA]

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVML, by the same ways as the driver; nvidia-smi."""
+
+import re
+
+from support.matrix import DRIVEN, NVML, Row
+
+DOOR = "{programs}/door"
+STANDINS = ("{standin}/libcuda.so.1", "{standin}/libnvidia-ml.so.1")
+COUNTS = {key: NVML[key] for key in ("nvmlInit", "nvmlInitOld", "nvmlInitWithFlags", "countRc",
+                                     "count", "countOld", "shutdown")}
+
+
+def no_devices(result, world):
+    del world
+    # nvidia-smi -L words it otherwise, with the guard and without a device.
+    if re.match(r"No devices (were )?found", result.out):
+        return []
+    return ["does not say: No devices were found"]
+
+
+def row(key, about, arguments, expect=None, **more):
+    return Row("nvml." + key, about, arguments, expect or NVML, **more)
+
+
+def opened(key, about, *arguments, **more):
+    return row(key, about, [DOOR, "api=nvml"] + list(arguments), **more)
+
+
+ROWS = [
+    # The package has no libnvidia-ml.so on the system's path, so the dev name has only the fake.
+    opened("soname", "dlopen of libnvidia-ml.so.1", "lib=libnvidia-ml.so.1"),
+    opened("devname", "dlopen of libnvidia-ml.so", "lib=libnvidia-ml.so", bare=("fake",)),
+    opened("absolute", "an absolute path", "lib={driver}/libnvidia-ml.so.1"),
+    opened("dotdot", "/usr/lib/../lib/ in the path",
+           "lib={driver}/../{parent}/libnvidia-ml.so.1"),
+    opened("versioned", "the file with its full version", "lib={nvml_versioned}"),
+    opened("relative", "./libnvidia-ml.so.1", "lib=./libnvidia-ml.so.1", cwd="{copy}",
+           mounts=("{copy}",)),
+    opened("compat", "a copy on LD_LIBRARY_PATH", "lib=libnvidia-ml.so.1",
+           env={"LD_LIBRARY_PATH": "{copy}"}, mounts=("{copy}",)),
+    row("rpath", "a copy behind DT_RPATH",
+        ["{programs}/door_rpath", "api=nvml", "lib=libnvidia-ml.so.1"], mounts=("{copy}",)),
+    row("runpath-dev", "a copy behind DT_RUNPATH, dev name",
+        ["{programs}/door_runpath", "api=nvml", "lib=libnvidia-ml.so"], mounts=("{copy}",)),
+    opened("alternative", "Debian's link to it",
+           "lib=/etc/alternatives/nvidia--libnvidia-ml.so.1-x86_64-linux-gnu", worlds=("real",),
+           bare=("real",), why="Debian's package libnvidia-ml1",
+           needs=("/etc/alternatives/nvidia--libnvidia-ml.so.1-x86_64-linux-gnu",)),
+    opened("alternative-fake", "a link named as Debian's",
+           "lib={programs}/alternatives/nvidia--libnvidia-ml.so.1-x86_64-linux-gnu",
+           worlds=("fake",), bare=("fake",)),
+    opened("global", "RTLD_LAZY and RTLD_GLOBAL, as go-nvml", "lib=libnvidia-ml.so.1",
+           "flags=lazy,global"),
+    opened("deepbind", "RTLD_DEEPBIND", "lib=libnvidia-ml.so.1", "flags=now,deepbind"),
+    row("deepbind-plugin", "an RTLD_DEEPBIND plug-in that dlopens the soname",
+        [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"],
+        env={"CG_NAMES": "libnvidia-ml.so.1"}),
+    row("deepbind-plugin-dev", "the same with the dev name",
+        [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"],
+        env={"CG_NAMES": "libnvidia-ml.so"}, bare=("fake",)),
+    opened("libc-soname", "dlopen taken from libc", "lib=libnvidia-ml.so.1", "via=libc.so.6"),
+    opened("libc-devname", "dlopen taken from libc, dev name", "lib=libnvidia-ml.so", "via=libc.so.6",
+           bare=("fake",)),
+    opened("next", "dlopen taken by RTLD_NEXT, absolute", "lib={driver}/libnvidia-ml.so.1",
+           "via=next"),
+    opened("dlmopen-soname", "dlmopen", "lib=libnvidia-ml.so.1", "space=new"),
+    opened("dlmopen-devname", "dlmopen, dev name", "lib=libnvidia-ml.so", "space=new",
+           bare=("fake",)),
+    opened("dlmopen-absolute", "dlmopen, absolute path", "lib={driver}/libnvidia-ml.so.1",
+           "space=new"),
+    row("linked-plugin", "a plug-in linked to NVML",
+        [DOOR, "plugin={programs}/plugin_linked_nvml.so", "flags=lazy"]),
+    row("linked-plugin-deepbind", "the same with RTLD_DEEPBIND",
+        [DOOR, "plugin={programs}/plugin_linked_nvml.so", "flags=now,deepbind"]),
+]
+for get, about in (("default", "RTLD_DEFAULT"), ("next", "RTLD_NEXT"), ("self", "dlopen(NULL)")):
+    ROWS.append(opened("by-" + get, about + " after dlopen with RTLD_GLOBAL",
+                       "lib=libnvidia-ml.so.1", "flags=now,global", "get=" + get))
+for name, binding in (("linked_nvml", "lazy"), ("linked_nvml_now", "now")):
+    for way in ("plt", "dlopen", "devname", "default", "next", "self"):
+        program = ["{programs}/" + name, way]
+        # Without a libnvidia-ml.so on the system's path the bare dev name opens nothing there.
+        bare = ("fake",) if way == "devname" else DRIVEN
+        ROWS.append(row("%s-%s-standin" % (binding, way), "linked; guard and stand-ins preloaded",
+                        program, COUNTS if way == "plt" else NVML, preload=STANDINS, bare=bare))
+        ROWS.append(row("%s-%s-guard" % (binding, way), "linked; the guard alone", program,
+                        NVML if way in ("dlopen", "devname") else COUNTS, worlds=DRIVEN,
+                        linked=True, bare=bare))
+for key, arguments, rc in (("smi", [], 6), ("smi-query", ["--query-gpu=name", "--format=csv"], 6),
+                           ("smi-list", ["-L"], 0)):
+    ROWS.append(Row("nvml." + key, " ".join(["nvidia-smi"] + arguments), ["nvidia-smi"] + arguments,
+                    check=no_devices, lines=0, rc=rc, needs=("/usr/bin/nvidia-smi",),
+                    why="Debian's package nvidia-smi"))

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs linked to cudart, to both; cudaGetDriverEntryPoint."""
+
+from support.matrix import DRIVEN, Row
+
+NONE = {"text": "no_CUDA-capable_device_is_detected", "name": "cudaErrorNoDevice"}
+FETCH = "scripts/fetch-cuda puts the runtimes there; NVIDIA's wheels have no static one of CUDA 11"
+
+ROWS = []
+for version in ("11", "12.2", "12", "13"):
+    # A CUDA 13 program stops at driver 535's version before it touches anything.
+    bare = ("fake",) if version == "13" else DRIVEN
+    for kind in ("shared", "static"):
+        if (version, kind) == ("12.2", "static"):
+            continue  # the wheels of 12.2 have the shared one only; 12 has both
+        program = "{programs}/runtime_%s_%s" % (version, kind)
+        group = "cudart-shared" if kind == "shared" else "cudart-static"
+        about = "linked to %s cudart %s, " % (kind, version)
+        common = {"bare": bare, "needs": (program,), "why": FETCH}
+        ROWS.append(Row("%s.%s-count" % (group, version), about + "cudaGetDeviceCount",
+                        [program, "count"],
+                        dict(NONE, cudaGetDeviceCount="100", count=("-7", "0")), **common))
+        ROWS.append(Row("%s.%s-malloc" % (group, version), about + "cudaMalloc first",
+                        [program, "only", "cudaMalloc"], dict(NONE, cudaMalloc="100"), **common))
+        ROWS.append(Row("procaddress.entry-%s-%s" % (version, kind), about + "cudaGetDriverEntryPoint",
+                        [program, "entry"], {"entry": "100", "function": "null"}, **common))
+    linked = "{programs}/runtime_%s_linked" % version
+    if version in ("12", "13"):
+        for way, expect in (("count", dict(NONE, cudaGetDeviceCount="100")),
+                            ("driver", {"cuInit": "100"})):
+            ROWS.append(Row("linked.cudart%s-%s" % (version, way),
+                            "static cudart %s in a program linked to libcuda, by %s" % (version,
+                                                                                       way),
+                            [linked, way], expect, needs=(linked,), why=FETCH, worlds=DRIVEN,
+                            linked=True, bare=DRIVEN if way == "driver" else bare))

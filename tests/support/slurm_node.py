@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Slurm cluster of one node with two GPUs, which are /dev/null, for as long as a test class runs.
+
+The daemons are Debian's own (scripts/fetch-daemons), in a sandbox whose /usr/local has cudaguard.
+"""
+
+import glob
+import os
+import pwd
+import re
+import socket
+import subprocess
+import time
+
+from support import harness
+
+SLURM = os.path.join(harness.DEPS, "slurm")
+PATIENCE = 60
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def libraries():
+    """The folders of the unpacked packages' libraries."""
+    plugins = glob.glob(SLURM + "/usr/lib/*/slurm-wlm")
+    return plugins + [os.path.dirname(folder) for folder in plugins]
+
+
+def environment(folder):
+    """What Slurm's own programs need."""
+    paths = [SLURM + "/usr/bin", SLURM + "/usr/sbin", "/usr/sbin", os.environ["PATH"]]
+    return {"SLURM_CONF": os.path.join(folder, "slurm.conf"), "PATH": ":".join(paths),
+            "LD_LIBRARY_PATH": ":".join([harness.FAKE_DRIVER] + libraries())}
+
+
+def version(env):
+    done = subprocess.run(["slurmctld", "-V"], env=env, capture_output=True, text=True, check=True)
+    return tuple(int(word) for word in re.search(r"(\d+)\.(\d+)", done.stdout).groups())
+
+
+def write_settings(folder, prolog, env):
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    plugins = libraries()[:1]
+    shards = version(env) >= (22, 5)
+    host = socket.gethostname()
+    lines = [
+        "ClusterName=test", "SlurmctldHost=%s(127.0.0.1)" % host, "SlurmUser=" + user,
+        "SlurmdUser=" + user, "AuthType=auth/none", "CredType=cred/none",
+        "StateSaveLocation=%s/state" % folder, "SlurmdSpoolDir=%s/spool" % folder,
+        "SlurmctldPidFile=%s/slurmctld.pid" % folder, "SlurmdPidFile=%s/slurmd.pid" % folder,
+        "SlurmctldLogFile=%s/slurmctld.log" % folder, "SlurmdLogFile=%s/slurmd.log" % folder,
+        "SlurmctldPort=%d" % free_port(), "SlurmdPort=%d" % free_port(),
+        "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none",
+        "JobAcctGatherType=jobacct_gather/none", "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_CPU",
+        "SchedulerType=sched/builtin",
+        "SchedulerParameters=batch_sched_delay=0,sched_min_interval=1,sched_interval=1",
+        "MpiDefault=none", "ReturnToService=2",
+        "TaskProlog=" + prolog, "GresTypes=gpu" + (",shard" if shards else ""),
+        "NodeName=%s NodeAddr=127.0.0.1 CPUs=%d State=UNKNOWN Gres=gpu:2%s" %
+        (host, os.cpu_count(), ",shard:8" if shards else ""),
+        "PartitionName=all Nodes=%s Default=YES State=UP OverSubscribe=FORCE:8" % host]
+    lines += ["PluginDir=" + name for name in plugins]
+    gres = ["Name=gpu File=/dev/nvidia[0-1]"] + ["Name=shard Count=8"] * shards
+    files = {"slurm.conf": lines, "gres.conf": gres}
+    if version(env) >= (23, 11):
+        files["cgroup.conf"] = ["CgroupPlugin=disabled"]
+    for name, text in files.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as stream:
+            stream.write("\n".join(text) + "\n")
+    for name in ("state", "spool"):
+        os.mkdir(os.path.join(folder, name))
+
+
+class Node:
+    def __init__(self, folder, prolog, mounts):
+        self.folder = folder
+        self.env = environment(folder)
+        write_settings(folder, prolog, self.env)
+        devices = []
+        for name in ("nvidia0", "nvidia1"):
+            devices += ["--dev-bind", "/dev/null", "/dev/" + name]
+        box = harness.sandbox("fake", ["--unshare-pid", "--proc", "/proc"] + devices + mounts)
+        stepd = [word for word in ("-d", SLURM + "/usr/sbin/slurmstepd")
+                 if os.path.exists(SLURM + "/usr/sbin/slurmstepd")]
+        self.daemons = []
+        for words in (["slurmctld", "-D"], ["slurmd", "-D"] + stepd):
+            with open(os.path.join(folder, words[0] + ".out"), "wb") as out:
+                self.daemons.append(subprocess.Popen(
+                    box + words, env=self.outer(), stdin=subprocess.DEVNULL, stdout=out,
+                    stderr=out))
+
+    def outer(self, **more):
+        """The environment of Slurm's programs: the test's own without what the launcher reads."""
+        env = {key: value for key, value in os.environ.items()
+               if not re.match(r"(SLURM|SBATCH|CG_|JAX_|MPIR_)", key) and
+               not harness.SCRUBBED.match(key)}
+        env.update(self.env, LC_ALL="C.UTF-8", **more)
+        return env
+
+    def why(self):
+        """The last lines of the daemons."""
+        text = ""
+        for path in sorted(glob.glob(self.folder + "/slurm*.log") +
+                           glob.glob(self.folder + "/slurm*.out")):
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                text += "%s:\n%s" % (path, "".join(stream.readlines()[-8:]))
+        return text
+
+    def wait(self):
+        """Until the node takes jobs; what went wrong, or an empty text."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            done = subprocess.run(["sinfo", "-h", "-o", "%T"], env=self.outer(), timeout=PATIENCE,
+                                  capture_output=True, text=True, check=False)
+            if done.stdout.strip() == "idle":
+                return ""
+            if any(daemon.poll() is not None for daemon in self.daemons):
+                break
+            time.sleep(0.2)
+        return "no node after %d s\n%s" % (PATIENCE, self.why())
+
+    def stop(self):
+        for daemon in self.daemons:
+            daemon.kill()  # and what it has started, with the sandbox
+            daemon.wait()

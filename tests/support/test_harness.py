@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The harness itself: what it reads from strace's log, what its sandbox keeps from the machine."""
+
+import os
+import unittest
+import unittest.mock
+
+from support import harness
+
+LOG = '''\
+100 execve("/usr/bin/env", ["env", "x"], 0x7ffe /* 3 vars */) = 0
+100 execve("/nowhere/x", ["x"], 0x7ffe /* 3 vars */) = -1 ENOENT (No such file or directory)
+100 execve("/bin/x", ["x"], 0x7ffe /* 3 vars */) = 0
+100 openat(AT_FDCWD, "/lib/libcuda.so.1", O_RDONLY|O_CLOEXEC) = -1 ENOENT (No such file)
+101 openat(AT_FDCWD, "/lib/libcuda.so.1", O_RDONLY|O_CLOEXEC <unfinished ...>
+102 openat(AT_FDCWD, "/dev/nvidiactl", O_RDWR <unfinished ...>
+101 <... openat resumed>) = 3
+102 <... openat resumed>) = -1 ENOENT (No such file or directory)
+102 open("//dev//nvidia0", O_RDWR) = -1 ENOENT (No such file or directory)
+102 mknodat(AT_FDCWD, "/dev/nvidiactl", S_IFCHR|0666, makedev(0xc3, 0xff)) = -1 EPERM (No)
+102 openat(AT_FDCWD, "/lib/libnvidia-ml.so.1", O_RDONLY|O_CLOEXEC) = 4
+102 openat(AT_FDCWD, "/lib/libcuda.so-like.so", O_RDONLY|O_CLOEXEC) = 4
+102 openat(AT_FDCWD, "%s/libcuda.so.1", O_RDONLY|O_CLOEXEC) = 4
+102 execve("/usr/bin/nvidia-modprobe", ["nvidia-modprobe"], 0x7ffe) = -1 ENOENT (No such file)
+102 +++ exited with 0 +++
+''' % harness.STANDIN_DIR
+
+
+class Trace(unittest.TestCase):
+
+    def setUp(self):
+        self.result = harness.Result()
+        harness.parse_trace(LOG.splitlines(), self.result)
+
+    def test_opens(self):
+        self.assertEqual(self.result.device_opens, ["/dev/nvidiactl", "//dev//nvidia0"])
+        self.assertEqual(self.result.device_nodes, ["/dev/nvidiactl"])
+
+    def test_driver_files(self):
+        """Those that were found, by unfinished calls too; not the stand-in, not a look-alike."""
+        self.assertEqual(sorted(self.result.driver_files),
+                         ["/lib/libcuda.so.1", "/lib/libnvidia-ml.so.1"])
+
+    def test_execs(self):
+        self.assertEqual(self.result.execs, ["/usr/bin/env", "/bin/x"])
+        self.assertIn("/usr/bin/nvidia-modprobe", self.result.exec_attempts)
+
+    def test_verdict(self):
+        self.assertTrue(self.result.reached_driver())
+        self.assertEqual(len(self.result.broken()), 4)
+        with self.assertRaises(AssertionError):
+            self.result.assert_untouched(self)
+        quiet = harness.Result()
+        quiet.fake_calls = ["cuDriverGetVersion"]
+        self.assertEqual(quiet.broken(linked=True), [])
+        self.assertNotEqual(quiet.broken(linked=False), [])
+        quiet.fake_calls.append("cuInit")
+        self.assertNotEqual(quiet.broken(linked=True), [])
+
+
+class Sandbox(harness.Case):
+
+    def test_environment(self):
+        """What the shell has set does not reach the program; what the test sets does."""
+        os.environ["CUDA_VISIBLE_DEVICES"] = "7"
+        try:
+            result = harness.run(["env"], world="none", guard=False, env={"WANTED": "1"})
+        finally:
+            del os.environ["CUDA_VISIBLE_DEVICES"]
+        self.assertNotIn("CUDA_VISIBLE_DEVICES", result.out)
+        self.assertIn("WANTED=1\n", result.out)
+        self.assertNotIn("LD_", result.out)
+
+    def test_dev_is_private(self):
+        result = harness.run(["sh", "-c", "echo x >/dev/nvidia-test-file && ls /dev"], world="none",
+                             guard=False)
+        self.assertIn("nvidia-test-file", result.out, result)
+        self.assertEqual(result.device_opens, ["/dev/nvidia-test-file"])
+        self.assertFalse(os.path.exists("/dev/nvidia-test-file"))
+
+    def test_exit_codes(self):
+        for trace in (True, False):
+            for script, code in (("exit 7", 7), ("kill -9 $$", 137)):
+                result = harness.run(["sh", "-c", script], world="none", guard=False, trace=trace)
+                self.assertEqual(result.rc, code, result)
+
+    def test_input_and_folder(self):
+        result = harness.run(["sh", "-c", "pwd; cat"], world="none", guard=False, stdin="text",
+                             cwd="/usr")
+        self.assertEqual(result.out, "/usr\ntext")
+
+    def test_time_limit(self):
+        result = harness.run(["sleep", "60"], world="none", guard=False, timeout=1)
+        self.assertTrue(result.timed_out)
+
+    def test_whole_tree(self):
+        """A grandchild that outlives its parents is still seen."""
+        result = harness.run(
+            ["sh", "-c", "(setsid sh -c 'sleep 0.3; : </dev/nvidia-late' >/dev/null 2>&1 &)"],
+            world="none", guard=False)
+        self.assertEqual(result.device_opens, ["/dev/nvidia-late"], result)
+
+
+class Skips(unittest.TestCase):
+
+    def test_skipped_part_leaves_the_others(self):
+        class Parts(harness.Case):
+            def runTest(self):
+                for number in range(3):
+                    with self.subTest(number):
+                        ran.append(number)
+                        if number == 1:
+                            harness.skip(self, "not here")
+
+        ran, result = [], unittest.TestResult()
+        with unittest.mock.patch.object(harness.settings, "MUST_RUN", False):
+            Parts().run(result)
+        self.assertEqual((ran, len(result.skipped)), ([0, 1, 2], 1))
+        with unittest.mock.patch.object(harness.settings, "MUST_RUN", True):
+            Parts().run(result)
+        self.assertIn("may not be skipped", result.failures[0][1])

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs programs under `verify`, and reads the block that it ends with."""
+
+import json
+import os
+import time
+
+from support import harness, launcher, observed
+from support.observed import box
+
+VERIFY = [launcher.LAUNCHER, "verify"]
+# Appends what stands on its standard input to the tree's report, as a guard would.
+WRITES = ["sh", "-c", 'cat >>"$CUDAGUARD_REPORT"']
+
+
+def record(pid=7, api="cuInit", command=("prog", "a"), caller="/lib/libx.so+0x10", **more):
+    """A record of a guard, as one line."""
+    fields = {"v": 1, "ts": time.time(), "pid": pid, "ppid": 1, "tid": pid, "uid": 0,
+              "host": "node7", "exe": "/usr/bin/" + os.path.basename(command[0]),
+              "argv": list(command), "cgroup": "/x", "api": api, "decision": "deny",
+              "caller": caller, "library": os.path.basename(caller).split("+")[0], **more}
+    return json.dumps(fields, separators=(",", ":")) + "\n"
+
+
+class Case(observed.Case):
+    def verify(self, words, options=(), env=None, **more):
+        """The words under verify in the machine with eight GPUs."""
+        return harness.run(VERIFY + list(options) + ["--"] + [str(word) for word in words],
+                           world="none", guard=False, trace=False,
+                           env=box.environment(**(env or {})), **more)
+
+    def steps(self, steps, options=(), name="open", **more):
+        return self.verify([box.program(name)] + list(steps), options, **more)
+
+    def forged(self, text, options=(), **more):
+        """A program that has written these records."""
+        return self.verify(WRITES, options, stdin=text, **more)
+
+    def ends(self, result, rc, *wanted):
+        """The exit code; the block's first line begins so; the driver was not entered."""
+        self.assertEqual(result.rc, rc, result)
+        block = result.err[result.err.index("cudaguard: " + ("FAIL" if rc else "PASS")):]
+        lines = block.splitlines()
+        self.assertLessEqual(max(map(len, lines)), 100, block)
+        self.assertTrue(block.isascii() and block.endswith("\n"), block)
+        self.assertTrue(all(line.isprintable() for line in lines), block)
+        self.assertEqual(result.fake_calls, [], result)
+        for text in wanted:
+            self.assertIn(text, block)
+        return block

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/findings/decide.h"
+
+#include <gtest/gtest.h>
+
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+namespace {
+
+TEST(Deny, IsInitUnlessWordsAreGiven) {
+  EXPECT_EQ(denied_words({}), std::set<Asked>{Asked::kCuda});
+  EXPECT_EQ(denied_words({"nvml"}), std::set<Asked>{Asked::kNvml});
+  EXPECT_EQ(denied_words({"init,nvml", "opencl"}),
+            (std::set<Asked>{Asked::kCuda, Asked::kNvml, Asked::kOpenCl}));
+}
+
+TEST(Deny, RefusesOtherWords) {
+  for (const char* words : {"", "cuda", "init,", "Init"}) {
+    EXPECT_THROW(denied_words({words}), Refusal) << words;
+  }
+}
+
+TEST(Allow, MatchesAWordItsBaseNameOrTheWholeCommand) {
+  const std::string command = "python3 /srv/train.py --lr 1";
+  for (const char* pattern :
+       {"python3", "/srv/train.py", "train.py", "train.*", "python3 */train*"}) {
+    EXPECT_TRUE(is_allowed({pattern}, command)) << pattern;
+  }
+  for (const char* pattern : {"python", "srv", "train", "3 /srv", ""}) {
+    EXPECT_FALSE(is_allowed({pattern}, command)) << pattern;
+  }
+  EXPECT_TRUE(is_allowed({"other", "train.py"}, command));
+  EXPECT_FALSE(is_allowed({}, command));
+}
+
+ObservedProcess process(uint32_t pid, const std::string& command) {
+  ObservedProcess one;
+  one.pid = pid;
+  one.command = command;
+  return one;
+}
+
+Toucher toucher(Asked asked, std::vector<size_t> processes) {
+  Toucher one;
+  one.asked = asked;
+  one.processes = std::move(processes);
+  return one;
+}
+
+class Decision : public testing::Test {
+ protected:
+  Decision() {
+    verdict_.deny = {Asked::kCuda};
+    verdict_.findings.processes = {process(1, "sh run.sh"), process(2, "python3 train.py"),
+                                   process(3, "python3 eval.py")};
+  }
+  const Toucher& add(Asked asked, std::vector<size_t> processes) {
+    return verdict_.findings.touchers.emplace_back(toucher(asked, std::move(processes)));
+  }
+  Verdict verdict_;
+};
+
+TEST_F(Decision, NobodyTouchedCuda) {
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+  EXPECT_EQ(verdict_.exit_code, 0);
+  EXPECT_EQ(verdict_.processes, 3u);
+  EXPECT_EQ(verdict_.touched, 0u);
+}
+
+TEST_F(Decision, EachProcessThatTouchedCudaIsForbidden) {
+  const Toucher& one = add(Asked::kCuda, {1, 2});
+  decide(verdict_);
+  EXPECT_FALSE(verdict_.passed());
+  EXPECT_EQ(verdict_.exit_code, 1);
+  EXPECT_EQ(one.forbidden, (std::vector<size_t>{1, 2}));
+  EXPECT_EQ(verdict_.touched, 2u);
+  EXPECT_EQ(verdict_.allowed, 0u);
+}
+
+TEST_F(Decision, AllowedProcessesAreCountedAndDoNotFail) {
+  verdict_.allow = {"train.py"};
+  add(Asked::kCuda, {1});
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+  EXPECT_EQ(verdict_.allowed, 1u);
+  EXPECT_TRUE(verdict_.findings.touchers[0].forbidden.empty());
+}
+
+TEST_F(Decision, AProcessThatIsBothCountsAsTouched) {
+  verdict_.allow = {"train.py"};
+  verdict_.findings.processes.push_back(process(2, "python3 other.py"));  // it called execve
+  add(Asked::kCuda, {1, 3});
+  decide(verdict_);
+  EXPECT_EQ(verdict_.touched, 1u);
+  EXPECT_EQ(verdict_.allowed, 0u);
+}
+
+TEST_F(Decision, WhatIsNotDeniedDoesNotFail) {
+  add(Asked::kNvml, {1});
+  add(Asked::kOpenCl, {2});
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+  EXPECT_EQ(verdict_.allowed, 0u);
+  verdict_.deny = {Asked::kNvml};
+  decide(verdict_);
+  EXPECT_EQ(verdict_.exit_code, 1);
+  EXPECT_EQ(verdict_.findings.touchers[0].forbidden, std::vector<size_t>{1});
+  EXPECT_TRUE(verdict_.findings.touchers[1].forbidden.empty());
+}
+
+TEST_F(Decision, AnUnguardedProcessWithTheDriverOpenFails) {
+  verdict_.tree.unguarded.push_back({.pid = 9, .command = "static", .has_driver = true});
+  decide(verdict_);
+  EXPECT_EQ(verdict_.exit_code, 1);
+  EXPECT_TRUE(verdict_.tree.unguarded[0].fails);
+  EXPECT_EQ(verdict_.processes, 4u);
+  verdict_.allow = {"static"};
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+}
+
+TEST_F(Decision, AnUnguardedProcessWithoutTheDriverDoesNotFail) {
+  verdict_.tree.unguarded.push_back({.pid = 9, .command = "static"});
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+  EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kUnguarded);
+}
+
+TEST_F(Decision, AnUnguardedProcessWithNvmlFailsIfNvmlIsDenied) {
+  verdict_.tree.unguarded.push_back(
+      {.pid = 9, .command = "static", .has_driver = true, .only_nvml = true});
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+  verdict_.deny = {Asked::kCuda, Asked::kNvml};
+  decide(verdict_);
+  EXPECT_EQ(verdict_.exit_code, 1);
+}
+
+TEST_F(Decision, AProgramThatFailsIsExitCode2UnlessCudaWasTouched) {
+  verdict_.status = 3 << 8;
+  decide(verdict_);
+  EXPECT_FALSE(verdict_.passed());
+  EXPECT_EQ(verdict_.exit_code, 2);
+  add(Asked::kCuda, {0});
+  decide(verdict_);
+  EXPECT_EQ(verdict_.exit_code, 1);
+}
+
+TEST_F(Decision, EveryProcessWasGuardedOnlyIfAllWereTracedWithoutADoubt) {
+  decide(verdict_);
+  EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kNoneSeen);
+  verdict_.tree.traced = true;
+  verdict_.tree.doubts = {"the disk was full"};
+  decide(verdict_);
+  EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kNoneSeen);
+  verdict_.tree.doubts.clear();
+  decide(verdict_);
+  EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kAllGuarded);
+}
+
+}  // namespace
+}  // namespace cudaguard::launcher

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/format.h"
+
+#include <gtest/gtest.h>
+
+namespace cudaguard::launcher {
+namespace {
+
+TEST(Format, ATerminalGetsAsciiAlone) {
+  EXPECT_EQ(printable("a\tb\x1b[31m\nc"), "a b?[31m?c");
+  EXPECT_EQ(printable("\"x\" \xc3\xa9\xe2\x82\xac."), "\"x\" ??.");
+  EXPECT_EQ(printable("\x7f\x80\x80"), "??");
+  EXPECT_EQ(printable("abcdefgh", 8), "abcdefgh");
+  EXPECT_EQ(printable("abcdefghi", 8), "abcde...");
+}
+
+TEST(Format, QuotesInsideQuotesAreReplaced) {
+  EXPECT_EQ(in_quotes("a\"b"), "\"a?b\"");
+  EXPECT_LT(in_quotes(std::string(5000, 'x')).size(), 500u);
+}
+
+TEST(Format, NumbersAreGrouped) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(1000), "1,000");
+  EXPECT_EQ(grouped(1234567), "1,234,567");
+}
+
+TEST(Format, NounsFollowTheirNumber) {
+  EXPECT_EQ(counted(1, "process"), "1 process");
+  EXPECT_EQ(counted(0, "process"), "0 processes");
+  EXPECT_EQ(counted(2000, "line"), "2,000 lines");
+}
+
+TEST(Format, IdsThatFollowEachOtherAreARange) {
+  EXPECT_EQ(id_ranges({}), "");
+  EXPECT_EQ(id_ranges({15, 3, 7, 8, 9, 3}), "3 7-9 15");
+  EXPECT_EQ(id_ranges({2, 1}), "1-2");
+}
+
+TEST(Format, TimesAreUtc) {
+  EXPECT_EQ(utc_time(1795332480.9, "%Y-%m-%d %H:%M:%S"), "2026-11-22 07:28:00");
+  EXPECT_EQ(utc_time(0, "%Y"), "-");
+}
+
+TEST(Format, LongLinesAreWrappedAtBlanks) {
+  std::string text;
+  add_wrapped(text, "> ", std::string(60, 'a') + " " + std::string(60, 'b'));
+  EXPECT_EQ(text, "> " + std::string(60, 'a') + "\n  " + std::string(60, 'b') + "\n");
+  text.clear();
+  add_wrapped(text, "> ", std::string(120, 'p'));  // a path stays whole
+  EXPECT_EQ(text, "> " + std::string(120, 'p') + "\n");
+}
+
+TEST(Format, ARowIsCut) {
+  std::string text;
+  add_row(text, std::string(100, 'a'));
+  add_row(text, std::string(101, 'b'));
+  EXPECT_EQ(text, std::string(100, 'a') + "\n" + std::string(97, 'b') + "...\n");
+}
+
+}  // namespace
+}  // namespace cudaguard::launcher

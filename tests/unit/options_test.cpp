@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/options.h"
+
+#include <gtest/gtest.h>
+
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+namespace {
+
+using Command = Options::Command;
+
+Options parse(std::vector<std::string> words) {
+  static std::vector<std::string> kept;  // Options::program points into it
+  static std::vector<char*> argv;
+  kept = std::move(words);
+  kept.insert(kept.begin(), "cudaguard");
+  argv.clear();
+  for (std::string& word : kept) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  return parse_options(static_cast<int>(kept.size()), argv.data());
+}
+
+std::vector<std::string> program_of(const Options& options) {
+  std::vector<std::string> words;
+  for (char** word = options.program; *word != nullptr; ++word) words.emplace_back(*word);
+  return words;
+}
+
+std::string refusal_of(const std::vector<std::string>& words) {
+  try {
+    parse(words);
+  } catch (const Refusal& refusal) {
+    EXPECT_EQ(refusal.code(), kRefused);
+    return refusal.what();
+  }
+  return "";
+}
+
+using Words = std::vector<std::string>;
+
+TEST(Options, EndAtTheFirstWordThatIsNoOption) {
+  const Options options = parse({"run", "--cpu", "prog", "--gpus", "1"});
+  EXPECT_TRUE(options.cpu);
+  EXPECT_FALSE(options.gpus);
+  EXPECT_EQ(program_of(options), (Words{"prog", "--gpus", "1"}));
+}
+
+TEST(Options, EndAtTwoHyphens) {
+  EXPECT_EQ(program_of(parse({"run", "--", "--cpu"})), Words{"--cpu"});
+  EXPECT_EQ(program_of(parse({"run", "-"})), Words{"-"});
+}
+
+TEST(Options, TakeAValueThatLooksLikeAnOption) {
+  EXPECT_EQ(*parse({"run", "--gpus", "--cpu", "prog"}).gpus, "--cpu");
+  EXPECT_EQ(*parse({"run", "--gpus=-1", "prog"}).gpus, "-1");
+  EXPECT_EQ(*parse({"run", "--gpus", "", "prog"}).gpus, "");
+  EXPECT_EQ(*parse({"run", "--report=a=b", "prog"}).report, "a=b");
+}
+
+TEST(Options, FenceTakesItsWordBehindAnEqualsSign) {
+  EXPECT_EQ(parse({"run", "--fence", "prog"}).fence, FenceWish::kAuto);
+  EXPECT_EQ(parse({"run", "--fence=require", "prog"}).fence, FenceWish::kRequire);
+  EXPECT_EQ(parse({"run", "--fence=off", "prog"}).fence, FenceWish::kOff);
+  EXPECT_EQ(parse({"verify", "prog"}).fence, std::nullopt);
+  EXPECT_EQ(refusal_of({"run", "--fence", "require", "prog"}),
+            "--fence has its word behind a '=': --fence=require (a program of that name: "
+            "--fence -- require)");
+  EXPECT_EQ(refusal_of({"run", "--fence=never", "prog"}),
+            "--fence \"never\" is not accepted (accepted: auto, require, off)");
+}
+
+TEST(Options, ListsMayBeGivenSeveralTimes) {
+  const Options options = parse({"verify", "--allow", "a", "--allow=b c", "prog"});
+  EXPECT_EQ(options.allow, (Words{"a", "b c"}));
+  EXPECT_EQ(refusal_of({"verify", "--json", "a", "--json", "b", "prog"}), "--json is given twice");
+  EXPECT_EQ(refusal_of({"run", "--fence", "--fence=off", "prog"}), "--fence is given twice");
+}
+
+TEST(Options, AreThoseOfTheirCommand) {
+  EXPECT_EQ(refusal_of({"run", "--allow", "x", "prog"}),
+            "unknown option \"--allow\"; see cudaguard --help");
+  EXPECT_EQ(*parse({"verify", "--json", "x", "prog"}).json_file, "x");
+  EXPECT_TRUE(parse({"report", "--json", "x"}).json);
+  EXPECT_EQ(refusal_of({"report", "--json=x", "x"}), "--json takes no value");
+}
+
+TEST(Options, ThatAreNotKnownAreRefused) {
+  EXPECT_EQ(refusal_of({"run", "-c", "prog"}), "unknown option \"-c\"; see cudaguard --help");
+  EXPECT_EQ(refusal_of({"run", "-cv", "prog"}), "unknown option \"-cv\"; see cudaguard --help");
+  EXPECT_EQ(refusal_of({"run", "--bad=1", "prog"}),
+            "unknown option \"--bad\"; see cudaguard --help");
+}
+
+TEST(Options, AreNotAbbreviated) {
+  EXPECT_EQ(refusal_of({"run", "--gpu", "1", "prog"}),
+            "unknown option \"--gpu\"; see cudaguard --help");
+  EXPECT_EQ(refusal_of({"run", "--p", "1", "prog"}),
+            "unknown option \"--p\"; see cudaguard --help");
+}
+
+TEST(Options, HelpIsOfTheCommandBeforeIt) {
+  EXPECT_EQ(parse({"-h"}).command, Command::kHelp);
+  const Options options = parse({"verify", "--trace", "--help"});
+  EXPECT_EQ(options.command, Command::kHelp);
+  EXPECT_EQ(options.help_of, Command::kVerify);
+  EXPECT_EQ(parse({"run", "prog", "--help"}).command, Command::kRun);
+}
+
+TEST(Options, AProgramIsNeededUnlessThereIsNothingToStart) {
+  EXPECT_EQ(refusal_of({"run"}), "no program given; see cudaguard --help");
+  EXPECT_EQ(refusal_of({"verify", "--"}), "no program given; see cudaguard --help");
+  EXPECT_EQ(refusal_of({"report"}), "no file given; see cudaguard --help");
+  EXPECT_EQ(program_of(parse({"run", "--print"})), Words{});
+  EXPECT_EQ(program_of(parse({"doctor"})), Words{});
+}
+
+TEST(Options, DoctorTakesOneProgramAlone) {
+  EXPECT_EQ(refusal_of({"doctor", "prog", "--json"}),
+            "doctor takes one program and none of its arguments, not \"--json\" (options go "
+            "before it)");
+}
+
+TEST(Options, TheOptionThatSetsAVariableIsNamed) {
+  const Options options = parse({"run", "--gpus", "1", "prog"});
+  EXPECT_EQ(option_for(Variable::kVisibleDevices, options), "gpus");
+  EXPECT_EQ(option_for(Variable::kPolicy, options), "");
+}
+
+}  // namespace
+}  // namespace cudaguard::launcher
