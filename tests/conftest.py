@@ -2,7 +2,7 @@
 """Options of every test, and which tests run."""
 
 import os
-
+import signal
 
 from support import settings
 
