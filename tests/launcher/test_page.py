@@ -11,6 +11,8 @@ import shutil
 import tempfile
 import unittest
 
+import pytest
+
 from support import harness, page
 
 try:
@@ -181,7 +183,7 @@ class Pages(harness.Case):
             with self.subTest(page=name):
                 self.assertLess(len(self.bytes_of(name)), MOST)
 
-    @harness.only_full
+    @pytest.mark.full
     def test_size_of_the_largest(self):
         page.write(self.folder, *page.LARGEST)
         for name in page.LARGEST:
