@@ -25,8 +25,6 @@ def pytest_configure(config):
                        option.runner, option.write_golden)
     # A shell's background job ignores it, and programs under test would.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # These options are ours: not for a pytest that a test starts.
-    os.environ.pop("PYTEST_ADDOPTS", None)
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -37,6 +35,8 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
+    # A pytest that a test starts does not know our options. xdist's workers have read them by now.
+    os.environ.pop("PYTEST_ADDOPTS", None)
     if config.option.full:
         return
     config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
