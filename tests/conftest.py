@@ -3,6 +3,7 @@
 
 import os
 import signal
+import sys
 
 from support import settings
 
@@ -23,6 +24,8 @@ def pytest_configure(config):
     option = config.option
     settings.configure(option.build, option.lib, option.deps, option.full, option.must_run,
                        option.runner, option.write_golden)
+    # "python3" is this one: pyenv's is a shell script, which takes longer than most tests.
+    os.environ["PATH"] = os.path.dirname(sys.executable) + ":" + os.environ["PATH"]
     # A shell's background job ignores it, and programs under test would.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
