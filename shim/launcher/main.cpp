@@ -3,12 +3,12 @@
 
 #include <exception>
 
+#include "shim/launcher/commands/report.h"
+#include "shim/launcher/commands/run.h"
+#include "shim/launcher/commands/verify.h"
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/options.h"
-#include "shim/launcher/report/report.h"
-#include "shim/launcher/run/run.h"
-#include "shim/launcher/verify/verify.h"
 
 namespace cudaguard::launcher {
 namespace {

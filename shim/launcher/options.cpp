@@ -257,8 +257,8 @@ std::string help_text(Options::Command command) {
       "       cudaguard doctor [--json] [program]\n"
       "       cudaguard verify|report --help; cudaguard --help|--version\n"
       "run starts a program that finds no CUDA device, or only the GPUs that you choose. doctor: "
-      "what "
-      "is\nthis machine's CUDA like, can a program be guarded? verify: PASS or FAIL, did it touch "
+      "is it\n"
+      "active here, can a program be guarded, does the driver answer? verify: did a program touch "
       "CUDA?\n"
       "\n";
   append_options(Command::kRun, text);

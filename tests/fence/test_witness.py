@@ -107,10 +107,10 @@ class Told(Case):
                 texts[name] = stream.read()
         self.assertIn('failures="1"', texts["junit"])
         self.assertIn(REQUEST, texts["junit"])
-        self.assertIn("asks_static ask asked for CUDA", texts["html"])
+        self.assertIn("RM_CONTROL", texts["html"])
         self.assertIn("<code>" + RM_CONTROL + "</code>, a request to NVIDIA's driver around the "
                       "guard, refused by the kernel's fence", texts["html"])
-        self.validates(self.document, "launcher", "verify", "verify.schema.json")
+        self.validates(self.document, "launcher", "print", "verify.schema.json")
         record = json.loads(texts["report"])
         self.validates(record, "record", "record.schema.json")
         wanted = {"pid": pid, "tid": pid, "uid": os.geteuid(), "argv": [ASKS, "ask"], "exe": ASKS,
@@ -121,7 +121,7 @@ class Told(Case):
                               (["report", "--by", "exe"], ASKS)):
             self.assertIn(wanted, self.start(*words, files["report"]).stdout)
         shown = json.loads(self.start("report", "--json", files["report"]).stdout)
-        self.validates(shown, "launcher", "report", "report.schema.json")
+        self.validates(shown, "launcher", "print", "report.schema.json")
 
     def test_run_observe(self):
         """As a row; the exit code is the program's."""

@@ -9,12 +9,12 @@
 #include <set>
 #include <string>
 
-#include "shim/launcher/report/page.h"
-#include "shim/launcher/report/summary.h"
-#include "shim/launcher/report/symbols.h"
-#include "shim/launcher/verify/decide.h"
-#include "shim/launcher/verify/document.h"
-#include "shim/launcher/verify/text.h"
+#include "shim/launcher/findings/decide.h"
+#include "shim/launcher/print/document.h"
+#include "shim/launcher/print/page.h"
+#include "shim/launcher/print/summary.h"
+#include "shim/launcher/print/symbols.h"
+#include "shim/launcher/print/text.h"
 
 namespace cudaguard::launcher {
 
@@ -216,7 +216,7 @@ Run allowed() {
   Verdict& verdict = run.verdict;
   verdict.allow = {"probe*"};
   verdict.tree.doubts = {"there is no /proc"};
-  verdict.tree.left = "probe-daemon (14)";
+  verdict.tree.left = "probe-daemon &lt; (14)";
   run.seen(12, 11, "make check", 0, 90);
   run.seen(13, 12, "probe --all", 1, 2);
   run.toucher(Asked::kCuda, "dlopen", "libprobe.so", "", 1.5).object = "libcuda.so.1";

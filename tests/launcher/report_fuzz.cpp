@@ -10,11 +10,11 @@
 #include <string>
 #include <string_view>
 
-#include "shim/launcher/report/groups.h"
-#include "shim/launcher/report/json.h"
-#include "shim/launcher/report/lines.h"
-#include "shim/launcher/report/records.h"
-#include "shim/launcher/report/summary.h"
+#include "shim/launcher/findings/groups.h"
+#include "shim/launcher/findings/lines.h"
+#include "shim/launcher/findings/records.h"
+#include "shim/launcher/print/json.h"
+#include "shim/launcher/print/summary.h"
 #include "tests/launcher/random.h"
 
 namespace {

@@ -296,7 +296,9 @@ class Descriptors(Case):
         """Who reads from the program, or writes to it, sees when it closes its ends; so does who
         waits for a lock."""
         reader, writer = os.pipe()
-        process = self.popen(OBSERVE + ["bash", "-c", "exec 0<&- 1>&- %d>&-; kill -STOP $$" % writer],
+        # Only bash closes a descriptor above 9.
+        process = self.popen(OBSERVE + ["bash", "-c",
+                                        "exec 0<&- 1>&- %d>&-; kill -STOP $$" % writer],
                              pass_fds=(writer,), start_new_session=True)
         os.close(writer)
         for fd, done in ((process.stdout.fileno(), lambda fd: os.read(fd, 1) == b""),

@@ -8,12 +8,13 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 import unittest
 
 import pytest
 
-from support import harness, page
+from support import harness, launcher, page
 
 try:
     import html5lib
@@ -26,7 +27,7 @@ except ImportError:
 needs_parser = unittest.skipUnless(html5lib, "no html5lib (Debian: python3-html5lib)")
 
 LAUNCHER = os.path.join(harness.SOURCE, "shim", "launcher")
-SOURCES = os.path.join(LAUNCHER, "report", "page")
+SOURCES = os.path.join(LAUNCHER, "print", "page")
 MOST = 2 << 20  # bytes, but of the largest samples
 MOST_LARGEST = {"large_report": 4 << 20, "worst": 6 << 20}
 
@@ -83,12 +84,12 @@ class Pages(harness.Case):
 
     @unittest.skipIf(jsonschema is None, "python3-jsonschema is not installed")
     def test_document_follows_the_schema(self):
-        with open(os.path.join(LAUNCHER, "verify", "verify.schema.json"), encoding="utf-8") as stream:
+        with open(os.path.join(LAUNCHER, "print", "verify.schema.json"), encoding="utf-8") as stream:
             schema = jsonschema.Draft202012Validator(json.load(stream))
         for name in ("fail", "failed", "pass"):
             with self.subTest(page=name):
                 schema.validate(self.parts(name).loaded())
-        with open(os.path.join(LAUNCHER, "report", "report.schema.json"),
+        with open(os.path.join(LAUNCHER, "print", "report.schema.json"),
                   encoding="utf-8") as stream:
             schema = json.load(stream)
         for name in ("report", "small_report"):
@@ -206,3 +207,30 @@ class Pages(harness.Case):
                     ("fail", "fail-ground"), ("pass", "pass-ground"), ("ground", "ink")):
                 with self.subTest(scheme=scheme, ink=ink, ground=ground):
                     self.assertGreaterEqual(contrast(values[ink], values[ground]), 4.5)
+
+
+class Written(harness.FolderCase):
+    """By the launcher itself."""
+
+    def written(self, name):
+        with open(self.path(name), "rb") as stream:
+            return stream.read()
+
+    def test_verify(self):
+        done = subprocess.run([launcher.LAUNCHER, "verify", "--json", self.path("a.json"), "--html",
+                               self.path("a.html"), "--", "sh", "-c", "true; exit 3"],
+                              capture_output=True, check=False, text=True)
+        self.assertEqual(done.returncode, 2)
+        parts = page.Parts(self.written("a.html"))
+        self.assertEqual(parts.loaded(), json.loads(self.written("a.json")))
+        self.assertEqual(parts.text, done.stderr)
+
+    def test_report(self):
+        with open(self.path("r.jsonl"), "w", encoding="utf-8") as stream:
+            stream.write('{"v":1,"ts":3,"pid":9,"exe":"/a","argv":["<a&b>"],"api":"cuInit",'
+                         '"decision":"deny","caller":"/x+0x1"}\n')
+        done = subprocess.run([launcher.LAUNCHER, "report", "--html", self.path("a.html"),
+                               self.path("r.jsonl")], capture_output=True, check=True, text=True)
+        parts = page.Parts(self.written("a.html"))
+        self.assertEqual(parts.text, done.stdout)
+        self.assertEqual([one["command"] for one in parts.loaded()["processes"]], ["<a&b>"])

@@ -45,7 +45,7 @@ SAYS = {
         "refused: cuInit by libc10_cuda.so", "134 records, 1 cut short"],
     "allowed": ["PASS Only allowed processes touched CUDA", "Incomplete: records may be missing.",
                 "dlopen(\"libcuda.so.1\") from libprobe.so, refused; first 1.50 s after the start",
-                "In doubt: there is no /proc.", "Not waited for: probe-daemon (14)",
+                "In doubt: there is no /proc.", "Not waited for: probe-daemon &lt; (14)",
                 "libprobe.so allowed", ", let through"],
     "bypassed": ["FAIL ./static and 2 others touched CUDA or NVML", "--denyCUDA, NVML",
                  "0xc020462a RM_CONTROL, an ioctl that bypassed the guard and that the fence refused",

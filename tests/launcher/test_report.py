@@ -43,7 +43,7 @@ class Case(launcher.Case):
         document = json.loads(self.shown("--json", *words, **more))
         if jsonschema is not None:
             validator = jsonschema.Draft202012Validator
-            validator(recorded.schema("launcher", "report", "report.schema.json")).validate(document)
+            validator(recorded.schema("launcher", "print", "report.schema.json")).validate(document)
         return document
 
     def groups(self, by, *words, **more):
@@ -56,7 +56,7 @@ class Reading(Case):
     def test_schema_is_tested(self):
         if jsonschema is None:
             harness.skip(self, "python3-jsonschema is not installed")
-        schema = recorded.schema("launcher", "report", "report.schema.json")
+        schema = recorded.schema("launcher", "print", "report.schema.json")
         jsonschema.Draft202012Validator.check_schema(schema)
         with self.assertRaises(jsonschema.ValidationError):
             jsonschema.validate({"v": 1}, schema)

@@ -22,7 +22,7 @@ try:
 except ImportError:
     junitparser = None
 
-SCHEMA = os.path.join(harness.SOURCE, "shim", "launcher", "verify", "verify.schema.json")
+SCHEMA = os.path.join(harness.SOURCE, "shim", "launcher", "print", "verify.schema.json")
 PACKAGES = "/opt/venv/lib/python3.11/site-packages/"
 SOURCE = ('import torch\n\n\ndef main():\n    device = torch.device("cuda" if '
           'torch.cuda.is_available() and args.cuda else "cpu")\n\n\nmain()\n')

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/report/records.h"
+#include "shim/launcher/findings/records.h"
 
 #include <gtest/gtest.h>
 

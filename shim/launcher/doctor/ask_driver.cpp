@@ -234,7 +234,7 @@ std::string ask_driver(const Machine& machine, const Libraries& libraries, Findi
   if (end.not_started != 0) {
     return not_asked(printable(probe) + " cannot be started: " + strerror(end.not_started));
   }
-  const std::string answer = judge_answer(end, probe, machine.limit, findings);
+  std::string answer = judge_answer(end, probe, machine.limit, findings);
   if (machine.fence.was_there) {
     add(findings, "cuInit", State::kFact,
         "a fence stands around doctor, too: cuInit's answer is the fence's");

@@ -33,7 +33,8 @@ class Bytes {
 };
 
 /// An open file. Read by system calls: a mapping would fault if somebody cut the file. Small reads
-/// are served from the last piece that was read, because headers and tables are read entry by entry.
+/// are served from the last piece that was read, because headers and tables are read entry by
+/// entry.
 class FileBytes : public Bytes {
  public:
   explicit FileBytes(const std::string& path);

@@ -8,7 +8,7 @@
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/preload/settings.h"
-#include "shim/launcher/report/summary.h"
+#include "shim/launcher/print/summary.h"
 
 namespace cudaguard::launcher {
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "shim/launcher/findings/model.h"
 #include "shim/launcher/observe/process.h"
-#include "shim/launcher/report/model.h"
 
 namespace cudaguard::launcher {
 

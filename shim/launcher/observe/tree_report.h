@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "shim/launcher/report/lines.h"
-#include "shim/launcher/report/records.h"
+#include "shim/launcher/findings/lines.h"
+#include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {
 

@@ -7,7 +7,7 @@
 
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/fence/fence.h"
-#include "shim/launcher/report/model.h"
+#include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/report/lines.h"
+#include "shim/launcher/findings/lines.h"
 
 #include "policy/message.h"
 #include "policy/text.h"
-#include "shim/launcher/report/records.h"
+#include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/run/run.h"
+#include "shim/launcher/commands/run.h"
 
 #include <unistd.h>
 

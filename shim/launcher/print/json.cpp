@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/report/json.h"
+#include "shim/launcher/print/json.h"
 
 #include <array>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "policy/text.h"
 #include "policy/user_code.h"
-#include "shim/launcher/report/records.h"
+#include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {
 
@@ -153,6 +153,15 @@ void put(Json& json, const Group& group) {
       .field("touching", group.touching);
   put_asked(json, "asked", group.asked);
   json.field_or_null("first", group.first).field_or_null("last", group.last).end_object();
+}
+
+void put_records(Json& json, const Findings& findings) {
+  json.key("records")
+      .begin_object()
+      .field("read", findings.records)
+      .field("torn", findings.torn)
+      .field("not_understood", findings.not_understood)
+      .end_object();
 }
 
 }  // namespace cudaguard::launcher

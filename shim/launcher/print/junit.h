@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "shim/launcher/report/model.h"
+#include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/report/groups.h"
+#include "shim/launcher/findings/groups.h"
 
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 #include <utility>
 
-#include "shim/launcher/report/records.h"
+#include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "shim/launcher/report/model.h"
+#include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
 

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "shim/launcher/report/model.h"
-#include "shim/launcher/report/symbols.h"
+#include "shim/launcher/findings/model.h"
+#include "shim/launcher/print/symbols.h"
 
 namespace cudaguard::launcher {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/report/output.h"
+#include "shim/launcher/print/output.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/verify/text.h"
+#include "shim/launcher/print/text.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,9 +15,9 @@
 
 #include "policy/text.h"
 #include "policy/user_code.h"
+#include "shim/launcher/findings/records.h"
 #include "shim/launcher/format.h"
-#include "shim/launcher/report/records.h"
-#include "shim/launcher/report/summary.h"
+#include "shim/launcher/print/summary.h"
 
 namespace cudaguard::launcher {
 

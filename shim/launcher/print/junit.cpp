@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/verify/junit.h"
+#include "shim/launcher/print/junit.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 
 #include "policy/text.h"
 #include "shim/launcher/format.h"
-#include "shim/launcher/verify/text.h"
+#include "shim/launcher/print/text.h"
 
 namespace cudaguard::launcher {
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# include/page.inc: the HTML page of report/page/ as one literal for page.cpp, with its style sheet
+# include/page.inc: the HTML page of print/page/ as one literal for page.cpp, with its style sheet
 # and its script in it, which alone its content security policy allows.
 
 # The base64 of the SHA-256 of a text, as a policy names it. CMake itself makes hexadecimal alone.
@@ -20,12 +20,12 @@ function(cg_policy_hash result text)
   set(${result} "sha256-${base64}" PARENT_SCOPE)
 endfunction()
 
-file(READ report/page/page.css style)
-file(READ report/page/page.js script)
+file(READ print/page/page.css style)
+file(READ print/page/page.js script)
 cg_policy_hash(style_hash "${style}")
 cg_policy_hash(script_hash "${script}")
-configure_file(report/page/page.html include/page.html @ONLY)
+configure_file(print/page/page.html include/page.html @ONLY)
 file(READ "${CMAKE_CURRENT_BINARY_DIR}/include/page.html" page)
 file(CONFIGURE OUTPUT include/page.inc CONTENT "R\"page(@page@)page\"\n" @ONLY)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS report/page/page.css
-             report/page/page.js)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS print/page/page.css
+             print/page/page.js)

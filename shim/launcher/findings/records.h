@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "shim/launcher/report/fields.h"
-#include "shim/launcher/report/model.h"
+#include "shim/launcher/findings/fields.h"
+#include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "shim/launcher/report/model.h"
+#include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "shim/launcher/report/model.h"
+#include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
 

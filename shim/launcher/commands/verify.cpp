@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/verify/verify.h"
+#include "shim/launcher/commands/verify.h"
 
 #include <set>
 #include <string>
 #include <utility>
 
+#include "shim/launcher/commands/run.h"
+#include "shim/launcher/findings/decide.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/watch_tree.h"
-#include "shim/launcher/report/output.h"
-#include "shim/launcher/report/page.h"
-#include "shim/launcher/run/run.h"
-#include "shim/launcher/verify/decide.h"
-#include "shim/launcher/verify/document.h"
-#include "shim/launcher/verify/junit.h"
-#include "shim/launcher/verify/text.h"
+#include "shim/launcher/print/document.h"
+#include "shim/launcher/print/junit.h"
+#include "shim/launcher/print/output.h"
+#include "shim/launcher/print/page.h"
+#include "shim/launcher/print/text.h"
 
 namespace cudaguard::launcher {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "shim/launcher/report/model.h"
+#include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
 

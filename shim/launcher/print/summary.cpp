@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/report/summary.h"
+#include "shim/launcher/print/summary.h"
 
 #include <algorithm>
 #include <array>

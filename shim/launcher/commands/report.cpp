@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/report/report.h"
+#include "shim/launcher/commands/report.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "policy/text.h"
+#include "shim/launcher/findings/groups.h"
+#include "shim/launcher/findings/lines.h"
+#include "shim/launcher/findings/records.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/report/groups.h"
-#include "shim/launcher/report/json.h"
-#include "shim/launcher/report/lines.h"
-#include "shim/launcher/report/output.h"
-#include "shim/launcher/report/page.h"
-#include "shim/launcher/report/records.h"
-#include "shim/launcher/report/summary.h"
+#include "shim/launcher/print/json.h"
+#include "shim/launcher/print/output.h"
+#include "shim/launcher/print/page.h"
+#include "shim/launcher/print/summary.h"
 
 namespace cudaguard::launcher {
 

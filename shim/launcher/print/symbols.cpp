@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/report/symbols.h"
+#include "shim/launcher/print/symbols.h"
 
 #include <algorithm>
 #include <csetjmp>

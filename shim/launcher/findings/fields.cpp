@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/report/fields.h"
+#include "shim/launcher/findings/fields.h"
 
 #include <rapidjson/memorystream.h>
 #include <rapidjson/reader.h>

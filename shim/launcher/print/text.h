@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "shim/launcher/report/model.h"
-#include "shim/launcher/report/symbols.h"
+#include "shim/launcher/findings/model.h"
+#include "shim/launcher/print/symbols.h"
 
 namespace cudaguard::launcher {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "shim/launcher/report/model.h"
-#include "shim/launcher/report/symbols.h"
+#include "shim/launcher/findings/model.h"
+#include "shim/launcher/print/symbols.h"
 
 namespace cudaguard::launcher {
 
