@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 
 #include "policy/device_list.h"
@@ -33,7 +34,8 @@ struct Complaint {
 inline constexpr size_t kMaxReportPath = 4095;
 /// Longest allow-list, in bytes: 64 full UUIDs and room to spare.
 inline constexpr size_t kMaxVisibleDevices = 6143;
-inline constexpr size_t kMostComplaints = 6;
+/// At most one about each variable.
+inline constexpr size_t kMostComplaints = std::size(kVariables);
 
 struct Config {
   Policy policy = Policy::kForceCpu;

@@ -22,7 +22,7 @@ enum class Asked : uint8_t { kCuda, kNvml, kOpenCl };
 
 /// A library that must not be loaded under FORCE_CPU.
 struct RefusedLibrary {
-  char never[71];  ///< the name to ask ld.so for instead; cannot exist, so the error is its own
+  const char* never;  ///< the name to ask ld.so for instead; cannot exist, so the error is its own
   Asked asked = Asked::kCuda;  ///< what the library would do
   bool under_list = false;     ///< also under an allow-list, which it does not keep to
 

@@ -2,6 +2,7 @@
 #include "policy/message.h"
 
 #include <cerrno>
+#include <iterator>
 
 #include "policy/asked.h"
 #include "policy/user_code.h"
@@ -10,64 +11,122 @@ namespace cudaguard {
 
 namespace {
 
-/// Of several texts, each of which ends in a zero byte, number `which`.
-const char* nth(const char* texts, size_t which) {
-  for (; which != 0; --which) texts += std::string_view(texts).size() + 1;
-  return texts;
+struct ErrorMeaning {
+  int error;
+  std::string_view text;
+};
+constexpr ErrorMeaning kErrors[] = {
+    {EACCES, "permission denied"},
+    {EPERM, "permission denied"},
+    {ENOENT, "no such folder"},
+    {ENOTDIR, "a part of the path is not a folder"},
+    {EISDIR, "it is a folder"},
+    {ELOOP, "it is a symbolic link"},
+    {EMLINK, "it is a hard link"},
+    {EROFS, "read-only file system"},
+    {ENOSPC, "no space left"},
+    {EDQUOT, "no space left"},
+    {ENXIO, "nobody reads that pipe"},
+    {EAGAIN, "the pipe is full"},
+    {EINVAL, "it is not a regular file"},
+};
+
+std::string_view text_of(ListError::Why why) {
+  using Why = ListError::Why;
+  switch (why) {
+    case Why::kNone:
+      break;
+    case Why::kEmptyEntry:
+      return "is empty (accepted: index, GPU-..., MIG-...)";
+    case Why::kNotUnderstood:
+      return "is no index, GPU-... or MIG-...";
+    case Why::kNegative:
+      return "is negative (accepted: -1 alone)";
+    case Why::kTooMany:
+      return "is one too many (accepted: 64)";
+    case Why::kDuplicate:
+      return "names a GPU again (accepted: each once)";
+    case Why::kNoSuchIndex:
+      return "does not exist";
+    case Why::kUnknownUuid:
+      return "is the UUID of no GPU here";
+    case Why::kAmbiguousUuid:
+      return "is the beginning of several UUIDs";
+    case Why::kNeedsNvml:
+      return "cannot be combined with the others where NVML is not installed";
+    case Why::kTooLong:
+      return "it is longer than 6143 bytes";
+  }
+  return "is wrong";
 }
 
-constexpr uint8_t kErrors[] = {EACCES, EPERM,  ENOENT, ENOTDIR, EISDIR, ELOOP, EMLINK,
-                               EROFS,  ENOSPC, EDQUOT, ENXIO,   EAGAIN, EINVAL};
-/// In the order of kErrors; behind them what none of them is.
-constexpr char kMeanings[] =
-    "permission denied\0permission denied\0no such folder\0a part of the path is not a folder\0"
-    "it is a folder\0it is a symbolic link\0it is a hard link\0read-only file system\0"
-    "no space left\0no space left\0nobody reads that pipe\0the pipe is full\0"
-    "it is not a regular file\0errno %u\0";
+std::string_view name_of(EventKind event) {
+  switch (event) {
+    case EventKind::kInit:
+      return "init";
+    case EventKind::kContext:
+      return "context";
+    case EventKind::kSelect:
+      return "select";
+    case EventKind::kNvml:
+      return "nvml";
+    case EventKind::kWork:
+      return "work";
+    default:
+      return "start";
+  }
+}
 
-/// In the order of ListError::Why.
-constexpr char kListErrors[] =
-    "is wrong\0"
-    "is empty (accepted: index, GPU-..., MIG-...)\0"
-    "is no index, GPU-... or MIG-...\0"
-    "is negative (accepted: -1 alone)\0"
-    "is one too many (accepted: 64)\0"
-    "names a GPU again (accepted: each once)\0"
-    "does not exist\0"
-    "is the UUID of no GPU here\0"
-    "is the beginning of several UUIDs\0"
-    "cannot be combined with the others where NVML is not installed\0"
-    "it is longer than 6143 bytes\0";
+std::string_view what_is_missing(Asked asked) {
+  switch (asked) {
+    case Asked::kNvml:
+      return "no GPU to see";
+    case Asked::kOpenCl:
+      return "no OpenCL from NVIDIA here";
+    default:
+      return "no CUDA here";
+  }
+}
 
-constexpr char kEventNames[][8] = {"",       "init", "context",
-                                   "select", "nvml", "work"};  // kStart has its own
+/// What takes a script, and what comes before it on the command line.
+struct Interpreter {
+  std::string_view name;
+  std::string_view alone;       ///< letters of options without a value
+  std::string_view with_value;  ///< letters of options whose value is the next word
+};
+constexpr Interpreter kInterpreters[] = {
+    {"python", "usSBO", "WX"}, {"pypy", "usSBO", "WX"},   {"ruby", "usSBOWX", ""},
+    {"perl", "usSBOWX", ""},   {"nodejs", "usSBOWX", ""}, {"node", "usSBOWX", ""},
+    {"luajit", "usSBOWX", ""}, {"lua", "usSBOWX", ""},    {"php", "nqf", "d"},
+};
 
-/// "python3.11", not "node_exporter": of others the arguments are nobody's business.
-bool is_interpreter(std::string_view name) {
-  size_t length = begins(name, "python\0pypy\0ruby\0perl\0nodejs\0node\0luajit\0lua\0php\0");
-  if (length == 0) return false;
-  while (length < name.size() && (name.data()[length] < 'A' || name.data()[length] == 't'))
-    ++length;
-  return length == name.size();
+/// Of "python3.11"; null of "node_exporter": of others the arguments are nobody's business.
+const Interpreter* interpreter_of(std::string_view name) {
+  for (const Interpreter& one : kInterpreters) {
+    if (!name.starts_with(one.name)) continue;
+    // A version; "t" is a Python without a GIL.
+    for (const char c : tail(name, one.name.size())) {
+      if (c >= 'A' && c != 't') return nullptr;
+    }
+    return &one;
+  }
+  return nullptr;
 }
 
 /// Takes the first argument off.
-[[gnu::noinline]] std::string_view take_argument(std::string_view& rest) {
+std::string_view take_argument(std::string_view& rest) {
   const std::string_view argument = head(rest, rest.find('\0'));
   rest = tail(rest, argument.size() + 1);
   return argument;
 }
 
-/// " in python3 ppo.py", " in python3 -m pkg.train".
-void put_script(Text& out, std::string_view name, std::string_view arguments) {
-  out.print(" in %n", name);
+/// " ppo.py", " -m pkg.train".
+void put_script(Text& out, const Interpreter& interpreter, std::string_view arguments) {
   std::string_view word = take_argument(arguments);
-  // Options that stand alone, whichever interpreter's they are, and those with a value.
-  const bool php = begins(name, "php\0") != 0;
-  const char* alone = php ? "-n\0-q\0-d\0-f\0" : "-u\0-s\0-S\0-B\0-O\0-W\0-X\0";
-  const char* with_value = php ? "-d\0" : begins(name, "py\0") != 0 ? "-W\0-X\0" : "";
-  while (word.size() == 2 && begins(word, alone) != 0) {
-    if (begins(word, with_value) != 0) take_argument(arguments);
+  while (word.size() == 2 && word.front() == '-') {
+    const bool has_value = interpreter.with_value.find(word.back()) != std::string_view::npos;
+    if (!has_value && interpreter.alone.find(word.back()) == std::string_view::npos) break;
+    if (has_value) take_argument(arguments);
     word = take_argument(arguments);
   }
   if (word == "-m") {
@@ -79,7 +138,7 @@ void put_script(Text& out, std::string_view name, std::string_view arguments) {
 
 /// True if the process runs CPython, by its name where nothing else is known.
 bool has_python(const Touch& touch, std::string_view program) {
-  if (program.empty() || begins(program, "py\0") != 0) return true;
+  if (program.empty() || program.starts_with("py")) return true;
   if (touch.stack == nullptr) return false;
   const char* missing = touch.stack->python_missing;
   return missing == nullptr ? touch.stack->python_count != 0
@@ -115,12 +174,10 @@ Text& put_caller(Text& out, const Touch& touch) {
   const std::string_view name = base_name(take_argument(program));
   if (name.empty()) return out;
   // A library that passes calls on does not say who called it.
-  if (begins(file, "libOpenCL.so\0") != 0) out.put(", the OpenCL loader");
-  if (is_interpreter(name)) {
-    put_script(out, name, program);
-  } else if (file.empty() || passes_calls_on(file)) {
-    put_script(out, name, {});
-  }
+  if (file.starts_with("libOpenCL.so")) out.put(", the OpenCL loader");
+  const Interpreter* interpreter = interpreter_of(name);
+  if (interpreter != nullptr || file.empty() || passes_calls_on(file)) out.print(" in %n", name);
+  if (interpreter != nullptr) put_script(out, *interpreter, program);
   return out;
 }
 Text& put_caller(Text& out, const CodePlace& caller) {
@@ -142,7 +199,7 @@ Text& put_list(Text& out, std::string_view list, bool by_option) {
 bool is_kernel(const Touch& touch) {
   const PythonFrame* frame = named_frame(touch);
   return (frame != nullptr && is_kernel_cell(frame->file)) ||
-         find_any(touch.program, "ipykernel_launcher\0") != std::string_view::npos;
+         touch.program.find("ipykernel_launcher") != std::string_view::npos;
 }
 
 constexpr char kForceCpu[] = "; FORCE_CPU applies";
@@ -152,9 +209,9 @@ constexpr char kForceCpu[] = "; FORCE_CPU applies";
 Text& put_list_error(Text& out, const ListError& error, size_t count) {
   if (error.position != 0) out.print("entry %u", error.position);
   if (!error.entry.empty()) out.print(" \"%s\"", error.entry);
-  const char* why = nth(kListErrors, static_cast<size_t>(error.why));
-  out.print(error.position != 0 ? " %c" : "%c", why);
-  if (count == 0 || std::string_view(why).ends_with(")")) return out;
+  const std::string_view why = text_of(error.why);
+  out.put(error.position != 0 ? " " : "").put(why);
+  if (count == 0 || why.ends_with(')')) return out;
   return out.print(count == 1 ? " (this machine has %u GPU)" : " (this machine has %u GPUs)",
                    count);
 }
@@ -166,9 +223,13 @@ Text& put_complaint(Text& out, const Complaint& complaint) {
 }
 
 Text& put_report_error(Text& out, int error) {
-  size_t which = 0;
-  while (which < sizeof kErrors && kErrors[which] != error) ++which;
-  out.print(nth(kMeanings, which), static_cast<uint64_t>(error));
+  const auto* row = std::begin(kErrors);
+  while (row != std::end(kErrors) && row->error != error) ++row;
+  if (row != std::end(kErrors)) {
+    out.put(row->text);
+  } else {
+    out.print("errno %u", static_cast<uint64_t>(error));
+  }
   return out.put(" (accepted: a file or /dev/stderr)");
 }
 
@@ -178,8 +239,7 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   const Config& config = facts.config;
   const Touch& touch = facts.touch;
   const std::string_view because = facts.because;
-  constexpr char kNone[] = "no CUDA here (\0no GPU to see (\0no OpenCL from NVIDIA here (\0";
-  out.put(nth(kNone, static_cast<size_t>(asked_for(touch.api, touch.object))));
+  out.put(what_is_missing(asked_for(touch.api, touch.object))).put(" (");
   out.put(because.empty() ? "FORCE_CPU" : because).put("; ");
   if (config.log == Log::kAll) out.print("%s ", touch.api);
   put_caller(out, touch).put(")");
@@ -502,7 +562,7 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
       cut.note("object", out.put_json(touch.object, field / 2));
     }
     const bool allowed = touch.event != EventKind::kNone;
-    if (allowed) out.put(R"(","event":")").put(kEventNames[static_cast<int>(touch.event)]);
+    if (allowed) out.put(R"(","event":")").put(name_of(touch.event));
     out.put(allowed ? R"(","decision":"allow")" : R"(","decision":"deny")");
     if (touch.device >= 0) out.print(R"(,"device":%u)", static_cast<uint64_t>(touch.device));
     if (touch.result >= 0) out.print(R"(,"result":%u)", static_cast<uint64_t>(touch.result));

@@ -34,6 +34,7 @@ enum class LaterExports : uint8_t {
 };
 
 struct Rules {
+  Policy policy;
   Action driver;       ///< on a request for the driver, or NVML
   Action refused;      ///< on one for a row of kRefusedLibraries
   Action under_list;   ///< the same under an allow-list, where the row says so
@@ -41,14 +42,19 @@ struct Rules {
   bool clamps;         ///< an index that is too high becomes the last valid one
 };
 
-/// In the order of Policy.
 inline constexpr Rules kRules[] = {
-    {Action::kStandin, Action::kRefuse, Action::kRefuse, LaterExports::kRuntime, false},
-    {Action::kCompanion, Action::kPass, Action::kRefuse, LaterExports::kAll, false},
-    {Action::kCompanion, Action::kPass, Action::kRefuse, LaterExports::kAll, true},
-    {Action::kPass, Action::kPass, Action::kPass, LaterExports::kOwn, false},
+    {Policy::kForceCpu, Action::kStandin, Action::kRefuse, Action::kRefuse, LaterExports::kRuntime,
+     false},
+    {Policy::kValidate, Action::kCompanion, Action::kPass, Action::kRefuse, LaterExports::kAll,
+     false},
+    {Policy::kClamp, Action::kCompanion, Action::kPass, Action::kRefuse, LaterExports::kAll, true},
+    {Policy::kOff, Action::kPass, Action::kPass, Action::kPass, LaterExports::kOwn, false},
 };
 constexpr const Rules& rules_of(Policy policy) { return kRules[static_cast<size_t>(policy)]; }
+static_assert(rules_of(Policy::kForceCpu).policy == Policy::kForceCpu);
+static_assert(rules_of(Policy::kValidate).policy == Policy::kValidate);
+static_assert(rules_of(Policy::kClamp).policy == Policy::kClamp);
+static_assert(rules_of(Policy::kOff).policy == Policy::kOff);
 
 /// May a program enter the driver, with us in front?
 constexpr bool lets_through(Policy policy) { return rules_of(policy).driver == Action::kCompanion; }

@@ -5,7 +5,6 @@ namespace cudaguard {
 
 namespace {
 
-using Why = VisibleMistake::Why;
 using Device = Machine::Device;
 
 constexpr std::string_view kGpuPrefix = "GPU-";
@@ -13,12 +12,10 @@ constexpr std::string_view kMigPrefix = "MIG-";
 
 /// One entry, as CUDA reads it.
 struct Reading {
-  Why why = Why::kNone;
+  bool ends_list = true;
   /// A view index; of a UUID without a view: which entry of the list is the first that says so.
   size_t device = 0;
 };
-
-constexpr bool ends_list(Why why) { return why >= Why::kDuplicate; }
 
 const Device& device_of(size_t view_index, const View& view, const Machine& machine) {
   return machine.devices[view.devices[view_index]];
@@ -34,46 +31,36 @@ bool is_uuid(std::string_view text) {
 }
 
 /// As strtol(entry, &end, 10), for what CUDA does with it.
-Reading read_number(std::string_view entry, bool first, const View* view) {
+Reading read_number(std::string_view entry, const View* view) {
   std::string_view rest = without_leading_blanks(entry);
-  if (rest.empty()) return {Why::kEmptyEntry};
-  // The first entry decides the kind; it is not of another.
-  if (is_uuid(rest)) return {first ? Why::kBlankAtUuid : Why::kMixed};
-  Why why = rest.size() == entry.size() ? Why::kNone : Why::kBlank;
   const bool negative = rest.starts_with('-');
   if (negative || rest.starts_with('+')) rest.remove_prefix(1);
   size_t digits = 0;
   while (digits < rest.size() && is_digit(rest[digits])) ++digits;
-  if (digits == 0) return {Why::kNotUnderstood};
+  if (digits == 0) return {};
   const uint32_t number = number_of(head(rest, digits));
-  if (negative && number != 0) return {Why::kNegative};
-  if (view != nullptr && number >= view->count) return {Why::kNoSuchIndex};
-  rest.remove_prefix(digits);
-  if (!rest.empty()) why = without_leading_blanks(rest).empty() ? Why::kBlank : Why::kReadInPart;
-  return {why, number};
+  if (negative && number != 0) return {};
+  if (view != nullptr && number >= view->count) return {};
+  return {false, number};
 }
 
 Reading read_uuid(std::string_view entry, std::string_view list, const View* view,
                   const Machine* machine) {
   const std::string_view prefix = head(list, kGpuPrefix.size());
-  const std::string_view rest = without_leading_blanks(entry);
-  if (rest.empty()) return {Why::kEmptyEntry};
-  if (!rest.starts_with(prefix)) {
-    return {is_uuid(rest) || is_digit(rest.front()) ? Why::kMixed : Why::kNotUnderstood};
-  }
+  if (!entry.starts_with(prefix)) return {};
   for (const char c : entry) {
-    if (is_blank(c)) return {Why::kBlankAtUuid};
+    if (is_blank(c)) return {};
   }
-  if (view == nullptr) return {Why::kNone, place_of_entry(list, entry)};
-  Reading found = {Why::kUnknownUuid};
+  if (view == nullptr) return {false, place_of_entry(list, entry)};
+  Reading found;
   for (size_t i = 0; i < view->count; ++i) {
     const std::string_view uuid = device_of(i, *view, *machine).name();
     if (uuid.empty()) continue;
     // Without NVML the allow-list's own text stands for the UUID, and may be the shorter one.
     const bool longer = !machine->known && entry.starts_with(uuid);
     if (!longer && !uuid.starts_with(entry)) continue;
-    if (found.why == Why::kNone) return {Why::kAmbiguousUuid};
-    found = {Why::kNone, i};
+    if (!found.ends_list) return {};  // ambiguous
+    found = {false, i};
   }
   return found;
 }
@@ -85,17 +72,8 @@ bool is_selected(const Selection& selection, size_t device) {
   return false;
 }
 
-/// Nobody minds an end that hides nothing: "0,1,-1", "0,1,".
-bool is_meant(Why why, size_t position, bool last) {
-  return last && position > 1 && (why == Why::kNegative || why == Why::kEmptyEntry);
-}
-
 bool wants_none(std::string_view text) {
   return text.empty() || text == "-1" || text == "none" || text == "NoDevFiles";
-}
-
-void add(Selection& selection, const VisibleMistake& mistake) {
-  selection.mistakes[selection.mistake_count++] = mistake;
 }
 
 }  // namespace
@@ -113,20 +91,14 @@ Selection select(const char* visible_devices, const View* view, const Machine* m
   selection.numbers = !is_uuid(text);
   std::string_view rest = text;
   bool last = false;
-  for (size_t position = 1; !last; ++position) {
+  while (!last) {
     const std::string_view entry = take_entry(rest, last);
-    Reading reading = selection.numbers ? read_number(entry, position == 1, view)
-                                        : read_uuid(entry, text, view, machine);
-    if (!ends_list(reading.why) && is_selected(selection, reading.device)) {
+    const Reading reading =
+        selection.numbers ? read_number(entry, view) : read_uuid(entry, text, view, machine);
+    if (reading.ends_list) break;
+    if (is_selected(selection, reading.device)) {
       selection.count = 0;
-      reading.why = Why::kDuplicate;
-    }
-    if (ends_list(reading.why)) {
-      if (!is_meant(reading.why, position, last)) add(selection, {reading.why, position, entry});
       break;
-    }
-    if (reading.why != Why::kNone && selection.mistake_count == 0) {
-      add(selection, {reading.why, position, entry});
     }
     if (selection.count == kMostGpus) break;  // more than any view has
     selection.view[selection.count++] = static_cast<uint32_t>(reading.device);

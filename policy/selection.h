@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program's own CUDA_VISIBLE_DEVICES selects among the allowed GPUs, read as CUDA reads it,
-// and what in it somebody will not have meant: CUDA says nothing then, it shows fewer devices.
+// What a program's own CUDA_VISIBLE_DEVICES selects among the allowed GPUs, read as CUDA reads it.
 // Pure; thread-safe, async-signal-safe, allocation-free.
 #pragma once
 
@@ -12,37 +11,11 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-struct VisibleMistake {
-  enum class Why : uint8_t {
-    kNone,
-    kBlank,       ///< CUDA passes over it, as not every reader of the variable does
-    kReadInPart,  ///< "0;1", "1 2": CUDA reads the number in front
-    // These end the list:
-    kDuplicate,  ///< and empty it
-    kNegative,
-    kNoSuchIndex,
-    kEmptyEntry,
-    kNotUnderstood,
-    kMixed,        ///< not of the first entry's kind: a number, GPU- or MIG-
-    kBlankAtUuid,  ///< CUDA passes over blanks in front of numbers only
-    kUnknownUuid,
-    kAmbiguousUuid,
-  };
-  Why why = Why::kNone;
-  size_t position = 0;     ///< 1-based
-  std::string_view entry;  ///< as written (points into the text given)
-};
-
 /// View indices, in the program's order.
 struct Selection {
   uint32_t view[kMostGpus];
   size_t count = 0;
   bool numbers = false;  ///< the list is of indices
-  /// The first that does not end the list, the one that does. What hides nothing that is written
-  /// is no mistake ("0,1,-1"), nor is what says that no device is wanted: "", "-1", "none",
-  /// "NoDevFiles".
-  VisibleMistake mistakes[2];
-  size_t mistake_count = 0;
 };
 
 /// By CUDA's own rules, read inside the view; null: unset, which is all of it. The first invalid

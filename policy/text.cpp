@@ -52,18 +52,14 @@ std::string_view base_name(std::string_view path) {
   return tail(path, path.rfind('/') + 1);  // npos + 1 == 0
 }
 
-size_t begins(std::string_view text, const char* names) {
-  while (*names != '\0') {
-    size_t same = 0;
-    while (same < text.size() && names[same] != '\0' && names[same] == text.data()[same]) ++same;
-    if (names[same] == '\0') return same;
-    while (*names++ != '\0') {
-    }
+size_t begins(std::string_view text, std::span<const std::string_view> names) {
+  for (const std::string_view name : names) {
+    if (text.starts_with(name)) return name.size();
   }
   return 0;
 }
 
-size_t find_any(std::string_view text, const char* names) {
+size_t find_any(std::string_view text, std::span<const std::string_view> names) {
   for (size_t at = 0; at < text.size(); ++at) {
     if (begins(tail(text, at), names) != 0) return at;
   }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
@@ -28,11 +29,10 @@ constexpr std::string_view folder_of(std::string_view path) {
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/// The length of the first name that `text` begins with, or 0. Each name ends in a zero byte, the
-/// list in two.
-size_t begins(std::string_view text, const char* names);
-/// Where one of them stands in `text`; npos: nowhere.
-size_t find_any(std::string_view text, const char* names);
+/// The length of the first name that `text` begins with, or 0.
+size_t begins(std::string_view text, std::span<const std::string_view> names);
+/// Where one of them is in `text`; npos: nowhere.
+size_t find_any(std::string_view text, std::span<const std::string_view> names);
 
 /// The part in front of the first comma, taken off with the comma.
 std::string_view take_entry(std::string_view& list);

@@ -9,26 +9,47 @@ namespace {
 
 constexpr size_t kNowhere = std::string_view::npos;
 
-bool has(std::string_view file, const char* parts) { return find_any(file, parts) != kNowhere; }
+constexpr std::string_view kPackageFolders[] = {
+    "/site-packages/",
+    "/dist-packages/",
+};
+/// Blender's add-ons lie below its own directory.
+constexpr std::string_view kAddOnFolders[] = {
+    "/usr/share/",
+    "/scripts/addons",
+};
+/// "<string>" is what `python -c` runs, "<ipython-input-...>" a cell: not among these.
+constexpr std::string_view kPythonsFiles[] = {
+    "<frozen ",
+    "/lib/python3",
+    "/lib64/python3",
+    "<__array_function__ ",  // NumPy
+    "<attrs ",
+    "<eval_with_key>",  // torch.fx
+    "<decorator-gen",
+};
+constexpr std::string_view kPassCallsOn[] = {
+    "libcudaguard", "libcuda.so",     "libcudart",    "libnvidia-", "libffi.so",
+    "_ctypes.",     "_cffi_backend.", "libOpenCL.so", "libc.so",    "ld-linux",
+};
+constexpr std::string_view kForeignFunction[] = {
+    "libffi.so",
+    "libffi-",
+    "_ctypes.",
+    "_cffi_backend.",
+};
+
+bool has(std::string_view file, std::span<const std::string_view> parts) {
+  return find_any(file, parts) != kNowhere;
+}
 
 }  // namespace
 
 Whose whose_code(std::string_view file, std::string_view function) {
   // A dataclass's; whose __post_init__ asks may be somebody else's.
-  if (begins(file, "<string>\0") != 0 && begins(function, "__init__\0") != 0) {
-    return Whose::kPythons;
-  }
-  // Blender's add-ons lie below its own directory.
-  if (has(file, "/site-packages/\0/dist-packages/\0/usr/share/\0/scripts/addons\0")) {
-    return Whose::kPackages;
-  }
-  // Below lib64/ too. NumPy, attrs, torch.fx and decorator make code of their own; "<string>" is
-  // what `python -c` runs, "<ipython-input-...>" a cell.
-  return has(file,
-             "<frozen \0/lib/python3\0/lib64/python3\0"
-             "<__array_function__ \0<attrs \0<eval_with_key>\0<decorator-gen\0")
-             ? Whose::kPythons
-             : Whose::kUsers;
+  if (file.starts_with("<string>") && function.starts_with("__init__")) return Whose::kPythons;
+  if (has(file, kPackageFolders) || has(file, kAddOnFolders)) return Whose::kPackages;
+  return has(file, kPythonsFiles) ? Whose::kPythons : Whose::kUsers;
 }
 
 bool FrameChoice::takes(std::string_view file, std::string_view function) {
@@ -43,30 +64,32 @@ bool FrameChoice::takes(std::string_view file, std::string_view function) {
 }
 
 bool is_kernel_cell(std::string_view file) {
-  constexpr char kFolder[] = "/ipykernel_\0";
-  const std::string_view rest = tail(file, find_any(file, kFolder));
-  return rest.size() >= sizeof kFolder - 1 && is_digit(rest.data()[sizeof kFolder - 2]);
+  constexpr std::string_view kFolder = "/ipykernel_";
+  const size_t at = file.find(kFolder);
+  if (at == kNowhere) return false;
+  const std::string_view rest = tail(file, at + kFolder.size());
+  return !rest.empty() && is_digit(rest.front());
 }
 
 CodeLine code_line(std::string_view file, unsigned line) {
-  std::string_view rest = file;
-  if (const size_t length = begins(file, "<ipython-input-\0"); length != 0) {
-    rest = tail(file, length);
-    return {"notebook cell ", head(rest, rest.find('-')), ", line ", line};
+  constexpr std::string_view kCell = "<ipython-input-";
+  if (file.starts_with(kCell)) {
+    const std::string_view cell = tail(file, kCell.size());
+    return {"notebook cell ", head(cell, cell.find('-')), ", line ", line};
   }
   if (is_kernel_cell(file)) return {"notebook cell", {}, ", line ", line};
-  for (size_t at = 0; at != kNowhere;) {
-    at = find_any(rest, "/site-packages/\0/dist-packages/\0");
-    if (at != kNowhere) rest = tail(rest, at + 15);
+  std::string_view rest = file;
+  for (size_t at = 0; (at = find_any(rest, kPackageFolders)) != kNowhere;) {
+    rest = tail(rest, at);
+    rest = tail(rest, begins(rest, kPackageFolders));
   }
-  if (rest.size() == file.size()) rest = base_name(file);
-  return {"", rest, ":", line};
+  return {"", rest.size() == file.size() ? base_name(file) : rest, ":", line};
 }
 
 bool passes_calls_on(std::string_view module) {
-  return begins(base_name(module),
-                "libcudaguard\0libcuda.so\0libcudart\0libnvidia-\0libffi.so\0_ctypes.\0"
-                "_cffi_backend.\0libOpenCL.so\0libc.so\0ld-linux\0") != 0;
+  return begins(base_name(module), kPassCallsOn) != 0;
 }
+
+bool is_foreign_function(std::string_view file) { return begins(file, kForeignFunction) != 0; }
 
 }  // namespace cudaguard

@@ -61,9 +61,7 @@ bool passes_calls_on(std::string_view module);
 
 /// Python's ways to call C, ctypes and cffi: each with a copy of libffi of its own or the system's,
 /// which Ruby and others use as well. `file`: a base name.
-inline bool is_foreign_function(std::string_view file) {
-  return begins(file, "libffi.so\0libffi-\0_ctypes.\0_cffi_backend.\0") != 0;
-}
+bool is_foreign_function(std::string_view file);
 
 /// A function of CUDA's runtime, which may be linked into a program: the frame is not its own.
 constexpr bool is_runtime_function(std::string_view name) {

@@ -21,11 +21,10 @@ struct Environment {
   bool forked = false;      ///< the process that this one was forked from had read it, too
 };
 
-// No pointers in it: each would need a relocation in the guard.
 struct VariableRow {
-  char name[26];
-  char accepted[32];  ///< words in the order of their enumeration, or what the value must be
-  char instead[38];   ///< what becomes of a value that is not
+  const char* name;
+  const char* accepted;  ///< words in the order of their enumeration, or what the value must be
+  const char* instead;   ///< what becomes of a value that is not
   const char* Environment::*place;  ///< where the guard has it
 };
 
@@ -39,7 +38,7 @@ enum class Variable : uint8_t {
   kPresets,
 };
 
-/// What the guard reads, in the order of Variable.
+/// What the guard reads.
 inline constexpr VariableRow kVariables[] = {
     {"CUDAGUARD_POLICY", "FORCE_CPU, VALIDATE, CLAMP, OFF", "FORCE_CPU applies",
      &Environment::policy},
@@ -70,6 +69,14 @@ inline constexpr VariableRow kDoctorTimeout = {"CUDAGUARD_DOCTOR_TIMEOUT", "seco
 constexpr const VariableRow& row_of(Variable variable) {
   return kVariables[static_cast<size_t>(variable)];
 }
+
+static_assert(row_of(Variable::kPolicy).place == &Environment::policy);
+static_assert(row_of(Variable::kVisibleDevices).place == &Environment::visible_devices);
+static_assert(row_of(Variable::kChildren).place == &Environment::children);
+static_assert(row_of(Variable::kRoot).place == &Environment::root);
+static_assert(row_of(Variable::kLog).place == &Environment::log);
+static_assert(row_of(Variable::kReport).place == &Environment::report);
+static_assert(row_of(Variable::kPresets).place == &Environment::presets);
 
 /// `get`: a variable's value by its name, null if it is unset.
 template <typename Get>

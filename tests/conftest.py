@@ -3,6 +3,7 @@
 
 import os
 import signal
+import sys
 
 from support import settings
 
@@ -23,10 +24,10 @@ def pytest_configure(config):
     option = config.option
     settings.configure(option.build, option.lib, option.deps, option.full, option.must_run,
                        option.runner, option.write_golden)
+    # "python3" is this one: pyenv's is a shell script, which takes longer than most tests.
+    os.environ["PATH"] = os.path.dirname(sys.executable) + ":" + os.environ["PATH"]
     # A shell's background job ignores it, and programs under test would.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # These options are ours: not for a pytest that a test starts.
-    os.environ.pop("PYTEST_ADDOPTS", None)
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -37,6 +38,8 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
+    # A pytest that a test starts does not know our options. xdist's workers have read them by now.
+    os.environ.pop("PYTEST_ADDOPTS", None)
     if config.option.full:
         return
     config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])

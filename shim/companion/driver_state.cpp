@@ -82,10 +82,10 @@ Result init(const void* caller) {
     guard.record_event(here, {.api = "cuInit", .caller = caller, .result = result});
   }
   if (result == kSuccess && here.only_pid == 0) {
-    here.open.store(true, std::memory_order_relaxed);
+    here.open.store(1, std::memory_order_relaxed);
     driver.process.store(&here, std::memory_order_release);
     // NVML may have found meanwhile that the list is wrong.
-    if (here.policy() == Policy::kForceCpu) here.open.store(false, std::memory_order_relaxed);
+    if (here.policy() == Policy::kForceCpu) here.open.store(0, std::memory_order_relaxed);
   }
   return result;
 }

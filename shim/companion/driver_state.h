@@ -57,7 +57,7 @@ template <typename Function>
 /// Has cuInit succeeded in this process? Then all calls pass.
 [[gnu::always_inline]] inline bool is_open() {
   const Process* here = driver.process.load(std::memory_order_acquire);
-  return here != nullptr && here->open.load(std::memory_order_relaxed);
+  return here != nullptr && here->open.load(std::memory_order_relaxed) != 0;
 }
 
 namespace detail {

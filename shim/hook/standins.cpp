@@ -20,16 +20,15 @@ namespace cudaguard {
 
 namespace {
 
-// No pointers in it: each would need a relocation.
-struct Names {
-  char file[20];       // below our own folder
-  char claims[2][24];  // more names, or empty: links beside the file
-  int64_t size;        // of the file that was built with this guard, in bytes
+struct Files {
+  const char* file;       // below our own folder
+  const char* claims[2];  // more names, or null: links beside the file
+  int64_t size;           // of the file that was built with this guard, in bytes
 };
 // NVIDIA's OpenCL is refused by the hook; where the hook is not asked (RTLD_DEEPBIND), its name
 // leads to a library without OpenCL's entry, and the OpenCL loader skips that too.
-constexpr Names kNames[] = {
-    {"libcuda.so.1", {"libcuda.so", ""}, CG_DRIVER_SIZE},
+constexpr Files kFiles[] = {
+    {"libcuda.so.1", {"libcuda.so", nullptr}, CG_DRIVER_SIZE},
     {"libnvidia-ml.so.1", {"libnvidia-ml.so", "libnvidia-opencl.so.1"}, CG_NVML_SIZE}};
 
 /// ld.so would die of SIGBUS in a file that is cut short, inside a program that never asked for it.
@@ -51,9 +50,9 @@ Claim claim_of(const link_map& standin) {
 }
 
 /// Loads one stand-in. Returns null, or why it cannot be used.
-const char* load(const Loader& the, const Names& names, OwnPath& folder, Loaded& result) {
-  const char* path = folder.file(names.file);
-  if (const char* why = unusable(path, names.size)) return why;
+const char* load(const Loader& the, const Files& files, OwnPath& folder, Loaded& result) {
+  const char* path = folder.file(files.file);
+  if (const char* why = unusable(path, files.size)) return why;
   void* handle = the.dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
     if (const char* why = why_unusable(path)) return why;
@@ -74,7 +73,7 @@ bool load_from(const Loader& the, OwnPath& folder) {
   bool all_there = true;
   for (int i = 0; i < 2; ++i) {
     if (lasting.standins[i].path.load(std::memory_order_relaxed) != nullptr) continue;
-    const char* why = load(the, kNames[i], folder, lasting.standins[i]);
+    const char* why = load(the, kFiles[i], folder, lasting.standins[i]);
     lasting.standins[i].why.store(why, std::memory_order_release);
     all_there = all_there && why != kMissing;
   }
@@ -125,8 +124,8 @@ void load_both() {
   for (int i = 0; i < 2 && !privileged(); ++i) {
     const auto* map = static_cast<const link_map*>(lasting.standins[i].link_map.load());
     if (map == nullptr) continue;
-    for (const char* name : kNames[i].claims) {
-      if (*name == '\0') continue;
+    for (const char* name : kFiles[i].claims) {
+      if (name == nullptr) continue;
       void* same = claim_of(*map)(the.dlopen, name);
       if (same == nullptr) the.dlerror();  // ours, not the program's
       if (same != nullptr && same != map) the.dlclose(same);
@@ -166,7 +165,7 @@ void say_missing(StandinKind kind) {
   OwnPath folder(*room, sizeof *room);
   if (!folder.set_real_folder()) folder.set_folder(own_path());
   say_missing_standin(kind == StandinKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
-                      folder.file(kNames[index].file), why != nullptr ? why : kMissing);
+                      folder.file(kFiles[index].file), why != nullptr ? why : kMissing);
 }
 
 }  // namespace cudaguard

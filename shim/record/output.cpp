@@ -124,7 +124,7 @@ int append(const char* path, const ProcessFacts& facts, const Touch& touch, char
 bool expand(std::string_view path, uint32_t pid, char* to, size_t size) {
   Text out(to, size - 1);
   while (!path.empty()) {
-    const size_t mark = find_any(path, "%p\0");
+    const size_t mark = path.find("%p");
     out.put(head(path, mark));
     if (mark == std::string_view::npos) break;
     out.put_decimal(pid);

@@ -41,7 +41,7 @@ constexpr unsigned kLength = 16;
 constexpr unsigned kState = 32;
 constexpr int kDeepest = 4096;
 
-/// What CPython exports, in the order of kNames.
+/// What CPython exports.
 struct Names {
   uint64_t (*thread_state)();
   const char* (*version)();
@@ -49,27 +49,33 @@ struct Names {
   int (*line)(uint64_t code, int instruction);
   const void* (*newest)();
   uint64_t code_type;
-  // Not in 3.6.
-  const void* (*main)();
+  const void* (*main)();  ///< null in 3.6
   // The one up to 3.12, the other one from 3.13 on.
   int (*is_finalizing[2])();
 };
-constexpr char kNames[] =
-    "PyGILState_GetThisThreadState\0Py_GetVersion\0Py_IsInitialized\0PyCode_Addr2Line\0"
-    "PyInterpreterState_Head\0PyCode_Type\0PyInterpreterState_Main\0"
-    "_Py_IsFinalizing\0Py_IsFinalizing\0";
-constexpr int kMust = 6;
 
 /// `program` may have copies of the library's data, which are the ones in use then.
 bool find(const LoadedObject& it, const LoadedObject& program, Names& names) {
-  const void* found[sizeof names / sizeof(void*)];
-  int i = 0;
-  for (const char* name = kNames; *name != '\0'; name += std::string_view(name).size() + 1, ++i) {
+  const auto set = [](auto& to, const void* found) {
+    static_assert(sizeof to == sizeof found);
+    memcpy(&to, &found, sizeof to);
+    return found != nullptr;
+  };
+  const auto symbol = [&](const char* name) {
     const void* copied = program.symbol(name);
-    found[i] = i == 0 ? it.code(name) : copied != nullptr ? copied : it.symbol(name);
-    if (found[i] == nullptr && i < kMust) return false;
+    return copied != nullptr ? copied : it.symbol(name);
+  };
+  if (!set(names.thread_state, it.code("PyGILState_GetThisThreadState")) ||
+      !set(names.version, symbol("Py_GetVersion")) ||
+      !set(names.is_initialized, symbol("Py_IsInitialized")) ||
+      !set(names.line, symbol("PyCode_Addr2Line")) ||
+      !set(names.newest, symbol("PyInterpreterState_Head")) ||
+      !set(names.code_type, symbol("PyCode_Type"))) {
+    return false;
   }
-  memcpy(&names, found, sizeof names);
+  set(names.main, symbol("PyInterpreterState_Main"));
+  set(names.is_finalizing[0], symbol("_Py_IsFinalizing"));
+  set(names.is_finalizing[1], symbol("Py_IsFinalizing"));
   return true;
 }
 
@@ -86,9 +92,8 @@ bool find_python(const Maps& maps, Names& names) {
 
 /// "3.11.2 (main, ...": the table of that version, or null.
 const Layout* layout_of(std::string_view version) {
-  if (!version.starts_with("3.") || find_any(version, "free-thread\0") != std::string_view::npos) {
-    return nullptr;
-  }
+  if (!version.starts_with("3.")) return nullptr;
+  if (version.find("free-thread") != std::string_view::npos) return nullptr;
   unsigned minor = 0;
   for (const char c : tail(version, 2)) {
     if (!is_digit(c)) break;
@@ -169,9 +174,8 @@ unsigned Reader::line(uint64_t frame, uint64_t code) const {
 /// False: a frame that a traceback leaves out. ("<shim>" is where 3.12 enters its interpreter.)
 bool Reader::read(uint64_t frame, uint64_t code, PythonFrame& row) {
   row.file = text(pointer(code + layout_.file));
-  if (row.file.data() == nullptr || begins(row.file, "<frozen importlib\0<shim>\0") != 0) {
-    return false;
-  }
+  if (row.file.data() == nullptr) return false;
+  if (row.file.starts_with("<frozen importlib") || row.file.starts_with("<shim>")) return false;
   row.function = text(pointer(code + layout_.name));
   row.line = line(frame, code);
   return true;

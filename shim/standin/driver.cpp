@@ -58,16 +58,14 @@ CG_EXPORT CUresult CUDAAPI cuDeviceGetCount(int* count) {
 
 CG_EXPORT CUresult CUDAAPI cuGetErrorName(CUresult error, const char** name) {
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const cudaguard::ErrorRow* row = cudaguard::find_error(static_cast<int>(error));
-  *name = row != nullptr ? cudaguard::error_string(row->name) : nullptr;
-  return row != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  *name = cudaguard::find_error(static_cast<int>(error)).name;
+  return *name != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CG_EXPORT CUresult CUDAAPI cuGetErrorString(CUresult error, const char** text) {
   if (text == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const cudaguard::ErrorRow* row = cudaguard::find_error(static_cast<int>(error));
-  *text = row != nullptr ? cudaguard::error_string(row->text) : nullptr;
-  return row != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  *text = cudaguard::find_error(static_cast<int>(error)).text;
+  return *text != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 // 500 is the one answer that CUPTI and JAX take as "no driver": 3 makes CUPTI report an error that

@@ -79,9 +79,8 @@ CG_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int) {
 CG_EXPORT nvmlReturn_t nvmlShutdown() { return cudaguard::roomy(NVML_SUCCESS); }
 
 CG_EXPORT const char* nvmlErrorString(nvmlReturn_t code) {
-  const cudaguard::ErrorRow* row = cudaguard::find_error(static_cast<int>(code));
-  if (row == nullptr) row = cudaguard::find_error(NVML_ERROR_UNKNOWN);
-  return cudaguard::error_string(row->text);
+  const char* text = cudaguard::find_error(static_cast<int>(code)).text;
+  return text != nullptr ? text : cudaguard::find_error(NVML_ERROR_UNKNOWN).text;
 }
 
 CG_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int* count) { return put(count, 0); }

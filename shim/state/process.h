@@ -84,8 +84,9 @@ struct Process {
   /// forks: the child would never find it free.
   std::atomic<uint32_t> binding{0};
   std::atomic<uint32_t> initialising{0};
-  /// A cuInit has succeeded here.
-  std::atomic<bool> open{false};
+  /// A cuInit has succeeded here. Every guarded call asks. (The load of a bool would be a function
+  /// call under -Os.)
+  std::atomic<uint32_t> open{0};
 
   std::atomic<bool> companions_looked{false};
   std::atomic<bool> no_nvml{false};  ///< its companion cannot be used

@@ -6,8 +6,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <iterator>
 
 #include "policy/config.h"
+#include "policy/variables.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -16,7 +18,7 @@ struct StartEnvironment {
   Environment variables;     ///< the values are in `text`
   bool wants_start = false;  ///< CUDAGUARD_HELLO=1
   /// One byte more than the longest value that is accepted: a longer one is still too long here.
-  char text[kMaxReportPath + 2 + kMaxVisibleDevices + 2 + size_t{5} * 256] = {};
+  char text[kMaxReportPath + 2 + kMaxVisibleDevices + 2 + (std::size(kVariables) - 2) * 256] = {};
 };
 
 /// Reads `variables`, which end in a null pointer, unless it was done before.

@@ -34,13 +34,12 @@ constexpr Services kServices = {
     .say_case = &say_case,
 };
 
-// No pointers in it: each would need a relocation.
-struct Names {
-  char file[24];  // below our own folder
-  char real[20];  // its DT_NEEDED
+struct Files {
+  const char* file;  // below our own folder
+  const char* real;  // its DT_NEEDED
   Process::Said missing;
 };
-constexpr Names kNames[] = {
+constexpr Files kFiles[] = {
     {"libcudaguard-driver.so", "libcuda.so.1", Process::kNoDriverCompanion},
     {"libcudaguard-nvml.so", "libnvidia-ml.so.1", Process::kNoNvmlCompanion}};
 
@@ -72,13 +71,13 @@ bool can_load(const Loader& the) {
 }
 
 /// NVML alone can be refused; without the driver's companion nothing is let through.
-void give_up(Process& process, const Names& names, const char* file, const char* why) {
-  if (names.missing == Process::kNoNvmlCompanion) {
+void give_up(Process& process, const Files& files, const char* file, const char* why) {
+  if (files.missing == Process::kNoNvmlCompanion) {
     process.no_nvml.store(true, std::memory_order_relaxed);
   } else {
     fall_back(process, Process::kNoCompanion);
   }
-  say_missing_companion(names.missing, file, why);
+  say_missing_companion(files.missing, file, why);
 }
 
 /// Is a library of that SONAME in this process already?
@@ -90,20 +89,20 @@ bool is_mapped(const Loader& the, Quiet& quiet, const char* soname) {
 }
 
 /// Loads the companion in `path`. Nothing happens where there is no real library.
-void load(Process& process, const Names& names, const char* path, Quiet& quiet, Loaded& result) {
+void load(Process& process, const Files& files, const char* path, Quiet& quiet, Loaded& result) {
   void* handle = quiet.open(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* why = why_unusable(path);
     if (why == nullptr) {
       // A whole file, it seems. Without a real library it cannot be loaded, and nothing is wrong.
-      void* real = quiet.open(names.real, RTLD_LAZY | RTLD_LOCAL);
+      void* real = quiet.open(files.real, RTLD_LAZY | RTLD_LOCAL);
       if (real == nullptr) return;
       loader().dlclose(real);
       why = why_not_loaded();
     }
     // A shortage passes: this request is refused, the next one may work.
-    if (why == kPassing) say_missing_companion(names.missing, path, why);
-    if (why != nullptr && why != kPassing) give_up(process, names, path, why);
+    if (why == kPassing) say_missing_companion(files.missing, path, why);
+    if (why != nullptr && why != kPassing) give_up(process, files, path, why);
     return;
   }
   const auto* map = static_cast<const link_map*>(handle);
@@ -115,7 +114,7 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
     result.path.store(map->l_name, std::memory_order_release);
     return;
   }
-  if (*why == '\0') give_up(process, names, path, "is of another build");
+  if (*why == '\0') give_up(process, files, path, "is of another build");
   // The driver must not stay: what is linked to it shall find the stand-in.
   loader().dlclose(handle);
 }
@@ -123,18 +122,18 @@ void load(Process& process, const Names& names, const char* path, Quiet& quiet, 
 [[gnu::cold, gnu::noinline]] void load_companion(Process& process, CompanionKind kind) {
   const Loader& the = loader();
   if (!can_load(the)) return;
-  const Names& names = kNames[static_cast<int>(kind)];
+  const Files& files = kFiles[static_cast<int>(kind)];
   Quiet quiet(the);
   const sys::Mapped<PathRoom> room;
   if (!room) return;
   OwnPath folder(*room, sizeof *room);
   struct stat status = {};
   const bool there =
-      folder.set_folder(own_path()) && sys::stat(folder.file(names.file), &status) == 0;
+      folder.set_folder(own_path()) && sys::stat(folder.file(files.file), &status) == 0;
   if (!there) folder.set_real_folder();
-  const char* path = folder.file(names.file);
-  if (!there && sys::stat(path, &status) != 0) return give_up(process, names, path, kMissing);
-  load(process, names, path, quiet, lasting.companions[static_cast<int>(kind)]);
+  const char* path = folder.file(files.file);
+  if (!there && sys::stat(path, &status) != 0) return give_up(process, files, path, kMissing);
+  load(process, files, path, quiet, lasting.companions[static_cast<int>(kind)]);
 }
 
 /// NVIDIA's own libraries among themselves: they must see what is there.
@@ -185,8 +184,8 @@ void load_companions_early(Process& process) {
   bool nvml = false;
   {
     Quiet quiet(the);
-    driver = driver || is_mapped(the, quiet, kNames[0].real);
-    nvml = is_mapped(the, quiet, kNames[1].real);
+    driver = driver || is_mapped(the, quiet, kFiles[0].real);
+    nvml = is_mapped(the, quiet, kFiles[1].real);
   }
   if (driver) companion(process, CompanionKind::kDriver);
   if (nvml) companion(process, CompanionKind::kNvml);
@@ -196,13 +195,13 @@ const char* name_with_companion(Process& process, CompanionKind kind, const char
                                 const void* caller) {
   const Loader& the = loader();
   if (!can_load(the) || is_nvidias(caller)) return name;
-  const Names& names = kNames[static_cast<int>(kind)];
+  const Files& files = kFiles[static_cast<int>(kind)];
   const char* never = kind == CompanionKind::kDriver ? kNoDriver.data() : kNoNvml.data();
   Quiet quiet(the);
   void* asked = open_as_asked(the, quiet, name, mode, caller);
   if (asked == nullptr) {
     // By another name or path there may be one all the same.
-    if (kind == CompanionKind::kDriver && name == std::string_view(names.real) &&
+    if (kind == CompanionKind::kDriver && name == std::string_view(files.real) &&
         (mode & RTLD_NOLOAD) == 0) {
       record_no_driver(process, "dlopen", caller);
     }
@@ -213,7 +212,7 @@ const char* name_with_companion(Process& process, CompanionKind kind, const char
   the.dlclose(asked);  // the companion holds it; another copy is not needed
   if (!lets_through(process.policy())) return nullptr;
   if (it.path != nullptr) return it.path;
-  say_missing_companion(names.missing, name, "cannot be put behind our companion library");
+  say_missing_companion(files.missing, name, "cannot be put behind our companion library");
   return never;
 }
 

@@ -128,7 +128,10 @@ class Cffi(Case):
 
 
 def named(path):
-    return lambda self: self.check(path)
+    def test(self):
+        self.check(path)
+
+    return test
 
 
 class Embedded(Case):

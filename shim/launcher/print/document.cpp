@@ -120,13 +120,8 @@ std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
   for (const ObservedProcess& process : findings.processes) put(json, process);
   json.end_array();
   put_tree(json, verdict);
-  json.key("records")
-      .begin_object()
-      .field("read", findings.records)
-      .field("torn", findings.torn)
-      .field("not_understood", findings.not_understood)
-      .end_object()
-      .field("result", result_line(verdict))
+  put_records(json, findings);
+  json.field("result", result_line(verdict))
       .key("counts")
       .begin_object()
       .field("processes", verdict.processes)

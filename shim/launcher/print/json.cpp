@@ -155,4 +155,13 @@ void put(Json& json, const Group& group) {
   json.field_or_null("first", group.first).field_or_null("last", group.last).end_object();
 }
 
+void put_records(Json& json, const Findings& findings) {
+  json.key("records")
+      .begin_object()
+      .field("read", findings.records)
+      .field("torn", findings.torn)
+      .field("not_understood", findings.not_understood)
+      .end_object();
+}
+
 }  // namespace cudaguard::launcher

@@ -108,5 +108,7 @@ void put_members(Json& json, const Toucher& toucher, const FrameTexts* texts = n
 void put(Json& json, const Toucher& toucher);
 void put(Json& json, const ObservedProcess& process);
 void put(Json& json, const Group& group);
+/// "records": how many lines were read, cut short, and left out.
+void put_records(Json& json, const Findings& findings);
 
 }  // namespace cudaguard::launcher

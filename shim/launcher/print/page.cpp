@@ -85,13 +85,8 @@ std::string page_of_records(const Findings& findings, const std::string& title,
   for (const ByWord& by : kByWords) put_groups(json, findings, by);
   json.end_object();
   put_touchers(json, findings);
-  json.key("records")
-      .begin_object()
-      .field("read", findings.records)
-      .field("torn", findings.torn)
-      .field("not_understood", findings.not_understood)
-      .end_object()
-      .end_object();
+  put_records(json, findings);
+  json.end_object();
   return page_of(json.text(), text);
 }
 
