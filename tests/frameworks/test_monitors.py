@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from support import framework, harness
+from support import framework
 
 pytestmark = pytest.mark.full  # needs a download
 
@@ -77,5 +77,3 @@ class OldGpustat(Monitor):
 
 
 del Monitor  # has no tests of its own
-if __name__ == "__main__":
-    harness.main()

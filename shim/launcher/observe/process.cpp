@@ -345,7 +345,7 @@ Answer Examiner::of_environment(pid_t pid, bool loaded, bool forked) const {
                 (report == nullptr ? "taken away" : "changed"),
             false};
   }
-  // A fork may be about to change its root, as bubblewrap's does: what it executes there is asked.
+  // A forked process may be changing its root step by step (bubblewrap). It is asked after execve.
   if (!forked && !reaches(pid, report_)) {
     return no("guarded, but its records do not come here: it has another root or other mounts");
   }

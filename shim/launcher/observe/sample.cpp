@@ -114,7 +114,7 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   }
   const Answer answer = examiner_.ask(pid, false, stat.forked);
   if (answer.is == Is::kStarting) return;
-  // A child that has not become its program yet.
+  // A child of the launcher that has not called execve yet.
   if (answer.is == Is::kLauncher && stat.forked) return;
   // Of one that has closed itself what was known before holds.
   if (answer.is == Is::kClosed && process.judged) return;
@@ -177,7 +177,7 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
   }
 }
 
-/// Guarded, and nobody has heard of them: a clause, or empty.
+/// Names the guarded processes without a start record, as a clause; empty if there are none.
 std::string Watch::missing(const std::set<Writer>& started) const {
   size_t count = 0;
   std::string first;

@@ -44,12 +44,12 @@ class Watch {
   };
   struct Process {
     TreeTruth::Seen seen;
-    Image image;  ///< of the program that was judged
+    Image image;  ///< of the program at the last judge()
     bool judged = false;
     bool loaded = false;       ///< the guard was seen in it, and not only foreseen
     size_t listed = SIZE_MAX;  ///< its place in listed_
   };
-  /// A guarded process, of which a start record is due.
+  /// A guarded process that must have written a start record.
   struct Expected {
     std::string name;  ///< "python3 (12)"
     bool forked;

@@ -32,7 +32,9 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   TreeReport records(wanted.report);
   Variables& variables = *wanted.variables;
   variables.set(row_of(Variable::kReport).name, records.path());
-  const bool root = is_root(variables);  // the program, as which this process was to run
+  // CUDAGUARD_ROOT has this process's number, because without a watch it becomes the program. Here
+  // the program is a child: it puts its own number there.
+  const bool root = is_root(variables);
   std::optional<Watch> watch;
   if (wanted.counts) {
     variables.set(kHello, "1");
@@ -55,7 +57,7 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
         return errno;
       },
       trace ? &*trace : nullptr);
-  // For somebody who follows the user's report while the program runs.
+  // A reader may follow the user's report while the program runs.
   const std::chrono::milliseconds period{records.copies() ? 1000 : 0};
   tree.wait([&] {
     records.read_on();
