@@ -7,6 +7,7 @@
 #include "policy/asked.h"
 #include "policy/stderr_rule.h"
 #include "shim/elf/own_maps.h"
+#include "shim/record/beacon.h"
 #include "shim/record/facts.h"
 #include "shim/sys/system.h"
 
@@ -134,6 +135,15 @@ bool expand(std::string_view path, uint32_t pid, char* to, size_t size) {
   return !out.cut();
 }
 
+/// Tells a launcher that listens. False: nobody does.
+bool tell(Beacon what, const void* caller, const ScratchPages& scratch, uint32_t pid,
+          const Touch& touch) {
+  const ProcessFacts facts = gather_facts(scratch->facts, pid, touch);
+  Text record(scratch->record, kMaxRecord);
+  write_record(record, facts, touch, kMaxRecord);
+  return send_beacon(what, caller, record.view());
+}
+
 /// Writes one record to the report. Returns 0 or an errno value.
 int send(std::string_view report, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
   const ProcessFacts facts = gather_facts(scratch->facts, pid, touch);
@@ -187,13 +197,15 @@ void say_complaints(Process& process) {
   line.write();
 }
 
-/// Writes the start record, by which `cudaguard verify` counts the guarded processes. If it cannot
-/// be written, the first CUDA attempt of the process reports that.
+/// The start record, by which `cudaguard verify` counts the guarded processes. If it cannot be
+/// written, the first CUDA attempt of the process reports that.
 void write_start(char** words, char** variables) {
-  const Config config = read_config(false);
-  if (config.report.empty()) return;
   const ScratchPages scratch;
-  if (!scratch) return;
+  if (!scratch) {
+    lasting.listens = announce(Beacon::kStart, nullptr);
+    return;
+  }
+  const Config config = read_config(false);
   Touch touch;
   touch.event = EventKind::kStart;
   touch.policy = config.policy;
@@ -204,7 +216,26 @@ void write_start(char** words, char** variables) {
       size < sizeof scratch->arguments
           ? std::string_view(words[0], size)
           : read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
-  send(config.report, scratch, sys::getpid(), touch);
+  const uint32_t pid = sys::getpid();
+  lasting.listens = tell(Beacon::kStart, nullptr, scratch, pid, touch);
+  if (!config.report.empty()) send(config.report, scratch, pid, touch);
+}
+
+Beacon beacon_of(const Touch& touch) {
+  switch (touch.event) {
+    case EventKind::kNone:
+      break;
+    case EventKind::kInit:
+      return Beacon::kCuda;
+    case EventKind::kNvml:
+      return Beacon::kNvml;
+    default:
+      return Beacon::kAllowed;
+  }
+  const Asked asked = asked_for(touch.api, touch.object);
+  return asked == Asked::kCuda   ? Beacon::kCuda
+         : asked == Asked::kNvml ? Beacon::kNvml
+                                 : Beacon::kOpenCl;
 }
 
 /// All that loading the guard does: no system call, unless a start record is wanted. Only glibc
@@ -262,7 +293,13 @@ bool prepare(Process& process, const Event& event, Output& output) {
                                                    Process::kDenied));
     output.line = wants_line(log, first);
   }
-  return output.line || !process.config.report.empty();
+  // Before anything that may fail: this is what counts under verify.
+  output.heard = announce(beacon_of(touch), event.caller);
+  if (output.heard) {
+    lasting.listens.store(true, std::memory_order_relaxed);
+    process.listens.store(true, std::memory_order_relaxed);
+  }
+  return output.line || output.heard || !process.config.report.empty();
 }
 
 void write_out(Process& process, const void* caller, Output& output) {
@@ -284,6 +321,7 @@ void write_out(Process& process, const void* caller, Output& output) {
     }
     line.write();
   }
+  if (output.heard) tell(beacon_of(touch), caller, scratch, pid, touch);
   if (!config.report.empty()) write_report(process, scratch, pid, touch);
 }
 

@@ -13,6 +13,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct Output {
   Touch touch;  ///< lacks its stack at first, and perhaps its caller
   bool line = false;
+  bool heard = false;  ///< a launcher listens, and waits for the record
 };
 
 /// Takes a place in the list of what was touched. False: it, or an equal name at another address (a
@@ -24,7 +25,8 @@ bool is_new(Process& process, const Event& event);
 /// False: nothing is to be written. Says what is wrong with the configuration, if that was not said
 /// yet.
 bool prepare(Process& process, const Event& event, Output& output);
-/// Writes the line, where one is wanted, and the record, where a report is named.
+/// Writes the line, where one is wanted, and the record, where a report is named or a launcher
+/// listens.
 void write_out(Process& process, const void* caller, Output& output);
 
 }  // namespace cudaguard

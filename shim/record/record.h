@@ -32,7 +32,8 @@ struct Event {
 void record_event(Process& process, const Event& event);
 /// Does anybody? (So that callers need not ask for the details.)
 inline bool wants_events(const Process& process) {
-  return process.config.log == Log::kAll || !process.config.report.empty();
+  return process.config.log == Log::kAll || !process.config.report.empty() ||
+         process.listens.load(std::memory_order_relaxed);
 }
 
 /// Writes the sentence of one line.

@@ -129,6 +129,7 @@ Process& make_process(Process* stale) {
   // write its zeros would touch seven pages.
   auto* made = static_cast<Process*>(memory);
   made->config = read_config(stale != nullptr);
+  made->listens.store(lasting.listens.load(), std::memory_order_relaxed);
   made->fallen.store(lasting.fallen.load(), std::memory_order_relaxed);
   if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();
   made->ready = true;

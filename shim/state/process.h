@@ -36,6 +36,7 @@ struct Process {
   std::atomic<bool> steady{false};
   uint32_t only_pid = 0;  ///< kernels without MADV_WIPEONFORK: valid in this process only
   Config config;          ///< its strings point into StartEnvironment, or are Lasting::report
+  std::atomic<bool> listens{false};  ///< as Lasting's
   /// What makes it FORCE_CPU although the configuration lets CUDA through.
   enum Fallen : uint8_t { kStands, kNoCompanion, kNotEnforced, kNotAccepted };
   std::atomic<uint8_t> fallen{kStands};

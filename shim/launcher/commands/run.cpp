@@ -80,7 +80,7 @@ Prepared prepare(const Options& options, Variables& variables) {
   check_report(report, options.report.has_value(), program.files);
   variables.set(kPreload, preload_list(before.c_str(), {}, own));
   if (*options.program != nullptr) {
-    const Around around = {options.strict, fence.holds, fence.witness >= 0, options.observe};
+    const Around around = {options.strict, fence.holds, fence.listener >= 0, options.observe};
     judged = judge(program, installation, variables, around);
     add_for_linked(judged, policy, installation, own);
     if (!can_preload(own, around, judged)) own.clear();

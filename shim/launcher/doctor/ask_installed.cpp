@@ -57,7 +57,7 @@ void add_fence(const Fence& fence, Findings& findings) {
     row("cannot be had: " + fence.why_not);
   } else {
     row("can be had (cudaguard run --fence)");
-    if (fence.witness < 0) row(fence.unseen);
+    if (fence.listener < 0) row(fence.unseen);
   }
   if (fence.holds && fence.no_new_privs) {
     row("sets no_new_privs: sudo and setuid programs inside keep your rights");

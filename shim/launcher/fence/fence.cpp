@@ -78,7 +78,7 @@ std::string reason(int error) {
   }
 }
 
-/// `error`: of the attempt to have a witness.
+/// `error`: of the attempt to have a listener.
 std::string why_unseen(const Fence& fence, int error) {
   if (!fence.holds) {
     return "who went around the guard is not known: there can be no fence here, " + fence.why_not;
@@ -95,17 +95,13 @@ std::string why_unseen(const Fence& fence, int error) {
 bool is_fenced() {
   const auto error_of = [](uint32_t request) { return ioctl(-1, request) == 0 ? 0 : errno; };
   const int error = error_of(kNobodysRequest);
-  // ENOSYS: of one whose witness has died; or of an emulator, for all that it does not know.
+  // ENOSYS: of one whose listener has died; or of an emulator, for all that it does not know.
   return error == ENODEV || (error == ENOSYS && error_of(kNobodysRequest - 1) != ENOSYS);
 }
 
-Fence put_up_fence(bool witnessed) {
+Fence put_up_fence(bool listens) {
   Fence fence;
-  if (is_fenced()) {
-    fence.holds = fence.was_there = true;
-    if (witnessed) fence.unseen = why_unseen(fence, 0);
-    return fence;
-  }
+  fence.was_there = is_fenced();
   struct Way {
     uint32_t answer;
     unsigned long flags;
@@ -113,7 +109,7 @@ Fence put_up_fence(bool witnessed) {
   // Without kSpecAllow kernels before 5.16 make the program slower: they take every filter for a
   // sign that its code is not to be trusted. Linux 4.17 has it. prctl: before that, or where
   // seccomp(2) is forbidden. kWaitKillable (Linux 5.19): no signal but KILL takes who waits for the
-  // witness out of its request, once that has been read.
+  // listener out of its request, once that has been read.
   constexpr Way kWays[] = {{kUserNotif, kSpecAllow | kNewListener | kWaitKillable},
                            {kUserNotif, kSpecAllow | kNewListener},
                            {kRefuse, kSpecAllow},
@@ -122,26 +118,28 @@ Fence put_up_fence(bool witnessed) {
   int error = 0;
   int unseen = 0;
   for (const Way& way : kWays) {
-    if (way.answer == kUserNotif && !witnessed) continue;
+    // Where a fence stands already, the beacons can be heard all the same.
+    if (way.answer == kUserNotif ? !listens : fence.was_there) continue;
     const bool may = !filtered || survives(way.flags);
     const int made = may ? install_here(way.answer, way.flags, fence.no_new_privs) : -1;
     if (made >= 0) {
       fence.holds = true;
-      if (way.answer == kUserNotif) fence.witness = made;
+      if (way.answer == kUserNotif) fence.listener = made;
       break;
     }
     error = may ? errno : EPERM;
     if (way.answer == kUserNotif) unseen = error;
   }
+  fence.holds |= fence.was_there;
   // Some emulators say yes and do nothing.
-  if (fence.holds && fence.witness < 0 && !is_fenced()) {
+  if (fence.holds && fence.listener < 0 && !is_fenced()) {
     fence.holds = false;
     fence.why_not = "this system takes a seccomp filter, and does not heed it";
   } else if (!fence.holds) {
     fence.why_not = reason(error);
   }
   if (!fence.holds && fence.no_new_privs) fence.why_not += " (no_new_privs is set all the same)";
-  if (witnessed && fence.witness < 0) fence.unseen = why_unseen(fence, unseen);
+  if (listens && (fence.was_there || fence.listener < 0)) fence.unseen = why_unseen(fence, unseen);
   return fence;
 }
 

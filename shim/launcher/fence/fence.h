@@ -11,19 +11,20 @@ struct Fence {
   bool holds = false;
   bool was_there = false;     ///< somebody around us has put it up, or the like of it
   bool no_new_privs = false;  ///< it took that: setuid programs inside gain nothing
-  /// SECCOMP_RET_USER_NOTIF's descriptor: who runs into it is told here, and waits for the answer
-  /// (observe/witness.h). -1: there is none, and the kernel answers ENODEV by itself.
-  int witness = -1;
+  /// SECCOMP_RET_USER_NOTIF's descriptor: who runs into it, and every beacon, is told here, and
+  /// waits for the answer (observe/listener.h). -1: there is none, and the kernel answers ENODEV by
+  /// itself.
+  int listener = -1;
   std::string why_not;  ///< a clause; empty: it holds
-  /// Where a witness was wanted: why there is none, and who ran into it is not seen; a clause.
+  /// Where a listener was wanted: why who runs into the fence is not seen, a clause; may be empty.
   std::string unseen;
 };
 
 /// Is there one around this process already?
 bool is_fenced();
 
-/// Puts it up around this process, which must have no other threads. `witnessed`: with a
+/// Puts it up around this process, which must have no other threads. `listens`: with a
 /// descriptor, where that can be had. Sets no_new_privs only where the kernel wants it.
-Fence put_up_fence(bool witnessed);
+Fence put_up_fence(bool listens);
 
 }  // namespace cudaguard::launcher

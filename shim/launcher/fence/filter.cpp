@@ -6,13 +6,14 @@
 
 #include <cstddef>
 
+#include "policy/beacon.h"
 #include "policy/nvidia_requests.h"
 
 namespace cudaguard::launcher {
 
 namespace {
 
-static_assert(kThisMachine.ioctl == __NR_ioctl);
+static_assert(kThisMachine.ioctl == __NR_ioctl && kThisMachine.getpid == __NR_getpid);
 
 // Where a jump goes: to the next one, or out of here.
 constexpr uint8_t kNext = 0;
@@ -23,11 +24,14 @@ constexpr uint32_t kNr = offsetof(seccomp_data, nr);
 // Both architectures have the lower half first; the upper half counts for nothing, as in the
 // kernel.
 constexpr uint32_t kRequest = offsetof(seccomp_data, args[1]);
+constexpr uint32_t kFirstArgument = offsetof(seccomp_data, args[0]);
+constexpr uint32_t kNoCall = ~0U;
 constexpr uint32_t kUpperHalf = 0xffff0000;
 
 }  // namespace
 
 std::vector<sock_filter> fence_filter(uint32_t answer, const Machine& machine) {
+  const bool listens = answer == SECCOMP_RET_USER_NOTIF;
   const auto word = [](uint32_t offset) {
     return sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset);
   };
@@ -43,11 +47,16 @@ std::vector<sock_filter> fence_filter(uint32_t answer, const Machine& machine) {
       jump(BPF_JEQ, machine.architecture, 3, kNext),
       jump(BPF_JEQ, machine.older, kNext, kPass),
       word(kNr),
-      jump(BPF_JEQ, machine.older_ioctl, 4, kPass),
+      jump(BPF_JEQ, machine.older_ioctl, 9, kPass),
       word(kNr),
       BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~machine.x32_bit),
-      jump(BPF_JEQ, machine.ioctl, 1, kNext),
-      jump(BPF_JEQ, machine.x32_ioctl, kNext, kPass),
+      jump(BPF_JEQ, machine.ioctl, 6, kNext),
+      jump(BPF_JEQ, machine.x32_ioctl, 5, kNext),
+      jump(BPF_JEQ, listens ? machine.getpid : kNoCall, kNext, kPass),
+      word(kFirstArgument),
+      jump(BPF_JEQ, static_cast<uint32_t>(kBeaconMagic), kNext, kPass),
+      word(kFirstArgument + sizeof(uint32_t)),
+      jump(BPF_JEQ, static_cast<uint32_t>(kBeaconMagic >> 32), kFence, kPass),
       word(kRequest),
       jump(BPF_JEQ, kUvmInitialize, kFence, kNext),
       // The direction stands in the uppermost bits, the size below: "at least" asks for both.

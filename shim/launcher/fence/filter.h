@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seccomp filter: of all system calls it looks at ioctl alone, and of those at the request.
+// The seccomp filter: of all system calls it looks at ioctl, and of those at the request; and, for
+// a listener, at getpid, which is a beacon if it has the magic argument (policy/beacon.h).
 #pragma once
 
 #include <linux/audit.h>
@@ -21,9 +22,11 @@ struct Machine {
   /// there is none: ioctl, 0.
   uint32_t x32_ioctl;
   uint32_t x32_bit;
+  uint32_t getpid;
 };
-inline constexpr Machine kX86 = {AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514, 0x40000000};
-inline constexpr Machine kArm = {AUDIT_ARCH_AARCH64, 29, AUDIT_ARCH_ARM, 54, 29, 0};
+inline constexpr Machine kX86 = {AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514, 0x40000000,
+                                 39};
+inline constexpr Machine kArm = {AUDIT_ARCH_AARCH64, 29, AUDIT_ARCH_ARM, 54, 29, 0, 172};
 #if defined(__x86_64__)
 inline constexpr Machine kThisMachine = kX86;
 #elif defined(__aarch64__)
@@ -31,8 +34,8 @@ inline constexpr Machine kThisMachine = kArm;
 #endif
 
 /// `answer`: SECCOMP_RET_ERRNO with an error, or SECCOMP_RET_USER_NOTIF, for every request that
-/// is_nvidia_request() knows, from all programs that the machine runs. Whatever else is asked goes
-/// on. Pure.
+/// is_nvidia_request() knows, from all programs that the machine runs; the latter for every beacon
+/// as well. Whatever else is asked goes on. Pure.
 std::vector<sock_filter> fence_filter(uint32_t answer, const Machine& machine = kThisMachine);
 
 }  // namespace cudaguard::launcher

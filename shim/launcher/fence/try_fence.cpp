@@ -23,7 +23,7 @@ struct Outcome {
 
 [[noreturn]] void tell(int pipe) {
   const Fence fence = put_up_fence(true);
-  const Outcome outcome = {fence.holds, fence.was_there, fence.no_new_privs, fence.witness >= 0};
+  const Outcome outcome = {fence.holds, fence.was_there, fence.no_new_privs, fence.listener >= 0};
   std::string text(reinterpret_cast<const char*>(&outcome), sizeof outcome);
   text += fence.holds ? fence.unseen : fence.why_not;
   const ssize_t written = write(pipe, text.data(), text.size());  // far less than a pipe takes
@@ -70,7 +70,7 @@ Fence try_fence() {
   fence.holds = outcome.holds;
   fence.was_there = outcome.was_there;
   fence.no_new_privs = outcome.no_new_privs;
-  if (outcome.witnessed) fence.witness = 0;
+  if (outcome.witnessed) fence.listener = 0;
   (fence.holds ? fence.unseen : fence.why_not) = text.substr(sizeof outcome);
   return fence;
 }

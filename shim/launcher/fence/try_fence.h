@@ -6,7 +6,7 @@
 namespace cudaguard::launcher {
 
 /// What put_up_fence(true) would come to here. It is tried in a child process, which ends: this one
-/// stays as it is. Of `witness` only the sign says something.
+/// stays as it is. Of `listener` only the sign says something.
 Fence try_fence();
 
 }  // namespace cudaguard::launcher

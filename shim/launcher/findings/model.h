@@ -92,6 +92,7 @@ struct ObservedProcess {
   std::string host;
   uint32_t pid = 0;
   uint32_t ppid = 0;
+  uint64_t since = 0;  ///< in ticks since the machine's start; 0: not known
   uint32_t uid = kNoUid;
   std::string exe;
   std::string command;  ///< its words

@@ -80,7 +80,9 @@ bool Records::SameToucher::operator()(size_t a, size_t b) const {
   return key(a) < key(b);
 }
 
-void Records::add(std::string_view line, const Take& take) {
+bool Records::add(std::string_view line, const Take& take, const Sender* sender) {
+  sender_ = sender;
+  touched_ = false;
   Kind kind = add_one(line, take);
   const size_t mark = kind == Kind::kRecord ? std::string_view::npos : line.find(kRecordMark, 1);
   if (mark != std::string_view::npos) {
@@ -91,10 +93,11 @@ void Records::add(std::string_view line, const Take& take) {
       findings_.not_understood += kind == Kind::kForeign ? 1 : 0;
       piece = head(line, line.find(kRecordMark, 1));
     }
-    return;
+    return touched_;
   }
   findings_.torn += kind == Kind::kTorn ? 1 : 0;
   findings_.not_understood += kind == Kind::kForeign ? 1 : 0;
+  return touched_;
 }
 
 /// The guard writes what is said of the process first; the rest is mostly known. Who has ordered
@@ -146,7 +149,11 @@ Records::Rest* Records::rest_of(std::string_view bytes) {
   return &rests_.emplace(hash, std::move(rest))->second;
 }
 
-Records::Kind Records::apply(const Fields& who, Rest& rest) {
+Records::Kind Records::apply(Fields& who, Rest& rest) {
+  if (sender_ != nullptr) {
+    who.pid = sender_->pid;
+    who.ppid = sender_->ppid;
+  }
   const Fields& what = rest.fields;
   const bool starts = what.event == "start" && what.decision.empty();
   const bool known = starts || what.decision == "allow" || what.decision == "deny";
@@ -169,6 +176,7 @@ Records::Kind Records::apply(const Fields& who, Rest& rest) {
   one.processes.push_back(number);
   one.at.push_back(who.ts);
   sorted_ = false;
+  touched_ = true;
   return Kind::kRecord;
 }
 
@@ -220,8 +228,8 @@ Records::Places::iterator Records::place_of(const Fields& who, const std::string
   const auto [from, to] = places_.equal_range(key_of(who, host, job));
   for (auto place = from; place != to; ++place) {
     const ObservedProcess& one = findings_.processes[place->second];
-    if (one.pid == static_cast<uint32_t>(who.pid) && one.host == host && one.exe == who.exe &&
-        one.job == job) {
+    if (one.pid == static_cast<uint32_t>(who.pid) && one.since == since() && one.host == host &&
+        one.exe == who.exe && one.job == job) {
       return place;
     }
   }
@@ -262,6 +270,7 @@ size_t Records::process_of(const Fields& who, bool starts) {
   ObservedProcess& process = findings_.processes.emplace_back();
   process.host = who.host;
   process.pid = pid;
+  process.since = since();
   process.ppid = who.ppid < 0 ? 0 : static_cast<uint32_t>(who.ppid);
   if (who.uid >= 0) process.uid = static_cast<uint32_t>(who.uid);
   process.exe = who.exe;

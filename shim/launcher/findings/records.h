@@ -35,9 +35,16 @@ class Records {
 
   /// Is told of each record, and of who wrote it.
   using Take = std::function<void(std::string_view record, uint32_t pid)>;
+  /// Who is known to have told a record. In another PID namespace it has other numbers for itself.
+  struct Sender {
+    uint32_t pid;
+    uint32_t ppid;
+    uint64_t since;  ///< in ticks since the machine's start; with the number it is unique
+  };
   /// One line, without its end: any content is possible. Behind the piece of a record whose writer
-  /// was killed stands the next one, in the same line. What is no record is counted.
-  void add(std::string_view line, const Take& take = {});
+  /// was killed stands the next one, in the same line. What is no record is counted. `sender`: whose
+  /// numbers count, instead of those in the record; may be null. True: (the last one) is a touch.
+  bool add(std::string_view line, const Take& take = {}, const Sender* sender = nullptr);
   /// All of it so far.
   const Findings& findings();
 
@@ -62,7 +69,8 @@ class Records {
   void add_once(Texts& list, const std::string& text);
   void note(const Fields& what, const std::string& text, ObservedProcess& process);
   Kind add_one(std::string_view text, const Take& take);
-  Kind apply(const Fields& who, Rest& rest);
+  Kind apply(Fields& who, Rest& rest);
+  uint64_t since() const { return sender_ == nullptr ? 0 : sender_->since; }
   Rest* rest_of(std::string_view bytes);
   using Places = std::unordered_multimap<size_t, uint32_t>;
   static size_t key_of(const Fields& who, const std::string& host, const std::string& job);
@@ -84,6 +92,8 @@ class Records {
   Longer longer_;
   Fields fields_;
   std::string scratch_;
+  const Sender* sender_ = nullptr;  ///< of the line
+  bool touched_ = false;            ///< the last record
 };
 
 }  // namespace cudaguard::launcher

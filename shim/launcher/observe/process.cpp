@@ -192,7 +192,8 @@ bool can_preload(pid_t pid, const char* list) {
 Stat read_stat(pid_t pid) {
   Stat result;
   std::string text;
-  read_file(path_of(pid, "stat"), text, 4096);
+  // Of the thread alone: /proc/PID/stat adds up what all threads have used.
+  read_file(path_of(pid, "task/") + std::to_string(pid) + "/stat", text, 4096);
   const size_t open = text.find('(');
   const size_t close = text.rfind(')');  // any name may be between them
   if (open == std::string::npos || close == std::string::npos || close + 4 >= text.size()) {
@@ -218,15 +219,32 @@ bool has_own_numbers() {
          std::string_view(number, static_cast<size_t>(size)) == std::to_string(getpid());
 }
 
-Owner owner_of(pid_t thread) {
-  Owner owner;
+Identity identify(pid_t thread) {
   const std::vector<uint64_t> group = status_of(thread, "Tgid");
-  owner.pid = group.empty() ? thread : static_cast<pid_t>(group[0]);
-  const std::vector<uint64_t> users = status_of(thread, "Uid");
+  Identity who = {.pid = group.empty() ? thread : static_cast<pid_t>(group[0]), .thread = thread};
+  const Stat stat = read_stat(who.pid);
+  if (stat.state == 'X') return who;
+  who.parent = stat.parent;
+  who.started = stat.started;
+  who.image = stat.image;
+  return who;
+}
+
+Owner unknown_owner(pid_t pid) {
+  Owner owner;
+  owner.pid = pid;
+  owner.uid = geteuid();
+  return owner;
+}
+
+Owner owner_of(pid_t pid) {
+  Owner owner;
+  owner.pid = pid;
+  const std::vector<uint64_t> users = status_of(pid, "Uid");
   owner.uid = users.size() > 1 ? static_cast<uint32_t>(users[1]) : geteuid();
-  owner.exe = executable_of(thread);
-  read_file(path_of(thread, "cmdline"), owner.arguments, kMostArguments);
-  read_file(path_of(thread, "cgroup"), owner.cgroup, kMostCgroup);
+  owner.exe = executable_of(pid);
+  read_file(path_of(pid, "cmdline"), owner.arguments, kMostArguments);
+  read_file(path_of(pid, "cgroup"), owner.cgroup, kMostCgroup);
   return owner;
 }
 
@@ -339,14 +357,14 @@ Answer Examiner::of_environment(pid_t pid, bool loaded, bool forked) const {
   const char* policy = value_of(text, "CUDAGUARD_POLICY");
   if (policy != nullptr && strcasecmp(policy, "OFF") == 0) return no("CUDAGUARD_POLICY is OFF");
   const char* report = value_of(text, "CUDAGUARD_REPORT");
-  if (report == nullptr || report != report_) {
+  if (!report_.empty() && (report == nullptr || report != report_)) {
     return {Answer::Is::kElsewhere,
             std::string("guarded, but its records do not come here: CUDAGUARD_REPORT was ") +
                 (report == nullptr ? "taken away" : "changed"),
             false};
   }
   // A forked process may be changing its root step by step (bubblewrap). It is asked after execve.
-  if (!forked && !reaches(pid, report_)) {
+  if (!report_.empty() && !forked && !reaches(pid, report_)) {
     return no("guarded, but its records do not come here: it has another root or other mounts");
   }
   const char* hello = value_of(text, "CUDAGUARD_HELLO");

@@ -29,22 +29,36 @@ struct Stat {
   bool runs() const { return state != 'X' && state != 'Z'; }
 };
 
-/// Of no process: state 'X'.
+/// Of no process: state 'X'. A thread's number: of that thread.
 Stat read_stat(pid_t pid);
+
+/// Which process a thread belongs to. What is not known is 0.
+struct Identity {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  pid_t thread = 0;
+  uint64_t started = 0;  ///< as Stat's
+  Image image = {};
+};
+/// Where the thread is gone: its number alone, as if it were a process's. Takes no longer for a
+/// process of many threads.
+Identity identify(pid_t thread);
 
 /// Are the numbers in /proc those that this process is told? It may be that of another PID
 /// namespace, where they mean others; or there is none.
 bool has_own_numbers();
 
-/// Who a thread belongs to, as a record has it.
+/// What a record has of a process.
 struct Owner {
-  pid_t pid = 0;     ///< without /proc the thread's number
+  pid_t pid = 0;
   uint32_t uid = 0;  ///< the effective one; without /proc our own
   std::string exe;
   std::string arguments;  ///< each ends in a zero byte
   std::string cgroup;     ///< the lines of /proc/PID/cgroup
 };
-Owner owner_of(pid_t thread);
+Owner owner_of(pid_t pid);
+/// Of one that is gone, or where there is no /proc.
+Owner unknown_owner(pid_t pid);
 
 /// As far as there are any, and /proc tells.
 std::vector<pid_t> children_of(pid_t pid);
@@ -80,7 +94,7 @@ struct Answer {
 
 class Examiner {
  public:
-  /// `report`: what CUDAGUARD_REPORT must name.
+  /// `report`: what CUDAGUARD_REPORT must name; empty: it does not matter.
   explicit Examiner(std::string report) : report_(std::move(report)) {}
   /// `at_exec`: it stands at the end of execve, where nothing is loaded: will the guard be?
   /// `forked`: it has not called execve.

@@ -49,7 +49,7 @@ bool has_written(const Writer& writer, bool forked, const std::set<Writer>& star
 
 }  // namespace
 
-Watch::Watch(const std::string& report) : examiner_(report) {
+Watch::Watch(const std::string& report) : listens_(report.empty()), examiner_(report) {
   const std::vector<pid_t> before = children_of(getpid());
   others_.insert(before.begin(), before.end());
   const std::string threads = "/proc/self/task/" + std::to_string(getpid()) + "/children";
@@ -116,8 +116,9 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   if (answer.is == Is::kStarting) return;
   // A child of the launcher that has not called execve yet.
   if (answer.is == Is::kLauncher && stat.forked) return;
-  // Of one that has closed itself what was known before holds.
-  if (answer.is == Is::kClosed && process.judged) return;
+  // Of one that has closed itself what was known before holds, or of the one that it was forked
+  // from.
+  if (answer.is == Is::kClosed && (process.judged || parent_was_heard(stat))) return;
   const bool inside_execve = stat.image.back() == 0;
   if (inside_execve && answer.is != Is::kForeign && answer.is != Is::kClosed) return;
   judge(process, stat, answer, true);
@@ -145,6 +146,37 @@ void Watch::note_request(pid_t pid) noexcept {
   }
 }
 
+void Watch::note_start(const Identity& who) noexcept {
+  try {
+    const Stat stat = {.name = {}, .state = 'R', .parent = who.parent, .started = who.started,
+                       .image = who.image};
+    Process& process = process_of(who.pid, stat, seconds_now());
+    begin_program(process, who.image);
+    process.judged = process.loaded = process.heard = true;
+    process.seen.guarded = true;
+    process.seen.command = command_of(who.pid);
+    if (process.listed != SIZE_MAX) listed_[process.listed].is = Answer::Is::kGuarded;
+    process.listed = SIZE_MAX;
+  } catch (const std::exception& error) {
+    blind_ = error.what();
+  }
+}
+
+/// Those that have told of the start of their program before.
+void Watch::begin_program(Process& process, const Image& image) {
+  if (process.image == image) return;
+  if (!process.due.empty() && !process.heard) unheard_.push_back(process.due);
+  process.image = image;
+  process.heard = false;
+  process.due.clear();
+}
+
+bool Watch::parent_was_heard(const Stat& stat) const {
+  return stat.forked && std::any_of(processes_.begin(), processes_.end(), [&](const auto& one) {
+           return one.first.second == stat.parent && one.second.heard;
+         });
+}
+
 void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool loaded) {
   const auto pid = static_cast<pid_t>(process.seen.pid);
   const std::string command = command_of(pid);
@@ -158,7 +190,7 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
   TreeTruth::Seen& seen = process.seen;
   seen.command = command;
   seen.guarded = answer.is_guarded();
-  process.image = stat.image;
+  begin_program(process, stat.image);
   process.judged = true;
   process.loaded = loaded;
   process.listed = SIZE_MAX;
@@ -171,23 +203,27 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
     note_driver(listed_.back().entry, driver);
   }
   if (answer.starts && stat.image.back() != 0) {
-    const std::string name = command.substr(0, command.find(' '));
-    expected_.try_emplace(writer,
-                          Expected{name + " (" + std::to_string(seen.pid) + ")", stat.forked});
+    const std::string name =
+        command.substr(0, command.find(' ')) + " (" + std::to_string(seen.pid) + ")";
+    if (!listens_) expected_.try_emplace(writer, Expected{name, stat.forked});
+    if (listens_ && !stat.forked) process.due = name;
   }
 }
 
 /// Names the guarded processes without a start record, as a clause; empty if there are none.
 std::string Watch::missing(const std::set<Writer>& started) const {
-  size_t count = 0;
-  std::string first;
-  for (const auto& [writer, expected] : expected_) {
-    if (has_written(writer, expected.forked, started)) continue;
-    if (count++ == 0) first = expected.name;
+  std::vector<std::string> names = unheard_;
+  for (const auto& [key, process] : processes_) {
+    if (!process.due.empty() && !process.heard) names.push_back(process.due);
   }
-  if (count == 0) return {};
-  return first + (count == 1 ? "" : " and " + std::to_string(count - 1) + " more") +
-         " could not write to the report, or ended before that";
+  for (const auto& [writer, expected] : expected_) {
+    if (!has_written(writer, expected.forked, started)) names.push_back(expected.name);
+  }
+  if (names.empty()) return {};
+  return names.front() +
+         (names.size() == 1 ? "" : " and " + std::to_string(names.size() - 1) + " more") +
+         (listens_ ? " did not tell of the start, or ended before that"
+                   : " could not write to the report, or ended before that");
 }
 
 TreeTruth Watch::finish(const Findings& findings) const {
@@ -200,6 +236,7 @@ TreeTruth Watch::finish(const Findings& findings) const {
     started.insert({process.pid, std::string(base_name(process.exe))});
   }
   for (const Listed& listed : listed_) {
+    if (listed.is == Answer::Is::kGuarded) continue;
     // A program may write over its environment; its record says where it has written.
     if (listed.is == Answer::Is::kElsewhere && has_written(listed.writer, listed.forked, started)) {
       continue;

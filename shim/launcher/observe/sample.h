@@ -20,7 +20,8 @@ namespace cudaguard::launcher {
 
 class Watch {
  public:
-  /// Before the program is started. `report`: what CUDAGUARD_REPORT names for it.
+  /// Before the program is started. `report`: what CUDAGUARD_REPORT names for it; empty: the guards
+  /// tell by beacons.
   explicit Watch(const std::string& report);
 
   /// Looks, if it is time. Returns when that will be again. Throws nothing: a program is running.
@@ -31,6 +32,9 @@ class Watch {
 
   /// It has run into the fence, and waits: it is looked at now, if it was not before.
   void note_request(pid_t pid) noexcept;
+
+  /// Its guard has told of the start, and waits.
+  void note_start(const Identity& who) noexcept;
 
   /// After the last process has ended.
   TreeTruth finish(const Findings& findings) const;
@@ -47,6 +51,8 @@ class Watch {
     Image image;  ///< of the program at the last judge()
     bool judged = false;
     bool loaded = false;       ///< the guard was seen in it, and not only foreseen
+    bool heard = false;        ///< by a beacon at its start
+    std::string due;           ///< its name, where it must tell of its start
     size_t listed = SIZE_MAX;  ///< its place in listed_
   };
   /// A guarded process that must have written a start record.
@@ -60,12 +66,16 @@ class Watch {
   void look_at(pid_t pid, const Stat& stat, double now);
   Process& process_of(pid_t pid, const Stat& stat, double now);
   void judge(Process& process, const Stat& stat, const Answer& answer, bool loaded);
+  void begin_program(Process& process, const Image& image);
+  bool parent_was_heard(const Stat& stat) const;
   std::string missing(const std::set<Writer>& started) const;
 
+  const bool listens_;  ///< the guards tell by beacons
   Examiner examiner_;
   std::set<pid_t> others_;  ///< children that this process had before
   std::map<Key, Process> processes_;
-  std::map<Writer, Expected> expected_;
+  std::map<Writer, Expected> expected_;  ///< of those that write to the report
+  std::vector<std::string> unheard_;      ///< names of those that should have told, by a beacon
   std::vector<Listed> listed_;
   std::chrono::steady_clock::time_point next_;
   bool traced_ = false;

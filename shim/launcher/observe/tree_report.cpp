@@ -44,8 +44,9 @@ std::string temporary_folder() {
 
 }  // namespace
 
-TreeReport::TreeReport(std::string to)
+TreeReport::TreeReport(std::string to, bool by_file)
     : to_(std::move(to)), lines_([this](std::string_view line) { take_line(line); }) {
+  if (!by_file) return;
   const std::string where = temporary_folder();
   folder_ = where + "/cudaguard-XXXXXX";
   if (folder_.size() + 24 > kMaxReportPath) refuse(where, " is too long a path");
@@ -71,6 +72,7 @@ TreeReport::TreeReport(std::string to)
 }
 
 TreeReport::~TreeReport() {
+  if (file_.empty()) return;
   // A guard may make the file anew between the two.
   constexpr int kTries = 8;
   for (int i = 0; i < kTries; ++i) {
@@ -80,6 +82,7 @@ TreeReport::~TreeReport() {
 }
 
 void TreeReport::read_on() noexcept {
+  if (file_.empty()) return;
   try {
     read_file();
   } catch (const std::exception& error) {
@@ -89,6 +92,7 @@ void TreeReport::read_on() noexcept {
 }
 
 void TreeReport::finish() noexcept {
+  if (file_.empty()) return;
   read_on();
   try {
     lines_.finish();
@@ -124,10 +128,10 @@ void TreeReport::read_file() {
   }
 }
 
-void TreeReport::take_line(std::string_view line) {
+bool TreeReport::take_line(std::string_view line, const Records::Sender* sender) {
   Records::Take take;
   if (copies()) take = [this](std::string_view record, uint32_t pid) { copy(record, pid); };
-  records_.add(line, take);
+  return records_.add(line, take, sender);
 }
 
 void TreeReport::copy(std::string_view line, uint32_t pid) {

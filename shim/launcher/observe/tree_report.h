@@ -15,19 +15,21 @@ namespace cudaguard::launcher {
 
 class TreeReport {
  public:
-  /// An empty file, which this user alone can read, and who knows its name can write to, in a
+  /// `by_file`: an empty file, which this user alone can read, and who knows its name can write to, in a
   /// folder that is made for it (a guard that writes after the end finds no folder, and leaves no
   /// file behind). In TMPDIR or /tmp. Throws Refusal. `to`: the user's report, as CUDAGUARD_REPORT
   /// names it; may be empty.
-  explicit TreeReport(std::string to);
+  TreeReport(std::string to, bool by_file);
   /// Removes both.
   ~TreeReport();
   TreeReport(const TreeReport&) = delete;
   TreeReport& operator=(const TreeReport&) = delete;
-  const std::string& path() const { return file_; }
+  const std::string& path() const { return file_; }  ///< empty: there is none
 
-  /// One record that did not come by the file.
-  void add(std::string_view record) { take_line(record); }
+  /// One record that did not come by the file. True: it is a touch.
+  bool add(std::string_view record, const Records::Sender& sender) {
+    return take_line(record, &sender);
+  }
   /// Everything that was written since the last time. Throws nothing: a program is running.
   void read_on() noexcept;
   /// The last time: a line without an end counts as well.
@@ -40,7 +42,7 @@ class TreeReport {
  private:
   void read_file();
   void look_for_doubt();
-  void take_line(std::string_view line);
+  bool take_line(std::string_view line, const Records::Sender* sender = nullptr);
   void copy(std::string_view line, uint32_t pid);
 
   std::string to_;

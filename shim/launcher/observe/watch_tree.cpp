@@ -5,10 +5,13 @@
 
 #include <cerrno>
 #include <chrono>
+#include <exception>
 #include <optional>
 
 #include "policy/variables.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/observe/beacons.h"
+#include "shim/launcher/observe/listener.h"
 #include "shim/launcher/observe/sample.h"
 #include "shim/launcher/observe/trace.h"
 #include "shim/launcher/observe/tree.h"
@@ -29,9 +32,14 @@ double now() {
 void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   watched.started = now();
   Tree tree;
-  TreeReport records(wanted.report);
+  const bool listens = wanted.fence.listener >= 0;
+  TreeReport records(wanted.report, !listens);
   Variables& variables = *wanted.variables;
-  variables.set(row_of(Variable::kReport).name, records.path());
+  if (listens) {
+    variables.unset(row_of(Variable::kReport).name);
+  } else {
+    variables.set(row_of(Variable::kReport).name, records.path());
+  }
   // CUDAGUARD_ROOT has this process's number, because without a watch it becomes the program. Here
   // the program is a child: it puts its own number there.
   const bool root = is_root(variables);
@@ -40,13 +48,25 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
     variables.set(kHello, "1");
     watch.emplace(records.path());
   }
-  std::optional<Witness> witness;
-  if (wanted.fence.witness >= 0) {
-    witness.emplace(wanted.fence.witness, [&](pid_t pid, std::string_view record) {
-      if (watch) watch->note_request(pid);
-      records.add(record);
-    });
-    tree.serve(witness->descriptor(), [&] { return witness->answer(); });
+  const auto add = [&](const Identity& who, std::string_view record) {
+    return records.add(record, {static_cast<uint32_t>(who.pid), static_cast<uint32_t>(who.parent),
+                                who.started});
+  };
+  Witness witness([&](const Identity& who, std::string_view record) {
+    if (watch && who.started != 0) watch->note_request(who.pid);
+    add(who, record);
+  });
+  Beacons beacons([&](const Identity& who, Beacon what, std::string_view record) {
+    if (watch && what == Beacon::kStart && who.started != 0) watch->note_start(who);
+    const bool is_touch = add(who, record);
+    return is_touch || what == Beacon::kStart || what == Beacon::kAllowed;
+  });
+  std::optional<Listener> listener;
+  if (listens) {
+    listener.emplace(
+        wanted.fence.listener, [&](const seccomp_notif& call) { witness.take(call, *listener); },
+        [&](const seccomp_notif& call) { beacons.take(call, *listener); });
+    tree.serve(listener->descriptor(), [&] { return listener->answer(); });
   }
   std::optional<Trace> trace;
   if (wanted.trace) trace.emplace([&](pid_t pid) { watch->note_exec(pid); });
@@ -67,7 +87,13 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   watched.pid = tree.pid();
   watched.status = tree.status();
   watched.ended = now();
-  if (witness) witness->finish();
+  bool lost = listener && listener->failed();
+  try {
+    witness.finish();
+    beacons.finish();
+  } catch (const std::exception&) {
+    lost = true;
+  }
   records.finish();
   watched.findings = records.findings();
   if (watch) watched.tree = watch->finish(watched.findings);
@@ -75,7 +101,8 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   std::vector<std::string>& doubts = watched.tree.doubts;
   if (!records.doubt().empty()) doubts.insert(doubts.begin(), records.doubt());
   if (!wanted.fence.unseen.empty()) doubts.push_back(wanted.fence.unseen);
-  if (witness && !witness->doubt().empty()) doubts.push_back(witness->doubt());
+  if (lost) doubts.emplace_back("not all that was told could be heard or written down");
+  if (!beacons.doubt().empty()) doubts.push_back(beacons.doubt());
 }
 
 }  // namespace cudaguard::launcher

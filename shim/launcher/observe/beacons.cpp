@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/observe/beacons.h"
+
+#include <linux/seccomp.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "policy/message.h"
+#include "shim/launcher/observe/kernel_record.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+/// Of all records of a run. A program may make beacons of its own.
+constexpr size_t kMostBytes = size_t{1} << 30;
+constexpr size_t kMostAnnounced = 100000;
+
+bool read_memory(pid_t thread, uint64_t address, void* to, size_t size) {
+  const iovec here = {to, size};
+  const iovec there = {reinterpret_cast<void*>(address), size};
+  return process_vm_readv(thread, &here, 1, &there, 1, 0) == static_cast<ssize_t>(size);
+}
+
+/// Empty: it may not be read, or is no record.
+std::string read_record(pid_t thread, uint64_t address) {
+  BeaconMessage message = {};
+  if (!read_memory(thread, address, &message, sizeof message)) return {};
+  if (message.length == 0 || message.length > kMaxRecord) return {};
+  std::string text(message.length, '\0');
+  if (!read_memory(thread, message.text, text.data(), text.size())) return {};
+  if (text.back() == '\n') text.pop_back();
+  return text.find('\n') == std::string::npos ? text : std::string();
+}
+
+/// A touch by its kind alone; policy/asked.h tells the kinds by these.
+Touch touch_of(Beacon what) {
+  Touch touch;
+  touch.api = "cuInit or the like";
+  if (what == Beacon::kNvml) touch.api = "nvmlInit or the like";
+  if (what == Beacon::kOpenCl) {
+    touch.api = "dlopen";
+    touch.object = "libnvidia-opencl.so.1";
+  }
+  return touch;
+}
+
+}  // namespace
+
+void Beacons::take(const seccomp_notif& call, const Listener& listener) {
+  const auto thread = static_cast<pid_t>(call.pid);
+  const auto what = static_cast<Beacon>(call.data.args[1]);
+  const uint64_t message = call.data.args[3];
+  const auto known = announced_.find(thread);
+  const bool is_touch = what >= Beacon::kCuda && what <= Beacon::kOpenCl;
+  Announced one = {what, {}};
+  if (known != announced_.end() && message != 0) {
+    one = known->second;
+  } else {
+    one.who = can_look_ ? identify(thread) : Identity{.pid = thread};
+    if (!listener.still_waits(call)) one.who = {.pid = thread};
+  }
+  if (message == 0 && what != Beacon::kStart) {
+    too_many_ |= announced_.size() >= kMostAnnounced;
+    if (is_touch && !too_many_) announced_.insert_or_assign(thread, one);
+    return;
+  }
+  const std::string record = message == 0 ? "" : read_record(thread, message);
+  bytes_ += record.size();
+  too_many_ |= bytes_ > kMostBytes;
+  if (known != announced_.end()) announced_.erase(known);
+  // Another thread may have written over it meanwhile.
+  const bool told = !record.empty() && !too_many_ && listener.still_waits(call) &&
+                    tell_(one.who, what, record);
+  if (!told && (is_touch || what == Beacon::kStart)) tell_of(one, !listener.still_waits(call));
+}
+
+void Beacons::tell_of(const Announced& one, bool has_ended) {
+  Touch touch = touch_of(one.what);
+  if (one.what == Beacon::kStart) touch.event = EventKind::kStart;
+  const Owner owner = has_ended || !can_look_ ? unknown_owner(one.who.pid) : owner_of(one.who.pid);
+  tell_(one.who, one.what,
+        kernel_record(owner, one.who, touch,
+                      one.what == Beacon::kStart ? nullptr
+                      : has_ended                ? "its process ended before it was told"
+                                                 : "the memory of its process could not be read"));
+}
+
+void Beacons::finish() {
+  for (const auto& [thread, one] : announced_) tell_of(one, true);
+  announced_.clear();
+}
+
+std::string Beacons::doubt() const {
+  return too_many_ ? "more was told than is kept: 1 GB of records" : "";
+}
+
+}  // namespace cudaguard::launcher
