@@ -65,6 +65,8 @@ const Table& table_of(Command command) {
   };
   static const Table verify = {
       {"allow", "PATTERN", "processes whose command matches may touch CUDA", &Options::allow},
+      {"allow-incomplete", nullptr, "PASS, although a touch may have been missed",
+       &Options::allow_incomplete},
       {"deny", "WHAT", "what fails: init (the default), nvml, opencl", &Options::deny},
       {"report", "FILE", "append the records to FILE, too", &Options::report},
       {"fence", "[=HOW]",

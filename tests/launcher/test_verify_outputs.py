@@ -220,7 +220,7 @@ class Json(Case):
                                   (self.torch() + self.torch(pid=8), ["--allow=ppo.py"], 0),
                                   (self.torch(api="nvmlInit"), ["--deny=nvml"], 1),
                                   (self.torch(decision="allow", event="init", result=0), [], 1),
-                                  (self.torch()[:90], [], 0)):
+                                  (self.torch()[:90], [], 3)):
             document = self.valid(self.document(text, options, rc))
             self.assertEqual(document["exit_code"], rc)
             self.assertEqual(document["touched"], rc == 1)
@@ -324,7 +324,7 @@ class JUnit(Case):
         failed = self.suite(["sh", "-c", "exit 3"], 2)
         self.assertEqual(failed[succeeds], [("failure", "ended with exit code 3")])
         self.assertEqual(failed[touches], [])
-        touched = self.suite(verified.WRITES, 1, stdin=self.torch())
+        touched = self.suite(verified.WRITES, 1, ["--fence=off"], stdin=self.torch())
         self.assertEqual(touched[touches][0][0], "failure")
         self.assertIn("touched CUDA", touched[touches][0][1])
         self.assertEqual(touched[succeeds], [])
@@ -336,7 +336,8 @@ class JUnit(Case):
         said = "processes touched CUDA or NVML or OpenCL; the program was killed by signal 31 (Bad"
         path = self.path("junit.xml")
         result = self.verify(["sh", "-c", 'cat >>"$CUDAGUARD_REPORT"; kill -31 $$'],
-                             ["--deny=init,nvml,opencl", "--junit", path], stdin=self.torch())
+                             ["--fence=off", "--deny=init,nvml,opencl", "--junit", path],
+                             stdin=self.torch())
         self.assertIn(said + " system call)", " ".join(self.ends(result, 1).split()))
         root = xml.etree.ElementTree.parse(path).getroot()
         self.assertIn(said + " system call)", next(root.iter("failure")).get("message"))

@@ -16,6 +16,7 @@ from support.observed import box
 
 TOUCH = "ctypes.CDLL('libcuda.so.1').cuInit(0)"
 TRACE = ["--trace"]
+FILE = ["--fence=off"]  # without a filter the records come by a file
 # So long that a look from time to time finds it.
 LONG = "1"
 
@@ -138,13 +139,13 @@ class Starts(Case):
 
 
 class Unguarded(Case):
-    def both(self, script, reason, *words, driver=False, **more):
+    def both(self, script, reason, *words, driver=False, more=()):
         """A shell's script in which one process is not guarded; its last word is how long to live.
         By looks, and by --trace, where it may be as short as it likes."""
         for options in ([], TRACE):
             with self.subTest(script=script, options=options):
                 length = LONG if not options or driver else "0"
-                result, tree = self.tree(["sh", "-c", script, *words, length], options, **more)
+                result, tree = self.tree(["sh", "-c", script, *words, length], [*options, *more])
                 self.assertEqual(tree["value"], "unguarded", result)
                 self.assertEqual([one["reason"] for one in tree["unguarded"]], [reason], result)
                 self.assertEqual(tree["unguarded"][0]["has_driver"], driver, result)
@@ -163,16 +164,17 @@ class Unguarded(Case):
             self.assertEqual(tree["seen"], 2, result)
 
     def test_environment(self):
-        begin = "guarded, but its records do not come here: CUDAGUARD_REPORT was "
         for script, reason in harness.sample((
                 ("env -i sleep $0", "its environment has no LD_PRELOAD"),
                 ("unset LD_PRELOAD; exec sleep $0", "its environment has no LD_PRELOAD"),
                 ("LD_PRELOAD= sleep $0", "its LD_PRELOAD was replaced"),
                 ("LD_PRELOAD=libm.so.6 sleep $0", "its LD_PRELOAD was replaced"),
-                ("CUDAGUARD_POLICY=OFF sleep $0", "CUDAGUARD_POLICY is OFF"),
-                ("unset CUDAGUARD_REPORT; sleep $0; true", begin + "taken away"),
-                ("CUDAGUARD_REPORT=/dev/null sleep $0", begin + "changed")), 4):
+                ("CUDAGUARD_POLICY=OFF sleep $0", "CUDAGUARD_POLICY is OFF")), 4):
             self.both(script, reason)
+        begin = "guarded, but its records do not come here: CUDAGUARD_REPORT was "
+        for script, reason in (("unset CUDAGUARD_REPORT; sleep $0; true", "taken away"),
+                               ("CUDAGUARD_REPORT=/dev/null sleep $0", "changed")):
+            self.both(script, begin + reason, more=FILE)
 
     def test_guard_that_is_not_there(self):
         self.both("LD_PRELOAD=/none/libcudaguard.so sleep $0 2>/dev/null",
@@ -244,7 +246,8 @@ class Unguarded(Case):
             result, tree = self.tree(["sh", "-c", "(sleep 0.4; true) & exit 0"])
             self.assertEqual((result.rc, tree["doubts"]), (0, []), result)
         # The control: a fork of one that could not write.
-        result, tree = self.tree(["sh", "-c", "ulimit -f 0; bash -c '(sleep 0.4; true) & exit 0'"])
+        result, tree = self.tree(["sh", "-c", "ulimit -f 0; bash -c '(sleep 0.4; true) & exit 0'"],
+                                 FILE)
         self.assertRegex("".join(tree["doubts"]), "could not write to the report")
 
     def test_container(self):
@@ -328,7 +331,7 @@ class OtherUsers(Case):
         """It cannot write to our file, which is said."""
         os.mkdir(self.path("closed"), 0o700)
         words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", self.waits]
-        for options, length in (([], LONG), (TRACE, "0")):
+        for options, length in ((FILE, LONG), ([*FILE, *TRACE], "0")):
             done = self.start("verify", *options, "--", *words, length, launcher=self.command,
                               env=launcher.environment(TMPDIR=self.path("closed")))
             self.assertIn("  in doubt: waits (", done.stderr)
@@ -361,7 +364,7 @@ class Lost(Case):
             "shutil.copy(report, sys.argv[1])\n"
             % (verified.record(command=["prog", "x" * 3500], api="nvmlInit_v2").encode(), count,
                box.program("open")))
-        result, tree = self.tree(program + [self.path("copy")])
+        result, tree = self.tree(program + [self.path("copy")], FILE)
         block = self.ends(result, 1, "FAIL: 1 of ", "\n  cuInit by open")
         with open(self.path("copy"), "rb") as stream:
             pieces = stream.read().split(b'{"v":1,')[1:]
@@ -371,7 +374,7 @@ class Lost(Case):
         self.assertEqual(self.document["records"]["read"], len(pieces) - torn, block)
         self.assertEqual(self.document["records"]["not_understood"], 0, block)
         self.assertRegex(block, r"(?m)^  records: %d cut short" % torn)
-        self.assertEqual(tree["doubts"], [], block)
+        self.assertEqual(tree["doubts"], ["%d records came damaged" % torn], block)
 
     def test_killed_behind_its_touch(self):
         result = self.verify(self.python("import ctypes, os\n%s\nos.kill(os.getpid(), 9)\n" % TOUCH))
@@ -381,7 +384,7 @@ class Lost(Case):
         """The tree's report is on a disk of 4 MiB, which the script may fill."""
         small = self.path("small")
         os.mkdir(small)
-        return self.tree(["sh", "-c", script, *words], env={"TMPDIR": small},
+        return self.tree(["sh", "-c", script, *words], FILE, env={"TMPDIR": small},
                          bwrap=["--size", str(4 << 20), "--tmpfs", small])
 
     def test_full_disk(self):
@@ -413,15 +416,15 @@ class Lost(Case):
                        'rm "$CUDAGUARD_REPORT"; : >"$CUDAGUARD_REPORT"'):
             with self.subTest(script=script):
                 # What was read before is known; a look goes by.
-                result, tree = self.tree(["sh", "-c", "sleep 0.3; " + script])
-                self.assertEqual(result.rc, 0, result)
+                result, tree = self.tree(["sh", "-c", "sleep 0.3; " + script], FILE)
+                self.assertEqual(result.rc, 3, result)
                 self.assertRegex(result.err, r"\n  in doubt: somebody has removed or changed /")
                 # And perhaps that nobody has heard of rm.
                 self.assertRegex(tree["doubts"][0], "^somebody has removed or changed /")
 
     def test_limited_files(self):
         """RLIMIT_FSIZE of the program's own."""
-        for options, length in (([], LONG), (TRACE, "0")):
+        for options, length in ((FILE, LONG), ([*FILE, *TRACE], "0")):
             result, tree = self.tree(["sh", "-c", "ulimit -f 0; sleep %s; true" % length], options)
             self.assertEqual(len(tree["doubts"]), 1, result)
             self.assertRegex(tree["doubts"][0], r"^sleep \(\d+\) could not write to the report, or")
@@ -435,7 +438,7 @@ class Lost(Case):
         os.mkdir(reports)
         words = ["bwrap", "--dev-bind", "/", "/", "--tmpfs", reports, "sh", "-c",
                  '"$0" cu.init; sleep ' + LONG, box.program("open")]
-        for options in ([], TRACE):
+        for options in (FILE, [*FILE, *TRACE]):
             result, tree = self.tree(words, options, env={"TMPDIR": reports})
             self.assertEqual(tree["value"], "unguarded", result)
             self.assertIn("guarded, but its records do not come here: it has another root or other "
@@ -445,7 +448,7 @@ class Lost(Case):
         result, tree = self.tree(["sh", "-c", "env -i sleep 0.2"], bwrap=["--tmpfs", "/proc"])
         self.assertEqual(tree["doubts"],
                          ["what was not guarded was not looked for: there is no /proc"], result)
-        self.assertEqual(result.rc, 0, result)
+        self.assertEqual(result.rc, 3, result)
         # Who called is not known then.
         result, tree = self.tree(self.python("import ctypes\n" + TOUCH), bwrap=["--tmpfs", "/proc"])
         self.assertNotIn("+0x0", self.ends(result, 1, "FAIL: 1 of "))
@@ -464,7 +467,7 @@ class Lost(Case):
             _, err = started.communicate(timeout=60)
         finally:
             os.kill(pid, signal.SIGKILL)
-        self.assertEqual(started.returncode, 0, err)
+        self.assertEqual(started.returncode, 3, err)
         self.assertIn("  not waited for: sleep (%d)" % pid, err)
 
 

@@ -70,6 +70,7 @@ int verify_it(const Options& options, const char* const* environment) {
   Variables variables(environment);
   Verdict verdict = run_tree(options, variables);
   verdict.allow = options.allow;
+  verdict.allow_incomplete = options.allow_incomplete;
   verdict.deny = deny;
   decide(verdict);
   Symbols symbols;

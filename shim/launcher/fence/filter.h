@@ -24,8 +24,7 @@ struct Machine {
   uint32_t x32_bit;
   uint32_t getpid;
 };
-inline constexpr Machine kX86 = {AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514, 0x40000000,
-                                 39};
+inline constexpr Machine kX86 = {AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514, 0x40000000, 39};
 inline constexpr Machine kArm = {AUDIT_ARCH_AARCH64, 29, AUDIT_ARCH_ARM, 54, 29, 0, 172};
 #if defined(__x86_64__)
 inline constexpr Machine kThisMachine = kX86;

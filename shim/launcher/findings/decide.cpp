@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "policy/text.h"
 #include "shim/launcher/message.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int kTouched = 1;
 constexpr int kProgramFailed = 2;
+constexpr int kIncomplete = 3;
 
 Asked asked_of(std::string_view word) {
   if (word == "init") return Asked::kCuda;
@@ -55,34 +57,54 @@ bool is_allowed(const std::vector<std::string>& patterns, const std::string& com
 }
 
 void decide(Verdict& verdict) {
-  std::set<uint32_t> all;
-  std::set<uint32_t> touched;
-  std::set<uint32_t> allowed;
+  TreeTruth& tree = verdict.tree;
+  // A number may be given again. Records in a file do not tell these from each other.
+  using Key = std::pair<uint32_t, uint64_t>;
+  const auto key = [&](uint32_t pid, uint64_t since) { return Key(pid, tree.by_file ? 0 : since); };
+  std::set<Key> all;
+  std::set<Key> heard;
+  std::set<Key> touched;
+  std::set<Key> allowed;
   const auto& processes = verdict.findings.processes;
-  for (const ObservedProcess& process : processes) all.insert(process.pid);
-  for (const TreeTruth::Seen& process : verdict.tree.seen) all.insert(process.pid);
+  for (const ObservedProcess& process : processes) {
+    all.insert(key(process.pid, process.since));
+    if (!tree.by_file && process.since != 0 && !process.policy.empty()) {
+      heard.insert(key(process.pid, process.since));
+    }
+  }
+  for (const TreeTruth::Seen& process : tree.seen) {
+    all.insert(key(process.pid, process.since));
+    if (process.heard) heard.insert(key(process.pid, process.since));
+  }
   for (Toucher& toucher : verdict.findings.touchers) {
     toucher.forbidden.clear();
     if (!verdict.deny.contains(toucher.asked)) continue;
     for (const size_t number : toucher.processes) {
       const ObservedProcess& process = processes[number];
       const bool may = is_allowed(verdict.allow, process.command);
-      (may ? allowed : touched).insert(process.pid);
+      (may ? allowed : touched).insert(key(process.pid, process.since));
       if (!may) toucher.forbidden.push_back(number);
     }
   }
-  for (TreeTruth::Unguarded& process : verdict.tree.unguarded) {
-    all.insert(process.pid);
+  for (TreeTruth::Unguarded& process : tree.unguarded) {
+    all.insert(key(process.pid, process.since));
     const bool denied = !process.only_nvml || verdict.deny.contains(Asked::kNvml);
     process.fails = process.has_driver && denied && !is_allowed(verdict.allow, process.command);
-    if (process.fails) touched.insert(process.pid);
+    if (process.fails) touched.insert(key(process.pid, process.since));
   }
-  for (const uint32_t pid : touched) allowed.erase(pid);
+  for (const Key& process : touched) allowed.erase(process);
   verdict.processes = all.size();
+  verdict.heard = heard.size();
   verdict.touched = touched.size();
   verdict.allowed = allowed.size();
-  verdict.exit_code = !touched.empty() ? kTouched : verdict.status == 0 ? 0 : kProgramFailed;
-  TreeTruth& tree = verdict.tree;
+  using Result = Verdict::Result;
+  const bool failed = !touched.empty() || verdict.status != 0;
+  const bool in_doubt = verdict.is_in_doubt() && !verdict.allow_incomplete;
+  verdict.result = failed ? Result::kFail : in_doubt ? Result::kIncomplete : Result::kPass;
+  verdict.exit_code = !touched.empty()      ? kTouched
+                      : verdict.status != 0 ? kProgramFailed
+                      : in_doubt            ? kIncomplete
+                                            : 0;
   if (!tree.unguarded.empty()) {
     tree.value = TreeTruth::Value::kUnguarded;
   } else if (tree.traced && tree.doubts.empty()) {

@@ -141,6 +141,7 @@ struct TreeTruth {
     double seen = 0;
     bool only_nvml = false;  ///< it maps NVML, and not libcuda
     bool fails = false;      ///< counts as one that touched CUDA; by decide()
+    uint64_t since = 0;      ///< as ObservedProcess's
   };
   /// Every process that was seen, guarded or not. `last`: its end, to a tenth of a second or so.
   struct Seen {
@@ -150,6 +151,8 @@ struct TreeTruth {
     double first = 0;
     double last = 0;
     bool guarded = false;
+    bool heard = false;  ///< it, or what it was forked from, has told of its start by a beacon
+    uint64_t since = 0;  ///< as ObservedProcess's
   };
   Value value = Value::kNoneSeen;
   bool traced = false;
@@ -157,9 +160,12 @@ struct TreeTruth {
   std::vector<Seen> seen;
   std::vector<Unguarded> unguarded;
   std::string left;  ///< processes that were not waited for; may be empty
-  /// Clauses: "there is no /proc"; "train.py (12) could not write to the report". What was touched
-  /// may be missing then: never a PASS without them.
+  /// Clauses: "there is no /proc"; "train.py (12) did not tell of the start". What was touched may
+  /// be missing then: no PASS.
   std::vector<std::string> doubts;
+  /// The records came by a file, which a program can lose. Else by beacons.
+  bool by_file = false;
+  std::string why_unheard;  ///< why there was no listener, or who is not heard; may be empty
 };
 
 /// Of a verify run: what all printers (text, JSON, JUnit, HTML) get.
@@ -171,14 +177,19 @@ struct Verdict {
   std::set<Asked> deny;              ///< --deny: what is forbidden, but for those
   int status = 0;                    ///< of the program, as waitpid gives it
   bool no_new_privs = false;         ///< the fence took that: sudo and the like gained nothing
+  bool allow_incomplete = false;     ///< a doubt does not matter
   double started = 0;                ///< seconds since 1970-01-01 UTC
   double ended = 0;
-  // By decide(). Processes are counted by their numbers.
+  // By decide().
+  enum class Result : uint8_t { kPass, kFail, kIncomplete };
+  Result result = Result::kPass;
   size_t processes = 0;  ///< all that were seen
+  size_t heard = 0;      ///< those of them that beacons were heard from
   size_t touched = 0;    ///< those that touched what is denied
   size_t allowed = 0;    ///< those that did, and may
   int exit_code = 0;
-  bool passed() const { return touched == 0 && status == 0; }
+  bool passed() const { return result == Result::kPass; }
+  bool is_in_doubt() const { return !tree.doubts.empty() || !tree.left.empty(); }
 };
 
 }  // namespace cudaguard::launcher

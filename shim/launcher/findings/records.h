@@ -42,8 +42,9 @@ class Records {
     uint64_t since;  ///< in ticks since the machine's start; with the number it is unique
   };
   /// One line, without its end: any content is possible. Behind the piece of a record whose writer
-  /// was killed stands the next one, in the same line. What is no record is counted. `sender`: whose
-  /// numbers count, instead of those in the record; may be null. True: (the last one) is a touch.
+  /// was killed stands the next one, in the same line. What is no record is counted. `sender`:
+  /// whose numbers count, instead of those in the record; may be null. True: (the last one) is a
+  /// touch.
   bool add(std::string_view line, const Take& take = {}, const Sender* sender = nullptr);
   /// All of it so far.
   const Findings& findings();

@@ -72,8 +72,8 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
   too_many_ |= bytes_ > kMostBytes;
   if (known != announced_.end()) announced_.erase(known);
   // Another thread may have written over it meanwhile.
-  const bool told = !record.empty() && !too_many_ && listener.still_waits(call) &&
-                    tell_(one.who, what, record);
+  const bool told =
+      !record.empty() && !too_many_ && listener.still_waits(call) && tell_(one.who, what, record);
   if (!told && (is_touch || what == Beacon::kStart)) tell_of(one, !listener.still_waits(call));
 }
 

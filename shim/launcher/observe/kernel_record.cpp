@@ -9,8 +9,7 @@
 
 namespace cudaguard::launcher {
 
-std::string kernel_record(const Owner& owner, const Identity& who, Touch touch,
-                          const char* why) {
+std::string kernel_record(const Owner& owner, const Identity& who, Touch touch, const char* why) {
   Stack stack = {};
   stack.python_missing = why;
   if (why != nullptr) touch.stack = &stack;

@@ -10,7 +10,6 @@
 namespace cudaguard::launcher {
 
 /// `why`: a clause, why there is no stack; null: nobody asks for one. Without the end of the line.
-std::string kernel_record(const Owner& owner, const Identity& who, Touch touch,
-                          const char* why);
+std::string kernel_record(const Owner& owner, const Identity& who, Touch touch, const char* why);
 
 }  // namespace cudaguard::launcher

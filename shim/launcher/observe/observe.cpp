@@ -34,6 +34,8 @@ void observe(const TreeToWatch& wanted) {
   WatchedTree watched;
   try {
     watch_tree(wanted, watched);
+    const std::string& unheard = watched.tree.why_unheard;
+    if (!unheard.empty()) say("--observe: " + printable(unheard));
     for (const std::string& doubt : watched.tree.doubts) say("--observe: " + printable(doubt));
     const Variables& variables = *wanted.variables;
     const bool alone = is_root(variables) && variables.has(row_of(Variable::kChildren).name);

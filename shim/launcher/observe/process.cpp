@@ -172,9 +172,10 @@ Answer closed(pid_t pid) {
   }
   if (!users.empty() && users[0] != getuid()) {
     const std::string user = std::to_string(users[0]);
-    return {Answer::Is::kForeign, "it runs as user " + user + " and cannot be looked at", false};
+    return {Answer::Is::kForeign, "it runs as user " + user + " and cannot be looked at", false,
+            true};
   }
-  return {Answer::Is::kClosed, "it does not let others look at its memory", false};
+  return {Answer::Is::kClosed, "it does not let others look at its memory", false, true};
 }
 
 /// Will its ld.so find the guard?
@@ -310,7 +311,7 @@ Answer Examiner::ask(pid_t pid, bool at_exec, bool forked) {
   if (fd < 0) return errno == EACCES || errno == EPERM ? closed(pid) : Answer{};
   close(fd);
   const Libraries loaded = at_exec ? Libraries{} : libraries_of(pid);
-  Answer file = of_file(pid);
+  Answer file = of_file(path_of(pid, "exe"));
   if (!loaded.guard && file.is != Answer::Is::kGuarded) return file;
   if (is_secure(pid))
     return no("it is setuid or has file capabilities, so ld.so ignores LD_PRELOAD");
@@ -320,9 +321,7 @@ Answer Examiner::ask(pid_t pid, bool at_exec, bool forked) {
   return loaded.libc ? no("its ld.so has not loaded the guard that LD_PRELOAD names") : Answer{};
 }
 
-/// kGuarded: nothing speaks against it.
-Answer Examiner::of_file(pid_t pid) {
-  const std::string path = path_of(pid, "exe");
+Answer Examiner::of_file(const std::string& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0) return {};
   const auto [place, is_new] = files_.try_emplace({status.st_dev, status.st_ino});

@@ -89,6 +89,7 @@ struct Answer {
   Is is = Is::kStarting;
   std::string reason;   ///< a clause
   bool starts = false;  ///< guarded, and a start record is due
+  bool hides = false;   ///< it may be guarded or not, and nobody can tell
   bool is_guarded() const { return is == Is::kGuarded || is == Is::kLauncher; }
 };
 
@@ -99,9 +100,10 @@ class Examiner {
   /// `at_exec`: it stands at the end of execve, where nothing is loaded: will the guard be?
   /// `forked`: it has not called execve.
   Answer ask(pid_t pid, bool at_exec, bool forked);
+  /// The same of an executable alone. kGuarded: nothing speaks against it.
+  Answer of_file(const std::string& path);
 
  private:
-  Answer of_file(pid_t pid);
   Answer of_environment(pid_t pid, bool loaded, bool forked) const;
   std::string report_;
   std::map<std::pair<uint64_t, uint64_t>, Answer> files_;  ///< by device and inode

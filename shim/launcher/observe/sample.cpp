@@ -96,6 +96,7 @@ Watch::Process& Watch::process_of(pid_t pid, const Stat& stat, double now) {
   if (is_new) {
     seen.pid = static_cast<uint32_t>(pid);
     seen.ppid = static_cast<uint32_t>(stat.parent);
+    seen.since = stat.started;
     seen.first = now;
   }
   seen.last = now;
@@ -148,8 +149,8 @@ void Watch::note_request(pid_t pid) noexcept {
 
 void Watch::note_start(const Identity& who) noexcept {
   try {
-    const Stat stat = {.name = {}, .state = 'R', .parent = who.parent, .started = who.started,
-                       .image = who.image};
+    const Stat stat = {
+        .name = {}, .state = 'R', .parent = who.parent, .started = who.started, .image = who.image};
     Process& process = process_of(who.pid, stat, seconds_now());
     begin_program(process, who.image);
     process.judged = process.loaded = process.heard = true;
@@ -159,6 +160,30 @@ void Watch::note_start(const Identity& who) noexcept {
     process.listed = SIZE_MAX;
   } catch (const std::exception& error) {
     blind_ = error.what();
+  }
+}
+
+void Watch::note_program(pid_t pid, const std::string& path) {
+  if (std::any_of(processes_.begin(), processes_.end(),
+                  [&](const auto& one) { return one.first.second == pid; })) {
+    return;
+  }
+  const Stat stat = {.name = {}, .state = 'Z', .parent = getpid(), .started = 0, .image = {}};
+  Process& process = process_of(pid, stat, seconds_now());
+  process.seen.command = base_name(path);
+  const std::string name = process.seen.command + " (" + std::to_string(pid) + ")";
+  const Answer answer = examiner_.of_file(path);
+  if (answer.is == Answer::Is::kNot) {
+    listed_.push_back({{.pid = process.seen.pid,
+                        .command = process.seen.command,
+                        .reason = answer.reason,
+                        .seen = process.seen.last},
+                       answer.is,
+                       {},
+                       false,
+                       false});
+  } else if (answer.starts && listens_) {
+    process.due = name;
   }
 }
 
@@ -199,10 +224,12 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
     listed_.push_back({{seen.pid, command, answer.reason, false, seen.last, false},
                        answer.is,
                        writer,
-                       stat.forked});
+                       stat.forked,
+                       answer.hides});
+    listed_.back().entry.since = seen.since;
     note_driver(listed_.back().entry, driver);
   }
-  if (answer.starts && stat.image.back() != 0) {
+  if (seen.guarded && answer.starts && stat.image.back() != 0) {
     const std::string name =
         command.substr(0, command.find(' ')) + " (" + std::to_string(seen.pid) + ")";
     if (!listens_) expected_.try_emplace(writer, Expected{name, stat.forked});
@@ -242,8 +269,16 @@ TreeTruth Watch::finish(const Findings& findings) const {
       continue;
     }
     truth.unguarded.push_back(listed.entry);
+    if (listed.hides) {
+      truth.doubts.push_back(listed.entry.command + " (" + std::to_string(listed.entry.pid) +
+                             "): " + listed.entry.reason);
+    }
   }
-  for (const auto& [key, process] : processes_) truth.seen.push_back(process.seen);
+  for (const auto& [key, process] : processes_) {
+    truth.seen.push_back(process.seen);
+    truth.seen.back().heard =
+        listens_ && process.seen.guarded && (process.heard || process.due.empty());
+  }
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   if (!blind_.empty()) truth.doubts.push_back("what was not guarded was not looked for: " + blind_);

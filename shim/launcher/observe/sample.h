@@ -36,6 +36,9 @@ class Watch {
   /// Its guard has told of the start, and waits.
   void note_start(const Identity& who) noexcept;
 
+  /// At the end, of the program itself: perhaps it ended before it was looked at.
+  void note_program(pid_t pid, const std::string& path);
+
   /// After the last process has ended.
   TreeTruth finish(const Findings& findings) const;
 
@@ -45,6 +48,7 @@ class Watch {
     Answer::Is is;
     Writer writer;
     bool forked;
+    bool hides;  ///< as Answer's
   };
   struct Process {
     TreeTruth::Seen seen;
@@ -75,7 +79,7 @@ class Watch {
   std::set<pid_t> others_;  ///< children that this process had before
   std::map<Key, Process> processes_;
   std::map<Writer, Expected> expected_;  ///< of those that write to the report
-  std::vector<std::string> unheard_;      ///< names of those that should have told, by a beacon
+  std::vector<std::string> unheard_;     ///< names of those that should have told, by a beacon
   std::vector<Listed> listed_;
   std::chrono::steady_clock::time_point next_;
   bool traced_ = false;

@@ -15,10 +15,10 @@ namespace cudaguard::launcher {
 
 class TreeReport {
  public:
-  /// `by_file`: an empty file, which this user alone can read, and who knows its name can write to, in a
-  /// folder that is made for it (a guard that writes after the end finds no folder, and leaves no
-  /// file behind). In TMPDIR or /tmp. Throws Refusal. `to`: the user's report, as CUDAGUARD_REPORT
-  /// names it; may be empty.
+  /// `by_file`: an empty file, which this user alone can read, and who knows its name can write to,
+  /// in a folder that is made for it (a guard that writes after the end finds no folder, and leaves
+  /// no file behind). In TMPDIR or /tmp. Throws Refusal. `to`: the user's report, as
+  /// CUDAGUARD_REPORT names it; may be empty.
   TreeReport(std::string to, bool by_file);
   /// Removes both.
   ~TreeReport();

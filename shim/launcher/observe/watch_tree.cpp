@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "policy/variables.h"
+#include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/beacons.h"
 #include "shim/launcher/observe/listener.h"
@@ -49,15 +50,15 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
     watch.emplace(records.path());
   }
   const auto add = [&](const Identity& who, std::string_view record) {
-    return records.add(record, {static_cast<uint32_t>(who.pid), static_cast<uint32_t>(who.parent),
-                                who.started});
+    return records.add(
+        record, {static_cast<uint32_t>(who.pid), static_cast<uint32_t>(who.parent), who.started});
   };
   Witness witness([&](const Identity& who, std::string_view record) {
     if (watch && who.started != 0) watch->note_request(who.pid);
     add(who, record);
   });
   Beacons beacons([&](const Identity& who, Beacon what, std::string_view record) {
-    if (watch && what == Beacon::kStart && who.started != 0) watch->note_start(who);
+    if (watch && what == Beacon::kStart) watch->note_start(who);
     const bool is_touch = add(who, record);
     return is_touch || what == Beacon::kStart || what == Beacon::kAllowed;
   });
@@ -96,11 +97,19 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   }
   records.finish();
   watched.findings = records.findings();
-  if (watch) watched.tree = watch->finish(watched.findings);
+  if (watch) {
+    watch->note_program(watched.pid, wanted.path);
+    watched.tree = watch->finish(watched.findings);
+  }
+  watched.tree.by_file = !listens;
+  watched.tree.why_unheard = wanted.fence.unseen;
   watched.tree.left = tree.left();
   std::vector<std::string>& doubts = watched.tree.doubts;
   if (!records.doubt().empty()) doubts.insert(doubts.begin(), records.doubt());
-  if (!wanted.fence.unseen.empty()) doubts.push_back(wanted.fence.unseen);
+  const Findings& found = watched.findings;
+  if (watch && found.torn + found.not_understood != 0) {
+    doubts.push_back(counted(found.torn + found.not_understood, "record") + " came damaged");
+  }
   if (lost) doubts.emplace_back("not all that was told could be heard or written down");
   if (!beacons.doubt().empty()) doubts.push_back(beacons.doubt());
 }

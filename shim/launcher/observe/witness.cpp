@@ -2,6 +2,7 @@
 #include "shim/launcher/observe/witness.h"
 
 #include <linux/seccomp.h>
+
 #include <string>
 
 #include "policy/asked.h"

@@ -65,6 +65,9 @@ void put_tree(Json& json, const Verdict& verdict) {
       .begin_object()
       .field("value", word_of(tree.value))
       .field("traced", tree.traced)
+      .field("by", tree.by_file ? "file" : "beacon")
+      .field("heard", verdict.heard)
+      .field_or_null("why_unheard", tree.why_unheard)
       .field("start_records", tree.hello)
       .field("seen", tree.seen.size())
       .key("unguarded")
@@ -93,9 +96,15 @@ void put_tree(Json& json, const Verdict& verdict) {
         .field_or_null("first", one.first)
         .field_or_null("last", one.last)
         .field("guarded", one.guarded)
+        .field("heard", one.heard)
         .end_object();
   }
   json.end_array().end_object();
+}
+
+std::string_view word_of(Verdict::Result result) {
+  using Result = Verdict::Result;
+  return result == Result::kPass ? "pass" : result == Result::kFail ? "fail" : "incomplete";
 }
 
 }  // namespace
@@ -107,7 +116,7 @@ std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
   json.begin_object()
       .field("v", 1)
       .field("cudaguard", CUDAGUARD_VERSION)
-      .field("verdict", verdict.passed() ? "pass" : "fail")
+      .field("verdict", word_of(verdict.result))
       .field("exit_code", verdict.exit_code)
       .field("touched", verdict.touched != 0)
       .list("command", verdict.command);

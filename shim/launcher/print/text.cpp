@@ -233,15 +233,18 @@ std::string suffix_of(const TreeTruth::Unguarded& process) {
 
 void put_tree(std::string& out, const Verdict& verdict) {
   const TreeTruth& tree = verdict.tree;
-  const std::string seen =
-      counted(tree.hello, "start record") + ", " + grouped(tree.seen.size()) + " seen";
-  const std::string how = tree.traced ? "every exec was looked at: " : "sampled: ";
+  const std::string how = tree.traced ? "every exec was looked at" : "sampled";
   std::string what = "no unguarded process was seen";
   if (tree.value == TreeTruth::Value::kAllGuarded) what = "every process was guarded";
   if (tree.value == TreeTruth::Value::kUnguarded) {
     what = counted(tree.unguarded.size(), "process") + " not guarded";
   }
-  add_row(out, "  tree: " + what + " (" + how + seen + ")");
+  const std::string basis = tree.by_file ? "told by a file, which a program can lose"
+                                         : "heard from " + grouped(verdict.heard) + " of " +
+                                               counted(verdict.processes, "process");
+  add_wrapped(out, "  ",
+              basis + (tree.why_unheard.empty() ? "" : "; " + printable(tree.why_unheard)));
+  add_row(out, "  tree: " + what + " (" + how + ")");
   for (size_t i = 0; i < std::min(tree.unguarded.size(), kMostUnguarded); ++i) {
     const TreeTruth::Unguarded& one = tree.unguarded[i];
     add_wrapped(out, std::string(kRow) + std::to_string(one.pid) + " ",
@@ -255,16 +258,23 @@ void put_tree(std::string& out, const Verdict& verdict) {
   if (!tree.left.empty()) add_wrapped(out, "  not waited for: ", printable(tree.left));
 }
 
+std::string_view word_of(Verdict::Result result) {
+  using Result = Verdict::Result;
+  return result == Result::kPass ? "PASS" : result == Result::kFail ? "FAIL" : "INCOMPLETE";
+}
+
 }  // namespace
 
 std::string result_line(const Verdict& verdict) {
   const bool touched = verdict.touched != 0;
-  std::string text = verdict.passed() ? "PASS: " : "FAIL: ";
+  std::string text(word_of(verdict.result));
+  text += ": ";
   text += (touched ? grouped(verdict.touched) : "none") + " of " +
           counted(verdict.processes, "process") + " touched " + denied_names(verdict.deny);
   if (verdict.allowed != 0) {
     text += (touched ? ", and " : ", but ") + grouped(verdict.allowed) + " that may";
   }
+  if (verdict.result == Verdict::Result::kIncomplete) text += ", as far as is known";
   if (verdict.status != 0) {
     text += (touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);
   }

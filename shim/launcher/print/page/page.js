@@ -539,7 +539,7 @@
   }
 
   function lead() {
-    const result = data.result.replace(/^(PASS|FAIL): /, "");
+    const result = data.result.replace(/^(PASS|FAIL|INCOMPLETE): /, "");
     const first = attempts.find(isFailing);
     return make("p.lead", result.charAt(0).toUpperCase() + result.slice(1), ". ",
       first && ["First attempt, ", whenOf(first), ": ", callOf(first), "."]);

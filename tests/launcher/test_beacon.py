@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verify hears of a touch by a system call: whatever the process has done to its environment, its
+files, its limits or its memory. What may have hidden a touch is INCOMPLETE, and never PASS."""
+
+import ctypes
+import os
+import subprocess
+import sys
+
+from support import harness, launcher, verified
+from launcher import test_verify_tree
+from support.observed import box
+
+FILE = ["--fence=off"]  # no filter: the records come by a file
+TOUCH = test_verify_tree.TOUCH
+SHAPES = """
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <fcntl.h>
+    #include <linux/filter.h>
+    #include <linux/seccomp.h>
+    #include <pthread.h>
+    #include <sched.h>
+    #include <signal.h>
+    #include <stddef.h>
+    #include <stdint.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #include <sys/prctl.h>
+    #include <sys/resource.h>
+    #include <sys/syscall.h>
+    #include <sys/time.h>
+    #include <sys/wait.h>
+    #include <ucontext.h>
+    #include <unistd.h>
+    extern char** environ;
+    static int (*init)(unsigned);
+    static int touches;
+    static void load(void) {
+      if (touches) init = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+    }
+    static void ask(void) { if (touches) init(0); }
+    static void touch(void) { load(); ask(); }
+    static void touch_in_handler(int number) { (void)number; touch(); }
+    static void* touch_in_thread(void* none) { touch(); return none; }
+    static int touch_in_clone(void* none) { (void)none; touch(); _exit(0); }
+    static void limit(int which, rlim_t to) {
+      struct rlimit one = {to, to};
+      setrlimit(which, &one);
+    }
+    static void refuse(int number, int answer) {
+      struct sock_filter code[] = {
+          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+          BPF_STMT(BPF_RET | BPF_K, answer), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+      struct sock_fprog program = {4, code};
+      prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+      if (prctl(PR_SET_SECCOMP, 2, &program) != 0) abort();
+    }
+    static void child(void (*work)(void)) {
+      const pid_t pid = fork();
+      if (pid == 0) { work(); _exit(0); }
+      waitpid(pid, NULL, 0);
+    }
+    static void clear_and_touch(void) { clearenv(); touch(); }
+    static ucontext_t here, there;
+    static void on_stack(void* stack, size_t size) {
+      getcontext(&there);
+      there.uc_stack.ss_sp = stack;
+      there.uc_stack.ss_size = size;
+      there.uc_link = &here;
+      makecontext(&there, touch, 0);
+      swapcontext(&here, &there);
+    }
+    static char inner[1 << 18] __attribute__((aligned(16)));
+    #define SHAPE(name) else if (strcmp(words[1], #name) == 0)
+    int main(int count, char** words) {
+      touches = strcmp(words[2], "touch") == 0;
+      if (count < 3) return 9;
+      SHAPE(plain) touch();
+      SHAPE(clearenv) clear_and_touch();
+      SHAPE(unsetenv) { unsetenv("CUDAGUARD_REPORT"); unsetenv("CUDAGUARD_HELLO"); touch(); }
+      SHAPE(zeroed) { for (char** one = environ; *one; ++one) memset(*one, 0, strlen(*one)); touch(); }
+      SHAPE(no_environ) { environ = NULL; touch(); }
+      SHAPE(forked_clear) child(clear_and_touch);
+      SHAPE(grandchild) { if (fork() == 0) { setsid(); if (fork() == 0) { usleep(200000); touch(); } _exit(0); } }
+      SHAPE(vfork) { if (vfork() == 0) { touch(); _exit(0); } wait(NULL); }
+      SHAPE(clone_vm) {
+        clone(touch_in_clone, (char*)malloc(1 << 20) + (1 << 20), CLONE_VM | SIGCHLD, NULL);
+        wait(NULL);
+      }
+      SHAPE(thread) { pthread_t one; pthread_create(&one, NULL, touch_in_thread, NULL); pthread_join(one, NULL); }
+      SHAPE(handler) { signal(SIGUSR1, touch_in_handler); raise(SIGUSR1); }
+      SHAPE(alternate_stack) {
+        stack_t stack = {.ss_sp = inner, .ss_size = sizeof inner};
+        sigaltstack(&stack, NULL);
+        struct sigaction action = {.sa_handler = touch_in_handler, .sa_flags = SA_ONSTACK};
+        sigaction(SIGUSR1, &action, NULL);
+        raise(SIGUSR1);
+      }
+      SHAPE(coroutine) on_stack(inner, sizeof inner);
+      SHAPE(coroutine_on_heap) on_stack(calloc(1, 200000), 200000);
+      SHAPE(at_exit) atexit(touch);
+      SHAPE(no_files) { load(); limit(RLIMIT_NOFILE, 0); ask(); }
+      SHAPE(no_size) { load(); limit(RLIMIT_FSIZE, 0); ask(); }
+      SHAPE(no_memory) { load(); limit(RLIMIT_AS, 1 << 20); ask(); }
+      SHAPE(closed) { for (int fd = 0; fd < 100; ++fd) close(fd); touch(); }
+      SHAPE(chroot) { load(); if (chroot("/proc/self/fdinfo") != 0) return 7; ask(); }
+      SHAPE(nobody) { if (setgid(65534) != 0 || setuid(65534) != 0) return 7; touch(); }
+      SHAPE(not_dumpable) { prctl(PR_SET_DUMPABLE, 0); touch(); }
+      SHAPE(refuses_openat) { load(); refuse(SYS_openat, SECCOMP_RET_ERRNO | 1); ask(); }
+      SHAPE(kills_write) { load(); refuse(SYS_write, SECCOMP_RET_KILL_PROCESS); ask(); }
+      SHAPE(refuses_ioctl) { load(); refuse(SYS_ioctl, SECCOMP_RET_KILL_PROCESS); ask(); }
+      SHAPE(killed) { touch(); kill(getpid(), SIGKILL); }
+      SHAPE(timer) {
+        struct itimerval every = {{0, 50}, {0, 50}};
+        signal(SIGALRM, SIG_IGN);
+        struct sigaction action = {.sa_handler = (void (*)(int))abs};
+        sigaction(SIGALRM, &action, NULL);
+        setitimer(ITIMER_REAL, &every, NULL);
+        touch();
+        setitimer(ITIMER_REAL, &(struct itimerval){}, NULL);
+      }
+      SHAPE(new_user) { if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 7; touch(); }
+      SHAPE(new_pids) { if (unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return 7; child(touch); }
+      SHAPE(execs_bare) {
+        char preload[4096] = "LD_PRELOAD=", path[4096] = "LD_LIBRARY_PATH=";
+        strncat(preload, getenv("LD_PRELOAD"), 4000);
+        if (getenv("LD_LIBRARY_PATH")) strncat(path, getenv("LD_LIBRARY_PATH"), 4000);
+        char* bare[] = {preload, path, NULL};
+        char* again[] = {words[0], "plain", words[2], NULL};
+        execve(words[0], again, bare);
+      }
+      else return 8;
+      return 0;
+    }
+"""
+# What they end with without a reason to fail.
+KILLED = {"killed": -9, "kills_write": None}
+
+
+class Heard(test_verify_tree.Case):
+    """Each shape FAILs when it asks; and its twin, which does not ask, PASSes."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.shapes = [line.split("SHAPE(")[1].split(")")[0] for line in SHAPES.splitlines()
+                      if line.lstrip().startswith("SHAPE(")]
+
+    def setUp(self):
+        super().setUp()
+        self.need("gcc")
+        self.program = self.compile("shapes", SHAPES, "-pthread")
+
+    def shape(self, name, what, options=()):
+        return self.tree([self.program, name, what], options)
+
+    def test_each_that_asks(self):
+        self.assertGreater(len(self.shapes), 25)
+        for name in self.shapes:
+            with self.subTest(name):
+                result, tree = self.shape(name, "touch")
+                self.ends(result, 1, "FAIL: 1 of ")
+                self.assertEqual(tree["doubts"], [], result)
+
+    def test_its_twin(self):
+        for name in self.shapes:
+            if name == "killed":
+                continue  # the program fails
+            with self.subTest(name):
+                result, tree = self.shape(name, "none")
+                self.ends(result, 0, "PASS: none of ")
+                self.assertEqual((tree["doubts"], tree["heard"]), ([], self.processes()), result)
+
+    def processes(self):
+        return self.document["counts"]["processes"]
+
+    def test_control(self):
+        """Bare they reach the driver, and the file of old hears less."""
+        for name in ("plain", "thread", "coroutine"):  # others hide what the fake driver writes
+            bare = harness.run([self.program, name, "touch"], world="none", guard=False, trace=False,
+                               env=box.environment())
+            self.assertTrue(bare.fake_calls, bare)
+        result, tree = self.shape("refuses_openat", "touch", FILE)
+        self.assertNotEqual(result.rc, 1, result)
+        self.assertEqual(tree["by"], "file")
+
+    def test_nothing_is_left(self):
+        """No file at all: not even of a launcher that was killed, nor where none can be made."""
+        folder = self.path("temporary")
+        os.mkdir(folder, 0o500)
+        done = subprocess.run([*verified.VERIFY, "--", self.program, "killed", "touch"], check=False,
+                              env=launcher.environment(TMPDIR=folder), capture_output=True, text=True)
+        self.assertEqual((done.returncode, os.listdir(folder)), (1, []), done)
+        script = "kill -9 $PPID; sleep 0.1"
+        subprocess.run([*verified.VERIFY, "--", "sh", "-c", script], check=False,
+                       env=launcher.environment(TMPDIR=folder), capture_output=True)
+        self.assertEqual(os.listdir(folder), [])
+
+    def test_who_is_killed_before_its_record(self):
+        """The first of two calls is enough."""
+        magic = 0x6375646167756172
+        text = ("import ctypes, os\n"
+                "ctypes.CDLL(None).syscall(39, ctypes.c_ulong(%d), ctypes.c_ulong(2), 0, 0)\n"
+                "os.kill(os.getpid(), 9)\n" % magic)
+        result, _ = self.tree(self.python(text))
+        self.ends(result, 1, "FAIL: 1 of 1 process", "cuInit or the like")
+        self.assertEqual(self.document["touchers"][0]["python_missing"],
+                         "its process ended before it was told", result)
+
+
+class Forged(test_verify_tree.Case):
+    """Beacons that the program makes itself: no crash, no hang, and no PASS that hides a touch."""
+
+    def send(self, calls, after="", rc=0, options=()):
+        text = ("import ctypes, sys\n"
+                "MAGIC = 0x6375646167756172\n"
+                "libc = ctypes.CDLL(None)\n"
+                "U = ctypes.c_ulong\n"
+                "def send(*words): return libc.syscall(39, *map(U, words))\n"
+                "record = ctypes.create_string_buffer(%r)\n"
+                "message = (ctypes.c_ulong * 16)(ctypes.addressof(record), len(record) - 1)\n"
+                "at = ctypes.addressof(message)\n"
+                % verified.record(decision="allow", event="work").encode() + calls + "\n" + after)
+        result, tree = self.tree(self.python(text), options)
+        self.assertEqual(result.rc, rc, result)
+        return tree
+
+    def test_wrong_magic(self):
+        """Nobody is told: it is getpid."""
+        self.send("import os\nfor magic in (0, MAGIC - 1, MAGIC ^ 1 << 63, MAGIC & 0xffffffff):\n"
+                  "    assert send(magic, 2, 0, at) == os.getpid()")
+
+    def test_memory_that_cannot_be_read(self):
+        """It is a touch all the same."""
+        for address in ("1", "1 << 63", "(1 << 64) - 8", "0xffffffffff600000"):
+            self.send("assert send(MAGIC, 2, 0, %s) == -1" % address, rc=1)
+
+    def test_texts_that_are_none(self):
+        for first, second in (("0", "10"), ("1 << 47", "100"), ("message[0]", "1 << 63"),
+                              ("message[0]", "0"), ("message[0]", "65537"), ("at", "16")):
+            self.send("message[0] = %s; message[1] = %s; send(MAGIC, 2, 0, at)" % (first, second), rc=1)
+
+    def test_what_belies_itself(self):
+        """An announced touch counts, whatever the record says."""
+        self.send("send(MAGIC, 2, 0, at)", rc=1)
+
+    def test_other_kinds(self):
+        """NVML and OpenCL are what --deny makes of them; a start and what is unknown are none."""
+        self.send("for kind in (0, 1, 3, 4, 5, 6, 1 << 40): send(MAGIC, kind, 0, at)")
+        self.send("send(MAGIC, 3, 0, 1)", rc=1, options=["--deny=nvml"])
+        self.send("send(MAGIC, 4, 0, 1)", rc=1, options=["--deny=opencl"])
+
+    def test_a_flood(self):
+        count = 1000000 if harness.FULL else 20000
+        program = self.compile("flood", """
+            #include <stdio.h>
+            #include <stdlib.h>
+            #include <sys/syscall.h>
+            #include <unistd.h>
+            int main(int count, char** words) {
+              char text[400];
+              unsigned long message[16] = {(unsigned long)text};
+              for (long i = atol(words[1]); i-- > 0;) {
+                message[1] = sprintf(text, "{\\"v\\":1,\\"ts\\":1.5,\\"pid\\":%ld,\\"ppid\\":1,\\"exe\\":\\"/x%ld\\","
+                    "\\"argv\\":[\\"x\\"],\\"api\\":\\"f%ld\\",\\"event\\":\\"work\\",\\"decision\\":\\"allow\\"}",
+                    i % 1000 + 1, i, i);
+                syscall(SYS_getpid, 0x6375646167756172, 5, 0, message);
+              }
+              return count - 2;
+            }""")
+        result = self.verify([program, count], ["--json", self.path("out.json")])
+        self.ends(result, 0, "PASS: none of ")
+
+
+class Doubt(test_verify_tree.Case):
+    """INCOMPLETE: exit code 3, with the reason; --allow-incomplete makes it PASS."""
+
+    def incomplete(self, words, reason, options=(), **more):
+        result, tree = self.tree(words, options, **more)
+        self.assertEqual(result.rc, 3, result)
+        self.assertIn("cudaguard: INCOMPLETE: ", result.err)
+        self.assertRegex("\n".join(tree["doubts"]), reason, result)
+        self.assertEqual((self.document["verdict"], self.document["exit_code"]), ("incomplete", 3))
+        result, tree = self.tree(words, ["--allow-incomplete", *options], **more)
+        self.ends(result, 0, "PASS: none of ", "in doubt: ")
+        self.assertRegex("\n".join(tree["doubts"]), reason, result)
+
+    def test_who_does_not_tell(self):
+        """A program under a filter that answers getpid itself."""
+        script = ("import ctypes, os, struct\n"
+                  "libc = ctypes.CDLL(None)\n"
+                  "code = struct.pack('HBBI' * 4, 0x20, 0, 0, 0, 0x15, 0, 1, 39, 6, 0, 0, 0x50001,\n"
+                  "                   6, 0, 0, 0x7fff0000)\n"
+                  "libc.prctl(38, 1, 0, 0, 0)\n"
+                  "code = ctypes.create_string_buffer(code)\n"
+                  "libc.prctl(22, 2, struct.pack('HxxxxxxP', 4, ctypes.addressof(code)))\n"
+                  "os.execvp('sleep', ['sleep', '1'])\n")
+        self.incomplete(self.python(script), r"^sleep \(\d+\) did not tell of the start")
+
+    def test_no_proc(self):
+        self.incomplete(["sh", "-c", "true"], "^what was not guarded was not looked for: there is no",
+                        bwrap=["--tmpfs", "/proc"])
+
+    def test_files_that_are_lost(self):
+        self.incomplete(["sh", "-c", 'sleep 0.3; : >"$CUDAGUARD_REPORT"'], "^somebody has removed",
+                        FILE)
+
+    def test_a_touch_or_a_failure_is_more(self):
+        for script, rc in (('"$0" cu.init; ', 1), ("trap 'exit 7' EXIT; ", 2)):
+            result, _ = self.tree(["sh", "-c", script + 'sleep 0.3; : >"$CUDAGUARD_REPORT"',
+                                   box.program("open")], FILE)
+            self.assertEqual(result.rc, rc, result)
+            self.assertIn("in doubt: ", result.err)
