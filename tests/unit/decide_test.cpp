@@ -161,5 +161,60 @@ TEST_F(Decision, EveryProcessWasGuardedOnlyIfAllWereTracedWithoutADoubt) {
   EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kAllGuarded);
 }
 
+TEST_F(Decision, DoubtIsNoPass) {
+  verdict_.tree.doubts = {"there is no /proc"};
+  decide(verdict_);
+  EXPECT_EQ(verdict_.result, Verdict::Result::kIncomplete);
+  EXPECT_EQ(verdict_.exit_code, 3);
+  verdict_.allow_incomplete = true;
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+  EXPECT_EQ(verdict_.exit_code, 0);
+}
+
+TEST_F(Decision, WhatWasLeftRunningIsADoubt) {
+  verdict_.tree.left = "sleep (12)";
+  decide(verdict_);
+  EXPECT_EQ(verdict_.exit_code, 3);
+}
+
+TEST_F(Decision, ATouchOrAFailureIsMoreThanADoubt) {
+  verdict_.tree.doubts = {"there is no /proc"};
+  verdict_.status = 256;
+  decide(verdict_);
+  EXPECT_EQ(verdict_.exit_code, 2);
+  add(Asked::kCuda, {1});
+  decide(verdict_);
+  EXPECT_EQ(verdict_.exit_code, 1);
+  EXPECT_EQ(verdict_.result, Verdict::Result::kFail);
+}
+
+TEST_F(Decision, ANumberThatWasGivenAgainIsAnotherProcess) {
+  ObservedProcess again = process(2, "python3 train.py");
+  verdict_.findings.processes[1].since = 7;
+  again.since = 8;
+  verdict_.findings.processes.push_back(again);
+  add(Asked::kCuda, {1, 3});
+  decide(verdict_);
+  EXPECT_EQ(verdict_.processes, 4u);
+  EXPECT_EQ(verdict_.touched, 2u);
+  verdict_.tree.by_file = true;  // where that is not known
+  decide(verdict_);
+  EXPECT_EQ(verdict_.touched, 1u);
+}
+
+TEST_F(Decision, CountsThoseThatWereHeard) {
+  verdict_.findings.processes[0].since = 7;
+  verdict_.findings.processes[0].policy = "FORCE_CPU";  // of its start record
+  verdict_.tree.seen.push_back(
+      {.pid = 1, .command = "sh", .guarded = true, .heard = true, .since = 7});
+  verdict_.tree.seen.push_back(
+      {.pid = 8, .command = "fork", .guarded = true, .heard = true, .since = 9});
+  verdict_.tree.seen.push_back({.pid = 9, .command = "static", .since = 9});
+  decide(verdict_);
+  EXPECT_EQ(verdict_.processes, 5u);
+  EXPECT_EQ(verdict_.heard, 2u);
+}
+
 }  // namespace
 }  // namespace cudaguard::launcher

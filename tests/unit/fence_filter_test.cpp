@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "policy/beacon.h"
 #include "policy/nvidia_requests.h"
 #include "shim/launcher/fence/filter.h"
 
@@ -149,10 +150,37 @@ TEST(FenceFilter, AnswersWhatItIsTold) {
       kUserNotif);
 }
 
+TEST(FenceFilter, AListenerHearsBeaconsAndNoOtherGetpid) {
+  constexpr struct {
+    Machine machine;
+    uint32_t architecture;
+    uint32_t getpid;
+    bool heard;
+  } kCalls[] = {{kX86, 0xc000003e, 39, true},  {kX86, 0xc000003e, 39 | kX32, true},
+                {kX86, 0xc000003e, 38, false}, {kX86, 0x40000003, 20, false},
+                {kX86, 0x40000003, 39, false}, {kArm, 0xc00000b7, 172, true},
+                {kArm, 0xc00000b7, 39, false}};
+  for (const auto& one : kCalls) {
+    SCOPED_TRACE(one.getpid);
+    seccomp_data data = call(one.architecture, one.getpid);
+    const auto answer = [&](uint32_t filter, uint64_t argument) {
+      data.args[0] = argument;
+      return answer_of(fence_filter(filter, one.machine), data);
+    };
+    const uint32_t heard = one.heard ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
+    EXPECT_EQ(answer(SECCOMP_RET_USER_NOTIF, kBeaconMagic), heard);
+    EXPECT_EQ(answer(kAnswer, kBeaconMagic), SECCOMP_RET_ALLOW);
+    for (int bit = 0; bit < 64; ++bit) {
+      EXPECT_EQ(answer(SECCOMP_RET_USER_NOTIF, kBeaconMagic ^ uint64_t{1} << bit),
+                SECCOMP_RET_ALLOW);
+    }
+  }
+}
+
 TEST(FenceFilter, TheKernelTakesIt) {
   for (const Machine& machine : {kX86, kArm}) {
     const std::vector<sock_filter> program = fence_filter(kAnswer, machine);
-    EXPECT_LE(program.size(), 24U);
+    EXPECT_LE(program.size(), 26U);
     EXPECT_EQ(program.back().code, BPF_RET | BPF_K);
     for (size_t at = 0; at < program.size(); ++at) {
       const sock_filter& one = program[at];

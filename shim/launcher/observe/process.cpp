@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -221,8 +222,12 @@ bool has_own_numbers() {
 }
 
 Identity identify(pid_t thread) {
-  const std::vector<uint64_t> group = status_of(thread, "Tgid");
-  Identity who = {.pid = group.empty() ? thread : static_cast<pid_t>(group[0]), .thread = thread};
+  Identity who = {.pid = thread, .thread = thread};
+  // Most often it is the first thread of its process.
+  if (syscall(SYS_tgkill, thread, thread, 0) != 0 && errno == ESRCH) {
+    const std::vector<uint64_t> group = status_of(thread, "Tgid");
+    if (!group.empty()) who.pid = static_cast<pid_t>(group[0]);
+  }
   const Stat stat = read_stat(who.pid);
   if (stat.state == 'X') return who;
   who.parent = stat.parent;

@@ -155,7 +155,6 @@ void Watch::note_start(const Identity& who) noexcept {
     begin_program(process, who.image);
     process.judged = process.loaded = process.heard = true;
     process.seen.guarded = true;
-    process.seen.command = command_of(who.pid);
     if (process.listed != SIZE_MAX) listed_[process.listed].is = Answer::Is::kGuarded;
     process.listed = SIZE_MAX;
   } catch (const std::exception& error) {
@@ -257,9 +256,11 @@ TreeTruth Watch::finish(const Findings& findings) const {
   TreeTruth truth;
   truth.traced = traced_;
   std::set<Writer> started;
+  std::map<Key, const std::string*> commands;
   for (const ObservedProcess& process : findings.processes) {
     if (process.started == 0) continue;
     ++truth.hello;
+    commands[{process.since, static_cast<pid_t>(process.pid)}] = &process.command;
     started.insert({process.pid, std::string(base_name(process.exe))});
   }
   for (const Listed& listed : listed_) {
@@ -276,6 +277,9 @@ TreeTruth Watch::finish(const Findings& findings) const {
   }
   for (const auto& [key, process] : processes_) {
     truth.seen.push_back(process.seen);
+    if (const auto said = commands.find(key); process.heard && said != commands.end()) {
+      truth.seen.back().command = *said->second;
+    }
     truth.seen.back().heard =
         listens_ && process.seen.guarded && (process.heard || process.due.empty());
   }
