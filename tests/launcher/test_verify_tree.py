@@ -192,6 +192,29 @@ class Unguarded(Case):
         program = self.compile("waits_musl", source, compiler="musl-gcc")
         self.both('LD_PRELOAD= "$0" "$1"', "it is for musl, the guard is for glibc", program)
 
+    def test_an_inode_that_is_given_again(self):
+        """A static program that has the inode of a dynamic one that was removed; and one that has
+        the same addresses as the one that became it."""
+        source = "#include <stdlib.h>\n#include <unistd.h>\n" \
+                 "int main(int n, char** words) { return usleep(atof(words[n - 1]) * 1e6); }\n"
+        fixed = self.compile("waits", source, "-static")
+        bound = self.compile("dynamic", source)
+        script = ('set -e; cp "$1" one; ./one 0.3; before=$(stat -c %i one); rm one; i=0; '
+                  'while cp "$0" one$i; [ "$(stat -c %i one$i)" != $before ] && [ $i != 50 ]; '
+                  'do i=$((i + 1)); done; ./one$i "$2"')
+        result, tree = self.tree(["sh", "-c", script, fixed, bound, LONG], cwd=self.folder)
+        self.assertEqual(set(self.reasons(tree).values()), {"it is a static executable"}, result)
+        become = self.compile("become", """
+            #include <stdlib.h>
+            #include <unistd.h>
+            int main(int n, char** words) {
+              usleep(300000);
+              return execl(words[1], words[0], words[1], words[2], NULL);
+            }""", "-static")
+        other = self.compile("others", source, "-static")
+        result, tree = self.tree(["setarch", "-R", become, other, LONG])
+        self.assertEqual(len(tree["unguarded"]), 2, result)
+
     def test_driver(self):
         """It has the driver: that counts as touched."""
         script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'

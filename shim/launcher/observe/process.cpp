@@ -163,6 +163,14 @@ std::string executable_of(pid_t pid) {
   return {path, static_cast<size_t>(std::max<ssize_t>(length, 0))};
 }
 
+FileId id_of(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
+          static_cast<uint64_t>(status.st_ctim.tv_sec),
+          static_cast<uint64_t>(status.st_ctim.tv_nsec)};
+}
+
 Answer no(std::string reason) { return {Answer::Is::kNot, std::move(reason), false}; }
 
 /// Its memory may not be looked at.
@@ -190,6 +198,8 @@ bool can_preload(pid_t pid, const char* list) {
 }
 
 }  // namespace
+
+FileId executable_id(pid_t pid) { return id_of(path_of(pid, "exe")); }
 
 Stat read_stat(pid_t pid) {
   Stat result;
@@ -327,9 +337,9 @@ Answer Examiner::ask(pid_t pid, bool at_exec, bool forked) {
 }
 
 Answer Examiner::of_file(const std::string& path) {
-  struct stat status = {};
-  if (stat(path.c_str(), &status) != 0) return {};
-  const auto [place, is_new] = files_.try_emplace({status.st_dev, status.st_ino});
+  const FileId id = id_of(path);
+  if (id == FileId()) return {};
+  const auto [place, is_new] = files_.try_emplace(id);
   Answer& answer = place->second;
   if (!is_new) return answer;
   answer.is = Answer::Is::kGuarded;

@@ -18,6 +18,11 @@ namespace cudaguard::launcher {
 /// one is 0 inside execve, and of a process that may not be looked at.
 using Image = std::array<uint64_t, 4>;
 
+/// The executable: device, inode, size and time of the last change. (A removed file's inode is
+/// given again.) Zeros: it may not be looked at.
+using FileId = std::array<uint64_t, 5>;
+FileId executable_id(pid_t pid);
+
 /// /proc/PID/stat
 struct Stat {
   std::string name;
@@ -106,7 +111,7 @@ class Examiner {
  private:
   Answer of_environment(pid_t pid, bool loaded, bool forked) const;
   std::string report_;
-  std::map<std::pair<uint64_t, uint64_t>, Answer> files_;  ///< by device and inode
+  std::map<FileId, Answer> files_;
 };
 
 }  // namespace cudaguard::launcher

@@ -106,7 +106,8 @@ Watch::Process& Watch::process_of(pid_t pid, const Stat& stat, double now) {
 void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   using Is = Answer::Is;
   Process& process = process_of(pid, stat, now);
-  if (process.judged && process.image == stat.image) {
+  const FileId file = executable_id(pid);
+  if (process.judged && process.image == stat.image && process.file == file) {
     if (process.listed != SIZE_MAX) {
       note_driver(listed_[process.listed].entry, driver_of(pid));
       return;
@@ -152,7 +153,7 @@ void Watch::note_start(const Identity& who) noexcept {
     const Stat stat = {
         .name = {}, .state = 'R', .parent = who.parent, .started = who.started, .image = who.image};
     Process& process = process_of(who.pid, stat, seconds_now());
-    begin_program(process, who.image);
+    begin_program(process, who.image, executable_id(who.pid));
     process.judged = process.loaded = process.heard = true;
     process.seen.guarded = true;
     if (process.listed != SIZE_MAX) listed_[process.listed].is = Answer::Is::kGuarded;
@@ -187,10 +188,11 @@ void Watch::note_program(pid_t pid, const std::string& path) {
 }
 
 /// Those that have told of the start of their program before.
-void Watch::begin_program(Process& process, const Image& image) {
-  if (process.image == image) return;
+void Watch::begin_program(Process& process, const Image& image, const FileId& file) {
+  if (process.image == image && process.file == file) return;
   if (!process.due.empty() && !process.heard) unheard_.push_back(process.due);
   process.image = image;
+  process.file = file;
   process.heard = false;
   process.due.clear();
 }
@@ -208,13 +210,17 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
   const Driver driver = loaded && !answer.is_guarded() ? driver_of(pid) : Driver::kNone;
   // Was all of that about the same program?
   const Stat after = read_stat(pid);
+  const FileId file = executable_id(pid);
   if (after.image != stat.image || after.started != stat.started) return;
   // A look may have come before the end of execve was told.
-  if (process.judged && process.image == stat.image && process.listed != SIZE_MAX) return;
+  if (process.judged && process.image == stat.image && process.file == file &&
+      process.listed != SIZE_MAX) {
+    return;
+  }
   TreeTruth::Seen& seen = process.seen;
   seen.command = command;
   seen.guarded = answer.is_guarded();
-  begin_program(process, stat.image);
+  begin_program(process, stat.image, file);
   process.judged = true;
   process.loaded = loaded;
   process.listed = SIZE_MAX;

@@ -53,6 +53,7 @@ class Watch {
   struct Process {
     TreeTruth::Seen seen;
     Image image;  ///< of the program at the last judge()
+    FileId file;  ///< likewise; where addresses are not random, two programs have one Image
     bool judged = false;
     bool loaded = false;       ///< the guard was seen in it, and not only foreseen
     bool heard = false;        ///< by a beacon at its start
@@ -70,7 +71,7 @@ class Watch {
   void look_at(pid_t pid, const Stat& stat, double now);
   Process& process_of(pid_t pid, const Stat& stat, double now);
   void judge(Process& process, const Stat& stat, const Answer& answer, bool loaded);
-  void begin_program(Process& process, const Image& image);
+  void begin_program(Process& process, const Image& image, const FileId& file);
   bool parent_was_heard(const Stat& stat) const;
   std::string missing(const std::set<Writer>& started) const;
 
