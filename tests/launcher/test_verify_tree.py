@@ -125,6 +125,27 @@ class Starts(Case):
             self.assertEqual((tree["start_records"], tree["doubts"]), (count + 2, []), block)
             self.assertEqual(tree["value"], "all_guarded" if options else "none_seen", block)
 
+    def test_trace_says_what_it_was_told(self):
+        """Of a child that was made with CLONE_UNTRACED ptrace tells nothing."""
+        program = self.compile("untraced", """
+            #define _GNU_SOURCE
+            #include <sched.h>
+            #include <signal.h>
+            #include <stdlib.h>
+            #include <sys/syscall.h>
+            #include <sys/wait.h>
+            #include <unistd.h>
+            int main(int n, char** words) {
+              const long pid = syscall(SYS_clone, atol(words[1]) | SIGCHLD, 0, 0, 0, 0);
+              if (pid == 0) execlp("sleep", "sleep", words[2], NULL);
+              int status;
+              while (waitpid(pid, &status, __WALL) < 0) {}
+              return 0;
+            }""")
+        for flag, value in ((0, "all_guarded"), (0x00800000, "none_seen")):
+            result, tree = self.tree([program, flag, LONG], TRACE)
+            self.assertEqual((result.rc, tree["value"], tree["heard"]), (0, value, 2), result)
+
     def test_trace_misses_none(self):
         """However short they live."""
         count = 700
@@ -359,7 +380,7 @@ class OtherUsers(Case):
                               env=launcher.environment(TMPDIR=self.path("closed")))
             self.assertIn("  in doubt: waits (", done.stderr)
             self.assertIn(") could not write to the report", done.stderr)
-            self.assertNotIn("every process was guarded", done.stderr)
+            self.assertNotIn("every program that ptrace told of", done.stderr)
 
 
 class Lost(Case):

@@ -107,7 +107,7 @@ void decide(Verdict& verdict) {
                                             : 0;
   if (!tree.unguarded.empty()) {
     tree.value = TreeTruth::Value::kUnguarded;
-  } else if (tree.traced && tree.doubts.empty()) {
+  } else if (tree.traced && !tree.some_untraced && tree.doubts.empty()) {
     tree.value = TreeTruth::Value::kAllGuarded;
   }
 }

@@ -129,7 +129,7 @@ struct Findings {
 /// How sure it is that every process of a tree was guarded.
 struct TreeTruth {
   enum class Value : uint8_t {
-    kAllGuarded,  ///< --trace: every exec was looked at
+    kAllGuarded,  ///< --trace: every program that ptrace told of
     kNoneSeen,    ///< looked at from time to time; none that was not guarded
     kUnguarded,   ///< some
   };
@@ -156,6 +156,7 @@ struct TreeTruth {
   };
   Value value = Value::kNoneSeen;
   bool traced = false;
+  bool some_untraced = false;  ///< a process was made with CLONE_UNTRACED
   size_t hello = 0;  ///< start records
   std::vector<Seen> seen;
   std::vector<Unguarded> unguarded;

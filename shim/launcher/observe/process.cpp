@@ -264,6 +264,11 @@ Owner owner_of(pid_t pid) {
   return owner;
 }
 
+bool is_traced(pid_t pid) {
+  const std::vector<uint64_t> tracer = status_of(pid, "TracerPid");
+  return !tracer.empty() && tracer[0] == static_cast<uint64_t>(getpid());
+}
+
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> found;
   const std::string folder = path_of(pid, "task");

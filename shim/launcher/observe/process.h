@@ -65,6 +65,9 @@ Owner owner_of(pid_t pid);
 /// Of one that is gone, or where there is no /proc.
 Owner unknown_owner(pid_t pid);
 
+/// Is this process its tracer?
+bool is_traced(pid_t pid);
+
 /// As far as there are any, and /proc tells.
 std::vector<pid_t> children_of(pid_t pid);
 

@@ -97,6 +97,7 @@ Watch::Process& Watch::process_of(pid_t pid, const Stat& stat, double now) {
     seen.pid = static_cast<uint32_t>(pid);
     seen.ppid = static_cast<uint32_t>(stat.parent);
     seen.since = stat.started;
+    some_untraced_ |= traced_ && !is_traced(pid) && read_stat(pid).runs();
     seen.first = now;
   }
   seen.last = now;
@@ -261,6 +262,7 @@ std::string Watch::missing(const std::set<Writer>& started) const {
 TreeTruth Watch::finish(const Findings& findings) const {
   TreeTruth truth;
   truth.traced = traced_;
+  truth.some_untraced = some_untraced_;
   std::set<Writer> started;
   std::map<Key, const std::string*> commands;
   for (const ObservedProcess& process : findings.processes) {

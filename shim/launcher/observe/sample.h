@@ -84,6 +84,7 @@ class Watch {
   std::vector<Listed> listed_;
   std::chrono::steady_clock::time_point next_;
   bool traced_ = false;
+  bool some_untraced_ = false;
   std::string blind_;  ///< why nothing can be looked at
 };
 
