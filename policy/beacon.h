@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The beacon: how a guard tells a launcher that listens of a touch, where a file may be lost. It is
-// a system call that nothing refuses and that does nothing, getpid with arguments: the seccomp
-// filter of `cudaguard verify` hands those with the magic number to the launcher. Nobody listens:
-// the answer is the process's number.
+// The beacon: a system call by which a guard reports a CUDA attempt to the launcher. It is getpid
+// with arguments, which no sandbox refuses. The seccomp filter of `cudaguard verify` hands a call
+// with the magic number to the launcher. Without a listener the call returns the process id.
 #pragma once
 
 #include <cstdint>
 
 namespace cudaguard {
 
-/// First argument, which getpid does not have. The second says what happened, the third is the
-/// caller's return address, the fourth a BeaconMessage or 0.
+/// The first argument. The second is a Beacon, the third the caller's return address, the fourth
+/// the address of a BeaconMessage or 0.
 inline constexpr uint64_t kBeaconMagic = 0x63756461'67756172;  // "cudaguar"
-/// The listener's answer, as errno: ENOTUNIQ, which no filter of a sandbox gives.
+/// The listener's answer, an errno value: ENOTUNIQ, because no known sandbox answers with it.
 inline constexpr int kHeard = 76;
 
-/// What a process tells first: this alone counts as a touch. The message that follows says more.
+/// The kind of event. A first beacon without a message announces it, and that alone counts as an
+/// attempt under verify. A second beacon carries the message.
 enum class Beacon : uint64_t { kStart = 1, kCuda, kNvml, kOpenCl, kAllowed };
 
-/// What the thread that waits has in its memory. Of these registers its stack can be followed.
+/// Lies in the memory of the calling thread. The launcher unwinds the stack from the registers.
 struct BeaconMessage {
 #if defined(__x86_64__)
   static constexpr int kRegisters = 8;  ///< rip rsp rbp rbx r12 r13 r14 r15
 #else
   static constexpr int kRegisters = 14;  ///< pc sp x19 to x30
 #endif
-  uint64_t text;    ///< the address of a record, as a report has it
+  uint64_t text;    ///< the address of one record of the report format
   uint64_t length;  ///< in bytes
   uint64_t registers[kRegisters];
 };

@@ -65,7 +65,7 @@ const Table& table_of(Command command) {
   };
   static const Table verify = {
       {"allow", "PATTERN", "processes whose command matches may touch CUDA", &Options::allow},
-      {"allow-incomplete", nullptr, "PASS, although a touch may have been missed",
+      {"allow-incomplete", nullptr, "pass although CUDA attempts may have been missed",
        &Options::allow_incomplete},
       {"deny", "WHAT", "what fails: init (the default), nvml, opencl", &Options::deny},
       {"report", "FILE", "append the records to FILE, too", &Options::report},
@@ -165,6 +165,7 @@ void append_options(Command command, std::string& text) {
   for (const Option& option : table_of(command)) {
     std::string left = std::string("  --") + option.name;
     if (!is_flag(option)) left.append(is_fence(option) ? "" : " ").append(option.value);
+    if (left.size() >= kColumn) left.append("\n").append(kColumn, ' ');
     left.resize(std::max(left.size(), kColumn), ' ');
     text.append(left).append(option.about).append("\n");
   }
@@ -244,7 +245,7 @@ std::string help_text(Options::Command command) {
            "keep your rights.\n"
            "Exit codes: 0 nobody touched CUDA, 1 somebody did, 2 nobody did but the program "
            "failed,\n"
-           "125 nothing was verified.\n";
+           "3 INCOMPLETE: an attempt may have been missed, 125 nothing was verified.\n";
   }
   if (command == Command::kReport) {
     text =

@@ -33,7 +33,7 @@ struct Options {
   // Of verify.
   std::vector<std::string> allow;        ///< patterns of commands that may touch CUDA
   std::vector<std::string> deny;         ///< what fails: init (the default), nvml, opencl
-  bool allow_incomplete = false;         ///< a doubt does not matter
+  bool allow_incomplete = false;         ///< pass although attempts may be missing
   bool trace = false;                    ///< look at every exec (ptrace)
   std::optional<std::string> json_file;  ///< --json FILE
   std::optional<std::string> junit_file;

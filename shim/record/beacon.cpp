@@ -10,10 +10,11 @@ namespace cudaguard {
 
 namespace {
 
-/// Before Linux 5.19 a signal takes the call back. A timer may do so each time: not for ever.
+/// Before Linux 5.19 a signal interrupts the call (EINTR). The limit is for a program whose timer
+/// interrupts every one.
 constexpr int kTries = 10000;
 
-/// getpid with four arguments. Where there is a message, it gets the registers of this very call.
+/// Makes the system call, and stores this function's registers in the message.
 [[gnu::noinline]] long call(Beacon what, const void* caller, BeaconMessage* message) {
   BeaconMessage none;
   BeaconMessage* const to = message == nullptr ? &none : message;

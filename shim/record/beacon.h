@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a launcher that listens (policy/beacon.h). One system call, no file, no memory, errno
-// unchanged. Thread-safe, async-signal-safe.
+// The guard's side of the beacon (policy/beacon.h). Each function makes one system call, opens no
+// file, allocates nothing and leaves errno alone. Thread-safe, async-signal-safe.
 #pragma once
 
 #include <string_view>
@@ -9,9 +9,9 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// False: nobody listens. Waits for the launcher where one does.
+/// Returns false if no launcher listens. If one does, the call returns after its answer.
 bool announce(Beacon what, const void* caller);
-/// The record of what was announced, and from where the stack can be followed.
+/// Sends the record of an announced event, and the registers. Returns as announce() does.
 bool send_beacon(Beacon what, const void* caller, std::string_view record);
 
 }  // namespace cudaguard

@@ -135,7 +135,7 @@ bool expand(std::string_view path, uint32_t pid, char* to, size_t size) {
   return !out.cut();
 }
 
-/// Tells a launcher that listens. False: nobody does.
+/// Sends the record to the launcher. Returns false if none listens.
 bool tell(Beacon what, const void* caller, const ScratchPages& scratch, uint32_t pid,
           const Touch& touch) {
   const ProcessFacts facts = gather_facts(scratch->facts, pid, touch);
@@ -293,7 +293,7 @@ bool prepare(Process& process, const Event& event, Output& output) {
                                                    Process::kDenied));
     output.line = wants_line(log, first);
   }
-  // Before anything that may fail: this is what counts under verify.
+  // Announced before anything that can fail, because verify counts this call.
   output.heard = announce(beacon_of(touch), event.caller);
   if (output.heard) {
     lasting.listens.store(true, std::memory_order_relaxed);

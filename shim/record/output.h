@@ -13,7 +13,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct Output {
   Touch touch;  ///< lacks its stack at first, and perhaps its caller
   bool line = false;
-  bool heard = false;  ///< a launcher listens, and waits for the record
+  bool heard = false;  ///< a launcher has answered the announcement
 };
 
 /// Takes a place in the list of what was touched. False: it, or an equal name at another address (a

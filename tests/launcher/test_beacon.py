@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""verify hears of a touch by a system call: whatever the process has done to its environment, its
-files, its limits or its memory. What may have hidden a touch is INCOMPLETE, and never PASS."""
+"""verify reports a CUDA attempt even if the process has cleared its environment, lost its files or
+limited itself. If an attempt may have been missed, the result is INCOMPLETE instead of PASS."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ from support import harness, launcher, verified
 from launcher import test_verify_tree
 from support.observed import box
 
-FILE = ["--fence=off"]  # no filter: the records come by a file
+FILE = ["--fence=off"]  # without the filter the guards write to a file
 TOUCH = test_verify_tree.TOUCH
 SHAPES = """
     #define _GNU_SOURCE
@@ -137,12 +137,10 @@ SHAPES = """
       return 0;
     }
 """
-# What they end with without a reason to fail.
-KILLED = {"killed": -9, "kills_write": None}
 
 
 class Heard(test_verify_tree.Case):
-    """Each shape FAILs when it asks; and its twin, which does not ask, PASSes."""
+    """Each shape of process that asks for CUDA FAILs. The same one that does not ask PASSes."""
 
     @classmethod
     def setUpClass(cls):
@@ -179,8 +177,8 @@ class Heard(test_verify_tree.Case):
         return self.document["counts"]["processes"]
 
     def test_control(self):
-        """Bare they reach the driver, and the file of old hears less."""
-        for name in ("plain", "thread", "coroutine"):  # others hide what the fake driver writes
+        """Unguarded programs reach the driver. Without beacons verify misses an attempt."""
+        for name in ("plain", "thread", "coroutine"):    # the others hide the fake driver's log
             bare = harness.run([self.program, name, "touch"], world="none", guard=False, trace=False,
                                env=box.environment())
             self.assertTrue(bare.fake_calls, bare)
@@ -189,7 +187,7 @@ class Heard(test_verify_tree.Case):
         self.assertEqual(tree["by"], "file")
 
     def test_nothing_is_left(self):
-        """No file at all: not even of a launcher that was killed, nor where none can be made."""
+        """verify needs no writable TMPDIR, and leaves nothing there if it is killed."""
         folder = self.path("temporary")
         os.mkdir(folder, 0o500)
         done = subprocess.run([*verified.VERIFY, "--", self.program, "killed", "touch"], check=False,
@@ -201,7 +199,7 @@ class Heard(test_verify_tree.Case):
         self.assertEqual(os.listdir(folder), [])
 
     def test_who_is_killed_before_its_record(self):
-        """The first of two calls is enough."""
+        """The announcement alone counts."""
         magic = 0x6375646167756172
         text = ("import ctypes, os\n"
                 "ctypes.CDLL(None).syscall(39, ctypes.c_ulong(%d), ctypes.c_ulong(2), 0, 0)\n"
@@ -209,11 +207,11 @@ class Heard(test_verify_tree.Case):
         result, _ = self.tree(self.python(text))
         self.ends(result, 1, "FAIL: 1 of 1 process", "cuInit or the like")
         self.assertEqual(self.document["touchers"][0]["python_missing"],
-                         "its process ended before it was told", result)
+                         "its process ended before it sent the details", result)
 
 
 class Forged(test_verify_tree.Case):
-    """Beacons that the program makes itself: no crash, no hang, and no PASS that hides a touch."""
+    """A program that forges beacons cannot crash or block verify, or hide an attempt."""
 
     def send(self, calls, after="", rc=0, options=()):
         text = ("import ctypes, sys\n"
@@ -230,12 +228,12 @@ class Forged(test_verify_tree.Case):
         return tree
 
     def test_wrong_magic(self):
-        """Nobody is told: it is getpid."""
+        """Without the magic number the call is an ordinary getpid."""
         self.send("import os\nfor magic in (0, MAGIC - 1, MAGIC ^ 1 << 63, MAGIC & 0xffffffff):\n"
                   "    assert send(magic, 2, 0, at) == os.getpid()")
 
     def test_memory_that_cannot_be_read(self):
-        """It is a touch all the same."""
+        """A message at an unreadable address counts as an attempt."""
         for address in ("1", "1 << 63", "(1 << 64) - 8", "0xffffffffff600000"):
             self.send("assert send(MAGIC, 2, 0, %s) == -1" % address, rc=1)
 
@@ -245,11 +243,11 @@ class Forged(test_verify_tree.Case):
             self.send("message[0] = %s; message[1] = %s; send(MAGIC, 2, 0, at)" % (first, second), rc=1)
 
     def test_what_belies_itself(self):
-        """An announced touch counts, whatever the record says."""
+        """An announced attempt counts even if the record is about something else."""
         self.send("send(MAGIC, 2, 0, at)", rc=1)
 
     def test_other_kinds(self):
-        """NVML and OpenCL are what --deny makes of them; a start and what is unknown are none."""
+        """--deny decides about NVML and OpenCL. A start or an unknown kind is no attempt."""
         self.send("for kind in (0, 1, 3, 4, 5, 6, 1 << 40): send(MAGIC, kind, 0, at)")
         self.send("send(MAGIC, 3, 0, 1)", rc=1, options=["--deny=nvml"])
         self.send("send(MAGIC, 4, 0, 1)", rc=1, options=["--deny=opencl"])
@@ -277,7 +275,7 @@ class Forged(test_verify_tree.Case):
 
 
 class Doubt(test_verify_tree.Case):
-    """INCOMPLETE: exit code 3, with the reason; --allow-incomplete makes it PASS."""
+    """INCOMPLETE has exit code 3 and a reason. --allow-incomplete makes it PASS."""
 
     def incomplete(self, words, reason, options=(), **more):
         result, tree = self.tree(words, options, **more)
@@ -290,7 +288,7 @@ class Doubt(test_verify_tree.Case):
         self.assertRegex("\n".join(tree["doubts"]), reason, result)
 
     def test_who_does_not_tell(self):
-        """A program under a filter that answers getpid itself."""
+        """A program whose own seccomp filter refuses getpid sends no beacon."""
         script = ("import ctypes, os, struct\n"
                   "libc = ctypes.CDLL(None)\n"
                   "code = struct.pack('HBBI' * 4, 0x20, 0, 0, 0, 0x15, 0, 1, 39, 6, 0, 0, 0x50001,\n"
@@ -299,7 +297,7 @@ class Doubt(test_verify_tree.Case):
                   "code = ctypes.create_string_buffer(code)\n"
                   "libc.prctl(22, 2, struct.pack('HxxxxxxP', 4, ctypes.addressof(code)))\n"
                   "os.execvp('sleep', ['sleep', '1'])\n")
-        self.incomplete(self.python(script), r"^sleep \(\d+\) did not tell of the start")
+        self.incomplete(self.python(script), r"^sleep \(\d+\) sent no start beacon")
 
     def test_no_proc(self):
         self.incomplete(["sh", "-c", "true"], "^what was not guarded was not looked for: there is no",

@@ -53,7 +53,7 @@ _cudaguard() {
   case ${COMP_WORDS[1]} in
     run) options="--cpu --gpus --policy --children --log --report --fence --observe --no-presets
       --print --strict --help" ;;
-    verify) options="--allow --deny --fence --trace --report --json --junit --html --help" ;;
+    verify) options="--allow --allow-incomplete --deny --fence --trace --report --json --junit --html --help" ;;
     report) options="--by --json --html --help" ;;
     doctor) options="--json --help" ;;
     *) return ;;

@@ -118,7 +118,7 @@ Fence put_up_fence(bool listens) {
   int error = 0;
   int unseen = 0;
   for (const Way& way : kWays) {
-    // Where a fence stands already, the beacons can be heard all the same.
+    // Under an outer fence a listener still receives the beacons.
     if (way.answer == kUserNotif ? !listens : fence.was_there) continue;
     const bool may = !filtered || survives(way.flags);
     const int made = may ? install_here(way.answer, way.flags, fence.no_new_privs) : -1;

@@ -9,14 +9,15 @@ namespace cudaguard::launcher {
 
 struct Fence {
   bool holds = false;
-  bool was_there = false;     ///< somebody around us has put it up, or the like of it
-  bool no_new_privs = false;  ///< it took that: setuid programs inside gain nothing
-  /// SECCOMP_RET_USER_NOTIF's descriptor: who runs into it, and every beacon, is told here, and
-  /// waits for the answer (observe/listener.h). -1: there is none, and the kernel answers ENODEV by
-  /// itself.
+  bool was_there = false;  ///< somebody around us has put it up, or the like of it
+  bool no_new_privs =
+      false;  ///< it took that: setuid programs inside gain nothing
+              /// The descriptor of SECCOMP_RET_USER_NOTIF, which receives NVIDIA ioctls and beacons
+  /// (observe/listener.h). -1 if there is none: the kernel then refuses the ioctls itself.
   int listener = -1;
   std::string why_not;  ///< a clause; empty: it holds
-  /// Where a listener was wanted: why who runs into the fence is not seen, a clause; may be empty.
+                        /// If a listener was wanted: a clause that says why NVIDIA ioctls are not
+                        /// reported; may be empty.
   std::string unseen;
 };
 

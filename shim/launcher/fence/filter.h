@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seccomp filter: of all system calls it looks at ioctl, and of those at the request; and, for
-// a listener, at getpid, which is a beacon if it has the magic argument (policy/beacon.h).
+// The seccomp filter. It examines the request of every ioctl, and with a listener also the first
+// argument of getpid, which marks a beacon (policy/beacon.h).
 #pragma once
 
 #include <linux/audit.h>
@@ -33,8 +33,8 @@ inline constexpr Machine kThisMachine = kArm;
 #endif
 
 /// `answer`: SECCOMP_RET_ERRNO with an error, or SECCOMP_RET_USER_NOTIF, for every request that
-/// is_nvidia_request() knows, from all programs that the machine runs; the latter for every beacon
-/// as well. Whatever else is asked goes on. Pure.
+/// is_nvidia_request() knows, from all programs that the machine runs; SECCOMP_RET_USER_NOTIF
+/// applies to beacons as well. Whatever else is asked goes on. Pure.
 std::vector<sock_filter> fence_filter(uint32_t answer, const Machine& machine = kThisMachine);
 
 }  // namespace cudaguard::launcher

@@ -58,7 +58,7 @@ bool is_allowed(const std::vector<std::string>& patterns, const std::string& com
 
 void decide(Verdict& verdict) {
   TreeTruth& tree = verdict.tree;
-  // A number may be given again. Records in a file do not tell these from each other.
+  // Process ids are reused. Records in a file have no start time to tell two processes apart.
   using Key = std::pair<uint32_t, uint64_t>;
   const auto key = [&](uint32_t pid, uint64_t since) { return Key(pid, tree.by_file ? 0 : since); };
   std::set<Key> all;

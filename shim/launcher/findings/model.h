@@ -92,7 +92,7 @@ struct ObservedProcess {
   std::string host;
   uint32_t pid = 0;
   uint32_t ppid = 0;
-  uint64_t since = 0;  ///< in ticks since the machine's start; 0: not known
+  uint64_t since = 0;  ///< its start in clock ticks since boot; 0: unknown
   uint32_t uid = kNoUid;
   std::string exe;
   std::string command;  ///< its words
@@ -141,7 +141,7 @@ struct TreeTruth {
     double seen = 0;
     bool only_nvml = false;  ///< it maps NVML, and not libcuda
     bool fails = false;      ///< counts as one that touched CUDA; by decide()
-    uint64_t since = 0;      ///< as ObservedProcess's
+    uint64_t since = 0;      ///< as in ObservedProcess
   };
   /// Every process that was seen, guarded or not. `last`: its end, to a tenth of a second or so.
   struct Seen {
@@ -151,22 +151,22 @@ struct TreeTruth {
     double first = 0;
     double last = 0;
     bool guarded = false;
-    bool heard = false;  ///< it, or what it was forked from, has told of its start by a beacon
-    uint64_t since = 0;  ///< as ObservedProcess's
+    bool heard = false;  ///< it, or the process it was forked from, has sent a start beacon
+    uint64_t since = 0;  ///< as in ObservedProcess
   };
   Value value = Value::kNoneSeen;
   bool traced = false;
-  bool some_untraced = false;  ///< a process was made with CLONE_UNTRACED
-  size_t hello = 0;  ///< start records
+  bool some_untraced = false;  ///< a process was created with CLONE_UNTRACED
+  size_t hello = 0;            ///< start records
   std::vector<Seen> seen;
   std::vector<Unguarded> unguarded;
   std::string left;  ///< processes that were not waited for; may be empty
-  /// Clauses: "there is no /proc"; "train.py (12) did not tell of the start". What was touched may
-  /// be missing then: no PASS.
+  /// Clauses: "there is no /proc"; "train.py (12) sent no start beacon". Each means that
+  /// an attempt may be missing, so the result is no PASS.
   std::vector<std::string> doubts;
-  /// The records came by a file, which a program can lose. Else by beacons.
+  /// The guards wrote their records to a file, which a program can lose, and sent no beacons.
   bool by_file = false;
-  std::string why_unheard;  ///< why there was no listener, or who is not heard; may be empty
+  std::string why_unheard;  ///< why there was no listener, or what it cannot hear; may be empty
 };
 
 /// Of a verify run: what all printers (text, JSON, JUnit, HTML) get.
@@ -178,14 +178,14 @@ struct Verdict {
   std::set<Asked> deny;              ///< --deny: what is forbidden, but for those
   int status = 0;                    ///< of the program, as waitpid gives it
   bool no_new_privs = false;         ///< the fence took that: sudo and the like gained nothing
-  bool allow_incomplete = false;     ///< a doubt does not matter
+  bool allow_incomplete = false;     ///< --allow-incomplete
   double started = 0;                ///< seconds since 1970-01-01 UTC
   double ended = 0;
   // By decide().
   enum class Result : uint8_t { kPass, kFail, kIncomplete };
   Result result = Result::kPass;
   size_t processes = 0;  ///< all that were seen
-  size_t heard = 0;      ///< those of them that beacons were heard from
+  size_t heard = 0;      ///< those that sent beacons, or were forked from one that did
   size_t touched = 0;    ///< those that touched what is denied
   size_t allowed = 0;    ///< those that did, and may
   int exit_code = 0;

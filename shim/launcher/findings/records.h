@@ -35,16 +35,16 @@ class Records {
 
   /// Is told of each record, and of who wrote it.
   using Take = std::function<void(std::string_view record, uint32_t pid)>;
-  /// Who is known to have told a record. In another PID namespace it has other numbers for itself.
+  /// The process that sent a record, with its ids in the launcher's PID namespace.
   struct Sender {
     uint32_t pid;
     uint32_t ppid;
-    uint64_t since;  ///< in ticks since the machine's start; with the number it is unique
+    uint64_t since;  ///< clock ticks since boot; unique together with `pid`
   };
   /// One line, without its end: any content is possible. Behind the piece of a record whose writer
-  /// was killed stands the next one, in the same line. What is no record is counted. `sender`:
-  /// whose numbers count, instead of those in the record; may be null. True: (the last one) is a
-  /// touch.
+  /// was killed stands the next one, in the same line. What is no record is counted. The ids
+  /// of `sender`, which may be null, replace those in the record. Returns true if the (last) record
+  /// is a CUDA attempt.
   bool add(std::string_view line, const Take& take = {}, const Sender* sender = nullptr);
   /// All of it so far.
   const Findings& findings();
@@ -93,8 +93,8 @@ class Records {
   Longer longer_;
   Fields fields_;
   std::string scratch_;
-  const Sender* sender_ = nullptr;  ///< of the line
-  bool touched_ = false;            ///< the last record
+  const Sender* sender_ = nullptr;  ///< of the current line
+  bool touched_ = false;            ///< by the last record
 };
 
 }  // namespace cudaguard::launcher

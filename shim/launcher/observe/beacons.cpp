@@ -14,7 +14,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// Of all records of a run. A program may make beacons of its own.
+/// The most bytes of records in a run. A program can send any number of forged beacons.
 constexpr size_t kMostBytes = size_t{1} << 30;
 constexpr size_t kMostAnnounced = 100000;
 
@@ -24,7 +24,7 @@ bool read_memory(pid_t thread, uint64_t address, void* to, size_t size) {
   return process_vm_readv(thread, &here, 1, &there, 1, 0) == static_cast<ssize_t>(size);
 }
 
-/// Empty: it may not be read, or is no record.
+/// Returns an empty string if the memory is unreadable or has no record.
 std::string read_record(pid_t thread, uint64_t address) {
   BeaconMessage message = {};
   if (!read_memory(thread, address, &message, sizeof message)) return {};
@@ -35,7 +35,7 @@ std::string read_record(pid_t thread, uint64_t address) {
   return text.find('\n') == std::string::npos ? text : std::string();
 }
 
-/// A touch by its kind alone; policy/asked.h tells the kinds by these.
+/// An attempt of which only the kind is known. asked_for() derives the same kind from it.
 Touch touch_of(Beacon what) {
   Touch touch;
   touch.api = "cuInit or the like";
@@ -71,7 +71,7 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
   bytes_ += record.size();
   too_many_ |= bytes_ > kMostBytes;
   if (known != announced_.end()) announced_.erase(known);
-  // Another thread may have written over it meanwhile.
+  // The record may say something else, because another thread can write to that memory.
   const bool told =
       !record.empty() && !too_many_ && listener.still_waits(call) && tell_(one.who, what, record);
   if (!told && (is_touch || what == Beacon::kStart)) tell_of(one, !listener.still_waits(call));
@@ -84,7 +84,7 @@ void Beacons::tell_of(const Announced& one, bool has_ended) {
   tell_(one.who, one.what,
         kernel_record(owner, one.who, touch,
                       one.what == Beacon::kStart ? nullptr
-                      : has_ended                ? "its process ended before it was told"
+                      : has_ended                ? "its process ended before it sent the details"
                                                  : "the memory of its process could not be read"));
 }
 
@@ -94,7 +94,7 @@ void Beacons::finish() {
 }
 
 std::string Beacons::doubt() const {
-  return too_many_ ? "more was told than is kept: 1 GB of records" : "";
+  return too_many_ ? "the beacons carried more than 1 GB of records" : "";
 }
 
 }  // namespace cudaguard::launcher

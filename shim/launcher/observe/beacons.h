@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the guards tell by beacons (policy/beacon.h). A touch counts by the registers of the call
-// alone; what is in the memory of the thread that waits says more.
+// Reads the guards' beacons (policy/beacon.h). The registers of a call are enough to count a CUDA
+// attempt. The memory of the waiting thread has the details.
 #pragma once
 
 #include <sys/types.h>
@@ -20,16 +20,16 @@ namespace cudaguard::launcher {
 
 class Beacons {
  public:
-  /// Of each: whose it is, what it tells, and the record, as a report has it. False: the record is
-  /// none of that kind.
+  /// Called with the process, the kind, and a record of the report format. Returns false if the
+  /// record is not of that kind.
   using Tell = std::function<bool(const Identity& who, Beacon what, std::string_view record)>;
   explicit Beacons(Tell tell) : tell_(std::move(tell)) {}
 
-  /// `listener`: which holds the call.
+  /// `listener` has received the call.
   void take(const seccomp_notif& call, const Listener& listener);
-  /// In the end: tells of those that were announced, and whose record has not come.
+  /// At the end of the run: reports the announced attempts whose record never came.
   void finish();
-  /// What was lost: a clause, or empty.
+  /// A clause about what was lost, or empty.
   std::string doubt() const;
 
  private:
@@ -42,7 +42,7 @@ class Beacons {
   Tell tell_;
   const bool can_look_ = has_own_numbers();
   std::map<pid_t, Announced> announced_;  ///< by thread
-  size_t bytes_ = 0;                      ///< of all records
+  size_t bytes_ = 0;                      ///< of all records so far
   bool too_many_ = false;
 };
 

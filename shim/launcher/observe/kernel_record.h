@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A record that no guard has written: of what the kernel has told.
+// Makes a record of a call that the seccomp listener saw, in place of a guard.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace cudaguard::launcher {
 
-/// `why`: a clause, why there is no stack; null: nobody asks for one. Without the end of the line.
+/// `why` is the reason why the record has no stack; null leaves the stack out. The result has no
+/// newline.
 std::string kernel_record(const Owner& owner, const Identity& who, Touch touch, const char* why);
 
 }  // namespace cudaguard::launcher

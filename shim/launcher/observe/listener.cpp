@@ -21,12 +21,12 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// In one go: the tree's signals must not wait for a program that asks in a loop.
+/// Per answer(): a program that calls in a loop must not delay the signals of the tree.
 constexpr int kMostAnswers = 256;
-/// SECCOMP_IOCTL_NOTIF_ID_VALID before Linux 5.9: read for write, by mistake.
+/// SECCOMP_IOCTL_NOTIF_ID_VALID before Linux 5.9, which declared the wrong direction.
 constexpr unsigned long kOlderIdValid = SECCOMP_IOR(2, uint64_t);
 
-/// For a structure that may be longer in this kernel than in our headers.
+/// Memory for a structure that may be longer in this kernel than in our headers.
 std::vector<uint64_t> room_for(size_t size) {
   return std::vector<uint64_t>((size + sizeof(uint64_t) - 1) / sizeof(uint64_t));
 }
@@ -52,7 +52,7 @@ bool Listener::answer() noexcept {
   auto* answer = reinterpret_cast<seccomp_notif_resp*>(answers_.data());
   for (int i = 0; i < kMostAnswers && poll(&waiting, 1, 0) == 1; ++i) {
     std::fill(calls_.begin(), calls_.end(), 0);  // the kernel wants zeros there
-    // One that was killed meanwhile is no more: ENOENT. It never waits for the next one.
+    // ENOENT: the thread was killed meanwhile. The call does not block for the next one.
     if (ioctl(descriptor_, SECCOMP_IOCTL_NOTIF_RECV, call) != 0) {
       if (errno == ENOENT || errno == EINTR) continue;
       close(std::exchange(descriptor_, -1));

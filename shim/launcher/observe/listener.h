@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers those that the filter hands over (fence/filter.h): requests to NVIDIA's driver, and the
-// guards' beacons.
+// Answers the system calls that the seccomp filter hands to the launcher (fence/filter.h): ioctls
+// of NVIDIA's driver, and beacons.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace cudaguard::launcher {
 
 class Listener {
  public:
-  /// While it waits for the answer. May throw.
+  /// Called before the calling thread gets its answer. May throw.
   using Take = std::function<void(const seccomp_notif& call)>;
-  /// `descriptor`: Fence::listener, which becomes this one's.
+  /// Takes over `descriptor`, which is Fence::listener.
   Listener(int descriptor, Take request, Take beacon);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  /// For poll(2): it can be read where somebody waits.
+  /// For poll(2): readable while a thread waits for an answer.
   int descriptor() const { return descriptor_; }
-  /// Answers those that wait now, or the first of very many. Waits for nobody, throws nothing: they
-  /// wait for us. False: never again, and the kernel answers (ENOSYS).
+  /// Answers the threads that wait now, at most 256 of them. Does not block or throw. Returns false
+  /// if the descriptor is unusable from now on; the kernel then answers ENOSYS.
   bool answer() noexcept;
-  /// False: it was killed meanwhile, and its number may be another one's.
+  /// Returns false if the thread was killed meanwhile. Its id may then belong to another thread.
   bool still_waits(const seccomp_notif& call) const;
-  /// Not all could be heard or written down.
+  /// True if a call could not be received or recorded.
   bool failed() const { return failed_; }
 
  private:
@@ -37,7 +37,7 @@ class Listener {
   Take request_;
   Take beacon_;
   std::vector<uint64_t> calls_;    ///< room for a seccomp_notif of this kernel's size
-  std::vector<uint64_t> answers_;  ///< likewise, seccomp_notif_resp
+  std::vector<uint64_t> answers_;  ///< the same for a seccomp_notif_resp
   bool failed_ = false;
 };
 

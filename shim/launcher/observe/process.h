@@ -18,8 +18,8 @@ namespace cudaguard::launcher {
 /// one is 0 inside execve, and of a process that may not be looked at.
 using Image = std::array<uint64_t, 4>;
 
-/// The executable: device, inode, size and time of the last change. (A removed file's inode is
-/// given again.) Zeros: it may not be looked at.
+/// Identifies an executable: device, inode, size and ctime (seconds, nanoseconds), because the
+/// inode of a removed file is reused. All zero if the file cannot be examined.
 using FileId = std::array<uint64_t, 5>;
 FileId executable_id(pid_t pid);
 
@@ -37,7 +37,7 @@ struct Stat {
 /// Of no process: state 'X'. A thread's number: of that thread.
 Stat read_stat(pid_t pid);
 
-/// Which process a thread belongs to. What is not known is 0.
+/// The process of a thread. Unknown values are 0.
 struct Identity {
   pid_t pid = 0;
   pid_t parent = 0;
@@ -45,8 +45,8 @@ struct Identity {
   uint64_t started = 0;  ///< as Stat's
   Image image = {};
 };
-/// Where the thread is gone: its number alone, as if it were a process's. Takes no longer for a
-/// process of many threads.
+/// If the thread is gone, `pid` is the thread's id. The time does not depend on the number of
+/// threads.
 Identity identify(pid_t thread);
 
 /// Are the numbers in /proc those that this process is told? It may be that of another PID
@@ -62,10 +62,10 @@ struct Owner {
   std::string cgroup;     ///< the lines of /proc/PID/cgroup
 };
 Owner owner_of(pid_t pid);
-/// Of one that is gone, or where there is no /proc.
+/// For a process that has ended, or without /proc.
 Owner unknown_owner(pid_t pid);
 
-/// Is this process its tracer?
+/// True if the calling process traces `pid`.
 bool is_traced(pid_t pid);
 
 /// As far as there are any, and /proc tells.
@@ -97,7 +97,7 @@ struct Answer {
   Is is = Is::kStarting;
   std::string reason;   ///< a clause
   bool starts = false;  ///< guarded, and a start record is due
-  bool hides = false;   ///< it may be guarded or not, and nobody can tell
+  bool hides = false;   ///< whether it is guarded cannot be found out
   bool is_guarded() const { return is == Is::kGuarded || is == Is::kLauncher; }
 };
 

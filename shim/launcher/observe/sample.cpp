@@ -188,7 +188,7 @@ void Watch::note_program(pid_t pid, const std::string& path) {
   }
 }
 
-/// Those that have told of the start of their program before.
+/// Call this before anything of the new program is stored in `process`.
 void Watch::begin_program(Process& process, const Image& image, const FileId& file) {
   if (process.image == image && process.file == file) return;
   if (!process.due.empty() && !process.heard) unheard_.push_back(process.due);
@@ -255,7 +255,7 @@ std::string Watch::missing(const std::set<Writer>& started) const {
   if (names.empty()) return {};
   return names.front() +
          (names.size() == 1 ? "" : " and " + std::to_string(names.size() - 1) + " more") +
-         (listens_ ? " did not tell of the start, or ended before that"
+         (listens_ ? " sent no start beacon, or ended before it could"
                    : " could not write to the report, or ended before that");
 }
 

@@ -20,8 +20,8 @@ namespace cudaguard::launcher {
 
 class Watch {
  public:
-  /// Before the program is started. `report`: what CUDAGUARD_REPORT names for it; empty: the guards
-  /// tell by beacons.
+  /// Construct it before the program starts. `report` is the program's CUDAGUARD_REPORT, or empty
+  /// if the guards send beacons.
   explicit Watch(const std::string& report);
 
   /// Looks, if it is time. Returns when that will be again. Throws nothing: a program is running.
@@ -33,10 +33,10 @@ class Watch {
   /// It has run into the fence, and waits: it is looked at now, if it was not before.
   void note_request(pid_t pid) noexcept;
 
-  /// Its guard has told of the start, and waits.
+  /// Its guard has sent the start beacon, and waits for the answer.
   void note_start(const Identity& who) noexcept;
 
-  /// At the end, of the program itself: perhaps it ended before it was looked at.
+  /// Call this at the end with the started program, which may have ended before the first look.
   void note_program(pid_t pid, const std::string& path);
 
   /// After the last process has ended.
@@ -53,11 +53,11 @@ class Watch {
   struct Process {
     TreeTruth::Seen seen;
     Image image;  ///< of the program at the last judge()
-    FileId file;  ///< likewise; where addresses are not random, two programs have one Image
+    FileId file;  ///< likewise; without ASLR two programs can have the same Image
     bool judged = false;
     bool loaded = false;       ///< the guard was seen in it, and not only foreseen
-    bool heard = false;        ///< by a beacon at its start
-    std::string due;           ///< its name, where it must tell of its start
+    bool heard = false;        ///< it has sent a start beacon
+    std::string due;           ///< its name, if it must send a start beacon
     size_t listed = SIZE_MAX;  ///< its place in listed_
   };
   /// A guarded process that must have written a start record.
@@ -75,12 +75,12 @@ class Watch {
   bool parent_was_heard(const Stat& stat) const;
   std::string missing(const std::set<Writer>& started) const;
 
-  const bool listens_;  ///< the guards tell by beacons
+  const bool listens_;  ///< the guards send beacons
   Examiner examiner_;
   std::set<pid_t> others_;  ///< children that this process had before
   std::map<Key, Process> processes_;
-  std::map<Writer, Expected> expected_;  ///< of those that write to the report
-  std::vector<std::string> unheard_;     ///< names of those that should have told, by a beacon
+  std::map<Writer, Expected> expected_;  ///< the processes that must write to the report
+  std::vector<std::string> unheard_;     ///< names of programs whose start beacon never came
   std::vector<Listed> listed_;
   std::chrono::steady_clock::time_point next_;
   bool traced_ = false;
