@@ -86,7 +86,6 @@ MappedCode ProcessImage::find(WordReader& memory, uint64_t address) const {
 }
 
 uint64_t ProcessImage::address_bits() const {
-  if (mappings_.empty()) return 0;
   return ~uint64_t{0} >> std::countl_zero(mappings_.back().to - 1);
 }
 

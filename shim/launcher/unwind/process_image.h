@@ -26,6 +26,7 @@ class ProcessImage {
   explicit ProcessImage(std::string maps);
   ProcessImage(const ProcessImage&) = delete;  // The mappings refer to the text.
   ProcessImage& operator=(const ProcessImage&) = delete;
+  bool empty() const { return mappings_.empty(); }
   MappedCode find(WordReader& memory, uint64_t address) const;
   /// Bits that an address of this process can have. The others of an AArch64 return address may
   /// hold its signature (pointer authentication).

@@ -36,6 +36,7 @@ NativeStack unwind(ProcessView& process, const Registers& registers,
     stack.cut = why;
     return stack;
   };
+  if (image.empty()) return cut("the mappings cannot be read");
   // The instruction after a call may be the next function's.
   bool is_after_call = false;
   for (size_t steps = 0; steps < limits.frames; ++steps) {
