@@ -192,14 +192,12 @@ bool execute(Cursor program, const Entry& entry, uint64_t location, uint64_t cod
       case 0x40:  // DW_CFA_advance_loc
         location += low * entry.code_factor;
         break;
-      case 0x06: {  // DW_CFA_restore_extended
-        const size_t number = Row::index(program.uleb());
+      case 0x06:    // DW_CFA_restore_extended
+      case 0xc0: {  // DW_CFA_restore
+        const size_t number = Row::index(op == 0x06 ? program.uleb() : low);
         row.rules[number] = initial.rules[number];
         break;
       }
-      case 0xc0:  // DW_CFA_restore
-        row.rules[Row::index(low)] = initial.rules[Row::index(low)];
-        break;
       case 0x80:  // DW_CFA_offset
         row.rules[Row::index(low)] = {Rule::Kind::kSavedAt, program.uleb() * entry.data_factor, {}};
         break;
@@ -213,27 +211,21 @@ bool execute(Cursor program, const Entry& entry, uint64_t location, uint64_t cod
         remembered.pop_back();
         break;
       case 0x0c:  // DW_CFA_def_cfa
-        row.frame_register = program.uleb();
-        row.frame_offset = program.uleb();
-        row.frame_expression = {};
-        break;
       case 0x0d:  // DW_CFA_def_cfa_register
+      case 0x12:  // DW_CFA_def_cfa_sf
         row.frame_register = program.uleb();
         row.frame_expression = {};
+        if (op == 0x0c) row.frame_offset = program.uleb();
+        if (op == 0x12) row.frame_offset = program.sleb() * entry.data_factor;
         break;
       case 0x0e:  // DW_CFA_def_cfa_offset
         row.frame_offset = program.uleb();
         break;
-      case 0x0f:  // DW_CFA_def_cfa_expression
-        row.frame_expression = program.block(program.uleb());
-        break;
-      case 0x12:  // DW_CFA_def_cfa_sf
-        row.frame_register = program.uleb();
-        row.frame_offset = program.sleb() * entry.data_factor;
-        row.frame_expression = {};
-        break;
       case 0x13:  // DW_CFA_def_cfa_offset_sf
         row.frame_offset = program.sleb() * entry.data_factor;
+        break;
+      case 0x0f:  // DW_CFA_def_cfa_expression
+        row.frame_expression = program.block(program.uleb());
         break;
       case 0x2e:  // DW_CFA_GNU_args_size
         program.uleb();
@@ -252,8 +244,8 @@ std::optional<uint64_t> apply(const Rule& rule, uint64_t number, uint64_t frame,
   if (rule.kind == Rule::Kind::kSame) return registers.get(number);
   if (rule.kind == Rule::Kind::kRegister) return registers.get(rule.value);
   std::optional<uint64_t> value = frame + rule.value;
-  if (rule.expression.data() != nullptr)
-    value = evaluate(rule.expression, frame, registers, memory);
+  const bool is_computed = rule.expression.data() != nullptr;
+  if (is_computed) value = evaluate(rule.expression, frame, registers, memory);
   return value && rule.kind == Rule::Kind::kSavedAt ? memory.word(*value) : value;
 }
 
