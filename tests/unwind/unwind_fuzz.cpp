@@ -28,11 +28,11 @@ class DamagedProcess : public ProcessView {
   }
   bool read(uint64_t address, void* to, size_t size) override {
     auto* out = static_cast<char*>(to);
-    for (size_t i = 0; i < size; ++i) {
-      const uint64_t at = address + i;
-      const std::string& page = page_at(at / kPage * kPage);
+    for (size_t done = 0; done < size;) {
+      const uint64_t offset = (address + done) % kPage;
+      const std::string& page = page_at(address + done - offset);
       if (page.empty()) return false;
-      out[i] = page[at % kPage];
+      done += page.copy(out + done, size - done, offset);
     }
     if (in_memory_ != 0 && random_.below(in_memory_) < size) {
       out[random_.below(size)] = static_cast<char>(random_.below(256));
