@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import unittest
 
-from support import elf_facts, guard_rules, harness, matrix, settings
+from support import elf_facts, guard_rules, harness, matrix, scenarios, settings
 
 TOOLS = ("aarch64-linux-gnu-objdump", "qemu-aarch64")
 # Rows that need more than one emulated program: qemu-user does not follow an exec.
@@ -111,6 +111,22 @@ class Files(unittest.TestCase):
                      for line in entry[1].splitlines()[1:]]
             self.assertEqual(steps, [(0, "sp+0", "u"), (8, "sp+32", "u"), (12, "sp+32", "c-8"),
                                      (40, "sp+32", "u"), (44, "sp+0", "u")])
+
+
+class Unwinding(unittest.TestCase):
+    def test_program_takes_its_own_stack(self):
+        """qemu-user has no ptrace. Its return addresses are signed."""
+        program = os.path.join(harness.BUILD, "tests", "unwind", "scenarios")
+        for name, (functions, end) in scenarios.EXPECTED.items():
+            # What reads the stack is in there, too; libstdc++ is linked into the program.
+            if name in ("chroot", "deleted", "thread"):
+                continue
+            with self.subTest(scenario=name):
+                done = subprocess.run([settings.RUNNER, program, name], capture_output=True,
+                                      text=True, timeout=60)
+                lines = done.stdout.splitlines()
+                self.assertEqual(scenarios.own_functions(lines), functions, done)
+                self.assertEqual(lines[-1], end)
 
 
 class Doors(harness.Case):

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of unwinding, by DWARF's call frame information.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/launcher/unwind/process_view.h"
+#include "shim/launcher/unwind/registers.h"
+
+namespace cudaguard::launcher {
+
+enum class Step : uint8_t {
+  kCaller,      ///< the registers are the caller's
+  kSignal,      ///< the registers are those of code that a signal interrupted
+  kOutermost,   ///< the tables say that nothing called this code
+  kNoTable,     ///< the tables do not describe this code, or not in a form that we know
+  kUnreadable,  ///< memory that is needed cannot be read: the stack, or the tables
+};
+
+/// `tables`: the address of .eh_frame_hdr; `code`: an address in the instruction that the frame is
+/// at. Unless there is a caller, the registers stay as they are.
+Step step(const Machine& machine, WordReader& memory, uint64_t tables, uint64_t code,
+          Registers& registers);
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/unwind/process_view.h"
+
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace cudaguard::launcher {
+
+namespace {
+
+/// About 80,000 mappings. The kernel allows 65,530 unless somebody raises the limit.
+constexpr size_t kMostMaps = size_t{8} << 20;
+
+}  // namespace
+
+const WaitingProcess::Page* WaitingProcess::page_at(uint64_t address) {
+  for (const Page& page : pages_) {
+    if (page.address == address) return &page;
+  }
+  Page& page = pages_[oldest_];
+  page.address = 1;
+  const iovec local = {page.bytes.data(), kPageSize};
+  const iovec remote = {reinterpret_cast<void*>(address), kPageSize};
+  if (process_vm_readv(thread_, &local, 1, &remote, 1, 0) != kPageSize) return nullptr;
+  page.address = address;
+  oldest_ = (oldest_ + 1) % pages_.size();
+  return &page;
+}
+
+bool WaitingProcess::read(uint64_t address, void* to, size_t size) {
+  auto* out = static_cast<char*>(to);
+  while (size > 0) {
+    const uint64_t offset = address % kPageSize;
+    const Page* page = page_at(address - offset);
+    if (page == nullptr) return false;
+    const size_t part = std::min<size_t>(size, kPageSize - offset);
+    memcpy(out, page->bytes.data() + offset, part);
+    out += part;
+    address += part;
+    size -= part;
+  }
+  return true;
+}
+
+std::string WaitingProcess::maps() {
+  std::string text;
+  const int fd = open(("/proc/" + std::to_string(thread_) + "/maps").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return text;
+  char part[16384];
+  for (ssize_t got = 0; text.size() < kMostMaps && (got = ::read(fd, part, sizeof part)) > 0;) {
+    text.append(part, static_cast<size_t>(got));
+  }
+  close(fd);
+  return text;
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What unwinding reads of another process: its memory and the list of its mappings. It opens none
+// of the process's files, so a chroot, a deleted file or a mount namespace makes no difference.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace cudaguard::launcher {
+
+/// A process; in unit tests a made-up one. Every byte may be hostile.
+class ProcessView {
+ public:
+  ProcessView() = default;
+  ProcessView(const ProcessView&) = delete;
+  ProcessView& operator=(const ProcessView&) = delete;
+  virtual ~ProcessView() = default;
+  /// Copies all `size` bytes from `address` on, or returns false.
+  virtual bool read(uint64_t address, void* to, size_t size) = 0;
+  /// The text of /proc/PID/maps; empty if it cannot be read.
+  virtual std::string maps() = 0;
+};
+
+/// A process whose thread waits. Keeps pages that it has read: use a new one for each stack.
+class WaitingProcess : public ProcessView {
+ public:
+  /// `thread`: its number, as this process sees it.
+  explicit WaitingProcess(pid_t thread) : thread_(thread) {}
+  bool read(uint64_t address, void* to, size_t size) override;
+  std::string maps() override;
+
+ private:
+  static constexpr uint64_t kPageSize = 4096;
+  struct Page {
+    uint64_t address = 1;  // No page begins there.
+    std::array<char, kPageSize> bytes;
+  };
+  const Page* page_at(uint64_t address);
+
+  pid_t thread_;
+  std::array<Page, 8> pages_;
+  size_t oldest_ = 0;
+};
+
+/// Reads a process's memory, but no more than a number of words: hostile tables could ask for any
+/// amount of work.
+class WordReader {
+ public:
+  WordReader(ProcessView& process, size_t most_words) : process_(process), left_(most_words) {}
+
+  bool read(uint64_t address, void* to, size_t size) {
+    const size_t words = size / sizeof(uint64_t) + 1;
+    if (words > left_) return false;
+    left_ -= words;
+    return process_.read(address, to, size);
+  }
+  template <typename T = uint64_t>
+  std::optional<T> word(uint64_t address) {
+    T value = {};
+    return read(address, &value, sizeof value) ? std::optional<T>(value) : std::nullopt;
+  }
+
+ private:
+  ProcessView& process_;
+  size_t left_;
+};
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+namespace cudaguard::launcher {
+
+/// What unwinding needs to know of a processor. Registers are called by their DWARF numbers.
+struct Machine {
+  uint64_t stack_pointer;
+  uint64_t program_counter;
+  uint64_t return_address;  ///< the register that the tables restore it to
+  bool is_aarch64;
+};
+inline constexpr Machine kX86_64 = {7, 16, 16, false};
+inline constexpr Machine kAarch64 = {31, 32, 30, true};
+#if defined(__x86_64__)
+inline constexpr const Machine& kThisMachine = kX86_64;
+#elif defined(__aarch64__)
+inline constexpr const Machine& kThisMachine = kAarch64;
+#endif
+
+/// The registers of one frame. A frame knows those that a function must preserve, and no others,
+/// unless a signal interrupted it.
+class Registers {
+ public:
+  static constexpr uint64_t kCount = 33;
+
+  std::optional<uint64_t> get(uint64_t number) const {
+    return number < kCount ? values_[number] : std::nullopt;
+  }
+  /// Ignores a register that is not tracked, such as a vector register.
+  void set(uint64_t number, std::optional<uint64_t> value) {
+    if (number < kCount) values_[number] = value;
+  }
+
+ private:
+  std::array<std::optional<uint64_t>, kCount> values_;
+};
+
+}  // namespace cudaguard::launcher

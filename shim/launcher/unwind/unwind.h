@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The native stack of a thread that waits in a system call, taken from another process by reading
+// memory alone. The guard does not unwind in its own process: libgcc's unwinder takes locks that a
+// forked child may inherit, and faults on some coroutines' stacks.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "shim/launcher/findings/model.h"
+#include "shim/launcher/unwind/process_view.h"
+#include "shim/launcher/unwind/registers.h"
+
+namespace cudaguard::launcher {
+
+struct UnwindLimits {
+  size_t frames = 64;
+  size_t words = 100'000;  ///< that are read of the process's memory
+};
+
+struct NativeStack {
+  std::vector<NativeFrame> frames;  ///< innermost first
+  const char* cut = nullptr;        ///< why outer frames are missing, a clause; null: none is
+};
+
+/// `is_left_out`: the innermost frames whose files it accepts are left out. Never fails: whatever
+/// the process has in its registers and its memory, the stack ends there.
+NativeStack unwind(ProcessView& process, const Registers& registers,
+                   const std::function<bool(std::string_view file)>& is_left_out = {},
+                   const UnwindLimits& limits = {}, const Machine& machine = kThisMachine);
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Native stacks of a thread that waits, taken from outside by memory reads. No guard is needed."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from support import harness, settings
+from support.scenarios import EXPECTED, INNERMOST, own_functions
+
+HERE = os.path.join(harness.BUILD, "tests", "unwind")
+SCENARIOS = os.path.join(HERE, "scenarios")
+def take_stack(*words):
+    """(the functions of the program's own file, all lines)"""
+    done = subprocess.run([os.path.join(HERE, "take_stack"), *words], capture_output=True, text=True,
+                          timeout=60, check=False)
+    if done.returncode == 77:
+        pytest.skip("this machine does not allow it")
+    assert (done.returncode, done.stderr) == (0, ""), done
+    lines = done.stdout.splitlines()
+    return own_functions(lines), lines
+
+
+@pytest.mark.parametrize("scenario", EXPECTED)
+def test_stack_has_every_caller(scenario, tmp_path):
+    program = shutil.copy(SCENARIOS, tmp_path)
+    functions, end = EXPECTED[scenario]
+    own, lines = take_stack("--names-from", SCENARIOS, program, scenario)
+    assert own == functions, "\n".join(lines)
+    assert lines[-1] == end
+
+
+def test_stripped_program_has_the_same_frames(tmp_path):
+    program = shutil.copy(SCENARIOS, tmp_path)
+    subprocess.run(["strip", "--strip-all", program], check=True)
+    own, _ = take_stack(program, "sort")
+    assert set(own) == {""}
+    named, _ = take_stack("--names-from", SCENARIOS, program, "sort")
+    assert named == EXPECTED["sort"][0]
+
+
+def test_deep_recursion_is_cut():
+    own, lines = take_stack(SCENARIOS, "deep")
+    assert own == [*INNERMOST, *["deep"] * (len(own) - 2)]
+    assert len(lines) == 64 + 1 and lines[-1] == "cut: the stack is deeper"
+
+
+@pytest.mark.parametrize("scenario", ["sort", "alternate"])
+def test_damaged_memory_is_read_without_a_fault(scenario):
+    rounds = 1000000 if harness.FULL else 2000
+    done = subprocess.run([os.path.join(HERE, "unwind_fuzz"), str(rounds), SCENARIOS, scenario],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_libunwind_finds_the_same_callers():
+    compare = os.path.join(HERE, "compare")
+    if not os.path.exists(compare):
+        reason = "no libunwind-dev when this was built (scripts/install-test-deps)"
+        assert not settings.MUST_RUN, reason
+        pytest.skip(reason)
+    script = ("import ctypes, os, sqlite3, ssl; ctypes.CDLL('libstdc++.so.6'); "
+              "os.kill(os.getpid(), 10)")
+    python = os.path.realpath(sys.executable)
+    done = subprocess.run([compare, str(1000000 if harness.FULL else 2000), python, "-c", script],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.search(r"(\d+) steps", done.stdout)[1]) > 1000
