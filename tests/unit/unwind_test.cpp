@@ -21,7 +21,7 @@ constexpr uint64_t kStack = 0x7fff00000000;
 /// A process that has one file and one stack.
 class MadeUpProcess : public ProcessView {
  public:
-  explicit MadeUpProcess(const Machine& machine = kX86_64) : machine_(machine) {
+  explicit MadeUpProcess(const Processor& processor = kX86Processor) : machine_(processor) {
     Elf64_Ehdr elf = {};
     memcpy(elf.e_ident, ELFMAG, SELFMAG);
     elf.e_phoff = sizeof elf;
@@ -40,7 +40,7 @@ class MadeUpProcess : public ProcessView {
     Code common = {0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78};
     const Code x86_64 = {16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1};
     const Code aarch64 = {30, 1, 0x1b, 0x0c, 31, 0};
-    const Code& rest = machine.is_aarch64 ? aarch64 : x86_64;
+    const Code& rest = processor.is_aarch64 ? aarch64 : x86_64;
     common.insert(common.end(), rest.begin(), rest.end());
     next_ = put_entry(kEntries, common);
     signal_common_ = next_;
@@ -107,7 +107,7 @@ class MadeUpProcess : public ProcessView {
     return address + sizeof size + size;
   }
 
-  const Machine& machine_;
+  const Processor& machine_;
   std::map<uint64_t, uint8_t> memory_;
   Code table_;
   uint64_t next_ = 0;
@@ -328,7 +328,7 @@ TEST(Unwind, InterruptedCodeIsAtItsOwnInstruction) {
 }
 
 TEST(UnwindAarch64, LeafFunctionHasNoFrame) {
-  MadeUpProcess process(kAarch64);
+  MadeUpProcess process(kArmProcessor);
   process.add_function(0x13000, 0x100, {});
   process.add_function(0x13100, 0x100,
                        {0x2d, 0x0e, 16, 0x9d, 2, 0x9e, 1});  // paciasp, stp x29, x30
@@ -339,7 +339,7 @@ TEST(UnwindAarch64, LeafFunctionHasNoFrame) {
 }
 
 TEST(UnwindAarch64, KernelsSignalFrame) {
-  MadeUpProcess process(kAarch64);
+  MadeUpProcess process(kArmProcessor);
   process.add_function(0x13000, 0x100, {});
   process.add_function(0x13100, 0x100, {});
   process.add_function(0x13200, 0x100, {0x07, 30});

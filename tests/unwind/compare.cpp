@@ -129,8 +129,8 @@ bool compare(State& state, unw_addr_space_t space, Counts& counts) {
     const auto before = ours;
     WordReader memory(state.process, 100000);
     const MappedCode mapped = state.image.find(memory, code);
-    const Step found =
-        mapped.tables == 0 ? Step::kNoTable : step(kX86_64, memory, mapped.tables, code, ours);
+    const Step found = mapped.tables == 0 ? Step::kNoTable
+                                          : step(kX86Processor, memory, mapped.tables, code, ours);
     const bool has_caller = found == Step::kCaller || found == Step::kSignal;
     if (has_caller && ours.get(7) == before.get(7) && ours.get(16) == before.get(16)) return true;
     state.has_no_table = state.asked_unknown = false;

@@ -89,8 +89,8 @@ int main(int count, char** words) {
     }
     UnwindLimits limits;
     limits.words = random.below(8) == 0 ? random.below(1000) : limits.words;
-    const NativeStack stack =
-        unwind(process, registers, {}, limits, random.below(16) == 0 ? kAarch64 : kX86_64);
+    const NativeStack stack = unwind(process, registers, {}, limits,
+                                     random.below(16) == 0 ? kArmProcessor : kX86Processor);
     if (stack.frames.size() > limits.frames) return 1;
     frames += stack.frames.size();
     complete += stack.cut == nullptr ? 1 : 0;

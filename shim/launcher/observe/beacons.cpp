@@ -2,13 +2,15 @@
 #include "shim/launcher/observe/beacons.h"
 
 #include <linux/seccomp.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "policy/message.h"
 #include "shim/launcher/observe/kernel_record.h"
+#include "shim/launcher/preload/preload.h"
+#include "shim/launcher/unwind/unwind.h"
 
 namespace cudaguard::launcher {
 
@@ -17,22 +19,50 @@ namespace {
 /// The most bytes of records in a run. A program can send any number of forged beacons.
 constexpr size_t kMostBytes = size_t{1} << 30;
 constexpr size_t kMostAnnounced = 100000;
-
-bool read_memory(pid_t thread, uint64_t address, void* to, size_t size) {
-  const iovec here = {to, size};
-  const iovec there = {reinterpret_cast<void*>(address), size};
-  return process_vm_readv(thread, &here, 1, &there, 1, 0) == static_cast<ssize_t>(size);
-}
+constexpr size_t kMaxModule = 4096;
 
 /// Returns an empty string if the memory is unreadable or has no record.
-std::string read_record(pid_t thread, uint64_t address) {
-  BeaconMessage message = {};
-  if (!read_memory(thread, address, &message, sizeof message)) return {};
+std::string read_record(ProcessView& process, const BeaconMessage& message) {
   if (message.length == 0 || message.length > kMaxRecord) return {};
   std::string text(message.length, '\0');
-  if (!read_memory(thread, message.text, text.data(), text.size())) return {};
+  if (!process.read(message.text, text.data(), text.size())) return {};
   if (text.back() == '\n') text.pop_back();
   return text.find('\n') == std::string::npos ? text : std::string();
+}
+
+Registers registers_of(const BeaconMessage& message) {
+#if defined(__x86_64__)
+  constexpr uint64_t kDwarfNumbers[] = {16, 7, 6, 3, 12, 13, 14, 15};
+#else
+  constexpr uint64_t kDwarfNumbers[] = {32, 31, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30};
+#endif
+  static_assert(std::size(kDwarfNumbers) == BeaconMessage::kRegisters);
+  Registers registers;
+  for (size_t i = 0; i < std::size(kDwarfNumbers); ++i) {
+    registers.set(kDwarfNumbers[i], message.registers[i]);
+  }
+  return registers;
+}
+
+/// Adds the native stack to a record, which is a JSON object.
+void add_native(std::string& record, const NativeStack& stack) {
+  if (record.back() != '}') return;
+  record.pop_back();
+  if (stack.frames.empty()) {
+    record.append(R"(,"native_missing":")").append(stack.cut == nullptr ? "?" : stack.cut);
+    record.append("\"}");
+    return;
+  }
+  std::string buffer(6 * kMaxModule, '\0');
+  const char* separator = R"(,"native":[")";
+  for (const NativeFrame& frame : stack.frames) {
+    Text out(buffer.data(), buffer.size());
+    out.put(separator).put_json(frame.module, kMaxModule);
+    out.put("+").put_hex(frame.offset).put("\"");
+    record += out.view();
+    separator = ",\"";
+  }
+  record += "]}";
 }
 
 /// An attempt of which only the kind is known. asked_for() derives the same kind from it.
@@ -67,7 +97,13 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
     if (is_touch && !too_many_) announced_.insert_or_assign(thread, one);
     return;
   }
-  const std::string record = message == 0 ? "" : read_record(thread, message);
+  WaitingProcess process(thread);
+  BeaconMessage content = {};
+  const bool readable = message != 0 && process.read(message, &content, sizeof content);
+  std::string record = readable ? read_record(process, content) : "";
+  if (is_touch && !record.empty()) {
+    add_native(record, unwind(process, registers_of(content), is_own_library));
+  }
   bytes_ += record.size();
   too_many_ |= bytes_ > kMostBytes;
   if (known != announced_.end()) announced_.erase(known);

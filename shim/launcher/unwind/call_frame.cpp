@@ -251,7 +251,7 @@ std::optional<uint64_t> apply(const Rule& rule, uint64_t number, uint64_t frame,
 
 }  // namespace
 
-Step step(const Machine& machine, WordReader& memory, uint64_t tables, uint64_t code,
+Step step(const Processor& processor, WordReader& memory, uint64_t tables, uint64_t code,
           Registers& registers) {
   Entry entry;
   const uint64_t address = find_entry(memory, tables, code);
@@ -269,7 +269,7 @@ Step step(const Machine& machine, WordReader& memory, uint64_t tables, uint64_t 
     return Step::kNoTable;
   }
   const uint64_t return_address = entry.return_address;
-  if (return_address != machine.return_address) return Step::kNoTable;
+  if (return_address != processor.return_address) return Step::kNoTable;
   if (row.rules[return_address].kind == Rule::Kind::kUndefined) return Step::kOutermost;
 
   auto frame = registers.get(row.frame_register);
@@ -282,11 +282,11 @@ Step step(const Machine& machine, WordReader& memory, uint64_t tables, uint64_t 
   for (uint64_t number = 0; number < Registers::kCount; ++number) {
     caller.set(number, apply(row.rules[number], number, *frame, registers, memory));
   }
-  if (row.rules[machine.stack_pointer].kind == Rule::Kind::kSame) {
-    caller.set(machine.stack_pointer, frame);
+  if (row.rules[processor.stack_pointer].kind == Rule::Kind::kSame) {
+    caller.set(processor.stack_pointer, frame);
   }
   if (!caller.get(return_address)) return Step::kUnreadable;
-  caller.set(machine.program_counter, caller.get(return_address));
+  caller.set(processor.program_counter, caller.get(return_address));
   registers = caller;
   return entry.is_signal ? Step::kSignal : Step::kCaller;
 }

@@ -19,7 +19,7 @@ enum class Step : uint8_t {
 
 /// `tables`: the address of .eh_frame_hdr; `code`: an address in the instruction that the frame is
 /// at. Unless there is a caller, the registers stay as they are.
-Step step(const Machine& machine, WordReader& memory, uint64_t tables, uint64_t code,
+Step step(const Processor& processor, WordReader& memory, uint64_t tables, uint64_t code,
           Registers& registers);
 
 }  // namespace cudaguard::launcher

@@ -8,18 +8,18 @@
 namespace cudaguard::launcher {
 
 /// What unwinding needs to know of a processor. Registers are called by their DWARF numbers.
-struct Machine {
+struct Processor {
   uint64_t stack_pointer;
   uint64_t program_counter;
   uint64_t return_address;  ///< the register that the tables restore it to
   bool is_aarch64;
 };
-inline constexpr Machine kX86_64 = {7, 16, 16, false};
-inline constexpr Machine kAarch64 = {31, 32, 30, true};
+inline constexpr Processor kX86Processor = {7, 16, 16, false};
+inline constexpr Processor kArmProcessor = {31, 32, 30, true};
 #if defined(__x86_64__)
-inline constexpr const Machine& kThisMachine = kX86_64;
+inline constexpr const Processor& kThisProcessor = kX86Processor;
 #elif defined(__aarch64__)
-inline constexpr const Machine& kThisMachine = kAarch64;
+inline constexpr const Processor& kThisProcessor = kArmProcessor;
 #endif
 
 /// The registers of one frame. A frame knows those that a function must preserve, and no others,

@@ -15,7 +15,7 @@ bool leave_signal_handler(WordReader& memory, uint64_t code, Registers& register
   constexpr uint64_t kSavedRegisters =
       128 + 184;  // the siginfo_t; of the ucontext_t, its registers
   if (memory.word(code) != kReturnFromSignal) return false;
-  const auto stack = registers.get(kAarch64.stack_pointer);
+  const auto stack = registers.get(kArmProcessor.stack_pointer);
   for (uint64_t number = 0; number < Registers::kCount; ++number) {
     registers.set(number,
                   stack ? memory.word(*stack + kSavedRegisters + 8 * number) : std::nullopt);
@@ -27,7 +27,7 @@ bool leave_signal_handler(WordReader& memory, uint64_t code, Registers& register
 
 NativeStack unwind(ProcessView& process, const Registers& registers,
                    const std::function<bool(std::string_view file)>& is_left_out,
-                   const UnwindLimits& limits, const Machine& machine) {
+                   const UnwindLimits& limits, const Processor& processor) {
   const ProcessImage image(process.maps());
   WordReader memory(process, limits.words);
   Registers frame = registers;
@@ -40,10 +40,10 @@ NativeStack unwind(ProcessView& process, const Registers& registers,
   // The instruction after a call may be the next function's.
   bool is_after_call = false;
   for (size_t steps = 0; steps < limits.frames; ++steps) {
-    uint64_t here = frame.get(machine.program_counter).value_or(0);
-    if (machine.is_aarch64) here &= image.address_bits();
+    uint64_t here = frame.get(processor.program_counter).value_or(0);
+    if (processor.is_aarch64) here &= image.address_bits();
     if (here == 0) return stack;
-    if (machine.is_aarch64 && leave_signal_handler(memory, here, frame)) {
+    if (processor.is_aarch64 && leave_signal_handler(memory, here, frame)) {
       is_after_call = false;
       continue;
     }
@@ -55,13 +55,13 @@ NativeStack unwind(ProcessView& process, const Registers& registers,
       stack.frames.push_back({std::string(mapped.file), mapped.offset + 1});
     }
     if (mapped.tables == 0) return cut("code without unwind tables");
-    const auto stack_pointer = frame.get(machine.stack_pointer);
-    const Step found = step(machine, memory, mapped.tables, code, frame);
+    const auto stack_pointer = frame.get(processor.stack_pointer);
+    const Step found = step(processor, memory, mapped.tables, code, frame);
     if (found == Step::kOutermost) return stack;
     if (found == Step::kNoTable) return cut("code without unwind tables");
     if (found == Step::kUnreadable) return cut("the stack cannot be read");
     // A function of AArch64 that calls nothing may use no stack.
-    const bool is_same = frame.get(machine.stack_pointer) == stack_pointer;
+    const bool is_same = frame.get(processor.stack_pointer) == stack_pointer;
     if (is_same && is_after_call) return cut("the stack goes in a circle");
     is_after_call = found == Step::kCaller;
   }

@@ -29,6 +29,6 @@ struct NativeStack {
 /// the process has in its registers and its memory, the stack ends there.
 NativeStack unwind(ProcessView& process, const Registers& registers,
                    const std::function<bool(std::string_view file)>& is_left_out = {},
-                   const UnwindLimits& limits = {}, const Machine& machine = kThisMachine);
+                   const UnwindLimits& limits = {}, const Processor& processor = kThisProcessor);
 
 }  // namespace cudaguard::launcher
