@@ -116,7 +116,13 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
     if (process.loaded) return;
   }
   const Answer answer = examiner_.ask(pid, false, stat.forked);
-  if (answer.is == Is::kStarting) return;
+  if (answer.is == Is::kStarting) {
+    if (!process.judged) {
+      process.inherits = parent_was_heard(stat);
+      if (listens_ && !stat.forked) process.due = stat.name + " (" + std::to_string(pid) + ")";
+    }
+    return;
+  }
   // A child of the launcher that has not called execve yet.
   if (answer.is == Is::kLauncher && stat.forked) return;
   // Of one that has closed itself what was known before holds, or of the one that it was forked
@@ -198,9 +204,14 @@ void Watch::begin_program(Process& process, const Image& image, const FileId& fi
   process.due.clear();
 }
 
+bool Watch::was_heard(const Process& process) const {
+  const bool forked = process.seen.guarded && process.due.empty();
+  return listens_ && (process.heard || process.inherits || forked);
+}
+
 bool Watch::parent_was_heard(const Stat& stat) const {
   return stat.forked && std::any_of(processes_.begin(), processes_.end(), [&](const auto& one) {
-           return one.first.second == stat.parent && one.second.heard;
+           return one.first.second == stat.parent && was_heard(one.second);
          });
 }
 
@@ -247,7 +258,7 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
 std::string Watch::missing(const std::set<Writer>& started) const {
   std::vector<std::string> names = unheard_;
   for (const auto& [key, process] : processes_) {
-    if (!process.due.empty() && !process.heard) names.push_back(process.due);
+    if (!process.due.empty() && !was_heard(process)) names.push_back(process.due);
   }
   for (const auto& [writer, expected] : expected_) {
     if (!has_written(writer, expected.forked, started)) names.push_back(expected.name);
@@ -288,8 +299,7 @@ TreeTruth Watch::finish(const Findings& findings) const {
     if (const auto said = commands.find(key); process.heard && said != commands.end()) {
       truth.seen.back().command = *said->second;
     }
-    truth.seen.back().heard =
-        listens_ && process.seen.guarded && (process.heard || process.due.empty());
+    truth.seen.back().heard = was_heard(process);
   }
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -57,6 +57,7 @@ class Watch {
     bool judged = false;
     bool loaded = false;       ///< the guard was seen in it, and not only foreseen
     bool heard = false;        ///< it has sent a start beacon
+    bool inherits = false;     ///< forked from one that was heard, and has not called execve
     std::string due;           ///< its name, if it must send a start beacon
     size_t listed = SIZE_MAX;  ///< its place in listed_
   };
@@ -72,6 +73,7 @@ class Watch {
   Process& process_of(pid_t pid, const Stat& stat, double now);
   void judge(Process& process, const Stat& stat, const Answer& answer, bool loaded);
   void begin_program(Process& process, const Image& image, const FileId& file);
+  bool was_heard(const Process& process) const;
   bool parent_was_heard(const Stat& stat) const;
   std::string missing(const std::set<Writer>& started) const;
 
