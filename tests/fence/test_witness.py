@@ -143,19 +143,29 @@ class Told(Case):
         self.assertIn("\n  not denied: request ", done.stderr)
 
     def test_nvml_alone(self):
-        """Who has NVML and not libcuda has asked for NVML, until it has that too."""
-        for name in ("libnvidia-ml.so.1", "libcuda.so.1"):
-            self.compile("empty", "int unused;", "-shared", "-fPIC")
-            os.rename(self.path("empty"), self.path(name))
-        nvml, cuda = ("map=" + self.path(name) for name in ("libnvidia-ml.so.1", "libcuda.so.1"))
+        """The code that makes the ioctl decides, and not which libraries are mapped."""
+        source = """
+            #include <sys/ioctl.h>
+            int send_ioctl(void) { return ioctl(-1, %s, 0) + 1; }"""
+        for name, number in (("libnvidia-ml.so.1", RM_CONTROL.split()[0]), ("libuvm.so", "0x30000001"),
+                             ("libother.so", RM_CONTROL.split()[0])):
+            self.compile("library", source % number, "-shared", "-fPIC", "-O2")
+            os.rename(self.path("library"), self.path(name))
+        shutil.copy(self.path("libuvm.so"), self.path("libnvidia-ml.so.2"))
+        nvml, uvm, other = ("call=" + self.path(name)
+                            for name in ("libnvidia-ml.so.1", "libnvidia-ml.so.2", "libother.so"))
         bare = ["env", "-i", LOADS]
-        done, told = self.verify(*bare, nvml, "ask", rc=0)
-        self.assertEqual(told, {RM_CONTROL + " (NVML)": self.asked(done)})
-        self.assertIn("\n  not denied: request " + RM_CONTROL + " (NVML) ", done.stderr)
-        self.verify(*bare, nvml, "ask", options=["--deny=nvml"])
-        done, told = self.verify(*bare, nvml, "ask", cuda, "ask")
-        self.assertEqual(set(told), {RM_CONTROL + " (NVML)", RM_CONTROL})
-        self.assertEqual(set(self.verify(*bare, cuda, "ask")[1]), {RM_CONTROL})
+        by_nvml = RM_CONTROL + " (NVML)"
+        done, told = self.verify(*bare, nvml, rc=0)
+        self.assertEqual(set(told), {by_nvml})
+        self.assertIn("\n  not denied: request " + by_nvml, done.stderr)
+        self.verify(*bare, nvml, options=["--deny=nvml"])
+        done, told = self.verify(*bare, nvml, other)
+        self.assertEqual(set(told), {by_nvml, RM_CONTROL})
+        _, told = self.verify(*bare, "map=" + self.path("libnvidia-ml.so.1"), other)
+        self.assertEqual(set(told), {RM_CONTROL})
+        _, told = self.verify(*bare, uvm)
+        self.assertFalse([one for one in told if "NVML" in one], told)
 
 
 class Programs(Case):

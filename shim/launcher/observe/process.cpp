@@ -13,9 +13,11 @@
 #include <cerrno>
 #include <charconv>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -244,6 +246,21 @@ Identity identify(pid_t thread) {
   who.started = stat.started;
   who.image = stat.image;
   return who;
+}
+
+std::optional<WaitingAt> waiting_at(pid_t thread) {
+  // "16 0x3 0xc020462a 0x0 0x0 0x0 0x0 0x7ffd6c1e9a08 0x7f31b2f0c2ad": number, arguments, stack,
+  // code.
+  std::string text;
+  read_file(path_of(thread, "syscall"), text, 4096);
+  std::istringstream words(text);
+  std::string word;
+  uint64_t values[9] = {};
+  for (uint64_t& value : values) {
+    if (!(words >> word)) return {};
+    value = strtoull(word.c_str(), nullptr, 0);
+  }
+  return WaitingAt{values[7], values[8]};
 }
 
 Owner unknown_owner(pid_t pid) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,13 @@ Identity identify(pid_t thread);
 /// Are the numbers in /proc those that this process is told? It may be that of another PID
 /// namespace, where they mean others; or there is none.
 bool has_own_numbers();
+
+/// Where a thread is that waits in a system call.
+struct WaitingAt {
+  uint64_t stack;
+  uint64_t code;
+};
+std::optional<WaitingAt> waiting_at(pid_t thread);
 
 /// What a record has of a process.
 struct Owner {

@@ -119,7 +119,7 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   if (answer.is == Is::kStarting) {
     if (!process.judged) {
       process.inherits = parent_was_heard(stat);
-      if (listens_ && !stat.forked) process.due = stat.name + " (" + std::to_string(pid) + ")";
+      if (!stat.forked) process.begins = stat.name + " (" + std::to_string(pid) + ")";
     }
     return;
   }
@@ -259,6 +259,7 @@ std::string Watch::missing(const std::set<Writer>& started) const {
   std::vector<std::string> names = unheard_;
   for (const auto& [key, process] : processes_) {
     if (!process.due.empty() && !was_heard(process)) names.push_back(process.due);
+    if (listens_ && !process.judged && !process.begins.empty()) names.push_back(process.begins);
   }
   for (const auto& [writer, expected] : expected_) {
     if (!has_written(writer, expected.forked, started)) names.push_back(expected.name);

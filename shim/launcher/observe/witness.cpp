@@ -8,8 +8,11 @@
 #include "policy/asked.h"
 #include "policy/message.h"
 #include "policy/nvidia_requests.h"
+#include "policy/text.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/kernel_record.h"
+#include "shim/launcher/preload/preload.h"
+#include "shim/launcher/unwind/unwind.h"
 
 namespace cudaguard::launcher {
 
@@ -20,6 +23,26 @@ constexpr size_t kMostTold = 100000;
 /// The same request comes with other sizes in other versions of the driver.
 uint32_t kind_of(uint32_t request) {
   return request == kUvmInitialize ? request : number_of(request);
+}
+
+bool is_libc(std::string_view file) {
+  const std::string_view name = base_name(file);
+  return name.starts_with("libc.so.") || name.starts_with("libc-2.");
+}
+
+/// True if NVML's own code made the ioctl. UVM_INITIALIZE is never sent by NVML. False if the stack
+/// of the waiting thread cannot be read.
+bool is_by_nvml(pid_t thread, uint32_t request) {
+  if (request == kUvmInitialize) return false;
+  const auto place = waiting_at(thread);
+  if (!place) return false;
+  Registers registers;
+  registers.set(kThisProcessor.stack_pointer, place->stack);
+  registers.set(kThisProcessor.program_counter, place->code);
+  WaitingProcess process(thread);
+  const NativeStack stack = unwind(process, registers, is_libc, {.frames = 4});
+  return !stack.frames.empty() && !is_own_library(stack.frames[0].module) &&
+         base_name(stack.frames[0].module).starts_with("libnvidia-ml.so");
 }
 
 std::string record_of(const Owner& owner, const Identity& who, uint32_t request, bool nvml) {
@@ -41,7 +64,7 @@ void Witness::take(const seccomp_notif& call, const Listener& listener) {
   const Identity who = can_look_ ? identify(thread) : Identity{.pid = thread, .thread = thread};
   Key key = {who.pid, who.started, who.image, kind_of(request), false};
   if (told_.contains(key)) return;
-  const bool nvml = can_look_ && driver_of(who.pid) == Driver::kNvml;
+  const bool nvml = can_look_ && is_by_nvml(thread, request);
   std::get<bool>(key) = nvml;
   if (told_.contains(key)) return;
   const Owner owner = can_look_ ? owner_of(who.pid) : unknown_owner(who.pid);

@@ -88,6 +88,10 @@ int main(int count, char** words) {
 #ifdef CAN_MAP
     } else if (strncmp(step, "map=", 4) == 0) {
       if (dlopen(step + 4, RTLD_NOW) == NULL) return 6;
+    } else if (strncmp(step, "call=", 5) == 0) {
+      void* library = dlopen(step + 5, RTLD_NOW);
+      if (library == NULL) return 6;
+      ((void (*)(void))dlsym(library, "send_ioctl"))();
 #endif
     } else {
       return 2;
