@@ -306,7 +306,10 @@ void write_out(Process& process, const void* caller, Output& output) {
   Touch& touch = output.touch;
   const Config& config = process.config;
   const ScratchPages scratch;
-  if (!scratch) return;
+  if (!scratch) {
+    if (output.heard) send_beacon(beacon_of(touch), caller, {});
+    return;
+  }
   const uint32_t pid = sys::getpid();
   if (touch.caller.module.empty()) {
     touch.caller = place_of(caller, scratch->path, sizeof scratch->path);

@@ -101,31 +101,37 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
   BeaconMessage content = {};
   const bool readable = message != 0 && process.read(message, &content, sizeof content);
   std::string record = readable ? read_record(process, content) : "";
-  if (is_touch && !record.empty()) {
-    add_native(record, unwind(process, registers_of(content), is_own_library));
-  }
   bytes_ += record.size();
   too_many_ |= bytes_ > kMostBytes;
   if (known != announced_.end()) announced_.erase(known);
+  if (too_many_ || !listener.still_waits(call)) record.clear();
+  const auto tell = [&] {
+    if (is_touch && readable) {
+      add_native(record, unwind(process, registers_of(content), is_own_library));
+    }
+    return tell_(one.who, what, record);
+  };
   // The record may say something else, because another thread can write to that memory.
-  const bool told =
-      !record.empty() && !too_many_ && listener.still_waits(call) && tell_(one.who, what, record);
-  if (!told && (is_touch || what == Beacon::kStart)) tell_of(one, !listener.still_waits(call));
+  if (!record.empty() && tell()) return;
+  if (!is_touch && what != Beacon::kStart) return;
+  record = record_of(one, readable ? "its process had no memory for the details"
+                                   : "the memory of its process could not be read");
+  tell();
 }
 
-void Beacons::tell_of(const Announced& one, bool has_ended) {
+std::string Beacons::record_of(const Announced& one, const char* why) const {
   Touch touch = touch_of(one.what);
   if (one.what == Beacon::kStart) touch.event = EventKind::kStart;
-  const Owner owner = has_ended || !can_look_ ? unknown_owner(one.who.pid) : owner_of(one.who.pid);
-  tell_(one.who, one.what,
-        kernel_record(owner, one.who, touch,
-                      one.what == Beacon::kStart ? nullptr
-                      : has_ended                ? "its process ended before it sent the details"
-                                                 : "the memory of its process could not be read"));
+  const Owner owner = can_look_ ? owner_of(one.who.pid) : unknown_owner(one.who.pid);
+  return kernel_record(owner, one.who, touch, one.what == Beacon::kStart ? nullptr : why);
 }
 
 void Beacons::finish() {
-  for (const auto& [thread, one] : announced_) tell_of(one, true);
+  for (const auto& [thread, one] : announced_) {
+    tell_(one.who, one.what,
+          kernel_record(unknown_owner(one.who.pid), one.who, touch_of(one.what),
+                        "its process ended before it sent the details"));
+  }
   announced_.clear();
 }
 

@@ -37,7 +37,8 @@ class Beacons {
     Beacon what;
     Identity who;
   };
-  void tell_of(const Announced& one, bool has_ended);
+  /// A record without the details that the guard would have sent.
+  std::string record_of(const Announced& one, const char* why) const;
 
   Tell tell_;
   const bool can_look_ = has_own_numbers();
