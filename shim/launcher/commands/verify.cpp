@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "shim/launcher/commands/run.h"
 #include "shim/launcher/findings/decide.h"
@@ -29,33 +30,32 @@ Options options_of_run(Options options) {
   return options;
 }
 
-void empty_outputs(const Options& options) {
-  std::set<std::string> files;
-  for (const auto& [option, file] :
-       {std::pair("--json", &options.json_file), std::pair("--junit", &options.junit_file),
-        std::pair("--html", &options.html_file)}) {
-    if (*file && !files.insert(**file).second) {
-      throw Refusal(kRefused, std::string(option) + " " + in_quotes(**file) +
-                                  ": another result is written to that file");
-    }
-    empty_output(option, *file);
-  }
-}
+struct Outputs {
+  explicit Outputs(const Options& options, std::vector<TakenFile> taken)
+      : json("--json", options.json_file, options.force, taken),
+        junit("--junit", options.junit_file, options.force, taken),
+        html("--html", options.html_file, options.force, taken) {}
 
-Verdict run_tree(const Options& options, Variables& variables) {
+  OutputFile json;
+  OutputFile junit;
+  OutputFile html;
+};
+
+Verdict run_tree(const Options& options, const Prepared& prepared, const Outputs& outputs,
+                 Variables& variables) {
   Verdict verdict;
-  const Prepared prepared = prepare(options_of_run(options), variables);
   for (char** word = options.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
-  empty_outputs(options);
   WatchedTree watched;
-  watch_tree({.path = prepared.path,
-              .arguments = options.program,
-              .variables = &variables,
-              .report = prepared.report,
-              .fence = prepared.fence,
-              .counts = true,
-              .trace = options.trace},
-             watched);
+  watch_tree(
+      {.path = prepared.path,
+       .arguments = options.program,
+       .variables = &variables,
+       .report = prepared.report,
+       .fence = prepared.fence,
+       .counts = true,
+       .trace = options.trace,
+       .kept = {outputs.json.descriptor(), outputs.junit.descriptor(), outputs.html.descriptor()}},
+      watched);
   verdict.started = watched.started;
   verdict.ended = watched.ended;
   verdict.status = watched.status;
@@ -68,7 +68,11 @@ Verdict run_tree(const Options& options, Variables& variables) {
 int verify_it(const Options& options, const char* const* environment) {
   const std::set<Asked> deny = denied_words(options.deny);
   Variables variables(environment);
-  Verdict verdict = run_tree(options, variables);
+  const Prepared prepared = prepare(options_of_run(options), variables);
+  std::vector<TakenFile> taken = taken_by_program(prepared.files, options.program);
+  taken.push_back({prepared.report, "is the file of the records"});
+  Outputs outputs(options, taken);
+  Verdict verdict = run_tree(options, prepared, outputs, variables);
   verdict.allow = options.allow;
   verdict.allow_incomplete = options.allow_incomplete;
   verdict.deny = deny;
@@ -77,13 +81,9 @@ int verify_it(const Options& options, const char* const* environment) {
   const std::string text = text_of_verdict(verdict, symbols);
   write_stderr(text);
   try {
-    if (options.json_file) {
-      write_output("--json", *options.json_file, document(verdict, symbols));
-    }
-    if (options.junit_file) write_output("--junit", *options.junit_file, junit(verdict, text));
-    if (options.html_file) {
-      write_output("--html", *options.html_file, page_of_verdict(verdict, symbols, text));
-    }
+    if (outputs.json) outputs.json.write(document(verdict, symbols));
+    if (outputs.junit) outputs.junit.write(junit(verdict, text));
+    if (outputs.html) outputs.html.write(page_of_verdict(verdict, symbols, text));
   } catch (const Refusal& refusal) {
     if (verdict.touched == 0) throw;
     say(refusal.what());
