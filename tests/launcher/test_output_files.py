@@ -294,6 +294,12 @@ class Written(Case):
         self.assertTrue(text.startswith("a\nb\n{") and text.endswith("}\nc\n"), text)
         self.assertEqual(json.loads(text[4:-2])["command"], ["echo", "b"])
 
+    def test_devices(self):
+        """They take any number of results, and may be the program's arguments, too."""
+        done = self.run_here("verify", "--json", "/dev/null", "--html", "/dev/null", "true",
+                             "/dev/null")
+        self.assertEqual(done.returncode, 0, done)
+
     def test_a_bind_mounted_file(self):
         """No other file can get its name."""
         self.write(["verify", "--json", "result", "true"])
