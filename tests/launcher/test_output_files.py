@@ -222,6 +222,13 @@ class Spared(Case):
         self.assertEqual(self.files(), before)
 
 
+    def test_a_full_disk_for_one_of_two(self):
+        done = self.run_here("verify", "--json", "/dev/full", "--junit", "r", "true")
+        self.assertEqual(done.returncode, 125, done)
+        self.assertIn('--json "/dev/full": No space left on device', done.stderr)
+        self.assertTrue(is_result("--junit", self.written("r")))
+
+
 class Written(Case):
     def commands(self, name):
         """(the option, the command that writes this file by it)"""

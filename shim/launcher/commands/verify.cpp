@@ -80,15 +80,19 @@ int verify_it(const Options& options, const char* const* environment) {
   Symbols symbols;
   const std::string text = text_of_verdict(verdict, symbols);
   write_stderr(text);
-  try {
-    if (outputs.json) outputs.json.write(document(verdict, symbols));
-    if (outputs.junit) outputs.junit.write(junit(verdict, text));
-    if (outputs.html) outputs.html.write(page_of_verdict(verdict, symbols, text));
-  } catch (const Refusal& refusal) {
-    if (verdict.touched == 0) throw;
-    say(refusal.what());
-  }
-  return verdict.exit_code;
+  bool all = true;
+  const auto write = [&](OutputFile& file, const auto& result) {
+    try {
+      if (file) file.write(result());
+    } catch (const Refusal& refusal) {
+      say(refusal.what());
+      all = false;
+    }
+  };
+  write(outputs.json, [&] { return document(verdict, symbols); });
+  write(outputs.junit, [&] { return junit(verdict, text); });
+  write(outputs.html, [&] { return page_of_verdict(verdict, symbols, text); });
+  return all || verdict.touched != 0 ? verdict.exit_code : kRefused;
 }
 
 }  // namespace
