@@ -368,6 +368,21 @@ class Pipes(Case):
             thread.join()
             self.assertTrue(is_result("--json", got.pop()))
 
+    def test_a_reader_that_does_not_read(self):
+        """A signal ends the waiting for it."""
+        reads, writes = os.pipe()
+        self.addCleanup(os.close, reads)
+        self.addCleanup(os.close, writes)
+        for signal in (2, 15):
+            child = subprocess.Popen(
+                [launcher.LAUNCHER, "verify", "--json", "/dev/fd/%d" % writes, "true", LONG],
+                pass_fds=[writes], env=launcher.environment(), stderr=subprocess.PIPE)
+            self.assertIn(b"PASS", child.stderr.readline())
+            child.send_signal(signal)
+            self.addCleanup(child.kill)
+            self.assertEqual(child.wait(60), -signal)
+            child.stderr.close()
+
     def test_no_reader_left(self):
         """The verdict stays; without one that fails it is our own error."""
         touch = ["python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/commands/verify.h"
 
+#include <csignal>
 #include <set>
 #include <string>
 #include <utility>
@@ -36,6 +37,10 @@ struct Outputs {
         junit("--junit", options.junit_file, options.force, taken),
         html("--html", options.html_file, options.force, taken) {}
 
+  bool is_pipe() const {
+    return json.descriptor() >= 0 || junit.descriptor() >= 0 || html.descriptor() >= 0;
+  }
+
   OutputFile json;
   OutputFile junit;
   OutputFile html;
@@ -65,6 +70,14 @@ Verdict run_tree(const Options& options, const Prepared& prepared, const Outputs
   return verdict;
 }
 
+/// The watched tree has blocked every signal. A pipe's reader may never read.
+void let_signals_end_this_process() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) sigaddset(&ends, number);
+  sigprocmask(SIG_UNBLOCK, &ends, nullptr);
+}
+
 int verify_it(const Options& options, const char* const* environment) {
   const std::set<Asked> deny = denied_words(options.deny);
   Variables variables(environment);
@@ -80,6 +93,7 @@ int verify_it(const Options& options, const char* const* environment) {
   Symbols symbols;
   const std::string text = text_of_verdict(verdict, symbols);
   write_stderr(text);
+  if (outputs.is_pipe()) let_signals_end_this_process();
   bool all = true;
   const auto write = [&](OutputFile& file, const auto& result) {
     try {
