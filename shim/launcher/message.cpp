@@ -37,19 +37,23 @@ void print(const std::string& text) {
   }
 }
 
-void write_stderr(std::string_view text) {
-  while (g_have_stderr && !text.empty()) {
-    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
     if (written > 0) {
       text.remove_prefix(static_cast<size_t>(written));
     } else if (written < 0 && errno == EAGAIN) {
-      // Somebody has made it non-blocking.
-      pollfd ready = {STDERR_FILENO, POLLOUT, 0};
+      pollfd ready = {fd, POLLOUT, 0};
       poll(&ready, 1, -1);
     } else if (written == 0 || errno != EINTR) {
-      return;
+      return written == 0 ? ENOSPC : errno;
     }
   }
+  return 0;
+}
+
+void write_stderr(std::string_view text) {
+  if (g_have_stderr) write_all(STDERR_FILENO, text);
 }
 
 }  // namespace cudaguard::launcher

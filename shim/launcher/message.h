@@ -36,6 +36,9 @@ void say(std::string_view text);
 /// On the standard output. Throws Refusal where it cannot be written.
 void print(const std::string& text);
 
+/// All of it, also where somebody has made the descriptor non-blocking. 0, or an errno value.
+int write_all(int fd, std::string_view text);
+
 /// As it is, wherever the standard error leads to; as much as goes.
 void write_stderr(std::string_view text);
 

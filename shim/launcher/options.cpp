@@ -18,6 +18,7 @@ namespace {
 using Command = Options::Command;
 using Value = std::optional<std::string> Options::*;
 
+constexpr char kFile[] = "FILE";
 constexpr std::string_view kSeeHelp = "; see cudaguard --help";
 
 /// One option. A flag takes no value, a list may be given several times, --fence's value is
@@ -44,7 +45,7 @@ const Table& table_of(Command command) {
        Variable::kChildren},
       {"log", "L", "lines on stderr: off, error, deny (the default), all", &Options::log,
        Variable::kLog},
-      {"report", "FILE", "append JSON Lines records to FILE; %p: process id", &Options::report,
+      {"report", kFile, "append JSON Lines records to FILE; %p: process id", &Options::report,
        Variable::kReport},
       {"fence", "[=HOW]",
        "the kernel refuses NVIDIA's requests, too: auto, require, off (the default)",
@@ -61,26 +62,29 @@ const Table& table_of(Command command) {
        &Options::strict},
   };
   static const Table doctor = {
-      {"json", nullptr, "of doctor: the same as JSON", &Options::json},
+      {"json", kFile, "write the same as JSON; -: to the standard output", &Options::json_file},
+      {"force", nullptr, "overwrite FILE even if cudaguard has not written it", &Options::force},
   };
   static const Table verify = {
       {"allow", "PATTERN", "processes whose command matches may touch CUDA", &Options::allow},
       {"allow-incomplete", nullptr, "pass although CUDA attempts may have been missed",
        &Options::allow_incomplete},
       {"deny", "WHAT", "what fails: init (the default), nvml, opencl", &Options::deny},
-      {"report", "FILE", "append the records to FILE, too", &Options::report},
+      {"report", kFile, "append the records to FILE, too", &Options::report},
       {"fence", "[=HOW]",
        "the kernel refuses NVIDIA's requests, too: auto (the default), require, off",
        &Options::fence},
       {"trace", nullptr, "look at every program that is started (ptrace)", &Options::trace},
-      {"json", "FILE", "write the result as JSON", &Options::json_file},
-      {"junit", "FILE", "write the result as JUnit XML", &Options::junit_file},
-      {"html", "FILE", "write the result as one page", &Options::html_file},
+      {"json", kFile, "write the result as JSON; -: to the standard output", &Options::json_file},
+      {"junit", kFile, "write the result as JUnit XML", &Options::junit_file},
+      {"html", kFile, "write the result as one page", &Options::html_file},
+      {"force", nullptr, "overwrite FILE even if cudaguard has not written it", &Options::force},
   };
   static const Table report = {
       {"by", "WHAT", "one row for each: exe, user, host, job, line", &Options::by},
-      {"json", nullptr, "print JSON", &Options::json},
-      {"html", "FILE", "write one page", &Options::html_file},
+      {"json", kFile, "write JSON; -: to the standard output", &Options::json_file},
+      {"html", kFile, "write one page", &Options::html_file},
+      {"force", nullptr, "overwrite FILE even if cudaguard has not written it", &Options::force},
   };
   if (command == Command::kDoctor) return doctor;
   if (command == Command::kVerify) return verify;
@@ -106,6 +110,10 @@ void set(Options& options, const Option& option, const char* value, const char* 
   if (const auto* flag = std::get_if<bool Options::*>(&option.to)) {
     options.** flag = true;
   } else if (const auto* text = std::get_if<Value>(&option.to)) {
+    if (option.value == kFile && value[0] == '-' && value[1] != '\0') {
+      refuse("--" + std::string(option.name) + " " + in_quotes(value) +
+             " looks like an option; give a file (of that name: ./" + printable(value) + ")");
+    }
     options.** text = value;
   } else if (const auto* list = std::get_if<std::vector<std::string> Options::*>(&option.to)) {
     (options.**list).emplace_back(value);
@@ -257,7 +265,7 @@ std::string help_text(Options::Command command) {
   }
   text =
       "Usage: cudaguard run [options] [--] program [arguments...]\n"
-      "       cudaguard doctor [--json] [program]\n"
+      "       cudaguard doctor [--json FILE] [--force] [program]\n"
       "       cudaguard verify|report --help; cudaguard --help|--version\n"
       "run starts a program that finds no CUDA device, or only the GPUs that you choose. doctor: "
       "is it\n"

@@ -29,15 +29,16 @@ struct Options {
   bool print = false;
   bool strict = false;
   bool observe = false;
-  bool json = false;  ///< of doctor and report: print JSON
-  // Of verify.
-  std::vector<std::string> allow;        ///< patterns of commands that may touch CUDA
-  std::vector<std::string> deny;         ///< what fails: init (the default), nvml, opencl
-  bool allow_incomplete = false;         ///< pass although attempts may be missing
-  bool trace = false;                    ///< look at every exec (ptrace)
-  std::optional<std::string> json_file;  ///< --json FILE
+  // Of verify, report and doctor: files for the result.
+  std::optional<std::string> json_file;
+  std::optional<std::string> html_file;
   std::optional<std::string> junit_file;
-  std::optional<std::string> html_file;  ///< of report too: --html is a file there as well
+  bool force = false;  ///< overwrite what cudaguard has not written
+  // Of verify.
+  std::vector<std::string> allow;  ///< patterns of commands that may touch CUDA
+  std::vector<std::string> deny;   ///< what fails: init (the default), nvml, opencl
+  bool allow_incomplete = false;   ///< pass although attempts may be missing
+  bool trace = false;              ///< look at every exec (ptrace)
   // Of report.
   std::optional<std::string> by;  ///< exe, user, host, job, line
   /// The program and its arguments: a part of argv, null-terminated; may be empty with --print and

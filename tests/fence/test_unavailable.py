@@ -43,7 +43,7 @@ class Case(fence.Case):
     def rows(self, rules, *words):
         """doctor's, as an ordinary user's driver would be asked: in a /dev of its own."""
         done = self.bare(*harness.sandbox("none"), fence.program("without"), *rules, "--", *words,
-                         launcher.LAUNCHER, "doctor", "--json")
+                         launcher.LAUNCHER, "doctor", "--json", "-")
         self.assertEqual(done.stderr, "")
         return [row["text"] for row in json.loads(done.stdout)["findings"] if row["id"] == "fence"]
 

@@ -118,7 +118,7 @@ class Told(Case):
                               (["report", "--by", "line"], "around the guard\n"),
                               (["report", "--by", "exe"], ASKS)):
             self.assertIn(wanted, self.start(*words, files["report"]).stdout)
-        shown = json.loads(self.start("report", "--json", files["report"]).stdout)
+        shown = json.loads(self.start("report", "--json", "-", files["report"]).stdout)
         self.validates(shown, "launcher", "print", "report.schema.json")
 
     def test_run_observe(self):

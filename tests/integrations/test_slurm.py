@@ -124,7 +124,7 @@ class Slurm(places.Case):
 
     def test_doctor(self):
         """It finds nothing wrong with what the script has set."""
-        result = self.task("srun", "/usr/local/bin/cudaguard", "doctor", "--json")
+        result = self.task("srun", "/usr/local/bin/cudaguard", "doctor", "--json", "-")
         findings = json.loads(result.stdout)["findings"]
         self.assertEqual([row for row in findings if row["state"] == "problem"], [])
 

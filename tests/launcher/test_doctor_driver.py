@@ -274,7 +274,7 @@ class Sandboxed(doctor.Case):
                      {"LD_PROFILE": "libcuda.so.1", "LD_PROFILE_OUTPUT": self.folder}):
             with self.subTest(**more):
                 code, out, err, _ = self.run_in(
-                    [launcher.LAUNCHER, "doctor", "--json"],
+                    [launcher.LAUNCHER, "doctor", "--json", "-"],
                     env=launcher.environment(LD_LIBRARY_PATH=folder, CG_ANSWER="0", **doctor.WAIT,
                                              **more))
                 self.assertEqual((code, err), (0, ""), out)

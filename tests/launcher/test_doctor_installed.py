@@ -137,7 +137,7 @@ class Installation(doctor.Case):
     def test_bytes_that_are_no_text(self):
         env = launcher.environment()
         env["CUDAGUARD_POLICY"] = b"\xff\x1b[31m"
-        for words in ([], ["--json"]):
+        for words in ([], ["--json", "-"]):
             done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, "doctor", *words, env=env)
             self.assertEqual(done.returncode, 1, done)
             self.assertTrue(done.stdout.isascii() and "\x1b" not in done.stdout)
@@ -145,11 +145,12 @@ class Installation(doctor.Case):
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
     def test_a_full_disk(self):
-        for words in (["doctor"], ["doctor", "--json"]):
+        for words, meaning in ((["doctor"], "cannot print"),
+                               (["doctor", "--json", "-"], '--json "-"')):
             done = self.bare(*harness.sandbox("none"), "sh", "-c", '"$0" "$@" >/dev/full',
                              launcher.LAUNCHER, *words)
             self.assertEqual((done.returncode, done.stderr),
-                             (125, "cudaguard: cannot print: No space left on device\n"))
+                             (125, "cudaguard: %s: No space left on device\n" % meaning))
 
     def test_closed_descriptors(self):
         """0, 1 and 2 closed: nothing of ours is written into somebody else's file."""

@@ -44,7 +44,7 @@ class Kinds(doctor_program.Case):
 
     def test_program_by_its_descriptor(self):
         with open("/bin/sh", "rb") as stream:
-            done = self.start("doctor", "--json", "/dev/fd/%d" % stream.fileno(),
+            done = self.start("doctor", "--json", "-", "/dev/fd/%d" % stream.fileno(),
                               env=launcher.environment(LD_LIBRARY_PATH=harness.FAKE_DRIVER),
                               pass_fds=[stream.fileno()])
         self.assertEqual(self.read(done.stdout, done.returncode).line, "guarded: yes")
@@ -169,7 +169,7 @@ class Privileged(doctor_program.Case):
                          env=env)
 
     def asked(self):
-        done = self.as_nobody(self.command, "doctor", "--json", self.program)
+        done = self.as_nobody(self.command, "doctor", "--json", "-", self.program)
         return self.read(done.stdout, done.returncode)
 
     def check(self, kind):
@@ -273,7 +273,7 @@ class NoProgram(doctor_program.Case):
                            ("./text", 126), ("./cut", 126), ("./loop", 126), ("./script", 127),
                            (program, 127)):
             with self.subTest(program=name):
-                for words in (["doctor"], ["doctor", "--json"]):
+                for words in (["doctor"], ["doctor", "--json", "-"]):
                     done = self.start(*words, name, cwd=self.folder)
                     self.refused(done, code)
                     self.assertEqual(done.stderr, self.start("run", name, cwd=self.folder).stderr)

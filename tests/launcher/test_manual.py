@@ -153,7 +153,9 @@ class Completion(launcher.Case):
                 ("cudaguard verify cg-own-program f", ["file.txt"]),
                 ("cudaguard report --by h", ["host"]),
                 ("cudaguard report --json f", ["file.txt"]),
-                ("cudaguard doctor --json cg-own", ["cg-own-program"]),
+                ("cudaguard report --json a f", ["file.txt"]),
+                ("cudaguard doctor --json f", ["file.txt"]),
+                ("cudaguard doctor --json - --force cg-own", ["cg-own-program"]),
                 ("cudaguard walk ", [])):
             with self.subTest(line=line):
                 self.assertEqual(self.complete(line), wanted)

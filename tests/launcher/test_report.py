@@ -40,7 +40,7 @@ class Case(launcher.Case):
         return self.report(*words, **more).stdout
 
     def json(self, *words, **more):
-        document = json.loads(self.shown("--json", *words, **more))
+        document = json.loads(self.shown("--json", "-", *words, **more))
         if jsonschema is not None:
             validator = jsonschema.Draft202012Validator
             validator(recorded.schema("launcher", "print", "report.schema.json")).validate(document)
@@ -183,7 +183,7 @@ class Files(Case):
                 ([], ["no file given"]), ([self.path("none")], [self.path("none"), "No such file"]),
                 ([good, self.path("none")], ["No such file"]), ([gz], [gz, "compressed", "zcat"]),
                 (["--by", "color", good], ["color", "exe, user, host, job, line"]),
-                (["--by", "", good], ["accepted"]), (["--json=x", good], ["--json"]),
+                (["--by", "", good], ["accepted"]), (["--json", good], ["no file given"]),
                 (["--html", self.path("no", "x"), good], ["--html", self.path("no", "x")])):
             with self.subTest(words=words):
                 self.refused(self.start("report", *words), 125, *meaning)
@@ -191,6 +191,9 @@ class Files(Case):
     def test_unreadable(self):
         os.mkdir(self.path("folder.jsonl"))
         self.make("locked.jsonl", text(line()), 0o000)
+        os.mkdir(self.path("below"))
+        self.make("below/readable.jsonl", text(line(pid=2)))
+        os.mkdir(self.path("below", "closed"))
         os.chmod(self.folder, 0o755)
         # Root may read everything.
         who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
@@ -201,10 +204,19 @@ class Files(Case):
         self.make("open.jsonl", text(line()))
         done = self.bare(*report, self.folder)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
-        self.assertIn("1 process asked", done.stdout)
-        self.assertRegex(done.stdout, r"left out: 1 unreadable file \(.*locked.jsonl.*Permission")
-        document = json.loads(self.bare(*report, "--json", self.folder).stdout)
-        self.assertEqual((document["files"], document["unreadable"]), (1, 1))
+        self.assertIn("2 processes asked", done.stdout)
+        self.assertRegex(done.stdout, r"left out: 1 unreadable path \(.*locked.jsonl.*Permission")
+        # Its directories likewise.
+        os.chmod(self.path("below", "closed"), 0o000)
+        os.unlink(self.path("locked.jsonl"))
+        done = self.bare(*report, self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        self.assertIn("2 processes asked", done.stdout)
+        self.assertRegex(done.stdout, r"left out: 1 unreadable path \(.*below/closed.*Permission")
+        document = json.loads(self.bare(*report, "--json", "-", self.folder).stdout)
+        self.assertEqual((document["files"], document["unreadable"]), (2, 1))
+        self.refused(self.bare(*report, self.path("below", "closed")), 125, "below/closed",
+                     "Permission denied")
 
     def test_page(self):
         done = self.report("--html", self.path("page.html"), self.make("r.jsonl", text(line())))
@@ -214,11 +226,11 @@ class Files(Case):
 
     def test_full_disk(self):
         path = self.make("r.jsonl", text(line()))
-        for words in ("", "--json"):
-            done = self.bare("sh", "-c", '"$0" report $1 "$2" >/dev/full', launcher.LAUNCHER, words,
+        for words, meaning in (([], "cannot print"), (["--json", "-"], '--json "-"')):
+            done = self.bare("sh", "-c", '"$0" report "$@" >/dev/full', launcher.LAUNCHER, *words,
                              path)
-            self.assertEqual(done.returncode, 125)
-            self.assertIn("cannot print", done.stderr)
+            self.assertEqual((done.returncode, done.stderr), (
+                125, "cudaguard: %s: No space left on device\n" % meaning))
 
 
 class Forged(Case):
@@ -244,7 +256,7 @@ class Forged(Case):
         """A line that is no UTF-8 is no record."""
         for codec in ("latin-1", "utf-16", "cp1252"):
             bad = (line(host="caf\u00e9").replace("\\u00e9", "\u00e9") + "\n").encode(codec)
-            done = self.start("report", "--json", "-", input=bad, text=False)
+            done = self.start("report", "--json", "-", "-", input=bad, text=False)
             document = json.loads(done.stdout)
             self.assertEqual(document["records"], 0)
             self.assertGreaterEqual(document["not_understood"], 1)
@@ -285,7 +297,7 @@ class Forged(Case):
                     del data[place:place + dice.randint(1, 300)]
                 else:
                     data[place:place] = dice.choice((b"\n", b"\x00", b'{"v":1,', b'"', b"\x1b[2J"))
-            options = dice.choice(([], ["--json"], ["--by", dice.choice(BY)]))
+            options = dice.choice(([], ["--json", "-"], ["--by", dice.choice(BY)]))
             done = self.start("report", *options, "-", input=bytes(data), text=False)
             self.assertEqual((done.returncode, done.stderr), (0, b""), done)
             self.assertRegex(done.stdout, rb"\A[ -~\n]*\Z")

@@ -65,7 +65,7 @@ class Queries(launcher.Case):
         return json.loads(done.stdout)
 
     def groups(self, by):
-        done = self.start("report", "--by", by, "--json", self.path("records"))
+        done = self.start("report", "--by", by, "--json", "-", self.path("records"))
         self.assertEqual(done.returncode, 0, done)
         document = json.loads(done.stdout)
         self.assertEqual(document["torn"], 4)

@@ -50,12 +50,12 @@ class ExitCodes(verified.Case):
                  'opencl)'),
                 (["--deny=init,", program], '--deny "" is not accepted'),
                 (["--json", self.path("none", "x"), program], "--json"),
-                (["--html", "-", program], "accepted: a file"),
+                (["--html", "", program], "accepted: a file"),
                 (["--junit", self.folder, program], "--junit"),
                 (["--report", self.path("none", "x"), program], "--report"),
                 (["--json", "a", "--json", "b", program], "--json is given twice"),
                 (["--json", self.path("x"), "--html", self.path("x"), program],
-                 ": another result is written to that file"),
+                 ": is the file of another result; name another file"),
                 (["--gpus", "1", program], 'unknown option "--gpus"')):
             with self.subTest(words=words):
                 self.refused(self.start("verify", *words), 125, meaning)

@@ -276,12 +276,6 @@ class Json(Case):
             document = self.valid(json.load(stream))
         self.assertEqual(document["command"], ["true", "\ufffd\ufffd", "\u6f22\n"])
 
-    def test_nothing_of_an_earlier_run_stays(self):
-        path = self.make("a.json", '{"verdict":"pass"}', 0o644)
-        script = 'test -s "$0" && touch "$0.was"; exit 0'
-        self.ends(self.verify(["sh", "-c", script, path], ["--json", path]), 0)
-        self.assertFalse(os.path.exists(path + ".was"))
-
     def test_a_full_disk(self):
         """The verdict stays; without one that fails it is our own error."""
         for text, rc in (("", 125), (self.torch(), 1)):

@@ -84,7 +84,7 @@ class Case(launcher.Case):
         return code, out, nodes
 
     def doctor(self, *program, **more):
-        code, out, nodes = self.said("--json", *program, **more)
+        code, out, nodes = self.said("--json", "-", *program, **more)
         answer = Answer(code, json.loads(out), nodes)
         self.assertEqual(answer.document["exit_code"], code)
         if not program:

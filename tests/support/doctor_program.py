@@ -58,7 +58,7 @@ class Case(doctor.Case):
 
     def verdict(self, program, guarded, wanted, command=launcher.LAUNCHER, **more):
         """The answer, which is this one for these reasons; `run` agrees."""
-        result = harness.run([command, "doctor", "--json", program], guard=False, trace=False,
+        result = harness.run([command, "doctor", "--json", "-", program], guard=False, trace=False,
                              **more)
         self.assertEqual((result.err, result.init_calls()[1:]), ("", []), result)
         answer = self.read(result.out, result.rc)

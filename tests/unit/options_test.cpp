@@ -58,6 +58,16 @@ TEST(Options, TakeAValueThatLooksLikeAnOption) {
   EXPECT_EQ(*parse({"run", "--report=a=b", "prog"}).report, "a=b");
 }
 
+TEST(Options, AFileIsNoOption) {
+  const std::string like = " looks like an option; give a file (of that name: ./";
+  EXPECT_EQ(refusal_of({"verify", "--json", "--", "prog"}), "--json \"--\"" + like + "--)");
+  EXPECT_EQ(refusal_of({"report", "--html=-x", "file"}), "--html \"-x\"" + like + "-x)");
+  EXPECT_EQ(refusal_of({"run", "--report", "--cpu", "prog"}),
+            "--report \"--cpu\"" + like + "--cpu)");
+  EXPECT_EQ(*parse({"verify", "--junit", "-", "prog"}).junit_file, "-");
+  EXPECT_EQ(*parse({"verify", "--junit", "./-x", "prog"}).junit_file, "./-x");
+}
+
 TEST(Options, FenceTakesItsWordBehindAnEqualsSign) {
   EXPECT_EQ(parse({"run", "--fence", "prog"}).fence, FenceWish::kAuto);
   EXPECT_EQ(parse({"run", "--fence=require", "prog"}).fence, FenceWish::kRequire);
@@ -82,9 +92,11 @@ TEST(Options, AreThoseOfTheirCommand) {
   EXPECT_EQ(refusal_of({"run", "--allow", "x", "prog"}),
             "unknown option \"--allow\"; see cudaguard --help");
   EXPECT_EQ(*parse({"verify", "--json", "x", "prog"}).json_file, "x");
-  EXPECT_TRUE(parse({"report", "--json", "x"}).json);
-  EXPECT_TRUE(parse({"doctor", "--json", "prog"}).json);
-  EXPECT_EQ(refusal_of({"report", "--json=x", "x"}), "--json takes no value");
+  EXPECT_EQ(*parse({"report", "--json", "-", "x"}).json_file, "-");
+  EXPECT_EQ(*parse({"doctor", "--json=x", "prog"}).json_file, "x");
+  EXPECT_TRUE(parse({"report", "--force", "x"}).force);
+  EXPECT_EQ(refusal_of({"run", "--force", "prog"}),
+            "unknown option \"--force\"; see cudaguard --help");
   EXPECT_EQ(refusal_of({"run", "--cpu=", "x"}), "--cpu takes no value");
 }
 

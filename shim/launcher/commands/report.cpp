@@ -33,7 +33,7 @@ constexpr size_t kTime = 16;                 // "2026-11-22 07:28"
 struct Read {
   Records records;
   size_t files = 0;
-  // Of folders: left out.
+  // Of directories: left out.
   size_t compressed = 0;
   size_t unreadable = 0;
   std::string why;  ///< of the first one
@@ -50,8 +50,8 @@ std::optional<By> by_of(const Options& options) {
                 "--by " + in_quotes(*options.by) + " is not accepted (accepted: " + accepted + ")");
 }
 
-[[noreturn]] void cannot_read(const std::string& path, int error) {
-  throw Refusal(kRefused, in_quotes(path) + " cannot be read: " + strerror(error));
+Refusal cannot_be_read(const std::string& path, int error) {
+  return {kRefused, in_quotes(path) + " cannot be read: " + strerror(error)};
 }
 
 /// gzip, zstd, xz.
@@ -69,7 +69,7 @@ bool read_stream(int fd, const std::string& path, Records& records) {
   for (bool first = true;; first = false) {
     const ssize_t count = read(fd, part.data(), part.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) cannot_read(path, errno);
+    if (count < 0) throw cannot_be_read(path, errno);
     const std::string_view bytes(part.data(), static_cast<size_t>(count));
     if (first && is_compressed(bytes)) return false;
     if (bytes.empty()) break;
@@ -81,7 +81,7 @@ bool read_stream(int fd, const std::string& path, Records& records) {
 
 bool read_file(const std::string& path, Read& all) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) cannot_read(path, errno);
+  if (fd < 0) throw cannot_be_read(path, errno);
   bool good = false;
   try {
     good = read_stream(fd, path, all.records);
@@ -94,46 +94,86 @@ bool read_file(const std::string& path, Read& all) {
   return good;
 }
 
+/// Of a directory that the user has named, what cannot be read is left out.
+void leave_out(Read& all, const Refusal& refusal) {
+  if (all.unreadable++ == 0) all.why = refusal.what();
+}
+
 /// Below it: report.jsonl, report.jsonl.1, report.jsonl-20261122. In the order of their names.
-void read_folder(const std::string& folder, Read& all) {
-  std::vector<std::string> paths;
-  std::error_code error;
-  fs::recursive_directory_iterator entries(folder, error);
-  for (const fs::recursive_directory_iterator end; !error && entries != end;
-       entries.increment(error)) {
-    const bool named = entries->path().filename().native().find(".jsonl") != std::string::npos;
-    std::error_code gone;
-    if (named && entries->is_regular_file(gone)) paths.push_back(entries->path().native());
+std::vector<std::string> files_below(const std::string& folder, Read& all) {
+  std::vector<std::string> files;
+  std::vector<std::string> folders = {folder};
+  while (!folders.empty()) {
+    const std::string next = std::move(folders.back());
+    folders.pop_back();
+    std::error_code error;
+    fs::directory_iterator entries(next, error);
+    for (const fs::directory_iterator end; !error && entries != end; entries.increment(error)) {
+      const fs::path& path = entries->path();
+      std::error_code gone;
+      if (entries->is_directory(gone)) {
+        if (!entries->is_symlink(gone)) folders.push_back(path.native());
+      } else if (path.filename().native().find(".jsonl") != std::string::npos &&
+                 entries->is_regular_file(gone)) {
+        files.push_back(path.native());
+      }
+    }
+    if (!error) continue;
+    if (next == folder) throw cannot_be_read(next, error.value());
+    leave_out(all, cannot_be_read(next, error.value()));
   }
-  if (error) cannot_read(folder, error.value());
-  std::sort(paths.begin(), paths.end());
-  for (const std::string& path : paths) {
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+struct Input {
+  std::string path;
+  bool of_folder = false;
+};
+
+std::vector<Input> inputs_of(char** words, Read& all) {
+  std::vector<Input> inputs;
+  for (; *words != nullptr; ++words) {
+    std::error_code error;
+    if (!fs::is_directory(*words, error)) {
+      inputs.push_back({*words});
+      continue;
+    }
+    for (std::string& file : files_below(*words, all)) inputs.push_back({std::move(file), true});
+  }
+  return inputs;
+}
+
+std::vector<TakenFile> taken_by(const std::vector<Input>& inputs) {
+  std::vector<TakenFile> taken;
+  taken.reserve(inputs.size());
+  for (const auto& [path, of_folder] : inputs) {
+    taken.push_back({path == "-" ? "/dev/stdin" : path, "is a file of records to read"});
+  }
+  return taken;
+}
+
+void read_input(const Input& input, Read& all) {
+  const auto& [path, of_folder] = input;
+  if (of_folder) {
     try {
       all.compressed += read_file(path, all) ? 0 : 1;
     } catch (const Refusal& refusal) {
-      if (all.unreadable++ == 0) all.why = refusal.what();
+      leave_out(all, refusal);
     }
+    return;
   }
-}
-
-void read_all(char** inputs, Read& all) {
-  for (; *inputs != nullptr; ++inputs) {
-    const std::string input = *inputs;
-    std::error_code error;
-    bool good = true;
-    if (input == "-") {
-      ++all.files;
-      good = read_stream(STDIN_FILENO, "standard input", all.records);
-    } else if (fs::is_directory(input, error)) {
-      read_folder(input, all);
-    } else {
-      good = read_file(input, all);
-    }
-    if (!good) {
-      throw Refusal(kRefused, in_quotes(input) +
-                                  " is compressed: unpack it in front of cudaguard "
-                                  "report - (zcat, zstdcat, xzcat)");
-    }
+  bool good = false;
+  if (path == "-") {
+    ++all.files;
+    good = read_stream(STDIN_FILENO, "standard input", all.records);
+  } else {
+    good = read_file(path, all);
+  }
+  if (!good) {
+    throw Refusal(kRefused, in_quotes(path) +
+                                " is compressed: unpack it in front of cudaguard "
+                                "report - (zcat, zstdcat, xzcat)");
   }
 }
 
@@ -189,7 +229,7 @@ std::string table_of(const std::vector<Group>& groups, const std::string& title)
   return text;
 }
 
-void print_list(const char* name, const auto& list) {
+void put_list(OutputFile& out, const char* name, const auto& list) {
   std::string text = std::string(",\n\"") + name + "\":[";
   std::string_view before = "\n";
   for (const auto& one : list) {
@@ -198,18 +238,19 @@ void print_list(const char* name, const auto& list) {
     text.append(before).append(json.text());
     before = ",\n";
     if (text.size() < kPart) continue;
-    print(text);
+    out.put(text);
     text.clear();
   }
-  print(text + "]");
+  out.put(text + "]");
 }
 
 /// A part at a time: there may be hundreds of thousands of processes.
-void print_json(const Findings& findings, const Read& all, std::optional<By> by,
+void write_json(OutputFile& out, const Findings& findings, const Read& all, std::optional<By> by,
                 const std::string& word) {
   Json start;  // its object is not ended yet
   start.begin_object()
       .field("v", 1)
+      .field("cudaguard", CUDAGUARD_VERSION)
       .field("files", all.files)
       .field("compressed", all.compressed)
       .field("unreadable", all.unreadable)
@@ -217,14 +258,15 @@ void print_json(const Findings& findings, const Read& all, std::optional<By> by,
       .field("torn", findings.torn)
       .field("not_understood", findings.not_understood);
   if (by) start.field("by", word);
-  print(start.text());
+  out.put(start.text());
   if (by) {
-    print_list("groups", groups_of(findings, *by));
+    put_list(out, "groups", groups_of(findings, *by));
   } else {
-    print_list("touchers", findings.touchers);
-    print_list("processes", findings.processes);
+    put_list(out, "touchers", findings.touchers);
+    put_list(out, "processes", findings.processes);
   }
-  print("}\n");
+  out.put("}\n");
+  out.finish();
 }
 
 std::string text_of(const Findings& findings, const Read& all, std::optional<By> by,
@@ -243,7 +285,7 @@ std::string text_of(const Findings& findings, const Read& all, std::optional<By>
             " (zcat them in front of cudaguard report -)\n";
   }
   if (all.unreadable != 0) {
-    text += "  left out: " + counted(all.unreadable, "unreadable file") + " (" + all.why + ")\n";
+    text += "  left out: " + counted(all.unreadable, "unreadable path") + " (" + all.why + ")\n";
   }
   return text;
 }
@@ -253,20 +295,18 @@ std::string text_of(const Findings& findings, const Read& all, std::optional<By>
 int report(const Options& options) {
   const std::optional<By> by = by_of(options);
   const std::string word = options.by.value_or("");
-  empty_output("--html", options.html_file);
   Read all;
-  read_all(options.program, all);
+  const std::vector<Input> inputs = inputs_of(options.program, all);
+  std::vector<TakenFile> taken;
+  if (options.json_file || options.html_file) taken = taken_by(inputs);
+  OutputFile json("--json", options.json_file, options.force, taken);
+  OutputFile html("--html", options.html_file, options.force, taken);
+  for (const Input& input : inputs) read_input(input, all);
   const Findings& findings = all.records.findings();
-  if (options.html_file) {
-    const std::string html = page_of_records(findings, what_was_read(findings, all.files),
-                                             text_of(findings, all, by, word));
-    write_output("--html", *options.html_file, html);
-  }
-  if (options.json) {
-    print_json(findings, all, by, word);
-  } else {
-    print(text_of(findings, all, by, word));
-  }
+  const std::string text = text_of(findings, all, by, word);
+  if (html) html.write(page_of_records(findings, what_was_read(findings, all.files), text));
+  if (json) write_json(json, findings, all, by, word);
+  if (!json.is_stdout() && !html.is_stdout()) print(text);
   return 0;
 }
 

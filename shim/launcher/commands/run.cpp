@@ -90,12 +90,12 @@ Prepared prepare(const Options& options, Variables& variables) {
     say("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
   }
   for (const std::string& warning : judged.warnings) say(warning);
-  return {program.path, report, fence};
+  return {program.path, report, fence, program.files};
 }
 
 int run(const Options& options, const char* const* environment) {
   Variables variables(environment);
-  const auto [path, report, fence] = prepare(options, variables);
+  const auto [path, report, fence, files] = prepare(options, variables);
   if (options.print) {
     print(variables.changes());
     if (fence.holds && !fence.was_there) {

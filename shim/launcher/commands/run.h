@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/fence/fence.h"
@@ -11,9 +12,10 @@ namespace cudaguard::launcher {
 
 /// What is about to be started.
 struct Prepared {
-  std::string path;    ///< for execve; empty: no program, with --print
-  std::string report;  ///< the user's, as CUDAGUARD_REPORT names it; may be empty
-  Fence fence;         ///< around this process, where one was asked for
+  std::string path;                ///< for execve; empty: no program, with --print
+  std::string report;              ///< the user's, as CUDAGUARD_REPORT names it; may be empty
+  Fence fence;                     ///< around this process, where one was asked for
+  std::vector<std::string> files;  ///< of the program: a script, its interpreter
 };
 
 /// Sets all that the program needs in `variables`: policy, presets, LD_PRELOAD; puts up the fence.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/commands/verify.h"
 
+#include <csignal>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "shim/launcher/commands/run.h"
 #include "shim/launcher/findings/decide.h"
@@ -29,33 +31,36 @@ Options options_of_run(Options options) {
   return options;
 }
 
-void empty_outputs(const Options& options) {
-  std::set<std::string> files;
-  for (const auto& [option, file] :
-       {std::pair("--json", &options.json_file), std::pair("--junit", &options.junit_file),
-        std::pair("--html", &options.html_file)}) {
-    if (*file && !files.insert(**file).second) {
-      throw Refusal(kRefused, std::string(option) + " " + in_quotes(**file) +
-                                  ": another result is written to that file");
-    }
-    empty_output(option, *file);
-  }
-}
+struct Outputs {
+  explicit Outputs(const Options& options, std::vector<TakenFile> taken)
+      : json("--json", options.json_file, options.force, taken),
+        junit("--junit", options.junit_file, options.force, taken),
+        html("--html", options.html_file, options.force, taken) {}
 
-Verdict run_tree(const Options& options, Variables& variables) {
+  bool is_pipe() const {
+    return json.descriptor() >= 0 || junit.descriptor() >= 0 || html.descriptor() >= 0;
+  }
+
+  OutputFile json;
+  OutputFile junit;
+  OutputFile html;
+};
+
+Verdict run_tree(const Options& options, const Prepared& prepared, const Outputs& outputs,
+                 Variables& variables) {
   Verdict verdict;
-  const Prepared prepared = prepare(options_of_run(options), variables);
   for (char** word = options.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
-  empty_outputs(options);
   WatchedTree watched;
-  watch_tree({.path = prepared.path,
-              .arguments = options.program,
-              .variables = &variables,
-              .report = prepared.report,
-              .fence = prepared.fence,
-              .counts = true,
-              .trace = options.trace},
-             watched);
+  watch_tree(
+      {.path = prepared.path,
+       .arguments = options.program,
+       .variables = &variables,
+       .report = prepared.report,
+       .fence = prepared.fence,
+       .counts = true,
+       .trace = options.trace,
+       .kept = {outputs.json.descriptor(), outputs.junit.descriptor(), outputs.html.descriptor()}},
+      watched);
   verdict.started = watched.started;
   verdict.ended = watched.ended;
   verdict.status = watched.status;
@@ -65,10 +70,22 @@ Verdict run_tree(const Options& options, Variables& variables) {
   return verdict;
 }
 
+/// The watched tree has blocked every signal. A pipe's reader may never read.
+void let_signals_end_this_process() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) sigaddset(&ends, number);
+  sigprocmask(SIG_UNBLOCK, &ends, nullptr);
+}
+
 int verify_it(const Options& options, const char* const* environment) {
   const std::set<Asked> deny = denied_words(options.deny);
   Variables variables(environment);
-  Verdict verdict = run_tree(options, variables);
+  const Prepared prepared = prepare(options_of_run(options), variables);
+  std::vector<TakenFile> taken = taken_by_program(prepared.files, options.program);
+  taken.push_back({prepared.report, "is the file of the records"});
+  Outputs outputs(options, taken);
+  Verdict verdict = run_tree(options, prepared, outputs, variables);
   verdict.allow = options.allow;
   verdict.allow_incomplete = options.allow_incomplete;
   verdict.deny = deny;
@@ -76,19 +93,20 @@ int verify_it(const Options& options, const char* const* environment) {
   Symbols symbols;
   const std::string text = text_of_verdict(verdict, symbols);
   write_stderr(text);
-  try {
-    if (options.json_file) {
-      write_output("--json", *options.json_file, document(verdict, symbols));
+  if (outputs.is_pipe()) let_signals_end_this_process();
+  bool all = true;
+  const auto write = [&](OutputFile& file, const auto& result) {
+    try {
+      if (file) file.write(result());
+    } catch (const Refusal& refusal) {
+      say(refusal.what());
+      all = false;
     }
-    if (options.junit_file) write_output("--junit", *options.junit_file, junit(verdict, text));
-    if (options.html_file) {
-      write_output("--html", *options.html_file, page_of_verdict(verdict, symbols, text));
-    }
-  } catch (const Refusal& refusal) {
-    if (verdict.touched == 0) throw;
-    say(refusal.what());
-  }
-  return verdict.exit_code;
+  };
+  write(outputs.json, [&] { return document(verdict, symbols); });
+  write(outputs.junit, [&] { return junit(verdict, text); });
+  write(outputs.html, [&] { return page_of_verdict(verdict, symbols, text); });
+  return all || verdict.touched != 0 ? verdict.exit_code : kRefused;
 }
 
 }  // namespace

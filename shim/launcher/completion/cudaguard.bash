@@ -53,9 +53,10 @@ _cudaguard() {
   case ${COMP_WORDS[1]} in
     run) options="--cpu --gpus --policy --children --log --report --fence --observe --no-presets
       --print --strict --help" ;;
-    verify) options="--allow --allow-incomplete --deny --fence --trace --report --json --junit --html --help" ;;
-    report) options="--by --json --html --help" ;;
-    doctor) options="--json --help" ;;
+    verify) options="--allow --allow-incomplete --deny --fence --trace --report --json --junit
+      --html --force --help" ;;
+    report) options="--by --json --html --force --help" ;;
+    doctor) options="--json --force --help" ;;
     *) return ;;
   esac
   # COMP_WORDS has "--log=all" as three words.
@@ -65,8 +66,6 @@ _cudaguard() {
       --gpus | --policy | --children | --log | --report | --allow | --deny | --junit | --html | --by \
         | --json)
         ((++at))
-        # With a file it is verify's alone.
-        [[ $word != --json || ${COMP_WORDS[1]} == verify ]] || continue
         [[ ${COMP_WORDS[at]} == = ]] && ((at < COMP_CWORD)) && ((++at))
         if ((at >= COMP_CWORD)); then
           [[ $cur == = ]] && cur=

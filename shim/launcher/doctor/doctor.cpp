@@ -5,8 +5,10 @@
 #include <cstring>
 
 #include "shim/launcher/doctor/questions.h"
+#include "shim/launcher/elf/program.h"
 #include "shim/launcher/fence/try_fence.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/print/output.h"
 
 namespace cudaguard::launcher {
 
@@ -35,6 +37,12 @@ int doctor(const Options& options, const char* const* environment) {
                            limit};
   Document document;
   document.has_program = *options.program != nullptr;
+  std::vector<TakenFile> taken;
+  if (options.json_file && document.has_program) {
+    const Program program = find_program(*options.program, variables.get("PATH"));
+    taken = taken_by_program(program.files, options.program);
+  }
+  OutputFile json("--json", options.json_file, options.force, taken);
   // First, because the program may not be there, and the driver may take its time.
   if (document.has_program) {
     document.answer = ask_program(*options.program, machine, document.findings);
@@ -43,7 +51,8 @@ int doctor(const Options& options, const char* const* environment) {
   const std::string installed = ask_installed(machine, libraries, document.findings);
   const std::string driver = ask_driver(machine, libraries, document.findings);
   if (!document.has_program) document.answer = installed + "; " + driver;
-  print(options.json ? as_json(document) : as_text(document));
+  if (!json.is_stdout()) print(as_text(document));
+  if (json) json.write(as_json(document));
   return exit_code(document.findings);
 }
 

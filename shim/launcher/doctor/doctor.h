@@ -7,9 +7,9 @@
 
 namespace cudaguard::launcher {
 
-/// Prints the text, or with --json one JSON document (doctor.schema.json). Returns 0: well, and the
-/// program is guarded; 1: guarded in part, or something is wrong; 2: it cannot be guarded. Throws
-/// Refusal.
+/// Prints the text, and writes the JSON document (doctor.schema.json) to the file of --json; on the
+/// standard output it replaces the text. Returns 0: well, and the program is guarded; 1: guarded in
+/// part, or something is wrong; 2: it cannot be guarded. Throws Refusal.
 int doctor(const Options& options, const char* const* environment);
 
 }  // namespace cudaguard::launcher

@@ -42,8 +42,8 @@ void close_from_to(unsigned first, unsigned last) {
   for (unsigned fd = first; fd < last; ++fd) close(static_cast<int>(fd));
 }
 
-/// An open pipe or lock must not outlive the program because we have it too. `kept`: may be -1.
-void give_up_descriptors(std::array<int, 2> kept) {
+/// An open pipe or lock must not outlive the program because we have it too. `kept`: -1 is none.
+void give_up_descriptors(std::vector<int> kept) {
   std::sort(kept.begin(), kept.end());
   unsigned first = STDERR_FILENO + 1;
   for (const int fd : kept) {
@@ -128,7 +128,7 @@ void Tree::serve(int descriptor, std::function<bool()> serve) {
   }
 }
 
-void Tree::start(const std::function<int()>& become, Trace* trace) {
+void Tree::start(const std::function<int()>& become, Trace* trace, std::vector<int> kept) {
   // This process is no child of its own. Another answer is a seccomp filter's, under which the end
   // of the program would never be seen.
   if (waitpid(getpid(), nullptr, WNOHANG) < 0 && errno != ECHILD) {
@@ -161,7 +161,8 @@ void Tree::start(const std::function<int()>& become, Trace* trace) {
   }
   trace_ = trace;
   if (trace != nullptr) trace->follow(pid_);
-  give_up_descriptors({served_, signals_});
+  kept.insert(kept.end(), {served_, signals_});
+  give_up_descriptors(std::move(kept));
 }
 
 void Tree::wait(const std::function<milliseconds()>& now_and_then) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace cudaguard::launcher {
 
@@ -29,10 +30,11 @@ class Tree {
   void serve(int descriptor, std::function<bool()> serve);
 
   /// `become` is called in the child, replaces it by the program, and returns errno if it cannot.
-  /// Throws Refusal where there can be no child. Gives up all descriptors but the standard error
-  /// and the one that is served.
+  /// Throws Refusal where there can be no child. Gives up all descriptors but the standard error,
+  /// the one that is served, and `kept`.
   /// `trace`: follows it; may be null.
-  void start(const std::function<int()>& become, Trace* trace = nullptr);
+  void start(const std::function<int()>& become, Trace* trace = nullptr,
+             std::vector<int> kept = {});
 
   /// Until every process of the tree has ended, or somebody does not want to wait for those that
   /// the program has left behind. Calls `now_and_then`, which says after how long at the latest it

@@ -77,7 +77,7 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
         execve(wanted.path.c_str(), wanted.arguments, variables.pointers().data());
         return errno;
       },
-      trace ? &*trace : nullptr);
+      trace ? &*trace : nullptr, wanted.kept);
   // A reader may follow the user's report while the program runs.
   const std::chrono::milliseconds period{records.copies() ? 1000 : 0};
   tree.wait([&] {

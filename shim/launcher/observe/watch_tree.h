@@ -15,10 +15,11 @@ struct TreeToWatch {
   std::string path;  ///< for execve
   char** arguments = nullptr;
   Variables* variables = nullptr;
-  std::string report;   ///< the user's, as CUDAGUARD_REPORT names it; may be empty
-  Fence fence;          ///< around this process
-  bool counts = false;  ///< each process writes a start record, and is looked at
-  bool trace = false;   ///< by ptrace, at every execve
+  std::string report;          ///< the user's, as CUDAGUARD_REPORT names it; may be empty
+  Fence fence;                 ///< around this process
+  bool counts = false;         ///< each process writes a start record, and is looked at
+  bool trace = false;          ///< by ptrace, at every execve
+  std::vector<int> kept = {};  ///< descriptors that this process needs after the program's end
 };
 
 struct WatchedTree {

@@ -2,55 +2,213 @@
 #include "shim/launcher/print/output.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cerrno>
+#include <charconv>
+#include <cstdlib>
 #include <cstring>
-#include <string_view>
+#include <filesystem>
+#include <utility>
 
+#include "shim/launcher/child/child.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
 
 namespace {
 
-[[noreturn]] void refuse(const char* option, const std::string& file, const char* why) {
-  throw Refusal(kRefused, std::string(option) + " " + in_quotes(file) + ": " + why);
+namespace fs = std::filesystem;
+
+constexpr size_t kStart = 1024;  // within so many bytes a result says what it is
+constexpr int kMostLinks = 40;   // as the kernel follows
+
+std::string path_of(const std::string& name) { return name == "-" ? "/dev/stdout" : name; }
+
+/// Which descriptor of this process the path means. Opened anew, a file would be written from its
+/// start, over what the shell or another program has written.
+std::optional<int> descriptor_of(std::string_view path) {
+  if (path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!path.starts_with(folder)) continue;
+    const std::string_view word = path.substr(folder.size());
+    int number = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    if (error == std::errc() && end == word.data() + word.size()) return number;
+  }
+  return {};
 }
 
-int open_output(const char* option, const std::string& file) {
-  // O_NONBLOCK: a pipe without a reader must not stop us.
-  const int fd =
-      open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-  if (fd < 0) refuse(option, file, strerror(errno));
-  return fd;
+/// The full path without links, also of a file that does not exist.
+std::string full_path(fs::path path) {
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(path, error); ++i) {
+    path = path.parent_path() / fs::read_symlink(path, error);
+  }
+  return fs::weakly_canonical(fs::absolute(path, error), error).native();
+}
+
+bool is_same(const std::string& one, const std::string& other) {
+  struct stat a = {};
+  struct stat b = {};
+  const bool exists = stat(one.c_str(), &a) == 0;
+  if (exists != (stat(other.c_str(), &b) == 0)) return false;
+  if (!exists) return full_path(one) == full_path(other);
+  // A terminal or /dev/null takes any number of results.
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && !S_ISCHR(a.st_mode);
+}
+
+/// So begin a JSON document, JUnit's XML and a page of ours. doctor's document is indented.
+bool is_result(std::string_view text) {
+  constexpr std::string_view kVersion = R"({"v":)";  // and one digit
+  std::string start;
+  for (const char c : text) {
+    if (isspace(static_cast<unsigned char>(c)) == 0) start += c;
+  }
+  const auto has = [&](const char* words) { return start.find(words) != std::string::npos; };
+  return (start.starts_with(kVersion) && start.find(R"(,"cudaguard":")") == kVersion.size() + 1) ||
+         (start.starts_with("<?xml") && has(R"(<testsuitename="cudaguardverify")")) ||
+         (start.starts_with("<!DOCTYPEhtml>") && has("<title>cudaguard</title>"));
+}
+
+/// Renaming another file to a mount point fails.
+bool is_mount_point(const std::string& path) {
+  struct statx status = {};
+  return statx(AT_FDCWD, path.c_str(), 0, 0, &status) == 0 &&
+         (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
 }  // namespace
 
-void empty_output(const char* option, const std::optional<std::string>& file) {
-  if (!file) return;
-  // They are the program's.
-  for (const std::string_view other : {"", "-", "/dev/stdout", "/dev/stderr"}) {
-    if (*file == other) refuse(option, *file, "not accepted (accepted: a file)");
+std::vector<TakenFile> taken_by_program(const std::vector<std::string>& files, char** arguments) {
+  std::vector<TakenFile> taken;
+  taken.reserve(files.size());
+  for (const std::string& file : files) taken.push_back({file, "is the program's own file"});
+  if (*arguments != nullptr) ++arguments;
+  for (; *arguments != nullptr; ++arguments) {
+    taken.push_back({*arguments, "is an argument of the program"});
+    const char* value = strchr(*arguments, '=');
+    if (value != nullptr) taken.push_back({value + 1, taken.back().reason});
   }
-  close(open_output(option, *file));
+  return taken;
 }
 
-void write_output(const char* option, const std::string& file, const std::string& text) {
-  const int fd = open_output(option, file);
-  std::string_view rest = text;
-  int error = 0;
-  while (!rest.empty() && error == 0) {
-    const ssize_t written = write(fd, rest.data(), rest.size());
-    if (written > 0) {
-      rest.remove_prefix(static_cast<size_t>(written));
-    } else if (written == 0 || errno != EINTR) {
-      error = written == 0 ? ENOSPC : errno;
-    }
+OutputFile::OutputFile(const char* option, const std::optional<std::string>& name, bool force,
+                       std::vector<TakenFile>& taken)
+    : option_(option), name_(name.value_or("")), force_(force) {
+  if (!name) return;
+  if (name_.empty()) refuse("not accepted (accepted: a file, or - for the standard output)");
+  const std::string path = path_of(name_);
+  const std::optional<int> descriptor = descriptor_of(path);
+  is_stdout_ = descriptor == STDOUT_FILENO;
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0 && errno != ENOENT) refuse(strerror(errno));
+  for (const auto& [other, reason] : taken) {
+    if (is_same(path, other)) refuse(std::string(reason) + "; name another file");
   }
-  if (close(fd) != 0 && error == 0) error = errno;  // NFS says it here
-  if (error != 0) refuse(option, file, strerror(error));
+  taken.push_back({path, "is the file of another result"});
+  if (descriptor) {
+    take_descriptor(*descriptor);
+  } else if (status.st_mode != 0 && !S_ISREG(status.st_mode)) {
+    open_special(status.st_mode);
+  } else {
+    find_target();
+  }
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) close(fd_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+void OutputFile::refuse(const std::string& reason) const {
+  throw Refusal(kRefused, option_ + " " + in_quotes(name_) + ": " + reason);
+}
+
+void OutputFile::take_descriptor(int descriptor) {
+  // One that we were started with survived an execve. Otherwise the number is closed, or ours.
+  const int flags = fcntl(descriptor, F_GETFD);
+  if (flags < 0 || (flags & FD_CLOEXEC) != 0) refuse(strerror(EBADF));
+  if ((fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_RDONLY) refuse("open for reading only");
+  fd_ = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (fd_ < 0) refuse(strerror(errno));
+}
+
+void OutputFile::open_special(mode_t mode) {
+  if (S_ISBLK(mode)) refuse("is a block device; name a file, a pipe or a terminal");
+  fd_ = above_stderr(open(name_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  if (fd_ < 0) refuse(strerror(errno));
+}
+
+/// Before the program starts, which may run for hours: can the file be written?
+void OutputFile::find_target() {
+  target_ = full_path(name_);
+  check_content();
+  const bool exists = access(target_.c_str(), F_OK) == 0;
+  if (exists && access(target_.c_str(), W_OK) != 0) refuse(strerror(errno));
+  const int fd = make_temporary();
+  const int error = errno;
+  if (fd >= 0) {
+    close(fd);
+    unlink(temporary_.c_str());
+  }
+  temporary_.clear();
+  in_place_ = fd < 0 || is_mount_point(target_);
+  if (in_place_ && !exists) refuse(strerror(error));
+}
+
+void OutputFile::check_content() const {
+  if (force_) return;
+  const int fd = open(target_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd < 0 && errno == ENOENT) return;
+  std::string start(kStart, '\0');
+  const ssize_t count = fd < 0 ? -1 : read(fd, start.data(), start.size());
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (count < 0) refuse(strerror(error));
+  start.resize(static_cast<size_t>(count));
+  if (start.empty() || is_result(start)) return;
+  refuse("was not written by cudaguard; name another file, or add --force to overwrite it");
+}
+
+int OutputFile::make_temporary() {
+  temporary_ = fs::path(target_).parent_path() / ".cudaguard-XXXXXX";
+  const int fd = mkostemp(temporary_.data(), O_CLOEXEC);
+  if (fd < 0) temporary_.clear();
+  return above_stderr(fd);
+}
+
+void OutputFile::open_target() {
+  check_content();  // the program may have made it meanwhile
+  const int flags = O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW;
+  fd_ = in_place_ ? above_stderr(open(target_.c_str(), flags)) : make_temporary();
+  if (fd_ < 0) refuse(strerror(errno));
+  if (in_place_) return;
+  const mode_t mask = umask(0);
+  umask(mask);
+  struct stat old = {};
+  old.st_mode = 0666 & ~mask;
+  if (stat(target_.c_str(), &old) == 0) {
+    // Only root can give a file away.
+    [[maybe_unused]] const int given = fchown(fd_, old.st_uid, old.st_gid);
+  }
+  fchmod(fd_, old.st_mode & 0777);
+}
+
+void OutputFile::put(std::string_view text) {
+  if (fd_ < 0) open_target();
+  if (const int error = write_all(fd_, text); error != 0) refuse(strerror(error));
+}
+
+void OutputFile::finish() {
+  const int closed = close(std::exchange(fd_, -1));  // NFS reports a full disk here
+  if (closed != 0) refuse(strerror(errno));
+  if (temporary_.empty()) return;
+  if (rename(temporary_.c_str(), target_.c_str()) != 0) refuse(strerror(errno));
+  temporary_.clear();
 }
 
 }  // namespace cudaguard::launcher

@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that --json, --junit and --html write: what they never harm, and that they are whole."""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import threading
+
+from support import harness, launcher, recorded
+
+OPTIONS = ("--json", "--junit", "--html")
+LONG = "x" * 100000  # in the command, which --json has: more than a pipe takes at once
+
+
+def is_result(option, data):
+    if option == "--json":
+        return "cudaguard" in json.loads(data)
+    return data.startswith({"--junit": b"<?xml", "--html": b"<!DOCTYPE html>"}[option])
+
+
+class Case(launcher.Case):
+    def setUp(self):
+        super().setUp()
+        self.make("app.py", "open('started', 'w').write('x')\n")
+        self.make("r.jsonl", recorded.text(recorded.line()), 0o644)
+        self.make("notes.txt", "mine\n", 0o644)
+
+    def files(self):
+        """Every file below the test's directory: what it is, and a hash of it."""
+        found = {}
+        for folder, _, names in os.walk(self.folder):
+            for name in names:
+                path = os.path.join(folder, name)
+                if not os.path.exists(path):
+                    found[path] = os.readlink(path)
+                    continue
+                with open(path, "rb") as stream:
+                    found[path] = (hashlib.sha256(stream.read()).hexdigest(),
+                                   os.path.islink(path), os.stat(path).st_mode,
+                                   os.stat(path).st_ino)
+        return found
+
+    def written(self, name):
+        with open(self.path(name), "rb") as stream:
+            return stream.read()
+
+    def run_here(self, *words, **more):
+        return self.start(*words, cwd=self.folder, **more)
+
+    def spared(self, words, *meaning, **env):
+        """Refused at the start: no program is started, every file is as it was, none is new."""
+        before = self.files()
+        with self.subTest(words=words):
+            done = self.run_here(*words, env=launcher.environment(**env))
+            self.assertEqual(self.files(), before)
+            self.refused(done, 125, *meaning)
+
+
+class Spared(Case):
+    def test_the_files_are_seen(self):
+        """The control: what the program writes is seen."""
+        before = self.files()
+        self.assertEqual(self.run_here("verify", "--", "python3", "app.py").returncode, 0)
+        self.assertEqual(set(self.files()) - set(before), {self.path("started")})
+
+    def test_program_and_arguments(self):
+        os.link(self.path("app.py"), self.path("hard"))
+        os.symlink("app.py", self.path("soft"))
+        shutil.copy("/bin/sh", self.path("shell"))
+        self.make("script", "#!%s\necho started >started\n" % self.path("shell"))
+        program, argument = "is the program's own file", "is an argument of the program"
+        for option in OPTIONS:
+            for force in ([], ["--force"]):
+                for name in ("./app.py", "hard", "soft", "../%s/app.py" % os.path.basename(
+                        self.folder)):
+                    self.spared(["verify", *force, option, name, "--", "python3", "app.py"],
+                                '%s "%s": %s' % (option, name, argument))
+                self.spared(["verify", *force, option, "shell", "./script"], program)
+                self.spared(["verify", *force, option, "script", "./script"], program)
+                self.spared(["verify", *force, option + "=script", "./script"], program)
+                # It may become what the program writes.
+                self.spared(["verify", *force, option, "new", "--", "python3", "app.py",
+                             "--out=./new"], argument)
+        self.spared(["doctor", "--force", "--json", "script", "./script"], program)
+        self.spared(["doctor", "--force", "--json", "shell", "./script"], program)
+
+    def test_what_cudaguard_did_not_write(self):
+        self.make("config.json", '{"v":1,"name":"x","cudaguard":"0.2.0"}', 0o644)
+        self.make("suite.xml", '<?xml version="1.0"?>\n<testsuites>\n<testsuite name="pytest">',
+                  0o644)
+        self.make("page.html", "<!DOCTYPE html>\n<title>mine</title>", 0o644)
+        meaning = ("was not written by cudaguard", "--force")
+        for name in ("notes.txt", "r.jsonl", "config.json", "suite.xml", "page.html"):
+            for option in OPTIONS:
+                self.spared(["verify", option, name, "true"], option, name, *meaning)
+            self.spared(["report", "--html", name, "-"], *meaning)
+            self.spared(["report", "--json", name, "-"], *meaning)
+            self.spared(["doctor", "--json", name], *meaning)
+        # As it was written where --json was a flag.
+        self.spared(["doctor", "--json", "./app.py"], *meaning)
+        self.spared(["report", "--json", "r.jsonl", "notes.txt"], *meaning)
+        self.spared(["report", "--json", "r.jsonl"], "no file given")
+
+    def test_inputs(self):
+        os.link(self.path("r.jsonl"), self.path("hard"))
+        os.symlink("r.jsonl", self.path("soft"))
+        os.mkdir(self.path("records"))
+        os.rename(self.path("r.jsonl"), self.path("records", "r.jsonl"))
+        os.symlink("records/r.jsonl", self.path("r.jsonl"))
+        self.make("empty.jsonl", "", 0o644)
+        for option in ("--json", "--html"):
+            for force in ([], ["--force"]):
+                for name in ("r.jsonl", "hard", "soft", "records/r.jsonl"):
+                    for read in ("r.jsonl", "hard", "records"):
+                        self.spared(["report", *force, option, name, read],
+                                    '%s "%s": is a file of records to read' % (option, name))
+                self.spared(["report", *force, option, "empty.jsonl", "."], "records to read")
+
+    def test_another_result(self):
+        os.mkdir(self.path("folder"))
+        os.symlink("folder", self.path("other"))
+        self.make("a", "", 0o644)
+        os.link(self.path("a"), self.path("hard"))
+        os.symlink("a", self.path("soft"))
+        os.symlink("none", self.path("dangling"))
+        for one, other in (("new", "new"), ("new", "./new"), ("folder/new", "other/new"),
+                           ("a", "hard"), ("soft", "a"), ("dangling", "none"), ("-", "/dev/stdout"),
+                           ("/dev/fd/1", "-")):
+            for command in (["verify", "--json", one, "--junit", other, "true"],
+                            ["verify", "--junit", one, "--html", other, "true"],
+                            ["report", "--json", one, "--html", other, "r.jsonl"]):
+                self.spared(command, '"%s": is the file of another result' % other)
+        for name in ("folder/x.jsonl", "r.jsonl"):
+            meaning = "is the file of the records"
+            self.spared(["verify", "--report", name, "--json", name, "true"], meaning)
+            self.spared(["verify", "--json", name, "true"], meaning,
+                        CUDAGUARD_REPORT=self.path(name))
+
+    def test_names(self):
+        like = " looks like an option; give a file (of that name: ./"
+        for option in (*OPTIONS, "--report"):
+            self.spared(["verify", option, "--", "python3", "app.py"], option + ' "--"' + like)
+            self.spared(["verify", option, "--trace", "true"], option + ' "--trace"' + like)
+            self.spared(["verify", option + "=-x", "true"], option + ' "-x"' + like)
+        self.spared(["run", "--report", "--", "true"], '--report "--"' + like)
+        self.spared(["report", "--json", "--", "r.jsonl"], '--json "--"' + like)
+        self.spared(["report", "--html", "--by", "r.jsonl"], like)
+        self.spared(["doctor", "--json", "--"], '--json "--"' + like)
+        for option in OPTIONS:
+            self.spared(["verify", option, "", "true"],
+                        option + ' "": not accepted (accepted: a file, or - for')
+            self.spared(["verify", option, self.folder, "true"], "Is a directory")
+            self.spared(["verify", option, "new/", "true"], "No such file or directory")
+            self.spared(["verify", option, "none/x", "true"], "No such file or directory")
+            self.spared(["verify", option, "notes.txt/x", "true"], "Not a directory")
+            self.spared(["verify", option, "n" * 300, "true"], "File name too long")
+
+    def test_descriptors(self):
+        for command in (["verify", "--json", "-", "true"], ["report", "--html", "-", "r.jsonl"],
+                        ["doctor", "--json", "/dev/stdout"]):
+            before = self.files()
+            done = self.bare("sh", "-c", '"$0" "$@" >&-', launcher.LAUNCHER, *command,
+                             cwd=self.folder)
+            self.refused(done, 125, "Bad file descriptor")
+            self.assertEqual(self.files(), before)
+        with open(self.path("r.jsonl"), "rb") as stream:
+            name = "/dev/fd/%d" % stream.fileno()
+            done = self.run_here("verify", "--json", name, "true", pass_fds=[stream.fileno()])
+            self.refused(done, 125, name, "open for reading only")
+
+    def test_no_permission(self):
+        """A write-protected result, a directory where nothing can be made, a file of nobody."""
+        os.mkdir(self.path("locked"))
+        self.assertEqual(self.run_here("verify", "--json", "locked/r.json", "true").returncode, 0)
+        os.chmod(self.path("locked", "r.json"), 0o444)
+        os.chmod(self.path("locked"), 0o555)
+        # Root may write everywhere.
+        who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        command = self.installed()
+        before = self.files()
+        for name in ("locked/r.json", "locked/new"):
+            done = self.bare(*who, command, "verify", "--json", name, "true", cwd=self.folder)
+            self.refused(done, 125, '--json "%s": Permission denied' % name)
+        self.assertEqual(self.files(), before)
+        os.chmod(self.path("locked", "r.json"), 0o666)
+        done = self.bare(*who, command, "verify", "--json", "locked/r.json", "true", "again",
+                         cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(json.loads(self.written("locked/r.json"))["command"], ["true", "again"])
+        self.assertEqual(os.listdir(self.path("locked")), ["r.json"])
+
+    def test_the_program_has_made_it(self):
+        for script, code in (("true", 125), ("python3 -c 'import ctypes; "
+                                             "ctypes.CDLL(\"libcuda.so.1\").cuInit(0)'", 1)):
+            done = self.run_here("verify", "--json", "made", "sh", "-c", "echo a >made; " + script)
+            self.assertEqual(done.returncode, code, done)
+            self.assertIn('--json "made": was not written by cudaguard', done.stderr)
+            self.assertEqual(self.written("made"), b"a\n")
+            os.unlink(self.path("made"))
+
+    def test_an_interrupted_run(self):
+        """It leaves the result of the earlier one, which the program can read."""
+        for option in OPTIONS:
+            self.assertEqual(self.run_here("verify", option, "r", "true").returncode, 0)
+            before = self.files()
+            done = self.run_here("verify", option, "r", "sh", "-c", "cmp r r && kill -9 $PPID",
+                                 env=launcher.environment(TMPDIR="/tmp"))
+            self.assertEqual(done.returncode, -9, done)
+            self.assertEqual(self.files(), before)
+            os.unlink(self.path("r"))
+
+    def test_a_full_disk(self):
+        self.assertEqual(self.run_here("verify", "--json", "r", "true").returncode, 0)
+        before = self.files()
+        done = self.bare("prlimit", "--fsize=50000", launcher.LAUNCHER, "verify", "--json", "r",
+                         "true", LONG, cwd=self.folder)
+        self.assertEqual(done.returncode, 125, done)
+        self.assertIn('--json "r": File too large', done.stderr)
+        self.assertEqual(self.files(), before)
+
+
+    def test_a_full_disk_for_one_of_two(self):
+        done = self.run_here("verify", "--json", "/dev/full", "--junit", "r", "true")
+        self.assertEqual(done.returncode, 125, done)
+        self.assertIn('--json "/dev/full": No space left on device', done.stderr)
+        self.assertTrue(is_result("--junit", self.written("r")))
+
+
+class Written(Case):
+    def commands(self, name):
+        """(the option, the command that writes this file by it)"""
+        for option in OPTIONS:
+            yield option, ["verify", option, name, "true"]
+        for option in ("--json", "--html"):
+            yield option, ["report", option, name, "r.jsonl"]
+            yield option, ["report", "--by", "exe", option, name, "r.jsonl"]
+        yield "--json", ["doctor", "--json", name]
+        yield "--json", ["doctor", "--json", name, "sh"]
+
+    def write(self, words):
+        done = self.run_here(*words)
+        self.assertIn(done.returncode, (0, 1), done)  # 1: of doctor, for want of a driver
+        self.assertNotIn("--", done.stderr)
+        return done
+
+    def test_again(self):
+        """A result is known as one of ours; its mode stays, and the text is printed as ever."""
+        for option, words in self.commands("result"):
+            with self.subTest(words=words):
+                first = self.write(words)
+                os.chmod(self.path("result"), 0o640)
+                inode = os.stat(self.path("result")).st_ino
+                second = self.write(words)
+                self.assertTrue(is_result(option, self.written("result")))
+                status = os.stat(self.path("result"))
+                self.assertEqual(status.st_mode & 0o777, 0o640)
+                self.assertNotEqual(status.st_ino, inode)
+                self.assertTrue(first.stdout + first.stderr)
+                self.assertEqual(bool(first.stdout), bool(second.stdout))
+                os.unlink(self.path("result"))
+
+    def test_which_files(self):
+        os.symlink("target", self.path("link"))
+        for option, words in self.commands("link"):
+            for content in (None, ""):
+                if content is not None:
+                    self.make("target", content, 0o644)
+                self.write(words)
+                self.assertTrue(is_result(option, self.written("target")))
+                self.assertTrue(os.path.islink(self.path("link")))
+                os.unlink(self.path("target"))
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".")], [])
+
+    def test_force(self):
+        for option, words in self.commands("other"):
+            self.make("other", "other\n", 0o644)
+            self.write([words[0], "--force", *words[1:]])
+            self.assertTrue(is_result(option, self.written("other")))
+
+    def test_mode(self):
+        """A new file's is the umask's."""
+        done = self.bare("sh", "-c", 'umask 027; "$0" verify --json new true', launcher.LAUNCHER,
+                         cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(os.stat(self.path("new")).st_mode & 0o777, 0o640)
+
+    def test_standard_output(self):
+        """There the result replaces the text; what the program prints stays in front of it."""
+        for name in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+            for option, words in self.commands(name):
+                with self.subTest(words=words):
+                    done = self.run_here(*words, text=False)
+                    self.assertIn(done.returncode, (0, 1), done)
+                    self.assertTrue(is_result(option, done.stdout), done.stdout[:200])
+        done = self.bare("sh", "-c", 'echo a >log; "$0" verify --json - echo b >>log; echo c >>log',
+                         launcher.LAUNCHER, cwd=self.folder)
+        text = self.written("log").decode()
+        self.assertTrue(text.startswith("a\nb\n{") and text.endswith("}\nc\n"), text)
+        self.assertEqual(json.loads(text[4:-2])["command"], ["echo", "b"])
+
+    def test_devices(self):
+        """They take any number of results, and may be the program's arguments, too."""
+        done = self.run_here("verify", "--json", "/dev/null", "--html", "/dev/null", "true",
+                             "/dev/null")
+        self.assertEqual(done.returncode, 0, done)
+
+    def test_a_bind_mounted_file(self):
+        """No other file can get its name."""
+        self.write(["verify", "--json", "result", "true"])
+        mounted = self.make("mounted", "", 0o644)
+        done = self.bare(*harness.sandbox("none", ["--bind", self.path("result"), mounted]),
+                         launcher.LAUNCHER, "verify", "--json", mounted, "true", "again")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(json.loads(self.written("result"))["command"], ["true", "again"])
+
+
+class Pipes(Case):
+    def through(self, words, nonblocking=False):
+        """What comes by the pipe that {} is the name of, to its end."""
+        reads, writes = os.pipe()
+        if nonblocking:
+            flags = fcntl.fcntl(writes, fcntl.F_GETFL)
+            fcntl.fcntl(writes, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+        words = [word.replace("{}", "/dev/fd/%d" % writes) for word in words]
+        child = subprocess.Popen([launcher.LAUNCHER, *words], pass_fds=[writes], cwd=self.folder,
+                                 env=launcher.environment(), stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        os.close(writes)
+        with open(reads, "rb") as stream:
+            data = stream.read()
+        self.assertEqual((child.communicate()[0].count(b"--json"), child.returncode), (0, 0))
+        return data
+
+    def test_whole(self):
+        for nonblocking in (False, True):
+            for words in (["true", LONG], ["sh", "-c", "exec 9>&-; sleep 0.1", LONG]):
+                data = self.through(["verify", "--json", "{}", *words], nonblocking)
+                self.assertGreater(len(data), 65536)
+                self.assertEqual(json.loads(data)["command"], words)
+        self.make("many.jsonl", recorded.text(*(recorded.line(pid=i, script="%d.py" % i)
+                                                for i in range(2, 500))), 0o644)
+        for option in ("--json", "--html"):
+            data = self.through(["report", option, "{}", "many.jsonl"])
+            self.assertGreater(len(data), 65536)
+            self.assertTrue(is_result(option, data))
+        self.assertTrue(data.endswith(b"</html>\n"))
+        self.assertTrue(is_result("--json", self.through(["doctor", "--json", "{}", "sh"])))
+
+    def test_by_bash(self):
+        for command in ("verify --json >(cat >got) true " + LONG,
+                        "verify --json >(sleep 0.2; cat >got) --html >(cat >page) true " + LONG):
+            # Its output ends when each cat has ended, which has the same one.
+            done = self.bare("bash", "-c", '"$0" %s' % command, launcher.LAUNCHER, cwd=self.folder)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(json.loads(self.written("got"))["command"], ["true", LONG])
+
+    def test_named(self):
+        os.mkfifo(self.path("fifo"))
+        got = []
+        for words in (["verify", "--json", "fifo", "true", LONG],
+                      ["doctor", "--json", "fifo", "sh"]):
+            thread = threading.Thread(target=lambda: got.append(self.written("fifo")))
+            thread.start()
+            self.assertEqual(self.run_here(*words).returncode, 0)
+            thread.join()
+            self.assertTrue(is_result("--json", got.pop()))
+
+    def test_a_reader_that_does_not_read(self):
+        """A signal ends the waiting for it."""
+        reads, writes = os.pipe()
+        self.addCleanup(os.close, reads)
+        self.addCleanup(os.close, writes)
+        for signal in (2, 15):
+            child = subprocess.Popen(
+                [launcher.LAUNCHER, "verify", "--json", "/dev/fd/%d" % writes, "true", LONG],
+                pass_fds=[writes], env=launcher.environment(), stderr=subprocess.PIPE)
+            self.assertIn(b"PASS", child.stderr.readline())
+            child.send_signal(signal)
+            self.addCleanup(child.kill)
+            self.assertEqual(child.wait(60), -signal)
+            child.stderr.close()
+
+    def test_no_reader_left(self):
+        """The verdict stays; without one that fails it is our own error."""
+        touch = ["python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
+        for words, code in ((["true"], 125), (touch, 1)):
+            reads, writes = os.pipe()
+            os.close(reads)
+            name = "/dev/fd/%d" % writes
+            done = self.run_here("verify", "--json", name, "--", *words, pass_fds=[writes])
+            os.close(writes)
+            self.assertEqual(done.returncode, code, done)
+            self.assertIn('--json "%s": Broken pipe' % name, done.stderr)
