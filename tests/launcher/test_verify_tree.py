@@ -418,7 +418,7 @@ class Lost(Case):
         self.assertEqual(self.document["records"]["read"], len(pieces) - torn, block)
         self.assertEqual(self.document["records"]["not_understood"], 0, block)
         self.assertRegex(block, r"(?m)^  records: %d cut short" % torn)
-        self.assertEqual(tree["doubts"], ["%d records came damaged" % torn], block)
+        self.assertEqual(tree["doubts"], ["%d record%s came damaged" % (torn, "s" * (torn != 1))], block)
 
     def test_killed_behind_its_touch(self):
         result = self.verify(self.python("import ctypes, os\n%s\nos.kill(os.getpid(), 9)\n" % TOUCH))
