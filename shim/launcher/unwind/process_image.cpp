@@ -24,8 +24,8 @@ uint64_t take_hex(std::string_view& line) {
 }
 
 /// The address of .eh_frame_hdr, from the program headers of the ELF file whose first byte is
-/// mapped at `start`. 0 if the file has none, or if no segment of its code holds `address`.
-uint64_t find_tables(WordReader& memory, uint64_t start, uint64_t address) {
+/// mapped at `start`. 0: it has none.
+uint64_t find_tables(WordReader& memory, uint64_t start) {
   Elf64_Ehdr elf = {};
   if (!memory.read(start, &elf, sizeof elf) || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0) return 0;
   std::vector<Elf64_Phdr> headers(std::min<size_t>(elf.e_phnum, kMostHeaders));
@@ -38,14 +38,9 @@ uint64_t find_tables(WordReader& memory, uint64_t start, uint64_t address) {
   const Elf64_Phdr* first = find(
       [](const Elf64_Phdr& header) { return header.p_type == PT_LOAD && header.p_offset == 0; });
   if (first == nullptr) return 0;
-  const uint64_t base = start - first->p_vaddr;
-  const Elf64_Phdr* code = find([&](const Elf64_Phdr& header) {
-    return header.p_type == PT_LOAD && (header.p_flags & PF_X) != 0 &&
-           address - base - header.p_vaddr < header.p_memsz;
-  });
   const Elf64_Phdr* tables =
       find([](const Elf64_Phdr& header) { return header.p_type == PT_GNU_EH_FRAME; });
-  return code != nullptr && tables != nullptr ? base + tables->p_vaddr : 0;
+  return tables == nullptr ? 0 : start - first->p_vaddr + tables->p_vaddr;
 }
 
 }  // namespace
@@ -77,7 +72,7 @@ MappedCode ProcessImage::find(WordReader& memory, uint64_t address) const {
   // ld.so maps a file's parts one behind the other.
   for (auto part = here; part->file == code.file; --part) {
     if (part->offset == 0) {
-      code.tables = find_tables(memory, part->from, address);
+      code.tables = find_tables(memory, part->from);
       break;
     }
     if (part == mappings_.begin()) break;
