@@ -2,17 +2,16 @@
 """verify reports a CUDA attempt even if the process has cleared its environment, lost its files or
 limited itself. If an attempt may have been missed, the result is INCOMPLETE instead of PASS."""
 
-import ctypes
+import errno
+import json
 import os
 import subprocess
-import sys
 
-from support import harness, launcher, verified
+from support import fence, harness, launcher, verified
 from launcher import test_verify_tree
 from support.observed import box
 
 FILE = ["--fence=off"]  # without the filter the guards write to a file
-TOUCH = test_verify_tree.TOUCH
 SHAPES = """
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -178,6 +177,24 @@ class Heard(test_verify_tree.Case):
 
     def processes(self):
         return self.document["counts"]["processes"]
+
+    def test_older_kernels(self):
+        """Before Linux 5.19 a signal takes the beacon back, and the guard repeats it."""
+        for name in ("timer", "plain"):
+            done = self.bare(fence.program("without"), "killable=%d" % errno.EINVAL, "--",
+                             *verified.VERIFY, "--json", self.path("older.json"), "--", self.program,
+                             name, "touch")
+            with open(self.path("older.json"), encoding="utf-8") as stream:
+                tree = json.load(stream)["tree"]
+            self.assertIn("cudaguard: FAIL: 1 of 1 process touched CUDA\n", done.stderr)
+            self.assertEqual((tree["by"], tree["doubts"]), ("beacon", []), done)
+
+    def test_verify_in_verify(self):
+        """The outer one hears the beacons. The inner one has its file."""
+        for what, rc in (("touch", 1), ("none", 0)):
+            result, _ = self.tree([*verified.VERIFY, "--", self.program, "clearenv", what])
+            self.assertEqual(result.rc, rc, result)
+            self.assertEqual(result.err.count("cudaguard: %s: " % ("FAIL" if rc else "PASS")), 2)
 
     def test_control(self):
         """Unguarded programs reach the driver. Without beacons verify misses an attempt."""
