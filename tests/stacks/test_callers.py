@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who called, in a C++ program: verify names the function and the library of the return address,
-however the program comes to the runtime, and the message names the library."""
+"""Native stacks of C++ programs: verify names the functions up to main, whether the CUDA runtime is
+shared or static, and the message names the library that made the call."""
 
 import json
 import os
@@ -40,8 +40,9 @@ class Callers(harness.FolderCase):
         for one in touchers:
             self.assertEqual(one["python"], [], self.result)
             self.assertTrue(one["python_missing"], self.result)
-            frame, = one["native"]
+            frame = one["native"][0]
             self.offset = frame["offset"]
+            self.symbols = [each["symbol"] for each in one["native"]]
             found[one["api"]] = (os.path.basename(frame["module"]), frame["symbol"])
         return found
 
@@ -52,12 +53,15 @@ class Callers(harness.FolderCase):
                     found = self.callers(program(name))
                     self.assertEqual(found["cudaGetDeviceCount"], (name, ASKS), self.result)
                     self.assertIn("%s: %s\n" % (name, ASKS), self.result.err)
+                    self.assertIn("main", self.symbols, self.result)
 
     def test_static_runtime_names_the_program(self):
         for major in MAJORS:
             name = "native_static_%d" % major
             with self.subTest(program=name):
                 self.assertEqual(self.callers(program(name))["cuInit"][0], name, self.result)
+                self.assertIn(ASKS, self.symbols, self.result)
+                self.assertIn("main", self.symbols, self.result)
 
     def test_plugin_is_named(self):
         for name in ("native_plugin_%d.so", "native_on_load_%d.so"):
@@ -72,6 +76,7 @@ class Callers(harness.FolderCase):
                 name = program("native_plugin_%d.so" % major)
                 found = self.callers(program("loads"), name, "deepbind")
                 self.assertRegex(found["cuInit"][0], r"^libcudart\.so\.%d" % major, self.result)
+                self.assertIn(ASKS, self.symbols, self.result)
 
     def test_stripped_program_has_the_offset_of_the_whole_one(self):
         found = self.callers(program("native_stripped_13"))["cudaGetDeviceCount"]
