@@ -12,7 +12,6 @@
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/print/document.h"
 #include "shim/launcher/print/page.h"
-#include "shim/launcher/print/summary.h"
 #include "shim/launcher/print/symbols.h"
 #include "shim/launcher/print/text.h"
 
@@ -308,7 +307,7 @@ Sample of_verdict(Run run) {
 }
 
 Sample of_records(const Findings& findings, const std::string& title) {
-  const std::string text = summary(findings, "", "");
+  const std::string text = text_of_findings(findings);
   return {page_of_records(findings, title, text), text, ""};
 }
 

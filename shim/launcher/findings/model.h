@@ -126,6 +126,15 @@ struct Findings {
   size_t torn = 0;            ///< records of which only a piece is there: their writer was killed
 };
 
+/// The files that the records were read from.
+struct ReadFiles {
+  size_t files = 0;
+  // Of directories: left out.
+  size_t compressed = 0;
+  size_t unreadable = 0;
+  std::string why;  ///< of the first one
+};
+
 /// How sure it is that every process of a tree was guarded.
 struct TreeTruth {
   enum class Value : uint8_t {

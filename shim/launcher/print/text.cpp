@@ -17,7 +17,7 @@
 #include "policy/user_code.h"
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/format.h"
-#include "shim/launcher/print/summary.h"
+#include "shim/launcher/print/json.h"
 
 namespace cudaguard::launcher {
 
@@ -42,6 +42,25 @@ constexpr std::string_view kMark = "> ";   ///< the user's own line
 constexpr size_t kLabel = 9;               ///< "python   "
 constexpr const char* kMissing = "not available: ";
 constexpr size_t kNoFrame = SIZE_MAX;
+constexpr size_t kMostName = 36;
+constexpr size_t kMostRows = 100;
+constexpr size_t kMostLines = 20;        ///< of who asked, of lists of devices
+constexpr size_t kMostNumbers = 800;     ///< characters of process ids below a row
+constexpr size_t kTime = 16;             ///< "2026-11-22 07:28"
+constexpr const char* kFact = "      ";  ///< in front of what is said of a process
+
+template <typename List, typename Show>
+std::string joined(const List& list, std::string_view between, Show show) {
+  std::string text;
+  for (const auto& item : list) text.append(text.empty() ? "" : between).append(show(item));
+  return text;
+}
+
+void put_more(std::string& out, size_t all, size_t shown, std::string_view what) {
+  if (all <= shown) return;
+  out.append("  ... and ").append(std::to_string(all - shown)).append(" more ");
+  out.append(what).append("\n");
+}
 
 /// Where a reader finds the file: below this folder, else the whole path; of a package what follows
 /// site-packages; of the standard library "python3.11/json/decoder.py".
@@ -263,6 +282,210 @@ std::string_view word_of(Verdict::Result result) {
   return result == Result::kPass ? "PASS" : result == Result::kFail ? "FAIL" : "INCOMPLETE";
 }
 
+std::string first_of(const Texts& list) {
+  if (list.empty()) return {};
+  std::string text = printable(list[0], kMostName);
+  if (list.size() > 1) text += " and " + std::to_string(list.size() - 1) + " more";
+  return text;
+}
+
+/// Lines about what is no record, or only a piece of one.
+std::string what_was_left_out(const Findings& findings) {
+  std::string text;
+  if (findings.torn != 0) {
+    text += "  records: " + grouped(findings.torn) +
+            " cut short (the writer was killed, or the disk is full)\n";
+  }
+  if (findings.not_understood != 0) {
+    text += "  records: " + counted(findings.not_understood, "line") +
+            " left out that no guard has written\n";
+  }
+  return text;
+}
+
+/// "initialised CUDA by libcudart.so.12, context on 0,1, worked"
+std::string facts_of(const ObservedProcess& process) {
+  std::vector<std::string> facts;
+  if (process.initialised)
+    facts.push_back("initialised CUDA by " + printable(process.by, kMostName));
+  if (!process.contexts.empty()) {
+    const auto number = [](int device) { return std::to_string(device); };
+    facts.push_back("context on " + printable(joined(process.contexts, ",", number), kMostName));
+  }
+  if (process.worked) facts.emplace_back("worked");
+  if (process.nvml) facts.emplace_back("used NVML");
+  if (!process.tried.empty()) facts.push_back(first_of(process.tried));
+  if (!process.refused.empty()) facts.push_back("refused " + first_of(process.refused));
+  return facts.empty() ? "-" : joined(facts, ", ", [](const auto& fact) { return fact; });
+}
+
+/// Processes that cannot be told apart.
+struct Alike {
+  std::string command;
+  std::string facts;
+  std::vector<uint32_t> pids;
+  std::set<std::string> hosts;
+};
+
+/// In the order of each one's first process.
+std::vector<Alike> alike_processes(const Findings& findings) {
+  std::vector<Alike> rows;
+  std::map<std::string, size_t> places;
+  for (const ObservedProcess& process : findings.processes) {
+    if (!process.asked()) continue;
+    std::string command = printable(process.command, kMostCommand);
+    std::string facts = facts_of(process);
+    const std::string key = command + '\n' + facts + '\n' + process.told;
+    const auto [place, is_new] = places.try_emplace(key, rows.size());
+    if (is_new) rows.push_back({std::move(command), std::move(facts), {}, {}});
+    rows[place->second].pids.push_back(process.pid);
+    rows[place->second].hosts.insert(process.host);
+  }
+  return rows;
+}
+
+/// Process ids of several hosts say nothing.
+void put_alike(std::string& out, const Alike& row, bool many_hosts) {
+  const size_t count = row.pids.size();
+  const std::string id = " (" + std::to_string(row.pids[0]) + ")";
+  add_row(out, "  " + (count == 1 ? row.command + id : std::to_string(count) + "x " + row.command));
+  add_wrapped(out, kFact, row.facts);
+  if (count == 1 && !many_hosts) return;
+  const auto name = [](const auto& host) { return printable(host); };
+  std::string text =
+      many_hosts ? "on " + joined(row.hosts, " ", name) : "pids " + id_ranges(row.pids);
+  if (text.size() > kMostNumbers) text = text.substr(0, text.rfind(' ', kMostNumbers)) + " ...";
+  add_wrapped(out, kFact, text);
+}
+
+void put_findings_processes(std::string& out, const Findings& findings) {
+  std::vector<Alike> rows = alike_processes(findings);
+  std::set<std::string_view> hosts;
+  for (const Alike& row : rows) hosts.insert(row.hosts.begin(), row.hosts.end());
+  const size_t all = rows.size();
+  if (all > kMostRows) {
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const auto& a, const auto& b) { return a.pids.size() > b.pids.size(); });
+    rows.resize(kMostRows);
+  }
+  for (const Alike& row : rows) put_alike(out, row, hosts.size() > 1);
+  put_more(out, all, rows.size(), "rows");
+}
+
+/// Which GPUs the devices' numbers stand for, where there is a list.
+void put_told(std::string& out, const Findings& findings) {
+  std::vector<std::pair<std::string, std::vector<uint32_t>>> lists;
+  std::map<std::string, size_t> places;
+  for (const ObservedProcess& process : findings.processes) {
+    if (process.told.empty()) continue;
+    const auto [place, is_new] = places.try_emplace(process.told, lists.size());
+    if (is_new) lists.push_back({process.told, {}});
+    lists[place->second].second.push_back(process.pid);
+  }
+  const size_t all = lists.size();
+  lists.resize(std::min(all, kMostLines));
+  for (const auto& [told, pids] : lists) {
+    std::string words;
+    size_t number = 0;
+    for (std::string_view rest = told; !rest.empty(); ++number) {
+      words.append(words.empty() ? "" : " ").append(std::to_string(number)).append("=");
+      words.append(printable(take_entry(rest), kColumns));
+    }
+    const std::string whose = all == 1 ? "" : "of " + printable(id_ranges(pids), kMostName) + " ";
+    add_wrapped(out, "  devices " + whose, words);
+  }
+  put_more(out, all, lists.size(), "lists of devices");
+}
+
+/// The user's own lines, those of the most processes first.
+void put_lines(std::string& out, const Findings& findings) {
+  struct Line {
+    std::set<std::string> apis;
+    std::vector<size_t> processes;
+  };
+  std::map<std::string, Line> lines;
+  for (const Toucher& toucher : findings.touchers) {
+    if (toucher.line.empty()) continue;
+    Line& line =
+        lines[printable(toucher.line) + " through " + printable(toucher.library, kMostName)];
+    line.apis.insert(printable(toucher.api, kMostName));
+    line.processes.insert(line.processes.end(), toucher.processes.begin(), toucher.processes.end());
+  }
+  std::vector<std::pair<size_t, std::string>> rows;
+  for (auto& [who, line] : lines) {
+    std::sort(line.processes.begin(), line.processes.end());
+    const auto end = std::unique(line.processes.begin(), line.processes.end());
+    const auto count = static_cast<size_t>(end - line.processes.begin());
+    rows.emplace_back(count, who + ": " + joined(line.apis, ", ", [](const auto& api) {
+                               return api;
+                             }) + (count == 1 ? "" : ", " + std::to_string(count) + " processes"));
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  const size_t all = rows.size();
+  rows.resize(std::min(all, kMostLines));
+  for (const auto& [count, row] : rows) add_wrapped(out, "  asked by ", row);
+  put_more(out, all, rows.size(), "lines that asked");
+}
+
+std::string totals(const std::deque<ObservedProcess>& processes) {
+  const auto count = [&](auto test) {
+    return std::to_string(std::count_if(processes.begin(), processes.end(), test));
+  };
+  const auto all = std::count_if(processes.begin(), processes.end(),
+                                 [](const auto& process) { return process.asked(); });
+  if (all == 0) return "cudaguard: no process was seen to ask for CUDA or NVML\n";
+  std::string text =
+      "cudaguard: " + std::to_string(all) + (all == 1 ? " process asked" : " processes asked");
+  std::string_view before = ": ";
+  const auto put = [&](const std::string& number, std::string_view what) {
+    if (number == "0") return;
+    text.append(before).append(number).append(" ").append(what);
+    before = ", ";
+  };
+  put(count([](const auto& process) { return process.initialised; }), "initialised CUDA");
+  put(count([](const auto& process) { return !process.contexts.empty(); }), "held a context");
+  put(count([](const auto& process) { return process.worked; }), "worked");
+  put(count([](const auto& process) { return process.nvml; }), "used NVML");
+  put(count([](const auto& process) { return process.found_none; }), "found none");
+  put(count([](const auto& process) { return process.failed; }), "failed");
+  put(count([](const auto& process) { return !process.refused.empty(); }), "refused");
+  return text + "\n";
+}
+
+std::string shown_time(double at) { return utc_time(at, "%Y-%m-%d %H:%M"); }
+
+std::string cell(std::string text, size_t width) {
+  text.insert(0, width - std::min(width, text.size()), ' ');
+  return text + "  ";
+}
+
+std::string words_of(const std::set<Asked>& asked) {
+  std::string words;
+  for (const Asked one : asked) words.append(words.empty() ? "" : " ").append(word_of(one));
+  return words;
+}
+
+/// The name is the last column: it may be long.
+std::string table_of(const std::vector<Group>& groups, std::string_view title) {
+  size_t width = 3;
+  for (const Group& group : groups) width = std::max(width, words_of(group.asked).size());
+  std::string text;
+  const auto put = [&](const std::string& processes, const std::string& asked, std::string what,
+                       const std::string& first, const std::string& last, const std::string& name) {
+    what.resize(width, ' ');
+    text += "  " + cell(processes, 9) + cell(asked, 7) + what + "  " + cell(first, kTime) +
+            cell(last, kTime) + name + "\n";
+  };
+  put("processes", "asked", "for", "first (UTC)", "last", std::string(title));
+  for (const Group& group : groups) {
+    put(std::to_string(group.processes), std::to_string(group.touching), words_of(group.asked),
+        shown_time(group.first), shown_time(group.last),
+        group.name.empty() ? "?" : printable(group.name));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string result_line(const Verdict& verdict) {
@@ -298,6 +521,58 @@ std::string text_of_verdict(const Verdict& verdict, Symbols& symbols) {
     add_row(out, "  fence: sudo and setuid programs kept your rights (no_new_privs; --fence=off)");
   }
   return out + what_was_left_out(verdict.findings);
+}
+
+std::string text_of_findings(const Findings& findings, const std::string& left,
+                             const std::string& idle) {
+  std::string text = totals(findings.processes);
+  put_findings_processes(text, findings);
+  put_told(text, findings);
+  put_lines(text, findings);
+  if (!idle.empty()) {
+    text += "  " + idle + ":\n    put cudaguard run behind it, in front of the program that does\n";
+  }
+  if (!left.empty()) text += "  not waited for: " + left + "\n";
+  return text + what_was_left_out(findings);
+}
+
+std::string what_was_read(const Findings& findings, const ReadFiles& read) {
+  std::set<std::string_view> hosts;
+  double first = 0;
+  double last = 0;
+  for (const ObservedProcess& process : findings.processes) {
+    if (!process.host.empty()) hosts.insert(process.host);
+    if (process.first != 0 && (first == 0 || process.first < first)) first = process.first;
+    last = std::max(last, process.last);
+  }
+  std::string text = counted(read.files, "file") + ", " + counted(findings.records, "record") +
+                     " of " + counted(findings.processes.size(), "process");
+  if (!hosts.empty()) text += " on " + counted(hosts.size(), "host");
+  if (first == 0) return text;
+  const std::string from = shown_time(first);
+  const std::string to = shown_time(last);
+  return text + ", " + from + (from == to ? "" : " to " + to) + " UTC";
+}
+
+std::string text_of_records(const Findings& findings, const ReadFiles& read,
+                            const std::optional<ByWord>& by) {
+  std::string text = "cudaguard: ";
+  if (findings.records == 0) {
+    text += "no records in " + counted(read.files, "file") + "\n" + what_was_left_out(findings);
+  } else if (by) {
+    text += what_was_read(findings, read) + "\n" + table_of(groups_of(findings, by->by), by->word) +
+            what_was_left_out(findings);
+  } else {
+    text += what_was_read(findings, read) + "\n" + text_of_findings(findings);
+  }
+  if (read.compressed != 0) {
+    text += "  left out: " + counted(read.compressed, "compressed file") +
+            " (zcat them in front of cudaguard report -)\n";
+  }
+  if (read.unreadable != 0) {
+    text += "  left out: " + counted(read.unreadable, "unreadable path") + " (" + read.why + ")\n";
+  }
+  return text;
 }
 
 }  // namespace cudaguard::launcher
