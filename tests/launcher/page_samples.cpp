@@ -10,6 +10,7 @@
 #include <string>
 
 #include "shim/launcher/findings/decide.h"
+#include "shim/launcher/findings/groups.h"
 #include "shim/launcher/print/document.h"
 #include "shim/launcher/print/page.h"
 #include "shim/launcher/print/symbols.h"
@@ -306,7 +307,8 @@ Sample of_verdict(Run run) {
   return {page_of_verdict(run.verdict, symbols, text), text, document(run.verdict, symbols)};
 }
 
-Sample of_records(const Findings& findings, const std::string& title) {
+Sample of_records(Findings findings, const std::string& title) {
+  group_by_place(findings);
   const std::string text = text_of_findings(findings);
   return {page_of_records(findings, title, text), text, ""};
 }

@@ -135,6 +135,7 @@ std::string examine(const std::string& text, Random& random, Counts& counts) {
       if (process >= findings.processes.size()) return "a process that is not there";
     }
   }
+  for (const Place& place : findings.places) put(all, place);
   for (const ObservedProcess& process : findings.processes) put(all, process);
   for (const ByWord& by : kByWords) {
     for (const Group& group : groups_of(findings, by.by)) put(all, group);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "policy/text.h"
+#include "shim/launcher/findings/groups.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -56,6 +57,39 @@ bool is_allowed(const std::vector<std::string>& patterns, const std::string& com
   });
 }
 
+namespace {
+
+/// By which code a toucher asked. PyTorch's own libraries keep the answer.
+bool is_torch(const Toucher& toucher) {
+  return toucher.library == "libc10_cuda.so" || toucher.library.starts_with("libtorch");
+}
+
+/// Of its touchers.
+void decide_place(Verdict& verdict, Place& place) {
+  place.counts = false;
+  place.forbidden.clear();
+  for (const size_t number : place.touchers) {
+    const Toucher& toucher = verdict.findings.touchers[number];
+    place.counts |= toucher.counts;
+    place.forbidden.insert(place.forbidden.end(), toucher.forbidden.begin(),
+                           toucher.forbidden.end());
+  }
+  std::sort(place.forbidden.begin(), place.forbidden.end());
+  place.forbidden.erase(std::unique(place.forbidden.begin(), place.forbidden.end()),
+                        place.forbidden.end());
+  if (place.forbidden.empty()) return;
+  ++verdict.places;
+  if (!place.line.empty()) ++verdict.lines;
+}
+
+void decide_places(Verdict& verdict) {
+  group_by_place(verdict.findings);
+  verdict.places = verdict.lines = 0;
+  for (Place& place : verdict.findings.places) decide_place(verdict, place);
+}
+
+}  // namespace
+
 void decide(Verdict& verdict) {
   TreeTruth& tree = verdict.tree;
   // Process ids are reused. Records in a file have no start time to tell two processes apart.
@@ -65,6 +99,7 @@ void decide(Verdict& verdict) {
   std::set<Key> heard;
   std::set<Key> touched;
   std::set<Key> allowed;
+  verdict.torch_asked = false;
   const auto& processes = verdict.findings.processes;
   for (const ObservedProcess& process : processes) {
     all.insert(key(process.pid, process.since));
@@ -78,7 +113,9 @@ void decide(Verdict& verdict) {
   }
   for (Toucher& toucher : verdict.findings.touchers) {
     toucher.forbidden.clear();
-    if (!verdict.deny.contains(toucher.asked)) continue;
+    toucher.counts = verdict.deny.contains(toucher.asked);
+    if (!toucher.counts) continue;
+    verdict.torch_asked |= is_torch(toucher);
     for (const size_t number : toucher.processes) {
       const ObservedProcess& process = processes[number];
       const bool may = is_allowed(verdict.allow, process.command);
@@ -86,6 +123,7 @@ void decide(Verdict& verdict) {
       if (!may) toucher.forbidden.push_back(number);
     }
   }
+  decide_places(verdict);
   for (TreeTruth::Unguarded& process : tree.unguarded) {
     all.insert(key(process.pid, process.since));
     const bool denied = !process.only_nvml || verdict.deny.contains(Asked::kNvml);

@@ -2,22 +2,20 @@
 #include "shim/launcher/print/text.h"
 
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "policy/text.h"
-#include "policy/user_code.h"
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/print/json.h"
+#include "shim/launcher/print/stack.h"
 
 namespace cudaguard::launcher {
 
@@ -32,16 +30,10 @@ std::string denied_names(const std::set<Asked>& denied) {
 
 namespace {
 
-constexpr size_t kMostFrames = 10;
-constexpr size_t kLastFrames = 2;  ///< of these, the outermost ones
-constexpr size_t kMostTouchers = 20;
+constexpr size_t kMostPlaces = 20;
 constexpr size_t kMostCommand = 60;
 constexpr size_t kMostUnguarded = 20;
 constexpr std::string_view kRow = "    ";  ///< in front of what belongs to a toucher
-constexpr std::string_view kMark = "> ";   ///< the user's own line
-constexpr size_t kLabel = 9;               ///< "python   "
-constexpr const char* kMissing = "not available: ";
-constexpr size_t kNoFrame = SIZE_MAX;
 constexpr size_t kMostName = 36;
 constexpr size_t kMostRows = 100;
 constexpr size_t kMostLines = 20;        ///< of who asked, of lists of devices
@@ -49,10 +41,10 @@ constexpr size_t kMostNumbers = 800;     ///< characters of process ids below a 
 constexpr size_t kTime = 16;             ///< "2026-11-22 07:28"
 constexpr const char* kFact = "      ";  ///< in front of what is said of a process
 
-template <typename List, typename Show>
-std::string joined(const List& list, std::string_view between, Show show) {
+template <typename List>
+std::string joined(const List& list, std::string_view between) {
   std::string text;
-  for (const auto& item : list) text.append(text.empty() ? "" : between).append(show(item));
+  for (const auto& item : list) text.append(text.empty() ? "" : between).append(item);
   return text;
 }
 
@@ -62,130 +54,13 @@ void put_more(std::string& out, size_t all, size_t shown, std::string_view what)
   out.append(what).append("\n");
 }
 
-/// Where a reader finds the file: below this folder, else the whole path; of a package what follows
-/// site-packages; of the standard library "python3.11/json/decoder.py".
-std::string short_file(const std::string& file) {
-  for (const std::string_view part : {"/site-packages/", "/dist-packages/"}) {
-    const size_t at = file.rfind(part);
-    if (at != std::string::npos) return printable(tail(file, at + part.size()));
-  }
-  for (const std::string_view part : {"/lib/python3", "/lib64/python3"}) {
-    const size_t at = file.find(part);
-    if (at != std::string::npos) return printable(tail(file, file.find('p', at)));
-  }
-  const std::unique_ptr<char, void (*)(void*)> folder(getcwd(nullptr, 0), free);
-  const std::string here = folder == nullptr ? "/" : std::string(folder.get()) + "/";
-  return printable(file.starts_with(here) ? tail(file, here.size()) : std::string_view(file));
-}
-
-std::string row_of(const PythonFrame& frame) {
-  return short_file(frame.file) + ":" + std::to_string(frame.line) + " in " +
-         printable(frame.function);
-}
-
-std::string row_of(const NativeFrame& frame, Symbols& symbols) {
-  const std::string module = printable(base_name(frame.module));
-  const std::string name = printable(symbols.name_of(frame));
-  if (!name.empty()) return module + ": " + name;
-  return text_of([&](Text& out) { out.put(module).put("+").put_hex(frame.offset); });
-}
-
-/// "python   ROW" and more below it; the `own` one is marked. The middle of a long stack is left
-/// out.
-void put_frames(std::string& out, std::string_view label, const std::vector<std::string>& rows,
-                size_t own) {
-  std::string start = std::string(kRow) + std::string(label);
-  start.resize(kRow.size() + kLabel, ' ');
-  const auto put = [&](const std::string& row) {
-    add_row(out, start + row);
-    start.assign(kRow.size() + kLabel, ' ');
-  };
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const bool late = i >= kMostFrames - kLastFrames && i + kLastFrames < rows.size();
-    if (rows.size() <= kMostFrames || !late || i == own) {
-      put((i == own ? std::string(kMark) : "") + rows[i]);
-      continue;
-    }
-    size_t next = rows.size() - kLastFrames;
-    if (own > i && own < next) next = own;
-    put("... " + std::to_string(next - i) + " more");
-    i = next - 1;
-  }
-}
-
-/// The interpreter's own frames say nothing where there are Python's.
-std::vector<NativeFrame> native_frames(const Stack& stack) {
-  const auto is_interpreter = [](const NativeFrame& frame) {
-    const std::string_view file = base_name(frame.module);
-    return file.starts_with("libpython") || file.starts_with("python");
-  };
-  auto end = stack.native.end();
-  if (!stack.python.empty()) {
-    end = std::find_if(stack.native.begin(), stack.native.end(), is_interpreter);
-  }
-  return {stack.native.begin(), end};
-}
-
-/// The innermost one of the user's own.
-size_t own_frame(const std::vector<NativeFrame>& frames, Symbols& symbols) {
-  const auto own = std::find_if(frames.begin(), frames.end(), [&](const auto& frame) {
-    return !passes_calls_on(frame.module) && !is_runtime_function(symbols.name_of(frame));
-  });
-  return own == frames.end() ? kNoFrame : static_cast<size_t>(own - frames.begin());
-}
-
-/// The line that the guard's message names, with what its file says, and the whole stack.
-void put_python(std::string& out, const Findings& findings, const Toucher& toucher) {
-  const std::vector<PythonFrame>& frames = toucher.stack.python;
-  size_t own = kNoFrame;
-  if (const PythonFrame* frame = own_frame(toucher); frame != nullptr) {
-    own = static_cast<size_t>(frame - frames.data());
-    add_row(out, std::string(kRow) + std::string(kMark) + row_of(*frame));
-    const std::string line = printable(source_of(findings, toucher, *frame));
-    if (!line.empty()) add_row(out, std::string(kRow) + std::string(kRow) + line);
-  }
-  std::vector<std::string> rows;
-  rows.reserve(frames.size());
-  for (const PythonFrame& one : frames) rows.push_back(row_of(one));
-  if (rows.size() > 1 || own == kNoFrame) put_frames(out, "python", rows, own);
-}
-
-void put_stack(std::string& out, const Findings& findings, const Toucher& toucher,
-               Symbols& symbols) {
-  const Stack& stack = toucher.stack;
-  const std::vector<NativeFrame> native = native_frames(stack);
-  std::vector<std::string> rows;
-  rows.reserve(native.size() + 1);
-  for (const NativeFrame& frame : native) rows.push_back(row_of(frame, symbols));
-  size_t own = kNoFrame;
-  if (!stack.python.empty()) {
-    put_python(out, findings, toucher);
-  } else {
-    own = own_frame(native, symbols);
-    if (own != kNoFrame) add_row(out, std::string(kRow) + std::string(kMark) + rows[own]);
-    const std::string& reason = stack.python_missing;
-    if (!reason.empty() && reason != kNoPython)
-      put_frames(out, "python", {kMissing + printable(reason)}, kNoFrame);
-  }
-  const bool is_said = rows.size() == 1 && own == 0;
-  if (!stack.native_missing.empty()) {
-    // Of the stack there is the caller, at most.
-    rows.push_back(std::string(rows.empty() ? "" : "its callers: ") + kMissing +
-                   printable(stack.native_missing));
-  }
-  if (is_said) rows.erase(rows.begin());
-  put_frames(out, "native", rows, is_said ? kNoFrame : own);
-}
-
 /// "64x python3 w.py (71-134)"
 void put_processes(std::string& out, const Verdict& verdict, std::string_view label,
                    const std::vector<size_t>& numbers) {
   std::map<std::string, std::vector<uint32_t>> commands;
   for (const size_t number : numbers) {
     const ObservedProcess& process = verdict.findings.processes[number];
-    const std::string command = printable(process.command);
-    const bool whole = command.size() <= kMostCommand;
-    commands[command.substr(0, kMostCommand) + (whole ? "" : "...")].push_back(process.pid);
+    commands[printable(process.command, kMostCommand)].push_back(process.pid);
   }
   std::vector<std::string> rows;
   rows.reserve(commands.size());
@@ -193,55 +68,109 @@ void put_processes(std::string& out, const Verdict& verdict, std::string_view la
     const std::string times = pids.size() == 1 ? "" : std::to_string(pids.size()) + "x ";
     rows.push_back(times + command + " (" + id_ranges(pids) + ")");
   }
-  put_frames(out, label, rows, kNoFrame);
+  put_frames(out, label, rows);
 }
 
-std::string title_of(const Toucher& toucher) {
+/// "cuInit by libc10_cuda.so"
+std::string call_of(const Toucher& toucher) {
   if (toucher.around_guard()) {
-    return "request " + printable(toucher.object) + " to NVIDIA's driver around the guard";
+    return "request " + printable(toucher.object) + " to NVIDIA's driver";
   }
-  std::string title = printable(toucher.api);
-  if (!toucher.object.empty()) title += " of " + printable(base_name(toucher.object));
-  if (!toucher.library.empty()) title += " by " + printable(toucher.library);
-  if (!toucher.line.empty()) title += ", asked at " + printable(toucher.line);
-  if (!toucher.denied) title += " (its own policy let it through)";
-  return title;
+  std::string call = printable(toucher.api);
+  if (!toucher.object.empty()) call += " of " + printable(base_name(toucher.object));
+  if (!toucher.library.empty()) call += " by " + printable(toucher.library);
+  if (!toucher.denied) call += " (its own policy let it through)";
+  return call;
 }
 
-void put_touchers(std::string& out, const Verdict& verdict, Symbols& symbols, bool failing) {
+/// What a place did that counts. The first one shows its stack: where the place fails, of those
+/// that fail.
+struct Calls {
+  std::vector<std::string> rows;  ///< each once
+  std::vector<size_t> processes;
+  const Toucher* first = nullptr;
+  std::set<std::vector<PythonFrame>> stacks;
+};
+
+Calls calls_of(const Findings& findings, const Place& place) {
+  Calls calls;
+  for (const size_t number : place.touchers) {
+    const Toucher& toucher = findings.touchers[number];
+    if (!toucher.counts) continue;
+    const std::string row = call_of(toucher);
+    const auto known = std::find(calls.rows.begin(), calls.rows.end(), row);
+    if (known == calls.rows.end()) calls.rows.push_back(row);
+    calls.processes.insert(calls.processes.end(), toucher.processes.begin(),
+                           toucher.processes.end());
+    calls.stacks.insert(toucher.stack.python);
+    const bool better = calls.first != nullptr && calls.first->forbidden.empty();
+    if (calls.first == nullptr || (better && !toucher.forbidden.empty())) calls.first = &toucher;
+  }
+  std::sort(calls.processes.begin(), calls.processes.end());
+  calls.processes.erase(std::unique(calls.processes.begin(), calls.processes.end()),
+                        calls.processes.end());
+  return calls;
+}
+
+/// "ppo.py:159 in main", and below it what the file says there.
+void put_title(std::string& out, const Findings& findings, const Place& place, const Toucher& first,
+               const std::string& label) {
+  const PythonFrame* frame = own_frame(first);
+  if (frame == nullptr) {
+    add_row(out, "  " + label + printable(place.name));
+    return;
+  }
+  add_row(out, "  " + label + row_of(*frame));
+  const std::string source = printable(source_of(findings, first, *frame));
+  if (!source.empty()) add_row(out, "      " + source);
+}
+
+void put_place(std::string& out, const Verdict& verdict, const Place& place, Symbols& symbols) {
+  const Calls calls = calls_of(verdict.findings, place);
+  const bool fails = !place.forbidden.empty();
+  put_title(out, verdict.findings, place, *calls.first, fails ? "" : "allowed: ");
+  put_frames(out, "asked", calls.rows);
+  if (!calls.first->around_guard()) put_stack(out, *calls.first, symbols);
+  if (calls.stacks.size() > 1) {
+    put_frames(out, "stacks", {std::to_string(calls.stacks.size() - 1) + " more (--json has all)"});
+  }
+  std::vector<size_t> others;
+  std::set_difference(calls.processes.begin(), calls.processes.end(), place.forbidden.begin(),
+                      place.forbidden.end(), std::back_inserter(others));
+  put_processes(out, verdict, "process", fails ? place.forbidden : others);
+  if (fails) put_processes(out, verdict, "allowed", others);
+}
+
+void put_places(std::string& out, const Verdict& verdict, Symbols& symbols, bool failing) {
   size_t count = 0;
-  for (const Toucher& toucher : verdict.findings.touchers) {
-    if (toucher.forbidden.empty() == failing || ++count > kMostTouchers) continue;
-    const bool denied = verdict.deny.contains(toucher.asked);
-    const char* label = failing ? "" : denied ? "allowed: " : "not denied: ";
-    add_row(out, "  " + std::string(label) + title_of(toucher));
-    if (!toucher.around_guard()) put_stack(out, verdict.findings, toucher, symbols);
-    std::vector<size_t> others;
-    std::set_difference(toucher.processes.begin(), toucher.processes.end(),
-                        toucher.forbidden.begin(), toucher.forbidden.end(),
-                        std::back_inserter(others));
-    put_processes(out, verdict, "process", failing ? toucher.forbidden : others);
-    if (failing) put_processes(out, verdict, "allowed", others);
+  for (const Place& place : verdict.findings.places) {
+    if (!place.counts || place.forbidden.empty() == failing) continue;
+    if (++count <= kMostPlaces) put_place(out, verdict, place, symbols);
   }
-  if (count > kMostTouchers) {
-    add_row(out, "  ... and " + std::to_string(count - kMostTouchers) + " more (--json has all)");
-  }
+  put_more(out, count, kMostPlaces, "(--json has all)");
 }
 
-/// A program that asks NVML first finds no GPU there, and may therefore not come to CUDA.
-void put_nvml(std::string& out, const Verdict& verdict) {
-  if (verdict.touched != 0 || verdict.deny.contains(Asked::kNvml)) return;
-  std::set<uint32_t> asked;
-  for (const Toucher& toucher : verdict.findings.touchers) {
-    if (toucher.asked != Asked::kNvml) continue;
-    for (const size_t number : toucher.processes) {
-      asked.insert(verdict.findings.processes[number].pid);
+/// "NVML was asked by 2 processes: monitor.py:17 (not denied)". Empty: it was not.
+std::string what_asked(const Verdict& verdict, Asked kind) {
+  std::set<uint32_t> processes;
+  std::vector<std::string> places;
+  for (const Place& place : verdict.findings.places) {
+    const size_t before = processes.size();
+    for (const size_t number : place.touchers) {
+      const Toucher& toucher = verdict.findings.touchers[number];
+      if (toucher.asked != kind) continue;
+      for (const size_t process : toucher.processes) {
+        processes.insert(verdict.findings.processes[process].pid);
+      }
     }
+    if (processes.size() == before) continue;
+    places.push_back(printable(place.line.empty() ? place.name : place.line, kMostName));
   }
-  if (asked.empty()) return;
-  add_wrapped(out, "  NVML was asked by ",
-              counted(asked.size(), "process") +
-                  "; where NVML finds a GPU, CUDA may follow (--deny=init,nvml fails this)");
+  if (processes.empty()) return {};
+  return denied_names({kind}) + " was asked by " + counted(processes.size(), "process") + ": " +
+         places[0] +
+         (places.size() == 1 ? "" : " and " + std::to_string(places.size() - 1) + " more") +
+         " (not denied)";
 }
 
 std::string suffix_of(const TreeTruth::Unguarded& process) {
@@ -277,7 +206,7 @@ void put_tree(std::string& out, const Verdict& verdict) {
   if (!tree.left.empty()) add_wrapped(out, "  not waited for: ", printable(tree.left));
 }
 
-std::string_view word_of(Verdict::Result result) {
+std::string_view result_word(Verdict::Result result) {
   using Result = Verdict::Result;
   return result == Result::kPass ? "PASS" : result == Result::kFail ? "FAIL" : "INCOMPLETE";
 }
@@ -306,17 +235,19 @@ std::string what_was_left_out(const Findings& findings) {
 /// "initialised CUDA by libcudart.so.12, context on 0,1, worked"
 std::string facts_of(const ObservedProcess& process) {
   std::vector<std::string> facts;
-  if (process.initialised)
+  if (process.initialised) {
     facts.push_back("initialised CUDA by " + printable(process.by, kMostName));
+  }
   if (!process.contexts.empty()) {
-    const auto number = [](int device) { return std::to_string(device); };
-    facts.push_back("context on " + printable(joined(process.contexts, ",", number), kMostName));
+    std::vector<std::string> devices;
+    for (const int device : process.contexts) devices.push_back(std::to_string(device));
+    facts.push_back("context on " + printable(joined(devices, ","), kMostName));
   }
   if (process.worked) facts.emplace_back("worked");
   if (process.nvml) facts.emplace_back("used NVML");
   if (!process.tried.empty()) facts.push_back(first_of(process.tried));
   if (!process.refused.empty()) facts.push_back("refused " + first_of(process.refused));
-  return facts.empty() ? "-" : joined(facts, ", ", [](const auto& fact) { return fact; });
+  return facts.empty() ? "-" : joined(facts, ", ");
 }
 
 /// Processes that cannot be told apart.
@@ -351,9 +282,8 @@ void put_alike(std::string& out, const Alike& row, bool many_hosts) {
   add_row(out, "  " + (count == 1 ? row.command + id : std::to_string(count) + "x " + row.command));
   add_wrapped(out, kFact, row.facts);
   if (count == 1 && !many_hosts) return;
-  const auto name = [](const auto& host) { return printable(host); };
-  std::string text =
-      many_hosts ? "on " + joined(row.hosts, " ", name) : "pids " + id_ranges(row.pids);
+  std::string text = many_hosts ? "on " + printable(joined(row.hosts, " "), 2 * kMostNumbers)
+                                : "pids " + id_ranges(row.pids);
   if (text.size() > kMostNumbers) text = text.substr(0, text.rfind(' ', kMostNumbers)) + " ...";
   add_wrapped(out, kFact, text);
 }
@@ -399,33 +329,28 @@ void put_told(std::string& out, const Findings& findings) {
 
 /// The user's own lines, those of the most processes first.
 void put_lines(std::string& out, const Findings& findings) {
-  struct Line {
+  std::vector<const Place*> lines;
+  for (const Place& place : findings.places) {
+    if (!place.line.empty()) lines.push_back(&place);
+  }
+  std::stable_sort(lines.begin(), lines.end(), [](const Place* a, const Place* b) {
+    return a->processes.size() > b->processes.size();
+  });
+  const size_t all = lines.size();
+  lines.resize(std::min(all, kMostLines));
+  for (const Place* line : lines) {
+    std::set<std::string> libraries;
     std::set<std::string> apis;
-    std::vector<size_t> processes;
-  };
-  std::map<std::string, Line> lines;
-  for (const Toucher& toucher : findings.touchers) {
-    if (toucher.line.empty()) continue;
-    Line& line =
-        lines[printable(toucher.line) + " through " + printable(toucher.library, kMostName)];
-    line.apis.insert(printable(toucher.api, kMostName));
-    line.processes.insert(line.processes.end(), toucher.processes.begin(), toucher.processes.end());
+    for (const size_t number : line->touchers) {
+      libraries.insert(printable(findings.touchers[number].library, kMostName));
+      apis.insert(printable(findings.touchers[number].api, kMostName));
+    }
+    const size_t count = line->processes.size();
+    add_wrapped(out, "  asked by ",
+                printable(line->line) + " through " + joined(libraries, ", ") + ": " +
+                    joined(apis, ", ") + (count == 1 ? "" : ", " + counted(count, "process")));
   }
-  std::vector<std::pair<size_t, std::string>> rows;
-  for (auto& [who, line] : lines) {
-    std::sort(line.processes.begin(), line.processes.end());
-    const auto end = std::unique(line.processes.begin(), line.processes.end());
-    const auto count = static_cast<size_t>(end - line.processes.begin());
-    rows.emplace_back(count, who + ": " + joined(line.apis, ", ", [](const auto& api) {
-                               return api;
-                             }) + (count == 1 ? "" : ", " + std::to_string(count) + " processes"));
-  }
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  const size_t all = rows.size();
-  rows.resize(std::min(all, kMostLines));
-  for (const auto& [count, row] : rows) add_wrapped(out, "  asked by ", row);
-  put_more(out, all, rows.size(), "lines that asked");
+  put_more(out, all, lines.size(), "lines that asked");
 }
 
 std::string totals(const std::deque<ObservedProcess>& processes) {
@@ -461,9 +386,9 @@ std::string cell(std::string text, size_t width) {
 }
 
 std::string words_of(const std::set<Asked>& asked) {
-  std::string words;
-  for (const Asked one : asked) words.append(words.empty() ? "" : " ").append(word_of(one));
-  return words;
+  std::vector<std::string> words;
+  for (const Asked one : asked) words.emplace_back(word_of(one));
+  return joined(words, " ");
 }
 
 /// The name is the last column: it may be long.
@@ -486,14 +411,23 @@ std::string table_of(const std::vector<Group>& groups, std::string_view title) {
   return text;
 }
 
+/// "2 lines asked for CUDA, in 3 of 12 processes". If no place did, an unguarded process has the
+/// driver.
+std::string what_touched(const Verdict& verdict) {
+  const std::string all = " of " + counted(verdict.processes, "process");
+  const std::string kinds = denied_names(verdict.deny);
+  if (verdict.touched == 0) return "none" + all + " touched " + kinds;
+  const std::string some = grouped(verdict.touched) + all;
+  if (verdict.places == 0) return some + " touched " + kinds;
+  return counted(verdict.places, verdict.lines == verdict.places ? "line" : "place") +
+         " asked for " + kinds + ", in " + some;
+}
+
 }  // namespace
 
 std::string result_line(const Verdict& verdict) {
   const bool touched = verdict.touched != 0;
-  std::string text(word_of(verdict.result));
-  text += ": ";
-  text += (touched ? grouped(verdict.touched) : "none") + " of " +
-          counted(verdict.processes, "process") + " touched " + denied_names(verdict.deny);
+  std::string text = std::string(result_word(verdict.result)) + ": " + what_touched(verdict);
   if (verdict.allowed != 0) {
     text += (touched ? ", and " : ", but ") + grouped(verdict.allowed) + " that may";
   }
@@ -502,6 +436,29 @@ std::string result_line(const Verdict& verdict) {
     text += (touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);
   }
   return text;
+}
+
+std::vector<std::string> notes_of(const Verdict& verdict) {
+  std::vector<std::string> notes;
+  if (verdict.torch_asked) {
+    notes.emplace_back(
+        "PyTorch keeps the first answer: what asks it later in the same process is not seen");
+  }
+  for (const Asked kind : {Asked::kCuda, Asked::kNvml, Asked::kOpenCl}) {
+    if (verdict.deny.contains(kind)) continue;
+    std::string note = what_asked(verdict, kind);
+    if (note.empty()) continue;
+    // A program that asks NVML first finds no GPU there, and may therefore not come to CUDA.
+    if (kind == Asked::kNvml && verdict.touched == 0) {
+      note += "; where NVML finds a GPU, CUDA may follow (--deny=init,nvml fails this)";
+    }
+    notes.push_back(note);
+  }
+  if (verdict.status != 0 && verdict.no_new_privs) {
+    notes.emplace_back(
+        "sudo and setuid programs kept your rights behind the fence (no_new_privs; --fence=off)");
+  }
+  return notes;
 }
 
 std::string text_of_end(int status) {
@@ -513,13 +470,10 @@ std::string text_of_end(int status) {
 std::string text_of_verdict(const Verdict& verdict, Symbols& symbols) {
   std::string out;
   add_wrapped(out, "cudaguard: ", result_line(verdict));
-  put_nvml(out, verdict);
-  put_touchers(out, verdict, symbols, true);
-  put_touchers(out, verdict, symbols, false);
+  put_places(out, verdict, symbols, true);
+  put_places(out, verdict, symbols, false);
+  for (const std::string& note : notes_of(verdict)) add_wrapped(out, "  ", note);
   put_tree(out, verdict);
-  if (verdict.status != 0 && verdict.no_new_privs) {
-    add_row(out, "  fence: sudo and setuid programs kept your rights (no_new_privs; --fence=off)");
-  }
   return out + what_was_left_out(verdict.findings);
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/model.h"
@@ -30,8 +30,11 @@ std::string text_of_records(const Findings& findings, const ReadFiles& read,
 /// "3 files, 120 records of 17 processes on 4 hosts, 2026-11-20 10:00 to 2026-11-22 07:28 UTC"
 std::string what_was_read(const Findings& findings, const ReadFiles& read);
 
-/// "PASS: none of 3 processes touched CUDA"
+/// "PASS: none of 3 processes touched CUDA", "FAIL: 1 line asked for CUDA, in 2 of 3 processes"
 std::string result_line(const Verdict& verdict);
+
+/// What a reader should know besides, each a sentence.
+std::vector<std::string> notes_of(const Verdict& verdict);
 
 /// "CUDA or NVML"
 std::string denied_names(const std::set<Asked>& denied);
