@@ -132,7 +132,7 @@ Text& Text::put_printable(std::string_view text, size_t limit) {
   const bool too_long = text.size() > limit;
   if (too_long) text = head(text, limit);
   for (const char c : text) {
-    const bool plain = c >= ' ' && c <= '~' && c != '"';
+    const bool plain = c >= ' ' && c <= '~';
     put({plain ? &c : "?", 1});
   }
   if (too_long) put("...");

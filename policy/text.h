@@ -56,7 +56,7 @@ class Text {
   Text& put_decimal(uint64_t value) { return put_digits(value, 10); }
   Text& put_hex(uint64_t value) { return put("0x").put_digits(value, 16); }
 
-  /// For a line on a terminal: control characters, quotes and bytes above 126 become '?'; more than
+  /// For a line on a terminal: control characters and bytes above 126 become '?'; more than
   /// `limit` bytes are cut and marked with "...".
   Text& put_printable(std::string_view text, size_t limit);
 

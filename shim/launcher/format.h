@@ -17,7 +17,7 @@ inline constexpr size_t kMostPrinted = 400;
 /// For a terminal: a tab becomes a blank, any other control character and each character that is
 /// not ASCII become '?'. What is longer than `most` bytes is cut, and ends in "...".
 std::string printable(std::string_view text, size_t most = kMostPrinted);
-/// In double quotes: quotes inside become '?' as well, and what is very long is cut.
+/// In double quotes. What is very long is cut.
 std::string in_quotes(std::string_view text);
 
 std::string grouped(uint64_t number);                    ///< "12,345"

@@ -22,7 +22,7 @@ except ImportError:
 ASKS = fence.program("asks_static")
 LOADS = fence.program("asks")  # dynamic
 RM_CONTROL = "0xc020462a RM_CONTROL"
-REQUEST = "\n  request " + RM_CONTROL + " to NVIDIA's driver around the guard\n"
+REQUEST = "\n  around the guard\n    asked    request " + RM_CONTROL + " to NVIDIA's driver\n"
 NOT_KNOWN = "who ran into the fence is not known: "
 ANOTHER = NOT_KNOWN + "another one stands around this command"
 NOBODY = 65534
@@ -77,7 +77,7 @@ class Told(Case):
         """The control: what is not NVIDIA's is no touch; nor is anything told without a fence."""
         done, told = self.verify(ASKS, "ask")
         self.assertEqual(told, {RM_CONTROL: self.asked(done)})
-        self.assertIn("cudaguard: FAIL: 1 of 1 process touched CUDA" + REQUEST +
+        self.assertIn("cudaguard: FAIL: 1 place asked for CUDA, in 1 of 1 process" + REQUEST +
                       "    process  asks_static ask (%d)\n" % next(iter(self.asked(done))),
                       done.stderr)
         self.assertIn(": it is a static executable\n", done.stderr)
@@ -128,8 +128,8 @@ class Told(Case):
         self.assertEqual(done.returncode, 7, done)
         pid = next(iter(self.asked(done)))
         self.assertIn("cudaguard: 1 process asked: 1 refused\n", done.stderr)
-        self.assertRegex(done.stderr, r"(?m)^ +%d  asks_static ask +RM_CONTROL around the guard$"
-                         % pid)
+        self.assertRegex(done.stderr, r"(?m)^  asks_static ask \(%d\)\n      refused RM_CONTROL around the "
+                         r"guard$" % pid)
         done = self.start("run", "--cpu", "--observe", "--", *words)  # the control
         self.assertEqual((self.asked(done, "ENOTTY") != set(), done.returncode), (True, 7))
         self.assertIn("no process was seen to ask", done.stderr)
@@ -137,10 +137,11 @@ class Told(Case):
     def test_allow_and_deny(self):
         done, told = self.verify(ASKS, "ask", options=["--allow", "asks_*"], rc=0)
         self.assertEqual(told, {RM_CONTROL: self.asked(done)})
-        self.assertIn("PASS: none of 1 process touched CUDA, but 1 that may\n  allowed: request ",
+        self.assertIn("PASS: none of 1 process touched CUDA, but 1 that may\n  allowed: around "
+                      "the guard\n    asked    request ",
                       done.stderr)
         done, _ = self.verify(ASKS, "ask", options=["--deny", "nvml"], rc=0)
-        self.assertIn("\n  not denied: request ", done.stderr)
+        self.assertIn("\n  CUDA was asked by 1 process: around the guard (not denied)\n", done.stderr)
 
     def test_nvml_alone(self):
         """The code that makes the ioctl decides, and not which libraries are mapped."""
@@ -158,7 +159,7 @@ class Told(Case):
         by_nvml = RM_CONTROL + " (NVML)"
         done, told = self.verify(*bare, nvml, rc=0)
         self.assertEqual(set(told), {by_nvml})
-        self.assertIn("\n  not denied: request " + by_nvml, done.stderr)
+        self.assertIn("\n  NVML was asked by 1 process: around the guard (not denied); ", done.stderr)
         self.verify(*bare, nvml, options=["--deny=nvml"])
         done, told = self.verify(*bare, nvml, other)
         self.assertEqual(set(told), {by_nvml, RM_CONTROL})
@@ -199,7 +200,7 @@ class Programs(Case):
                 done, told = self.verify("sh", "-c", script, ASKS, options=options)
                 pids = self.asked(done)
                 self.assertEqual((len(pids), told), (count, {RM_CONTROL: pids}))
-                self.assertIn("FAIL: {:,} of ".format(count), done.stderr)
+                self.assertIn(", in {:,} of ".format(count), done.stderr)
                 unguarded = {one["pid"] for one in self.document["tree"]["unguarded"]}
                 self.assertLessEqual(pids, unguarded)
                 self.assertEqual(self.document["tree"]["doubts"], [])

@@ -38,7 +38,7 @@ class StartEnvironment(guest.Case):
                 result = harness.run([LAUNCHER, "verify", "--", program], guard=False, trace=False,
                                      world="none")
                 self.assertEqual(result.rc, 1, result)
-                self.assertIn("FAIL: 1 of 1 process touched CUDA", result.err)
+                self.assertIn(", in 1 of 1 process", result.err)
 
     def test_cleared_or_overwritten_environment_changes_nothing(self):
         for how in ("clear", "overwrite"):

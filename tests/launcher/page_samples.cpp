@@ -10,9 +10,9 @@
 #include <string>
 
 #include "shim/launcher/findings/decide.h"
+#include "shim/launcher/findings/groups.h"
 #include "shim/launcher/print/document.h"
 #include "shim/launcher/print/page.h"
-#include "shim/launcher/print/summary.h"
 #include "shim/launcher/print/symbols.h"
 #include "shim/launcher/print/text.h"
 
@@ -307,8 +307,9 @@ Sample of_verdict(Run run) {
   return {page_of_verdict(run.verdict, symbols, text), text, document(run.verdict, symbols)};
 }
 
-Sample of_records(const Findings& findings, const std::string& title) {
-  const std::string text = summary(findings, "", "");
+Sample of_records(Findings findings, const std::string& title) {
+  group_by_place(findings);
+  const std::string text = text_of_findings(findings);
   return {page_of_records(findings, title, text), text, ""};
 }
 

@@ -161,7 +161,7 @@ class Heard(test_verify_tree.Case):
         for name in self.shapes:
             with self.subTest(name):
                 result, tree = self.shape(name, "touch")
-                self.ends(result, 1, "FAIL: 1 of ")
+                self.ends(result, 1, ", in 1 of ")
                 self.assertEqual(tree["doubts"], [], result)
                 stack = [frame["symbol"] for frame in self.document["touchers"][0]["native"]]
                 self.assertEqual(stack[0], "ask", result)
@@ -225,7 +225,7 @@ class Heard(test_verify_tree.Case):
                 "ctypes.CDLL(None).syscall(39, ctypes.c_ulong(%d), ctypes.c_ulong(2), 0, 0)\n"
                 "os.kill(os.getpid(), 9)\n" % magic)
         result, _ = self.tree(self.python(text))
-        self.ends(result, 1, "FAIL: 1 of 1 process", "cuInit or the like")
+        self.ends(result, 1, ", in 1 of 1 process", "cuInit or the like")
         self.assertEqual(self.document["touchers"][0]["python_missing"],
                          "its process ended before it sent the details", result)
 

@@ -30,7 +30,7 @@ ROWS = "[...document.querySelectorAll('.tree .row')].filter(one => one.checkVisi
 SAYS = {
     "fail": [
         "FAIL ppo.py:159 and envs.py:22 touched CUDA",
-        "66 of 70 processes touched CUDA; the program ended with exit code 1. First attempt, "
+        "2 lines asked for CUDA, in 66 of 70 processes; the program ended with exit code 1. First attempt, "
         "4.90 s after the start: cuInit from libc10_cuda.so, refused.",
         "Incomplete: 2 processes were unguarded.",
         "python3 ppo.py --env-id HalfCheetah-v4 --num-envs 64",
@@ -49,7 +49,7 @@ SAYS = {
                 "libprobe.so allowed", ", let through"],
     "bypassed": ["FAIL ./static and 2 others touched CUDA or NVML", "--denyCUDA, NVML",
                  "0xc020462a RM_CONTROL, an ioctl that bypassed the guard and that the fence refused",
-                 "The fence set no_new_privs, so sudo and setuid programs gained no rights"],
+                 "sudo and setuid programs kept your rights behind the fence"],
     "pass": ["PASS No process touched CUDA", "None of 3 processes touched CUDA.",
              "Every process was guarded. 3 processes seen, 3 start records", "2026-11-21 10:25:48",
              "3.84 s", "exit code 0", "--denyCUDA"],
@@ -60,7 +60,7 @@ SAYS = {
                "1 line left out that no guard has written", "Users7", "Hosts40"],
     "small_report": ["66 processes attempted to use CUDA or NVML", "Each bar spans"],
     "empty": ["0 processes attempted to use CUDA or NVML", "0 records"],
-    "large": ["1,000 of 10,000 processes touched CUDA", "more processes, not shown"],
+    "large": ["1 line asked for CUDA, in 1,000 of 10,000 processes", "more processes, not shown"],
     "large_report": ["100,000 processes on 40 hosts", "Of the first 4,000 processes"],
     "forged": ["</details><script>alert(1)</script>\"'&<b onclick=x>⟨U+0000⟩⟨U+001B⟩[31m��(⟨U+202E⟩"
                "gpj.exe⏎⟨U+000D⟩⟨U+0009⟩⟨U+0085⟩⟨U+FFFF⟩</style>]]>--><!--😀 http://e.example/"],

@@ -25,12 +25,13 @@ class ExitCodes(verified.Case):
     def test_the_four(self):
         for script, code, headline in (
                 ('exec "$0" cu.open', 0, "PASS: none of 1 process touched CUDA\n"),
-                ('exec "$0" cu.init', 1, "FAIL: 1 of 1 process touched CUDA\n"),
+                ('exec "$0" cu.init', 1, "FAIL: 1 place asked for CUDA, in 1 of 1 process\n"),
                 ('"$0" cu.open; exit 3', 2,
                  "FAIL: none of 2 processes touched CUDA, but the program ended with exit code 3\n"),
                 ('"$0" cu.init; exit 3', 1,
-                 "FAIL: 1 of 2 processes touched CUDA; the program ended with exit code 3\n"),
-                ('"$0" cu.init; exit 0', 1, "FAIL: 1 of 2 processes touched CUDA\n"),
+                 "FAIL: 1 place asked for CUDA, in 1 of 2 processes; the program ended with exit code 3\n"),
+                ('"$0" cu.init; exit 0', 1,
+                 "FAIL: 1 place asked for CUDA, in 1 of 2 processes\n"),
                 ("kill -9 $$", 2, "but the program was killed by signal 9 (Killed)\n"),
                 ("kill -ABRT $$", 2, "was killed by signal 6 (Aborted)\n")):
             with self.subTest(script=script):
@@ -86,7 +87,7 @@ class Environment(verified.Case):
                     {"CUDAGUARD_POLICY": "CLAMP", "CUDAGUARD_VISIBLE_DEVICES": "2"}):
             with self.subTest(env=env):
                 result = self.steps(["cu.init"], env=env)
-                self.ends(result, 1, "FAIL: 1 of 1 process")
+                self.ends(result, 1, ", in 1 of 1 process")
                 self.assertEqual(result.answers["cu.init"], "100", result)
 
     def test_no_presets(self):
@@ -123,7 +124,7 @@ class ReadOnly(verified.Case):
 
     def test_needs_none(self):
         self.ends(self.verify([box.program("open"), "cu.init"], bwrap=self.READ_ONLY), 1,
-                  "\n  cuInit", "heard from 1 of 1 process\n")
+                  "    cuInit", "heard from 1 of 1 process\n")
 
     def test_reason_and_remedy(self):
         """Without a filter the records come by a file."""
@@ -133,41 +134,45 @@ class ReadOnly(verified.Case):
         remedy = ["--tmpfs", "/tmp", *self.READ_ONLY]
         for folder in (harness.BUILD, os.path.dirname(os.path.abspath(harness.LIB))):
             remedy += ["--ro-bind", folder, folder]  # below /tmp, perhaps
-        for asks, rc, said in (("cu.open", 0, "PASS: "), ("cu.init", 1, "\n  cuInit")):
+        for asks, rc, said in (("cu.open", 0, "PASS: "), ("cu.init", 1, "    cuInit")):
             self.ends(self.verify([box.program("open"), asks], ["--fence=off"], bwrap=remedy), rc, said)
 
 
 class Denied(verified.Case):
     def test_nvml_is_no_cuda(self):
         result = self.steps(["nv.init"])
-        self.ends(result, 0, "PASS: none of 1 process touched CUDA\n", "  not denied: nvmlInit")
+        self.ends(result, 0, "PASS: none of 1 process touched CUDA\n", "  NVML was asked by 1 ")
         for deny in (["--deny=nvml"], ["--deny", "init,nvml"], ["--deny=init", "--deny=nvml"]):
             with self.subTest(deny=deny):
-                self.ends(self.steps(["nv.init"], deny), 1, "\n  nvmlInit")
-        self.ends(self.steps(["cu.init"], ["--deny=nvml"]), 0, "touched NVML", "not denied: cuInit")
+                self.ends(self.steps(["nv.init"], deny), 1, "    nvmlInit")
+        self.ends(self.steps(["cu.init"], ["--deny=nvml"]), 0, "touched NVML",
+                  "  CUDA was asked by 1 process: open (not denied)\n")
         both = self.steps(["cu.init", "nv.init"], ["--deny=init,nvml"])
-        self.ends(both, 1, "touched CUDA or NVML", "\n  cuInit by open", "\n  nvmlInit")
+        self.ends(both, 1, "1 place asked for CUDA or NVML", "    cuInit by open",
+                  "\n             nvmlInit")
 
     def test_pass_says_that_nvml_was_asked(self):
         """Code that asks NVML first may stop there, because it is told of no GPU."""
-        note = "  NVML was asked by 1 process; "
+        note = "  NVML was asked by 1 process: open (not denied); where "
         self.assertIn("touched CUDA\n" + note, self.ends(self.steps(["nv.init"]), 0))
         fails = ["sh", "-c", '"$0" nv.init; exit 3', box.program("open")]
         self.ends(self.verify(fails), 2, "ended with exit code 3\n" + note)
+        both = self.steps(["nv.init", "cu.init"]).err
+        self.assertIn("  NVML was asked by 1 process: open (not denied)\n", both)
         for steps, options in ((["nv.init"], ["--deny=init,nvml"]), (["nv.init"], ["--deny=nvml"]),
-                               (["nv.init", "cu.init"], []), (["cu.open"], [])):
+                               (["cu.open"], [])):
             with self.subTest(steps=steps, options=options):
                 self.assertNotIn("NVML was asked", self.steps(steps, options).err)
 
     def test_opencl(self):
         steps = ["lib.open=libnvidia-opencl.so.1"]
-        self.ends(self.steps(steps), 0, "  not denied: dlopen of libnvidia-opencl.so.1 by open")
-        self.ends(self.steps(steps, ["--deny=opencl"]), 1, "touched OpenCL",
-                  "\n  dlopen of libnvidia-opencl.so.1 by open")
+        self.ends(self.steps(steps), 0, "  OpenCL was asked by 1 process: open (not denied)\n")
+        self.ends(self.steps(steps, ["--deny=opencl"]), 1, "asked for OpenCL",
+                  "    dlopen of libnvidia-opencl.so.1 by open")
 
     def test_a_plug_in_that_does_cuda(self):
         self.ends(self.steps(["lib.open=libonnxruntime_providers_cuda.so"]), 1,
-                  "\n  dlopen of libonnxruntime_providers_cuda.so by open")
+                  "    dlopen of libonnxruntime_providers_cuda.so by open")
 
 
 class Allowed(verified.Case):
@@ -190,24 +195,38 @@ class Allowed(verified.Case):
                 self.assertRegex(block, python)
 
     def test_who_may_and_who_may_not(self):
-        block = self.ends(self.two("train.py"), 1, "FAIL: 1 of 3 processes touched CUDA, and 1 "
+        block = self.ends(self.two("train.py"), 1, ", in 1 of 3 processes, and 1 "
                           "that may\n")
         self.assertRegex(block, r"(?m)^(  allowed: |    allowed  ).*")
         block = self.ends(self.two("*.py"), 0, "PASS: none of 3 processes touched CUDA, but 2 that "
                           "may\n")
-        self.assertNotIn("\n  cuInit", block)
+        self.assertEqual(block.count("\n    asked"), block.count("\n  allowed: "), block)
 
     def test_the_whole_command(self):
         self.ends(self.verify([box.program("open"), "cu.init"], ["--allow=open cu.*"]), 0)
         self.ends(self.verify([box.program("open"), "cu.init"], ["--allow=open nv.*"]), 1)
 
+    def test_code(self):
+        """A line that may, and another one that may not, of one process."""
+        program = self.make("train.py", "import ctypes\nlibrary = ctypes.CDLL('libcuda.so.1')\n"
+                            "library.cuInit(0)\n")
+        for pattern, rc in (("line:train.py:3", 0), ("line:train.py:2", 1), ("module:train", 0),
+                            ("module:ctypes", 1), ("lib:ctypes*", 0), ("lib:libc10*", 1)):
+            with self.subTest(pattern=pattern):
+                self.ends(self.verify([sys.executable, program], ["--allow=" + pattern]), rc)
+
+    def test_an_empty_pattern_is_refused(self):
+        for pattern in ("", "lib:"):
+            self.refused(self.start("verify", "--allow", pattern, "true"), 125,
+                         '--allow "%s" is not accepted (accepted: ' % pattern)
+
     def test_what_is_denied_otherwise(self):
-        self.ends(self.steps(["nv.init"], ["--deny=nvml", "--allow=open"]), 0, "allowed: nvmlInit")
+        self.ends(self.steps(["nv.init"], ["--deny=nvml", "--allow=open"]), 0, "allowed: open\n    asked    nvmlInit")
 
 
 class Ways(verified.Case):
     def one(self, result, *wanted):
-        return self.ends(result, 1, "FAIL: 1 of ", *wanted)
+        return self.ends(result, 1, ", in 1 of ", *wanted)
 
     def test_steps(self):
         for steps in (["thread=t", "cu.init", "end"], ["fork=f", "cu.init", "end"],
@@ -248,16 +267,16 @@ class Ways(verified.Case):
     def test_many_workers_are_one_toucher(self):
         script = 'i=0; while [ $i -lt 20 ]; do "$0" cu.init >/dev/null & i=$((i+1)); done; wait'
         block = self.ends(self.verify(["sh", "-c", script, box.program("open")]), 1,
-                          "FAIL: 20 of 21 processes touched CUDA\n")
+                          "FAIL: 1 place asked for CUDA, in 20 of 21 processes\n")
         self.assertEqual(block.count("cuInit by open"), 1, block)
         self.assertRegex(block, r"(?m)^    process  20x open cu\.init \(\d+[- ]")
 
     def test_more_touchers_than_anybody_reads(self):
         text = "".join(verified.record(pid, "cuInit", caller="/lib/lib%d.so+0x10" % pid)
                        for pid in range(1, 61))
-        block = self.ends(self.forged(text), 1, "FAIL: 60 of 62 processes touched CUDA\n",
+        block = self.ends(self.forged(text), 1, "FAIL: 60 places asked for CUDA, in 60 of 62 processes\n",
                           "  ... and 40 more (--json has all)\n")
-        self.assertEqual(block.count("  cuInit by lib"), 20, block)
+        self.assertEqual(block.count("    cuInit by lib"), 20, block)
 
     def test_policy_of_its_own(self):
         """Somebody in the tree lets CUDA through: it is told, and fails."""

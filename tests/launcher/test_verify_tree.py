@@ -50,7 +50,7 @@ class Starts(Case):
         for options in ([], TRACE):
             with self.subTest(options=options):
                 result, tree = self.tree(words, options)
-                block = self.ends(result, 1, "FAIL: " + touching + " of ", "\n  cuInit" + by)
+                block = self.ends(result, 1, ", in " + touching + " of ", "    cuInit" + by)
                 wanted = "all_guarded" if options else "none_seen"
                 self.assertEqual((tree["value"], tree["doubts"]), (wanted, []), block)
 
@@ -120,7 +120,7 @@ class Starts(Case):
         words = ["sh", "-c", script, box.program("open")]
         for options in ([], TRACE):
             result, tree = self.tree(words, options)
-            headline = "FAIL: 1 of {:,} processes touched CUDA\n".format(count + 2)
+            headline = "FAIL: 1 place asked for CUDA, in 1 of {:,} processes\n".format(count + 2)
             block = self.ends(result, 1, headline)
             self.assertEqual((tree["start_records"], tree["doubts"]), (count + 2, []), block)
             self.assertEqual(tree["value"], "all_guarded" if options else "none_seen", block)
@@ -367,7 +367,7 @@ class OtherUsers(Case):
                           ["/usr/bin/python3", "-c", becomes]):
                 done = self.start("verify", *options, "--", *words, launcher=self.command,
                                   env=launcher.environment(TMPDIR="/tmp"))
-                self.assertIn("cudaguard: FAIL: 1 of ", done.stderr)
+                self.assertIn(", in 1 of ", done.stderr)
                 self.assertNotIn("in doubt", done.stderr)
                 self.assertEqual(done.returncode, 1, done)
 
@@ -409,7 +409,7 @@ class Lost(Case):
             % (verified.record(command=["prog", "x" * 3500], api="nvmlInit_v2").encode(), count,
                box.program("open")))
         result, tree = self.tree(program + [self.path("copy")], FILE)
-        block = self.ends(result, 1, "FAIL: 1 of ", "\n  cuInit by open")
+        block = self.ends(result, 1, ", in 1 of ", "    cuInit by open")
         with open(self.path("copy"), "rb") as stream:
             pieces = stream.read().split(b'{"v":1,')[1:]
         torn = sum(not piece.endswith(b"}\n") for piece in pieces)
@@ -422,7 +422,7 @@ class Lost(Case):
 
     def test_killed_behind_its_touch(self):
         result = self.verify(self.python("import ctypes, os\n%s\nos.kill(os.getpid(), 9)\n" % TOUCH))
-        self.ends(result, 1, "FAIL: 1 of 1 process", "was killed by signal 9")
+        self.ends(result, 1, ", in 1 of 1 process", "was killed by signal 9")
 
     def full_disk(self, script, *words):
         """The tree's report is on a disk of 4 MiB, which the script may fill."""
@@ -435,7 +435,7 @@ class Lost(Case):
         """There is room for the records."""
         fill = 'dd if=/dev/zero of="$TMPDIR/big" bs=4k 2>"$TMPDIR/said"; cat "$TMPDIR/said"; '
         result, tree = self.full_disk(fill + '"$0" cu.init', box.program("open"))
-        self.ends(result, 1, "FAIL: 1 of ", "\n  cuInit by open")
+        self.ends(result, 1, ", in 1 of ", "    cuInit by open")
         self.assertEqual(tree["doubts"], [], result)
         # The control: it is full.
         result, tree = self.full_disk_again(fill + 'dd if=/dev/zero of="$TMPDIR/other" bs=4k count=1')
@@ -495,7 +495,7 @@ class Lost(Case):
         self.assertEqual(result.rc, 3, result)
         # Who called is not known then.
         result, tree = self.tree(self.python("import ctypes\n" + TOUCH), bwrap=["--tmpfs", "/proc"])
-        self.assertNotIn("+0x0", self.ends(result, 1, "FAIL: 1 of "))
+        self.assertNotIn("+0x0", self.ends(result, 1, ", in 1 of "))
 
     def test_left_behind(self):
         """Who does not want to wait hears what is left, and gets the verdict."""

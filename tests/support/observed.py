@@ -8,8 +8,7 @@ from support import box, harness, launcher
 OBSERVE = [launcher.LAUNCHER, "run", "--observe", "--log=off"]
 TOTALS = re.compile(r"(?m)^cudaguard: (\d+) process(?:es)? asked(?:: (.*))?$")
 NOBODY = "cudaguard: no process was seen to ask for CUDA or NVML\n"
-TITLES = {"process": "process", "initialised by": "by", "context on": "context",
-          "worked": "worked", "NVML": "nvml", "tried": "tried", "refused": "refused"}
+FACTS = {"initialised CUDA by": "by", "context on": "context", "refused": "refused"}
 
 
 def numbers(text):
@@ -23,7 +22,7 @@ def numbers(text):
 
 class Summary:
     """totals: {"processes": 3, "initialised CUDA": 1}; rows: {pid: {"by": "open", ...}}, without
-    what is "-"; order: the process ids as they come; devices: {"": [names]}; rest: other lines."""
+    what they did not do; order: the process ids as they come; devices: {"": [names]}; rest: other lines."""
 
     def __init__(self, text):
         match = TOTALS.search(text)
@@ -39,33 +38,30 @@ class Summary:
             self.totals[what] = int(number)
         self.rows, self.order, self.devices, self.rest = {}, [], {}, []
         self.lines = self.text.splitlines()
-        titles = [(title.start(), title[0]) for title in
-                  re.finditer(r"\S+(?: \S+)*", self.lines[1])][1:]
-        row = None
-        whose = None
-        for line in self.lines[2:]:
-            start = re.match(r" +(\d+x?)  ", line)
-            more = re.match(r" {%d}(?:pids|    ) +(?=\d)" % titles[0][0], line)
-            if start and start.end() == titles[0][0]:
-                row, whose = self.read_row(line, titles), None
-                if not start[1].endswith("x"):
-                    self.add([int(start[1])], row)
-            elif more and whose is None:
-                self.add(numbers(line[more.end():]), row)
-            elif line.startswith("  devices "):
-                match = re.match(r"  devices (?:of ([\d -]+) )?(?=0=)", line)
-                whose = match[1] or ""
-                self.devices[whose] = line[match.end():].split()
-            elif whose is not None and line.startswith("   "):
-                self.devices[whose] += line.split()
+        for block in re.findall(r"(?m)^.+(?:\n {6}.*)*", self.text)[1:]:
+            first, *more = block.splitlines()
+            match = re.match(r"  devices (?:of ([\d -]+) )?(?=0=)", first)
+            if match:
+                self.devices[match[1] or ""] = " ".join([first[match.end():], *more]).split()
+            elif more and not first.startswith("  asked by "):
+                self.read_row(first, [line[6:] for line in more])
             else:
-                self.rest.append(line)
+                self.rest += [first, *more]
 
-    @staticmethod
-    def read_row(line, titles):
-        ends = [start for start, _ in titles[1:]] + [None]
-        cells = {TITLES[name]: line[start:end].strip() for (start, name), end in zip(titles, ends)}
-        return {name: cell for name, cell in cells.items() if cell != "-"}
+    def read_row(self, first, more):
+        """"2x open cu.init", and below it what these did and their numbers."""
+        match = re.match(r"  (?:(\d+)x )?(.*?)(?: \((\d+)\))?$", first)
+        facts, _, ids = "\n".join(more).partition("\npids ")
+        row = {"process": match[2]}
+        for fact in facts.replace("\n", " ").split(", "):
+            words = [words for words in FACTS if fact.startswith(words + " ")]
+            if words:
+                row[FACTS[words[0]]] = fact[len(words[0]):].strip()
+            elif fact in ("worked", "used NVML"):
+                row[{"worked": "worked", "used NVML": "nvml"}[fact]] = "yes"
+            elif fact != "-":
+                row["tried"] = fact
+        self.add(numbers(match[3] or ids), row)
 
     def add(self, pids, row):
         for pid in pids:

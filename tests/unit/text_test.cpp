@@ -40,7 +40,7 @@ TEST(Text, Printable) {
   char buffer[64];
   Text out(buffer, sizeof buffer);
   out.put_printable("a\x1b[31m\n\"\xff", 100);
-  EXPECT_EQ(out.view(), "a?[31m???");
+  EXPECT_EQ(out.view(), "a?[31m?\"?");
   Text cut(buffer, sizeof buffer);
   cut.put_printable("abcdef", 3);
   EXPECT_EQ(cut.view(), "abc...");

@@ -19,7 +19,7 @@
 #include "shim/launcher/print/json.h"
 #include "shim/launcher/print/output.h"
 #include "shim/launcher/print/page.h"
-#include "shim/launcher/print/summary.h"
+#include "shim/launcher/print/text.h"
 
 namespace cudaguard::launcher {
 
@@ -28,23 +28,17 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kPart = size_t{256} << 10;  // stays in the processor's cache
-constexpr size_t kTime = 16;                 // "2026-11-22 07:28"
 
-struct Read {
+struct Read : ReadFiles {
   Records records;
-  size_t files = 0;
-  // Of directories: left out.
-  size_t compressed = 0;
-  size_t unreadable = 0;
-  std::string why;  ///< of the first one
 };
 
-std::optional<By> by_of(const Options& options) {
+std::optional<ByWord> by_of(const Options& options) {
   if (!options.by) return {};
   std::string accepted;
-  for (const auto& [word, by] : kByWords) {
-    if (*options.by == word) return by;
-    accepted.append(accepted.empty() ? "" : ", ").append(word);
+  for (const ByWord& by : kByWords) {
+    if (*options.by == by.word) return by;
+    accepted.append(accepted.empty() ? "" : ", ").append(by.word);
   }
   throw Refusal(kRefused,
                 "--by " + in_quotes(*options.by) + " is not accepted (accepted: " + accepted + ")");
@@ -177,58 +171,6 @@ void read_input(const Input& input, Read& all) {
   }
 }
 
-std::string shown_time(double at) { return utc_time(at, "%Y-%m-%d %H:%M"); }
-
-/// "3 files, 120 records of 17 processes on 4 hosts, 2026-11-20 10:00 to 2026-11-22 07:28 UTC"
-std::string what_was_read(const Findings& findings, size_t files) {
-  std::set<std::string_view> hosts;
-  double first = 0;
-  double last = 0;
-  for (const ObservedProcess& process : findings.processes) {
-    if (!process.host.empty()) hosts.insert(process.host);
-    if (process.first != 0 && (first == 0 || process.first < first)) first = process.first;
-    last = std::max(last, process.last);
-  }
-  std::string text = counted(files, "file") + ", " + counted(findings.records, "record") + " of " +
-                     counted(findings.processes.size(), "process");
-  if (!hosts.empty()) text += " on " + counted(hosts.size(), "host");
-  if (first == 0) return text;
-  const std::string from = shown_time(first);
-  const std::string to = shown_time(last);
-  return text + ", " + from + (from == to ? "" : " to " + to) + " UTC";
-}
-
-std::string cell(std::string text, size_t width) {
-  text.insert(0, width - std::min(width, text.size()), ' ');
-  return text + "  ";
-}
-
-std::string words_of(const std::set<Asked>& asked) {
-  std::string words;
-  for (const Asked one : asked) words.append(words.empty() ? "" : " ").append(word_of(one));
-  return words;
-}
-
-/// The name is the last column: it may be long.
-std::string table_of(const std::vector<Group>& groups, const std::string& title) {
-  size_t width = 3;
-  for (const Group& group : groups) width = std::max(width, words_of(group.asked).size());
-  std::string text;
-  const auto put = [&](const std::string& processes, const std::string& asked, std::string what,
-                       const std::string& first, const std::string& last, const std::string& name) {
-    what.resize(width, ' ');
-    text += "  " + cell(processes, 9) + cell(asked, 7) + what + "  " + cell(first, kTime) +
-            cell(last, kTime) + name + "\n";
-  };
-  put("processes", "asked", "for", "first (UTC)", "last", title);
-  for (const Group& group : groups) {
-    put(std::to_string(group.processes), std::to_string(group.touching), words_of(group.asked),
-        shown_time(group.first), shown_time(group.last),
-        group.name.empty() ? "?" : printable(group.name));
-  }
-  return text;
-}
-
 void put_list(OutputFile& out, const char* name, const auto& list) {
   std::string text = std::string(",\n\"") + name + "\":[";
   std::string_view before = "\n";
@@ -245,8 +187,8 @@ void put_list(OutputFile& out, const char* name, const auto& list) {
 }
 
 /// A part at a time: there may be hundreds of thousands of processes.
-void write_json(OutputFile& out, const Findings& findings, const Read& all, std::optional<By> by,
-                const std::string& word) {
+void write_json(OutputFile& out, const Findings& findings, const Read& all,
+                const std::optional<ByWord>& by) {
   Json start;  // its object is not ended yet
   start.begin_object()
       .field("v", 1)
@@ -257,11 +199,12 @@ void write_json(OutputFile& out, const Findings& findings, const Read& all, std:
       .field("records", findings.records)
       .field("torn", findings.torn)
       .field("not_understood", findings.not_understood);
-  if (by) start.field("by", word);
+  if (by) start.field("by", by->word);
   out.put(start.text());
   if (by) {
-    put_list(out, "groups", groups_of(findings, *by));
+    put_list(out, "groups", groups_of(findings, by->by));
   } else {
+    put_list(out, "places", findings.places);
     put_list(out, "touchers", findings.touchers);
     put_list(out, "processes", findings.processes);
   }
@@ -269,32 +212,10 @@ void write_json(OutputFile& out, const Findings& findings, const Read& all, std:
   out.finish();
 }
 
-std::string text_of(const Findings& findings, const Read& all, std::optional<By> by,
-                    const std::string& word) {
-  const std::string read = what_was_read(findings, all.files);
-  std::string text = "cudaguard: ";
-  if (findings.records == 0) {
-    text += "no records in " + counted(all.files, "file") + "\n" + what_was_left_out(findings);
-  } else if (by) {
-    text += read + "\n" + table_of(groups_of(findings, *by), word) + what_was_left_out(findings);
-  } else {
-    text += read + "\n" + summary(findings, "", "");
-  }
-  if (all.compressed != 0) {
-    text += "  left out: " + counted(all.compressed, "compressed file") +
-            " (zcat them in front of cudaguard report -)\n";
-  }
-  if (all.unreadable != 0) {
-    text += "  left out: " + counted(all.unreadable, "unreadable path") + " (" + all.why + ")\n";
-  }
-  return text;
-}
-
 }  // namespace
 
 int report(const Options& options) {
-  const std::optional<By> by = by_of(options);
-  const std::string word = options.by.value_or("");
+  const std::optional<ByWord> by = by_of(options);
   Read all;
   const std::vector<Input> inputs = inputs_of(options.program, all);
   std::vector<TakenFile> taken;
@@ -303,9 +224,9 @@ int report(const Options& options) {
   OutputFile html("--html", options.html_file, options.force, taken);
   for (const Input& input : inputs) read_input(input, all);
   const Findings& findings = all.records.findings();
-  const std::string text = text_of(findings, all, by, word);
-  if (html) html.write(page_of_records(findings, what_was_read(findings, all.files), text));
-  if (json) write_json(json, findings, all, by, word);
+  const std::string text = text_of_records(findings, all, by);
+  if (html) html.write(page_of_records(findings, what_was_read(findings, all), text));
+  if (json) write_json(json, findings, all, by);
   if (!json.is_stdout() && !html.is_stdout()) print(text);
   return 0;
 }

@@ -2,7 +2,6 @@
 #include "shim/launcher/findings/groups.h"
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -12,7 +11,8 @@ namespace cudaguard::launcher {
 
 namespace {
 
-void note_times(double first, double last, Group& group) {
+/// Of a Group or a Place. 0 is no time.
+void note_times(double first, double last, auto& group) {
   if (first != 0 && (group.first == 0 || first < group.first)) group.first = first;
   group.last = std::max(group.last, last);
 }
@@ -47,30 +47,58 @@ class Counter {
 };
 
 std::vector<Group> by_line(const Findings& findings) {
-  std::map<std::string, std::vector<const Toucher*>> lines;
-  for (const Toucher& toucher : findings.touchers) lines[place_of(toucher)].push_back(&toucher);
   Counter counter;
-  for (const auto& [line, touchers] : lines) {
-    Group& group = counter.group(counter.place(line));
-    std::vector<size_t> processes;
-    for (const Toucher* one : touchers) {
-      processes.insert(processes.end(), one->processes.begin(), one->processes.end());
-      group.asked.insert(one->asked);
-      note_times(one->first, one->last, group);
-    }
-    std::sort(processes.begin(), processes.end());
-    const auto end = std::unique(processes.begin(), processes.end());
-    group.processes = group.touching = static_cast<size_t>(end - processes.begin());
+  for (const Place& place : findings.places) {
+    Group& group = counter.group(counter.place(place.name));
+    group.processes = group.touching = place.processes.size();
+    group.asked = place.asked;
+    group.first = place.first;
+    group.last = place.last;
   }
   return counter.sorted();
 }
 
-}  // namespace
-
-std::string place_of(const Toucher& toucher) {
+std::string name_of(const Toucher& toucher) {
   if (const PythonFrame* frame = own_frame(toucher); frame != nullptr) return place_of(*frame);
   if (toucher.around_guard()) return "around the guard";
   return toucher.line.empty() ? toucher.library : toucher.line;
+}
+
+}  // namespace
+
+void keep_first(std::vector<size_t>& processes, std::vector<double>& at) {
+  std::vector<std::pair<size_t, double>> order;
+  order.reserve(processes.size());
+  for (size_t i = 0; i < processes.size(); ++i) order.emplace_back(processes[i], at[i]);
+  std::sort(order.begin(), order.end());
+  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  order.erase(std::unique(order.begin(), order.end(), same), order.end());
+  processes.clear();
+  at.clear();
+  for (const auto& [process, time] : order) {
+    processes.push_back(process);
+    at.push_back(time);
+  }
+}
+
+void group_by_place(Findings& findings) {
+  findings.places.clear();
+  std::unordered_map<std::string, size_t> numbers;
+  for (size_t i = 0; i < findings.touchers.size(); ++i) {
+    const Toucher& toucher = findings.touchers[i];
+    const auto [number, is_new] = numbers.try_emplace(name_of(toucher), findings.places.size());
+    if (is_new) findings.places.emplace_back();
+    Place& place = findings.places[number->second];
+    place.name = number->first;
+    place.line = toucher.line;
+    place.touchers.push_back(i);
+    place.asked.insert(toucher.asked);
+    place.processes.insert(place.processes.end(), toucher.processes.begin(),
+                           toucher.processes.end());
+    place.at.insert(place.at.end(), toucher.at.begin(), toucher.at.end());
+    note_times(toucher.first, toucher.last, place);
+  }
+  for (Place& place : findings.places) keep_first(place.processes, place.at);
 }
 
 std::vector<Group> groups_of(const Findings& findings, By by) {

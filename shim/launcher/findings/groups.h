@@ -37,7 +37,10 @@ struct Group {
 /// Those with the most touching processes first. Of lines: those that asked, and no others.
 std::vector<Group> groups_of(const Findings& findings, By by);
 
-/// "/home/u/ppo.py:159", or "libfoo.so", or "around the guard".
-std::string place_of(const Toucher& toucher);
+/// Fills Findings::places, as --by line has them.
+void group_by_place(Findings& findings);
+
+/// Leaves each process once, in the order of their numbers, with its first time.
+void keep_first(std::vector<size_t>& processes, std::vector<double>& at);
 
 }  // namespace cudaguard::launcher

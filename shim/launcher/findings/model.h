@@ -52,9 +52,27 @@ struct Toucher {
   double last = 0;                ///< likewise
   std::vector<size_t> processes;  ///< numbers in Findings::processes, each once
   std::vector<double> at;         ///< for each of these, when it first did so
-  std::vector<size_t> forbidden;  ///< those of the processes that fail a verify run; by decide()
+  // By decide(), for a verify run.
+  bool counts = false;            ///< --deny names what it asked for
+  std::vector<size_t> forbidden;  ///< those of the processes that fail the run
   /// It spoke to the driver itself, and the kernel's fence saw it: no stack, no library.
   bool around_guard() const { return api == kRequestApi; }
+};
+
+/// What a person can change: a line of the user's code with all that it asked for. Where no line is
+/// known, the library or program that asked.
+struct Place {
+  std::string name;               ///< "/home/u/ppo.py:159", "libfoo.so", "around the guard"
+  std::string line;               ///< "ppo.py:159"; empty: no line is known
+  std::vector<size_t> touchers;   ///< numbers in Findings::touchers
+  std::vector<size_t> processes;  ///< as Toucher's
+  std::vector<double> at;         ///< as Toucher's
+  std::set<Asked> asked;
+  double first = 0;
+  double last = 0;
+  // By decide(): of its touchers.
+  bool counts = false;
+  std::vector<size_t> forbidden;
 };
 
 /// A list that many processes have alike: one copy of it.
@@ -117,13 +135,23 @@ struct ObservedProcess {
   bool asked() const { return !only_start; }
 };
 
-/// All of it. Processes in the order of each one's first record, touchers likewise.
+/// All of it. Processes in the order of each one's first record, touchers and places likewise.
 struct Findings {
   std::deque<ObservedProcess> processes;  ///< hundreds of thousands: never moved
   std::vector<Toucher> touchers;
+  std::vector<Place> places;  ///< by group_by_place()
   size_t records = 0;
   size_t not_understood = 0;  ///< lines that no guard has written
   size_t torn = 0;            ///< records of which only a piece is there: their writer was killed
+};
+
+/// The files that the records were read from.
+struct ReadFiles {
+  size_t files = 0;
+  // Of directories: left out.
+  size_t compressed = 0;
+  size_t unreadable = 0;
+  std::string why;  ///< of the first one
 };
 
 /// How sure it is that every process of a tree was guarded.
@@ -188,6 +216,10 @@ struct Verdict {
   size_t heard = 0;      ///< those that sent beacons, or were forked from one that did
   size_t touched = 0;    ///< those that touched what is denied
   size_t allowed = 0;    ///< those that did, and may
+  size_t places = 0;     ///< those that fail the run
+  size_t lines = 0;      ///< of these: lines of the user's code
+  /// PyTorch asked, which keeps the first answer for the rest of the process.
+  bool torch_asked = false;
   int exit_code = 0;
   bool passed() const { return result == Result::kPass; }
   bool is_in_doubt() const { return !tree.doubts.empty() || !tree.left.empty(); }

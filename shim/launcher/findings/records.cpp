@@ -8,6 +8,7 @@
 #include "policy/asked.h"
 #include "policy/message.h"
 #include "policy/text.h"
+#include "shim/launcher/findings/groups.h"
 
 namespace cudaguard::launcher {
 
@@ -303,23 +304,8 @@ size_t Records::toucher_of(const Fields& what) {
 const Findings& Records::findings() {
   if (sorted_) return findings_;
   sorted_ = true;
-  std::vector<std::pair<size_t, double>> order;
-  for (Toucher& one : findings_.touchers) {
-    order.clear();
-    for (size_t i = 0; i < one.processes.size(); ++i) {
-      order.emplace_back(one.processes[i], one.at[i]);
-    }
-    std::sort(order.begin(), order.end());
-    order.erase(std::unique(order.begin(), order.end(),
-                            [](const auto& a, const auto& b) { return a.first == b.first; }),
-                order.end());
-    one.processes.clear();
-    one.at.clear();
-    for (const auto& [process, at] : order) {
-      one.processes.push_back(process);
-      one.at.push_back(at);
-    }
-  }
+  for (Toucher& one : findings_.touchers) keep_first(one.processes, one.at);
+  group_by_place(findings_);
   return findings_;
 }
 

@@ -8,7 +8,7 @@
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/preload/settings.h"
-#include "shim/launcher/print/summary.h"
+#include "shim/launcher/print/text.h"
 
 namespace cudaguard::launcher {
 
@@ -40,7 +40,8 @@ void observe(const TreeToWatch& wanted) {
     const Variables& variables = *wanted.variables;
     const bool alone = is_root(variables) && variables.has(row_of(Variable::kChildren).name);
     const auto pid = static_cast<uint32_t>(watched.pid);
-    write_stderr(summary(watched.findings, watched.tree.left,
+    write_stderr(
+        text_of_findings(watched.findings, watched.tree.left,
                          alone ? idle_root(watched.findings, pid, wanted.arguments[0]) : ""));
   } catch (const std::exception& error) {
     if (watched.pid == 0) throw;

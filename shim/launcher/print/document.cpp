@@ -3,7 +3,8 @@
 
 #include <sys/wait.h>
 
-#include <algorithm>
+#include <set>
+#include <string>
 
 #include "shim/launcher/print/json.h"
 #include "shim/launcher/print/text.h"
@@ -36,25 +37,29 @@ void put_program(Json& json, int status) {
 
 void put_touchers(Json& json, const Verdict& verdict, Symbols& symbols, size_t most_stacks) {
   const Findings& findings = verdict.findings;
-  const auto fails = [](const Toucher& toucher) { return !toucher.forbidden.empty(); };
-  const auto failing =
-      static_cast<size_t>(std::count_if(findings.touchers.begin(), findings.touchers.end(), fails));
-  size_t room_of_failing = std::min(failing, most_stacks);
-  size_t room_of_others = most_stacks - room_of_failing;
+  const std::set<size_t> with_stacks = touchers_with_stacks(findings, most_stacks);
   json.key("touchers").begin_array();
-  for (Toucher toucher : findings.touchers) {
-    size_t& room = fails(toucher) ? room_of_failing : room_of_others;
-    if (room == 0) {
-      toucher.stack = {};
-    } else {
-      --room;
-    }
+  for (size_t i = 0; i < findings.touchers.size(); ++i) {
+    Toucher toucher = findings.touchers[i];
+    if (!with_stacks.contains(i)) toucher.stack = {};
     const FrameTexts texts = {
         [&](const PythonFrame& frame) { return source_of(findings, toucher, frame); },
         [&](const NativeFrame& frame) { return symbols.name_of(frame); }};
     json.begin_object();
     put_members(json, toucher, &texts);
-    json.field("fails", fails(toucher)).list("forbidden", toucher.forbidden).end_object();
+    json.field("fails", !toucher.forbidden.empty())
+        .list("forbidden", toucher.forbidden)
+        .end_object();
+  }
+  json.end_array();
+}
+
+void put_places(Json& json, const Findings& findings) {
+  json.key("places").begin_array();
+  for (const Place& place : findings.places) {
+    json.begin_object();
+    put_members(json, place);
+    json.field("fails", !place.forbidden.empty()).list("forbidden", place.forbidden).end_object();
   }
   json.end_array();
 }
@@ -124,6 +129,7 @@ std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
   json.field("started", verdict.started).field("ended", verdict.ended);
   put_asked(json, "deny", verdict.deny);
   json.list("allow", verdict.allow);
+  put_places(json, findings);
   put_touchers(json, verdict, symbols, most_stacks);
   json.key("processes").begin_array();
   for (const ObservedProcess& process : findings.processes) put(json, process);
@@ -136,7 +142,10 @@ std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
       .field("processes", verdict.processes)
       .field("touched", verdict.touched)
       .field("allowed", verdict.allowed)
+      .field("places", verdict.places)
+      .field("lines", verdict.lines)
       .end_object()
+      .list("notes", notes_of(verdict))
       .field("no_new_privs", verdict.no_new_privs)
       .end_object();
   return json.text() + "\n";

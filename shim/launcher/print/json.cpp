@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/print/json.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -110,6 +111,19 @@ void put(Json& json, const Toucher& toucher) {
   json.end_object();
 }
 
+void put_members(Json& json, const Place& place) {
+  json.field("name", place.name).field_or_null("line", place.line);
+  put_asked(json, "asked", place.asked);
+  json.field_or_null("first", place.first).field_or_null("last", place.last);
+  json.list("touchers", place.touchers).list("processes", place.processes).list("at", place.at);
+}
+
+void put(Json& json, const Place& place) {
+  json.begin_object();
+  put_members(json, place);
+  json.end_object();
+}
+
 void put(Json& json, const ObservedProcess& process) {
   json.begin_object()
       .field_or_null("host", process.host)
@@ -153,6 +167,23 @@ void put(Json& json, const Group& group) {
       .field("touching", group.touching);
   put_asked(json, "asked", group.asked);
   json.field_or_null("first", group.first).field_or_null("last", group.last).end_object();
+}
+
+std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most) {
+  std::vector<const Place*> order;
+  for (const Place& place : findings.places) order.push_back(&place);
+  std::stable_sort(order.begin(), order.end(), [](const Place* a, const Place* b) {
+    if (a->forbidden.empty() != b->forbidden.empty()) return b->forbidden.empty();
+    return a->processes.size() > b->processes.size();
+  });
+  std::set<size_t> result;
+  for (const Place* place : order) {
+    for (const size_t toucher : place->touchers) {
+      if (result.size() == most) return result;
+      result.insert(toucher);
+    }
+  }
+  return result;
 }
 
 void put_records(Json& json, const Findings& findings) {

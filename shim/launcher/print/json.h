@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -105,9 +106,14 @@ void put_asked(Json& json, const char* name, const std::set<Asked>& asked);
 /// The members of an object that the caller begins and ends. `texts`: null if the files are not
 /// to be read.
 void put_members(Json& json, const Toucher& toucher, const FrameTexts* texts = nullptr);
+void put_members(Json& json, const Place& place);
 void put(Json& json, const Toucher& toucher);
+void put(Json& json, const Place& place);
 void put(Json& json, const ObservedProcess& process);
 void put(Json& json, const Group& group);
+/// The touchers that have their stacks where not all can: up to `most`, those of the places that
+/// fail, and of the most processes, first.
+std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most);
 /// "records": how many lines were read, cut short, and left out.
 void put_records(Json& json, const Findings& findings);
 

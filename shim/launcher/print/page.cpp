@@ -2,7 +2,7 @@
 #include "shim/launcher/print/page.h"
 
 #include <algorithm>
-#include <numeric>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -43,22 +43,19 @@ void put_groups(Json& json, const Findings& findings, const ByWord& by) {
   json.end_array().end_object();
 }
 
-/// Those of the most processes with their stacks.
 void put_touchers(Json& json, const Findings& findings) {
-  const std::deque<ObservedProcess>& processes = findings.processes;
-  std::vector<size_t> order(findings.touchers.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return findings.touchers[a].processes.size() > findings.touchers[b].processes.size();
-  });
-  json.key("touchers").begin_array();
-  for (size_t i = 0; i < order.size(); ++i) {
-    Toucher toucher = findings.touchers[order[i]];
-    if (i >= kStacks) toucher.stack = {};
+  const std::set<size_t> with_stacks = touchers_with_stacks(findings, kStacks);
+  json.key("places").begin_array();
+  for (const Place& place : findings.places) put(json, place);
+  json.end_array().key("touchers").begin_array();
+  for (size_t i = 0; i < findings.touchers.size(); ++i) {
+    Toucher toucher = findings.touchers[i];
+    if (!with_stacks.contains(i)) toucher.stack = {};
     put(json, toucher);
   }
   json.end_array().key("processes").begin_array();
-  for (size_t i = 0; i < std::min(processes.size(), kProcesses); ++i) put(json, processes[i]);
+  const size_t shown = std::min(findings.processes.size(), kProcesses);
+  for (size_t i = 0; i < shown; ++i) put(json, findings.processes[i]);
   json.end_array();
 }
 

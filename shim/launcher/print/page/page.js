@@ -3,7 +3,8 @@
 // Anyone can forge a record, so every text of the document becomes a text node and nothing else.
 "use strict";
 {
-  const CARDS = 40; // attempts with their stacks
+  const CARDS = 40; // places with attempts
+  const CALLS = 20; // of one place
   const FRAMES = 64; // of one stack
   const FOLDED_FRAMES = 5; // so many frames in a row that are not the user's code are folded
   const TABLE_ROWS = 100;
@@ -132,15 +133,18 @@
 
   // --- What the document says --------------------------------------------------------------------
 
-  const isIoctl = (attempt) => attempt.api === "ioctl";
+  const isIoctl = (call) => call.api === "ioctl";
   const isFailing = (attempt) => isVerdict && attempt.fails;
   const commandOf = (i) => i < processes.length ? processes[i].command : "";
   const nameOf = (attempt) =>
-    attempt.line || attempt.library || commandOf(attempt.processes[0]) || "unknown";
+    attempt.line || (!isIoctl(attempt.calls[0]) && attempt.name) || commandOf(attempt.processes[0])
+      || "unknown";
   const namesOf = (words) => words.map((word) => NAMES[word]);
 
-  // Those on the page, in its order: attempts that fail the run, and the most frequent ones, first.
-  const attempts = [...data.touchers];
+  // Places with their calls, in the order of the page: those that fail the run, and the most
+  // frequent ones, first.
+  const attempts = data.places.map((place) =>
+    ({ ...place, calls: place.touchers.map((i) => data.touchers[i]) }));
   if (isVerdict) attempts.sort((a, b) => b.fails - a.fails);
   else attempts.sort((a, b) => b.processes.length - a.processes.length);
   const cards = attempts.slice(0, CARDS);
@@ -256,29 +260,46 @@
       leftOut(attempt.processes.length - listed.length, "more process")];
   }
 
+  const isDenied = (attempt) => attempt.asked.some((one) => data.deny.includes(one));
+
   function verdictOf(attempt) {
     if (isFailing(attempt)) return make("strong.tag.fail", "not allowed");
-    const kind = attempt.denied ? "strong.tag" : "strong.tag.warn";
-    if (!isVerdict) return make(kind, attempt.denied ? "refused" : "let through");
-    return make(kind, data.deny.includes(attempt.asked) ? "allowed" : "not denied");
+    const refused = attempt.calls.every((one) => one.denied);
+    const kind = refused ? "strong.tag" : "strong.tag.warn";
+    if (!isVerdict) return make(kind, refused ? "refused" : "let through");
+    return make(kind, isDenied(attempt) ? "allowed" : "not denied");
   }
 
-  function callOf(attempt) {
-    if (isIoctl(attempt)) {
-      return [code(attempt.object), ", an ioctl that bypassed the guard and that the fence refused"];
+  function callOf(call) {
+    if (isIoctl(call)) {
+      return [code(call.object), ", an ioctl that bypassed the guard and that the fence refused"];
     }
-    return [code(attempt.api + (attempt.object === null ? "" : `("${attempt.object}")`)),
-      attempt.library !== "" && [" from ", code(attempt.library)],
-      attempt.denied ? ", refused" : ", let through"];
+    return [code(call.api + (call.object === null ? "" : `("${call.object}")`)),
+      call.library !== "" && [" from ", code(call.library)],
+      call.denied ? ", refused" : ", let through"];
   }
   const whenOf = (attempt) => isVerdict ? `${duration(attempt.first - start)} after the start`
     : `at ${dateOf(attempt.first)} UTC`;
 
+  function stacksOf(calls) {
+    const stacks = new Map();
+    for (const call of calls) {
+      const key = JSON.stringify([call.python, call.native]);
+      if (!isIoctl(call) && !stacks.has(key)) stacks.set(key, [pythonStack(call), nativeStack(call)]);
+    }
+    const [first, ...others] = stacks.values();
+    return [first, others.length > 0
+      && make("details", make("summary", counted(others.length, "other stack")), others)];
+  }
+
   function card(attempt, i) {
+    const calls = attempt.calls.slice(0, CALLS);
+    const first = `; first ${whenOf(attempt)}`;
     return make(`article.attempt${isFailing(attempt) ? ".fail" : ""}`, { id: `t${i + 1}` },
       make("h3", make("span.chip", i + 1), " ", nameOf(attempt)), " ", verdictOf(attempt),
-      make("p", callOf(attempt), "; first ", whenOf(attempt)),
-      !isIoctl(attempt) && [pythonStack(attempt), nativeStack(attempt)], whose(attempt));
+      calls.map((call, n) => make("p", callOf(call), n === 0 && first)),
+      leftOut(attempt.calls.length - calls.length, "more call"),
+      stacksOf(calls), whose(attempt));
   }
 
   function attemptSection() {
@@ -534,7 +555,7 @@
     const bad = data.tree.unguarded.find((one) => one.fails);
     if (bad !== undefined) return `${bad.command} has the driver and is unguarded`;
     if (data.verdict === "fail") return "The program failed";
-    const allowed = attempts.some((one) => data.deny.includes(one.asked));
+    const allowed = attempts.some(isDenied);
     return `${allowed ? "Only allowed processes" : "No process"} touched ${denied}`;
   }
 
@@ -542,7 +563,7 @@
     const result = data.result.replace(/^(PASS|FAIL|INCOMPLETE): /, "");
     const first = attempts.find(isFailing);
     return make("p.lead", result.charAt(0).toUpperCase() + result.slice(1), ". ",
-      first && ["First attempt, ", whenOf(first), ": ", callOf(first), "."]);
+      first && ["First attempt, ", whenOf(first), ": ", callOf(first.calls[0]), "."]);
   }
 
   function wereUnguarded(count) {
@@ -573,8 +594,6 @@
             + "missing; ", code("--trace"), " checks every exec."]),
       tree.doubts.map((doubt) => make("p.caution", make("strong", "In doubt: "), long(doubt), ".")),
       tree.not_waited_for !== null && make("p.note", "Not waited for: ", long(tree.not_waited_for)),
-      data.no_new_privs && data.program.exit_code !== 0 && make("p.note",
-        "The fence set no_new_privs, so sudo and setuid programs gained no rights (--fence=off)."),
       rows.length > 0 && [table("Unguarded processes", ["Unguarded process", "#Process id", "Reason"], rows),
         leftOut(tree.unguarded.length - rows.length, "more process")]);
     part.id = "coverage";
@@ -589,6 +608,7 @@
     return [
       make(`header.${data.verdict === "pass" ? "pass" : "fail"}`, make("p.kicker", "cudaguard verify"),
         make("h1", make("span.word", word), " ", headline()), lead(), caution(),
+        data.notes.map((note) => make("p.note", `${note}.`)),
         make("p.command", make("code", long(data.command.join(" ")))),
         facts([["Started (UTC)", dateOf(start)], ["Duration", duration(data.ended - start)],
           ["Program", signal === null ? `exit code ${exitCode}` : `killed by signal ${signal}`],
@@ -604,17 +624,10 @@
 
   // --- Records -----------------------------------------------------------------------------------
 
-  // The group's name of an attempt where groups are lines.
-  function placeOfAttempt(attempt) {
-    const named = attempt.python[attempt.line_frame];
-    if (named !== undefined) return `${named.file}:${named.line}`;
-    return isIoctl(attempt) ? "around the guard" : attempt.line ?? attempt.library;
-  }
-
   function groupSection(by, title, column) {
     const { count, rows } = data.groups[by];
     if (count < (by === "line" ? 1 : 2)) return null;
-    const numbers = new Map(cards.map((one, i) => [placeOfAttempt(one), i + 1]).reverse());
+    const numbers = new Map(cards.map((one, i) => [one.name, i + 1]).reverse());
     const shown = rows.slice(0, by === "line" ? TABLE_ROWS : TABLE_ROWS / 5);
     return section(title, table(title, [column, "#Processes", "Attempts", "Last (UTC)"],
       shown.map((row) => {
@@ -629,7 +642,7 @@
   }
 
   function histogram() {
-    const times = data.touchers.flatMap((one) => one.at).filter((time) => time > 0);
+    const times = data.places.flatMap((one) => one.at).filter((time) => time > 0);
     const begin = times.reduce((a, b) => Math.min(a, b), Infinity);
     const all = times.reduce((a, b) => Math.max(a, b), 0) - begin;
     if (!(all > 0)) return null;
