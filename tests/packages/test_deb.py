@@ -23,7 +23,7 @@ License: none
 %description
 %files
 """
-PROCESSES = 200 if harness.FULL else 20
+PROCESSES = 200 if harness.FULL else 8
 
 
 class Package(packaged.Case):
