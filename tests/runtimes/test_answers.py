@@ -76,7 +76,7 @@ for version in ("11", "12.2", "12", "13"):
         # NVIDIA's wheel of 12.2 has no static runtime at all; that of 12 stands for it.
         if (version, kind) == ("12.2", "static"):
             continue
-        test = make_test(version, kind)
+        run = make_test(version, kind)
         if (version, kind) == ("11", "static"):
-            test = pytest.mark.full(test)  # A download of 774 MB: scripts/fetch-cuda.
-        setattr(RuntimeAnswers, "test_%s_%s" % (kind, version.replace(".", "_")), test)
+            run = pytest.mark.full(run)  # A download of 774 MB: scripts/fetch-cuda.
+        setattr(RuntimeAnswers, "test_%s_%s" % (kind, version.replace(".", "_")), run)
