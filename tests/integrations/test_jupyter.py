@@ -140,14 +140,15 @@ class Jupyter(places.Case):
                 (["--sys-prefix"], "not allowed with"),
                 (["--", "--gpus", "0", "true"], alone), (["--", "touch", touch], alone),
                 (["--", "--gpus", "0", "--", "touch", touch], alone), (["--", "--help"], alone),
-                (["--", "--report"], alone), (["--", "--version"], "nothing is installed"),
+                (["--", "--report"], "nothing is installed"),
+                (["--", "--version"], "nothing is installed"),
                 (["--", "--print"], "--print"), (["--", "--strict", "--print"], "--print"),
                 (["--", "--gpus", "0", "--"], "nothing is installed"),
                 (["--", "--bogus"], "nothing is installed"),
                 (["--", "--cpu", "--gpus", "0"], "nothing is installed"),
                 (["--", "--children", "cpu"], "nothing is installed"),
                 (["--", "--gpus", "2"], "--display-name is needed"),
-                (["--", "no-such-program"], "nothing is installed")), 4):
+                (["--", "no-such-program"], "nothing is installed")), 5):
             with self.subTest(words=words):
                 done = self.install("--user", "--cudaguard", launcher.LAUNCHER, *words)
                 self.assertNotEqual(done.returncode, 0, done)
