@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of the door matrix, one test for each row."""
 
+import pytest
+
 from support import harness, matrix, settings
 
 
@@ -20,7 +22,7 @@ def make_test(row):
             print("  in part: " + reason)
 
     test.__doc__ = "%s: %s" % (row.id, row.about)
-    return test
+    return pytest.mark.full(test) if row.full else test
 
 
 for each in matrix.load_rows():

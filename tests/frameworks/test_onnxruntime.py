@@ -8,7 +8,11 @@ driver and without the CUDA libraries that the plug-in needs.
 
 import re
 
+import pytest
+
 from support import framework
+
+pytestmark = pytest.mark.full  # needs a download
 
 TENSORRT, CUDA, CPU = (name + "ExecutionProvider" for name in ("Tensorrt", "CUDA", "CPU"))
 

@@ -3,7 +3,6 @@
 overwritten, no crash."""
 
 import os
-import random
 import stat
 
 from support import harness, launcher
@@ -193,10 +192,7 @@ class Programs(launcher.Case):
         """A program that is cut is not started. (launcher.elf_fuzz cuts it anywhere.)"""
         with open(harness.program("door"), "rb") as stream:
             whole = stream.read()
-        chance = random.Random(3)
-        sizes = [0, 1, 3, 4, 15, 16, 17, 18, 19, 20, 52, 63, 64, 65, 119, 120, 600, 700, 1000]
-        sizes += [chance.randrange(1000, 9000) for _ in range(10)]
-        for size in sizes:
+        for size in (0, 4, 63, 64, 120, 1000, 8999):
             with self.subTest(size=size):
                 done = self.start("run", self.make("cut", whole[:size]))
                 self.refused(done, 126)

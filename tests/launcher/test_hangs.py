@@ -2,6 +2,7 @@
 """An ld.so that hangs, as at a network folder that is gone (here: at a named pipe), is asked for a
 while and not longer, by `run` and by `doctor`; what hangs is named."""
 
+import concurrent.futures
 import os
 import platform
 import signal
@@ -77,19 +78,25 @@ class Hangs(doctor.Case):
                      "libnvidia-ml.so.1;" % folder, "CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer")
         self.assertTrue(answer.line.endswith("; driver: answers"), answer.line)
 
-    def test_doctor_of_a_program(self):
-        folder = self.pipe()
-        answer = self.doctor(harness.program("linked_cuda"), LD_LIBRARY_PATH=folder, **doctor.WAIT)
-        self.assertEqual(answer.code, 2)
-        self.assertIn("its ld.so gave no answer within 10 s, at %s/libcuda.so.1" % folder,
-                      answer.line)
-
-    def test_run(self):
+    @unittest.skipUnless(platform.machine() == "x86_64", "CLOSES is in its system calls")
+    def test_a_program_that_hangs_is_asked_for_ten_seconds(self):
+        """By run, by doctor, and by run if ld.so has closed its pipes: all three at once."""
+        interpreter = self.compile("closes", CLOSES, "-shared", "-fPIC", "-nostdlib",
+                                   "-Wl,-e,_start,-soname,ld-linux-closes.so.2")
+        closes = self.compile("program", "int main(void) { return 0; }",
+                              "-Wl,-dynamic-linker," + interpreter)
         program = harness.program("linked_cuda")
         folder = self.pipe()
-        self.refused(self.start("run", program, env=launcher.environment(LD_LIBRARY_PATH=folder)),
-                     125, '"%s" cannot be guarded: its ld.so gave no answer within 10 s, at '
-                     "%s/libcuda.so.1\n" % (program, folder))
+        env = launcher.environment(LD_LIBRARY_PATH=folder)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            run = pool.submit(self.start, "run", program, env=env)
+            silent = pool.submit(self.start, "run", closes)
+            answer = self.doctor(program, LD_LIBRARY_PATH=folder, **doctor.WAIT)
+        why = "its ld.so gave no answer within 10 s, at %s/libcuda.so.1" % folder
+        self.refused(run.result(), 125, '"%s" cannot be guarded: %s\n' % (program, why))
+        self.refused(silent.result(), 125, "cannot be guarded", "its ld.so gave no answer")
+        self.assertEqual(answer.code, 2)
+        self.assertIn(why, answer.line)
 
     @unittest.skipUnless(os.geteuid() == 0, "to hold another process at its end")
     def test_cannot_be_killed(self):
@@ -116,11 +123,3 @@ class Hangs(doctor.Case):
         self.assertEqual(err.count("\n"), 1, err)
         self.assertIn("its ld.so gave no answer within 10 s; process %d does not die of SIGKILL"
                       % child, err)
-
-    @unittest.skipUnless(platform.machine() == "x86_64", "written in its system calls")
-    def test_closes_its_pipes(self):
-        interpreter = self.compile("closes", CLOSES, "-shared", "-fPIC", "-nostdlib",
-                                   "-Wl,-e,_start,-soname,ld-linux-closes.so.2")
-        program = self.compile("program", "int main(void) { return 0; }",
-                               "-Wl,-dynamic-linker," + interpreter)
-        self.refused(self.start("run", program), 125, "cannot be guarded", "its ld.so gave no answer")

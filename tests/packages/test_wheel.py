@@ -60,17 +60,19 @@ class Case(packaged.Case):
         self.ok(sys.executable, "-m", "venv", self.path("venv"), *words)
         return self.path("venv")
 
-    def installed_venv(self):
-        """By the environment's own pip: Debian's has --prefix mean PREFIX/local."""
-        venv = self.venv()
-        self.ok(venv + "/bin/pip", "install", "-q", "--no-index", self.wheel)
-        return venv
-
-    def uv(self):
+    def uv_venv(self):
+        """An environment into which uv has installed the wheel, and uv."""
         found = glob.glob(os.path.join(FRAMEWORKS, ".uv-*", "bin", "uv"))
         if not found:
             harness.skip(self, "no uv: scripts/fetch-frameworks %s pytest" % harness.DEPS)
-        return found[0]
+        venv = self.venv("--without-pip")
+
+        def uv(*words, **env):
+            self.ok(found[0], *words, self.wheel, UV_CACHE_DIR=self.path("cache"), UV_OFFLINE="1",
+                    HOME=self.folder, **env)
+
+        uv("pip", "install", "-q", "--python", venv + "/bin/python")
+        return venv, uv
 
     def guards(self, prefix, python=sys.executable, **env):
         """bin/cudaguard guards this Python, and the package knows its place; each with its control."""
@@ -119,7 +121,9 @@ class Wheel(Case):
 
     def test_venv(self):
         """And conda's pip: both install into a prefix with lib/python3.X/site-packages in it."""
-        venv = self.installed_venv()
+        venv = self.venv()
+        # By the environment's own pip: Debian's has --prefix mean PREFIX/local.
+        self.ok(venv + "/bin/pip", "install", "-q", "--no-index", self.wheel)
         python = venv + "/bin/python"
         self.guards(venv, python)
         link = self.path("link")  # as pipx makes them
@@ -144,17 +148,13 @@ class Wheel(Case):
         self.guards(target, PYTHONPATH=target)
 
     def test_uv(self):
-        uv = self.uv()
-        env = {"UV_CACHE_DIR": self.path("cache"), "UV_OFFLINE": "1", "HOME": self.folder}
-        venv = self.venv("--without-pip")
-        self.ok(uv, "pip", "install", "-q", "--python", venv + "/bin/python", self.wheel, **env)
+        venv, uv = self.uv_venv()
         self.guards(venv, venv + "/bin/python")
         target = self.path("target")
-        self.ok(uv, "pip", "install", "-q", "--python", venv + "/bin/python", "--target", target,
-                self.wheel, **env)
+        uv("pip", "install", "-q", "--python", venv + "/bin/python", "--target", target)
         self.guards(target, PYTHONPATH=target)
-        self.ok(uv, "tool", "install", "-q", "--python", sys.executable, self.wheel,
-                UV_TOOL_DIR=self.path("tools"), UV_TOOL_BIN_DIR=self.path("bin"), **env)
+        uv("tool", "install", "-q", "--python", sys.executable, UV_TOOL_DIR=self.path("tools"),
+           UV_TOOL_BIN_DIR=self.path("bin"))
         result = harness.run([self.path("bin", "cudaguard"), "run", "--log=off", "--",
                               sys.executable, "-c", TOUCH], guard=False, trace=False)
         self.assertEqual((result.out, result.err), ("cuInit=100\n", ""), result)
@@ -203,14 +203,14 @@ class Wheel(Case):
             return harness.run(words, guard=False, trace=False, cwd=self.folder,
                                env={"PYTHONPATH": target, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None})
 
+        launcher = (target + "/bin/cudaguard", "run", "--")
+        self.assertEqual(start(*launcher, *pytest).rc, 0)  # control: it was not asked
+        bare = start(*pytest, "--cudaguard")
+        self.assertEqual(bare.rc, 4, bare)
         for more in ((), ("-p", "cudaguard.pytest_plugin")):
-            launcher = (target + "/bin/cudaguard", "run", "--")
-            self.assertEqual(start(*launcher, *pytest, *more).rc, 0)  # control: it was not asked
             failed = start(*launcher, *pytest, *more, "--cudaguard")
             self.assertEqual(failed.rc, 1, failed)
             self.assertIn("CUDA was asked for by test_it.py:2", failed.out)
-            bare = start(*pytest, *more, "--cudaguard")
-            self.assertEqual(bare.rc, 4, bare)
 
     def test_kernel(self):
         python = os.path.join(FRAMEWORKS, "jupyter", "bin", "python")
@@ -225,7 +225,7 @@ class Wheel(Case):
 
     def test_editable(self):
         """As `pip install -e .` leaves it: the package in the checkout, the rest in the environment."""
-        venv = self.installed_venv()
+        venv, _ = self.uv_venv()
         (packages,) = glob.glob(venv + "/lib/python3*/site-packages")
         shutil.rmtree(packages + "/cudaguard")
         with open(packages + "/cudaguard.pth", "w", encoding="utf-8") as stream:

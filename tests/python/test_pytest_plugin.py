@@ -214,8 +214,9 @@ class Plugin(harness.FolderCase):
                 try: ctypes.CDLL("libnvidia-opencl.so.1")
                 except OSError: pass
             """ % (TOUCH, NVML))
-        for words, failed in (([], {"cuda"}), (["nvml"], {"nvml"}), (["init,nvml"], {"cuda", "nvml"}),
-                              (["opencl", "nvml"], {"opencl", "nvml"})):
+        for words, failed in harness.sample((
+                ([], {"cuda"}), (["nvml"], {"nvml"}), (["opencl", "nvml"], {"opencl", "nvml"}),
+                (["init,nvml"], {"cuda", "nvml"})), 2):
             with self.subTest(words):
                 result = self.pytest(*("--cudaguard-deny=" + word for word in words))
                 self.assertEqual(self.outcomes(result).get("failure"), failed, result)
@@ -255,9 +256,10 @@ class Plugin(harness.FolderCase):
         result = self.pytest("--continue-on-collection-errors")
         self.assertEqual(result.rc, 1, result)
         self.assertEqual(self.outcomes(result)["passed"], {"good", "may"}, result)
-        result = self.pytest("-n", "1")
-        self.assertEqual(result.rc, 1, result)
-        self.assertIn("ERROR collecting test_bad.py", result.out)
+        for arguments in HOW[1:]:
+            result = self.pytest(*arguments)
+            self.assertEqual(result.rc, 1, result)
+            self.assertIn("ERROR collecting test_bad.py", result.out)
 
     def test_conftest(self):
         self.make("conftest.py", "import ctypes\n%s\n" % TOUCH)
@@ -302,7 +304,7 @@ class Plugin(harness.FolderCase):
             def test_child():
                 subprocess.run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"])
             """ % TOUCH)
-        for arguments in ((), ("-n", "2")):
+        for arguments in HOW:
             report = self.path("report")
             result = self.pytest(*arguments, env={"CUDAGUARD_REPORT": report})
             self.assertEqual(self.outcomes(result), {"failure": {"own", "child"}}, result)

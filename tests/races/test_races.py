@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""64 threads whose first call it is, in 1,000 fresh processes (112 in the quick run): the real driver
+"""64 threads whose first call it is, in 1,000 fresh processes (48 in the quick run): the real driver
 is initialised once, and every thread is told the same."""
 
 import os
@@ -14,14 +14,14 @@ class FirstCalls(harness.Case):
         ran = 0
         for program, doors, inits in racing.RACES:
             # With a quick cuInit, and with one that takes longer than to start all threads.
-            for slow, times in ((0, 62), (2000, 63)) if harness.FULL else ((0, 7), (2000, 7)):
+            for slow, times in ((0, 62), (2000, 63)) if harness.FULL else ((0, 3), (2000, 3)):
                 with self.subTest(program=program, doors=doors, slow=slow):
                     outcomes = racing.race(program, doors, times, slow=slow,
                                            CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
                     wanted = racing.Outcome(0, "64 %s\n" % racing.SEEN, "", int(inits), times)
                     self.assertEqual(outcomes, [wanted])
                 ran += times
-        self.assertEqual(ran, 1000 if harness.FULL else 112)
+        self.assertEqual(ran, 1000 if harness.FULL else 48)
 
     def test_without_the_guard(self):
         """The control: the program calls the driver once for each thread, and sees eight GPUs."""
@@ -45,10 +45,11 @@ class FirstCalls(harness.Case):
 
     def test_a_list_that_turns_out_wrong(self):
         """Found out by the first thread, inside cuInit: FORCE_CPU for all, whoever comes when."""
+        times = 20 if harness.FULL else 5
         for program, doors, _ in racing.RACES:
             with self.subTest(program=program, doors=doors):
-                outcomes = racing.race(program, doors, 20, CUDAGUARD_VISIBLE_DEVICES="5,9")
-                self.assertEqual(sum(outcome.times for outcome in outcomes), 20)
+                outcomes = racing.race(program, doors, times, CUDAGUARD_VISIBLE_DEVICES="5,9")
+                self.assertEqual(sum(outcome.times for outcome in outcomes), times)
                 for outcome in outcomes:
                     self.assertEqual((outcome.code, outcome.inits), (0, 0), outcome)
                     told = dict(reversed(line.split()) for line in outcome.out.splitlines())

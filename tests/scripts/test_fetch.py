@@ -85,6 +85,7 @@ class Reason(Case):
         self.addCleanup(served.shutdown)
         return "https://localhost:%d/simple" % served.server_port, certificate
 
+    @pytest.mark.full
     def test_certificate(self):
         index, certificate = self.server()
         line = self.last_line(self.call("fetch-cuda", "13", PIP_INDEX_URL=index))
@@ -156,6 +157,7 @@ class Frameworks(Case):
         with open(self.notes, encoding="utf-8") as stream:
             return stream.read()
 
+    @pytest.mark.full
     def test_pip_certificate_from_its_configuration(self):
         config = os.path.join(self.folder, "pip.conf")
         with open(config, "w", encoding="utf-8") as stream:
@@ -163,8 +165,10 @@ class Frameworks(Case):
         self.assertIn("venv index=https://company/simple cert=/company.pem",
                       self.settings(PIP_CONFIG_FILE=config))
 
+    @pytest.mark.full
     def test_pip_certificate_from_the_environment(self):
         self.assertIn("venv index= cert=/mine.pem", self.settings(PIP_CERT="/mine.pem"))
 
+    @pytest.mark.full
     def test_control(self):
         self.assertIn("venv index= cert=\n", self.settings())

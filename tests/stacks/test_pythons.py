@@ -53,8 +53,9 @@ class Case(harness.FolderCase):
         report = self.path("report.jsonl")
         if os.path.exists(report):
             os.remove(report)
-        result = harness.run([path, "-B", CASES, CALLS, name], trace=False, cwd="/",
-                             env=dict(more or {}, CUDAGUARD_REPORT=report))
+        result = harness.run([path, CASES, CALLS, name], trace=False, cwd="/",
+                             env={**interpreters.ENVIRONMENT, **(more or {}),
+                                  "CUDAGUARD_REPORT": report})
         self.assertEqual(result.rc, 0, result)
         said = {}
         for line in result.out.splitlines():
@@ -110,7 +111,8 @@ class Pythons(Case):
         self.assertRegex(self.result.err, r"\(FORCE_CPU; asked by %s\); " % asked)
 
     def control(self, path):
-        bare = harness.run([path, "-B", CASES, CALLS, "function"], guard=False, trace=False)
+        bare = harness.run([path, CASES, CALLS, "function"], guard=False, trace=False,
+                           env=interpreters.ENVIRONMENT)
         self.assertEqual(bare.rc, 0, bare)
         bare.assert_reached(self)
 

@@ -242,15 +242,14 @@ def sandbox(world, extra=()):
 
 
 def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=None, trace=True,
-        timeout=120, bwrap=(), sandboxed=True, own_filter=False):
+        timeout=120, bwrap=(), sandboxed=True):
     """Runs argv and returns a Result.
 
     world: "none", "fake" or "real". guard: put libcudaguard.so into the program's LD_PRELOAD.
     env: variables on top of the test's own (None deletes one). preload: libraries behind the guard
     in LD_PRELOAD (guard=False and harness.GUARD among them gives another order). stdin: text.
     bwrap: more arguments for the sandbox. sandboxed=False: without it (bubblewrap forbids setuid);
-    only in the fake world, which cannot change the machine. own_filter: the program has a seccomp
-    filter that answers what strace's would show.
+    only in the fake world, which cannot change the machine.
     """
     if world not in ("none", "fake", "real"):
         raise ValueError("world: " + world)
@@ -265,21 +264,25 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
         fake_log = os.path.join(scratch, "fake.log")
         trace_log = os.path.join(scratch, "strace.log")
         environment = child_environment(world, guard, env, preload, fake_log)
-        # Whatever is removed here must not come back through env's inheritance: start from empty.
-        launch = ["env", "-i"] + ["%s=%s" % item for item in sorted(environment.items())]
-        launch += ([settings.RUNNER] if settings.RUNNER else []) + [str(word) for word in argv]
+        variables = ["%s=%s" % item for item in sorted(environment.items())]
+        words = ([settings.RUNNER] if settings.RUNNER else []) + [str(word) for word in argv]
         if trace:
             # Without a filter every system call stops the program. With one setuid does not work,
             # nor does it in the sandbox.
-            quick = ["--seccomp-bpf"] if sandboxed and not own_filter else []
-            launch = ["strace", *quick, "-f", "-qq", "-s", "256", "-o", trace_log,
-                      "-e", "trace=" + TRACED, "-e", "signal=none", "--"] + launch
+            quick = ["--seccomp-bpf"] if sandboxed else []
+            launch = [shutil.which("strace"), *quick, "-f", "-qq", "-s", "256", "-o", trace_log, "-e",
+                      "trace=" + TRACED, "-e", "signal=none", "-EPATH", "-EPWD"]
+            launch += ["-E" + variable for variable in variables] + ["--"] + words
+        else:
+            launch = [shutil.which("env"), "-i"] + variables + words
         command = (sandbox(world, bwrap) if sandboxed else []) + launch
+        command[0] = shutil.which(command[0])
         result = Result()
-        hidden = {"%s=%s" % item for item in environment.items()
+        hidden = {option + "%s=%s" % item for item in environment.items() for option in ("", "-E")
                   if item[0] not in (env or {}) and not item[0].startswith("LD_")}
         result.command = shlex.join([word for word in command if word not in hidden])
-        outer = {k: v for k, v in os.environ.items() if not k.startswith("LD_")}
+        # strace looks for the program in its own PATH. bubblewrap adds PWD.
+        outer = {"PATH": environment.get("PATH", os.defpath)}
         process = subprocess.Popen(
             command, cwd=cwd, env=outer, stdin=subprocess.DEVNULL if stdin is None else
             subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)

@@ -14,6 +14,8 @@ FETCHED = os.path.join(harness.DEPS, "pythons")
 QUICK = ("debian-3.9", "debian-3.13", "debian-3.14", "debian-3.14-shared", "pypy")
 # The versions whose frames the guard knows how to read.
 KNOWN = ((3, 6), (3, 14))
+# A fetched one compiles its own modules once, as an installed one has, not at each start.
+ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": None}
 
 
 def found():

@@ -82,6 +82,7 @@ class Row:
     why: str = ""  # what to install when they are missing
     driver_files: tuple = ()  # libraries, besides libcuda and NVML, without which no real world is
     root: bool = False  # only root can set this up
+    full: bool = False  # needs a large download: only in scripts/test --full
     timeout: int = 120
 
     @property

@@ -19,7 +19,8 @@ JNA = "/usr/share/java/jna.jar"
 
 # key, what it is, command, files it needs, the packages that bring them
 LANGUAGES = [
-    ("fiddle", "Ruby's Fiddle", ["/usr/bin/ruby", HERE + "/fiddle.rb"], ["/usr/bin/ruby"], "ruby"),
+    ("fiddle", "Ruby's Fiddle", ["/usr/bin/ruby", "--disable-gems", HERE + "/fiddle.rb"],
+     ["/usr/bin/ruby"], "ruby"),
     ("luajit", "LuaJIT's ffi", ["/usr/bin/luajit", HERE + "/ffi.lua"], ["/usr/bin/luajit"],
      "luajit"),
     ("ctypes", "Python's ctypes", [PYTHON, HERE + "/ctypes_door.py"], [PYTHON], "python3"),
@@ -29,7 +30,7 @@ LANGUAGES = [
      ["/usr/lib/*/perl5/*/FFI/Platypus.pm"], "libffi-platypus-perl"),
     ("cgo", "Go's cgo", [BUILT + "/cgo"], [BUILT + "/cgo"], "golang-go, before the build"),
     ("jna", "Java's JNA",
-     ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", JNA + ":" + BUILT, "JnaDoor"],
+     ["java", "-Xshare:auto", "-Xint", "-XX:+UseSerialGC", "-cp", JNA + ":" + BUILT, "JnaDoor"],
      [JNA, BUILT + "/JnaDoor.class"], "libjna-java default-jdk-headless, before the build"),
 ]
 
@@ -60,6 +61,6 @@ PYCUDA = Row(
             glob.glob(ENVIRONMENT + "/lib/python3*/site-packages/nvidia/curand/lib")),
     },
     needs=(ENVIRONMENT + "/.fetched",),
-    why="scripts/fetch-frameworks %s pycuda, on Debian 12" % harness.DEPS)
+    why="scripts/fetch-frameworks %s pycuda, on Debian 12" % harness.DEPS, full=True)
 
 ROWS = [row for language in LANGUAGES for row in rows_of(*language)] + [PYCUDA]

@@ -4,7 +4,7 @@
 from support.matrix import DRIVEN, Row
 
 NONE = {"text": "no_CUDA-capable_device_is_detected", "name": "cudaErrorNoDevice"}
-FETCH = "scripts/fetch-cuda puts the runtimes there; NVIDIA's wheels have no static one of CUDA 11"
+FETCH = "scripts/fetch-cuda puts the runtimes there, with --static-11 the static one of CUDA 11"
 
 ROWS = []
 for version in ("11", "12.2", "12", "13"):
@@ -16,7 +16,8 @@ for version in ("11", "12.2", "12", "13"):
         program = "{programs}/runtime_%s_%s" % (version, kind)
         group = "cudart-shared" if kind == "shared" else "cudart-static"
         about = "linked to %s cudart %s, " % (kind, version)
-        common = {"bare": bare, "needs": (program,), "why": FETCH}
+        common = {"bare": bare, "needs": (program,), "why": FETCH,
+                  "full": (version, kind) == ("11", "static")}
         ROWS.append(Row("%s.%s-count" % (group, version), about + "cudaGetDeviceCount",
                         [program, "count"],
                         dict(NONE, cudaGetDeviceCount="100", count=("-7", "0")), **common))

@@ -112,6 +112,7 @@ TEST_F(Settings, AVariableThatTheUserHasSetIsNoPreset) {
   options_.no_presets = true;
   EXPECT_EQ(settled({}), "FORCE_CPU");
   EXPECT_EQ(value("JAX_PLATFORMS"), "(unset)");
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");  // set, as a sign of the launcher
 }
 
 TEST_F(Settings, OptionsThatContradictAreRefused) {
@@ -214,6 +215,7 @@ TEST_F(Settings, AnOptionOverridesTheEnvironmentAndWhatContradictsGoes) {
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "(unset)");
   EXPECT_EQ(all({.gpus = "3"}), "CLAMP 3 FORCE_CPU root");
   EXPECT_EQ(all({.policy = "validate"}), "validate 1 FORCE_CPU root");
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");
   EXPECT_EQ(all({.children = "cpu"}), "CLAMP 1 FORCE_CPU root");
   EXPECT_EQ(all({.policy = "CLAMP", .print = true}), "CLAMP 1 FORCE_CPU $$");
   options_ = {};
