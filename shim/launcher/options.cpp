@@ -66,7 +66,8 @@ const Table& table_of(Command command) {
       {"force", nullptr, "overwrite FILE even if cudaguard has not written it", &Options::force},
   };
   static const Table verify = {
-      {"allow", "PATTERN", "processes whose command matches may touch CUDA", &Options::allow},
+      {"allow", "PATTERN", "who may: a process, lib:NAME, module:NAME, line:FILE:LINE",
+       &Options::allow},
       {"allow-incomplete", nullptr, "pass although CUDA attempts may have been missed",
        &Options::allow_incomplete},
       {"deny", "WHAT", "what fails: init (the default), nvml, opencl", &Options::deny},

@@ -128,8 +128,8 @@ class Told(Case):
         self.assertEqual(done.returncode, 7, done)
         pid = next(iter(self.asked(done)))
         self.assertIn("cudaguard: 1 process asked: 1 refused\n", done.stderr)
-        self.assertRegex(done.stderr, r"(?m)^ +%d  asks_static ask +RM_CONTROL around the guard$"
-                         % pid)
+        self.assertRegex(done.stderr, r"(?m)^  asks_static ask \(%d\)\n      refused RM_CONTROL around the "
+                         r"guard$" % pid)
         done = self.start("run", "--cpu", "--observe", "--", *words)  # the control
         self.assertEqual((self.asked(done, "ENOTTY") != set(), done.returncode), (True, 7))
         self.assertIn("no process was seen to ask", done.stderr)

@@ -148,6 +148,7 @@ class Completion(launcher.Case):
                 ("cudaguard run cg-own-program f", ["file.txt"]),
                 ("cudaguard run --log=all cg-own-program --", []),
                 ("cudaguard verify --deny ", ["init", "nvml", "opencl"]),
+                ("cudaguard verify --allow m", ["module:"]),
                 ("cudaguard verify --json f", ["file.txt"]),
                 ("cudaguard verify --allow x --junit=a.xml cg-own", ["cg-own-program"]),
                 ("cudaguard verify cg-own-program f", ["file.txt"]),

@@ -157,8 +157,10 @@ class Denied(verified.Case):
         self.assertIn("touched CUDA\n" + note, self.ends(self.steps(["nv.init"]), 0))
         fails = ["sh", "-c", '"$0" nv.init; exit 3', box.program("open")]
         self.ends(self.verify(fails), 2, "ended with exit code 3\n" + note)
+        both = self.steps(["nv.init", "cu.init"]).err
+        self.assertIn("  NVML was asked by 1 process: open (not denied)\n", both)
         for steps, options in ((["nv.init"], ["--deny=init,nvml"]), (["nv.init"], ["--deny=nvml"]),
-                               (["nv.init", "cu.init"], []), (["cu.open"], [])):
+                               (["cu.open"], [])):
             with self.subTest(steps=steps, options=options):
                 self.assertNotIn("NVML was asked", self.steps(steps, options).err)
 
@@ -203,6 +205,20 @@ class Allowed(verified.Case):
     def test_the_whole_command(self):
         self.ends(self.verify([box.program("open"), "cu.init"], ["--allow=open cu.*"]), 0)
         self.ends(self.verify([box.program("open"), "cu.init"], ["--allow=open nv.*"]), 1)
+
+    def test_code(self):
+        """A line that may, and another one that may not, of one process."""
+        program = self.make("train.py", "import ctypes\nlibrary = ctypes.CDLL('libcuda.so.1')\n"
+                            "library.cuInit(0)\n")
+        for pattern, rc in (("line:train.py:3", 0), ("line:train.py:2", 1), ("module:train", 0),
+                            ("module:ctypes", 1), ("lib:ctypes*", 0), ("lib:libc10*", 1)):
+            with self.subTest(pattern=pattern):
+                self.ends(self.verify([sys.executable, program], ["--allow=" + pattern]), rc)
+
+    def test_an_empty_pattern_is_refused(self):
+        for pattern in ("", "lib:"):
+            self.refused(self.start("verify", "--allow", pattern, "true"), 125,
+                         '--allow "%s" is not accepted (accepted: ' % pattern)
 
     def test_what_is_denied_otherwise(self):
         self.ends(self.steps(["nv.init"], ["--deny=nvml", "--allow=open"]), 0, "allowed: open\n    asked    nvmlInit")

@@ -224,6 +224,24 @@ class Plugin(harness.FolderCase):
         self.assertIn('--cudaguard-deny "gpu" is not accepted (accepted: init, nvml, opencl)',
                       result.err)
 
+    def test_code_that_may(self):
+        self.make("other.py", "import ctypes\n%s\n" % TOUCH)
+        self.make("test_two.py", """
+            import ctypes
+            def test_cuda(): %s
+            def test_import(): import other
+            """ % TOUCH)
+        for pattern, failed in (("line:test_two.py:3", {"import"}), ("line:other.py:2", {"cuda"}),
+                                ("module:other", {"cuda"}), ("lib:ctypes*", None),
+                                ("lib:libc10*", {"cuda", "import"})):
+            with self.subTest(pattern):
+                result = self.pytest("--cudaguard-allow", pattern)
+                self.assertEqual(self.outcomes(result).get("failure"), failed, result)
+        for pattern in ("", "lib:", "other.py"):
+            result = self.pytest("--cudaguard-allow=" + pattern)
+            self.assertEqual(result.rc, 4, result)
+            self.assertIn('--cudaguard-allow "%s" is not accepted' % pattern, result.err)
+
     def test_collection(self):
         """What a module does when it is imported; the others' tests are run where they would be."""
         self.make("test_bad.py", "import ctypes\n%s\ndef test_bad(): pass\n" % TOUCH)

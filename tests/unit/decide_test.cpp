@@ -21,19 +21,6 @@ TEST(Deny, RefusesOtherWords) {
   }
 }
 
-TEST(Allow, MatchesAWordItsBaseNameOrTheWholeCommand) {
-  const std::string command = "python3 /srv/train.py --lr 1";
-  for (const char* pattern :
-       {"python3", "/srv/train.py", "train.py", "train.*", "python3 */train*"}) {
-    EXPECT_TRUE(is_allowed({pattern}, command)) << pattern;
-  }
-  for (const char* pattern : {"python", "srv", "train", "3 /srv", ""}) {
-    EXPECT_FALSE(is_allowed({pattern}, command)) << pattern;
-  }
-  EXPECT_TRUE(is_allowed({"other", "train.py"}, command));
-  EXPECT_FALSE(is_allowed({}, command));
-}
-
 ObservedProcess process(uint32_t pid, const std::string& command) {
   ObservedProcess one;
   one.pid = pid;
@@ -268,6 +255,41 @@ TEST_F(Decision, PyTorchThatAskedIsNoted) {
   named(add(Asked::kCuda, {1}), "a.py:1", "libc10_cuda.so");
   decide(verdict_);
   EXPECT_TRUE(verdict_.torch_asked);
+}
+
+TEST_F(Decision, CodeThatMayDoesNotFail) {
+  named(add(Asked::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
+  named(add(Asked::kCuda, {2}), "ppo.py:159", "libfoo.so");
+  verdict_.allow = {"lib:libc10_cuda.so"};
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.findings.touchers[0].forbidden.empty());
+  EXPECT_EQ(verdict_.findings.places[0].forbidden, std::vector<size_t>{2});
+  EXPECT_EQ(verdict_.touched, 1u);
+  EXPECT_EQ(verdict_.allowed, 1u);
+  verdict_.allow = {"line:ppo.py:159"};
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+  EXPECT_EQ(verdict_.places, 0u);
+}
+
+TEST_F(Decision, TheRuntimeMayWhereItsCallerMay) {
+  named(add(Asked::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
+  named(add(Asked::kCuda, {1, 2}), "ppo.py:159", "libcudart.so.12");
+  verdict_.allow = {"lib:libc10_cuda.so"};
+  decide(verdict_);  // in process 2 nobody knows the caller
+  EXPECT_EQ(verdict_.findings.places[0].forbidden, std::vector<size_t>{2});
+  named(add(Asked::kCuda, {1}), "ppo.py:159", "libfoo.so");
+  decide(verdict_);  // in process 1 it may have been libfoo.so
+  EXPECT_EQ(verdict_.findings.places[0].forbidden, (std::vector<size_t>{1, 2}));
+}
+
+TEST_F(Decision, TheRuntimeOfAnotherLineMayNot) {
+  named(add(Asked::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
+  named(add(Asked::kCuda, {1}), "other.py:3", "libcudart.so.12");
+  verdict_.allow = {"lib:libc10_cuda.so"};
+  decide(verdict_);
+  EXPECT_EQ(verdict_.places, 1u);
+  EXPECT_EQ(verdict_.findings.places[1].forbidden, std::vector<size_t>{1});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shim/launcher/commands/run.h"
+#include "shim/launcher/findings/allow.h"
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/watch_tree.h"
@@ -80,6 +81,7 @@ void let_signals_end_this_process() {
 
 int verify_it(const Options& options, const char* const* environment) {
   const std::set<Asked> deny = denied_words(options.deny);
+  check_patterns(options.allow);
   Variables variables(environment);
   const Prepared prepared = prepare(options_of_run(options), variables);
   std::vector<TakenFile> taken = taken_by_program(prepared.files, options.program);

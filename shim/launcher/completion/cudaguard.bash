@@ -34,12 +34,16 @@ _cudaguard_value() {
     --log) _cudaguard_words -W "off error deny all" ;;
     --deny) _cudaguard_words -W "init nvml opencl" ;;
     --fence) _cudaguard_words -W "auto require off" ;;
+    --allow)
+      compopt -o nospace
+      _cudaguard_words -W "lib: module: line:"
+      ;;
     --by) _cudaguard_words -W "exe user host job line" ;;
     --report | --json | --junit | --html)
       compopt -o filenames
       _cudaguard_words -f
       ;;
-    *) ;; # --gpus: asking which there are would enter the driver; --allow: a pattern
+    *) ;; # --gpus: asking which there are would enter the driver
   esac
 }
 

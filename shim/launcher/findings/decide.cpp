@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/findings/decide.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "policy/text.h"
+#include "policy/user_code.h"
+#include "shim/launcher/findings/allow.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/message.h"
 
@@ -27,10 +27,6 @@ Asked asked_of(std::string_view word) {
                 "--deny " + in_quotes(word) + " is not accepted (accepted: init, nvml, opencl)");
 }
 
-bool matches(const std::string& pattern, const std::string& text) {
-  return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
-}
-
 }  // namespace
 
 std::set<Asked> denied_words(const std::vector<std::string>& lists) {
@@ -43,20 +39,6 @@ std::set<Asked> denied_words(const std::vector<std::string>& lists) {
   return result;
 }
 
-bool is_allowed(const std::vector<std::string>& patterns, const std::string& command) {
-  std::vector<std::string> texts = {command};
-  for (std::string_view rest = command; !rest.empty();) {
-    const std::string_view word = head(rest, rest.find(' '));
-    texts.emplace_back(word);
-    texts.emplace_back(base_name(word));
-    rest = tail(rest, word.size() + 1);
-  }
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return std::any_of(texts.begin(), texts.end(),
-                       [&](const std::string& text) { return matches(pattern, text); });
-  });
-}
-
 namespace {
 
 /// By which code a toucher asked. PyTorch's own libraries keep the answer.
@@ -64,25 +46,50 @@ bool is_torch(const Toucher& toucher) {
   return toucher.library == "libc10_cuda.so" || toucher.library.starts_with("libtorch");
 }
 
-/// Of its touchers.
-void decide_place(Verdict& verdict, Place& place) {
-  place.counts = false;
-  place.forbidden.clear();
+/// CUDA's runtime asks for its caller. That is another call at the same place, in the same process:
+/// the processes where all of these may.
+std::set<size_t> runtime_may(const Verdict& verdict, const Place& place) {
+  std::set<size_t> may;
+  std::set<size_t> may_not;
   for (const size_t number : place.touchers) {
     const Toucher& toucher = verdict.findings.touchers[number];
-    place.counts |= toucher.counts;
-    place.forbidden.insert(place.forbidden.end(), toucher.forbidden.begin(),
-                           toucher.forbidden.end());
+    if (!toucher.counts || passes_calls_on(toucher.library)) continue;
+    (is_code_allowed(verdict.allow, toucher) ? may : may_not)
+        .insert(toucher.processes.begin(), toucher.processes.end());
   }
-  std::sort(place.forbidden.begin(), place.forbidden.end());
-  place.forbidden.erase(std::unique(place.forbidden.begin(), place.forbidden.end()),
-                        place.forbidden.end());
+  for (const size_t process : may_not) may.erase(process);
+  return may;
+}
+
+void decide_place(Verdict& verdict, Place& place) {
+  place.counts = false;
+  std::set<size_t> forbidden;
+  const std::set<size_t> with_caller = runtime_may(verdict, place);
+  for (const size_t number : place.touchers) {
+    Toucher& toucher = verdict.findings.touchers[number];
+    place.counts |= toucher.counts;
+    if (!toucher.counts || is_code_allowed(verdict.allow, toucher)) continue;
+    const bool is_runtime = passes_calls_on(toucher.library);
+    for (const size_t process : toucher.processes) {
+      if (is_runtime && with_caller.contains(process)) continue;
+      if (is_allowed(verdict.allow, verdict.findings.processes[process].command)) continue;
+      toucher.forbidden.push_back(process);
+    }
+    forbidden.insert(toucher.forbidden.begin(), toucher.forbidden.end());
+  }
+  place.forbidden.assign(forbidden.begin(), forbidden.end());
   if (place.forbidden.empty()) return;
   ++verdict.places;
   if (!place.line.empty()) ++verdict.lines;
 }
 
 void decide_places(Verdict& verdict) {
+  verdict.torch_asked = false;
+  for (Toucher& toucher : verdict.findings.touchers) {
+    toucher.forbidden.clear();
+    toucher.counts = verdict.deny.contains(toucher.asked);
+    verdict.torch_asked |= toucher.counts && is_torch(toucher);
+  }
   group_by_place(verdict.findings);
   verdict.places = verdict.lines = 0;
   for (Place& place : verdict.findings.places) decide_place(verdict, place);
@@ -99,7 +106,6 @@ void decide(Verdict& verdict) {
   std::set<Key> heard;
   std::set<Key> touched;
   std::set<Key> allowed;
-  verdict.torch_asked = false;
   const auto& processes = verdict.findings.processes;
   for (const ObservedProcess& process : processes) {
     all.insert(key(process.pid, process.since));
@@ -111,19 +117,16 @@ void decide(Verdict& verdict) {
     all.insert(key(process.pid, process.since));
     if (process.heard) heard.insert(key(process.pid, process.since));
   }
-  for (Toucher& toucher : verdict.findings.touchers) {
-    toucher.forbidden.clear();
-    toucher.counts = verdict.deny.contains(toucher.asked);
+  decide_places(verdict);
+  for (const Toucher& toucher : verdict.findings.touchers) {
     if (!toucher.counts) continue;
-    verdict.torch_asked |= is_torch(toucher);
     for (const size_t number : toucher.processes) {
-      const ObservedProcess& process = processes[number];
-      const bool may = is_allowed(verdict.allow, process.command);
-      (may ? allowed : touched).insert(key(process.pid, process.since));
-      if (!may) toucher.forbidden.push_back(number);
+      allowed.insert(key(processes[number].pid, processes[number].since));
+    }
+    for (const size_t number : toucher.forbidden) {
+      touched.insert(key(processes[number].pid, processes[number].since));
     }
   }
-  decide_places(verdict);
   for (TreeTruth::Unguarded& process : tree.unguarded) {
     all.insert(key(process.pid, process.since));
     const bool denied = !process.only_nvml || verdict.deny.contains(Asked::kNvml);

@@ -13,9 +13,6 @@ namespace cudaguard::launcher {
 /// --deny's words, "init,nvml" in each; none: init. Throws Refusal for another one.
 std::set<Asked> denied_words(const std::vector<std::string>& lists);
 
-/// Does a pattern match a word of the command, its base name, or the whole command?
-bool is_allowed(const std::vector<std::string>& patterns, const std::string& command);
-
 /// Sets what the model says is set by decide(). A process that was not guarded and has the driver
 /// counts as one that touched CUDA: nobody was there to refuse. NVML alone is no CUDA, as with
 /// --deny.

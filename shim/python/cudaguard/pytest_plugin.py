@@ -32,6 +32,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="a test fails during which CUDA was initialised; needs the guard: " + _COMMAND)
     group.addoption("--cudaguard-deny", action="append", default=[], metavar="KINDS",
                     help="what makes a test fail, instead of init: a list of init, nvml, opencl")
+    group.addoption("--cudaguard-allow", action="append", default=[], metavar="PATTERN",
+                    help="code that may: lib:NAME, module:NAME, line:FILE:LINE")
+
+
+def _allowed(patterns: List[str]) -> List[str]:
+    for pattern in patterns:
+        if not pattern.startswith(records.CODE) or pattern.endswith(":"):
+            raise pytest.UsageError(
+                '--cudaguard-allow "%s" is not accepted (accepted: lib:PATTERN, module:PATTERN, '
+                "line:FILE:NUMBER)" % records.shown(pattern))
+    return patterns
 
 
 def _denied(lists: List[str]) -> List[str]:
@@ -60,6 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if isinstance(watcher, str):
         raise pytest.UsageError("--cudaguard: %s. Start it so: %s" % (watcher, _COMMAND))
     watcher.denied = _denied(config.getoption("cudaguard_deny"))
+    watcher.allowed = _allowed(config.getoption("cudaguard_allow"))
     if hasattr(config, "workerinput"):  # a worker's environment names the controller's own file
         watcher.outer = config.workerinput["cudaguard"]
 
@@ -97,6 +109,7 @@ class Watcher:
         self.folder = folder
         self.own = os.path.join(folder, "own")
         self.denied: List[str] = []
+        self.allowed: List[str] = []
         self.session: List[str] = []  # what no test is to blame for
         self.outer = os.environ.get(_REPORT)  # what somebody else reads; `cudaguard verify` does
         if self.outer and not self.outer.startswith("/"):
@@ -166,8 +179,12 @@ class Watcher:
     def stories(self, touches: List[records.Touch]) -> List[str]:
         return [records.story(touch, touch.pid == os.getpid()) for touch in touches]
 
+    def bad(self, touches: List[records.Touch]) -> List[records.Touch]:
+        denied = [touch for touch in touches if touch.kind in self.denied]
+        return records.not_allowed(denied, self.allowed)
+
     def blame_session(self) -> None:
-        touches = [touch for touch in self.take() if touch.kind in self.denied]
+        touches = self.bad(self.take())
         self.session += ["%s: %s" % (self.when, story) for story in self.stories(touches)]
 
     def judge(self, node: pytest.Collector | pytest.Item,
@@ -177,7 +194,7 @@ class Watcher:
         if not touches:
             return
         allowed = node.get_closest_marker("cudaguard_allow") is not None
-        bad = [] if allowed else [touch for touch in touches if touch.kind in self.denied]
+        bad = [] if allowed else self.bad(touches)
         text = "\n".join(self.stories(bad or touches))
         if bad and not report.failed:
             report.outcome = "failed"
@@ -217,7 +234,7 @@ class Watcher:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.blame_session()
         for path, name in self.names.items():
-            touches = [touch for touch in self._take(path) if touch.kind in self.denied]
+            touches = self.bad(self._take(path))
             self.session += ["after %s, by a process that it started: %s" % (name, story)
                              for story in self.stories(touches)]
         output = getattr(session.config, "workeroutput", None)  # of a worker of pytest-xdist

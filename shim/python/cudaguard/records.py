@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import linecache
 import os
@@ -34,6 +35,57 @@ class Touch(NamedTuple):
         """The innermost frame of the line that `code` names; None for a notebook's cell."""
         return next((frame for frame in self.frames
                      if ("/%s:%d" % frame[:2]).endswith("/" + self.code)), None)
+
+
+CODE = ("lib:", "module:", "line:")
+
+
+def _module_of(file: str) -> str:
+    """As shim/launcher/findings/allow.cpp: outside of packages the directory and the file alone."""
+    for folder in ("/site-packages/", "/dist-packages/"):
+        if folder in file:
+            name = file.rsplit(folder, 1)[1]
+            break
+    else:
+        name = "/".join(file.split("/")[-2:])
+    name = name[:-3] if name.endswith(".py") else name
+    return name.replace("/__init__", "").replace("/", ".")
+
+
+def _is_module(pattern: str, file: str) -> bool:
+    name = _module_of(file)
+    names = [name]
+    if not any(folder in file for folder in ("/site-packages/", "/dist-packages/")):
+        names.append(name.partition(".")[2])
+    return any(fnmatch.fnmatchcase(one, pattern) for one in names) or fnmatch.fnmatchcase(
+        name, pattern + ".*")
+
+
+def _may(touch: Touch, pattern: str) -> bool:
+    kind, _, glob = pattern.partition(":")
+    own = touch.line()
+    if kind == "lib":
+        return bool(touch.library) and fnmatch.fnmatchcase(touch.library, glob)
+    if kind == "line":
+        places = [touch.code] if touch.code else []
+        if own is not None and touch.code:
+            places.append("%s:%d" % own[:2])
+        return any(fnmatch.fnmatchcase(place, one) for place in places for one in (glob, "*/" + glob))
+    frames = touch.frames
+    if own is not None and touch.code:
+        frames = frames[:frames.index(own) + 1]
+    return any(_is_module(glob, frame.file) for frame in frames)
+
+
+def not_allowed(touches: List[Touch], patterns: List[str]) -> List[Touch]:
+    """CUDA's runtime may where all other callers at the same line of the same process may."""
+    def is_runtime(touch: Touch) -> bool:
+        return touch.library.startswith("libcudart.")
+
+    bad = [touch for touch in touches if not any(_may(touch, pattern) for pattern in patterns)]
+    callers = {(touch.pid, touch.code) for touch in touches if not is_runtime(touch)}
+    callers -= {(touch.pid, touch.code) for touch in bad if not is_runtime(touch)}
+    return [touch for touch in bad if not (is_runtime(touch) and (touch.pid, touch.code) in callers)]
 
 
 def shown(text: str) -> str:

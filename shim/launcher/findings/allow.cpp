@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/findings/allow.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "policy/text.h"
+#include "policy/user_code.h"
+#include "shim/launcher/findings/records.h"
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr std::string_view kLibrary = "lib:";
+constexpr std::string_view kModule = "module:";
+constexpr std::string_view kLine = "line:";
+
+/// An empty text matches nothing: the base name of "dir/", a line that is not known.
+bool matches(const std::string& pattern, const std::string& text) {
+  return !text.empty() && fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
+}
+
+bool is_for_code(std::string_view pattern) {
+  return pattern.starts_with(kLibrary) || pattern.starts_with(kModule) ||
+         pattern.starts_with(kLine);
+}
+
+/// "tensordict.nn" of ".../site-packages/tensordict/nn/__init__.py". Outside of packages, where
+/// nothing tells the root, the directory and the file: "project.train".
+std::string module_of(const std::string& file) {
+  std::string name(code_line(file, 0).name);
+  if (name == base_name(file)) name = std::string(base_name(folder_of(file))) + "/" + name;
+  if (name.ends_with(".py")) name.resize(name.size() - 3);
+  if (name.ends_with("/__init__")) name.resize(name.rfind('/'));
+  std::replace(name.begin(), name.end(), '/', '.');
+  return name;
+}
+
+/// The module, or one in it.
+bool is_module(const std::string& pattern, const std::string& file) {
+  const std::string name = module_of(file);
+  if (matches(pattern, name) || matches(pattern + ".*", name)) return true;
+  const bool in_package = code_line(file, 0).name != base_name(file);
+  return !in_package && matches(pattern, name.substr(name.find('.') + 1));
+}
+
+/// From the call outwards up to the user's line: what that line called.
+bool is_on_stack(const std::string& pattern, const Toucher& toucher) {
+  const PythonFrame* own = own_frame(toucher);
+  for (const PythonFrame& frame : toucher.stack.python) {
+    if (is_module(pattern, frame.file)) return true;
+    if (&frame == own) break;
+  }
+  return false;
+}
+
+/// "train.py:12", or with directories in front: "src/train.py:12".
+bool is_line(const std::string& pattern, const Toucher& toucher) {
+  if (matches(pattern, toucher.line)) return true;
+  const PythonFrame* own = own_frame(toucher);
+  if (own == nullptr) return false;
+  const std::string place = place_of(*own);
+  return matches(pattern, place) || matches("*/" + pattern, place);
+}
+
+}  // namespace
+
+void check_patterns(const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    const bool code = is_for_code(pattern);
+    if (!pattern.empty() && !(code && pattern.ends_with(":"))) continue;
+    throw Refusal(kRefused, "--allow " + in_quotes(pattern) +
+                                " is not accepted (accepted: a pattern for a process, lib:PATTERN, "
+                                "module:PATTERN, line:FILE:NUMBER)");
+  }
+}
+
+bool is_allowed(const std::vector<std::string>& patterns, const std::string& command) {
+  std::vector<std::string> texts = {command};
+  for (std::string_view rest = command; !rest.empty();) {
+    const std::string_view word = head(rest, rest.find(' '));
+    texts.emplace_back(word);
+    texts.emplace_back(base_name(word));
+    rest = tail(rest, word.size() + 1);
+  }
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return !is_for_code(pattern) &&
+           std::any_of(texts.begin(), texts.end(),
+                       [&](const std::string& text) { return matches(pattern, text); });
+  });
+}
+
+bool is_code_allowed(const std::vector<std::string>& patterns, const Toucher& toucher) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    const std::string rest = pattern.substr(std::min(pattern.size(), pattern.find(':') + 1));
+    if (pattern.starts_with(kLibrary)) return matches(rest, toucher.library);
+    if (pattern.starts_with(kModule)) return is_on_stack(rest, toucher);
+    return pattern.starts_with(kLine) && is_line(rest, toucher);
+  });
+}
+
+}  // namespace cudaguard::launcher

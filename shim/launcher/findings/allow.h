@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// --allow: who may ask. A pattern is a glob for a process, or "lib:", "module:" or "line:" and a
+// glob for the code that asked. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shim/launcher/findings/model.h"
+
+namespace cudaguard::launcher {
+
+/// Throws Refusal for an empty pattern.
+void check_patterns(const std::vector<std::string>& patterns);
+
+/// Does a pattern match a word of the command, its base name, or the whole command?
+bool is_allowed(const std::vector<std::string>& patterns, const std::string& command);
+
+/// Does a pattern match the library that asked, the user's line, or a Python module between these?
+bool is_code_allowed(const std::vector<std::string>& patterns, const Toucher& toucher);
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/findings/allow.h"
+
+#include <gtest/gtest.h>
+
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+namespace {
+
+TEST(Allow, MatchesAWordItsBaseNameOrTheWholeCommand) {
+  const std::string command = "python3 /srv/train.py --lr 1";
+  for (const char* pattern :
+       {"python3", "/srv/train.py", "train.py", "train.*", "python3 */train*"}) {
+    EXPECT_TRUE(is_allowed({pattern}, command)) << pattern;
+  }
+  for (const char* pattern : {"python", "srv", "train", "3 /srv", ""}) {
+    EXPECT_FALSE(is_allowed({pattern}, command)) << pattern;
+  }
+  EXPECT_TRUE(is_allowed({"other", "train.py"}, command));
+  EXPECT_FALSE(is_allowed({}, command));
+}
+
+TEST(Allow, AnEmptyTextMatchesNothing) {
+  EXPECT_FALSE(is_allowed({""}, "python3 dir/"));
+  EXPECT_FALSE(is_allowed({"[!a-z]*"}, "python3 dir/"));
+  EXPECT_FALSE(is_allowed({"*"}, ""));
+}
+
+TEST(Allow, RefusesEmptyPatterns) {
+  for (const char* pattern : {"", "lib:", "module:", "line:"}) {
+    EXPECT_THROW(check_patterns({"train.py", pattern}), Refusal) << pattern;
+  }
+  EXPECT_NO_THROW(check_patterns({"train.py", "lib:a", "module:a", "line:a.py:1", "other:"}));
+}
+
+TEST(Allow, APatternForCodeMatchesNoProcess) {
+  EXPECT_FALSE(is_allowed({"lib:x", "module:x", "line:x"}, "lib:x module:x line:x"));
+}
+
+const std::string packages = "/opt/venv/lib/python3.11/site-packages/";
+
+/// train.py:12 calls tensordict, which calls PyTorch.
+Toucher example() {
+  Toucher one;
+  one.library = "libc10_cuda.so";
+  one.line = "train.py:12";
+  one.stack.python = {{packages + "torch/cuda/__init__.py", "is_available", 118},
+                      {packages + "tensordict/nn/common.py", "<module>", 7},
+                      {"/home/u/src/train.py", "main", 12},
+                      {"/home/u/src/start.py", "<module>", 3}};
+  return one;
+}
+
+TEST(Allow, MatchesTheLibraryThatAsked) {
+  EXPECT_TRUE(is_code_allowed({"lib:libc10_cuda.so"}, example()));
+  EXPECT_TRUE(is_code_allowed({"train.py", "lib:libc10*"}, example()));
+  for (const char* pattern : {"lib:libc10_cuda", "lib:c10", "libc10_cuda.so", "module:libc10*"}) {
+    EXPECT_FALSE(is_code_allowed({pattern}, example())) << pattern;
+  }
+  EXPECT_FALSE(is_code_allowed({"lib:*"}, Toucher()));  // not known
+}
+
+TEST(Allow, MatchesAModuleThatTheLineCalled) {
+  for (const char* pattern : {"module:tensordict", "module:tensordict.nn", "module:tensordict.nn.*",
+                              "module:torch.cuda", "module:train", "module:src.train"}) {
+    EXPECT_TRUE(is_code_allowed({pattern}, example())) << pattern;
+  }
+  // "start" called the line; "site-packages", "u" and "home" are no modules.
+  for (const char* pattern :
+       {"module:start", "module:tensor", "module:nn", "module:common", "module:site-packages",
+        "module:u", "module:home", "module:tensordict/nn"}) {
+    EXPECT_FALSE(is_code_allowed({pattern}, example())) << pattern;
+  }
+  Toucher checkout = example();
+  checkout.stack.python[1].file = "/home/u/tensordict/tensordict/__init__.py";
+  EXPECT_TRUE(is_code_allowed({"module:tensordict"}, checkout));
+}
+
+TEST(Allow, MatchesTheUsersLine) {
+  for (const char* pattern : {"line:train.py:12", "line:src/train.py:12", "line:train.py:*",
+                              "line:/home/u/src/train.py:12"}) {
+    EXPECT_TRUE(is_code_allowed({pattern}, example())) << pattern;
+  }
+  for (const char* pattern :
+       {"line:train.py:1", "line:train.py", "line:rain.py:12", "line:start.py:3", "line:12"}) {
+    EXPECT_FALSE(is_code_allowed({pattern}, example())) << pattern;
+  }
+  EXPECT_FALSE(is_code_allowed({"line:*"}, Toucher()));
+}
+
+}  // namespace
+}  // namespace cudaguard::launcher
