@@ -183,7 +183,8 @@ void put_tree(std::string& out, const Verdict& verdict) {
   const TreeTruth& tree = verdict.tree;
   const std::string how = tree.traced ? "every exec was looked at" : "sampled";
   std::string what = "no unguarded process was seen";
-  if (tree.value == TreeTruth::Value::kAllGuarded) what = "every program that ptrace told of was guarded";
+  if (tree.value == TreeTruth::Value::kAllGuarded)
+    what = "every program that ptrace told of was guarded";
   if (tree.value == TreeTruth::Value::kUnguarded) {
     what = counted(tree.unguarded.size(), "process") + " not guarded";
   }
