@@ -486,7 +486,8 @@ class Gone(Case):
 
     def test_no_new_privs(self):
         """Where the program failed, the block says what the fence took from it."""
-        row = "  fence: sudo and setuid programs kept your rights (no_new_privs; --fence=off)\n"
+        row = ("  sudo and setuid programs kept your rights behind the fence (no_new_privs; "
+               "--fence=off)\n")
         self.need("setpriv")
         as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         words = [*(as_nobody if os.getuid() == 0 else []), self.installed(), "verify"]

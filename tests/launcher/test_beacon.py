@@ -186,7 +186,7 @@ class Heard(test_verify_tree.Case):
                              name, "touch")
             with open(self.path("older.json"), encoding="utf-8") as stream:
                 tree = json.load(stream)["tree"]
-            self.assertIn("cudaguard: FAIL: 1 of 1 process touched CUDA\n", done.stderr)
+            self.assertIn("cudaguard: FAIL: 1 place asked for CUDA, in 1 of 1 process\n", done.stderr)
             self.assertEqual((tree["by"], tree["doubts"]), ("beacon", []), done)
 
     def test_verify_in_verify(self):

@@ -90,7 +90,6 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
     one = known->second;
   } else {
     one.who = can_look_ ? identify(thread) : Identity{.pid = thread};
-    if (!listener.still_waits(call)) one.who = {.pid = thread};
   }
   if (message == 0 && what != Beacon::kStart) {
     too_many_ |= announced_.size() >= kMostAnnounced;
@@ -103,8 +102,11 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
   std::string record = readable ? read_record(process, content) : "";
   bytes_ += record.size();
   too_many_ |= bytes_ > kMostBytes;
+  if (too_many_) record.clear();
+  // Either a signal has interrupted the call, and the guard repeats it, or the process was killed:
+  // finish() reports what was announced.
+  if (!listener.still_waits(call)) return;
   if (known != announced_.end()) announced_.erase(known);
-  if (too_many_ || !listener.still_waits(call)) record.clear();
   const auto tell = [&] {
     if (is_touch && readable) {
       add_native(record, unwind(process, registers_of(content), is_own_library));
