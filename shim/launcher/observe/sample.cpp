@@ -117,10 +117,7 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   }
   const Answer answer = examiner_.ask(pid, false, stat.forked);
   if (answer.is == Is::kStarting) {
-    if (!process.judged) {
-      process.inherits = parent_was_heard(stat);
-      if (!stat.forked) process.begins = stat.name + " (" + std::to_string(pid) + ")";
-    }
+    if (!process.judged) process.inherits = parent_was_heard(stat);
     return;
   }
   // A child of the launcher that has not called execve yet.
@@ -259,7 +256,6 @@ std::string Watch::missing(const std::set<Writer>& started) const {
   std::vector<std::string> names = unheard_;
   for (const auto& [key, process] : processes_) {
     if (!process.due.empty() && !was_heard(process)) names.push_back(process.due);
-    if (listens_ && !process.judged && !process.begins.empty()) names.push_back(process.begins);
   }
   for (const auto& [writer, expected] : expected_) {
     if (!has_written(writer, expected.forked, started)) names.push_back(expected.name);
@@ -296,6 +292,8 @@ TreeTruth Watch::finish(const Findings& findings) const {
     }
   }
   for (const auto& [key, process] : processes_) {
+    // It ended while ld.so was loading it, and ran no code of its own.
+    if (listens_ && !process.judged && !was_heard(process) && process.due.empty()) continue;
     truth.seen.push_back(process.seen);
     if (const auto said = commands.find(key); process.heard && said != commands.end()) {
       truth.seen.back().command = *said->second;

@@ -58,7 +58,6 @@ class Watch {
     bool loaded = false;       ///< the guard was seen in it, and not only foreseen
     bool heard = false;        ///< it has sent a start beacon
     bool inherits = false;     ///< forked from one that was heard, and has not called execve
-    std::string begins;        ///< its name, if it was seen before ld.so had loaded anything
     std::string due;           ///< its name, if it must send a start beacon
     size_t listed = SIZE_MAX;  ///< its place in listed_
   };
