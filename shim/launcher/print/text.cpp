@@ -188,11 +188,6 @@ void put_tree(std::string& out, const Verdict& verdict) {
   if (tree.value == TreeTruth::Value::kUnguarded) {
     what = counted(tree.unguarded.size(), "process") + " not guarded";
   }
-  const std::string basis = tree.by_file ? "told by a file, which a program can lose"
-                                         : "heard from " + grouped(verdict.heard) + " of " +
-                                               counted(verdict.processes, "process");
-  add_wrapped(out, "  ",
-              basis + (tree.why_unheard.empty() ? "" : "; " + printable(tree.why_unheard)));
   add_row(out, "  tree: " + what + " (" + how + ")");
   for (size_t i = 0; i < std::min(tree.unguarded.size(), kMostUnguarded); ++i) {
     const TreeTruth::Unguarded& one = tree.unguarded[i];
@@ -459,6 +454,11 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
     notes.emplace_back(
         "sudo and setuid programs kept your rights behind the fence (no_new_privs; --fence=off)");
   }
+  const std::string& unheard = verdict.tree.why_unheard;
+  notes.push_back((verdict.tree.by_file ? "told by a file, which a program can lose"
+                                        : "heard from " + grouped(verdict.heard) + " of " +
+                                              counted(verdict.processes, "process")) +
+                  (unheard.empty() ? "" : "; " + unheard));
   return notes;
 }
 

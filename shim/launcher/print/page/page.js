@@ -555,6 +555,7 @@
     const bad = data.tree.unguarded.find((one) => one.fails);
     if (bad !== undefined) return `${bad.command} has the driver and is unguarded`;
     if (data.verdict === "fail") return "The program failed";
+    if (data.verdict === "incomplete") return "Attempts may be missing";
     const allowed = attempts.some(isDenied);
     return `${allowed ? "Only allowed processes" : "No process"} touched ${denied}`;
   }
@@ -573,22 +574,21 @@
   function caution() {
     const { unguarded, doubts } = data.tree;
     const what = [unguarded.length > 0 && wereUnguarded(unguarded.length),
-      doubts.length > 0 && "records may be missing"].filter(Boolean);
+      doubts.length > 0 && "attempts may be missing"].filter(Boolean);
     return what.length > 0 && make("p.caution", make("strong", "Incomplete: "), what.join(", and "),
       ". ", make("a", { href: "#coverage" }, "Details"));
   }
 
   function coverageSection() {
     const { tree } = data;
-    const claim = { all_guarded: "Every process was guarded.", none_seen: "No unguarded process was seen.",
+    const claim = { all_guarded: "Every program that ptrace reported was guarded.", none_seen: "No unguarded process was seen.",
       unguarded: `${wereUnguarded(tree.unguarded.length)}.` }[tree.value];
     const rows = tree.unguarded.slice(0, TABLE_ROWS).map((one) => make("tr", rowHead(code(one.command)),
       make("td.number", one.pid), make("td", one.reason, one.has_driver && [" ",
         make(one.fails ? "strong.tag.fail" : "strong.tag", one.only_nvml ? "has NVML" : "has the driver",
           one.fails ? ": counts as touched" : ", allowed")])));
     const part = section("Coverage",
-      make("p", make("strong", claim), " ", counted(tree.seen, "process"), " seen, ",
-        counted(tree.start_records, "start record"), ". ", tree.traced
+      make("p", make("strong", claim), " ", counted(tree.seen, "process"), " seen. ", tree.traced
           ? ["cudaguard checked every exec (", code("--trace"), ")."]
           : ["cudaguard sampled the process tree, so a process that lived only between two samples may be "
             + "missing; ", code("--trace"), " checks every exec."]),
