@@ -85,7 +85,8 @@ struct Run {
   }
   TreeTruth::Seen& seen(uint32_t pid, uint32_t ppid, const std::string& command, double first,
                         double last, bool guarded = true) {
-    verdict.tree.seen.push_back({pid, ppid, command, kStart + first, kStart + last, guarded});
+    verdict.tree.seen.push_back(
+        {pid, ppid, command, kStart + first, kStart + last, guarded, guarded});
     if (guarded) ++verdict.tree.hello;
     return verdict.tree.seen.back();
   }

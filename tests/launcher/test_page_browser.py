@@ -49,9 +49,9 @@ SAYS = {
                 "libprobe.so allowed", ", let through"],
     "bypassed": ["FAIL ./static and 2 others touched CUDA or NVML", "--denyCUDA, NVML",
                  "0xc020462a RM_CONTROL, an ioctl that bypassed the guard and that the fence refused",
-                 "sudo and setuid programs kept your rights behind the fence"],
+                 "Sudo and setuid programs kept your rights behind the fence"],
     "pass": ["PASS No process touched CUDA", "None of 3 processes touched CUDA.",
-             "Every process was guarded. 3 processes seen, 3 start records", "2026-11-21 10:25:48",
+             "Every program that ptrace reported was guarded. 3 processes seen.", "2026-11-21 10:25:48",
              "3.84 s", "exit code 0", "--denyCUDA"],
     "failed": ["FAIL The program failed", "None of 1 process touched CUDA, but the program was "
                "killed by signal 11 (Segmentation fault).", "No unguarded process was seen."],

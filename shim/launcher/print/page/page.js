@@ -608,7 +608,7 @@
     return [
       make(`header.${data.verdict === "pass" ? "pass" : "fail"}`, make("p.kicker", "cudaguard verify"),
         make("h1", make("span.word", word), " ", headline()), lead(), caution(),
-        data.notes.map((note) => make("p.note", `${note}.`)),
+        data.notes.map((note) => make("p.note", `${note.charAt(0).toUpperCase()}${note.slice(1)}.`)),
         make("p.command", make("code", long(data.command.join(" ")))),
         facts([["Started (UTC)", dateOf(start)], ["Duration", duration(data.ended - start)],
           ["Program", signal === null ? `exit code ${exitCode}` : `killed by signal ${signal}`],
