@@ -212,6 +212,17 @@ class Heard(test_verify_tree.Case):
         self.assertEqual(self.document["touchers"][0]["python_missing"],
                          "its process ended before it sent the details", result)
 
+    def test_execve_before_the_record(self):
+        """The next program's start takes nothing back, nor does its own attempt that is allowed."""
+        send = ("import ctypes, os, sys\nU = ctypes.c_ulong\n"
+                "def send(at): ctypes.CDLL(None).syscall(39, U(0x6375646167756172), U(2), 0, U(at))\n"
+                "send(0)\n")
+        text = send + "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
+        again = self.make("again.py", send + "send(1)\n")
+        for then in (["-c", ""], [again]):
+            result, _ = self.tree([*self.python(text), *then], ["--allow=again.py"])
+            self.ends(result, 1, "FAIL: 1 of 1 process", "cuInit or the like")
+
 
 class Forged(test_verify_tree.Case):
     """A program that forges beacons cannot crash or block verify, or hide an attempt."""
