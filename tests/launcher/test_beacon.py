@@ -313,6 +313,14 @@ class Doubt(test_verify_tree.Case):
                   "os.execvp('sleep', ['sleep', '1'])\n")
         self.incomplete(self.python(script), r"^sleep \(\d+\) sent no start beacon")
 
+    def test_short_static_programs(self):
+        """A static program that ends while verify looks at it owes no start beacon."""
+        self.need("gcc")
+        program = self.compile("static", "int main(void) { return 0; }", "-static")
+        result, tree = self.tree(["sh", "-c", 'for i in $(seq 500); do "$0"; done', program])
+        self.ends(result, 0, "PASS: none of ")
+        self.assertEqual(tree["doubts"], [], result)
+
     def test_no_proc(self):
         self.incomplete(["sh", "-c", "true"], "^what was not guarded was not looked for: there is no",
                         bwrap=["--tmpfs", "/proc"])

@@ -355,7 +355,9 @@ Answer Examiner::ask(pid_t pid, bool at_exec, bool forked) {
   Answer environment = of_environment(pid, loaded.guard, forked);
   environment.starts &= file.starts;
   if (loaded.guard || at_exec || environment.is == Answer::Is::kNot) return environment;
-  return loaded.libc ? no("its ld.so has not loaded the guard that LD_PRELOAD names") : Answer{};
+  if (loaded.libc) return no("its ld.so has not loaded the guard that LD_PRELOAD names");
+  environment.is = Answer::Is::kStarting;
+  return environment;
 }
 
 Answer Examiner::of_file(const std::string& path) {

@@ -104,7 +104,7 @@ struct Answer {
   };
   Is is = Is::kStarting;
   std::string reason;   ///< a clause
-  bool starts = false;  ///< guarded, and a start record is due
+  bool starts = false;  ///< guarded or kStarting, and a start record is due
   bool hides = false;   ///< whether it is guarded cannot be found out
   bool is_guarded() const { return is == Is::kGuarded || is == Is::kLauncher; }
 };

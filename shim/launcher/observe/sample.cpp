@@ -119,7 +119,8 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   if (answer.is == Is::kStarting) {
     if (!process.judged) {
       process.inherits = parent_was_heard(stat);
-      if (!stat.forked) process.begins = stat.name + " (" + std::to_string(pid) + ")";
+      if (!stat.forked && answer.starts)
+        process.begins = stat.name + " (" + std::to_string(pid) + ")";
     }
     return;
   }
