@@ -179,6 +179,25 @@ class Heard(test_verify_tree.Case):
     def processes(self):
         return self.document["counts"]["processes"]
 
+    def test_timer_while_the_launcher_is_stopped(self):
+        """The guard does not give up, because the launcher may be stopped for any time."""
+        text = ("import ctypes, os, signal, time\n"
+                "cuda = ctypes.CDLL('libcuda.so.1')\n"
+                "ctypes.CDLL(None).signal(signal.SIGALRM, ctypes.CDLL(None).abs)\n"
+                "ctypes.CDLL(None).siginterrupt(signal.SIGALRM, 1)\n"
+                "parent = os.getppid()\n"
+                "os.kill(parent, signal.SIGSTOP)\n"
+                "if os.fork() == 0:\n"
+                "    time.sleep(4)\n"
+                "    os.kill(parent, signal.SIGCONT)\n"
+                "    os._exit(0)\n"
+                "signal.setitimer(signal.ITIMER_REAL, 20e-6, 20e-6)\n"
+                "cuda.cuInit(0)\n"
+                "signal.setitimer(signal.ITIMER_REAL, 0)\n")
+        result, tree = self.tree(self.python(text))
+        self.ends(result, 1, "FAIL: 1 of ")
+        self.assertEqual((tree["doubts"], tree["heard"]), ([], self.processes()), result)
+
     def test_control(self):
         """Unguarded programs reach the driver. Without beacons verify misses an attempt."""
         for name in ("plain", "thread", "coroutine"):    # the others hide the fake driver's log
