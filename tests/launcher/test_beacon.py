@@ -340,6 +340,18 @@ class Doubt(test_verify_tree.Case):
         self.ends(result, 0, "PASS: none of ")
         self.assertEqual(tree["doubts"], [], result)
 
+    def test_programs_that_end_in_the_loader(self):
+        """A missing library or a kill ends them before the guard's constructor: that is no doubt."""
+        self.need("gcc")
+        library = self.compile("libgone.so", "int gone(void) { return 0; }", "-shared", "-fPIC")
+        program = self.compile("needs", "int gone(void); int main(void) { return gone(); }", library)
+        os.remove(library)
+        script = 'for i in 1 2 3 4 5 6 7 8 9; do "$0"; sleep 1 & kill -9 $!; done; true'
+        for options in ([], ["--trace"]):
+            result, tree = self.tree(["bash", "-c", script, program], options)
+            self.ends(result, 0, "PASS: none of ")
+            self.assertEqual(tree["doubts"], [], result)
+
     def test_no_proc(self):
         self.incomplete(["sh", "-c", "true"], "^what was not guarded was not looked for: there is no",
                         bwrap=["--tmpfs", "/proc"])

@@ -281,6 +281,11 @@ Owner owner_of(pid_t pid) {
   return owner;
 }
 
+std::optional<uint64_t> filters_of(pid_t pid) {
+  const std::vector<uint64_t> count = status_of(pid, "Seccomp_filters");
+  return count.empty() ? std::nullopt : std::optional(count[0]);
+}
+
 bool is_traced(pid_t pid) {
   const std::vector<uint64_t> tracer = status_of(pid, "TracerPid");
   return !tracer.empty() && tracer[0] == static_cast<uint64_t>(getpid());

@@ -19,6 +19,8 @@ using std::chrono::steady_clock;
 constexpr milliseconds kPeriod{20};
 /// Of thousands of processes a look takes long: at most this part of the time goes into it.
 constexpr int kShare = 8;
+/// A program that is seen so often without its start beacon has left ld.so.
+constexpr int kLooksInLoader = 2;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -108,6 +110,7 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   using Is = Answer::Is;
   Process& process = process_of(pid, stat, now);
   const FileId file = executable_id(pid);
+  ++process.looks;
   if (process.judged && process.image == stat.image && process.file == file) {
     if (process.listed != SIZE_MAX) {
       note_driver(listed_[process.listed].entry, driver_of(pid));
@@ -119,6 +122,7 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   if (answer.is == Is::kStarting) {
     if (!process.judged) {
       process.inherits = parent_was_heard(stat);
+      process.may_be_refused = may_be_refused(pid);
       if (!stat.forked && answer.starts)
         process.begins = stat.name + " (" + std::to_string(pid) + ")";
     }
@@ -192,6 +196,7 @@ void Watch::note_program(pid_t pid, const std::string& path) {
                        false});
   } else if (answer.starts && listens_) {
     process.due = name;
+    process.may_be_refused = true;
   }
 }
 
@@ -202,7 +207,12 @@ void Watch::begin_program(Process& process, const Image& image, const FileId& fi
   process.image = image;
   process.file = file;
   process.heard = false;
+  process.looks = 0;
   process.due.clear();
+}
+
+bool Watch::may_be_refused(pid_t pid) const {
+  return !filters_ || filters_of(pid).value_or(*filters_) != *filters_;
 }
 
 bool Watch::was_heard(const Process& process) const {
@@ -219,6 +229,7 @@ bool Watch::parent_was_heard(const Stat& stat) const {
 void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool loaded) {
   const auto pid = static_cast<pid_t>(process.seen.pid);
   const std::string command = command_of(pid);
+  const bool refused = may_be_refused(pid);
   const Writer writer = writer_of(pid);
   const Driver driver = loaded && !answer.is_guarded() ? driver_of(pid) : Driver::kNone;
   // Was all of that about the same program?
@@ -236,6 +247,7 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
   begin_program(process, stat.image, file);
   process.judged = true;
   process.loaded = loaded;
+  process.may_be_refused = refused;
   process.listed = SIZE_MAX;
   if (!seen.guarded) {
     process.listed = listed_.size();
@@ -259,6 +271,8 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
 std::string Watch::missing(const std::set<Writer>& started) const {
   std::vector<std::string> names = unheard_;
   for (const auto& [key, process] : processes_) {
+    // It was killed in ld.so, or lacks a library: nothing else can keep the beacon back so briefly.
+    if (listens_ && process.looks < kLooksInLoader && !process.may_be_refused) continue;
     if (!process.due.empty() && !was_heard(process)) names.push_back(process.due);
     if (listens_ && !process.judged && !process.begins.empty()) names.push_back(process.begins);
   }
