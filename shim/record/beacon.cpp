@@ -10,10 +10,6 @@ namespace cudaguard {
 
 namespace {
 
-/// Before Linux 5.19 a signal interrupts the call (EINTR). The limit is for a program whose timer
-/// interrupts every one.
-constexpr int kTries = 10000;
-
 /// Makes the system call, and stores this function's registers in the message.
 [[gnu::noinline]] long call(Beacon what, const void* caller, BeaconMessage* message) {
   BeaconMessage none;
@@ -60,9 +56,19 @@ constexpr int kTries = 10000;
 #endif
 }
 
+/// A signal interrupts the call (EINTR) until the launcher has received it, and before Linux 5.19
+/// until the answer. So that a timer cannot interrupt it each time, the repetition blocks signals.
 bool say(Beacon what, const void* caller, BeaconMessage* message) {
-  long answer = -EINTR;
-  for (int i = 0; i < kTries && answer == -EINTR; ++i) answer = call(what, caller, message);
+  long answer = call(what, caller, message);
+  if (answer == -EINTR) {
+    const uint64_t all = ~uint64_t{0};
+    uint64_t before = 0;
+    const long held = sys::call(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, sys::word(&all),
+                                sys::word(&before), sizeof before);
+    do answer = call(what, caller, message);
+    while (answer == -EINTR && held == 0);
+    if (held == 0) sys::call(SYS_rt_sigprocmask, 2, sys::word(&before), 0, sizeof before);
+  }
   return answer == -kHeard;
 }
 

@@ -196,6 +196,25 @@ class Heard(test_verify_tree.Case):
             self.assertEqual(result.rc, rc, result)
             self.assertEqual(result.err.count("cudaguard: %s: " % ("FAIL" if rc else "PASS")), 2)
 
+    def test_timer_while_the_launcher_is_stopped(self):
+        """The guard does not give up, because the launcher may be stopped for any time."""
+        text = ("import ctypes, os, signal, time\n"
+                "cuda = ctypes.CDLL('libcuda.so.1')\n"
+                "ctypes.CDLL(None).signal(signal.SIGALRM, ctypes.CDLL(None).abs)\n"
+                "ctypes.CDLL(None).siginterrupt(signal.SIGALRM, 1)\n"
+                "parent = os.getppid()\n"
+                "os.kill(parent, signal.SIGSTOP)\n"
+                "if os.fork() == 0:\n"
+                "    time.sleep(4)\n"
+                "    os.kill(parent, signal.SIGCONT)\n"
+                "    os._exit(0)\n"
+                "signal.setitimer(signal.ITIMER_REAL, 20e-6, 20e-6)\n"
+                "cuda.cuInit(0)\n"
+                "signal.setitimer(signal.ITIMER_REAL, 0)\n")
+        result, tree = self.tree(self.python(text))
+        self.ends(result, 1, "FAIL: 1 of ")
+        self.assertEqual((tree["doubts"], tree["heard"]), ([], self.processes()), result)
+
     def test_control(self):
         """Unguarded programs reach the driver. Without beacons verify misses an attempt."""
         for name in ("plain", "thread", "coroutine"):    # the others hide the fake driver's log
@@ -228,6 +247,17 @@ class Heard(test_verify_tree.Case):
         self.ends(result, 1, ", in 1 of 1 process", "cuInit or the like")
         self.assertEqual(self.document["touchers"][0]["python_missing"],
                          "its process ended before it sent the details", result)
+
+    def test_execve_before_the_record(self):
+        """The next program's start takes nothing back, nor does its own attempt that is allowed."""
+        send = ("import ctypes, os, sys\nU = ctypes.c_ulong\n"
+                "def send(at): ctypes.CDLL(None).syscall(39, U(0x6375646167756172), U(2), 0, U(at))\n"
+                "send(0)\n")
+        text = send + "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
+        again = self.make("again.py", send + "send(1)\n")
+        for then in (["-c", ""], [again]):
+            result, _ = self.tree([*self.python(text), *then], ["--allow=again.py"])
+            self.ends(result, 1, "FAIL: 1 of 1 process", "cuInit or the like")
 
 
 class Forged(test_verify_tree.Case):
@@ -318,6 +348,26 @@ class Doubt(test_verify_tree.Case):
                   "libc.prctl(22, 2, struct.pack('HxxxxxxP', 4, ctypes.addressof(code)))\n"
                   "os.execvp('sleep', ['sleep', '1'])\n")
         self.incomplete(self.python(script), r"^sleep \(\d+\) sent no start beacon")
+
+    def test_short_static_programs(self):
+        """A static program that ends while verify looks at it owes no start beacon."""
+        self.need("gcc")
+        program = self.compile("static", "int main(void) { return 0; }", "-static")
+        result, tree = self.tree(["sh", "-c", 'for i in $(seq 500); do "$0"; done', program])
+        self.ends(result, 0, "PASS: none of ")
+        self.assertEqual(tree["doubts"], [], result)
+
+    def test_programs_that_end_in_the_loader(self):
+        """A missing library or a kill ends them before the guard's constructor: that is no doubt."""
+        self.need("gcc")
+        library = self.compile("libgone.so", "int gone(void) { return 0; }", "-shared", "-fPIC")
+        program = self.compile("needs", "int gone(void); int main(void) { return gone(); }", library)
+        os.remove(library)
+        script = 'for i in 1 2 3 4 5 6 7 8 9; do "$0"; sleep 1 & kill -9 $!; done; true'
+        for options in ([], ["--trace"]):
+            result, tree = self.tree(["bash", "-c", script, program], options)
+            self.ends(result, 0, "PASS: none of ")
+            self.assertEqual(tree["doubts"], [], result)
 
     def test_no_proc(self):
         self.incomplete(["sh", "-c", "true"], "^what was not guarded was not looked for: there is no",

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <tuple>
 
 #include "policy/message.h"
 #include "shim/launcher/observe/kernel_record.h"
@@ -65,6 +66,10 @@ void add_native(std::string& record, const NativeStack& stack) {
   record += "]}";
 }
 
+bool is_same_program(const Identity& a, const Identity& b) {
+  return std::tie(a.pid, a.started, a.image) == std::tie(b.pid, b.started, b.image);
+}
+
 /// An attempt of which only the kind is known. asked_for() derives the same kind from it.
 Touch touch_of(Beacon what) {
   Touch touch;
@@ -83,17 +88,20 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
   const auto thread = static_cast<pid_t>(call.pid);
   const auto what = static_cast<Beacon>(call.data.args[1]);
   const uint64_t message = call.data.args[3];
-  const auto known = announced_.find(thread);
+  const auto known = announced_.find({thread, what});
   const bool is_touch = what >= Beacon::kCuda && what <= Beacon::kOpenCl;
-  Announced one = {what, {}};
+  Identity who;
   if (known != announced_.end() && message != 0) {
-    one = known->second;
+    who = known->second;
   } else {
-    one.who = can_look_ ? identify(thread) : Identity{.pid = thread};
+    who = can_look_ ? identify(thread) : Identity{.pid = thread};
   }
   if (message == 0 && what != Beacon::kStart) {
     too_many_ |= announced_.size() >= kMostAnnounced;
-    if (is_touch && !too_many_) announced_.insert_or_assign(thread, one);
+    if (!is_touch || too_many_) return;
+    // A repeated call is no news. Another program may have the number now.
+    if (known != announced_.end() && !is_same_program(known->second, who)) tell_ended(*known);
+    announced_.insert_or_assign({thread, what}, who);
     return;
   }
   WaitingProcess process(thread);
@@ -111,29 +119,33 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
     if (is_touch && readable) {
       add_native(record, unwind(process, registers_of(content), is_own_library));
     }
-    return tell_(one.who, what, record);
+    return tell_(who, what, record);
   };
   // The record may say something else, because another thread can write to that memory.
   if (!record.empty() && tell()) return;
   if (!is_touch && what != Beacon::kStart) return;
-  record = record_of(one, readable ? "its process had no memory for the details"
-                                   : "the memory of its process could not be read");
+  record = record_of(who, what,
+                     readable ? "its process had no memory for the details"
+                              : "the memory of its process could not be read");
   tell();
 }
 
-std::string Beacons::record_of(const Announced& one, const char* why) const {
-  Touch touch = touch_of(one.what);
-  if (one.what == Beacon::kStart) touch.event = EventKind::kStart;
-  const Owner owner = can_look_ ? owner_of(one.who.pid) : unknown_owner(one.who.pid);
-  return kernel_record(owner, one.who, touch, one.what == Beacon::kStart ? nullptr : why);
+std::string Beacons::record_of(const Identity& who, Beacon what, const char* why) const {
+  Touch touch = touch_of(what);
+  if (what == Beacon::kStart) touch.event = EventKind::kStart;
+  const Owner owner = can_look_ ? owner_of(who.pid) : unknown_owner(who.pid);
+  return kernel_record(owner, who, touch, what == Beacon::kStart ? nullptr : why);
+}
+
+void Beacons::tell_ended(const Announcement& one) {
+  const auto& [thread, what] = one.first;
+  tell_(one.second, what,
+        kernel_record(unknown_owner(one.second.pid), one.second, touch_of(what),
+                      "its process ended before it sent the details"));
 }
 
 void Beacons::finish() {
-  for (const auto& [thread, one] : announced_) {
-    tell_(one.who, one.what,
-          kernel_record(unknown_owner(one.who.pid), one.who, touch_of(one.what),
-                        "its process ended before it sent the details"));
-  }
+  for (const Announcement& one : announced_) tell_ended(one);
   announced_.clear();
 }
 

@@ -33,17 +33,17 @@ class Beacons {
   std::string doubt() const;
 
  private:
-  struct Announced {
-    Beacon what;
-    Identity who;
-  };
+  /// By thread and kind: which process and program has announced an attempt.
+  using Announced = std::map<std::pair<pid_t, Beacon>, Identity>;
+  using Announcement = Announced::value_type;
   /// A record without the details that the guard would have sent.
-  std::string record_of(const Announced& one, const char* why) const;
+  std::string record_of(const Identity& who, Beacon what, const char* why) const;
+  void tell_ended(const Announcement& one);
 
   Tell tell_;
   const bool can_look_ = has_own_numbers();
-  std::map<pid_t, Announced> announced_;  ///< by thread
-  size_t bytes_ = 0;                      ///< of all records so far
+  Announced announced_;
+  size_t bytes_ = 0;  ///< of all records so far
   bool too_many_ = false;
 };
 

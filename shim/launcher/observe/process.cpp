@@ -281,6 +281,11 @@ Owner owner_of(pid_t pid) {
   return owner;
 }
 
+std::optional<uint64_t> filters_of(pid_t pid) {
+  const std::vector<uint64_t> count = status_of(pid, "Seccomp_filters");
+  return count.empty() ? std::nullopt : std::optional(count[0]);
+}
+
 bool is_traced(pid_t pid) {
   const std::vector<uint64_t> tracer = status_of(pid, "TracerPid");
   return !tracer.empty() && tracer[0] == static_cast<uint64_t>(getpid());
@@ -355,7 +360,9 @@ Answer Examiner::ask(pid_t pid, bool at_exec, bool forked) {
   Answer environment = of_environment(pid, loaded.guard, forked);
   environment.starts &= file.starts;
   if (loaded.guard || at_exec || environment.is == Answer::Is::kNot) return environment;
-  return loaded.libc ? no("its ld.so has not loaded the guard that LD_PRELOAD names") : Answer{};
+  if (loaded.libc) return no("its ld.so has not loaded the guard that LD_PRELOAD names");
+  environment.is = Answer::Is::kStarting;
+  return environment;
 }
 
 Answer Examiner::of_file(const std::string& path) {

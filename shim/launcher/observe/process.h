@@ -73,6 +73,9 @@ Owner owner_of(pid_t pid);
 /// For a process that has ended, or without /proc.
 Owner unknown_owner(pid_t pid);
 
+/// How many seccomp filters it has. Unknown before Linux 5.9, and if the process is gone.
+std::optional<uint64_t> filters_of(pid_t pid);
+
 /// True if the calling process traces `pid`.
 bool is_traced(pid_t pid);
 
@@ -104,7 +107,7 @@ struct Answer {
   };
   Is is = Is::kStarting;
   std::string reason;   ///< a clause
-  bool starts = false;  ///< guarded, and a start record is due
+  bool starts = false;  ///< guarded or kStarting, and a start record is due
   bool hides = false;   ///< whether it is guarded cannot be found out
   bool is_guarded() const { return is == Is::kGuarded || is == Is::kLauncher; }
 };

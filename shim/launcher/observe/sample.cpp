@@ -19,6 +19,8 @@ using std::chrono::steady_clock;
 constexpr milliseconds kPeriod{20};
 /// Of thousands of processes a look takes long: at most this part of the time goes into it.
 constexpr int kShare = 8;
+/// A program that is seen so often without its start beacon has left ld.so.
+constexpr int kLooksInLoader = 2;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -108,6 +110,7 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   using Is = Answer::Is;
   Process& process = process_of(pid, stat, now);
   const FileId file = executable_id(pid);
+  ++process.looks;
   if (process.judged && process.image == stat.image && process.file == file) {
     if (process.listed != SIZE_MAX) {
       note_driver(listed_[process.listed].entry, driver_of(pid));
@@ -117,7 +120,10 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   }
   const Answer answer = examiner_.ask(pid, false, stat.forked);
   if (answer.is == Is::kStarting) {
-    if (!process.judged) process.inherits = parent_was_heard(stat);
+    if (!process.judged) {
+      process.inherits = parent_was_heard(stat);
+      process.may_be_refused = may_be_refused(pid);
+    }
     return;
   }
   // A child of the launcher that has not called execve yet.
@@ -188,6 +194,7 @@ void Watch::note_program(pid_t pid, const std::string& path) {
                        false});
   } else if (answer.starts && listens_) {
     process.due = name;
+    process.may_be_refused = true;
   }
 }
 
@@ -198,7 +205,12 @@ void Watch::begin_program(Process& process, const Image& image, const FileId& fi
   process.image = image;
   process.file = file;
   process.heard = false;
+  process.looks = 0;
   process.due.clear();
+}
+
+bool Watch::may_be_refused(pid_t pid) const {
+  return !filters_ || filters_of(pid).value_or(*filters_) != *filters_;
 }
 
 bool Watch::was_heard(const Process& process) const {
@@ -215,6 +227,7 @@ bool Watch::parent_was_heard(const Stat& stat) const {
 void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool loaded) {
   const auto pid = static_cast<pid_t>(process.seen.pid);
   const std::string command = command_of(pid);
+  const bool refused = may_be_refused(pid);
   const Writer writer = writer_of(pid);
   const Driver driver = loaded && !answer.is_guarded() ? driver_of(pid) : Driver::kNone;
   // Was all of that about the same program?
@@ -232,6 +245,7 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
   begin_program(process, stat.image, file);
   process.judged = true;
   process.loaded = loaded;
+  process.may_be_refused = refused;
   process.listed = SIZE_MAX;
   if (!seen.guarded) {
     process.listed = listed_.size();
@@ -255,6 +269,8 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
 std::string Watch::missing(const std::set<Writer>& started) const {
   std::vector<std::string> names = unheard_;
   for (const auto& [key, process] : processes_) {
+    // It was killed in ld.so, or lacks a library: nothing else can keep the beacon back so briefly.
+    if (listens_ && process.looks < kLooksInLoader && !process.may_be_refused) continue;
     if (!process.due.empty() && !was_heard(process)) names.push_back(process.due);
   }
   for (const auto& [writer, expected] : expected_) {

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -55,11 +57,13 @@ class Watch {
     Image image;  ///< of the program at the last judge()
     FileId file;  ///< likewise; without ASLR two programs can have the same Image
     bool judged = false;
-    bool loaded = false;       ///< the guard was seen in it, and not only foreseen
-    bool heard = false;        ///< it has sent a start beacon
-    bool inherits = false;     ///< forked from one that was heard, and has not called execve
-    std::string due;           ///< its name, if it must send a start beacon
-    size_t listed = SIZE_MAX;  ///< its place in listed_
+    bool loaded = false;          ///< the guard was seen in it, and not only foreseen
+    bool heard = false;           ///< it has sent a start beacon
+    bool inherits = false;        ///< forked from one that was heard, and has not called execve
+    std::string due;              ///< its name, if it must send a start beacon
+    int looks = 0;                ///< at this program, after the first one
+    bool may_be_refused = false;  ///< a seccomp filter of its own may refuse the beacon
+    size_t listed = SIZE_MAX;     ///< its place in listed_
   };
   /// A guarded process that must have written a start record.
   struct Expected {
@@ -73,11 +77,13 @@ class Watch {
   Process& process_of(pid_t pid, const Stat& stat, double now);
   void judge(Process& process, const Stat& stat, const Answer& answer, bool loaded);
   void begin_program(Process& process, const Image& image, const FileId& file);
+  bool may_be_refused(pid_t pid) const;
   bool was_heard(const Process& process) const;
   bool parent_was_heard(const Stat& stat) const;
   std::string missing(const std::set<Writer>& started) const;
 
   const bool listens_;  ///< the guards send beacons
+  const std::optional<uint64_t> filters_ = filters_of(getpid());
   Examiner examiner_;
   std::set<pid_t> others_;  ///< children that this process had before
   std::map<Key, Process> processes_;
