@@ -244,22 +244,32 @@ class Plugin(harness.FolderCase):
             self.assertIn('--cudaguard-allow "%s" is not accepted' % pattern, result.err)
 
     def test_collection(self):
-        """What a module does when it is imported; the others' tests are run where they would be."""
-        self.make("test_bad.py", "import ctypes\n%s\ndef test_bad(): pass\n" % TOUCH)
-        self.make("test_good.py", "def test_good(): pass\n")
+        """A module that asks when it is imported is an error, once. All tests are run."""
+        self.make("other.py", "import ctypes\n%s\n" % TOUCH)
+        self.make("test_asks.py", "import other\ndef test_1(): pass\n")
+        self.make("test_asks_no_more.py", "import other\ndef test_2(): pass\n")
         self.make("test_may.py", "import ctypes, pytest\npytestmark = pytest.mark.cudaguard_allow\n"
-                  "%s\ndef test_may(): pass\n" % TOUCH)
+                  "%s\ndef test_3(): pass\n" % TOUCH)
+        for arguments in ((), ("-n", "2")):
+            result = self.pytest(*arguments)
+            self.assertEqual((result.rc, self.outcomes(result)),
+                             (1, {"passed": {"1", "2", "3"}, "error": {"asks"}}), result)
+            self.assertEqual(result.out.count("ERROR collecting "), 1, result)
+            self.assertIn("ERROR collecting test_asks.py", result.out)
+            self.assertIn("CUDA was asked for by other.py:2 through ctypes/cffi (cuInit)", result.out)
+            self.assertNotIn("outside of any test", result.out)
+
+    def test_collection_that_fails_by_itself(self):
+        """pytest stops as ever; -x stops at an import that asks, too."""
+        self.make("test_asks.py", "import ctypes\n%s\ndef test_asks(): pass\n" % TOUCH)
+        self.make("test_good.py", "def test_good(): pass\n")
+        self.assertEqual(self.pytest("-x").cases.get("good"), None)
+        self.make("test_broken.py", "import ctypes\n%s\nassert False, 'its own'\n" % TOUCH)
         result = self.pytest()
         self.assertEqual(result.rc, 2, result)
-        self.assertIn("ERROR collecting test_bad.py", result.out)
-        self.assertNotIn("ERROR collecting test_may.py", result.out)
-        result = self.pytest("--continue-on-collection-errors")
-        self.assertEqual(result.rc, 1, result)
-        self.assertEqual(self.outcomes(result)["passed"], {"good", "may"}, result)
-        for arguments in HOW[1:]:
-            result = self.pytest(*arguments)
-            self.assertEqual(result.rc, 1, result)
-            self.assertIn("ERROR collecting test_bad.py", result.out)
+        self.assertIn("Interrupted: 1 error during collection", result.out)
+        self.assertIn("its own", result.out)
+        self.assertNotIn("good", result.cases)
 
     def test_conftest(self):
         self.make("conftest.py", "import ctypes\n%s\n" % TOUCH)

@@ -118,6 +118,7 @@ class Watcher:
         self.count = found.touches()
         self.read: Dict[str, int] = {}  # how far each file was read
         self.names: Dict[str, str] = {}  # of each test's file
+        self.imports = 0  # collected modules that asked
         self.current = ""
         self.when = "while conftest.py was imported"  # outside of tests and of what is collected
         self.phases = 0
@@ -188,21 +189,17 @@ class Watcher:
         self.session += ["%s: %s" % (self.when, story) for story in self.stories(touches)]
 
     def judge(self, node: pytest.Collector | pytest.Item,
-              report: pytest.CollectReport | pytest.TestReport) -> None:
-        """A report fails where something was asked for that is denied; the rest is a section of it."""
+              report: pytest.CollectReport | pytest.TestReport) -> str:
+        """The attempts that must fail a report that has not failed; others are a section of it."""
         touches = self.take()
-        if not touches:
-            return
         allowed = node.get_closest_marker("cudaguard_allow") is not None
         bad = [] if allowed else self.bad(touches)
         text = "\n".join(self.stories(bad or touches))
         if bad and not report.failed:
-            report.outcome = "failed"
-            report.longrepr = _failure(node, text)
-            if hasattr(report, "wasxfail"):
-                del report.wasxfail  # an expected failure is another one
-        else:
+            return text
+        if text:
             report.sections.append(("cudaguard", text))
+        return ""
 
     # --- pytest's hooks ---
 
@@ -214,8 +211,22 @@ class Watcher:
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, None]:
         self.enter("the collection of " + (collector.nodeid or "the session"))
         outcome = yield
-        self.judge(collector, outcome.get_result())
+        bad = self.judge(collector, outcome.get_result())
+        if bad:
+            # This is a second report, because pytest runs no tests of a collector whose own one fails.
+            # From several workers pytest-xdist shows one error, if it is plain text.
+            is_worker = hasattr(collector.config, "workerinput")
+            self.imports += 1
+            collector.ihook.pytest_collectreport(report=pytest.CollectReport(
+                collector.nodeid, "failed", bad if is_worker else _failure(collector, bad), []))
         self.when = "after the collection of " + collector.nodeid
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, None]:
+        """pytest runs no test if the collection failed. An import that asks is no reason for that."""
+        session.testsfailed -= self.imports
+        yield
+        session.testsfailed += self.imports
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -229,7 +240,13 @@ class Watcher:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, None]:
         outcome = yield
         self.phases += 1
-        self.judge(item, outcome.get_result())
+        report = outcome.get_result()
+        bad = self.judge(item, report)
+        if bad:
+            report.outcome = "failed"
+            report.longrepr = _failure(item, bad)
+            if hasattr(report, "wasxfail"):
+                del report.wasxfail  # an expected failure is another one
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.blame_session()
