@@ -243,6 +243,82 @@ class Plugin(harness.FolderCase):
             self.assertEqual(result.rc, 4, result)
             self.assertIn('--cudaguard-allow "%s" is not accepted' % pattern, result.err)
 
+    def check_marked(self, how, outcomes, *arguments, **options):
+        """no_cuda in a suite that is run without --cudaguard."""
+        self.make("test_marked.py", """
+            import ctypes, os, pytest, subprocess, sys
+            CHILD = "%s"
+            def touch(): %s
+            def test_other(): touch()
+            @pytest.mark.no_cuda
+            def test_clean(): pass
+            @pytest.mark.no_cuda
+            def test_asks(): touch()
+            @pytest.mark.no_cuda
+            def test_child(): subprocess.run([sys.executable, "-c", CHILD])
+            @pytest.mark.no_cuda
+            def test_nvml(): %s
+            @pytest.mark.no_cuda
+            class TestClass:
+                def test_in_class(self): touch()
+                @pytest.mark.cudaguard_allow
+                def test_may(self): touch()
+            def test_last(): touch()
+            """ % (CHILD, TOUCH, NVML))
+        result = self.pytest(*how, *arguments, "--strict-markers", plugin=PLUGIN[:2], **options)
+        self.assertEqual((result.rc, self.outcomes(result)), (1, outcomes), result)
+        return result
+
+    def test_a_marked_test(self):
+        """It fails if it asks. Tests without the marker are as they were."""
+        self.make("conftest.py", "import ctypes\n%s\n" % TOUCH)
+        for how in ((), ("-n", "2")):
+            result = self.check_marked(how, {
+                "passed": {"other", "clean", "nvml", "may", "last"},
+                "failure": {"asks", "child", "in_class"}})
+            self.assertIn("CUDA was asked for by test_marked.py:4 through ctypes/cffi (cuInit)",
+                          result.cases["asks"][1])
+            for text in ("outside of any test", "a test that asks", "- cudaguard -"):
+                self.assertNotIn(text, result.out)
+
+    def test_a_marked_test_has_the_options_of_a_suite(self):
+        self.check_marked(("--cudaguard-deny=nvml",), {
+            "passed": {"other", "clean", "asks", "child", "in_class", "may", "last"},
+            "failure": {"nvml"}})
+        self.check_marked(("--cudaguard-allow=line:test_marked.py:4",), {
+            "passed": {"other", "clean", "asks", "nvml", "in_class", "may", "last"},
+            "failure": {"child"}})
+
+    def test_a_marked_test_hands_on_its_records(self):
+        report = self.path("report")
+        self.make("test_all.py", "import ctypes, pytest\ndef test_1(): %s\n"
+                  "@pytest.mark.no_cuda\ndef test_2(): %s\n" % (TOUCH, TOUCH))
+        self.pytest(plugin=PLUGIN[:2], env={"CUDAGUARD_REPORT": report})
+        self.assertEqual([record["code"] for record in harness.records(report)],
+                         ["test_all.py:2", "test_all.py:4"])
+
+    def test_a_marked_test_without_the_guard(self):
+        """Each one is an error that names the command. The others are run."""
+        for how, reason in (({"guard": False}, "the guard is not loaded in this process"),
+                            ({"env": {"CUDAGUARD_POLICY": "OFF"}}, "CUDA is let through")):
+            result = self.check_marked((), {
+                "passed": {"other", "may", "last"},
+                "error": {"clean", "asks", "child", "nvml", "in_class"}}, **how)
+            self.assertRegex(result.cases["clean"][1],
+                             'no_cuda: %s.*; start the tests with "cudaguard run -- pytest"' % reason)
+
+    def test_the_nearest_marker_counts(self):
+        """With --cudaguard, too."""
+        self.make("test_all.py", """
+            import ctypes, pytest
+            pytestmark = pytest.mark.cudaguard_allow
+            def test_may(): %s
+            @pytest.mark.no_cuda
+            def test_may_not(): %s
+            """ % (TOUCH, TOUCH))
+        result = self.pytest()
+        self.assertEqual(self.outcomes(result), {"passed": {"may"}, "failure": {"may_not"}}, result)
+
     def test_collection(self):
         """A module that asks when it is imported is an error, once. All tests are run."""
         self.make("other.py", "import ctypes\n%s\n" % TOUCH)

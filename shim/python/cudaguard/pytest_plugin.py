@@ -23,6 +23,8 @@ from cudaguard import records
 
 _NAME = "cudaguard-watcher"
 _REPORT = "CUDAGUARD_REPORT"
+_ALLOW = "cudaguard_allow"
+_NO_CUDA = "no_cuda"
 _COMMAND = "cudaguard run -- pytest --cudaguard"
 
 
@@ -64,16 +66,35 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "cudaguard_allow: this test may initialise CUDA (pytest --cudaguard)")
+        "markers", _ALLOW + ": this test may initialise CUDA (pytest --cudaguard)")
+    config.addinivalue_line(
+        "markers", _NO_CUDA + ": this test fails if it initialises CUDA, also without --cudaguard")
+    _denied(config.getoption("cudaguard_deny"))
+    _allowed(config.getoption("cudaguard_allow"))
     if not config.getoption("cudaguard"):
         return
     watcher = _start(config)
     if isinstance(watcher, str):
         raise pytest.UsageError("--cudaguard: %s. Start it so: %s" % (watcher, _COMMAND))
-    watcher.denied = _denied(config.getoption("cudaguard_deny"))
-    watcher.allowed = _allowed(config.getoption("cudaguard_allow"))
+    watcher.read_options(config)
     if hasattr(config, "workerinput"):  # a worker's environment names the controller's own file
         watcher.outer = config.workerinput["cudaguard"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Without --cudaguard the guard is watched from here on, if a test needs it."""
+    if any(_nearest(item) == _NO_CUDA for item in session.items):
+        _start_for_marked(session.config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if _nearest(item) == _NO_CUDA:
+        watcher = _start_for_marked(item.config)
+        if isinstance(watcher, str):
+            pytest.fail('%s: %s; start the tests with "cudaguard run -- pytest"' % (_NO_CUDA, watcher),
+                        pytrace=False)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -82,7 +103,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         watcher.stop()
 
 
-def _start(config: pytest.Config) -> "Watcher | str":
+def _nearest(node: pytest.Collector | pytest.Item) -> str:
+    """The one of the two markers that counts: a test's own one before its class's."""
+    return next((mark.name for mark in node.iter_markers() if mark.name in (_ALLOW, _NO_CUDA)), "")
+
+
+def _start_for_marked(config: pytest.Config) -> "Watcher | str":
+    """As _start. If --cudaguard has not started a watcher, this one judges the marked tests alone."""
+    watcher = _start(config, whole_suite=False)
+    if not isinstance(watcher, str):
+        watcher.read_options(config)
+    return watcher
+
+
+def _start(config: pytest.Config, whole_suite: bool = True) -> "Watcher | str":
     """The watcher, or why there can be none."""
     watcher = config.pluginmanager.getplugin(_NAME)
     if watcher is not None:
@@ -91,7 +125,7 @@ def _start(config: pytest.Config) -> "Watcher | str":
     if found is None:
         return "the guard is not loaded in this process, or is an older one"
     folder = tempfile.mkdtemp(prefix="cudaguard-pytest-")
-    watcher = Watcher(found, folder)
+    watcher = Watcher(found, folder, whole_suite)
     if not found.watch(watcher.own):
         shutil.rmtree(folder, ignore_errors=True)
         return "CUDA is let through in this process: its policy is not FORCE_CPU"
@@ -104,12 +138,13 @@ class Watcher:
     """Reads what the guard writes: this process's calls in one file, and in one for each test those
     of the processes that were started during it. From one thread."""
 
-    def __init__(self, found: guards.Guard, folder: str) -> None:
+    def __init__(self, found: guards.Guard, folder: str, whole_suite: bool) -> None:
         self.guard = found
         self.folder = folder
         self.own = os.path.join(folder, "own")
         self.denied: List[str] = []
         self.allowed: List[str] = []
+        self.whole_suite = whole_suite  # not only the tests that are marked no_cuda
         self.session: List[str] = []  # what no test is to blame for
         self.outer = os.environ.get(_REPORT)  # what somebody else reads; `cudaguard verify` does
         if self.outer and not self.outer.startswith("/"):
@@ -123,7 +158,11 @@ class Watcher:
         self.when = "while conftest.py was imported"  # outside of tests and of what is collected
         self.phases = 0
         if self.count:
-            self.session.append("%d calls before the plug-in was loaded" % self.count)
+            self.blame_session_for(["%d calls before the plug-in was loaded" % self.count])
+
+    def read_options(self, config: pytest.Config) -> None:
+        self.denied = _denied(config.getoption("cudaguard_deny"))
+        self.allowed = _allowed(config.getoption("cudaguard_allow"))
 
     def stop(self) -> None:
         if os.getpid() != self.pid:
@@ -186,14 +225,20 @@ class Watcher:
 
     def blame_session(self) -> None:
         touches = self.bad(self.take())
-        self.session += ["%s: %s" % (self.when, story) for story in self.stories(touches)]
+        self.blame_session_for(["%s: %s" % (self.when, story) for story in self.stories(touches)])
+
+    def blame_session_for(self, texts: List[str]) -> None:
+        if self.whole_suite:
+            self.session += texts
 
     def judge(self, node: pytest.Collector | pytest.Item,
               report: pytest.CollectReport | pytest.TestReport) -> str:
         """The attempts that must fail a report that has not failed; others are a section of it."""
         touches = self.take()
-        allowed = node.get_closest_marker("cudaguard_allow") is not None
-        bad = [] if allowed else self.bad(touches)
+        marker = _nearest(node)
+        if not self.whole_suite and marker != _NO_CUDA:
+            return ""
+        bad = [] if marker == _ALLOW else self.bad(touches)
         text = "\n".join(self.stories(bad or touches))
         if bad and not report.failed:
             return text
@@ -252,8 +297,8 @@ class Watcher:
         self.blame_session()
         for path, name in self.names.items():
             touches = self.bad(self._take(path))
-            self.session += ["after %s, by a process that it started: %s" % (name, story)
-                             for story in self.stories(touches)]
+            self.blame_session_for(["after %s, by a process that it started: %s" % (name, story)
+                                    for story in self.stories(touches)])
         output = getattr(session.config, "workeroutput", None)  # of a worker of pytest-xdist
         if output is not None:
             output["cudaguard"] = self.session
