@@ -307,6 +307,49 @@ class Plugin(harness.FolderCase):
             self.assertRegex(result.cases["clean"][1],
                              'no_cuda: %s.*; start the tests with "cudaguard run -- pytest"' % reason)
 
+    def test_the_attempts_of_a_test(self):
+        """The fixture has this test's so far, those of its processes included."""
+        self.make("test_all.py", """
+            import ctypes, pytest, subprocess, sys
+            def test_other(): %s
+            def test_own(cudaguard_attempts):
+                assert not cudaguard_attempts and cudaguard_attempts == []
+                %s
+                (attempt,) = cudaguard_attempts
+                assert (attempt.kind, attempt.api, attempt.library) == ("init", "cuInit", "ctypes/cffi")
+                assert attempt.code == "test_all.py:6" and attempt.line().function == "test_own"
+                %s
+                %s
+                assert [one.code for one in cudaguard_attempts] == [
+                    "test_all.py:%%d" %% line for line in (6, 10, 11)]
+                assert cudaguard_attempts[-1].kind == "nvml" and len(cudaguard_attempts) == 3
+                assert "CUDA was asked for by test_all.py:6 through" in repr(cudaguard_attempts)
+            def test_none(cudaguard_attempts): assert not cudaguard_attempts
+            def test_child(cudaguard_attempts):
+                subprocess.run([sys.executable, "-c", "%s"])
+                assert [one.api for one in cudaguard_attempts] == ["cuInit"]
+            def test_fails(cudaguard_attempts):
+                %s
+                assert not cudaguard_attempts
+            """ % (TOUCH, TOUCH, TOUCH, NVML, CHILD, TOUCH))
+        for how in ((), ("-n", "2")):
+            result = self.pytest(*how, plugin=PLUGIN[:2])
+            self.assertEqual(self.outcomes(result), {
+                "passed": {"other", "own", "none", "child"}, "failure": {"fails"}}, result)
+            self.assertIn("CUDA was asked for by test_all.py:21 through ctypes/cffi (cuInit)",
+                          result.cases["fails"][1])
+        # What the test has looked at still fails it under --cudaguard.
+        result = self.pytest()
+        self.assertEqual(self.outcomes(result), {
+            "passed": {"none"}, "failure": {"other", "own", "child", "fails"}}, result)
+        self.assertEqual(result.out.count("  > test_all.py:6 in test_own\n"), 1, result)
+
+    def test_the_attempts_without_the_guard(self):
+        self.make("test_all.py", "def test_1(cudaguard_attempts): pass\n")
+        result = self.pytest(guard=False, plugin=PLUGIN[:2])
+        self.assertIn("cudaguard_attempts: the guard is not loaded", result.cases["1"][1], result)
+        self.assertIn('; start the tests with "cudaguard run -- pytest"', result.cases["1"][1])
+
     def test_the_nearest_marker_counts(self):
         """With --cudaguard, too."""
         self.make("test_all.py", """

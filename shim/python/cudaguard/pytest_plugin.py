@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from typing import Any, Dict, Generator, List, Optional
+from typing import Any, Dict, Generator, List, Optional, Sequence, overload
 
 import pytest
 
@@ -25,6 +25,7 @@ _NAME = "cudaguard-watcher"
 _REPORT = "CUDAGUARD_REPORT"
 _ALLOW = "cudaguard_allow"
 _NO_CUDA = "no_cuda"
+_FIXTURE = "cudaguard_attempts"
 _COMMAND = "cudaguard run -- pytest --cudaguard"
 
 
@@ -84,17 +85,30 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Without --cudaguard the guard is watched from here on, if a test needs it."""
-    if any(_nearest(item) == _NO_CUDA for item in session.items):
+    if any(_nearest(item) == _NO_CUDA or _FIXTURE in getattr(item, "fixturenames", ())
+           for item in session.items):
         _start_for_marked(session.config)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if _nearest(item) == _NO_CUDA:
-        watcher = _start_for_marked(item.config)
-        if isinstance(watcher, str):
-            pytest.fail('%s: %s; start the tests with "cudaguard run -- pytest"' % (_NO_CUDA, watcher),
-                        pytrace=False)
+        _watcher_for(item.config, _NO_CUDA)
+
+
+@pytest.fixture
+def cudaguard_attempts(request: pytest.FixtureRequest) -> "Attempts":
+    """The CUDA attempts that this test has made so far, its processes included. A sequence."""
+    return Attempts(_watcher_for(request.config, _FIXTURE))
+
+
+def _watcher_for(config: pytest.Config, what: str) -> "Watcher":
+    """Fails the test if there is none."""
+    watcher = _start_for_marked(config)
+    if isinstance(watcher, str):
+        pytest.fail('%s: %s; start the tests with "cudaguard run -- pytest"' % (what, watcher),
+                    pytrace=False)
+    return watcher
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -157,6 +171,8 @@ class Watcher:
         self.current = ""
         self.when = "while conftest.py was imported"  # outside of tests and of what is collected
         self.phases = 0
+        self.attempts: List[records.Touch] = []  # of the current test, file or directory
+        self.judged = 0  # how many of these
         if self.count:
             self.blame_session_for(["%d calls before the plug-in was loaded" % self.count])
 
@@ -180,6 +196,13 @@ class Watcher:
         self.names[self.current] = name
         os.environ[_REPORT] = self.current
         self.phases = 0
+        self.attempts = []
+        self.judged = 0
+
+    def look(self) -> List[records.Touch]:
+        """All attempts of the current test."""
+        self.attempts += self.take()
+        return self.attempts
 
     def take(self) -> List[records.Touch]:
         """What was asked for since the last time."""
@@ -234,7 +257,8 @@ class Watcher:
     def judge(self, node: pytest.Collector | pytest.Item,
               report: pytest.CollectReport | pytest.TestReport) -> str:
         """The attempts that must fail a report that has not failed; others are a section of it."""
-        touches = self.take()
+        touches = self.look()[self.judged:]
+        self.judged += len(touches)
         marker = _nearest(node)
         if not self.whole_suite and marker != _NO_CUDA:
             return ""
@@ -320,6 +344,32 @@ class Watcher:
         terminalreporter.section("cudaguard: asked for outside of any test", red=True)
         for text in dict.fromkeys(self.session):  # each worker says it
             terminalreporter.write_line(text)
+
+
+class Attempts(Sequence[records.Touch]):
+    """Looks at the guard each time it is read. Between two looks the guard writes down one attempt of
+    each kind."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+
+    @overload
+    def __getitem__(self, index: int) -> records.Touch: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> List[records.Touch]: ...
+
+    def __getitem__(self, index: int | slice) -> records.Touch | List[records.Touch]:
+        return self._watcher.look()[index]
+
+    def __len__(self) -> int:
+        return len(self._watcher.look())
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == other
+
+    def __repr__(self) -> str:
+        return "[%s]" % ",\n".join(self._watcher.stories(list(self)))
 
 
 def _failure(node: pytest.Collector | pytest.Item, text: str) -> Any:
