@@ -7,6 +7,8 @@ The guard denies the call, as ever, and writes it down; this looks after each ph
 each file that is collected, whether something is there. A process that a test has started counts for
 it: each test has a report of its own, which its children find in their environment. Works in the
 workers of pytest-xdist. A test that may is marked: @pytest.mark.cudaguard_allow.
+
+The marker no_cuda and the fixture cudaguard_attempts check one test, without --cudaguard.
 """
 
 from __future__ import annotations
