@@ -495,6 +495,42 @@ class Records(harness.FolderCase):
         touch = self.touch(python=[{"file": "/home/u/ppo.py", "line": 159, "function": "main"}])
         self.assertEqual((touch.library, touch.code), ("libffi.so.8", ""))
 
+    def test_patterns(self):
+        """The cases of tests/unit/allow_test.cpp: train.py:12 calls tensordict, which calls PyTorch."""
+        packages = "/opt/venv/lib/python3.11/site-packages/"
+        frames = [{"file": file, "line": line, "function": "f"} for file, line in (
+            (packages + "torch/cuda/__init__.py", 118), (packages + "tensordict/nn/common.py", 7),
+            (packages + "tensordict/__init__helpers.py", 2),
+            ("/home/u/src/train.py", 12), ("/home/u/src/start.py", 3))]
+        touch = self.touch(python=frames, library="libc10_cuda.so", code="train.py:12")
+        for may, patterns in (
+                (True, ("lib:libc10_cuda.so", "lib:libc10*", "module:tensordict",
+                        "module:tensordict.nn", "module:tensordict.nn.*", "module:torch.cuda",
+                        "module:train", "module:src.train", "module:tensordict.__init__helpers",
+                        "line:train.py:12", "line:src/train.py:12", "line:train.py:*",
+                        "line:/home/u/src/train.py:12")),
+                (False, ("lib:libc10_cuda", "lib:c10", "module:libc10*", "module:start",
+                         "module:tensor", "module:nn", "module:common", "module:site-packages",
+                         "module:u", "module:home", "module:tensordict/nn", "line:train.py:1",
+                         "line:train.py", "line:rain.py:12", "line:start.py:3", "line:12"))):
+            for pattern in patterns:
+                with self.subTest(pattern):
+                    self.assertEqual(self.records.not_allowed([touch], [pattern]) == [], may)
+        unknown = self.touch()._replace(library="")
+        for pattern in ("lib:*", "line:*", "module:*"):
+            self.assertEqual(self.records.not_allowed([unknown], [pattern]), [unknown])
+
+    def test_the_runtime_may_where_its_caller_may(self):
+        """As in tests/unit/decide_test.cpp; also the runtime of a wheel, which has a name of its own."""
+        caller, other, elsewhere = (self.touch(library=library, code=code) for library, code in (
+            ("libc10_cuda.so", "a.py:1"), ("libfoo.so", "a.py:1"), ("libc10_cuda.so", "b.py:1")))
+        for name in ("libcudart.so.12", "libcudart-d0da41ae.so.12", "libcudart.so.12 in train"):
+            runtime = self.touch(library=name, code="a.py:1")
+            for touches, bad in (([caller, runtime], []), ([runtime], [runtime]),
+                                 ([caller, other, runtime], [other, runtime]),
+                                 ([elsewhere, runtime], [runtime])):
+                self.assertEqual(self.records.not_allowed(touches, ["lib:libc10_cuda.so"]), bad)
+
     def test_kinds(self):
         for fields, kind in (({"api": "cuInit"}, "init"), ({"api": "cudaGetDeviceCount"}, "init"),
                              ({"api": "nvmlInit_v2"}, "nvml"),

@@ -49,7 +49,8 @@ def _module_of(file: str) -> str:
     else:
         name = "/".join(file.split("/")[-2:])
     name = name[:-3] if name.endswith(".py") else name
-    return name.replace("/__init__", "").replace("/", ".")
+    name = name[:-len("/__init__")] if name.endswith("/__init__") else name
+    return name.replace("/", ".")
 
 
 def _is_module(pattern: str, file: str) -> bool:
@@ -80,7 +81,7 @@ def _may(touch: Touch, pattern: str) -> bool:
 def not_allowed(touches: List[Touch], patterns: List[str]) -> List[Touch]:
     """CUDA's runtime may where all other callers at the same line of the same process may."""
     def is_runtime(touch: Touch) -> bool:
-        return touch.library.startswith("libcudart.")
+        return touch.library.startswith("libcudart")  # a wheel's is libcudart-d0da41ae.so.12
 
     bad = [touch for touch in touches if not any(_may(touch, pattern) for pattern in patterns)]
     callers = {(touch.pid, touch.code) for touch in touches if not is_runtime(touch)}
