@@ -457,7 +457,7 @@ class Records(harness.FolderCase):
         from cudaguard import records
         self.records = records
 
-    def touch(self, **fields):
+    def attempt(self, **fields):
         record = {"v": 1, "pid": 7, "argv": ["python3", "ppo.py"], "api": "cuInit",
                   "decision": "deny", "caller": "/usr/lib/libffi.so.8+0x1", **fields}
         return self.records.parse(json.dumps(record).encode() + b"\n")
@@ -467,33 +467,33 @@ class Records(harness.FolderCase):
         frames = [{"file": package, "line": 118, "function": "is_available"},
                   {"file": "/home/u/ppo.py", "line": 159, "function": "main"},
                   {"file": "/home/u/run.py", "line": 3, "function": "<module>"}]
-        touch = self.touch(python=frames, library="libc10_cuda.so", code="ppo.py:159")
-        self.assertEqual(self.records.headline(touch, True), "CUDA was asked for by "
+        attempt = self.attempt(python=frames, library="libc10_cuda.so", code="ppo.py:159")
+        self.assertEqual(self.records.headline(attempt, True), "CUDA was asked for by "
                          "/home/u/ppo.py:159 through libc10_cuda.so (cuInit)")
-        self.assertIn("  > /home/u/ppo.py:159 in main", self.records.story(touch, True))
-        touch = self.touch(python=frames, library="ctypes/cffi", code="torch/cuda/__init__.py:118")
-        self.assertEqual(self.records.headline(touch, False), "CUDA was asked for by %s:118 through "
+        self.assertIn("  > /home/u/ppo.py:159 in main", self.records.story(attempt, True))
+        attempt = self.attempt(python=frames, library="ctypes/cffi", code="torch/cuda/__init__.py:118")
+        self.assertEqual(self.records.headline(attempt, False), "CUDA was asked for by %s:118 through "
                          "ctypes/cffi (cuInit) in process 7: python3 ppo.py" % package)
         # A cell has no path that a reader knows.
         cell = {"file": "/tmp/ipykernel_7/28.py", "line": 3, "function": "<module>"}
-        touch = self.touch(python=[cell], code="notebook cell, line 3")
-        self.assertEqual(self.records.headline(touch, True),
+        attempt = self.attempt(python=[cell], code="notebook cell, line 3")
+        self.assertEqual(self.records.headline(attempt, True),
                          "CUDA was asked for by notebook cell, line 3 through libffi.so.8 (cuInit)")
         self.assertIn("Python stack: no frames", self.records.story(
-            self.touch(python_missing="no frames"), True))
+            self.attempt(python_missing="no frames"), True))
 
     def test_without_a_line(self):
         frames = [{"file": "/usr/lib/python3.11/threading.py", "line": 995, "function": "run"}]
-        touch = self.touch(python=frames, library="ctypes/cffi")
-        self.assertIsNone(touch.line())
-        self.assertEqual(self.records.headline(touch, True),
+        attempt = self.attempt(python=frames, library="ctypes/cffi")
+        self.assertIsNone(attempt.line())
+        self.assertEqual(self.records.headline(attempt, True),
                          "CUDA was asked for by ctypes/cffi (cuInit)")
-        self.assertNotIn("\n  >", self.records.story(touch, True))
+        self.assertNotIn("\n  >", self.records.story(attempt, True))
 
     def test_record_of_0_1(self):
         """It names neither the line nor the library."""
-        touch = self.touch(python=[{"file": "/home/u/ppo.py", "line": 159, "function": "main"}])
-        self.assertEqual((touch.library, touch.code), ("libffi.so.8", ""))
+        attempt = self.attempt(python=[{"file": "/home/u/ppo.py", "line": 159, "function": "main"}])
+        self.assertEqual((attempt.library, attempt.code), ("libffi.so.8", ""))
 
     def test_patterns(self):
         """The cases of tests/unit/allow_test.cpp: train.py:12 calls tensordict, which calls PyTorch."""
@@ -502,7 +502,7 @@ class Records(harness.FolderCase):
             (packages + "torch/cuda/__init__.py", 118), (packages + "tensordict/nn/common.py", 7),
             (packages + "tensordict/__init__helpers.py", 2),
             ("/home/u/src/train.py", 12), ("/home/u/src/start.py", 3))]
-        touch = self.touch(python=frames, library="libc10_cuda.so", code="train.py:12")
+        attempt = self.attempt(python=frames, library="libc10_cuda.so", code="train.py:12")
         for may, patterns in (
                 (True, ("lib:libc10_cuda.so", "lib:libc10*", "module:tensordict",
                         "module:tensordict.nn", "module:tensordict.nn.*", "module:torch.cuda",
@@ -515,21 +515,21 @@ class Records(harness.FolderCase):
                          "line:train.py", "line:rain.py:12", "line:start.py:3", "line:12"))):
             for pattern in patterns:
                 with self.subTest(pattern):
-                    self.assertEqual(self.records.not_allowed([touch], [pattern]) == [], may)
-        unknown = self.touch()._replace(library="")
+                    self.assertEqual(self.records.not_allowed([attempt], [pattern]) == [], may)
+        unknown = self.attempt()._replace(library="")
         for pattern in ("lib:*", "line:*", "module:*"):
             self.assertEqual(self.records.not_allowed([unknown], [pattern]), [unknown])
 
     def test_the_runtime_may_where_its_caller_may(self):
         """As in tests/unit/decide_test.cpp; also the runtime of a wheel, which has a name of its own."""
-        caller, other, elsewhere = (self.touch(library=library, code=code) for library, code in (
+        caller, other, elsewhere = (self.attempt(library=library, code=code) for library, code in (
             ("libc10_cuda.so", "a.py:1"), ("libfoo.so", "a.py:1"), ("libc10_cuda.so", "b.py:1")))
         for name in ("libcudart.so.12", "libcudart-d0da41ae.so.12", "libcudart.so.12 in train"):
-            runtime = self.touch(library=name, code="a.py:1")
-            for touches, bad in (([caller, runtime], []), ([runtime], [runtime]),
-                                 ([caller, other, runtime], [other, runtime]),
-                                 ([elsewhere, runtime], [runtime])):
-                self.assertEqual(self.records.not_allowed(touches, ["lib:libc10_cuda.so"]), bad)
+            runtime = self.attempt(library=name, code="a.py:1")
+            for attempts, bad in (([caller, runtime], []), ([runtime], [runtime]),
+                                  ([caller, other, runtime], [other, runtime]),
+                                  ([elsewhere, runtime], [runtime])):
+                self.assertEqual(self.records.not_allowed(attempts, ["lib:libc10_cuda.so"]), bad)
 
     def test_kinds(self):
         for fields, kind in (({"api": "cuInit"}, "init"), ({"api": "cudaGetDeviceCount"}, "init"),
@@ -538,7 +538,7 @@ class Records(harness.FolderCase):
                              ({"api": "dlopen", "object": "libnvidia-cfg.so.1"}, "nvml"),
                              ({"api": "dlopen", "object": "libonnxruntime_providers_cuda.so"}, "init"),
                              ({"api": "cuInit", "event": "init", "decision": "allow"}, "init")):
-            self.assertEqual(self.touch(**fields).kind, kind)
+            self.assertEqual(self.attempt(**fields).kind, kind)
 
     def test_what_is_no_record(self):
         for line in (b"\n", b"{}\n", b"[]\n", b"7\n", b"\xff\xfe\n", b'{"v":1,"api":"cuInit"}\n',
@@ -552,7 +552,7 @@ class Records(harness.FolderCase):
             b'{"v":1,"ts":12.5,"pid":{"v":1,"pid":8,"argv":["a"],"api":"cuInit"}\n').pid, 8)
 
     def test_nothing_that_a_terminal_obeys(self):
-        touch = self.touch(argv=["a\x1b[31m\n"], caller="/x/lib\x9b\u202ey.so+0x1",
-                           python=[{"file": "/x\x1b.py", "line": 1, "function": "\r"}])
-        for text in (self.records.headline(touch, False), self.records.story(touch, False)):
+        attempt = self.attempt(argv=["a\x1b[31m\n"], caller="/x/lib\x9b\u202ey.so+0x1",
+                               python=[{"file": "/x\x1b.py", "line": 1, "function": "\r"}])
+        for text in (self.records.headline(attempt, False), self.records.story(attempt, False)):
             self.assertTrue(all(c.isprintable() or c == "\n" for c in text), repr(text))

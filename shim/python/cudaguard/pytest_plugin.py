@@ -173,7 +173,7 @@ class Watcher:
         self.current = ""
         self.when = "while conftest.py was imported"  # outside of tests and of what is collected
         self.phases = 0
-        self.attempts: List[records.Touch] = []  # of the current test, file or directory
+        self.attempts: List[records.Attempt] = []  # of the current test, file or directory
         self.judged = 0  # how many of these
         if self.count:
             self.blame_session_for(["%d calls before the plug-in was loaded" % self.count])
@@ -201,37 +201,37 @@ class Watcher:
         self.attempts = []
         self.judged = 0
 
-    def look(self) -> List[records.Touch]:
+    def look(self) -> List[records.Attempt]:
         """All attempts of the current test."""
         self.attempts += self.take()
         return self.attempts
 
-    def take(self) -> List[records.Touch]:
+    def take(self) -> List[records.Attempt]:
         """What was asked for since the last time."""
-        touches = self._take(self.own) + self._take(self.current)
+        attempts = self._take(self.own) + self._take(self.current)
         count = self.guard.touches()
-        if count > self.count and not any(touch.pid == os.getpid() for touch in touches):
-            touches.append(records.Touch("init", "%d calls" % (count - self.count), os.getpid(), "",
-                                         "code that could not be written down", "", [], ""))
+        if count > self.count and not any(attempt.pid == os.getpid() for attempt in attempts):
+            attempts.append(records.Attempt("init", "%d calls" % (count - self.count), os.getpid(), "",
+                                            "code that could not be written down", "", [], ""))
         self.count = count
         self.guard.watch()
-        return touches
+        return attempts
 
-    def _take(self, path: str) -> List[records.Touch]:
-        touches = []
+    def _take(self, path: str) -> List[records.Attempt]:
+        attempts = []
         for line in records.lines_of(path, self.read.get(path, 0)):
             self.read[path] = self.read.get(path, 0) + len(line)
-            touch = records.parse(line)
-            self._hand_on(line, touch)
-            if touch is not None:
-                touches.append(touch)
-        return touches
+            attempt = records.parse(line)
+            self._hand_on(line, attempt)
+            if attempt is not None:
+                attempts.append(attempt)
+        return attempts
 
-    def _hand_on(self, line: bytes, touch: Optional[records.Touch]) -> None:
+    def _hand_on(self, line: bytes, attempt: Optional[records.Attempt]) -> None:
         """To where the record would have gone without us."""
         if not self.outer:
             return
-        path = self.outer.replace("%p", str(touch.pid if touch else self.pid))
+        path = self.outer.replace("%p", str(attempt.pid if attempt else self.pid))
         try:
             file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError:
@@ -241,16 +241,16 @@ class Watcher:
         finally:
             os.close(file)
 
-    def stories(self, touches: List[records.Touch]) -> List[str]:
-        return [records.story(touch, touch.pid == os.getpid()) for touch in touches]
+    def stories(self, attempts: List[records.Attempt]) -> List[str]:
+        return [records.story(attempt, attempt.pid == os.getpid()) for attempt in attempts]
 
-    def bad(self, touches: List[records.Touch]) -> List[records.Touch]:
-        denied = [touch for touch in touches if touch.kind in self.denied]
+    def bad(self, attempts: List[records.Attempt]) -> List[records.Attempt]:
+        denied = [attempt for attempt in attempts if attempt.kind in self.denied]
         return records.not_allowed(denied, self.allowed)
 
     def blame_session(self) -> None:
-        touches = self.bad(self.take())
-        self.blame_session_for(["%s: %s" % (self.when, story) for story in self.stories(touches)])
+        attempts = self.bad(self.take())
+        self.blame_session_for(["%s: %s" % (self.when, story) for story in self.stories(attempts)])
 
     def blame_session_for(self, texts: List[str]) -> None:
         if self.whole_suite:
@@ -259,13 +259,13 @@ class Watcher:
     def judge(self, node: pytest.Collector | pytest.Item,
               report: pytest.CollectReport | pytest.TestReport) -> str:
         """The attempts that must fail a report that has not failed; others are a section of it."""
-        touches = self.look()[self.judged:]
-        self.judged += len(touches)
+        attempts = self.look()[self.judged:]
+        self.judged += len(attempts)
         marker = _nearest(node)
         if not self.whole_suite and marker != _NO_CUDA:
             return ""
-        bad = [] if marker == _ALLOW else self.bad(touches)
-        text = "\n".join(self.stories(bad or touches))
+        bad = [] if marker == _ALLOW else self.bad(attempts)
+        text = "\n".join(self.stories(bad or attempts))
         if bad and not report.failed:
             return text
         if text:
@@ -322,9 +322,9 @@ class Watcher:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.blame_session()
         for path, name in self.names.items():
-            touches = self.bad(self._take(path))
+            attempts = self.bad(self._take(path))
             self.blame_session_for(["after %s, by a process that it started: %s" % (name, story)
-                                    for story in self.stories(touches)])
+                                    for story in self.stories(attempts)])
         output = getattr(session.config, "workeroutput", None)  # of a worker of pytest-xdist
         if output is not None:
             output["cudaguard"] = self.session
@@ -348,7 +348,7 @@ class Watcher:
             terminalreporter.write_line(text)
 
 
-class Attempts(Sequence[records.Touch]):
+class Attempts(Sequence[records.Attempt]):
     """Looks at the guard each time it is read. Between two looks the guard writes down one attempt of
     each kind."""
 
@@ -356,12 +356,12 @@ class Attempts(Sequence[records.Touch]):
         self._watcher = watcher
 
     @overload
-    def __getitem__(self, index: int) -> records.Touch: ...
+    def __getitem__(self, index: int) -> records.Attempt: ...
 
     @overload
-    def __getitem__(self, index: slice) -> List[records.Touch]: ...
+    def __getitem__(self, index: slice) -> List[records.Attempt]: ...
 
-    def __getitem__(self, index: int | slice) -> records.Touch | List[records.Touch]:
+    def __getitem__(self, index: int | slice) -> records.Attempt | List[records.Attempt]:
         return self._watcher.look()[index]
 
     def __len__(self) -> int:
