@@ -263,10 +263,14 @@ class Plugin(harness.FolderCase):
                 def test_in_class(self): touch()
                 @pytest.mark.cudaguard_allow
                 def test_may(self): touch()
+            @pytest.mark.skip
+            @pytest.mark.no_cuda
+            def test_skipped(): pass
             def test_last(): touch()
             """ % (CHILD, TOUCH, NVML))
         result = self.pytest(*how, *arguments, "--strict-markers", plugin=PLUGIN[:2], **options)
-        self.assertEqual((result.rc, self.outcomes(result)), (1, outcomes), result)
+        self.assertEqual((result.rc, self.outcomes(result)),
+                         (1, {**outcomes, "skipped": {"skipped"}}), result)
         return result
 
     def test_a_marked_test(self):

@@ -92,7 +92,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         _start_for_marked(session.config)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if _nearest(item) == _NO_CUDA:
         _watcher_for(item.config, _NO_CUDA)
