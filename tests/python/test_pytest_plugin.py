@@ -276,7 +276,7 @@ class Plugin(harness.FolderCase):
     def test_a_marked_test(self):
         """It fails if it asks. Tests without the marker are as they were."""
         self.make("conftest.py", "import ctypes\n%s\n" % TOUCH)
-        for how in ((), ("-n", "2")):
+        for how in HOW:
             result = self.check_marked(how, {
                 "passed": {"other", "clean", "nvml", "may", "last"},
                 "failure": {"asks", "child", "in_class"}})
@@ -336,7 +336,7 @@ class Plugin(harness.FolderCase):
                 %s
                 assert not cudaguard_attempts
             """ % (TOUCH, TOUCH, TOUCH, NVML, CHILD, TOUCH))
-        for how in ((), ("-n", "2")):
+        for how in HOW:
             result = self.pytest(*how, plugin=PLUGIN[:2])
             self.assertEqual(self.outcomes(result), {
                 "passed": {"other", "own", "none", "child"}, "failure": {"fails"}}, result)
