@@ -243,23 +243,156 @@ class Plugin(harness.FolderCase):
             self.assertEqual(result.rc, 4, result)
             self.assertIn('--cudaguard-allow "%s" is not accepted' % pattern, result.err)
 
+    def check_marked(self, how, outcomes, *arguments, **options):
+        """no_cuda in a suite that is run without --cudaguard."""
+        self.make("test_marked.py", """
+            import ctypes, os, pytest, subprocess, sys
+            CHILD = "%s"
+            def touch(): %s
+            def test_other(): touch()
+            @pytest.mark.no_cuda
+            def test_clean(): pass
+            @pytest.mark.no_cuda
+            def test_asks(): touch()
+            @pytest.mark.no_cuda
+            def test_child(): subprocess.run([sys.executable, "-c", CHILD])
+            @pytest.mark.no_cuda
+            def test_nvml(): %s
+            @pytest.mark.no_cuda
+            class TestClass:
+                def test_in_class(self): touch()
+                @pytest.mark.cudaguard_allow
+                def test_may(self): touch()
+            @pytest.mark.skip
+            @pytest.mark.no_cuda
+            def test_skipped(): pass
+            def test_last(): touch()
+            """ % (CHILD, TOUCH, NVML))
+        result = self.pytest(*how, *arguments, "--strict-markers", plugin=PLUGIN[:2], **options)
+        self.assertEqual((result.rc, self.outcomes(result)),
+                         (1, {**outcomes, "skipped": {"skipped"}}), result)
+        return result
+
+    def test_a_marked_test(self):
+        """It fails if it asks. Tests without the marker are as they were."""
+        self.make("conftest.py", "import ctypes\n%s\n" % TOUCH)
+        for how in HOW:
+            result = self.check_marked(how, {
+                "passed": {"other", "clean", "nvml", "may", "last"},
+                "failure": {"asks", "child", "in_class"}})
+            self.assertIn("CUDA was asked for by test_marked.py:4 through ctypes/cffi (cuInit)",
+                          result.cases["asks"][1])
+            for text in ("outside of any test", "a test that asks", "- cudaguard -"):
+                self.assertNotIn(text, result.out)
+
+    def test_a_marked_test_has_the_options_of_a_suite(self):
+        self.check_marked(("--cudaguard-deny=nvml",), {
+            "passed": {"other", "clean", "asks", "child", "in_class", "may", "last"},
+            "failure": {"nvml"}})
+        self.check_marked(("--cudaguard-allow=line:test_marked.py:4",), {
+            "passed": {"other", "clean", "asks", "nvml", "in_class", "may", "last"},
+            "failure": {"child"}})
+
+    def test_a_marked_test_hands_on_its_records(self):
+        report = self.path("report")
+        self.make("test_all.py", "import ctypes, pytest\ndef test_1(): %s\n"
+                  "@pytest.mark.no_cuda\ndef test_2(): %s\n" % (TOUCH, TOUCH))
+        self.pytest(plugin=PLUGIN[:2], env={"CUDAGUARD_REPORT": report})
+        self.assertEqual([record["code"] for record in harness.records(report)],
+                         ["test_all.py:2", "test_all.py:4"])
+
+    def test_a_marked_test_without_the_guard(self):
+        """Each one is an error that names the command. The others are run."""
+        for how, reason in (({"guard": False}, "the guard is not loaded in this process"),
+                            ({"env": {"CUDAGUARD_POLICY": "OFF"}}, "CUDA is let through")):
+            result = self.check_marked((), {
+                "passed": {"other", "may", "last"},
+                "error": {"clean", "asks", "child", "nvml", "in_class"}}, **how)
+            self.assertRegex(result.cases["clean"][1],
+                             'no_cuda: %s.*; start the tests with "cudaguard run -- pytest"' % reason)
+
+    def test_the_attempts_of_a_test(self):
+        """The fixture has this test's so far, those of its processes included."""
+        self.make("test_all.py", """
+            import ctypes, pytest, subprocess, sys
+            def test_other(): %s
+            def test_own(cudaguard_attempts):
+                assert not cudaguard_attempts and cudaguard_attempts == []
+                %s
+                (attempt,) = cudaguard_attempts
+                assert (attempt.kind, attempt.api, attempt.library) == ("init", "cuInit", "ctypes/cffi")
+                assert attempt.code == "test_all.py:6" and attempt.line().function == "test_own"
+                %s
+                %s
+                assert [one.code for one in cudaguard_attempts] == [
+                    "test_all.py:%%d" %% line for line in (6, 10, 11)]
+                assert cudaguard_attempts[-1].kind == "nvml" and len(cudaguard_attempts) == 3
+                assert "CUDA was asked for by test_all.py:6 through" in repr(cudaguard_attempts)
+            def test_none(cudaguard_attempts): assert not cudaguard_attempts
+            def test_child(cudaguard_attempts):
+                subprocess.run([sys.executable, "-c", "%s"])
+                assert [one.api for one in cudaguard_attempts] == ["cuInit"]
+            def test_fails(cudaguard_attempts):
+                %s
+                assert not cudaguard_attempts
+            """ % (TOUCH, TOUCH, TOUCH, NVML, CHILD, TOUCH))
+        for how in HOW:
+            result = self.pytest(*how, plugin=PLUGIN[:2])
+            self.assertEqual(self.outcomes(result), {
+                "passed": {"other", "own", "none", "child"}, "failure": {"fails"}}, result)
+            self.assertIn("CUDA was asked for by test_all.py:21 through ctypes/cffi (cuInit)",
+                          result.cases["fails"][1])
+        # What the test has looked at still fails it under --cudaguard.
+        result = self.pytest()
+        self.assertEqual(self.outcomes(result), {
+            "passed": {"none"}, "failure": {"other", "own", "child", "fails"}}, result)
+        self.assertEqual(result.out.count("  > test_all.py:6 in test_own\n"), 1, result)
+
+    def test_the_attempts_without_the_guard(self):
+        self.make("test_all.py", "def test_1(cudaguard_attempts): pass\n")
+        result = self.pytest(guard=False, plugin=PLUGIN[:2])
+        self.assertIn("cudaguard_attempts: the guard is not loaded", result.cases["1"][1], result)
+        self.assertIn('; start the tests with "cudaguard run -- pytest"', result.cases["1"][1])
+
+    def test_the_nearest_marker_counts(self):
+        """With --cudaguard, too."""
+        self.make("test_all.py", """
+            import ctypes, pytest
+            pytestmark = pytest.mark.cudaguard_allow
+            def test_may(): %s
+            @pytest.mark.no_cuda
+            def test_may_not(): %s
+            """ % (TOUCH, TOUCH))
+        result = self.pytest()
+        self.assertEqual(self.outcomes(result), {"passed": {"may"}, "failure": {"may_not"}}, result)
+
     def test_collection(self):
-        """What a module does when it is imported; the others' tests are run where they would be."""
-        self.make("test_bad.py", "import ctypes\n%s\ndef test_bad(): pass\n" % TOUCH)
-        self.make("test_good.py", "def test_good(): pass\n")
+        """A module that asks when it is imported is an error, once. All tests are run."""
+        self.make("other.py", "import ctypes\n%s\n" % TOUCH)
+        self.make("test_asks.py", "import other\ndef test_1(): pass\n")
+        self.make("test_asks_no_more.py", "import other\ndef test_2(): pass\n")
         self.make("test_may.py", "import ctypes, pytest\npytestmark = pytest.mark.cudaguard_allow\n"
-                  "%s\ndef test_may(): pass\n" % TOUCH)
+                  "%s\ndef test_3(): pass\n" % TOUCH)
+        for arguments in ((), ("-n", "2")):
+            result = self.pytest(*arguments)
+            self.assertEqual((result.rc, self.outcomes(result)),
+                             (1, {"passed": {"1", "2", "3"}, "error": {"asks"}}), result)
+            self.assertEqual(result.out.count("ERROR collecting "), 1, result)
+            self.assertIn("ERROR collecting test_asks.py", result.out)
+            self.assertIn("CUDA was asked for by other.py:2 through ctypes/cffi (cuInit)", result.out)
+            self.assertNotIn("outside of any test", result.out)
+
+    def test_collection_that_fails_by_itself(self):
+        """pytest stops as ever; -x stops at an import that asks, too."""
+        self.make("test_asks.py", "import ctypes\n%s\ndef test_asks(): pass\n" % TOUCH)
+        self.make("test_good.py", "def test_good(): pass\n")
+        self.assertEqual(self.pytest("-x").cases.get("good"), None)
+        self.make("test_broken.py", "import ctypes\n%s\nassert False, 'its own'\n" % TOUCH)
         result = self.pytest()
         self.assertEqual(result.rc, 2, result)
-        self.assertIn("ERROR collecting test_bad.py", result.out)
-        self.assertNotIn("ERROR collecting test_may.py", result.out)
-        result = self.pytest("--continue-on-collection-errors")
-        self.assertEqual(result.rc, 1, result)
-        self.assertEqual(self.outcomes(result)["passed"], {"good", "may"}, result)
-        for arguments in HOW[1:]:
-            result = self.pytest(*arguments)
-            self.assertEqual(result.rc, 1, result)
-            self.assertIn("ERROR collecting test_bad.py", result.out)
+        self.assertIn("Interrupted: 1 error during collection", result.out)
+        self.assertIn("its own", result.out)
+        self.assertNotIn("good", result.cases)
 
     def test_conftest(self):
         self.make("conftest.py", "import ctypes\n%s\n" % TOUCH)
@@ -328,7 +461,7 @@ class Records(harness.FolderCase):
         from cudaguard import records
         self.records = records
 
-    def touch(self, **fields):
+    def attempt(self, **fields):
         record = {"v": 1, "pid": 7, "argv": ["python3", "ppo.py"], "api": "cuInit",
                   "decision": "deny", "caller": "/usr/lib/libffi.so.8+0x1", **fields}
         return self.records.parse(json.dumps(record).encode() + b"\n")
@@ -338,33 +471,69 @@ class Records(harness.FolderCase):
         frames = [{"file": package, "line": 118, "function": "is_available"},
                   {"file": "/home/u/ppo.py", "line": 159, "function": "main"},
                   {"file": "/home/u/run.py", "line": 3, "function": "<module>"}]
-        touch = self.touch(python=frames, library="libc10_cuda.so", code="ppo.py:159")
-        self.assertEqual(self.records.headline(touch, True), "CUDA was asked for by "
+        attempt = self.attempt(python=frames, library="libc10_cuda.so", code="ppo.py:159")
+        self.assertEqual(self.records.headline(attempt, True), "CUDA was asked for by "
                          "/home/u/ppo.py:159 through libc10_cuda.so (cuInit)")
-        self.assertIn("  > /home/u/ppo.py:159 in main", self.records.story(touch, True))
-        touch = self.touch(python=frames, library="ctypes/cffi", code="torch/cuda/__init__.py:118")
-        self.assertEqual(self.records.headline(touch, False), "CUDA was asked for by %s:118 through "
+        self.assertIn("  > /home/u/ppo.py:159 in main", self.records.story(attempt, True))
+        attempt = self.attempt(python=frames, library="ctypes/cffi", code="torch/cuda/__init__.py:118")
+        self.assertEqual(self.records.headline(attempt, False), "CUDA was asked for by %s:118 through "
                          "ctypes/cffi (cuInit) in process 7: python3 ppo.py" % package)
         # A cell has no path that a reader knows.
         cell = {"file": "/tmp/ipykernel_7/28.py", "line": 3, "function": "<module>"}
-        touch = self.touch(python=[cell], code="notebook cell, line 3")
-        self.assertEqual(self.records.headline(touch, True),
+        attempt = self.attempt(python=[cell], code="notebook cell, line 3")
+        self.assertEqual(self.records.headline(attempt, True),
                          "CUDA was asked for by notebook cell, line 3 through libffi.so.8 (cuInit)")
         self.assertIn("Python stack: no frames", self.records.story(
-            self.touch(python_missing="no frames"), True))
+            self.attempt(python_missing="no frames"), True))
 
     def test_without_a_line(self):
         frames = [{"file": "/usr/lib/python3.11/threading.py", "line": 995, "function": "run"}]
-        touch = self.touch(python=frames, library="ctypes/cffi")
-        self.assertIsNone(touch.line())
-        self.assertEqual(self.records.headline(touch, True),
+        attempt = self.attempt(python=frames, library="ctypes/cffi")
+        self.assertIsNone(attempt.line())
+        self.assertEqual(self.records.headline(attempt, True),
                          "CUDA was asked for by ctypes/cffi (cuInit)")
-        self.assertNotIn("\n  >", self.records.story(touch, True))
+        self.assertNotIn("\n  >", self.records.story(attempt, True))
 
     def test_record_of_0_1(self):
         """It names neither the line nor the library."""
-        touch = self.touch(python=[{"file": "/home/u/ppo.py", "line": 159, "function": "main"}])
-        self.assertEqual((touch.library, touch.code), ("libffi.so.8", ""))
+        attempt = self.attempt(python=[{"file": "/home/u/ppo.py", "line": 159, "function": "main"}])
+        self.assertEqual((attempt.library, attempt.code), ("libffi.so.8", ""))
+
+    def test_patterns(self):
+        """The cases of tests/unit/allow_test.cpp: train.py:12 calls tensordict, which calls PyTorch."""
+        packages = "/opt/venv/lib/python3.11/site-packages/"
+        frames = [{"file": file, "line": line, "function": "f"} for file, line in (
+            (packages + "torch/cuda/__init__.py", 118), (packages + "tensordict/nn/common.py", 7),
+            (packages + "tensordict/__init__helpers.py", 2),
+            ("/home/u/src/train.py", 12), ("/home/u/src/start.py", 3))]
+        attempt = self.attempt(python=frames, library="libc10_cuda.so", code="train.py:12")
+        for may, patterns in (
+                (True, ("lib:libc10_cuda.so", "lib:libc10*", "module:tensordict",
+                        "module:tensordict.nn", "module:tensordict.nn.*", "module:torch.cuda",
+                        "module:train", "module:src.train", "module:tensordict.__init__helpers",
+                        "line:train.py:12", "line:src/train.py:12", "line:train.py:*",
+                        "line:/home/u/src/train.py:12")),
+                (False, ("lib:libc10_cuda", "lib:c10", "module:libc10*", "module:start",
+                         "module:tensor", "module:nn", "module:common", "module:site-packages",
+                         "module:u", "module:home", "module:tensordict/nn", "line:train.py:1",
+                         "line:train.py", "line:rain.py:12", "line:start.py:3", "line:12"))):
+            for pattern in patterns:
+                with self.subTest(pattern):
+                    self.assertEqual(self.records.not_allowed([attempt], [pattern]) == [], may)
+        unknown = self.attempt()._replace(library="")
+        for pattern in ("lib:*", "line:*", "module:*"):
+            self.assertEqual(self.records.not_allowed([unknown], [pattern]), [unknown])
+
+    def test_the_runtime_may_where_its_caller_may(self):
+        """As in tests/unit/decide_test.cpp; also the runtime of a wheel, which has a name of its own."""
+        caller, other, elsewhere = (self.attempt(library=library, code=code) for library, code in (
+            ("libc10_cuda.so", "a.py:1"), ("libfoo.so", "a.py:1"), ("libc10_cuda.so", "b.py:1")))
+        for name in ("libcudart.so.12", "libcudart-d0da41ae.so.12", "libcudart.so.12 in train"):
+            runtime = self.attempt(library=name, code="a.py:1")
+            for attempts, bad in (([caller, runtime], []), ([runtime], [runtime]),
+                                  ([caller, other, runtime], [other, runtime]),
+                                  ([elsewhere, runtime], [runtime])):
+                self.assertEqual(self.records.not_allowed(attempts, ["lib:libc10_cuda.so"]), bad)
 
     def test_kinds(self):
         for fields, kind in (({"api": "cuInit"}, "init"), ({"api": "cudaGetDeviceCount"}, "init"),
@@ -373,7 +542,7 @@ class Records(harness.FolderCase):
                              ({"api": "dlopen", "object": "libnvidia-cfg.so.1"}, "nvml"),
                              ({"api": "dlopen", "object": "libonnxruntime_providers_cuda.so"}, "init"),
                              ({"api": "cuInit", "event": "init", "decision": "allow"}, "init")):
-            self.assertEqual(self.touch(**fields).kind, kind)
+            self.assertEqual(self.attempt(**fields).kind, kind)
 
     def test_what_is_no_record(self):
         for line in (b"\n", b"{}\n", b"[]\n", b"7\n", b"\xff\xfe\n", b'{"v":1,"api":"cuInit"}\n',
@@ -387,7 +556,7 @@ class Records(harness.FolderCase):
             b'{"v":1,"ts":12.5,"pid":{"v":1,"pid":8,"argv":["a"],"api":"cuInit"}\n').pid, 8)
 
     def test_nothing_that_a_terminal_obeys(self):
-        touch = self.touch(argv=["a\x1b[31m\n"], caller="/x/lib\x9b\u202ey.so+0x1",
-                           python=[{"file": "/x\x1b.py", "line": 1, "function": "\r"}])
-        for text in (self.records.headline(touch, False), self.records.story(touch, False)):
+        attempt = self.attempt(argv=["a\x1b[31m\n"], caller="/x/lib\x9b\u202ey.so+0x1",
+                               python=[{"file": "/x\x1b.py", "line": 1, "function": "\r"}])
+        for text in (self.records.headline(attempt, False), self.records.story(attempt, False)):
             self.assertTrue(all(c.isprintable() or c == "\n" for c in text), repr(text))

@@ -19,8 +19,8 @@ class Frame(NamedTuple):
     function: str
 
 
-class Touch(NamedTuple):
-    """Somebody asked for CUDA, NVML or OpenCL."""
+class Attempt(NamedTuple):
+    """A process asked for CUDA, NVML or OpenCL."""
 
     kind: str  # a key of KINDS
     api: str
@@ -49,7 +49,8 @@ def _module_of(file: str) -> str:
     else:
         name = "/".join(file.split("/")[-2:])
     name = name[:-3] if name.endswith(".py") else name
-    return name.replace("/__init__", "").replace("/", ".")
+    name = name[:-len("/__init__")] if name.endswith("/__init__") else name
+    return name.replace("/", ".")
 
 
 def _is_module(pattern: str, file: str) -> bool:
@@ -61,31 +62,32 @@ def _is_module(pattern: str, file: str) -> bool:
         name, pattern + ".*")
 
 
-def _may(touch: Touch, pattern: str) -> bool:
+def _may(attempt: Attempt, pattern: str) -> bool:
     kind, _, glob = pattern.partition(":")
-    own = touch.line()
+    own = attempt.line()
     if kind == "lib":
-        return bool(touch.library) and fnmatch.fnmatchcase(touch.library, glob)
+        return bool(attempt.library) and fnmatch.fnmatchcase(attempt.library, glob)
     if kind == "line":
-        places = [touch.code] if touch.code else []
-        if own is not None and touch.code:
+        places = [attempt.code] if attempt.code else []
+        if own is not None and attempt.code:
             places.append("%s:%d" % own[:2])
         return any(fnmatch.fnmatchcase(place, one) for place in places for one in (glob, "*/" + glob))
-    frames = touch.frames
-    if own is not None and touch.code:
+    frames = attempt.frames
+    if own is not None and attempt.code:
         frames = frames[:frames.index(own) + 1]
     return any(_is_module(glob, frame.file) for frame in frames)
 
 
-def not_allowed(touches: List[Touch], patterns: List[str]) -> List[Touch]:
+def not_allowed(attempts: List[Attempt], patterns: List[str]) -> List[Attempt]:
     """CUDA's runtime may where all other callers at the same line of the same process may."""
-    def is_runtime(touch: Touch) -> bool:
-        return touch.library.startswith("libcudart.")
+    def is_runtime(attempt: Attempt) -> bool:
+        return attempt.library.startswith("libcudart")  # a wheel's is libcudart-d0da41ae.so.12
 
-    bad = [touch for touch in touches if not any(_may(touch, pattern) for pattern in patterns)]
-    callers = {(touch.pid, touch.code) for touch in touches if not is_runtime(touch)}
-    callers -= {(touch.pid, touch.code) for touch in bad if not is_runtime(touch)}
-    return [touch for touch in bad if not (is_runtime(touch) and (touch.pid, touch.code) in callers)]
+    bad = [attempt for attempt in attempts if not any(_may(attempt, pattern) for pattern in patterns)]
+    callers = {(attempt.pid, attempt.code) for attempt in attempts if not is_runtime(attempt)}
+    callers -= {(attempt.pid, attempt.code) for attempt in bad if not is_runtime(attempt)}
+    return [attempt for attempt in bad
+            if not (is_runtime(attempt) and (attempt.pid, attempt.code) in callers)]
 
 
 def shown(text: str) -> str:
@@ -117,7 +119,7 @@ def _kind(api: str, library: str) -> str:
     return "init"
 
 
-def touch_of(record: Any) -> Optional[Touch]:
+def attempt_of(record: Any) -> Optional[Attempt]:
     """None: nobody asked for anything (a start record), or it is no record."""
     try:
         if record["v"] != 1 or "api" not in record:
@@ -125,11 +127,11 @@ def touch_of(record: Any) -> Optional[Touch]:
         api = str(record["api"])
         frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"]))
                   for f in record.get("python", [])]
-        return Touch(_kind(api, os.path.basename(str(record.get("object", "")))), api,
-                     int(record["pid"]), " ".join(str(word) for word in record["argv"]),
-                     # Records of 0.1 name neither.
-                     str(record.get("library") or _base_name(record.get("caller", "?"))),
-                     str(record.get("code", "")), frames, str(record.get("python_missing", "")))
+        return Attempt(_kind(api, os.path.basename(str(record.get("object", "")))), api,
+                       int(record["pid"]), " ".join(str(word) for word in record["argv"]),
+                       # Records of 0.1 name neither.
+                       str(record.get("library") or _base_name(record.get("caller", "?"))),
+                       str(record.get("code", "")), frames, str(record.get("python_missing", "")))
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
@@ -144,23 +146,23 @@ def lines_of(path: str, start: int) -> Iterator[bytes]:
         return
 
 
-def parse(line: bytes) -> Optional[Touch]:
+def parse(line: bytes) -> Optional[Attempt]:
     """Of a line; behind the piece of one whose writer was killed."""
     start = max(line.rfind(MARK), 0)
     try:
-        return touch_of(json.loads(line[start:].decode("utf-8", "replace")))
+        return attempt_of(json.loads(line[start:].decode("utf-8", "replace")))
     except ValueError:
         return None
 
 
-def headline(touch: Touch, own: bool) -> str:
+def headline(attempt: Attempt, own: bool) -> str:
     """`CUDA was asked for by ppo.py:159 through libc10_cuda.so (cuInit)`. `own`: in this process."""
-    line = touch.line()
-    where = _where(line) if line else touch.code
-    who = "%s through %s" % (where, touch.library) if where else touch.library
-    text = "%s was asked for by %s (%s)" % (KINDS[touch.kind], who, touch.api)
+    line = attempt.line()
+    where = _where(line) if line else attempt.code
+    who = "%s through %s" % (where, attempt.library) if where else attempt.library
+    text = "%s was asked for by %s (%s)" % (KINDS[attempt.kind], who, attempt.api)
     if not own:
-        text += " in process %d: %s" % (touch.pid, touch.command[:200])
+        text += " in process %d: %s" % (attempt.pid, attempt.command[:200])
     return shown(text)
 
 
@@ -168,11 +170,11 @@ def _where(frame: Frame) -> str:
     return "%s:%d" % (short_path(frame.file), frame.line)
 
 
-def story(touch: Touch, own: bool) -> str:
+def story(attempt: Attempt, own: bool) -> str:
     """The headline, and below it the Python stack with the user's line."""
-    rows = [headline(touch, own)]
-    users = touch.line()
-    for frame in touch.frames:
+    rows = [headline(attempt, own)]
+    users = attempt.line()
+    for frame in attempt.frames:
         if "/_pytest/" in frame.file:
             break  # what runs the test
         rows.append("  %s %s in %s" % (">" if frame is users else " ", _where(frame),
@@ -180,6 +182,6 @@ def story(touch: Touch, own: bool) -> str:
         source = linecache.getline(frame.file, frame.line).strip()
         if frame is users and source:
             rows.append("        " + source)
-    if touch.missing:
-        rows.append("    Python stack: " + touch.missing)
+    if attempt.missing:
+        rows.append("    Python stack: " + attempt.missing)
     return "\n".join(shown(row) for row in rows)
