@@ -212,7 +212,7 @@ class Heard(test_verify_tree.Case):
                 "cuda.cuInit(0)\n"
                 "signal.setitimer(signal.ITIMER_REAL, 0)\n")
         result, tree = self.tree(self.python(text))
-        self.ends(result, 1, "FAIL: 1 of ")
+        self.ends(result, 1, "FAIL: 1 line asked")
         self.assertEqual((tree["doubts"], tree["heard"]), ([], self.processes()), result)
 
     def test_control(self):
@@ -257,7 +257,7 @@ class Heard(test_verify_tree.Case):
         again = self.make("again.py", send + "send(1)\n")
         for then in (["-c", ""], [again]):
             result, _ = self.tree([*self.python(text), *then], ["--allow=again.py"])
-            self.ends(result, 1, "FAIL: 1 of 1 process", "cuInit or the like")
+            self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of 1 process", "cuInit or the like")
 
 
 class Forged(test_verify_tree.Case):
