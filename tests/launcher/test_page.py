@@ -190,10 +190,10 @@ class Pages(harness.Case):
         for name in page.LARGEST:
             with self.subTest(page=name):
                 self.assertLess(len(self.bytes_of(name)), MOST_LARGEST[name])
-        # Those that fail come first; what the page does not show has no stack.
+        # Only the attempts that the page shows have a stack.
         touchers = self.parts("worst").loaded()["touchers"]
         self.assertEqual(len(touchers), 500)
-        self.assertEqual([one["fails"] for one in touchers if one["python"]], [True] * 40)
+        self.assertEqual(sum(bool(one["python"]) for one in touchers), 40)
 
     def test_contrast(self):
         schemes = colours(source_of("page.css"))
