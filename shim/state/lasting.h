@@ -53,7 +53,7 @@ struct Lasting {
   std::atomic<uint32_t> rounds{0};
 
   StartEnvironment start;
-  std::atomic<bool> listens{false};  ///< a launcher has answered a beacon of this process
+  std::atomic<bool> listens{false};      ///< a launcher has answered a beacon of this process
   char report[kMaxReportPath + 1] = {};  ///< of report_to; empty: the start's
   /// Process::Fallen of this process, or of one that it was forked from.
   std::atomic<uint8_t> fallen{0};
