@@ -221,6 +221,13 @@ class Heard(test_verify_tree.Case):
             "import os\nfor i in range(1000):\n    if os.fork() == 0:\n        os._exit(0)\n    os.wait()\n"))
         self.assertEqual((result.rc, tree["heard"]), (0, self.processes()), result)
 
+    def test_proc_of_another_namespace(self):
+        """The stack is not named by the mappings of another process, which has the number there."""
+        result, _ = self.tree([self.program, "plain", "touch"], bwrap=["--unshare-pid"])
+        self.assertEqual(result.rc, 1, result)
+        self.assertEqual(self.document["touchers"][0]["native_missing"],
+                         "/proc is another PID namespace's", result)
+
     def test_control(self):
         """Unguarded programs reach the driver. Without beacons verify misses an attempt."""
         for name in ("plain", "thread", "coroutine"):    # the others hide the fake driver's log
