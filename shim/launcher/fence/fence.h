@@ -10,14 +10,14 @@ namespace cudaguard::launcher {
 struct Fence {
   bool holds = false;
   bool was_there = false;  ///< somebody around us has put it up, or the like of it
-  bool no_new_privs =
-      false;  ///< it took that: setuid programs inside gain nothing
-              /// The descriptor of SECCOMP_RET_USER_NOTIF, which receives NVIDIA ioctls and beacons
+  /// Setuid programs inside gain nothing, because the kernel wanted that.
+  bool no_new_privs = false;
+  /// The descriptor of SECCOMP_RET_USER_NOTIF, which receives NVIDIA ioctls and beacons
   /// (observe/listener.h). -1 if there is none: the kernel then refuses the ioctls itself.
   int listener = -1;
-  std::string why_not;  ///< a clause; empty: it holds
-                        /// If a listener was wanted: a clause that says why NVIDIA ioctls are not
-                        /// reported; may be empty.
+  /// A clause; empty if it holds.
+  std::string why_not;
+  /// If a listener was wanted: a clause that says why NVIDIA ioctls are not reported; may be empty.
   std::string unseen;
 };
 

@@ -117,7 +117,8 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
   if (known != announced_.end()) announced_.erase(known);
   const auto tell = [&] {
     if (is_touch && readable) {
-      add_native(record, unwind(process, registers_of(content), is_own_library));
+      add_native(record, can_look_ ? unwind(process, registers_of(content), is_own_library)
+                                   : NativeStack{{}, "/proc is another PID namespace's"});
     }
     return tell_(who, what, record);
   };
@@ -150,7 +151,7 @@ void Beacons::finish() {
 }
 
 std::string Beacons::doubt() const {
-  return too_many_ ? "the beacons carried more than 1 GB of records" : "";
+  return too_many_ ? "too many beacons came (more than 1 GB of records)" : "";
 }
 
 }  // namespace cudaguard::launcher

@@ -118,10 +118,10 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
     }
     if (process.loaded) return;
   }
+  if (!process.judged) process.inherits = parent_was_heard(stat);
   const Answer answer = examiner_.ask(pid, false, stat.forked);
   if (answer.is == Is::kStarting) {
     if (!process.judged) {
-      process.inherits = parent_was_heard(stat);
       process.may_be_refused = may_be_refused(pid);
     }
     return;
@@ -204,7 +204,7 @@ void Watch::begin_program(Process& process, const Image& image, const FileId& fi
   if (!process.due.empty() && !process.heard) unheard_.push_back(process.due);
   process.image = image;
   process.file = file;
-  process.heard = false;
+  process.heard = process.inherits = false;
   process.looks = 0;
   process.due.clear();
 }
