@@ -17,8 +17,11 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// The most bytes of records in a run. A program can send any number of forged beacons.
+/// The most bytes of memory for the records of a run. A program can send any number of forged
+/// beacons.
 constexpr size_t kMostBytes = size_t{1} << 30;
+/// What the model may keep of one record.
+constexpr size_t kModelOfRecord = 2000;
 constexpr size_t kMostAnnounced = 100000;
 constexpr size_t kMaxModule = 4096;
 
@@ -108,7 +111,7 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
   BeaconMessage content = {};
   const bool readable = message != 0 && process.read(message, &content, sizeof content);
   std::string record = readable ? read_record(process, content) : "";
-  bytes_ += record.size();
+  bytes_ += record.size() + kModelOfRecord;
   too_many_ |= bytes_ > kMostBytes;
   if (too_many_) record.clear();
   // Either a signal has interrupted the call, and the guard repeats it, or the process was killed:
