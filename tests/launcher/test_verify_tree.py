@@ -189,9 +189,10 @@ class Unguarded(Case):
                 ("env -i sleep $0", "its environment has no LD_PRELOAD"),
                 ("unset LD_PRELOAD; exec sleep $0", "its environment has no LD_PRELOAD"),
                 ("LD_PRELOAD= sleep $0", "its LD_PRELOAD was replaced"),
-                ("LD_PRELOAD=libm.so.6 sleep $0", "its LD_PRELOAD was replaced"),
-                ("CUDAGUARD_POLICY=OFF sleep $0", "CUDAGUARD_POLICY is OFF")), 4):
+                ("LD_PRELOAD=libm.so.6 sleep $0", "its LD_PRELOAD was replaced")), 3):
             self.both(script, reason)
+        for more in ([], FILE):
+            self.both("CUDAGUARD_POLICY=OFF sleep $0", "CUDAGUARD_POLICY is OFF", more=more)
         begin = "guarded, but its records do not come here: CUDAGUARD_REPORT was "
         for script, reason in (("unset CUDAGUARD_REPORT; sleep $0; true", "taken away"),
                                ("CUDAGUARD_REPORT=/dev/null sleep $0", "changed")):

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <exception>
 
+#include "policy/config.h"
 #include "policy/text.h"
 
 namespace cudaguard::launcher {
@@ -289,10 +290,19 @@ TreeTruth Watch::finish(const Findings& findings) const {
   truth.some_untraced = some_untraced_;
   std::set<Writer> started;
   std::map<Key, const std::string*> commands;
+  std::set<Key> off;
   for (const ObservedProcess& process : findings.processes) {
     if (process.started == 0) continue;
     ++truth.hello;
-    commands[{process.since, static_cast<pid_t>(process.pid)}] = &process.command;
+    const Key key(process.since, static_cast<pid_t>(process.pid));
+    commands[key] = &process.command;
+    if (!listens_ || process.policy != name_of(Policy::kOff)) continue;
+    off.insert(key);
+    truth.unguarded.push_back({.pid = process.pid,
+                               .command = process.command,
+                               .reason = "CUDAGUARD_POLICY is OFF",
+                               .seen = process.started,
+                               .since = process.since});
     started.insert({process.pid, std::string(base_name(process.exe))});
   }
   for (const Listed& listed : listed_) {
@@ -314,6 +324,7 @@ TreeTruth Watch::finish(const Findings& findings) const {
     if (const auto said = commands.find(key); process.heard && said != commands.end()) {
       truth.seen.back().command = *said->second;
     }
+    if (off.contains(key)) truth.seen.back().guarded = false;
     truth.seen.back().heard = was_heard(process);
   }
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
