@@ -296,6 +296,7 @@ TreeTruth Watch::finish(const Findings& findings) const {
     ++truth.hello;
     const Key key(process.since, static_cast<pid_t>(process.pid));
     commands[key] = &process.command;
+    started.insert({process.pid, std::string(base_name(process.exe))});
     if (!listens_ || process.policy != name_of(Policy::kOff)) continue;
     off.insert(key);
     truth.unguarded.push_back({.pid = process.pid,
@@ -303,7 +304,6 @@ TreeTruth Watch::finish(const Findings& findings) const {
                                .reason = "CUDAGUARD_POLICY is OFF",
                                .seen = process.started,
                                .since = process.since});
-    started.insert({process.pid, std::string(base_name(process.exe))});
   }
   for (const Listed& listed : listed_) {
     if (listed.is == Answer::Is::kGuarded) continue;
