@@ -56,7 +56,7 @@ class BadInput(guest.Case):
                     self.guarded({"CUDAGUARD_POLICY": value}, POLICY % value, world=world)
 
     def test_values_are_made_printable(self):
-        self.guarded({"CUDAGUARD_POLICY": 'a"b\n\x1b[31mé'}, POLICY % "a?b??[31m??")
+        self.guarded({"CUDAGUARD_POLICY": 'a"b\n\x1b[31mé'}, POLICY % 'a"b??[31m??')
 
     def test_unknown_log(self):
         self.guarded({"CUDAGUARD_LOG": "loud"}, LOG % "loud")

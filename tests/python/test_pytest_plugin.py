@@ -346,7 +346,8 @@ class Plugin(harness.FolderCase):
         result = self.pytest()
         self.assertEqual(self.outcomes(result), {
             "passed": {"none"}, "failure": {"other", "own", "child", "fails"}}, result)
-        self.assertEqual(result.out.count("  > test_all.py:6 in test_own\n"), 1, result)
+        # With CI in the environment pytest's short summary has all lines once more.
+        self.assertIn("  > test_all.py:6 in test_own\n", result.out, result)
 
     def test_the_attempts_without_the_guard(self):
         self.make("test_all.py", "def test_1(cudaguard_attempts): pass\n")
