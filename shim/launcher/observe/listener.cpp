@@ -26,6 +26,11 @@ constexpr int kMostAnswers = 256;
 /// SECCOMP_IOCTL_NOTIF_ID_VALID before Linux 5.9, which declared the wrong direction.
 constexpr unsigned long kOlderIdValid = SECCOMP_IOR(2, uint64_t);
 
+/// SECCOMP_IOCTL_NOTIF_SET_FLAGS with SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (Linux 6.6): the launcher
+/// runs on the caller's processor, so that no idle one has to wake up.
+constexpr unsigned long kSetFlags = SECCOMP_IOW(4, uint64_t);
+constexpr unsigned long kSyncWakeUp = 1;
+
 /// Memory for a structure that may be longer in this kernel than in our headers.
 std::vector<uint64_t> room_for(size_t size) {
   return std::vector<uint64_t>((size + sizeof(uint64_t) - 1) / sizeof(uint64_t));
@@ -38,6 +43,7 @@ Listener::Listener(int descriptor, Take request, Take beacon)
       request_(std::move(request)),
       beacon_(std::move(beacon)) {
   if (descriptor_ < 0) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));
+  ioctl(descriptor_, kSetFlags, kSyncWakeUp);
   seccomp_notif_sizes sizes = {};
   syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes);
   calls_ = room_for(std::max(sizeof(seccomp_notif), size_t{sizes.seccomp_notif}));
