@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The beacon: a system call by which a guard reports a CUDA attempt to the launcher. It is getpid
-// with arguments, which no sandbox refuses. The seccomp filter of `cudaguard verify` hands a call
-// with the magic number to the launcher. Without a listener the call returns the process id.
+// with arguments, because sandboxes allow that call. The seccomp filter of `cudaguard verify` hands
+// a call with the magic number to the launcher. Without a listener the call returns the process id.
 #pragma once
 
 #include <cstdint>

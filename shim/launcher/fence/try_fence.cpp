@@ -18,7 +18,7 @@ struct Outcome {
   bool holds;
   bool was_there;
   bool no_new_privs;
-  bool witnessed;
+  bool listens;
 };
 
 [[noreturn]] void tell(int pipe) {
@@ -70,7 +70,7 @@ Fence try_fence() {
   fence.holds = outcome.holds;
   fence.was_there = outcome.was_there;
   fence.no_new_privs = outcome.no_new_privs;
-  if (outcome.witnessed) fence.listener = 0;
+  if (outcome.listens) fence.listener = 0;
   (fence.holds ? fence.unseen : fence.why_not) = text.substr(sizeof outcome);
   return fence;
 }

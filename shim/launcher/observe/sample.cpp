@@ -122,9 +122,7 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   if (!process.judged) process.inherits = parent_was_heard(stat);
   const Answer answer = examiner_.ask(pid, false, stat.forked);
   if (answer.is == Is::kStarting) {
-    if (!process.judged) {
-      process.may_be_refused = may_be_refused(pid);
-    }
+    if (!process.judged) process.may_be_refused = may_be_refused(pid);
     return;
   }
   // A child of the launcher that has not called execve yet.
@@ -182,7 +180,6 @@ void Watch::note_program(pid_t pid, const std::string& path) {
   const Stat stat = {.name = {}, .state = 'Z', .parent = getpid(), .started = 0, .image = {}};
   Process& process = process_of(pid, stat, seconds_now());
   process.seen.command = base_name(path);
-  const std::string name = process.seen.command + " (" + std::to_string(pid) + ")";
   const Answer answer = examiner_.of_file(path);
   if (answer.is == Answer::Is::kNot) {
     listed_.push_back({{.pid = process.seen.pid,
@@ -194,7 +191,7 @@ void Watch::note_program(pid_t pid, const std::string& path) {
                        false,
                        false});
   } else if (answer.starts && listens_) {
-    process.due = name;
+    process.due = process.seen.command + " (" + std::to_string(pid) + ")";
     process.may_be_refused = true;
   }
 }
