@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/limits.md: each row names the tests that show it, and every limit of the entry-point matrix
-has a row. Whoever renames such a test changes the page."""
+has a row. If you rename such a test, change the page."""
 
 import os
 import re
