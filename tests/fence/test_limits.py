@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fence does not stop, pinned: docs/fence.md says so, and so do these."""
+"""What the fence does not stop, pinned: docs/limits.md says so, and so do these."""
 
 import socket
 import subprocess
