@@ -191,8 +191,14 @@ class Slurm(places.Case):
         """Before it is in slurm.conf: srun's own option."""
         self.edit_prolog("#!/bin/sh\n")
         self.is_free(self.task("srun", *places.OPEN))
-        self.is_guarded(self.task("srun", "--task-prolog=" + PROLOG, *places.OPEN))
-        self.is_free(self.task("srun", "--gres=gpu:1", "--task-prolog=" + PROLOG, *places.OPEN))
+        (text,) = [text for text in places.blocks("text", "slurm-and-systemd", "Slurm")
+                   if "--task-prolog" in text]
+        text = text.replace("/usr/local/share/cudaguard/slurm/task-prolog", PROLOG)
+        done = self.task("sh", "-c", text)
+        self.assertEqual((done.returncode, done.stdout, done.calls), (0, "100\n", []), done)
+        self.assertIn("no CUDA here", done.stderr)
+        done = self.task("sh", "-c", text.replace("srun ", "srun --gres=gpu:1 "))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "0\n", ""), done)
 
     def test_environment_of_a_login_node(self):
         """A job gets the variables of the shell that submits it, whether or not it has GPUs."""
