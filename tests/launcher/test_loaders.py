@@ -154,7 +154,9 @@ class Long(launcher.Case):
 
     def enlarge(self, data, size):
         """The first PT_LOAD and DT_STRSZ claim this size."""
-        word = lambda at: int.from_bytes(data[at:at + 8], "little")
+        def word(at):
+            return int.from_bytes(data[at:at + 8], "little")
+
         table, count = word(32), int.from_bytes(data[56:58], "little")
         for at in range(table, table + 56 * count, 56):
             kind = int.from_bytes(data[at:at + 4], "little")

@@ -5,7 +5,7 @@ import gevent.monkey
 
 gevent.monkey.patch_all()
 
-import ctypes  # noqa: E402: after the patches
+import ctypes  # noqa: E402 (after the patches)
 import os  # noqa: E402
 import subprocess  # noqa: E402
 import sys  # noqa: E402
