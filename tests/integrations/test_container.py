@@ -54,7 +54,7 @@ class Case(places.Case):
 class Dockerfile(Case):
     def test_two_lines(self):
         """COPY brings the whole installed tree, and ENTRYPOINT starts it."""
-        (docs,) = places.blocks("dockerfile", "An image")
+        (docs,) = places.blocks("dockerfile", "containers", "An image")
         self.assertIn(docs, TEXT)
         names = [name for name, _ in image.instructions(TEXT)]
         self.assertEqual(names, ["FROM", "COPY", "ENTRYPOINT", "CMD"])
@@ -206,7 +206,7 @@ class Init(Case):
 
 
 class Variable(Case):
-    """Why not ENV LD_PRELOAD: what the Dockerfile and docs/platforms.md say of it."""
+    """Why not ENV LD_PRELOAD: what the Dockerfile and docs/integrations/containers.md say of it."""
 
     ENV = {"LD_PRELOAD": GUARD}
 

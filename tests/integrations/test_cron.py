@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real cron reads the crontabs of docs/platforms.md, each due at once: @reboot in place of the
+"""A real cron reads the crontabs of docs/integrations, each due at once: @reboot in place of the
 hour."""
 
 import os
@@ -77,7 +77,7 @@ class Cron(places.Case):
                                                   self.path("done"))
 
     def test_crontab(self):
-        line, variable = places.blocks("text", "cron")
+        line, variable = places.blocks("text", "slurm-and-systemd", "cron")
         launch = re.fullmatch(r"0 3 \* \* \* (/usr/local/bin/cudaguard run \S+ --) python3 .*\n",
                               line)[1]
         answers, calls, _ = self.ask(self.line())

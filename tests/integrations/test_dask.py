@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dask, a real one: its workers get what docs/platforms.md writes into its configuration."""
+"""Dask, a real one: its workers get what docs/integrations writes into its configuration."""
 
 import os
 
@@ -34,7 +34,7 @@ class Dask(places.Case):
         self.need_platforms()
         os.mkdir(self.path("home"))
         self.tree = places.usr_local(self.folder)
-        (self.python,), (self.file,) = (places.blocks(language, "Dask")
+        (self.python,), (self.file,) = (places.blocks(language, "python-schedulers", "Dask")
                                         for language in ("python", "yaml"))
 
     def worker(self, settings="", **env):

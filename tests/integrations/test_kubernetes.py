@@ -59,7 +59,7 @@ class Schema(Case):
             self.assertNotIn("env", container)
 
     def test_docs(self):
-        (block,) = places.blocks("yaml", "Kubernetes")
+        (block,) = places.blocks("yaml", "kubernetes")
         self.assertIn(block, TEXT)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ray, a real cluster of one node: its workers get the runtime_env of docs/platforms.md."""
+"""Ray, a real cluster of one node: its workers get the runtime_env of docs/integrations."""
 
 import os
 import shlex
@@ -39,7 +39,7 @@ class Ray(places.Case):
     def test_jobs_and_a_task(self):
         if not os.path.exists(RAY + "/ray"):
             harness.skip(self, "run scripts/fetch-frameworks %s ray" % harness.DEPS)
-        by_launcher, by_variable = places.blocks("python", "Ray")
+        by_launcher, by_variable = places.blocks("python", "python-schedulers", "Ray")
         self.assertIn("py_executable", by_launcher)
         self.assertIn("LD_PRELOAD", by_variable)
         jobs = (("bare", "ray.init()", "{}"), ("by_launcher", by_launcher, "{}"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runners of GitLab and GitHub: what docs/platforms.md has for them, held against the published
+"""Runners of GitLab and GitHub: what docs/integrations/ci.md has for them, held against the published
 schemas, and its commands run as a runner does it."""
 
 import os
@@ -40,7 +40,7 @@ class Case(places.Case):
 class GitLab(Case):
     @pytest.mark.full
     def test_schema(self):
-        (text,) = places.blocks("yaml", "GitLab")
+        (text,) = places.blocks("yaml", "ci", "GitLab")
         self.assertTrue(self.valid("gitlab-ci", text))
         self.assertFalse(self.valid("gitlab-ci", text.replace("artifacts:", "artefacts:")))
         self.assertFalse(self.valid("gitlab-ci", text.replace("script:", "scripts:")))
@@ -50,7 +50,7 @@ class GitLab(Case):
             import tomllib
         except ImportError:
             harness.skip(self, "Python's tomllib is there from 3.11 on")
-        (text,) = places.blocks("toml", "GitLab")
+        (text,) = places.blocks("toml", "ci", "GitLab")
         (runner,) = tomllib.loads(text)["runners"]
         return runner
 
@@ -90,7 +90,7 @@ class GitLab(Case):
 class GitHub(Case):
     def setUp(self):
         super().setUp()
-        (self.text,) = places.blocks("yaml", "GitHub")
+        (self.text,) = places.blocks("yaml", "ci", "GitHub")
 
     @pytest.mark.full
     def test_schema(self):

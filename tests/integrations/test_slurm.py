@@ -35,7 +35,8 @@ class Slurm(places.Case):
         cls.shared = tempfile.mkdtemp(prefix="cg-slurm-")
         cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
         mounts = places.usr_local(os.path.join(cls.shared, "tree"))
-        cls.node = slurm_node.Node(cls.shared, PROLOG, mounts)
+        cls.prolog = shutil.copy(PROLOG, os.path.join(cls.shared, "task-prolog"))
+        cls.node = slurm_node.Node(cls.shared, cls.prolog, mounts)
         cls.addClassCleanup(cls.node.stop)
         cls.problem = cls.node.wait()
 
@@ -44,6 +45,15 @@ class Slurm(places.Case):
         if self.node is None:
             harness.skip(self, self.reason)
         self.assertEqual(self.problem, "")
+
+    def edit_prolog(self, text):
+        """The cluster's TaskProlog is this text until the test ends."""
+        self.addCleanup(self.write_prolog, places.read("slurm", "task-prolog"))
+        self.write_prolog(text)
+
+    def write_prolog(self, text):
+        with open(self.prolog, "w", encoding="utf-8") as stream:
+            stream.write(text)
 
     def task(self, *words, env=None):
         """Runs a task. What it printed, its variables if it showed them, and what the fake driver
@@ -163,6 +173,42 @@ class Slurm(places.Case):
         result = self.batch("sbatch %s >/dev/null; exit" % middle)
         self.is_free(result)
         self.assertEqual(chosen(result.shown), {"CUDA_VISIBLE_DEVICES": "0"})
+
+    def test_partitions(self):
+        """Tasks of other partitions are not guarded, also if a guarded job submits them."""
+        text = places.read("slurm", "task-prolog")
+        self.is_guarded(self.task("srun", "-p", "all", *places.OPEN))  # control: no list
+        self.edit_prolog(text.replace("\npartitions=\n", "\npartitions='debug cpu'\n"))
+        self.is_guarded(self.task("srun", "-p", "cpu", *places.OPEN))
+        self.is_guarded(self.batch("srun " + DOOR, options=["-p", "cpu"]))
+        self.is_free(self.task("srun", "-p", "all", *places.OPEN))
+        self.is_free(self.task("srun", "-p", "cpu", "--gres=gpu:1", *places.OPEN))
+        ask = self.job("ask", DOOR)
+        self.is_free(self.batch(self.inner(ask, "-p all"), options=["-p", "cpu"]))
+        self.is_guarded(self.batch(self.inner(ask, "-p cpu"), options=["-p", "all"]))
+
+    def test_one_step(self):
+        """Before it is in slurm.conf: srun's own option."""
+        self.edit_prolog("#!/bin/sh\n")
+        self.is_free(self.task("srun", *places.OPEN))
+        (text,) = [text for text in places.blocks("text", "slurm-and-systemd", "Slurm")
+                   if "--task-prolog" in text]
+        text = text.replace("/usr/local/share/cudaguard/slurm/task-prolog", PROLOG)
+        done = self.task("sh", "-c", text)
+        self.assertEqual((done.returncode, done.stdout, done.calls), (0, "100\n", []), done)
+        self.assertIn("no CUDA here", done.stderr)
+        done = self.task("sh", "-c", text.replace("srun ", "srun --gres=gpu:1 "))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "0\n", ""), done)
+
+    def test_environment_of_a_login_node(self):
+        """A job gets the variables of the shell that submits it, whether or not it has GPUs."""
+        self.edit_prolog("#!/bin/sh\n")
+        here = {"LD_PRELOAD": "/usr/local/lib/libcudaguard.so"}
+        for words in (["srun", "--gres=gpu:1"], ["srun"]):
+            self.is_free(self.task(*words, *places.OPEN))
+            self.is_guarded(self.task(*words, *places.OPEN, env=here))
+            lifted = {**here, "CUDAGUARD_POLICY": "OFF"}
+            self.is_free(self.task(*words, *places.OPEN, env=lifted))
 
     def test_environment(self):
         """As run sets it, to the byte; the process id that nobody knows is left out."""

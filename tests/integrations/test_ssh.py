@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real sshd with the settings of docs/platforms.md."""
+"""A real sshd with the settings of docs/integrations."""
 
 import os
 import re
@@ -41,7 +41,7 @@ class Ssh(places.Case):
 
     def blocks(self):
         """(SetEnv, ForceCommand, a line of ~/.ssh/environment)"""
-        return places.blocks("text", "ssh")
+        return places.blocks("text", "slurm-and-systemd", "ssh")
 
     def test_control(self):
         self.a_device()

@@ -40,14 +40,13 @@ class Tox(places.Case):
         return result.answers, calls
 
     def test_pass_env(self):
-        (settings,) = places.blocks("ini", "tox")
+        (settings,) = places.blocks("ini", "ci", "tox")
         run = [launcher.LAUNCHER, "run", "--"]
         self.reached(*self.tox(PLAIN))
         self.reached(*self.tox(PLAIN, *run))  # tox itself is guarded, and no test
         self.guarded(*self.tox(settings, *run))
         self.reached(*self.tox(settings, launcher.LAUNCHER, "run", "--policy=OFF", "--"))
-        with open(os.path.join(harness.SOURCE, "docs", "platforms.md"), encoding="utf-8") as stream:
-            self.assertIn("cudaguard run -- tox -x testenv.pass_env+=LD_PRELOAD,CUDAGUARD_*",
-                          stream.read())
+        self.assertIn("cudaguard run -- tox -x testenv.pass_env+=LD_PRELOAD,CUDAGUARD_*",
+                      places.page("ci"))
         self.guarded(*self.tox(PLAIN, *run,
                                options=["-x", "testenv.pass_env+=LD_PRELOAD,CUDAGUARD_*"]))

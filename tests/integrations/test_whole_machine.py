@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/platforms.md, "A whole machine": its commands, run by root in a mount namespace with a copy
+"""docs/integrations/whole-machine.md: its commands, run by root in a mount namespace with a copy
 of /etc; what a damaged file does to every program, and the way out of it."""
 
 import os
@@ -80,7 +80,7 @@ class Case(places.Case):
 
     def steps(self):
         """(a private view, for all, taken back)"""
-        check, *others = places.blocks("sh", "A whole machine")
+        check, *others = places.blocks("sh", "whole-machine")
         self.assertIn(GUARD, check)
         self.assertEqual(len(others), 3)
         return others
@@ -122,7 +122,7 @@ class Steps(Case):
 
     def test_one_user(self):
         """What a login shell starts."""
-        (profile, *_) = places.blocks("text", "A whole machine")
+        (profile, *_) = places.blocks("text", "whole-machine")
         self.make("home/.profile", profile, 0o644)
         login = 'env -i HOME="$folder/home" sh %%s \'exec %s\'\n' % (
             "/usr/bin/python3 \"$HOME/ask.py\"")
@@ -183,7 +183,8 @@ mount -o remount,ro disk
 
     def line(self, folder):
         """The page's, with a folder of the test's in place of the one that the initramfs has."""
-        blocks = places.blocks("text", "When every command prints an error, or fails")
+        blocks = places.blocks("text", "whole-machine",
+                               "When every command prints an error, or fails")
         (line,) = [line for text in blocks for line in text.splitlines()
                    if line.startswith("mount -o") and " %s " % folder in line]
         return line.replace(folder, self.path("disk"))
@@ -223,8 +224,8 @@ class Damaged(Case):
 
     def damaged(self, damage):
         """/bin/true and a touch behind the damaged file; the way out, from a shell that was open."""
-        (remedy,) = [text for text in places.blocks("text", "When every command prints an error, or "
-                     "fails") if text.startswith(":")]
+        (remedy,) = [text for text in places.blocks("text", "whole-machine")
+                     if text.startswith(":")]
         script = "\n".join([
             "set +e", damage, "echo %s >%s" % (GUARD, FILE), "/bin/true", "echo true=$?", ASK,
             "/usr/local/bin/cudaguard --version", remedy.strip(), "/bin/true", "echo after=$?", ASK])

@@ -8,8 +8,8 @@ import unittest
 
 from support import harness
 
-PAGES = ("README.md", "docs/*.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md",
-         "CHANGELOG.md", "tests/gpu/README.md")
+PAGES = ("README.md", "docs/*.md", "docs/*/*.md", "ARCHITECTURE.md", "CONTRIBUTING.md",
+         "SECURITY.md", "CHANGELOG.md", "tests/gpu/README.md")
 LINK = re.compile(r"\]\(([^)\s]+)[^)]*\)|^\[[^\]]+\]:\s*(\S+)|\b(?:src|srcset|href)=\"([^\"]+)\"",
                   re.MULTILINE)
 HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.MULTILINE)
@@ -101,7 +101,7 @@ class Pages(unittest.TestCase):
                 link = next(part for part in match.groups() if part).partition("#")[0]
                 if link and not re.match(r"[a-z]+:", link):
                     todo.append(os.path.normpath(os.path.join(os.path.dirname(path), link)))
-        for path in glob.glob(os.path.join(harness.SOURCE, "docs", "*.md")):
+        for path in glob.glob(os.path.join(harness.SOURCE, "docs", "**", "*.md"), recursive=True):
             self.assertIn(path, found)
 
     def test_readme_is_short(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of docs/platforms.md and of scripts/'s integrations share."""
+"""What the tests of docs/integrations and of scripts/'s integrations share."""
 
 import os
 import re
@@ -22,11 +22,22 @@ def read(*names):
         return stream.read()
 
 
-def blocks(language, section):
-    """The blocks of this language in a section of docs/platforms.md."""
-    with open(os.path.join(harness.SOURCE, "docs", "platforms.md"), encoding="utf-8") as stream:
-        part = re.search(r"(?ms)^##+ %s\n(.*?)(^##+ |\Z)" % re.escape(section), stream.read())[1]
-    return re.findall(r"(?ms)^```%s\n(.*?)^```$" % language, part)
+def page(name):
+    """The text of docs/integrations/NAME.md."""
+    path = os.path.join(harness.SOURCE, "docs", "integrations", name + ".md")
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()
+
+
+def blocks(language, name, section=None):
+    """The blocks of this language in a page of docs/integrations, or in one section of it.
+
+    A section of the second level has those of the third that follow it."""
+    text = page(name)
+    if section:
+        found = re.search(r"(?ms)^(##+) %s\n(.*)" % re.escape(section), text)
+        text = re.split(r"(?m)^#{2,%d} " % len(found[1]), found[2])[0]
+    return re.findall(r"(?ms)^```%s\n(.*?)^```$" % language, text)
 
 
 def usr_local(folder):

@@ -13,7 +13,7 @@ from support import harness
 SOURCE = harness.SOURCE
 HERE = os.path.join(SOURCE, "tests", "frameworks")
 PAGE = os.path.join(SOURCE, "docs", "programs.md")
-HEAD = ("| program | version | bare: tries at `/dev/nvidia*` | guarded: tries | guarded: asked by "
+HEAD = ("| program | version | unguarded: tries at `/dev/nvidia*` | guarded: tries | guarded: asked by "
         "| run by |\n|---|---|---|---|---|---|\n")
 RUNTIME = "nvidia-cuda-runtime-cu12"  # of scripts/fetch-cuda
 STACKS = os.path.join("tests", "stacks", "programs")

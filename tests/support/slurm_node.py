@@ -63,7 +63,8 @@ def write_settings(folder, prolog, env):
         "TaskProlog=" + prolog, "GresTypes=gpu" + (",shard" if shards else ""),
         "NodeName=%s NodeAddr=127.0.0.1 CPUs=%d State=UNKNOWN Gres=gpu:2%s" %
         (host, os.cpu_count(), ",shard:8" if shards else ""),
-        "PartitionName=all Nodes=%s Default=YES State=UP OverSubscribe=FORCE:8" % host]
+        "PartitionName=all Nodes=%s Default=YES State=UP OverSubscribe=FORCE:8" % host,
+        "PartitionName=cpu Nodes=%s State=UP OverSubscribe=FORCE:8" % host]
     lines += ["PluginDir=" + name for name in plugins]
     gres = ["Name=gpu File=/dev/nvidia[0-1]"] + ["Name=shard Count=8"] * shards
     files = {"slurm.conf": lines, "gres.conf": gres}
@@ -117,7 +118,7 @@ class Node:
         while time.monotonic() < end:
             done = subprocess.run(["sinfo", "-h", "-o", "%T"], env=self.outer(), timeout=PATIENCE,
                                   capture_output=True, text=True, check=False)
-            if done.stdout.strip() == "idle":
+            if set(done.stdout.split()) == {"idle"}:
                 return ""
             if any(daemon.poll() is not None for daemon in self.daemons):
                 break

@@ -9,7 +9,7 @@ import shutil
 from support import harness
 
 SSH = os.path.join(harness.DEPS, "ssh")
-ME = "alice"  # whoever runs this, by the name that the settings of docs/platforms.md have
+ME = "alice"  # whoever runs this, by the name that the settings of docs/integrations have
 SETTINGS = """HostKey {0}/host
 AuthorizedKeysFile {0}/authorized_keys
 PidFile none

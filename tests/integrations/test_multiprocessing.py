@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""multiprocessing: its workers get the variable that docs/integrations sets in the parent."""
+
+import sys
+
+from support import harness, places
+
+ASK = """import ctypes
+import sys
+
+
+def ask(_):
+    return ctypes.CDLL("libcuda.so.1").cuInit(0)
+
+
+if __name__ == "__main__":
+    exec(sys.argv[1])
+    print("worker=%d" % pool.map(ask, range(1))[0])
+    print("parent=%d" % ask(0))
+"""
+UNGUARDED = 'import multiprocessing\npool = multiprocessing.get_context("spawn").Pool(2)\n'
+
+
+class Pool(places.Case):
+    def test_only_workers_are_guarded(self):
+        (settings,) = places.blocks("python", "python-schedulers", "joblib and multiprocessing")
+        self.assertIn('get_context("spawn")', settings)
+        tree = places.usr_local(self.folder)
+        path = self.make("ask.py", ASK, 0o644)
+
+        def answers(text):
+            result = harness.run([sys.executable, path, text], guard=False, trace=False, bwrap=tree)
+            self.assertEqual(result.rc, 0, result)
+            return result.answers
+
+        for method, answer in (("spawn", "100"), ("forkserver", "100"), ("fork", "0")):
+            with self.subTest(method):
+                self.assertEqual(answers(settings.replace("spawn", method)),
+                                 {"worker": answer, "parent": "0"})
+        self.assertEqual(answers(UNGUARDED), {"worker": "0", "parent": "0"})
