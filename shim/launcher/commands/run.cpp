@@ -90,6 +90,7 @@ Prepared prepare(const Options& options, Variables& variables) {
     say("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
   }
   for (const std::string& warning : judged.warnings) say(warning);
+  for (const std::string& line : unknown_variables(variables)) say(line);
   Prepared prepared = {program.path, report, fence, std::move(program.files), {}};
   char** words = options.program;
   if (program.by_shell) {
