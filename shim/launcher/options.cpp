@@ -57,7 +57,7 @@ const std::vector<Page>& pages() {
        "[OPTION...] [--] PROGRAM [ARGUMENT...]",
        "run a program without CUDA, or with certain GPUs only",
        "Runs PROGRAM without CUDA, or with only the GPUs that you choose.",
-       {{"cpu", nullptr, "hide all CUDA devices [default, unless --gpus or --observe is given]",
+       {{"cpu", nullptr, "hide all CUDA devices [default: on, unless --gpus or --observe is given]",
          &Options::cpu},
         {"gpus", "LIST", "show only these GPUs: 2,5 or GPU-UUID or MIG-UUID [default: none]",
          &Options::gpus, Variable::kVisibleDevices},
