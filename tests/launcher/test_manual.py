@@ -153,7 +153,7 @@ class Completion(launcher.Case):
         self.make("cg-own-program", "#!/bin/sh\n")
         self.make("file.txt", "", 0o644)
         for line, wanted in (
-                ("cudaguard ", ["run", "verify", "report", "doctor", "help", "version", "--help", "--version"]),
+                ("cudaguard ", [*COMMANDS, "help", "version", "--help", "--version"]),
                 ("cudaguard help v", ["verify"]), ("cudaguard help run ", []),
                 ("cudaguard d", ["doctor"]),
                 ("cudaguard run --policy ", variables()["CUDAGUARD_POLICY"]),
