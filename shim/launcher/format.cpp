@@ -7,6 +7,27 @@
 
 namespace cudaguard::launcher {
 
+namespace {
+
+/// How many letters must be added, removed, replaced or swapped with the next one.
+size_t edits(std::string_view from, std::string_view to) {
+  std::vector<std::vector<size_t>> cost(from.size() + 1, std::vector<size_t>(to.size() + 1));
+  for (size_t i = 0; i <= from.size(); ++i) {
+    for (size_t k = 0; k <= to.size(); ++k) {
+      size_t least = i == 0 || k == 0 ? i + k
+                                      : std::min({cost[i - 1][k] + 1, cost[i][k - 1] + 1,
+                                                  cost[i - 1][k - 1] + (from[i - 1] != to[k - 1])});
+      if (i > 1 && k > 1 && from[i - 1] == to[k - 2] && from[i - 2] == to[k - 1]) {
+        least = std::min(least, cost[i - 2][k - 2] + 1);
+      }
+      cost[i][k] = least;
+    }
+  }
+  return cost[from.size()][to.size()];
+}
+
+}  // namespace
+
 std::string printable(std::string_view text, size_t most) {
   std::string result;
   bool in_character = false;
@@ -27,6 +48,22 @@ std::string printable(std::string_view text, size_t most) {
 
 std::string in_quotes(std::string_view text) {
   return text_of([&](Text& out) { out.put("\"").put_printable(text, kMostPrinted).put("\""); });
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known,
+                         size_t same) {
+  std::string best;
+  size_t least = SIZE_MAX;
+  for (const std::string& other : known) {
+    if (word.size() > 2 * other.size()) continue;
+    const size_t count = edits(word, other);
+    const size_t longer = std::max(word.size(), other.size());
+    if (count * 3 + same > longer || count > least) continue;
+    if (count == least && !other.starts_with(word)) continue;  // --gpu: --gpus, not --cpu
+    best = other;
+    least = count;
+  }
+  return best.empty() ? "" : "; did you mean " + best + "?";
 }
 
 std::string grouped(uint64_t number) {

@@ -20,6 +20,11 @@ std::string printable(std::string_view text, size_t most = kMostPrinted);
 /// In double quotes. What is very long is cut.
 std::string in_quotes(std::string_view text);
 
+/// "; did you mean run?", if one of the known words is close to this one. Otherwise empty. `same`:
+/// with how many equal letters all of them begin.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known,
+                         size_t same = 0);
+
 std::string grouped(uint64_t number);                    ///< "12,345"
 std::string counted(uint64_t number, const char* what);  ///< "1 process", "2,000 processes"
 std::string id_ranges(std::vector<uint32_t> ids);        ///< "3 7-12 15", each number once

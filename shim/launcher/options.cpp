@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "shim/launcher/child/variables.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -19,7 +20,6 @@ using Command = Options::Command;
 using Value = std::optional<std::string> Options::*;
 
 constexpr char kFile[] = "FILE";
-constexpr std::string_view kSeeHelp = "; see cudaguard --help";
 
 /// One option. A flag takes no value, a list may be given several times, --fence's value is
 /// optional.
@@ -32,64 +32,128 @@ struct Option {
       to;
   std::optional<Variable> sets = {};
 };
-using Table = std::vector<Option>;
 
-const Table& table_of(Command command) {
-  static const Table run = {
-      {"cpu", nullptr, "the program finds no CUDA device (the default)", &Options::cpu},
-      {"gpus", "LIST", "it finds these GPUs and no others: 2,5 or GPU-... or MIG-...",
-       &Options::gpus, Variable::kVisibleDevices},
-      {"policy", "P", "FORCE_CPU, VALIDATE (a wrong index is explained), CLAMP, OFF",
-       &Options::policy, Variable::kPolicy},
-      {"children", "cpu", "processes that it starts find no CUDA device", &Options::children,
-       Variable::kChildren},
-      {"log", "L", "lines on stderr: off, error, deny (the default), all", &Options::log,
-       Variable::kLog},
-      {"report", kFile, "append JSON Lines records to FILE; %p: process id", &Options::report,
-       Variable::kReport},
-      {"fence", "[=HOW]",
-       "the kernel refuses NVIDIA's requests, too: auto, require, off (the default)",
-       &Options::fence},
-      {"observe", nullptr,
-       "let CUDA through (unless --cpu, --fence); at the end, who asked; else only errors",
-       &Options::observe},
-      {"no-presets", nullptr,
-       "set no CUDA_VISIBLE_DEVICES, JAX_PLATFORMS, MPIR_CVAR_ENABLE_GPU, GST_REGISTRY_1_0",
-       &Options::no_presets},
-      {"print", nullptr, "print what would be set, as shell commands; start nothing",
-       &Options::print},
-      {"strict", nullptr, "refuse what is static or cannot be checked, instead of warning",
-       &Options::strict},
+/// One command with its help page. The tests hold manual, completion and docs/cli.md against it.
+struct Page {
+  Command command;
+  const char* name;
+  const char* words;    ///< of the usage
+  const char* about;    ///< in the list of the commands
+  const char* summary;  ///< one sentence
+  std::vector<Option> options;
+  const char* notes;
+};
+
+const std::vector<Page>& pages() {
+  static const Option json = {"json", kFile, "write JSON; - is the standard output [default: none]",
+                              &Options::json_file};
+  static const Option html = {"html", kFile, "write one HTML page [default: none]",
+                              &Options::html_file};
+  static const Option force = {
+      "force", nullptr, "overwrite FILE even if cudaguard did not write it", &Options::force};
+  static const std::vector<Page> all = {
+      {Command::kRun,
+       "run",
+       "[OPTION...] [--] PROGRAM [ARGUMENT...]",
+       "run a program without CUDA, or with certain GPUs only",
+       "Runs PROGRAM without CUDA, or with only the GPUs that you choose.",
+       {{"cpu", nullptr, "hide all CUDA devices [default: on, unless --gpus or --observe is given]",
+         &Options::cpu},
+        {"gpus", "LIST", "show only these GPUs: 2,5 or GPU-UUID or MIG-UUID [default: none]",
+         &Options::gpus, Variable::kVisibleDevices},
+        {"policy", "POLICY",
+         "FORCE_CPU, VALIDATE (explain wrong GPU indices), CLAMP, OFF [default: FORCE_CPU]",
+         &Options::policy, Variable::kPolicy},
+        {"children", "cpu", "hide all CUDA devices from child processes [default: as for PROGRAM]",
+         &Options::children, Variable::kChildren},
+        {"log", "LEVEL", "print messages on stderr: off, error, deny, all [default: deny]",
+         &Options::log, Variable::kLog},
+        {"report", kFile, "append JSON Lines records; %p is the process id [default: none]",
+         &Options::report, Variable::kReport},
+        {"fence", "[=MODE]",
+         "also block NVIDIA ioctls with seccomp: auto, require, off [default: off]",
+         &Options::fence},
+        {"observe", nullptr,
+         "allow CUDA (without --cpu and --fence), and list at the end who asked for it",
+         &Options::observe},
+        {"no-presets", nullptr, "do not set the presets", &Options::no_presets},
+        {"print", nullptr, "print the variables as shell commands, and start nothing",
+         &Options::print},
+        {"strict", nullptr, "refuse a program that is static or cannot be checked",
+         &Options::strict}},
+       "Options end at the first word that is not an option. An option overrides its variable\n"
+       "CUDAGUARD_*. The presets hide GPUs from frameworks: CUDA_VISIBLE_DEVICES, JAX_PLATFORMS,\n"
+       "MPIR_CVAR_ENABLE_GPU and GST_REGISTRY_1_0.\n"
+       "The fence is permanent for PROGRAM and all its descendants. Without CAP_SYS_ADMIN it sets\n"
+       "no_new_privs: sudo and setuid programs inside keep your rights.\n"
+       "Exit codes: PROGRAM's own; 125 refused, nothing was started; 126 PROGRAM cannot be run;\n"
+       "127 PROGRAM was not found.\n"},
+      {Command::kVerify,
+       "verify",
+       "[OPTION...] [--] PROGRAM [ARGUMENT...]",
+       "run a program without CUDA, and fail if any of its processes asked for CUDA",
+       "Runs PROGRAM without CUDA, waits for all its processes, and reports those that asked for "
+       "CUDA.",
+       {{"allow", "PATTERN",
+         "accept a process, lib:NAME, module:NAME or line:FILE:LINE [default: none]",
+         &Options::allow},
+        {"allow-incomplete", nullptr, "pass although CUDA attempts may have been missed",
+         &Options::allow_incomplete},
+        {"deny", "WHAT", "what fails the run: init, nvml, opencl [default: init]", &Options::deny},
+        {"report", kFile, "also append the records to FILE [default: none]", &Options::report},
+        {"fence", "[=MODE]",
+         "also block NVIDIA ioctls with seccomp: auto, require, off [default: auto]",
+         &Options::fence},
+        {"trace", nullptr, "check every program that is started, with ptrace", &Options::trace},
+        json,
+        {"junit", kFile, "write JUnit XML [default: none]", &Options::junit_file},
+        html,
+        force},
+       "PATTERN is a glob for a word of a process's command, its base name, or the whole command.\n"
+       "--allow and --deny may be repeated. It needs no GPU and no driver. Without CAP_SYS_ADMIN "
+       "the fence\n"
+       "sets no_new_privs: sudo and setuid programs inside keep your rights.\n"
+       "Exit codes: 0 no CUDA use; 1 CUDA use; 2 no CUDA use, but PROGRAM failed; 3 INCOMPLETE: "
+       "an\n"
+       "attempt may have been missed; 125 nothing was verified.\n"},
+      {Command::kReport,
+       "report",
+       "[OPTION...] FILE|DIRECTORY...",
+       "summarise the records of finished programs",
+       "Summarises the records that --report or CUDAGUARD_REPORT collected.",
+       {{"by", "WHAT", "one row for each exe, user, host, job or line [default: a full summary]",
+         &Options::by},
+        json,
+        html,
+        force},
+       "- is the standard input. Exit codes: 0 done; 125 a file cannot be read or written.\n"},
+      {Command::kDoctor,
+       "doctor",
+       "[OPTION...] [PROGRAM]",
+       "check the machine, and whether a program can be guarded",
+       "Checks cudaguard, the driver and, if you name one, whether PROGRAM can be guarded.",
+       {json, force},
+       "PROGRAM is not started. Exit codes: 0 well; 1 guarded in part, or a problem; 2 cannot be\n"
+       "guarded; 125 doctor's own error; 126 PROGRAM cannot be run; 127 PROGRAM was not found.\n"},
+      {Command::kHelp, "help", "", "print this list, or the help of a command", "", {}, ""},
+      {Command::kVersion, "version", "", "print the version", "", {}, ""},
   };
-  static const Table doctor = {
-      {"json", kFile, "write the same as JSON; -: to the standard output", &Options::json_file},
-      {"force", nullptr, "overwrite FILE even if cudaguard has not written it", &Options::force},
-  };
-  static const Table verify = {
-      {"allow", "PATTERN", "who may: a process, lib:NAME, module:NAME, line:FILE:LINE",
-       &Options::allow},
-      {"allow-incomplete", nullptr, "pass although CUDA attempts may have been missed",
-       &Options::allow_incomplete},
-      {"deny", "WHAT", "what fails: init (the default), nvml, opencl", &Options::deny},
-      {"report", kFile, "append the records to FILE, too", &Options::report},
-      {"fence", "[=HOW]",
-       "the kernel refuses NVIDIA's requests, too: auto (the default), require, off",
-       &Options::fence},
-      {"trace", nullptr, "look at every program that is started (ptrace)", &Options::trace},
-      {"json", kFile, "write the result as JSON; -: to the standard output", &Options::json_file},
-      {"junit", kFile, "write the result as JUnit XML", &Options::junit_file},
-      {"html", kFile, "write the result as one page", &Options::html_file},
-      {"force", nullptr, "overwrite FILE even if cudaguard has not written it", &Options::force},
-  };
-  static const Table report = {
-      {"by", "WHAT", "one row for each: exe, user, host, job, line", &Options::by},
-      {"json", kFile, "write JSON; -: to the standard output", &Options::json_file},
-      {"html", kFile, "write one page", &Options::html_file},
-      {"force", nullptr, "overwrite FILE even if cudaguard has not written it", &Options::force},
-  };
-  if (command == Command::kDoctor) return doctor;
-  if (command == Command::kVerify) return verify;
-  return command == Command::kReport ? report : run;
+  return all;
+}
+
+const Page& page_of(Command command) { return pages()[static_cast<size_t>(command)]; }
+
+const Page* page_named(std::string_view name) {
+  const auto& all = pages();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Page& page) { return name == page.name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::string see_help(Command command) {
+  const std::string name =
+      command == Command::kHelp ? "" : std::string(page_of(command).name) + " ";
+  return "see cudaguard " + name + "--help";
 }
 
 bool is_flag(const Option& option) { return option.value == nullptr; }
@@ -122,18 +186,39 @@ void set(Options& options, const Option& option, const char* value, const char* 
     const std::string_view word = next == nullptr ? "" : next;
     if (value == nullptr && (word == "auto" || word == "require" || word == "off")) {
       const std::string name(word);
-      refuse("--fence has its word behind a '=': --fence=" + name +
-             " (a program of that name: --fence -- " + name + ")");
+      refuse("--fence takes its mode after \"=\": --fence=" + name +
+             " (to run a program: --fence -- " + name + ")");
     }
     options.fence = value == nullptr ? FenceWish::kAuto : fence_of(value);
   }
+}
+
+/// `kind`: "option" of that command (of kHelp: those that run takes, too), or "command".
+[[noreturn]] void refuse_unknown(const std::string& kind, const std::string& word,
+                                 Command command) {
+  std::vector<std::string> known = {"--help"};
+  if (kind == "command") {
+    known.clear();
+    for (const Page& page : pages()) known.emplace_back(page.name);
+  } else {
+    if (command == Command::kHelp) known.emplace_back("--version");
+    const Command owner = command == Command::kHelp ? Command::kRun : command;
+    for (const Option& option : page_of(owner).options) {
+      known.push_back("--" + std::string(option.name));
+    }
+  }
+  const std::string near = did_you_mean(word, known, kind == "option" ? 2 : 0);
+  const std::string see = see_help(command);
+  refuse("unknown " + kind + " " + in_quotes(word) +
+         (near.empty() ? "; " + see : near + " (" + see + ")"));
 }
 
 /// Takes the options of argv[1] on. Returns the number of the first word that is none, or of
 /// --help.
 int take_options(int argc, char** argv, Options& options, bool& help) {
   constexpr int kFirst = 256;  // above every character
-  const Table& table = table_of(options.command);
+  const std::vector<Option>& table = page_of(options.command).options;
+  const std::string see = "; " + see_help(options.command);
   std::vector<option> known = {{"help", no_argument, nullptr, 'h'}};
   for (const Option& one : table) {
     const int kind = is_flag(one)    ? no_argument
@@ -159,35 +244,64 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
     const std::string name(word, strcspn(word, "="));
     // getopt_long takes abbreviations, which a later option would make ambiguous.
     if (one == nullptr || name.substr(2) != one->name) {
-      refuse("unknown option " + in_quotes(name) + std::string(kSeeHelp));
+      refuse_unknown("option", name, options.command);
     }
-    if (found == '?') refuse(name + " takes no value");
+    if (found == '?') refuse(name + " takes no value" + see);
     const bool once = std::holds_alternative<Value>(one->to) || is_fence(*one);
-    if (once && !seen.insert(one).second) refuse(name + " is given twice");
-    if (found == ':') refuse(name + " needs a value: " + name + " " + one->value);
+    if (once && !seen.insert(one).second) refuse(name + " is given twice" + see);
+    if (found == ':') refuse(name + " needs a value: " + name + " " + one->value + see);
     set(options, *one, optarg, argv[optind]);
   }
 }
 
-void append_options(Command command, std::string& text) {
-  constexpr size_t kColumn = 18;
-  for (const Option& option : table_of(command)) {
-    std::string left = std::string("  --") + option.name;
-    if (!is_flag(option)) left.append(is_fence(option) ? "" : " ").append(option.value);
-    if (left.size() >= kColumn) left.append("\n").append(kColumn, ' ');
-    left.resize(std::max(left.size(), kColumn), ' ');
-    text.append(left).append(option.about).append("\n");
-  }
+std::string left_of(const Option& option) {
+  std::string left = std::string("  --") + option.name;
+  if (!is_flag(option)) left.append(is_fence(option) ? "" : " ").append(option.value);
+  return left + "  ";
 }
 
-std::optional<Command> command_of(std::string_view word) {
-  if (word == "run") return Command::kRun;
-  if (word == "doctor") return Command::kDoctor;
-  if (word == "verify") return Command::kVerify;
-  if (word == "report") return Command::kReport;
-  if (word == "--help" || word == "-h") return Command::kHelp;
-  if (word == "--version") return Command::kVersion;
-  return {};
+/// `left` in a column of this width.
+void append_row(std::string& text, std::string left, size_t column, const char* about) {
+  left.resize(column, ' ');
+  text.append(left).append(about).append("\n");
+}
+
+/// The command that argv may mean: an option or a program comes first. Throws Refusal for wrong
+/// options. Empty: none.
+std::string meant(int argc, char** argv) {
+  const std::string_view word = argv[1];
+  const std::string_view name = word.substr(0, word.find('='));
+  const Page* owner = word == "--" || !word.starts_with("-") ? &page_of(Command::kRun) : nullptr;
+  for (const Page& page : pages()) {
+    for (const Option& option : page.options) {
+      if (owner == nullptr && name == "--" + std::string(option.name)) owner = &page;
+    }
+  }
+  if (owner == nullptr || word.empty()) return "";
+  Options options;
+  options.command = owner->command;
+  bool help = false;
+  const int end = take_options(argc, argv, options, help);
+  std::string text = std::string("cudaguard ") + owner->name;
+  const bool starts = owner->command == Command::kRun || owner->command == Command::kVerify;
+  for (int i = 1; i <= argc; ++i) {
+    if (i == end && starts) text += " --";
+    if (i < argc && (i >= end || argv[i] != std::string_view("--"))) {
+      text += " " + shell_quoted(argv[i]);
+    }
+  }
+  return text + (starts && end == argc ? " PROGRAM" : "");
+}
+
+[[noreturn]] void refuse_word(int argc, char** argv) {
+  const bool option = argv[1][0] == '-';
+  const std::string word(argv[1], option ? strcspn(argv[1], "=") : strlen(argv[1]));
+  std::vector<std::string> names;
+  for (const Page& page : pages()) names.emplace_back(page.name);
+  const std::string command = option || did_you_mean(word, names).empty() ? meant(argc, argv) : "";
+  if (command.empty()) refuse_unknown(option ? "option" : "command", word, Command::kHelp);
+  refuse((option ? in_quotes(word) + " needs a command" : "unknown command " + in_quotes(word)) +
+         "; did you mean " + printable(command) + "?");
 }
 
 /// The words after the options: what the command needs of them.
@@ -200,23 +314,29 @@ void check_words(const Options& options) {
            (words[1][0] == '-' ? " (options go before it)" : ""));
   }
   if (!none || options.print) return;
-  refuse(std::string(options.command == Command::kReport ? "no file given" : "no program given")
-             .append(kSeeHelp));
+  refuse(
+      std::string(options.command == Command::kReport ? "no file given; " : "no program given; ") +
+      see_help(options.command));
 }
 
 }  // namespace
 
 Options parse_options(int argc, char** argv) {
-  if (argc < 2) refuse("no subcommand; cudaguard run program" + std::string(kSeeHelp));
-  const std::string_view word = argv[1];
-  const std::optional<Command> command = command_of(word);
-  if (!command) {
-    const char* what = word.starts_with("-") ? "unknown option " : "unknown subcommand ";
-    refuse(what + in_quotes(word) + std::string(kSeeHelp));
-  }
   Options options;
-  options.command = *command;
-  if (*command == Command::kHelp || *command == Command::kVersion) return options;
+  if (argc < 2) return options;
+  const std::string_view word = argv[1];
+  const Page* page = word == "--help" || word == "-h"      ? &page_of(Command::kHelp)
+                     : word == "--version" || word == "-V" ? &page_of(Command::kVersion)
+                                                           : page_named(word);
+  if (page == nullptr) refuse_word(argc, argv);
+  options.command = page->command;
+  if (page->command == Command::kVersion) return options;
+  if (page->command == Command::kHelp) {
+    const Page* about = argc > 2 ? page_named(argv[2]) : page;
+    if (about == nullptr) refuse_unknown("command", argv[2], Command::kHelp);
+    options.help_of = about->command;
+    return options;
+  }
   bool help = false;
   options.program = argv + 1 + take_options(argc - 1, argv + 1, options, help);
   if (help) {
@@ -228,64 +348,35 @@ Options parse_options(int argc, char** argv) {
 }
 
 std::string_view option_for(Variable variable, const Options& options) {
-  for (const Option& option : table_of(Command::kRun)) {
+  for (const Option& option : page_of(Command::kRun).options) {
     if (option.sets == variable && options.*std::get<Value>(option.to)) return option.name;
   }
   return {};
 }
 
-std::string help_text(Options::Command command) {
+std::string help_text(Command command) {
+  const Page& page = page_of(command);
   std::string text;
-  if (command == Command::kVerify) {
+  if (page.options.empty()) {
     text =
-        "Usage: cudaguard verify [options] [--] program [arguments...]\n"
-        "Runs a program without CUDA, waits for all that it starts, and says who asked for CUDA.\n"
-        "Needs no GPU and no driver.\n"
-        "\n";
-    append_options(command, text);
+        "Usage: cudaguard COMMAND [OPTION...] [WORD...]\n"
+        "Runs programs without CUDA, or with only the GPUs that you choose.\n\nCommands:\n";
+    for (const Page& one : pages()) append_row(text, std::string("  ") + one.name, 11, one.about);
     return text +
-           "\n"
-           "A pattern is a glob for a word of the process's command, its base name, or all of it:\n"
-           "--allow 'train.py'. --allow and --deny may be given several times; --deny nvml,init.\n"
-           "A process that was not guarded and has the driver open counts as one that touched "
-           "CUDA;\n"
-           "others that were not guarded are listed, and do not fail.\n"
-           "Without CAP_SYS_ADMIN the fence sets no_new_privs: sudo and setuid programs inside\n"
-           "keep your rights.\n"
-           "Exit codes: 0 nobody touched CUDA, 1 somebody did, 2 nobody did but the program "
-           "failed,\n"
-           "3 INCOMPLETE: an attempt may have been missed, 125 nothing was verified.\n";
+           "\nExamples:\n"
+           "  cudaguard run -- python3 eval.py\n"
+           "  cudaguard run --gpus 2,5 -- python3 train.py\n"
+           "  cudaguard verify -- pytest tests\n"
+           "\n\"cudaguard COMMAND --help\" lists the options of a command.\n";
   }
-  if (command == Command::kReport) {
-    text =
-        "Usage: cudaguard report [options] file|folder...\n"
-        "Says who asked for CUDA, from the records of CUDAGUARD_REPORT.\n"
-        "\n";
-    append_options(command, text);
-    return text;
+  text = std::string("Usage: cudaguard ") + page.name + " " + page.words + "\n" + page.summary +
+         "\n\n";
+  size_t column = 0;
+  for (const Option& option : page.options) column = std::max(column, left_of(option).size());
+  for (const Option& option : page.options) {
+    append_row(text, left_of(option), column, option.about);
   }
-  text =
-      "Usage: cudaguard run [options] [--] program [arguments...]\n"
-      "       cudaguard doctor [--json FILE] [--force] [program]\n"
-      "       cudaguard verify|report --help; cudaguard --help|--version\n"
-      "run starts a program that finds no CUDA device, or only the GPUs that you choose. doctor: "
-      "is it\n"
-      "active here, can a program be guarded, does the driver answer? verify: did a program touch "
-      "CUDA?\n"
-      "\n";
-  append_options(Command::kRun, text);
-  text +=
-      "\n"
-      "Options end at the first word that is not one. A flag overrides CUDAGUARD_* in the "
-      "environment.\n"
-      "--fence holds for all that is started, for ever. Without CAP_SYS_ADMIN it sets "
-      "no_new_privs:\n"
-      "sudo and setuid programs inside keep your rights.\n"
-      "The program keeps its process id, terminal, signals and exit code. cudaguard's own exit "
-      "codes:\n"
-      "125 refused, nothing was started; 126 the program cannot be run; 127 it was not found;\n"
-      "doctor: 0 well, 1 guarded in part or something is wrong, 2 cannot be guarded.\n";
-  return text;
+  return text + "\n" + page.notes;
 }
 
 }  // namespace cudaguard::launcher

@@ -15,9 +15,9 @@ namespace cudaguard::launcher {
 enum class FenceWish { kOff, kAuto, kRequire };
 
 struct Options {
-  enum class Command { kRun, kDoctor, kVerify, kReport, kHelp, kVersion };
-  Command command = Command::kRun;
-  Command help_of = Command::kRun;  ///< for kHelp
+  enum class Command { kRun, kVerify, kReport, kDoctor, kHelp, kVersion };
+  Command command = Command::kHelp;
+  Command help_of = Command::kHelp;  ///< whose page; kHelp: the list of the commands
   bool cpu = false;
   std::optional<std::string> gpus;
   std::optional<std::string> policy;
@@ -49,10 +49,10 @@ struct Options {
 /// The name of the option that sets the variable, if it was given: "gpus"; otherwise empty.
 std::string_view option_for(Variable variable, const Options& options);
 
-/// Throws Refusal for everything that is not understood.
+/// Without a word it is kHelp. Throws Refusal for everything that is not understood.
 Options parse_options(int argc, char** argv);
 
-/// The page of verify or report; otherwise the page of all commands, with run's options.
+/// The command's own page; for kHelp the list of the commands.
 std::string help_text(Options::Command command);
 
 }  // namespace cudaguard::launcher

@@ -57,7 +57,7 @@ class Words(fence.Case):
         for word in ("auto", "require", "off"):
             for command in ("run", "verify"):
                 self.refused(self.start(command, "--fence", word, "true"), 125,
-                             "--fence has its word behind a '=': --fence=%s" % word)
+                             '--fence takes its mode after "=": --fence=%s' % word)
             program = self.make(word, "#!/bin/sh\necho it is $0\n")
             env = launcher.environment(PATH=self.folder + ":" + os.environ["PATH"])
             done = self.start("run", "--fence", "--", word, env=env)

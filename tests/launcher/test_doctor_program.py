@@ -264,13 +264,13 @@ class NoProgram(doctor_program.Case):
     def test_what_run_cannot_start(self):
         """The same line and code as from `run`."""
         self.make("plain", "", 0o644)
-        self.make("text", "text\n")
+        self.make("binary", "MZ\0")
         self.make("cut", b"\x7fELF")
         self.make("loop", "#!./loop\n")
         self.make("script", "#!/no/interpreter\n")
         program = self.compile("gone", HELLO, "-Wl,-dynamic-linker,/no/ld-linux.so.2")
         for name, code in (("none", 127), ("./none", 127), (".", 126), ("./plain", 126),
-                           ("./text", 126), ("./cut", 126), ("./loop", 126), ("./script", 127),
+                           ("./binary", 126), ("./cut", 126), ("./loop", 126), ("./script", 127),
                            (program, 127)):
             with self.subTest(program=name):
                 for words in (["doctor"], ["doctor", "--json", "-"]):

@@ -62,13 +62,28 @@ class Codes(Case):
             with self.subTest(name=name[:30]):
                 self.same(name, code=code)
 
-    def test_where_bash_does_it_itself(self):
-        """Bash runs a text without #! as its own; execve and we do not."""
-        for text in ("exit 7\n", ""):
-            script = self.make("text", text)
-            self.assertEqual(self.by_bash([script], launcher.environment()).returncode,
-                             7 if text else 0)
-            self.refused(self.start("run", script), 126, "neither an ELF file nor a script")
+    def test_a_text_without_an_interpreter_line_is_run_by_sh(self):
+        """As by execvp, which env and timeout use."""
+        self.make("by-env", "#!/usr/bin/env ./text\n")
+        for text, code in (("echo \"$0 $*\"\nexit 7\n", 7), ("", 0), ("#!\nexit 3\n", 3),
+                           ("#! \t \nexit 3\n", 3), ("\nno-such-command\n", 127)):
+            self.make("text", text)
+            for words in (["./text", "a b", "c"], ["./text"], ["text", "x"], ["./by-env", "x"]):
+                with self.subTest(text=text, words=words):
+                    env = launcher.environment(PATH="." + ":" + os.environ["PATH"])
+                    wanted = self.bare("env", *words, env=env, cwd=self.folder)
+                    self.assertEqual(wanted.returncode, code, wanted)
+                    for command in (["run"], ["run", "--observe"], ["verify", "--fence=off"]):
+                        done = self.start(*command, *words, env=env, cwd=self.folder)
+                        self.assertEqual(done.stdout, wanted.stdout)
+                        if command != ["verify", "--fence=off"]:
+                            self.assertEqual(done.returncode, code, done)
+
+    def test_a_text_without_an_interpreter_line_is_guarded(self):
+        script = self.make("text", "printenv LD_PRELOAD\n")
+        self.assertEqual(self.bare("env", script).stdout, "")
+        done = self.start("run", script)
+        self.assertEqual((done.stdout, done.stderr), (harness.GUARD + "\n", ""))
 
 
 class Path(Case):

@@ -33,10 +33,18 @@ def variables():
 COMMANDS = ("run", "verify", "report", "doctor")
 
 
+# One line of a help page: the option, its value's name, what it does, its default.
+ROW = re.compile(r"(?m)^  (--[a-z-]+)([ \[]\S+)?  +(.+?)(?: \[default: (.+)\])?$")
+
+
+def rows(case, command):
+    """The option lines of a command's help page."""
+    return ROW.findall(case.start(command, "--help").stdout)
+
+
 def helped(case):
-    """The options of all pages of --help."""
-    pages = [["--help"], *([command, "--help"] for command in COMMANDS)]
-    return set(FLAG.findall("".join(case.start(*words).stdout for words in pages)))
+    """The options of all help pages."""
+    return {"--help"}.union(*({row[0] for row in rows(case, command)} for command in COMMANDS))
 
 
 class Manual(launcher.Case):
@@ -59,8 +67,12 @@ class Manual(launcher.Case):
         self.assertEqual([line for line in complaints if "Xr" not in line], [])
 
     def test_options(self):
-        wanted = helped(self)
+        wanted = helped(self) | {"--version"}
         self.assertLessEqual({"--observe", "--allow", "--by"}, wanted)
+        text = self.rendered().lower()
+        for command in COMMANDS:
+            for option, value, _, _ in rows(self, command):
+                self.assertRegex(text, r"(?m)^ +%s(  |$)" % re.escape(option + value.lower()))
         others = re.compile(r"--no[-_]python")  # of torchrun and accelerate launch
         self.assertEqual(set(FLAG.findall(others.sub("", self.rendered()))), wanted)
 
@@ -73,7 +85,7 @@ class Manual(launcher.Case):
             value = re.search(r"\b%s=(\S*)" % name, printed).group(1).strip("'")
             value = value.replace(launcher.HOME, "~").replace(os.uname().machine, "ARCH")
             self.assertRegex(text, r"(?m)^ +%s=%s$" % (name, value))
-            self.assertIn(name, self.start("--help").stdout)
+            self.assertIn(name, self.start("run", "--help").stdout)
 
     def test_variables(self):
         """The manual has the table's variables, with their words, and no others."""
@@ -95,6 +107,19 @@ class Manual(launcher.Case):
             self.assertRegex(self.rendered(), r"(?m)^ +%s +" % code)
 
 
+class Page(launcher.Case):
+    def test_the_tables_are_those_of_the_help(self):
+        """docs/cli.md has one table for each command, with the lines of its help page."""
+        page = read(os.path.join(harness.SOURCE, "docs", "cli.md")).replace("\\|", "|")
+        for command in COMMANDS:
+            section = page.split("\n## %s\n" % command)[1].split("\n## ")[0]
+            table = re.findall(r"(?m)^\| `(--[^`]+)` \| (.*?) \| (.*?) \|$", section)
+            wanted = [(option + value, about, default or "off")
+                      for option, value, about, default in rows(self, command)]
+            self.assertEqual([(a, b.replace("`", ""), c.replace("`", "")) for a, b, c in table],
+                             wanted, command)
+
+
 class Completion(launcher.Case):
     def complete(self, line):
         """What _cudaguard offers for the words of `line`; its last one is being written."""
@@ -109,20 +134,27 @@ class Completion(launcher.Case):
 
     def test_options(self):
         offered = {command: self.complete("cudaguard %s --" % command) for command in COMMANDS}
-        self.assertEqual(set().union(*offered.values()), helped(self) - {"--version"})
+        self.assertEqual(set().union(*offered.values()), helped(self))
         # Each is one that its subcommand takes.
         for command, options in offered.items():
             for option in options:
                 said = self.start(command, option, "--no-such-option").stderr
                 self.assertNotIn('unknown option "%s"' % option, said)
-            own = set(FLAG.findall(self.start(command, "--help").stdout))
-            self.assertLessEqual(set(options), own | {"--help"})
+            taken = {option: about for option, _, about, _ in rows(self, command)}
+            self.assertEqual(set(options), set(taken) | {"--help"})
+            # The words that it offers are those of the help.
+            for option, about in taken.items():
+                if command == "run" or option == "--fence":
+                    for word in self.complete("cudaguard %s %s=" % (command, option)):
+                        if word != "cpu" and option != "--report":
+                            self.assertIn(word, about)
 
     def test_words(self):
         self.make("cg-own-program", "#!/bin/sh\n")
         self.make("file.txt", "", 0o644)
         for line, wanted in (
-                ("cudaguard ", ["run", "verify", "report", "doctor", "--help", "--version"]),
+                ("cudaguard ", [*COMMANDS, "help", "version", "--help", "--version"]),
+                ("cudaguard help v", ["verify"]), ("cudaguard help run ", []),
                 ("cudaguard d", ["doctor"]),
                 ("cudaguard run --policy ", variables()["CUDAGUARD_POLICY"]),
                 ("cudaguard run --policy=V", ["VALIDATE"]),

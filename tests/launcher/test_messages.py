@@ -18,22 +18,59 @@ import unittest
 from support import harness, launcher
 
 
+COMMANDS = ("run", "verify", "report", "doctor")
+
+
 class Help(launcher.Case):
-    def test_help(self):
-        done = self.start("--help")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for words in (["-h"], ["run", "--help"], ["run", "-h"], ["run", "--cpu", "--help", "x"]):
-            self.assertEqual(self.start(*words).stdout, done.stdout)
-        lines = done.stdout.splitlines()
-        self.assertLessEqual(len(lines), 24)
-        self.assertLessEqual(max(map(len, lines)), 100)
-        self.assertTrue(done.stdout.isascii() and "\x1b" not in done.stdout)
-        self.same_as_golden("help.txt", done.stdout)
+    def test_every_way_to_ask_prints_the_same_page(self):
+        """golden/help.txt: the list of the commands, then the page of each."""
+        text = ""
+        for ways in ([["--help"], ["-h"], ["help"], ["help", "help"]],
+                     *([[name, "--help"], [name, "-h"], ["help", name], ["--help", name]]
+                       for name in COMMANDS)):
+            pages = [self.start(*words) for words in ways]
+            page = pages[0].stdout
+            for words, done in zip(ways, pages):
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, page, ""), words)
+            lines = page.splitlines()
+            self.assertLessEqual(max(map(len, lines)), 100)
+            self.assertTrue(page.isascii() and "\x1b" not in page)
+            self.assertTrue(lines[0].startswith("Usage: cudaguard "))
+            self.assertRegex(lines[1], r"\A[A-Z][^.]*\.\Z")  # one sentence
+            text += "$ cudaguard %s\n%s" % (" ".join(ways[0]), page)
+        self.same_as_golden("help.txt", text)
+
+    def test_help_ends_the_options(self):
+        page = self.start("run", "--help").stdout
+        self.assertEqual(self.start("run", "--cpu", "--help", "x").stdout, page)
+
+    def test_the_list_has_every_command_and_three_examples(self):
+        page = self.start("--help").stdout
+        for name in (*COMMANDS, "help", "version"):
+            self.assertRegex(page, r"(?m)^  %s +\w" % name)
+        self.assertEqual(len(re.findall(r"(?m)^  cudaguard ", page)), 3)
+
+    def test_without_a_word_nothing_has_succeeded(self):
+        """A script whose command is empty must not pass."""
+        done = self.start()
+        self.assertEqual((done.returncode, done.stderr), (125, ""))
+        self.assertEqual(done.stdout, self.start("--help").stdout)
+
+    def test_a_page_has_its_own_options_alone(self):
+        pages = {name: self.start(name, "--help").stdout for name in COMMANDS}
+        for option, owners in (("--gpus", {"run"}), ("--allow", {"verify"}), ("--by", {"report"}),
+                               ("--fence", {"run", "verify"}),
+                               ("--force", {"verify", "report", "doctor"})):
+            found = {name for name, page in pages.items() if "\n  " + option in page}
+            self.assertEqual(found, owners, option)
 
     def test_version(self):
         with open(os.path.join(harness.SOURCE, "CMakeLists.txt"), encoding="utf-8") as stream:
             version = stream.read().split("project(cudaguard VERSION ")[1].split()[0]
-        self.assertEqual(self.start("--version").stdout, "cudaguard %s\n" % version)
+        for word in ("--version", "-V", "version"):
+            done = self.start(word)
+            self.assertEqual((done.returncode, done.stdout, done.stderr),
+                             (0, "cudaguard %s\n" % version, ""))
 
     def test_a_full_disk(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
@@ -61,12 +98,34 @@ def dynamic(*entries):
 
 
 COMMAND_LINES = r"""
-cudaguard
 cudaguard walk
+cudaguard rum true
+cudaguard verfiy
+cudaguard help rnu
+cudaguard ""
 cudaguard --bad
+cudaguard --gpu 2 true
+cudaguard --verison
+cudaguard python3 x.py
+cudaguard -- python3 x.py
+cudaguard sh -c 'exit 1'
+cudaguard --gpus 2 python3
+cudaguard --gpus=2 --cpu -- ./x.py
+cudaguard --cpu
+cudaguard --allow x.py python3 x.py
+cudaguard --gpus
+cudaguard --by user file
 cudaguard run
 cudaguard run --
 cudaguard run --bad true
+cudaguard run --gpu 2 true
+cudaguard verify --jnuit x true
+cudaguard verify --gpus 2 true
+cudaguard report
+cudaguard report --fence x
+cudaguard doctor true x
+CUDAGUARD_POLCY=OFF cudaguard run true
+CUDAGUARD_DEVICES=2 cudaguard run true
 cudaguard run --cpu=1 true
 cudaguard run --gpus
 cudaguard run --gpus 1 --gpus 2 true
@@ -129,7 +188,11 @@ cudaguard run ./script-plain
 cudaguard run ./script-env
 cudaguard run ./script-static
 cudaguard run --strict ./script-static
-cudaguard run ./text
+cudaguard run ./binary
+cudaguard run text
+cudaguard run "text -x"
+cudaguard run -- X=1 true
+cudaguard verify -- X=1 true
 cudaguard run ./loop
 cudaguard run ./no-loader
 cudaguard run ./no-answer
@@ -228,7 +291,8 @@ class Lines(launcher.Case):
                             ("script-env", "/usr/bin/env none"), ("script-static", "./hello")):
             self.make(name, "#!%s\n" % first)
         os.symlink("cycle", self.path("cycle"))
-        self.make("text", "text\n")
+        self.make("text", "exit 0\n")
+        self.make("binary", "MZ\0")
         for name, data in (
                 ("cut", b"\x7fELF"), ("damage-object", elf(kind=1)), ("damage-none", elf()),
                 ("damage-size", elf(size=32, count=1)), ("damage-table", elf(count=1)),

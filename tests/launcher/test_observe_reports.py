@@ -177,8 +177,8 @@ class Options(observed.Case):
         """Nothing is left behind where the program cannot be started."""
         env = launcher.environment(TMPDIR=self.folder)
         self.refused(self.start("run", "--observe", self.path("none"), env=env), 127, "not found")
-        text = self.make("text", "text\n")
-        self.refused(self.start("run", "--observe", text, env=env), 126, "neither an ELF")
+        binary = self.make("binary", "MZ\0")
+        self.refused(self.start("run", "--observe", binary, env=env), 126, "neither an ELF")
         self.refused(self.start("run", "--observe", env=env), 125, "no program")
         # Only execve itself says it: somebody is writing to the file.
         program = self.compile("busy", "int main(void) { return 4; }")

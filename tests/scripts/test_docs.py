@@ -4,6 +4,8 @@
 import glob
 import os
 import re
+import shutil
+import subprocess
 import unittest
 
 from support import harness
@@ -105,7 +107,36 @@ class Pages(unittest.TestCase):
             self.assertIn(path, found)
 
     def test_readme_is_short(self):
-        self.assertLessEqual(len(read(os.path.join(harness.SOURCE, "README.md")).splitlines()), 150)
+        lines = read(os.path.join(harness.SOURCE, "README.md")).splitlines()
+        self.assertLessEqual(len(lines), 120)
+        self.assertLessEqual(max(map(len, lines)), 100)
+
+
+class Installed(harness.FolderCase):
+    def links(self, *names):
+        """The links of the installed pages that lead nowhere."""
+        doc = self.path("share", "doc", "cudaguard")
+        os.makedirs(doc)
+        examples = os.path.join(harness.SOURCE, "scripts")
+        for name in ("conda", "container", "jupyter", "kubernetes", "slurm", "systemd"):
+            shutil.copytree(os.path.join(examples, name), self.path("share", "cudaguard", name))
+        subprocess.run([os.path.join(examples, "packaging", "install-docs"), doc, *names],
+                       check=True)
+        pages = glob.glob(os.path.join(doc, "**", "*.md"), recursive=True)
+        self.assertGreater(len(pages), 10)
+        return {os.path.relpath(page, doc): found for page in pages
+                if (found := broken_links(page, read(page)))}
+
+    def test_links_of_the_tarball_and_the_rpm(self):
+        self.assertEqual(self.links("README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md"), {})
+        page = read(self.path("share", "doc", "cudaguard", "README.md"))
+        self.assertIn("(CHANGELOG.md)", page)
+
+    def test_links_of_the_debian_package(self):
+        self.assertEqual(self.links("README.md", "SECURITY.md"), {})
+        page = read(self.path("share", "doc", "cudaguard", "README.md"))
+        self.assertIn("(SECURITY.md)", page)
+        self.assertNotIn("(CHANGELOG.md)", page)
 
 
 class Control(unittest.TestCase):

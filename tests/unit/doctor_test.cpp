@@ -271,7 +271,8 @@ TEST(DoctorVariables, EachMistakeIsOneSentence) {
        "CUDAGUARD_VISIBLE_DEVICES=\"1\" has no effect under CUDAGUARD_POLICY=OFF"},
       {{"CUDAGUARD_POLICY=OFF", "CUDAGUARD_CHILDREN=FORCE_CPU"},
        "CUDAGUARD_CHILDREN=\"FORCE_CPU\" has no effect under CUDAGUARD_POLICY=OFF"},
-      {{"CUDAGUARD_POLICIY=OFF"}, "CUDAGUARD_POLICIY is not a variable of cudaguard's"},
+      {{"CUDAGUARD_POLICIY=OFF"},
+       "CUDAGUARD_POLICIY is not a variable of cudaguard; did you mean CUDAGUARD_POLICY?"},
       {{"CUDAGUARD_REPORT=/no/such/r"}, "CUDAGUARD_REPORT=\"/no/such/r\": no such"}};
   for (const auto& [environment, sentence] : rows) {
     const std::vector<std::string> problems = problems_of(environment);

@@ -74,9 +74,9 @@ TEST(Options, FenceTakesItsWordBehindAnEqualsSign) {
   EXPECT_EQ(parse({"run", "--fence=off", "prog"}).fence, FenceWish::kOff);
   EXPECT_EQ(parse({"run", "--fence=auto", "prog"}).fence, FenceWish::kAuto);
   EXPECT_EQ(parse({"verify", "prog"}).fence, std::nullopt);
-  EXPECT_EQ(refusal_of({"run", "--fence", "require", "prog"}),
-            "--fence has its word behind a '=': --fence=require (a program of that name: "
-            "--fence -- require)");
+  EXPECT_EQ(
+      refusal_of({"run", "--fence", "require", "prog"}),
+      "--fence takes its mode after \"=\": --fence=require (to run a program: --fence -- require)");
   EXPECT_EQ(refusal_of({"run", "--fence=never", "prog"}),
             "--fence \"never\" is not accepted (accepted: auto, require, off)");
 }
@@ -84,54 +84,81 @@ TEST(Options, FenceTakesItsWordBehindAnEqualsSign) {
 TEST(Options, ListsMayBeGivenSeveralTimes) {
   const Options options = parse({"verify", "--allow", "a", "--allow=b c", "prog"});
   EXPECT_EQ(options.allow, (Words{"a", "b c"}));
-  EXPECT_EQ(refusal_of({"verify", "--json", "a", "--json", "b", "prog"}), "--json is given twice");
-  EXPECT_EQ(refusal_of({"run", "--fence", "--fence=off", "prog"}), "--fence is given twice");
+  EXPECT_EQ(refusal_of({"verify", "--json", "a", "--json", "b", "prog"}),
+            "--json is given twice; see cudaguard verify --help");
+  EXPECT_EQ(refusal_of({"run", "--fence", "--fence=off", "prog"}),
+            "--fence is given twice; see cudaguard run --help");
 }
 
 TEST(Options, AreThoseOfTheirCommand) {
   EXPECT_EQ(refusal_of({"run", "--allow", "x", "prog"}),
-            "unknown option \"--allow\"; see cudaguard --help");
+            "unknown option \"--allow\"; see cudaguard run --help");
   EXPECT_EQ(*parse({"verify", "--json", "x", "prog"}).json_file, "x");
   EXPECT_EQ(*parse({"report", "--json", "-", "x"}).json_file, "-");
   EXPECT_EQ(*parse({"doctor", "--json=x", "prog"}).json_file, "x");
   EXPECT_TRUE(parse({"report", "--force", "x"}).force);
   EXPECT_EQ(refusal_of({"run", "--force", "prog"}),
-            "unknown option \"--force\"; see cudaguard --help");
-  EXPECT_EQ(refusal_of({"run", "--cpu=", "x"}), "--cpu takes no value");
+            "unknown option \"--force\"; see cudaguard run --help");
+  EXPECT_EQ(refusal_of({"run", "--cpu=", "x"}), "--cpu takes no value; see cudaguard run --help");
 }
 
 TEST(Options, AValueThatIsMissingIsNamed) {
-  EXPECT_EQ(refusal_of({"run", "--gpus"}), "--gpus needs a value: --gpus LIST");
-  EXPECT_EQ(refusal_of({"run", "--cpu", "--log"}), "--log needs a value: --log L");
+  EXPECT_EQ(refusal_of({"run", "--gpus"}),
+            "--gpus needs a value: --gpus LIST; see cudaguard run --help");
+  EXPECT_EQ(refusal_of({"run", "--cpu", "--log"}),
+            "--log needs a value: --log LEVEL; see cudaguard run --help");
 }
 
 TEST(Options, ComeBehindASubcommand) {
-  EXPECT_EQ(refusal_of({}), "no subcommand; cudaguard run program; see cudaguard --help");
-  for (const char* word : {"walk", "Run", ""}) {
-    EXPECT_EQ(refusal_of({word}),
-              "unknown subcommand \"" + std::string(word) + "\"; see cudaguard --help");
+  EXPECT_EQ(parse({}).command, Command::kHelp);
+  EXPECT_EQ(refusal_of({""}), "unknown command \"\"; see cudaguard --help");
+  EXPECT_EQ(refusal_of({"help", "walk"}), "unknown command \"walk\"; see cudaguard --help");
+  for (const char* word : {"rum", "rnu", "Run"}) {
+    EXPECT_EQ(refusal_of({word, "x"}), "unknown command \"" + std::string(word) +
+                                           "\"; did you mean run? (see cudaguard --help)");
   }
   EXPECT_EQ(refusal_of({"--bad", "run"}), "unknown option \"--bad\"; see cudaguard --help");
-  EXPECT_EQ(parse({"--version"}).command, Command::kVersion);
+  for (const char* word : {"--version", "-V", "version"}) {
+    EXPECT_EQ(parse({word}).command, Command::kVersion);
+  }
+}
+
+TEST(Options, AMissingCommandIsAnsweredWithTheWholeCommand) {
+  const std::string unknown = "unknown command \"python3\"; did you mean cudaguard ";
+  EXPECT_EQ(refusal_of({"python3", "x y.py"}), unknown + "run -- python3 'x y.py'?");
+  EXPECT_EQ(refusal_of({"--", "python3"}),
+            "\"--\" needs a command; did you mean cudaguard run -- python3?");
+  const std::string gpus = "\"--gpus\" needs a command; did you mean cudaguard run --gpus 2 -- ";
+  EXPECT_EQ(refusal_of({"--gpus", "2", "python3", "--cpu"}), gpus + "python3 --cpu?");
+  EXPECT_EQ(refusal_of({"--gpus", "2", "--", "python3"}), gpus + "python3?");
+  EXPECT_EQ(refusal_of({"--gpus", "2"}), gpus + "PROGRAM?");
+  EXPECT_EQ(refusal_of({"--junit", "x", "make"}),
+            "\"--junit\" needs a command; did you mean cudaguard verify --junit x -- make?");
+  EXPECT_EQ(refusal_of({"--by", "user", "file"}),
+            "\"--by\" needs a command; did you mean cudaguard report --by user file?");
+  EXPECT_EQ(refusal_of({"--gpus"}), "--gpus needs a value: --gpus LIST; see cudaguard run --help");
 }
 
 TEST(Options, ThatAreNotKnownAreRefused) {
-  EXPECT_EQ(refusal_of({"run", "-c", "prog"}), "unknown option \"-c\"; see cudaguard --help");
-  EXPECT_EQ(refusal_of({"run", "-cv", "prog"}), "unknown option \"-cv\"; see cudaguard --help");
+  EXPECT_EQ(refusal_of({"run", "-c", "prog"}), "unknown option \"-c\"; see cudaguard run --help");
+  EXPECT_EQ(refusal_of({"run", "-cv", "prog"}), "unknown option \"-cv\"; see cudaguard run --help");
   EXPECT_EQ(refusal_of({"run", "--bad=1", "prog"}),
-            "unknown option \"--bad\"; see cudaguard --help");
+            "unknown option \"--bad\"; see cudaguard run --help");
 }
 
 TEST(Options, AreNotAbbreviated) {
   EXPECT_EQ(refusal_of({"run", "--gpu", "1", "prog"}),
-            "unknown option \"--gpu\"; see cudaguard --help");
+            "unknown option \"--gpu\"; did you mean --gpus? (see cudaguard run --help)");
   EXPECT_EQ(refusal_of({"run", "--p", "1", "prog"}),
-            "unknown option \"--p\"; see cudaguard --help");
+            "unknown option \"--p\"; see cudaguard run --help");
 }
 
 TEST(Options, HelpIsOfTheCommandBeforeIt) {
   EXPECT_EQ(parse({"-h"}).command, Command::kHelp);
   EXPECT_EQ(parse({"--help"}).command, Command::kHelp);
+  EXPECT_EQ(parse({"help"}).help_of, Command::kHelp);
+  EXPECT_EQ(parse({"help", "report"}).help_of, Command::kReport);
+  EXPECT_EQ(parse({"-h", "run"}).help_of, Command::kRun);
   const Options options = parse({"verify", "--trace", "--help"});
   EXPECT_EQ(options.command, Command::kHelp);
   EXPECT_EQ(options.help_of, Command::kVerify);
@@ -139,9 +166,9 @@ TEST(Options, HelpIsOfTheCommandBeforeIt) {
 }
 
 TEST(Options, AProgramIsNeededUnlessThereIsNothingToStart) {
-  EXPECT_EQ(refusal_of({"run"}), "no program given; see cudaguard --help");
-  EXPECT_EQ(refusal_of({"verify", "--"}), "no program given; see cudaguard --help");
-  EXPECT_EQ(refusal_of({"report"}), "no file given; see cudaguard --help");
+  EXPECT_EQ(refusal_of({"run"}), "no program given; see cudaguard run --help");
+  EXPECT_EQ(refusal_of({"verify", "--"}), "no program given; see cudaguard verify --help");
+  EXPECT_EQ(refusal_of({"report"}), "no file given; see cudaguard report --help");
   EXPECT_EQ(program_of(parse({"run", "--print"})), Words{});
   EXPECT_EQ(program_of(parse({"doctor"})), Words{});
 }

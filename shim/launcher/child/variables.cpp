@@ -12,6 +12,8 @@ bool is_of(const std::string& entry, std::string_view name) {
   return entry.size() > name.size() && entry[name.size()] == '=' && entry.starts_with(name);
 }
 
+}  // namespace
+
 std::string shell_quoted(std::string_view text) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,%+@$";
@@ -30,8 +32,6 @@ std::string shell_quoted(std::string_view text) {
   }
   return result + "'";
 }
-
-}  // namespace
 
 Variables::Variables(const char* const* environment) {
   for (; environment != nullptr && *environment != nullptr; ++environment) {

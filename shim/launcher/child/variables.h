@@ -9,6 +9,9 @@
 
 namespace cudaguard::launcher {
 
+/// One word for a shell.
+std::string shell_quoted(std::string_view text);
+
 class Variables {
  public:
   /// `environment`: as the process has it. Entries that are not touched keep their place and bytes.

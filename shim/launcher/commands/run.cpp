@@ -90,12 +90,24 @@ Prepared prepare(const Options& options, Variables& variables) {
     say("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
   }
   for (const std::string& warning : judged.warnings) say(warning);
-  return {program.path, report, fence, program.files};
+  for (const std::string& line : unknown_variables(variables)) say(line);
+  Prepared prepared = {program.path, report, fence, std::move(program.files), {}};
+  char** words = options.program;
+  if (program.by_shell) {
+    static std::string shell = kShell;
+    prepared.path = shell;
+    prepared.arguments = {shell.data(), prepared.files.front().data()};
+    ++words;
+  }
+  while (*words != nullptr) prepared.arguments.push_back(*words++);
+  prepared.arguments.push_back(nullptr);
+  return prepared;
 }
 
 int run(const Options& options, const char* const* environment) {
   Variables variables(environment);
-  const auto [path, report, fence, files] = prepare(options, variables);
+  Prepared prepared = prepare(options, variables);
+  const auto& [path, report, fence, files, arguments] = prepared;
   if (options.print) {
     print(variables.changes());
     if (fence.holds && !fence.was_there) {
@@ -109,12 +121,12 @@ int run(const Options& options, const char* const* environment) {
   }
   if (options.observe) {
     observe({.path = path,
-             .arguments = options.program,
+             .arguments = prepared.arguments.data(),
              .variables = &variables,
              .report = report,
              .fence = fence});
   }
-  execve(path.c_str(), options.program, variables.pointers().data());
+  execve(path.c_str(), arguments.data(), variables.pointers().data());
   throw cannot_start(path, errno);
 }
 

@@ -16,6 +16,7 @@ struct Prepared {
   std::string report;              ///< the user's, as CUDAGUARD_REPORT names it; may be empty
   Fence fence;                     ///< around this process, where one was asked for
   std::vector<std::string> files;  ///< of the program: a script, its interpreter
+  std::vector<char*> arguments;    ///< for execve; may point into `files`
 };
 
 /// Sets all that the program needs in `variables`: policy, presets, LD_PRELOAD; puts up the fence.

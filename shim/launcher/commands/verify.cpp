@@ -47,14 +47,14 @@ struct Outputs {
   OutputFile html;
 };
 
-Verdict run_tree(const Options& options, const Prepared& prepared, const Outputs& outputs,
+Verdict run_tree(const Options& options, Prepared& prepared, const Outputs& outputs,
                  Variables& variables) {
   Verdict verdict;
   for (char** word = options.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
   WatchedTree watched;
   watch_tree(
       {.path = prepared.path,
-       .arguments = options.program,
+       .arguments = prepared.arguments.data(),
        .variables = &variables,
        .report = prepared.report,
        .fence = prepared.fence,
@@ -83,7 +83,7 @@ int verify_it(const Options& options, const char* const* environment) {
   const std::set<Asked> deny = denied_words(options.deny);
   check_patterns(options.allow);
   Variables variables(environment);
-  const Prepared prepared = prepare(options_of_run(options), variables);
+  Prepared prepared = prepare(options_of_run(options), variables);
   std::vector<TakenFile> taken = taken_by_program(prepared.files, options.program);
   taken.push_back({prepared.report, "is the file of the records"});
   Outputs outputs(options, taken);

@@ -51,7 +51,7 @@ _cudaguard() {
   local cur=${COMP_WORDS[COMP_CWORD]} at=2 word options
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
-    _cudaguard_words -W "run verify report doctor --help --version"
+    _cudaguard_words -W "run verify report doctor help version --help --version"
     return
   fi
   case ${COMP_WORDS[1]} in
@@ -61,6 +61,10 @@ _cudaguard() {
       --html --force --help" ;;
     report) options="--by --json --html --force --help" ;;
     doctor) options="--json --force --help" ;;
+    help)
+      ((COMP_CWORD > 2)) || _cudaguard_words -W "run verify report doctor"
+      return
+      ;;
     *) return ;;
   esac
   # COMP_WORDS has "--log=all" as three words.

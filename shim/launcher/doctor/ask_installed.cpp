@@ -14,6 +14,7 @@
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/report.h"
+#include "shim/launcher/preload/settings.h"
 
 namespace cudaguard::launcher {
 
@@ -144,14 +145,7 @@ void judge_variables(Variables variables, Findings& findings) {
   if (!lets_through(config.policy) && config.because.empty() && config.children_cpu) {
     no_effect("CUDAGUARD_CHILDREN");
   }
-  std::set<std::string_view> known = {kDoctorTimeout.name, kHello};
-  for (const VariableRow& row : kVariables) known.insert(row.name);
-  for (const char* entry : variables.pointers()) {
-    const std::string_view text = entry == nullptr ? "" : entry;
-    const std::string_view name = text.substr(0, text.find('='));
-    if (!name.starts_with("CUDAGUARD_") || known.count(name) != 0) continue;
-    problem(printable(name) + " is not a variable of cudaguard's");
-  }
+  for (const std::string& line : unknown_variables(variables)) problem(line);
   try {
     check_report(config.report, false, {});
   } catch (const Refusal& refusal) {

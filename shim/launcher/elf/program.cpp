@@ -29,11 +29,26 @@ int cannot_start(const std::string& path) {
   return access(path.c_str(), X_OK) == 0 && S_ISREG(status.st_mode) ? 0 : EACCES;
 }
 
+/// What to do if the file of a command is not found. Empty: nothing is known.
+std::string remedy(const std::string& name) {
+  if (name.find('/') == std::string::npos && access(name.c_str(), F_OK) == 0 && !name.empty()) {
+    return "; did you mean ./" + printable(name) + "?";
+  }
+  const size_t equals = name.find('=');
+  if (equals != std::string::npos && equals != 0 && name.find_first_of(" /") > equals) {
+    return "; to set a variable: env " + printable(name) + " PROGRAM";
+  }
+  const std::string first = name.substr(0, name.find(' '));
+  const bool path = first.find('/') != std::string::npos;
+  if (first == name || (path && access(first.c_str(), F_OK) != 0)) return "";
+  return "; to start a program with arguments, leave out the quotes: " + printable(name);
+}
+
 [[noreturn]] void refuse(const std::string& path, int error, const std::string& whose) {
   std::string why = std::string(": ") + strerror(error);
   if (error == EISDIR) why = " is a folder";
   if (error == EACCES) why = " is not executable";
-  if (error == ENOENT) why = " is not found";
+  if (error == ENOENT) why = " is not found" + (whose.empty() ? remedy(path) : "");
   throw Refusal(error == ENOENT ? kNotFound : kCannotRun, whose + in_quotes(path) + why);
 }
 
@@ -121,9 +136,12 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
   }
   Script script;
   if (!head.starts_with("#!") || !read_script(head, script)) {
-    throw Refusal(kCannotRun, in_quotes(path) +
-                                  " is neither an ELF file nor a script that begins "
-                                  "with #! and its interpreter");
+    if (depth > 0 || head.find('\0') != std::string::npos) {
+      throw Refusal(kCannotRun, in_quotes(path) + " is neither an ELF file nor a script");
+    }
+    // As execvp does, which env and timeout use.
+    if (path == program.path) program.by_shell = true;
+    script.interpreter = kShell;
   }
   if (depth == kMostScripts || program.files.size() > kMostFiles) {
     throw Refusal(kCannotRun, in_quotes(program.path) +

@@ -9,6 +9,9 @@
 
 namespace cudaguard::launcher {
 
+/// Runs a script that begins with no "#!" line.
+inline constexpr char kShell[] = "/bin/sh";
+
 /// An ELF file that will run in the program's process.
 struct Executable {
   std::string path;
@@ -17,6 +20,7 @@ struct Executable {
 
 struct Program {
   std::string path;                     ///< for execve
+  bool by_shell = false;                ///< which gives ENOEXEC: /bin/sh is started with it instead
   std::vector<std::string> files;       ///< every file of the chain, `path` first
   std::vector<Executable> executables;  ///< the last is the one that stays
   std::string env_words;                ///< what "#!.../env" is given, where it is not plain

@@ -216,6 +216,21 @@ std::string absolute(const std::string& path) {
 
 }  // namespace
 
+std::vector<std::string> unknown_variables(Variables& variables) {
+  constexpr std::string_view kPrefix = "CUDAGUARD_";
+  std::vector<std::string> known = {kDoctorTimeout.name, kHello};
+  for (const VariableRow& row : kVariables) known.emplace_back(row.name);
+  std::vector<std::string> lines;
+  for (const char* entry : variables.pointers()) {
+    const std::string_view text = entry == nullptr ? "" : entry;
+    const std::string name(text.substr(0, text.find('=')));
+    if (!name.starts_with(kPrefix) || std::ranges::count(known, name) != 0) continue;
+    lines.push_back(printable(name) + " is not a variable of cudaguard" +
+                    did_you_mean(name, known, kPrefix.size()));
+  }
+  return lines;
+}
+
 void mark_fenced(Variables& variables) {
   const char* names = variables.get(kPreset);
   const bool some = is_given(names);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "policy/config.h"
 #include "shim/launcher/child/variables.h"
@@ -14,6 +15,9 @@ namespace cudaguard::launcher {
 /// make of them; its strings are `variables`' own. Throws Refusal for what the guard would complain
 /// about, and for options that contradict each other.
 Config settle(const Options& options, Variables& variables);
+
+/// A line for each variable CUDAGUARD_* that cudaguard does not read, such as a misspelt one.
+std::vector<std::string> unknown_variables(Variables& variables);
 
 /// Behind a fence: by this the guard knows what its line must not advise.
 void mark_fenced(Variables& variables);
