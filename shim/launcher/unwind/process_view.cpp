@@ -18,17 +18,15 @@ constexpr size_t kMostMaps = size_t{8} << 20;
 }  // namespace
 
 const WaitingProcess::Page* WaitingProcess::page_at(uint64_t address) {
-  for (const Page& page : pages_) {
-    if (page.address == address) return &page;
-  }
-  Page& page = pages_[oldest_];
-  page.address = 1;
-  const iovec local = {page.bytes.data(), kPageSize};
+  const auto known = pages_.find(address);
+  if (known != pages_.end()) return &known->second;
+  if (pages_.size() == kMostPages) pages_.clear();
+  Page& page = pages_[address];
+  const iovec local = {page.data(), kPageSize};
   const iovec remote = {reinterpret_cast<void*>(address), kPageSize};
-  if (process_vm_readv(thread_, &local, 1, &remote, 1, 0) != kPageSize) return nullptr;
-  page.address = address;
-  oldest_ = (oldest_ + 1) % pages_.size();
-  return &page;
+  if (process_vm_readv(thread_, &local, 1, &remote, 1, 0) == kPageSize) return &page;
+  pages_.erase(address);
+  return nullptr;
 }
 
 bool WaitingProcess::read(uint64_t address, void* to, size_t size) {
@@ -38,7 +36,7 @@ bool WaitingProcess::read(uint64_t address, void* to, size_t size) {
     const Page* page = page_at(address - offset);
     if (page == nullptr) return false;
     const size_t part = std::min<size_t>(size, kPageSize - offset);
-    memcpy(out, page->bytes.data() + offset, part);
+    memcpy(out, page->data() + offset, part);
     out += part;
     address += part;
     size -= part;

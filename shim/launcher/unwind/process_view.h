@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -35,15 +36,13 @@ class WaitingProcess : public ProcessView {
 
  private:
   static constexpr uint64_t kPageSize = 4096;
-  struct Page {
-    uint64_t address = 1;  // No page begins there.
-    std::array<char, kPageSize> bytes;
-  };
+  /// A stack of 20 frames of CPython takes 36. A hostile one can ask for any number.
+  static constexpr size_t kMostPages = 256;
+  using Page = std::array<char, kPageSize>;
   const Page* page_at(uint64_t address);
 
   pid_t thread_;
-  std::array<Page, 8> pages_;
-  size_t oldest_ = 0;
+  std::map<uint64_t, Page> pages_;  ///< by address
 };
 
 /// Reads a process's memory, but no more than a number of words: hostile tables could ask for any
