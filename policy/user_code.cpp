@@ -29,8 +29,28 @@ constexpr std::string_view kPythonsFiles[] = {
     "<decorator-gen",
 };
 constexpr std::string_view kPassCallsOn[] = {
-    "libcudaguard", "libcuda.so",     "libcudart",    "libnvidia-", "libffi.so",
-    "_ctypes.",     "_cffi_backend.", "libOpenCL.so", "libc.so",    "ld-linux",
+    "libcudaguard",
+    "libcuda.so",
+    "libcudart",
+    "libnvidia-",
+    "libffi.so",
+    "_ctypes.",
+    "_cffi_backend.",
+    "libOpenCL.so",
+    // OpenMP: GCC's runtime and LLVM's, with their plug-ins.
+    "libgomp",
+    "libomp.so",
+    "libomp-",
+    "libomptarget",
+    // libc and ld.so; the second names are those of glibc up to 2.33.
+    "libc.so",
+    "libc-2.",
+    "libdl.so",
+    "libdl-2.",
+    "libpthread.so",
+    "libpthread-2.",
+    "ld-linux",
+    "ld-2.",
 };
 constexpr std::string_view kForeignFunction[] = {
     "libffi.so",

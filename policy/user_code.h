@@ -56,7 +56,7 @@ bool is_kernel_cell(std::string_view file);
 inline constexpr char kNoPython[] = "no CPython";
 
 /// A library that only passes calls on: CUDA's and NVIDIA's own, a foreign-function library, an
-/// OpenCL loader, libc and ld.so, ours. `module`: a path or a base name.
+/// OpenCL loader, an OpenMP runtime, libc and ld.so, ours. `module`: a path or a base name.
 bool passes_calls_on(std::string_view module);
 
 /// Python's ways to call C, ctypes and cffi: each with a copy of libffi of its own or the system's,

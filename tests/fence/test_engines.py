@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/container/fence-profile with real engines: docs/fence.md's commands for Podman, Docker
-and containerd, which make a profile from the engine's own default one and use it.
+and containerd, which make a profile from the engine's own default one and use it. And verify in a
+container as the engines make it by default, with a read-only root.
 
 The engines are Debian's (scripts/fetch-daemons). They run in namespaces of their own, and end with
 them."""
@@ -16,7 +17,7 @@ import tempfile
 
 import pytest
 
-from support import fence, harness, launcher
+from support import box, fence, harness, launcher
 
 pytestmark = pytest.mark.full
 
@@ -123,6 +124,21 @@ def verify_command():
     return line.replace("PROGRAM", "true")
 
 
+def libraries_of(program):
+    """libc and ld.so."""
+    done = subprocess.run(["ldd", program], capture_output=True, text=True, check=True)
+    return re.findall(r"(/\S+) \(", done.stdout)
+
+
+def verify_in(run):
+    """As root and as nobody: verify of a program that asks for CUDA, and of one that does not. Then
+    the first one unguarded."""
+    verify = run + " --user %d IMAGE cudaguard verify -- open %s 2>&1 || echo exit $?\n"
+    control = run + " IMAGE sh -c 'mkdir /tmp/x; CG_FAKE_LOG=/dev/stdout open cu.init' 2>&1\n"
+    return "".join(verify % (user, step) for user in (0, 65534)
+                   for step in ("cu.init", "pid")) + "echo control\n" + control
+
+
 def without_fence(use):
     return re.sub(r" --(security-opt seccomp=|seccomp-profile )fenced.json", "", use)
 
@@ -139,6 +155,12 @@ class Engines(fence.Case):
         cls.image = os.path.join(cls.shared, "image.tar")
         static = [ENGINES + "/bin/busybox", "/bin/busybox"]
         with tarfile.open(cls.image, "w") as image:
+            # If they are missing, the engine makes them for root alone.
+            for name in ("bin", "lib", "lib64", "tmp", "usr", "usr/local", "usr/local/bin",
+                         "usr/local/lib"):
+                folder = tarfile.TarInfo(name)
+                folder.type, folder.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
+                image.addfile(folder)
             image.add(next(filter(os.path.exists, static)), "bin/busybox")
             for name in COMMANDS:
                 link = tarfile.TarInfo("bin/" + name)
@@ -155,9 +177,11 @@ class Engines(fence.Case):
             image.add(launcher.LAUNCHER, "usr/local/bin/cudaguard")
             for name in ("libcudaguard.so", "cudaguard"):
                 image.add(os.path.join(harness.LIB, name), "usr/local/lib/" + name)
-            folder = tarfile.TarInfo("tmp")
-            folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
-            image.addfile(folder)
+            image.add(box.program("open"), "bin/open")
+            image.add(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), "lib/libcuda.so.1")
+            for path in libraries_of(box.program("open")):
+                to = "lib64/" if "/ld-linux" in path else "lib/"
+                image.add(os.path.realpath(path), to + os.path.basename(path))
 
     def setUp(self):
         super().setUp()
@@ -220,10 +244,27 @@ class Engines(fence.Case):
         self.assertEqual(default["refused"]["mount"], "EPERM")
         return default["refused"]
 
+    def verified(self, text):
+        """The launcher heard the beacon and read the stack, without a file that can be written."""
+        under_verify, _, control = text.partition("control\n")
+        for wanted in ("exit 1\n", "cudaguard: PASS: none of 1 process ",
+                       "\n    > open: driver_step\n"):
+            self.assertEqual(under_verify.count(wanted), 2, text)
+        self.assertEqual(under_verify.count("heard from 1 of 1 process\n"), 4, text)
+        self.assertIn("'/tmp/x': Read-only file system", control)
+        self.assertIn("cuInit:initialised\n", control)
+
     def test_podman(self):
         make, use = commands("podman")
-        printed = self.run_there(PODMAN, {"podman": without_fence(use) + make + use})
+        printed = self.run_there(PODMAN, {
+            "podman": without_fence(use) + make + use,
+            "verify": verify_in("podman run --rm --read-only --read-only-tmpfs=false")})
         self.fenced_as_by_default(printed["podman"])
+        self.verified(printed["verify"])
+
+    def test_verify_in_docker(self):
+        printed = self.run_there(DOCKER, {"verify": verify_in("docker run --rm --read-only")})
+        self.verified(printed["verify"])
 
     def test_docker_and_containerd(self):
         make, use = commands("docker")

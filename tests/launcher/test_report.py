@@ -139,9 +139,10 @@ class Reading(Case):
                  "/home/u/ppo.py:159"),
                 ({"caller": "?", "library": "generated code", "code": None}, None,
                  "generated code"),
-                # Of 0.1, whose records name neither.
-                ({"library": None, "code": None}, None, "libcudart.so.12"),
-                ({"caller": libffi, "code": None}, None, "libffi.so.8"),
+                # Of 0.1, whose records name neither. CUDA's runtime is no place of the user's.
+                ({"library": None, "code": None}, None, "libc10_cuda.so"),
+                ({"library": None, "code": None, "native": None}, None, "libcudart.so.12"),
+                ({"caller": libffi, "code": None, "native": None}, None, "libffi.so.8"),
                 ({"caller": "?", "code": None}, None, "?")):
             with self.subTest(fields=fields):
                 records = text(line(**fields))

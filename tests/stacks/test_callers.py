@@ -6,7 +6,7 @@ import json
 import os
 import re
 
-from support import harness
+from support import fence, harness
 
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 BUILT = os.path.join(harness.BUILD, "tests", "stacks")
@@ -26,12 +26,12 @@ class Callers(harness.FolderCase):
                 if not os.path.exists(program("native_%s%d" % (kind, major))):
                     harness.skip(self, "built without CUDA's runtimes: scripts/fetch-cuda")
 
-    def callers(self, *words):
+    def callers(self, *words, before=()):
         """(the call, its file, its function) of each, as verify's document has it. Unguarded, the
         program enters the fake driver."""
         harness.run(words, guard=False, trace=False).assert_reached(self)
         document = self.path("verify.json")
-        self.result = harness.run([LAUNCHER, "verify", "--json", document, "--", *words],
+        self.result = harness.run([*before, LAUNCHER, "verify", "--json", document, "--", *words],
                                   world="none", guard=False, trace=False)
         self.assertEqual(self.result.rc, 1, self.result)
         with open(document, encoding="utf-8") as stream:
@@ -91,6 +91,12 @@ class Callers(harness.FolderCase):
 
     def test_program_without_libstdcxx(self):
         self.assertEqual(self.callers(program("plain")), {"cuInit": ("plain", "ask_driver")})
+
+    def test_sandbox_without_process_vm_readv(self):
+        """Docker 20.10 refuses it by default. /proc/PID/mem does as well."""
+        found = self.callers(program("plain"), before=[fence.program("without"), "readv=1", "--"])
+        self.assertEqual(found, {"cuInit": ("plain", "ask_driver")})
+        self.assertIn("main", self.symbols, self.result)
 
     def test_message_names_the_caller(self):
         for words, name in (((program("native_13"),), "native_13"),

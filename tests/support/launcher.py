@@ -38,8 +38,8 @@ class Case(harness.FolderCase):
         os.chmod(self.path(name), mode)
         return self.path(name)
 
-    def compile(self, name, text, *options, compiler="gcc"):
-        source = self.make(name + ".c", text, 0o644)
+    def compile(self, name, text, *options, compiler="gcc", suffix=".c"):
+        source = self.make(name + suffix, text, 0o644)
         done = subprocess.run([compiler, source, "-o", self.path(name), *options],
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -128,8 +128,18 @@ TEST(UserCode, Modules) {
         "/opt/lib/libcudaguard.so", "libcudaguard-driver.so"}) {
     EXPECT_TRUE(passes_calls_on(module)) << module;
   }
+  for (const char* module : {"libgomp.so.1.0.0", "libgomp-plugin-nvptx.so.1.0.0", "libomp.so.5",
+                             "libgomp-a34b3233.so.1", "libomp-14.so.5", "libomptarget.so.19.1",
+                             "/usr/lib/llvm-14/lib/libomptarget.rtl.cuda.so"}) {
+    EXPECT_TRUE(passes_calls_on(module)) << module;
+  }
+  for (const char* module :
+       {"/lib/x86_64-linux-gnu/libc-2.31.so", "/lib64/ld-2.28.so", "libdl-2.31.so", "libdl.so.2",
+        "libpthread-2.31.so", "libpthread.so.0"}) {
+    EXPECT_TRUE(passes_calls_on(module)) << module;
+  }
   for (const char* module : {"/opt/torch/lib/libc10_cuda.so", "train", "", "libcublas.so.12",
-                             "/home/u/libcudart/app", "libffistuff.so", "libcc.so"}) {
+                             "/home/u/libcudart/app", "libffistuff.so", "libcc.so", "libompi.so"}) {
     EXPECT_FALSE(passes_calls_on(module)) << module;
   }
 }

@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "policy/text.h"
+#include "policy/user_code.h"
 #include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {
@@ -61,7 +63,13 @@ std::vector<Group> by_line(const Findings& findings) {
 std::string name_of(const Toucher& toucher) {
   if (const PythonFrame* frame = own_frame(toucher); frame != nullptr) return place_of(*frame);
   if (toucher.around_guard()) return "around the guard";
-  return toucher.line.empty() ? toucher.library : toucher.line;
+  if (!toucher.line.empty()) return toucher.line;
+  if (!passes_calls_on(toucher.library)) return toucher.library;
+  const std::vector<NativeFrame>& frames = toucher.stack.native;
+  const auto own = std::find_if(frames.begin(), frames.end(), [](const NativeFrame& frame) {
+    return !passes_calls_on(frame.module);
+  });
+  return own == frames.end() ? toucher.library : std::string(base_name(own->module));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ struct Toucher {
 };
 
 /// What a person can change: a line of the user's code with all that it asked for. Where no line is
-/// known, the library or program that asked.
+/// known, the user's own library or program that asked.
 struct Place {
   std::string name;               ///< "/home/u/ppo.py:159", "libfoo.so", "around the guard"
   std::string line;               ///< "ppo.py:159"; empty: no line is known

@@ -107,7 +107,7 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
     announced_.insert_or_assign({thread, what}, who);
     return;
   }
-  WaitingProcess process(thread);
+  WaitingProcess process(thread, can_look_);
   BeaconMessage content = {};
   const bool readable = message != 0 && process.read(message, &content, sizeof content);
   std::string record = readable ? read_record(process, content) : "";

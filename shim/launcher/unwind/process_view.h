@@ -29,8 +29,9 @@ class ProcessView {
 /// A process whose thread waits. Keeps pages that it has read: use a new one for each stack.
 class WaitingProcess : public ProcessView {
  public:
-  /// `thread`: its number, as this process sees it.
-  explicit WaitingProcess(pid_t thread) : thread_(thread) {}
+  /// `thread`: its number, as this process sees it. `in_proc`: /proc has it under this number, too.
+  explicit WaitingProcess(pid_t thread, bool in_proc = true) : thread_(thread), in_proc_(in_proc) {}
+  ~WaitingProcess() override;
   bool read(uint64_t address, void* to, size_t size) override;
   std::string maps() override;
 
@@ -40,8 +41,11 @@ class WaitingProcess : public ProcessView {
   static constexpr size_t kMostPages = 256;
   using Page = std::array<char, kPageSize>;
   const Page* page_at(uint64_t address);
+  bool read_page(uint64_t address, Page& page);
 
   pid_t thread_;
+  bool in_proc_;
+  int memory_ = -1;                 ///< /proc/PID/mem, where process_vm_readv is refused
   std::map<uint64_t, Page> pages_;  ///< by address
 };
 

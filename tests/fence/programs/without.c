@@ -11,6 +11,7 @@
 //   valid     the listener's ioctl(SECCOMP_IOCTL_NOTIF_ID_VALID)
 //   clone     clone(2), by which fork(3) starts a process
 //   wait4     wait4(2)
+//   readv     process_vm_readv(2)
 // "busy": somebody else has the one listener that there can be.
 #include <errno.h>
 #include <fcntl.h>
@@ -43,9 +44,10 @@ static int argument_of(const char* rule, size_t* offset, uint16_t* comparison, u
     *offset = offsetof(struct seccomp_data, arch);
     return SYS_seccomp;
   }
-  if (strncmp(rule, "clone=", 6) == 0 || strncmp(rule, "wait4=", 6) == 0) {
+  if (strncmp(rule, "clone=", 6) == 0 || strncmp(rule, "wait4=", 6) == 0 ||
+      strncmp(rule, "readv=", 6) == 0) {
     *offset = offsetof(struct seccomp_data, arch);
-    return *rule == 'c' ? SYS_clone : SYS_wait4;
+    return *rule == 'c' ? SYS_clone : *rule == 'w' ? SYS_wait4 : SYS_process_vm_readv;
   }
   if (strncmp(rule, "filter=", 7) == 0) {  // the lower half of a pointer
     *offset = first + 2 * sizeof(uint64_t);

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fortran, OpenMP and OpenCL: verify marks the user's function and names the place by the user's
+file, although the call to CUDA comes from a runtime."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from support import harness, launcher, verified
+
+FORTRAN = """
+module devices
+  use iso_c_binding
+  interface
+    integer(c_int) function cudaGetDeviceCount(count) bind(c, name="cudaGetDeviceCount")
+      import c_int
+      integer(c_int), intent(out) :: count
+    end function
+  end interface
+contains
+  subroutine ask()
+    integer(c_int) :: count, answer
+    answer = cudaGetDeviceCount(count)
+    print *, answer
+  end subroutine
+end module
+program simulation
+  use devices
+  call ask()
+end program
+"""
+COUNTS_DEVICES = """
+int omp_get_num_devices(void);
+__attribute__((noinline)) int ask(void) { return omp_get_num_devices() + 1; }
+int main(void) { return ask() < 0; }
+"""
+OFFLOADS = """
+int main(void) {
+  int sum = 0;
+#pragma omp target map(tofrom : sum)
+  ++sum;
+  return sum != 1;
+}
+"""
+COUNTS_PLATFORMS = """
+int clGetPlatformIDs(unsigned room, void** platforms, unsigned* count);
+__attribute__((noinline)) int ask(void) {
+  unsigned count = 0;
+  return clGetPlatformIDs(0, 0, &count) + (int)count;
+}
+int main(void) { return ask() == 12345; }
+"""
+
+
+class Case(launcher.Case):
+    def asks(self, words, function, options=(), env=None):
+        """Unguarded, the program enters the fake driver. Under verify the place is the program's
+        file, and the mark is at this function."""
+        harness.run(words, guard=False, trace=False, env=env).assert_reached(self)
+        document = self.path("verify.json")
+        result = harness.run([*verified.VERIFY, *options, "--json", document, "--", *words],
+                             world="none", guard=False, trace=False, env=env)
+        self.assertEqual(result.rc, 1, result)
+        with open(document, encoding="utf-8") as stream:
+            self.document = json.load(stream)
+        name = os.path.basename(words[0])
+        self.assertEqual([place["name"] for place in self.document["places"]], [name], result)
+        self.assertIn("\n    > %s: %s\n" % (name, function), result.err, result)
+
+    def made(self, name, text, *options, compiler, suffix=".c"):
+        """Compiles it for `function` to be a frame of its own."""
+        self.need(compiler)
+        return self.compile(name, text, "-O1", "-fno-inline", "-fno-optimize-sibling-calls",
+                            *options, compiler=compiler, suffix=suffix)
+
+    def library(self, name, package):
+        """Where gcc finds the library."""
+        self.need("gcc")
+        found = subprocess.run(["gcc", "-print-file-name=" + name], capture_output=True, text=True,
+                               check=True).stdout.strip()
+        if not os.path.isabs(found):
+            harness.skip(self, "not installed: " + package)
+        return found
+
+
+@pytest.mark.full
+class Fortran(Case):
+    def fortran(self, runtime, *options):
+        library = os.path.join(harness.DEPS, "cuda-12", "lib", runtime)
+        if not os.path.exists(library):
+            harness.skip(self, "built without CUDA's runtimes: scripts/fetch-cuda")
+        return self.made("simulation", FORTRAN, library, *options, "-J", self.folder,
+                         compiler="gfortran", suffix=".f90")
+
+    def test_shared_runtime(self):
+        folder = os.path.join(harness.DEPS, "cuda-12", "lib")
+        self.asks([self.fortran("libcudart.so.12", "-Wl,-rpath," + folder)], "__devices_MOD_ask")
+
+    def test_static_runtime(self):
+        self.asks([self.fortran("libcudart_static.a", "-lrt")], "__devices_MOD_ask")
+
+
+@pytest.mark.full
+class OpenMP(Case):
+    def test_gcc(self):
+        """libgomp loads its NVIDIA plug-in even for a program without offloaded code."""
+        self.library("libgomp-plugin-nvptx.so.1", "libgomp-plugin-nvptx1")
+        self.asks([self.made("simulation", COUNTS_DEVICES, "-fopenmp", compiler="gcc")], "ask")
+
+    def test_clang(self):
+        """libomptarget loads its NVIDIA plug-in before main, whichever target a program is for."""
+        self.need("clang")
+        root = os.path.dirname(os.path.dirname(os.path.realpath(shutil.which("clang"))))
+        if not os.path.exists(root + "/lib/libomptarget.so"):
+            harness.skip(self, "not installed: libomp-dev")
+        if not os.path.exists(root + "/lib/libomptarget.rtl.cuda.so"):
+            self.skipTest("this libomptarget has no plug-ins, and opens the driver later")
+        program = self.made("simulation", OFFLOADS, "-fopenmp",
+                            "-fopenmp-targets=x86_64-pc-linux-gnu", compiler="clang")
+        self.asks([program], ".omp_offloading.descriptor_reg",
+                  env={"LD_LIBRARY_PATH": root + "/lib"})
+
+
+class OpenCL(Case):
+    def test_loader(self):
+        loader = self.library("libOpenCL.so.1", "ocl-icd-libopencl1")
+        self.make("nvidia.icd", "libnvidia-opencl.so.1\n", 0o644)
+        self.asks([self.made("simulation", COUNTS_PLATFORMS, loader, compiler="gcc")], "ask",
+                  ["--deny=opencl"], {"OCL_ICD_VENDORS": self.folder})
