@@ -127,20 +127,20 @@ std::string examine(const std::string& text, Random& random, Counts& counts) {
   if (taken != findings.records) return "a record is not handed on";
   if (findings.records + findings.torn + findings.not_understood < lines) return "a line is lost";
   std::string shown = text_of_findings(findings);
-  Json all;
-  all.begin_array();
   for (const Toucher& toucher : findings.touchers) {
-    put(all, toucher);
     for (const size_t process : toucher.processes) {
       if (process >= findings.processes.size()) return "a process that is not there";
     }
   }
-  for (const Place& place : findings.places) put(all, place);
-  for (const ObservedProcess& process : findings.processes) put(all, process);
+  Json all;
+  const auto put_one = [&](const auto& one) { put(all, one); };
+  all.begin_object().objects("touchers", findings.touchers, put_one);
+  all.objects("places", findings.places, put_one);
+  all.objects("processes", findings.processes, put_one);
   for (const ByWord& by : kByWords) {
-    for (const Group& group : groups_of(findings, by.by)) put(all, group);
+    all.objects(by.word.data(), groups_of(findings, by.by), put_one);
   }
-  const std::string json = all.end_array().text();
+  const std::string json = all.end_object().text();
   if (!is_shown(shown) || !is_shown(json)) return "shows what is not printable";
   rapidjson::StringStream stream_of_json(json.c_str());
   rapidjson::BaseReaderHandler<> nothing;

@@ -20,7 +20,7 @@ Finding reason(State state, const std::string& text) {
 }
 
 TEST(DoctorVerdict, IsTheWeightiestReason) {
-  Findings findings = {{"program", kAboutProgram, State::kFact, "./a", ""}};
+  FindingList findings = {{"program", kAboutProgram, State::kFact, "./a", ""}};
   EXPECT_EQ(guarded_line(findings), "guarded: yes");
   EXPECT_EQ(exit_code(findings), 0);
   findings.push_back(reason(State::kInPart, "one"));
@@ -34,7 +34,7 @@ TEST(DoctorVerdict, IsTheWeightiestReason) {
 }
 
 TEST(DoctorVerdict, AProblemOfTheMachineLeavesTheProgramGuarded) {
-  const Findings findings = {{"driver", Question::kDriver, State::kProblem, "ill", "cure"}};
+  const FindingList findings = {{"driver", Question::kDriver, State::kProblem, "ill", "cure"}};
   EXPECT_EQ(guarded_line(findings), "guarded: yes");
   EXPECT_EQ(exit_code(findings), 1);
 }
@@ -110,7 +110,7 @@ struct Judged {
 };
 
 Judged judge_end(const ChildEnd& end) {
-  Findings findings;
+  FindingList findings;
   Judged judged;
   judged.answer = judge_answer(end, "/probe", std::chrono::seconds{2}, findings);
   for (const Finding& finding : findings) {
@@ -232,7 +232,7 @@ TEST(DoctorAnswer, TheDriversOwnWordsAreNotTheProbes) {
 
 std::vector<std::string> problems_of(std::vector<const char*> environment) {
   environment.push_back(nullptr);
-  Findings findings;
+  FindingList findings;
   judge_variables(Variables(environment.data()), findings);
   std::vector<std::string> problems;
   for (const Finding& finding : findings) problems.push_back(finding.text);

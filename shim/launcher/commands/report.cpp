@@ -176,7 +176,9 @@ void put_list(OutputFile& out, const char* name, const auto& list) {
   std::string_view before = "\n";
   for (const auto& one : list) {
     Json json;
+    json.begin_object();
     put(json, one);
+    json.end_object();
     text.append(before).append(json.text());
     before = ",\n";
     if (text.size() < kPart) continue;

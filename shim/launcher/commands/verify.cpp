@@ -51,7 +51,6 @@ Verdict run_tree(const Options& options, Prepared& prepared, const Outputs& outp
                  Variables& variables) {
   Verdict verdict;
   for (char** word = options.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
-  WatchedTree watched;
   watch_tree(
       {.path = prepared.path,
        .arguments = prepared.arguments.data(),
@@ -61,13 +60,8 @@ Verdict run_tree(const Options& options, Prepared& prepared, const Outputs& outp
        .counts = true,
        .trace = options.trace,
        .kept = {outputs.json.descriptor(), outputs.junit.descriptor(), outputs.html.descriptor()}},
-      watched);
-  verdict.started = watched.started;
-  verdict.ended = watched.ended;
-  verdict.status = watched.status;
+      verdict);
   verdict.no_new_privs = prepared.fence.no_new_privs;
-  verdict.findings = std::move(watched.findings);
-  verdict.tree = std::move(watched.tree);
   return verdict;
 }
 

@@ -50,7 +50,7 @@ constexpr std::pair<int, const char*> kAdvice[] = {
 
 constexpr const char* kKeepOff = "cudaguard run keeps programs off it";
 
-void add(Findings& findings, const char* id, State state, std::string text,
+void add(FindingList& findings, const char* id, State state, std::string text,
          std::string remedy = "") {
   findings.push_back({id, Question::kDriver, state, std::move(text), std::move(remedy)});
 }
@@ -96,7 +96,7 @@ bool prepare_probe() {
   return syscall(SYS_capset, &header, sets) == 0;
 }
 
-void add_libraries(const Libraries& libraries, Findings& findings) {
+void add_libraries(const Libraries& libraries, FindingList& findings) {
   constexpr uint64_t kMostNullDriver = uint64_t{1} << 20;  // NVIDIA's is larger by far
   for (const auto& [name, path] : libraries.found) {
     std::error_code error;
@@ -154,7 +154,7 @@ Libraries find_libraries(const Machine& machine) {
 }
 
 std::string judge_answer(const ChildEnd& end, const std::string& probe, std::chrono::seconds limit,
-                         Findings& findings) {
+                         FindingList& findings) {
   constexpr std::string_view kInit = "\ncudaguard-probe init ";
   const bool asks = end.out.find("\ncudaguard-probe asks") != std::string::npos;
   const std::string where = asks ? "in cuInit" : "before cuInit";
@@ -212,7 +212,7 @@ std::string judge_answer(const ChildEnd& end, const std::string& probe, std::chr
   return "driver: " + result;
 }
 
-std::string ask_driver(const Machine& machine, const Libraries& libraries, Findings& findings) {
+std::string ask_driver(const Machine& machine, const Libraries& libraries, FindingList& findings) {
   add_libraries(libraries, findings);
   const auto not_asked = [&](const std::string& why) {
     add(findings, "cuInit", State::kFact, "not tried: " + why);

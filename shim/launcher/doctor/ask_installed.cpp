@@ -20,7 +20,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
-void add(Findings& findings, const char* id, State state, const std::string& text,
+void add(FindingList& findings, const char* id, State state, const std::string& text,
          const std::string& remedy = "") {
   findings.push_back({id, Question::kInstalled, state, text, remedy});
 }
@@ -34,7 +34,7 @@ bool is_sound(const std::string& path) {
   return read_exports(file, exports) && contains(file, kNote);
 }
 
-void add_guard(const Machine& machine, const Libraries& libraries, Findings& findings) {
+void add_guard(const Machine& machine, const Libraries& libraries, FindingList& findings) {
   const OwnFile& guard = machine.own_files.front();
   const std::string& bare = libraries.guard_by_bare_name;
   const auto row = [&](const std::string& text) { add(findings, "guard", State::kFact, text); };
@@ -50,7 +50,7 @@ void add_guard(const Machine& machine, const Libraries& libraries, Findings& fin
   }
 }
 
-void add_fence(const Fence& fence, Findings& findings) {
+void add_fence(const Fence& fence, FindingList& findings) {
   const auto row = [&](const std::string& text) { add(findings, "fence", State::kFact, text); };
   if (fence.was_there) {
     row("stands around this process already: no CUDA in it, nor in what it starts");
@@ -66,7 +66,7 @@ void add_fence(const Fence& fence, Findings& findings) {
 }
 
 /// What preloads a guard into the programs of this environment; empty: nothing does.
-std::string active_by(const Machine& machine, const Libraries& libraries, Findings& findings) {
+std::string active_by(const Machine& machine, const Libraries& libraries, FindingList& findings) {
   const std::string own = printable(machine.installation.guard);
   std::string by = libraries.system_guard.empty() ? "" : "/etc/ld.so.preload";
   for (const std::string& entry : preload_entries(machine.variables.get("LD_PRELOAD"))) {
@@ -124,7 +124,7 @@ Config config_of(const Variables& variables) {
   return parse_config(read_environment([&](const char* name) { return variables.get(name); }));
 }
 
-void judge_variables(Variables variables, Findings& findings) {
+void judge_variables(Variables variables, FindingList& findings) {
   const Config config = config_of(variables);
   const auto problem = [&](const std::string& text) {
     add(findings, "variable", State::kProblem, text);
@@ -153,8 +153,9 @@ void judge_variables(Variables variables, Findings& findings) {
   }
 }
 
-std::string ask_installed(const Machine& machine, const Libraries& libraries, Findings& findings) {
-  Findings own;
+std::string ask_installed(const Machine& machine, const Libraries& libraries,
+                          FindingList& findings) {
+  FindingList own;
   const std::string by = active_by(machine, libraries, own);
   add_guard(machine, libraries, own);
   add(own, "this shell", State::kFact,

@@ -36,7 +36,7 @@ bool has_static_sanitizer(const FileBytes& file) {
 
 class Look {
  public:
-  Look(const std::string& name, const Machine& machine, Findings& findings)
+  Look(const std::string& name, const Machine& machine, FindingList& findings)
       : program_(find_program(name, machine.variables.get("PATH"))),
         machine_(machine),
         own_(machine.installation),
@@ -190,14 +190,14 @@ class Look {
   const Machine& machine_;
   const Installation& own_;
   Variables guarded_;  ///< the environment with the guard in LD_PRELOAD
-  Findings& findings_;
+  FindingList& findings_;
   bool links_driver_ = false;
   bool links_nvml_ = false;
 };
 
 }  // namespace
 
-std::string ask_program(const std::string& name, const Machine& machine, Findings& findings) {
+std::string ask_program(const std::string& name, const Machine& machine, FindingList& findings) {
   Look(name, machine, findings).all();
   return guarded_line(findings);
 }

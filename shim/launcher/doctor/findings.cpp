@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/doctor/findings.h"
 
-#include <rapidjson/prettywriter.h>
-#include <rapidjson/stringbuffer.h>
-
 #include <algorithm>
 #include <string_view>
 
-#include "shim/launcher/message.h"
+#include "shim/launcher/format.h"
+#include "shim/launcher/print/json.h"
 
 namespace cudaguard::launcher {
 
@@ -24,14 +22,14 @@ const char* name_of(State state) {
 }
 
 /// The first finding in this state, or null.
-const Finding* first(const Findings& findings, State state) {
+const Finding* first(const FindingList& findings, State state) {
   const auto found = std::find_if(findings.begin(), findings.end(),
                                   [&](const Finding& row) { return row.state == state; });
   return found == findings.end() ? nullptr : &*found;
 }
 
 /// Why the program is not guarded, or not completely; null: it is guarded.
-const Finding* main_reason(const Findings& findings) {
+const Finding* main_reason(const FindingList& findings) {
   const Finding* reason = first(findings, State::kNo);
   return reason != nullptr ? reason : first(findings, State::kInPart);
 }
@@ -44,7 +42,7 @@ void add_row(std::string& text, std::string_view heading, const std::string& lin
   add_wrapped(text, start, line);
 }
 
-void add_rows(std::string& text, const Findings& findings, Question question) {
+void add_rows(std::string& text, const FindingList& findings, Question question) {
   const Finding* in_the_answer = main_reason(findings);
   std::string before;
   text += "\n";
@@ -60,24 +58,24 @@ void add_rows(std::string& text, const Findings& findings, Question question) {
 
 }  // namespace
 
-const char* verdict(const Findings& findings) {
+const char* verdict(const FindingList& findings) {
   const Finding* reason = main_reason(findings);
   return reason == nullptr ? "yes" : name_of(reason->state);
 }
 
-std::string guarded_line(const Findings& findings) {
+std::string guarded_line(const FindingList& findings) {
   const Finding* reason = main_reason(findings);
   return std::string("guarded: ") + verdict(findings) +
          (reason == nullptr ? "" : ", because " + reason->text);
 }
 
-int exit_code(const Findings& findings) {
+int exit_code(const FindingList& findings) {
   if (first(findings, State::kNo) != nullptr) return 2;
   return first(findings, State::kInPart) != nullptr || first(findings, State::kProblem) != nullptr;
 }
 
 std::string as_text(const Document& document) {
-  const Findings& findings = document.findings;
+  const FindingList& findings = document.findings;
   std::string text = document.answer + "\n";
   if (document.has_program) add_rows(text, findings, Question::kProgram);
   add_rows(text, findings, Question::kInstalled);
@@ -92,35 +90,18 @@ std::string as_text(const Document& document) {
 }
 
 std::string as_json(const Document& document) {
-  rapidjson::StringBuffer buffer;
-  rapidjson::PrettyWriter<rapidjson::StringBuffer> writer(buffer);
-  writer.SetIndent(' ', 2);
-  const auto put = [&](const char* key, const std::string& value) {
-    writer.Key(key);
-    writer.String(value.c_str());
-  };
-  writer.StartObject();
-  writer.Key("v");
-  writer.Int(2);
-  put("cudaguard", CUDAGUARD_VERSION);
-  put("answer", document.answer);
-  if (document.has_program) put("guarded", verdict(document.findings));
-  writer.Key("findings");
-  writer.StartArray();
-  for (const Finding& finding : document.findings) {
-    writer.StartObject();
-    put("id", finding.id);
-    put("question", name_of(finding.question));
-    put("state", name_of(finding.state));
-    put("text", finding.text);
-    if (!finding.remedy.empty()) put("remedy", finding.remedy);
-    writer.EndObject();
-  }
-  writer.EndArray();
-  writer.Key("exit_code");
-  writer.Int(exit_code(document.findings));
-  writer.EndObject();
-  return std::string(buffer.GetString(), buffer.GetSize()) + "\n";
+  Json json(2);
+  json.begin_object().field("v", 2).field("cudaguard", CUDAGUARD_VERSION);
+  json.field("answer", document.answer);
+  if (document.has_program) json.field("guarded", verdict(document.findings));
+  json.objects("findings", document.findings, [&](const Finding& finding) {
+    json.field("id", finding.id)
+        .field("question", name_of(finding.question))
+        .field("state", name_of(finding.state))
+        .field("text", finding.text);
+    if (!finding.remedy.empty()) json.field("remedy", finding.remedy);
+  });
+  return json.field("exit_code", exit_code(document.findings)).end_object().text() + "\n";
 }
 
 }  // namespace cudaguard::launcher

@@ -27,19 +27,19 @@ struct Finding {
   std::string text;    ///< printable; of kInPart and kNo a clause after "because"
   std::string remedy;  ///< empty: there is none
 };
-using Findings = std::vector<Finding>;
+using FindingList = std::vector<Finding>;
 
 /// Is the program guarded? "yes", "in part" or "no".
-const char* verdict(const Findings& findings);
+const char* verdict(const FindingList& findings);
 /// "guarded: no, because ...", with the first of the weightiest reasons.
-std::string guarded_line(const Findings& findings);
+std::string guarded_line(const FindingList& findings);
 /// 0: well; 1: guarded in part, or a problem; 2: not guarded.
-int exit_code(const Findings& findings);
+int exit_code(const FindingList& findings);
 
 struct Document {
   std::string answer;  ///< the first line
   bool has_program = false;
-  Findings findings;
+  FindingList findings;
 };
 /// Lines of at most 100 columns, unless a path is longer.
 std::string as_text(const Document& document);

@@ -52,17 +52,18 @@ std::vector<OwnFile> look_at_own_files(const Installation& installation);
 Libraries find_libraries(const Machine& machine);
 
 /// "guarded: yes". Throws Refusal if there is no such program (126, 127).
-std::string ask_program(const std::string& name, const Machine& machine, Findings& findings);
+std::string ask_program(const std::string& name, const Machine& machine, FindingList& findings);
 
 /// "installed: yes; active here: no".
-std::string ask_installed(const Machine& machine, const Libraries& libraries, Findings& findings);
+std::string ask_installed(const Machine& machine, const Libraries& libraries,
+                          FindingList& findings);
 /// The part of it that looks at CUDAGUARD_* alone.
-void judge_variables(Variables variables, Findings& findings);
+void judge_variables(Variables variables, FindingList& findings);
 
 /// "driver: answers".
-std::string ask_driver(const Machine& machine, const Libraries& libraries, Findings& findings);
+std::string ask_driver(const Machine& machine, const Libraries& libraries, FindingList& findings);
 /// The part of it that comes after the end of the process that asked, `probe`.
 std::string judge_answer(const ChildEnd& end, const std::string& probe, std::chrono::seconds limit,
-                         Findings& findings);
+                         FindingList& findings);
 
 }  // namespace cudaguard::launcher

@@ -17,23 +17,9 @@ namespace {
 // More than any linker makes; a file that claims more is not worth the memory.
 constexpr size_t kMostDynamic = 65536;
 constexpr size_t kMostNeeded = 4096;
-constexpr size_t kLongestName = 4096;
 
 /// Is [at, at + count) inside `size`? Without an overflow.
 bool inside(uint64_t at, uint64_t count, uint64_t size) { return at <= size && count <= size - at; }
-
-/// The string that starts at `at` and ends before `end`. False: it does not end there, or is longer
-/// than any name.
-bool read_string(const Bytes& file, uint64_t at, uint64_t end, std::string& to) {
-  end = std::min(end, file.size());
-  if (at >= end) return false;
-  std::string text(static_cast<size_t>(std::min<uint64_t>(end - at, kLongestName + 1)), '\0');
-  if (!file.read(at, text.data(), text.size())) return false;
-  const size_t length = text.find('\0');
-  if (length == std::string::npos) return false;
-  to = text.substr(0, length);
-  return true;
-}
 
 /// The parts of the program header that are read; p_type is PT_NULL where there is none.
 struct Layout {
@@ -164,6 +150,24 @@ bool FileBytes::read_all(uint64_t at, char* to, size_t count) const {
   return true;
 }
 
+bool read_string(const Bytes& file, uint64_t at, uint64_t end, std::string& to) {
+  end = std::min(end, file.size());
+  if (at >= end) return false;
+  std::string text(static_cast<size_t>(std::min<uint64_t>(end - at, kLongestName + 1)), '\0');
+  if (!file.read(at, text.data(), text.size())) return false;
+  const size_t length = text.find('\0');
+  if (length == std::string::npos) return false;
+  to = text.substr(0, length);
+  return true;
+}
+
+std::vector<Elf64_Shdr> read_sections(const Bytes& file, const Elf64_Ehdr& elf) {
+  std::vector<Elf64_Shdr> sections(elf.e_shentsize == sizeof(Elf64_Shdr) ? elf.e_shnum : 0);
+  const size_t size = sections.size() * sizeof(Elf64_Shdr);
+  if (size != 0 && !file.read(elf.e_shoff, sections.data(), size)) sections.clear();
+  return sections;
+}
+
 ElfFacts read_elf(const Bytes& file) {
   ElfFacts facts;
   unsigned char ident[EI_NIDENT] = {};
@@ -210,11 +214,8 @@ bool has_constant(const Bytes& file, std::string_view text) {
   const ElfFacts facts = read_elf(file);
   Elf64_Ehdr elf = {};
   if (facts.type == 0 || !file.read(0, &elf, sizeof elf)) return false;
-  std::vector<Elf64_Shdr> sections(elf.e_shentsize == sizeof(Elf64_Shdr) ? elf.e_shnum : 0);
-  if (sections.empty() ||
-      !file.read(elf.e_shoff, sections.data(), sections.size() * sizeof(Elf64_Shdr))) {
-    return contains(file, text, facts.loaded_end);
-  }
+  const std::vector<Elf64_Shdr> sections = read_sections(file, elf);
+  if (sections.empty()) return contains(file, text, facts.loaded_end);
   uint64_t left = kMostSearched;
   return std::any_of(sections.begin(), sections.end(), [&](const Elf64_Shdr& section) {
     constexpr uint64_t kKind = SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR;

@@ -5,6 +5,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -52,6 +53,32 @@ class FileBytes : public Bytes {
   int error_ = 0;
   uint64_t size_ = 0;
 };
+
+// More than any linker makes; a file that claims more is not worth the memory.
+inline constexpr size_t kLongestName = 4096;
+
+/// The string that starts at `at` and ends before `end`. Returns false if it does not end there, or
+/// is longer than any name.
+bool read_string(const Bytes& file, uint64_t at, uint64_t end, std::string& to);
+
+/// The section headers of a file with this ELF header; none: it has none, or they are damaged.
+std::vector<Elf64_Shdr> read_sections(const Bytes& file, const Elf64_Ehdr& elf);
+
+/// Calls `use` with each entry of a table at `at`, a piece of it in memory at a time. Returns false
+/// if the file does not have all of them.
+template <typename Entry, typename Use>
+bool for_each_entry(const Bytes& file, uint64_t at, uint64_t count, Use use) {
+  constexpr size_t kPiece = (size_t{1} << 16) / sizeof(Entry);
+  std::vector<Entry> piece;
+  for (; count > 0; count -= piece.size()) {
+    piece.resize(static_cast<size_t>(std::min<uint64_t>(count, kPiece)));
+    const size_t size = piece.size() * sizeof(Entry);
+    if (!file.read(at, piece.data(), size)) return false;
+    for (const Entry& entry : piece) use(entry);
+    at += size;
+  }
+  return true;
+}
 
 struct ElfFacts {
   bool is_elf = false;  ///< begins as one

@@ -2,24 +2,13 @@
 #include "shim/launcher/elf/elf_functions.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace cudaguard::launcher {
 
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 12;  ///< symbols that are read at a time
 /// 16 bytes each. libtorch_cuda.so has 0.3 million, a Chromium with debug symbols 2.
 constexpr size_t kMostFunctions = size_t{4} << 20;
-constexpr size_t kLongestName = 4096;
-
-template <typename Header>
-std::vector<Header> read_headers(const Bytes& file, uint64_t at, size_t count, size_t size) {
-  std::vector<Header> headers(size == sizeof(Header) ? count : 0);
-  if (!headers.empty() && !file.read(at, headers.data(), headers.size() * sizeof(Header)))
-    headers.clear();
-  return headers;
-}
 
 bool is_function(const Elf64_Sym& symbol) {
   const unsigned char type = ELF64_ST_TYPE(symbol.st_info);
@@ -30,13 +19,12 @@ bool is_function(const Elf64_Sym& symbol) {
 
 ElfFunctions::ElfFunctions(const Bytes& file) {
   Elf64_Ehdr elf = {};
-  if (!file.read(0, &elf, sizeof elf) || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 ||
-      elf.e_ident[EI_CLASS] != ELFCLASS64 || elf.e_ident[EI_DATA] != ELFDATA2LSB) {
-    return;
-  }
-  loads_ = read_headers<Elf64_Phdr>(file, elf.e_phoff, elf.e_phnum, elf.e_phentsize);
-  std::erase_if(loads_, [](const Elf64_Phdr& header) { return header.p_type != PT_LOAD; });
-  const auto sections = read_headers<Elf64_Shdr>(file, elf.e_shoff, elf.e_shnum, elf.e_shentsize);
+  if (read_elf(file).type == 0 || !file.read(0, &elf, sizeof elf)) return;
+  if (elf.e_phentsize != sizeof(Elf64_Phdr)) return;
+  for_each_entry<Elf64_Phdr>(file, elf.e_phoff, elf.e_phnum, [&](const Elf64_Phdr& header) {
+    if (header.p_type == PT_LOAD) loads_.push_back(header);
+  });
+  const std::vector<Elf64_Shdr> sections = read_sections(file, elf);
   if (!read_table(file, sections, SHT_SYMTAB)) read_table(file, sections, SHT_DYNSYM);
 }
 
@@ -47,18 +35,12 @@ bool ElfFunctions::read_table(const Bytes& file, const std::vector<Elf64_Shdr>& 
   });
   if (table == sections.end()) return false;
   names_ = sections[table->sh_link].sh_offset;
-  std::vector<Elf64_Sym> piece;
-  uint64_t at = table->sh_offset;
-  for (uint64_t left = table->sh_size / sizeof(Elf64_Sym); left > 0; left -= piece.size()) {
-    piece.resize(static_cast<size_t>(std::min<uint64_t>(left, kPiece)));
-    if (!file.read(at, piece.data(), piece.size() * sizeof(Elf64_Sym))) break;
-    at += piece.size() * sizeof(Elf64_Sym);
-    for (const Elf64_Sym& symbol : piece) {
-      if (!is_function(symbol) || functions_.size() == kMostFunctions) continue;
-      const auto size = static_cast<uint32_t>(std::min<uint64_t>(symbol.st_size, UINT32_MAX));
-      functions_.push_back({symbol.st_value, size, symbol.st_name});
-    }
-  }
+  const uint64_t count = table->sh_size / sizeof(Elf64_Sym);
+  for_each_entry<Elf64_Sym>(file, table->sh_offset, count, [&](const Elf64_Sym& symbol) {
+    if (!is_function(symbol) || functions_.size() == kMostFunctions) return;
+    const auto size = static_cast<uint32_t>(std::min<uint64_t>(symbol.st_size, UINT32_MAX));
+    functions_.push_back({symbol.st_value, size, symbol.st_name});
+  });
   std::sort(functions_.begin(), functions_.end(), [](const Function& one, const Function& other) {
     return one.start != other.start ? one.start < other.start : one.size < other.size;
   });
@@ -78,11 +60,9 @@ std::string ElfFunctions::name_at(const Bytes& file, uint64_t offset) const {
   const Function& function = *(after - 1);
   if (function.size != 0 && address - function.start >= function.size) return {};
   const uint64_t at = names_ + function.name;
-  if (at < names_ || at >= file.size()) return {};
-  std::string name(static_cast<size_t>(std::min<uint64_t>(kLongestName, file.size() - at)), '\0');
-  if (!file.read(at, name.data(), name.size())) return {};
-  const size_t end = name.find('\0');
-  return end == std::string::npos ? std::string() : name.substr(0, end);
+  std::string name;
+  if (at >= names_) read_string(file, at, file.size(), name);
+  return name;
 }
 
 }  // namespace cudaguard::launcher

@@ -2,17 +2,15 @@
 #include "shim/launcher/elf/elf_symbols.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <string_view>
+
+#include "policy/text.h"
 
 namespace cudaguard::launcher {
 
 namespace {
 
-/// As much of a table as is read at a time.
-constexpr size_t kPiece = size_t{1} << 16;
-constexpr size_t kLongestName = 4096;
 /// libtorch_cuda.so's is 20 MB.
 constexpr uint64_t kMostStrings = uint64_t{256} << 20;
 /// 200 MB of symbols. Chromium has 2 million relocations.
@@ -34,9 +32,8 @@ bool find_tables(const Bytes& file, Tables& tables) {
   if (facts.type == 0) return true;  // of another class
   Elf64_Ehdr elf = {};
   if (!file.read(0, &elf, sizeof elf)) return false;
-  std::vector<Elf64_Shdr> sections(elf.e_shentsize == sizeof(Elf64_Shdr) ? elf.e_shnum : 0);
-  if (sections.empty()) return true;
-  if (!file.read(elf.e_shoff, sections.data(), sections.size() * sizeof(Elf64_Shdr))) return false;
+  const std::vector<Elf64_Shdr> sections = read_sections(file, elf);
+  if (sections.empty()) return elf.e_shnum == 0 || elf.e_shentsize != sizeof(Elf64_Shdr);
   for (const Elf64_Shdr& section : sections) {
     if (section.sh_type == SHT_DYNSYM) tables.symbols = section;
   }
@@ -52,31 +49,21 @@ bool find_tables(const Bytes& file, Tables& tables) {
   return file.read(strings.sh_offset, tables.strings.data(), tables.strings.size());
 }
 
-/// Calls `use` with every entry of a table; it returns false to stop.
+/// As for_each_entry().
 template <typename Entry, typename Use>
 bool for_each(const Bytes& file, const Elf64_Shdr& table, Use use) {
-  uint64_t at = table.sh_offset;
-  uint64_t count = std::min<uint64_t>(table.sh_size / sizeof(Entry), kMostEntries);
-  std::vector<Entry> piece;
-  while (count > 0) {
-    piece.resize(static_cast<size_t>(std::min<uint64_t>(count, kPiece / sizeof(Entry))));
-    if (!file.read(at, piece.data(), piece.size() * sizeof(Entry))) return false;
-    for (const Entry& entry : piece) {
-      if (!use(entry)) return true;
-    }
-    at += piece.size() * sizeof(Entry);
-    count -= piece.size();
-  }
-  return true;
+  const uint64_t count = std::min<uint64_t>(table.sh_size / sizeof(Entry), kMostEntries);
+  return for_each_entry<Entry>(file, table.sh_offset, count, use);
 }
 
-/// False: it is not in the table of strings. A very long name is left empty: it is not asked for.
-bool name_of(const Tables& tables, const Elf64_Sym& symbol, std::string_view& name) {
-  if (symbol.st_name >= tables.strings.size()) return false;
-  const std::string_view rest = std::string_view(tables.strings).substr(symbol.st_name);
-  const size_t end = rest.substr(0, kLongestName + 1).find('\0');
-  name = end == std::string_view::npos ? std::string_view() : rest.substr(0, end);
-  return end != std::string_view::npos || rest.size() > kLongestName;
+/// Returns false if the name is not in the table of strings. A very long one is left out: nobody
+/// asks for it.
+bool add_name(const Tables& tables, const Elf64_Sym& symbol, std::set<std::string>& names) {
+  const std::string_view rest = tail(tables.strings, symbol.st_name);
+  const size_t end = head(rest, kLongestName + 1).find('\0');
+  if (end == std::string_view::npos) return rest.size() > kLongestName;
+  if (end != 0) names.emplace(head(rest, end));
+  return true;
 }
 
 /// Not the names of versions, which are absolute.
@@ -106,16 +93,12 @@ bool is_copy(const Elf64_Rela& relocation) {
 bool read_exports(const Bytes& file, std::set<std::string>& names, Exports which) {
   Tables tables;
   if (!find_tables(file, tables)) return false;
-  bool named = true;
+  bool sound = true;
   const auto take = [&](const Elf64_Sym& symbol) {
-    std::string_view name;
-    if (!is_export(symbol)) return true;
-    if (which == Exports::kVariables && !is_variable(symbol)) return true;
-    named = name_of(tables, symbol, name);
-    if (!name.empty()) names.emplace(name);
-    return named;
+    if (!is_export(symbol) || (which == Exports::kVariables && !is_variable(symbol))) return;
+    if (!add_name(tables, symbol, names)) sound = false;
   };
-  return for_each<Elf64_Sym>(file, tables.symbols, take) && named;
+  return for_each<Elf64_Sym>(file, tables.symbols, take) && sound;
 }
 
 bool read_references(const Bytes& file, std::set<std::string>& names, References which) {
@@ -127,18 +110,13 @@ bool read_references(const Bytes& file, std::set<std::string>& names, References
     if (which == References::kAll || is_copy(relocation)) {
       wanted.insert(ELF64_R_SYM(relocation.r_info));
     }
-    return true;
   };
   for (const Elf64_Shdr& table : tables.relocations) {
     if (!for_each<Elf64_Rela>(file, table, note)) sound = false;
   }
   uint64_t index = 0;
   const auto take = [&](const Elf64_Sym& symbol) {
-    std::string_view name;
-    if (wanted.count(index++) == 0) return true;
-    if (!name_of(tables, symbol, name)) sound = false;
-    if (!name.empty()) names.emplace(name);
-    return true;
+    if (wanted.contains(index++) && !add_name(tables, symbol, names)) sound = false;
   };
   return for_each<Elf64_Sym>(file, tables.symbols, take) && sound;
 }

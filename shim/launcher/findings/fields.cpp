@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/findings/fields.h"
 
+#include <rapidjson/document.h>
 #include <rapidjson/memorystream.h>
-#include <rapidjson/reader.h>
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
+#include <vector>
 
 #include "policy/text.h"
 
@@ -15,35 +17,15 @@ namespace {
 
 constexpr size_t kMostCommand = 1024;
 constexpr size_t kMostFrames = 256;
-constexpr int kMostNested = 16;
+constexpr double kLastSecond = 253402300800;  // the year 10000
 
-/// `of_process`: it stands in front of "api", and is the same in each record of a process.
-struct TextField {
-  std::string_view name;
-  std::string Fields::*text;
-  bool of_process;
-};
-constexpr TextField kTexts[] = {
-    {"host", &Fields::host, true},      {"exe", &Fields::exe, true},
-    {"cgroup", &Fields::cgroup, true},  {"slurm", &Fields::slurm, true},
-    {"api", &Fields::api, false},       {"object", &Fields::object, false},
-    {"event", &Fields::event, false},   {"decision", &Fields::decision, false},
-    {"caller", &Fields::caller, false}, {"library", &Fields::library, false},
-    {"code", &Fields::code, false},     {"policy", &Fields::policy, false},
-};
-struct NumberField {
-  std::string_view name;
-  int64_t Fields::*number;
-  bool of_process;
-};
-constexpr NumberField kNumbers[] = {
-    {"v", &Fields::v, true},
-    {"pid", &Fields::pid, true},
-    {"ppid", &Fields::ppid, true},
-    {"uid", &Fields::uid, true},
-    {"device", &Fields::device, false},
-    {"result", &Fields::result, false},
-};
+using rapidjson::Value;
+
+std::string_view text_of(const Value& value) {
+  return {value.GetString(), value.GetStringLength()};
+}
+
+bool is_number(const Value& value) { return value.IsUint64() && value.GetUint64() <= UINT32_MAX; }
 
 /// "/opt/lib/libx.so+0x12"; what is not so has the offset 0.
 NativeFrame native_frame(std::string_view text) {
@@ -56,112 +38,83 @@ NativeFrame native_frame(std::string_view text) {
   return frame;
 }
 
-/// Takes RapidJSON's events. False ends the reading.
-class Handler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Handler> {
- public:
-  explicit Handler(Fields& fields) : fields_(fields) {}
+PythonFrame python_frame(const Value& object) {
+  PythonFrame frame;
+  for (const auto& [key, value] : object.GetObject()) {
+    const std::string_view name = text_of(key);
+    if (name == "file" && value.IsString()) frame.file = text_of(value);
+    if (name == "function" && value.IsString()) frame.function = text_of(value);
+    if (name == "line" && is_number(value)) frame.line = value.GetUint();
+  }
+  return frame;
+}
 
-  bool Key(const char* text, rapidjson::SizeType size, bool /*copy*/) {
-    if (depth_ == 1) {
-      key_.assign(text, size);
-    } else if (depth_ == 3) {
-      inner_.assign(text, size);
+/// Up to the first one that is no text.
+void add_words(const Value& argv, std::string& command) {
+  for (const Value& word : argv.GetArray()) {
+    if (!word.IsString() || command.size() > kMostCommand) return;
+    if (command.empty()) {
+      command = base_name(text_of(word));
+    } else {
+      command.append(" ").append(text_of(word));
     }
-    return true;
   }
-  bool String(const char* text, rapidjson::SizeType size, bool /*copy*/) {
-    const std::string_view value(text, size);
-    if (depth_ == 1) {
-      take_text(value);
-    } else if (depth_ == 2 && in_array_) {
-      take_item(value);
-    } else if (in_frame()) {
-      if (inner_ == "file") fields_.stack.python.back().file = value;
-      if (inner_ == "function") fields_.stack.python.back().function = value;
-    }
-    return true;
-  }
-  bool Uint64(uint64_t value) {
-    if (depth_ == 1) {
-      take_number(value);
-    } else if (in_frame() && inner_ == "line" && value <= UINT32_MAX) {
-      fields_.stack.python.back().line = static_cast<uint32_t>(value);
-    }
-    return Default();
-  }
-  bool Uint(unsigned value) { return Uint64(value); }
-  bool Double(double value) {
-    if (depth_ == 1 && key_ == "ts" && value > 0 && value < kLastSecond) fields_.ts = value;
-    return Default();
-  }
-  bool StartObject() {
-    Default();
-    if (depth_ == 2 && in_array_ && key_ == "python" && fields_.stack.python.size() < kMostFrames) {
-      fields_.stack.python.emplace_back();
-      frame_ = true;
-    }
-    return ++depth_ <= kMostNested;
-  }
-  bool EndObject(rapidjson::SizeType /*members*/) {
-    if (--depth_ == 2) frame_ = false;
-    return true;
-  }
-  bool StartArray() {
-    Default();
-    if (depth_ == 1) {
-      in_array_ = true;
-      words_ = true;
-    }
-    return depth_ != 0 && ++depth_ <= kMostNested;
-  }
-  bool EndArray(rapidjson::SizeType /*items*/) {
-    if (--depth_ == 1) in_array_ = false;
-    return true;
-  }
-  /// All other values. Where a word of argv is no text, the words end.
-  bool Default() {
-    if (depth_ == 2) words_ = false;
-    return depth_ != 0 || key_.empty();
-  }
+}
 
- private:
-  static constexpr double kLastSecond = 253402300800;  // the year 10000
+void add_frames(const Value& list, std::vector<PythonFrame>& frames) {
+  for (const Value& one : list.GetArray()) {
+    if (one.IsObject() && frames.size() < kMostFrames) frames.push_back(python_frame(one));
+  }
+}
 
-  bool in_frame() const { return frame_ && depth_ == 3; }
-  void take_text(std::string_view value) {
-    for (const TextField& field : kTexts) {
-      if (field.name == key_) fields_.*field.text = value;
-    }
-    if (key_ == "python_missing") fields_.stack.python_missing = value;
-    if (key_ == "native_missing") fields_.stack.native_missing = value;
+void add_frames(const Value& list, std::vector<NativeFrame>& frames) {
+  for (const Value& one : list.GetArray()) {
+    if (one.IsString() && frames.size() < kMostFrames) frames.push_back(native_frame(text_of(one)));
   }
-  void take_number(uint64_t value) {
-    if (key_ == "ts") Double(static_cast<double>(value));
-    if (value > UINT32_MAX) return;
-    for (const NumberField& field : kNumbers) {
-      if (field.name == key_) fields_.*field.number = static_cast<int64_t>(value);
-    }
-  }
-  void take_item(std::string_view value) {
-    if (key_ == "argv" && words_ && fields_.command.size() <= kMostCommand) {
-      if (fields_.command.empty()) {
-        fields_.command = base_name(value);
-      } else {
-        fields_.command.append(" ").append(value);
+}
+
+/// A name that is there twice counts as the last one says.
+void take_members(const Value& record, WriterFields& writer, CallFields& call) {
+  const std::pair<std::string_view, std::string*> texts[] = {
+      {"host", &writer.host},
+      {"exe", &writer.exe},
+      {"cgroup", &writer.cgroup},
+      {"slurm", &writer.slurm},
+      {"api", &call.api},
+      {"object", &call.object},
+      {"event", &call.event},
+      {"decision", &call.decision},
+      {"caller", &call.caller},
+      {"library", &call.library},
+      {"code", &call.code},
+      {"policy", &call.policy},
+      {"python_missing", &call.stack.python_missing},
+      {"native_missing", &call.stack.native_missing},
+  };
+  const std::pair<std::string_view, int64_t*> numbers[] = {
+      {"v", &writer.v},     {"pid", &writer.pid},     {"ppid", &writer.ppid},
+      {"uid", &writer.uid}, {"device", &call.device}, {"result", &call.result},
+  };
+  for (const auto& [key, value] : record.GetObject()) {
+    const std::string_view name = text_of(key);
+    if (value.IsString()) {
+      for (const auto& [field, text] : texts) {
+        if (field == name) *text = text_of(value);
       }
-    } else if (key_ == "native" && fields_.stack.native.size() < kMostFrames) {
-      fields_.stack.native.push_back(native_frame(value));
+    } else if (value.IsArray()) {
+      if (name == "argv") add_words(value, writer.command);
+      if (name == "python") add_frames(value, call.stack.python);
+      if (name == "native") add_frames(value, call.stack.native);
+    } else if (name == "ts" && value.IsNumber()) {
+      const double at = value.GetDouble();
+      if (at > 0 && at < kLastSecond) writer.ts = at;
+    } else if (is_number(value)) {
+      for (const auto& [field, number] : numbers) {
+        if (field == name) *number = value.GetUint();
+      }
     }
   }
-
-  Fields& fields_;
-  std::string key_;
-  std::string inner_;
-  int depth_ = 0;
-  bool in_array_ = false;  ///< a value of the record that is an array, at any depth
-  bool frame_ = false;     ///< in one of Python's frames
-  bool words_ = true;
-};
+}
 
 /// What stands behind `mark` up to the next '/' or '.', or nothing.
 std::string_view part_behind(std::string_view path, std::string_view mark) {
@@ -173,43 +126,28 @@ std::string_view part_behind(std::string_view path, std::string_view mark) {
 
 }  // namespace
 
-Whole read_fields(std::string_view text, Fields& fields) {
+Whole read_fields(std::string_view text, WriterFields& writer, CallFields& call) {
+  char memory[16384];
+  rapidjson::MemoryPoolAllocator<> allocator(memory, sizeof memory);
+  rapidjson::Document record(&allocator);
   rapidjson::MemoryStream stream(text.data(), text.size());
-  rapidjson::Reader reader;
-  Handler handler(fields);
-  constexpr unsigned kHow =
-      rapidjson::kParseValidateEncodingFlag | rapidjson::kParseFullPrecisionFlag;
-  const bool good = !reader.Parse<kHow>(stream, handler).IsError();
-  // A zero byte in the text ends it for the reader.
-  const bool all = stream.Tell() >= text.size();
+  // Iterative: of thousands of nested lists a recursion would take all of the stack.
+  constexpr unsigned kHow = rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag |
+                            rapidjson::kParseFullPrecisionFlag;
+  record.ParseStream<kHow, rapidjson::UTF8<>>(stream);
+  // A zero byte in the text ends it for the parser.
+  if (stream.Tell() < text.size()) return Whole::kNo;
+  if (record.HasParseError()) return Whole::kCut;
+  if (record.IsObject()) take_members(record, writer, call);
   // The guard records the caller alone; records of 0.1 and 0.2 hold native stacks. "?": no /proc.
-  if (fields.stack.native.empty() && !fields.caller.empty() && fields.caller != "?") {
-    fields.stack.native.push_back(native_frame(fields.caller));
+  if (call.stack.native.empty() && !call.caller.empty() && call.caller != "?") {
+    call.stack.native.push_back(native_frame(call.caller));
   }
   // Records of 0.1 do not name the library.
-  if (fields.library.empty() && fields.api != kRequestApi) {
-    fields.library = base_name(native_frame(fields.caller).module);
+  if (call.library.empty() && call.api != kRequestApi) {
+    call.library = base_name(native_frame(call.caller).module);
   }
-  if (good && all) return Whole::kYes;
-  return all ? Whole::kCut : Whole::kNo;
-}
-
-bool is_only(const Fields& fields, bool of_process) {
-  for (const TextField& field : kTexts) {
-    if (field.of_process != of_process && !(fields.*field.text).empty()) return false;
-  }
-  for (const NumberField& field : kNumbers) {
-    if (field.of_process != of_process && fields.*field.number >= 0) return false;
-  }
-  return of_process ? fields.stack == Stack() : fields.ts == 0 && fields.command.empty();
-}
-
-void clear(Fields& fields) {
-  for (const TextField& field : kTexts) (fields.*field.text).clear();
-  for (const NumberField& field : kNumbers) fields.*field.number = -1;
-  fields.ts = 0;
-  fields.command.clear();
-  fields.stack = {};
+  return Whole::kYes;
 }
 
 std::string job_of(const std::string& slurm, std::string_view cgroup) {

@@ -10,20 +10,27 @@
 
 namespace cudaguard::launcher {
 
-/// What is missing, or of another kind, is empty or -1.
-struct Fields {
+// What is missing, or of another kind, is empty or -1.
+
+/// What a record says of the process that wrote it.
+struct WriterFields {
   int64_t v = -1;
   int64_t pid = -1;
   int64_t ppid = -1;
   int64_t uid = -1;
-  int64_t device = -1;
-  int64_t result = -1;
   double ts = 0;
   std::string host;
   std::string exe;
   std::string command;  ///< argv's words; of the first without its folders
   std::string cgroup;
   std::string slurm;
+  bool operator==(const WriterFields&) const = default;
+};
+
+/// What it says of the call.
+struct CallFields {
+  int64_t device = -1;
+  int64_t result = -1;
   std::string api;
   std::string object;
   std::string event;
@@ -33,16 +40,14 @@ struct Fields {
   std::string code;     ///< the user's line: "ppo.py:159"; may be empty
   std::string policy;
   Stack stack;
+  bool operator==(const CallFields&) const = default;
 };
 
-/// Of a text: a whole object; the beginning of one, as far as can be told; something else.
+/// Of a text: a whole value; the beginning of one, as far as can be told; something else.
 enum class Whole { kYes, kCut, kNo };
 
-/// What the text does not have stays as it is.
-Whole read_fields(std::string_view text, Fields& fields);
-void clear(Fields& fields);
-/// Nothing but what is said of the process, or nothing of that.
-bool is_only(const Fields& fields, bool of_process);
+/// Sets what the text has, if it is whole.
+Whole read_fields(std::string_view text, WriterFields& writer, CallFields& call);
 
 /// "slurm:1234", "kubernetes:PODUID", "systemd:UNIT", or empty: where the process belongs.
 std::string job_of(const std::string& slurm, std::string_view cgroup);

@@ -26,38 +26,38 @@ std::string name_of(const ObservedProcess& process, By by) {
   return process.uid == kNoUid ? "" : std::to_string(process.uid);
 }
 
-class Counter {
- public:
-  size_t place(const std::string& name) {
-    const auto [place, is_new] = places_.try_emplace(name, groups_.size());
-    if (is_new) groups_.emplace_back().name = name;
-    return place->second;
-  }
-  Group& group(size_t number) { return groups_[number]; }
-  std::vector<Group> sorted() {
-    std::sort(groups_.begin(), groups_.end(), [](const Group& a, const Group& b) {
-      if (a.touching != b.touching) return a.touching > b.touching;
-      if (a.processes != b.processes) return a.processes > b.processes;
-      return a.name < b.name;
-    });
-    return std::move(groups_);
-  }
-
- private:
-  std::vector<Group> groups_;
-  std::unordered_map<std::string, size_t> places_;
-};
-
 std::vector<Group> by_line(const Findings& findings) {
-  Counter counter;
+  std::vector<Group> groups;
   for (const Place& place : findings.places) {
-    Group& group = counter.group(counter.place(place.name));
-    group.processes = group.touching = place.processes.size();
-    group.asked = place.asked;
-    group.first = place.first;
-    group.last = place.last;
+    const size_t processes = place.processes.size();
+    groups.push_back({place.name, processes, processes, place.asked, place.first, place.last});
   }
-  return counter.sorted();
+  return groups;
+}
+
+std::vector<Group> by_process(const Findings& findings, By by) {
+  std::vector<Group> groups;
+  std::unordered_map<std::string, size_t> numbers;
+  std::vector<size_t> group_of;  // each process
+  group_of.reserve(findings.processes.size());
+  for (const ObservedProcess& process : findings.processes) {
+    const auto [number, is_new] = numbers.try_emplace(name_of(process, by), groups.size());
+    if (is_new) groups.emplace_back().name = number->first;
+    group_of.push_back(number->second);
+    Group& group = groups[number->second];
+    ++group.processes;
+    note_times(process.first, process.last, group);
+  }
+  std::vector<bool> touches(group_of.size());
+  for (const Toucher& toucher : findings.touchers) {
+    for (const size_t process : toucher.processes) {
+      Group& group = groups[group_of[process]];
+      group.asked.insert(toucher.asked);
+      if (!touches[process]) ++group.touching;
+      touches[process] = true;
+    }
+  }
+  return groups;
 }
 
 std::string name_of(const Toucher& toucher) {
@@ -110,25 +110,13 @@ void group_by_place(Findings& findings) {
 }
 
 std::vector<Group> groups_of(const Findings& findings, By by) {
-  if (by == By::kLine) return by_line(findings);
-  Counter counter;
-  std::vector<size_t> groups;  // of each process
-  for (const ObservedProcess& process : findings.processes) {
-    groups.push_back(counter.place(name_of(process, by)));
-    Group& group = counter.group(groups.back());
-    ++group.processes;
-    note_times(process.first, process.last, group);
-  }
-  std::vector<bool> touches(groups.size());
-  for (const Toucher& toucher : findings.touchers) {
-    for (const size_t process : toucher.processes) {
-      Group& group = counter.group(groups[process]);
-      group.asked.insert(toucher.asked);
-      if (!touches[process]) ++group.touching;
-      touches[process] = true;
-    }
-  }
-  return counter.sorted();
+  std::vector<Group> groups = by == By::kLine ? by_line(findings) : by_process(findings, by);
+  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+    if (a.touching != b.touching) return a.touching > b.touching;
+    if (a.processes != b.processes) return a.processes > b.processes;
+    return a.name < b.name;
+  });
+  return groups;
 }
 
 }  // namespace cudaguard::launcher

@@ -197,18 +197,23 @@ struct TreeTruth {
   std::string why_unheard;  ///< why there was no listener, or what it cannot hear; may be empty
 };
 
-/// Of a verify run: what all printers (text, JSON, JUnit, HTML) get.
-struct Verdict {
+/// What watch_tree() has seen of a program.
+struct WatchedTree {
   Findings findings;
   TreeTruth tree;
+  uint32_t pid = 0;    ///< the program's
+  int status = 0;      ///< of the program, as waitpid gives it
+  double started = 0;  ///< seconds since 1970-01-01 UTC
+  double ended = 0;
+};
+
+/// Of a verify run: what all printers (text, JSON, JUnit, HTML) get.
+struct Verdict : WatchedTree {
   std::vector<std::string> command;  ///< the program and its arguments
   std::vector<std::string> allow;    ///< --allow's patterns
   std::set<Asked> deny;              ///< --deny: what is forbidden, but for those
-  int status = 0;                    ///< of the program, as waitpid gives it
   bool no_new_privs = false;         ///< the fence took that: sudo and the like gained nothing
   bool allow_incomplete = false;     ///< --allow-incomplete
-  double started = 0;                ///< seconds since 1970-01-01 UTC
-  double ended = 0;
   // By decide().
   enum class Result : uint8_t { kPass, kFail, kIncomplete };
   Result result = Result::kPass;

@@ -54,11 +54,13 @@ class Records {
   /// What follows the process's own facts. Most records of many processes have one of a few of
   /// these, byte by byte: each is understood once.
   struct Rest {
-    std::string bytes;
-    Fields fields;
+    CallFields call;
     bool known = false;  ///< the next two are
     std::string text;    ///< what was refused or failed
     size_t toucher = 0;
+  };
+  struct HashOfBytes : std::hash<std::string_view> {
+    using is_transparent = void;
   };
   /// Lists with one text more, by the list and the text.
   using Longer = std::map<std::pair<const Texts::List*, std::string>, Texts>;
@@ -68,18 +70,19 @@ class Records {
   };
 
   void add_once(Texts& list, const std::string& text);
-  void note(const Fields& what, const std::string& text, ObservedProcess& process);
+  void note(const CallFields& call, const std::string& text, ObservedProcess& process);
   Kind add_one(std::string_view text, const Take& take);
-  Kind apply(Fields& who, Rest& rest);
+  Kind apply(WriterFields& writer, Rest& rest);
   uint64_t since() const { return sender_ == nullptr ? 0 : sender_->since; }
   Rest* rest_of(std::string_view bytes);
   using Places = std::unordered_multimap<size_t, uint32_t>;
-  static size_t key_of(const Fields& who, const std::string& host, const std::string& job);
-  Places::iterator place_of(const Fields& who, const std::string& host, const std::string& job);
-  bool adopt(const Fields& who, const std::string& job, size_t& number);
-  size_t process_of(const Fields& who, bool starts);
+  static size_t key_of(const WriterFields& writer, const std::string& host, const std::string& job);
+  Places::iterator place_of(const WriterFields& writer, const std::string& host,
+                            const std::string& job);
+  bool adopt(const WriterFields& writer, const std::string& job, size_t& number);
+  size_t process_of(const WriterFields& writer, bool starts);
   void understand(Rest& rest);
-  size_t toucher_of(const Fields& what);
+  size_t toucher_of(const CallFields& call);
 
   Findings findings_;
   bool sorted_ = true;  ///< Toucher::processes
@@ -87,11 +90,10 @@ class Records {
   /// another, and processes of several pid namespaces may have the same number.
   Places places_;
   bool bare_starts_ = false;  ///< some start record says no host
-  std::unordered_multimap<size_t, Rest> rests_;
+  std::unordered_map<std::string, Rest, HashOfBytes, std::equal_to<>> rests_;
   size_t rests_size_ = 0;
   std::set<size_t, SameToucher> touchers_{SameToucher{findings_.touchers}};
   Longer longer_;
-  Fields fields_;
   std::string scratch_;
   const Sender* sender_ = nullptr;  ///< of the current line
   bool touched_ = false;            ///< by the last record

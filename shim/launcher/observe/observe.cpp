@@ -39,10 +39,9 @@ void observe(const TreeToWatch& wanted) {
     for (const std::string& doubt : watched.tree.doubts) say("--observe: " + printable(doubt));
     const Variables& variables = *wanted.variables;
     const bool alone = is_root(variables) && variables.has(row_of(Variable::kChildren).name);
-    const auto pid = static_cast<uint32_t>(watched.pid);
-    write_stderr(
-        text_of_findings(watched.findings, watched.tree.left,
-                         alone ? idle_root(watched.findings, pid, wanted.arguments[0]) : ""));
+    write_stderr(text_of_findings(
+        watched.findings, watched.tree.left,
+        alone ? idle_root(watched.findings, watched.pid, wanted.arguments[0]) : ""));
   } catch (const std::exception& error) {
     if (watched.pid == 0) throw;
     say(std::string("--observe: no summary: ") + error.what());

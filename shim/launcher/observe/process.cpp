@@ -23,6 +23,7 @@
 
 #include "policy/text.h"
 #include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/format.h"
 #include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
 
@@ -31,6 +32,7 @@ namespace cudaguard::launcher {
 namespace {
 
 constexpr size_t kMostCommand = 1024;
+constexpr size_t kMostNames = 4;
 constexpr size_t kMostArguments = 32768;
 constexpr size_t kMostCgroup = 8192;
 constexpr size_t kMostEnvironment = size_t{8} << 20;
@@ -304,6 +306,35 @@ std::vector<pid_t> children_of(pid_t pid) {
     }
   });
   return found;
+}
+
+std::set<pid_t> children_of_this_process() {
+  std::set<pid_t> found;
+  each_entry("/proc", [&](const char* name) {
+    pid_t pid = 0;
+    const auto [end, error] = std::from_chars(name, name + strlen(name), pid);
+    if (error != std::errc() || *end != '\0') return;
+    if (read_stat(pid).parent == getpid()) found.insert(pid);
+  });
+  return found;
+}
+
+bool descends_from_this_process(pid_t pid) {
+  while (pid > 1 && pid != getpid()) pid = read_stat(pid).parent;
+  return pid == getpid();
+}
+
+std::string names_of(const std::set<pid_t>& processes) {
+  std::string text;
+  size_t count = 0;
+  for (const pid_t pid : processes) {
+    if (++count > kMostNames) {
+      return text + " and " + std::to_string(processes.size() - kMostNames) + " more";
+    }
+    text.append(text.empty() ? "" : ", ").append(printable(read_stat(pid).name));
+    text.append(" (").append(std::to_string(pid)).append(")");
+  }
+  return text;
 }
 
 std::string command_of(pid_t pid) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +82,16 @@ bool is_traced(pid_t pid);
 
 /// As far as there are any, and /proc tells.
 std::vector<pid_t> children_of(pid_t pid);
+
+/// This process's. Unlike children_of(), from all of /proc: not every kernel lists children. None
+/// where there is no /proc.
+std::set<pid_t> children_of_this_process();
+
+/// Is it a child of this process, or one's child? False where nobody can tell (any more).
+bool descends_from_this_process(pid_t pid);
+
+/// "sleep (12), cat (13)"; of many the first few.
+std::string names_of(const std::set<pid_t>& processes);
 
 /// Its words, the first without its folders.
 std::string command_of(pid_t pid);

@@ -23,10 +23,6 @@ constexpr int kShare = 8;
 /// A program that is seen so often without its start beacon has left ld.so.
 constexpr int kLooksInLoader = 2;
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 /// By this process: another one's share of the machine is no reason to look less often.
 std::chrono::nanoseconds time_used() {
   timespec used = {};
@@ -52,6 +48,10 @@ bool has_written(const Writer& writer, bool forked, const std::set<Writer>& star
 
 }  // namespace
 
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 Watch::Watch(const std::string& report) : listens_(report.empty()), examiner_(report) {
   const std::vector<pid_t> before = children_of(getpid());
   others_.insert(before.begin(), before.end());
@@ -63,16 +63,22 @@ Watch::Watch(const std::string& report) : listens_(report.empty()), examiner_(re
   }
 }
 
+/// A program is running: without memory it is not looked at any more.
+template <typename Look>
+void Watch::try_to(Look look) noexcept {
+  try {
+    look();
+  } catch (const std::exception& error) {
+    blind_ = error.what();
+  }
+}
+
 milliseconds Watch::sample() noexcept {
   if (!blind_.empty()) return milliseconds::zero();
   if (steady_clock::now() >= next_) {
     const auto begin = time_used();
-    try {
-      look_at_all(seconds_now());
-    } catch (const std::exception& error) {
-      blind_ = error.what();
-      return milliseconds::zero();
-    }
+    try_to([&] { look_at_all(seconds_now()); });
+    if (!blind_.empty()) return milliseconds::zero();
     next_ = steady_clock::now() +
             std::max<steady_clock::duration>(kPeriod, kShare * (time_used() - begin));
   }
@@ -138,27 +144,23 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
 void Watch::note_exec(pid_t pid) noexcept {
   traced_ = true;
   if (!blind_.empty()) return;
-  try {
+  try_to([&] {
     const Stat stat = read_stat(pid);
     if (!stat.runs()) return;
     judge(process_of(pid, stat, seconds_now()), stat, examiner_.ask(pid, true, stat.forked), false);
-  } catch (const std::exception& error) {
-    blind_ = error.what();
-  }
+  });
 }
 
 void Watch::note_request(pid_t pid) noexcept {
   if (!blind_.empty()) return;
-  try {
+  try_to([&] {
     const Stat stat = read_stat(pid);
     if (stat.runs()) look_at(pid, stat, seconds_now());
-  } catch (const std::exception& error) {
-    blind_ = error.what();
-  }
+  });
 }
 
 void Watch::note_start(const Identity& who) noexcept {
-  try {
+  try_to([&] {
     const Stat stat = {
         .name = {}, .state = 'R', .parent = who.parent, .started = who.started, .image = who.image};
     Process& process = process_of(who.pid, stat, seconds_now());
@@ -167,9 +169,7 @@ void Watch::note_start(const Identity& who) noexcept {
     process.seen.guarded = true;
     if (process.listed != SIZE_MAX) listed_[process.listed].is = Answer::Is::kGuarded;
     process.listed = SIZE_MAX;
-  } catch (const std::exception& error) {
-    blind_ = error.what();
-  }
+  });
 }
 
 void Watch::note_program(pid_t pid, const std::string& path) {
@@ -182,14 +182,7 @@ void Watch::note_program(pid_t pid, const std::string& path) {
   process.seen.command = base_name(path);
   const Answer answer = examiner_.of_file(path);
   if (answer.is == Answer::Is::kNot) {
-    listed_.push_back({{.pid = process.seen.pid,
-                        .command = process.seen.command,
-                        .reason = answer.reason,
-                        .seen = process.seen.last},
-                       answer.is,
-                       {},
-                       false,
-                       false});
+    list(process, answer, {}, false);
   } else if (answer.starts && listens_) {
     process.due = process.seen.command + " (" + std::to_string(pid) + ")";
     process.may_be_refused = true;
@@ -222,6 +215,20 @@ bool Watch::parent_was_heard(const Stat& stat) const {
          });
 }
 
+void Watch::list(Process& process, const Answer& answer, const Writer& writer, bool forked) {
+  const TreeTruth::Seen& seen = process.seen;
+  process.listed = listed_.size();
+  listed_.push_back({{.pid = seen.pid,
+                      .command = seen.command,
+                      .reason = answer.reason,
+                      .seen = seen.last,
+                      .since = seen.since},
+                     answer.is,
+                     writer,
+                     forked,
+                     answer.hides});
+}
+
 void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool loaded) {
   const auto pid = static_cast<pid_t>(process.seen.pid);
   const std::string command = command_of(pid);
@@ -246,13 +253,7 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
   process.may_be_refused = refused;
   process.listed = SIZE_MAX;
   if (!seen.guarded) {
-    process.listed = listed_.size();
-    listed_.push_back({{seen.pid, command, answer.reason, false, seen.last, false},
-                       answer.is,
-                       writer,
-                       stat.forked,
-                       answer.hides});
-    listed_.back().entry.since = seen.since;
+    list(process, answer, writer, stat.forked);
     note_driver(listed_.back().entry, driver);
   }
   if (seen.guarded && answer.starts && stat.image.back() != 0) {

@@ -20,6 +20,9 @@
 
 namespace cudaguard::launcher {
 
+/// Since 1970-01-01 UTC.
+double seconds_now();
+
 class Watch {
  public:
   /// Construct it before the program starts. `report` is the program's CUDAGUARD_REPORT, or empty
@@ -72,10 +75,13 @@ class Watch {
   };
   using Key = std::pair<uint64_t, pid_t>;  ///< since when, and its number
 
+  template <typename Look>
+  void try_to(Look look) noexcept;
   void look_at_all(double now);
   void look_at(pid_t pid, const Stat& stat, double now);
   Process& process_of(pid_t pid, const Stat& stat, double now);
   void judge(Process& process, const Stat& stat, const Answer& answer, bool loaded);
+  void list(Process& process, const Answer& answer, const Writer& writer, bool forked);
   void begin_program(Process& process, const Image& image, const FileId& file);
   bool may_be_refused(pid_t pid) const;
   bool was_heard(const Process& process) const;

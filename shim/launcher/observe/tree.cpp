@@ -15,13 +15,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <utility>
 
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/observe/children.h"
+#include "shim/launcher/observe/process.h"
 #include "shim/launcher/observe/trace.h"
 
 namespace cudaguard::launcher {
@@ -86,25 +87,15 @@ void take_default(int number) {
   sigprocmask(SIG_BLOCK, &one, nullptr);
 }
 
-bool comes_from_terminals(int number) {
-  switch (number) {
-    case SIGHUP:
-    case SIGINT:
-    case SIGQUIT:
-    case SIGCONT:
-    case SIGTSTP:
-    case SIGTTIN:
-    case SIGTTOU:
-    case SIGWINCH:
-      return true;
-    default:
-      return false;
-  }
+bool is_one_of(std::initializer_list<int> signals, int number) {
+  return std::find(signals.begin(), signals.end(), number) != signals.end();
 }
 
-bool ends_waiting(int number) {
-  return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+bool comes_from_terminals(int number) {
+  return is_one_of({SIGHUP, SIGINT, SIGQUIT, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH}, number);
 }
+
+bool ends_waiting(int number) { return is_one_of({SIGINT, SIGTERM, SIGHUP, SIGQUIT}, number); }
 
 }  // namespace
 

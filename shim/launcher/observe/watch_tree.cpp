@@ -22,16 +22,8 @@
 
 namespace cudaguard::launcher {
 
-namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
-
 void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
-  watched.started = now();
+  watched.started = seconds_now();
   Tree tree;
   const bool listens = wanted.fence.listener >= 0;
   TreeReport records(wanted.report, !listens);
@@ -85,9 +77,9 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
     return watch ? watch->sample() : period;
   });
   if (const int error = tree.start_error(); error != 0) throw cannot_start(wanted.path, error);
-  watched.pid = tree.pid();
+  watched.pid = static_cast<uint32_t>(tree.pid());
   watched.status = tree.status();
-  watched.ended = now();
+  watched.ended = seconds_now();
   bool lost = listener && listener->failed();
   try {
     witness.finish();
@@ -98,7 +90,7 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   records.finish();
   watched.findings = records.findings();
   if (watch) {
-    watch->note_program(watched.pid, wanted.path);
+    watch->note_program(tree.pid(), wanted.path);
     watched.tree = watch->finish(watched.findings);
   }
   watched.tree.by_file = !listens;

@@ -22,18 +22,10 @@ struct TreeToWatch {
   std::vector<int> kept = {};  ///< descriptors that this process needs after the program's end
 };
 
-struct WatchedTree {
-  Findings findings;
-  TreeTruth tree;      ///< without `counts`: what was left and the doubts alone
-  pid_t pid = 0;       ///< the program's
-  int status = 0;      ///< as waitpid gives it
-  double started = 0;  ///< seconds since 1970-01-01 UTC
-  double ended = 0;
-};
-
 /// Returns when all have ended, or somebody does not want to wait for those that the program has
-/// left behind. Throws Refusal if the program cannot be started or watched. If it throws after the
-/// program's end, for lack of memory, `watched` has the program's number and status.
+/// left behind. Without `counts`, `watched.tree` has what was left and the doubts alone. Throws
+/// Refusal if the program cannot be started or watched. If it throws after the program's end, for
+/// lack of memory, `watched` has the program's number and status.
 void watch_tree(const TreeToWatch& wanted, WatchedTree& watched);
 
 }  // namespace cudaguard::launcher

@@ -185,22 +185,13 @@ Examined examine_if_possible(const Executable& executable, const Installation& i
 }  // namespace
 
 std::string machine_name(uint16_t machine) {
-  switch (machine) {
-    case EM_X86_64:
-      return "x86-64";
-    case EM_AARCH64:
-      return "AArch64";
-    case EM_386:
-      return "i386";
-    case EM_ARM:
-      return "ARM";
-    case EM_PPC64:
-      return "POWER";
-    case EM_RISCV:
-      return "RISC-V";
-    default:
-      return "machine " + std::to_string(machine);
+  constexpr std::pair<uint16_t, const char*> kNames[] = {
+      {EM_X86_64, "x86-64"}, {EM_AARCH64, "AArch64"}, {EM_386, "i386"},
+      {EM_ARM, "ARM"},       {EM_PPC64, "POWER"},     {EM_RISCV, "RISC-V"}};
+  for (const auto& [number, name] : kNames) {
+    if (number == machine) return name;
   }
+  return "machine " + std::to_string(machine);
 }
 
 Examined examine_file(const Executable& executable) {

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
@@ -84,12 +86,9 @@ void check_report(std::string_view report, bool by_option,
                     put_report_error(out.print("%c\"%l\": ", name, report), error);
                   }));
   }
-  struct stat own = {};
-  if (stat(path.c_str(), &own) != 0) return;
   for (const std::string& program : programs) {
-    struct stat other = {};
-    if (stat(program.c_str(), &other) == 0 && other.st_dev == own.st_dev &&
-        other.st_ino == own.st_ino) {
+    std::error_code error;
+    if (std::filesystem::equivalent(path, program, error)) {
       throw Refusal(kRefused, "the report " + in_quotes(report) + " is the program's own file");
     }
   }

@@ -14,54 +14,41 @@ namespace cudaguard::launcher {
 namespace {
 
 const char* word_of(TreeTruth::Value value) {
-  switch (value) {
-    case TreeTruth::Value::kAllGuarded:
-      return "all_guarded";
-    case TreeTruth::Value::kNoneSeen:
-      return "none_seen";
-    case TreeTruth::Value::kUnguarded:
-      break;
-  }
-  return "unguarded";
+  constexpr const char* kWords[] = {"all_guarded", "none_seen", "unguarded"};
+  return kWords[static_cast<size_t>(value)];
+}
+
+const char* word_of(Verdict::Result result) {
+  constexpr const char* kWords[] = {"pass", "fail", "incomplete"};
+  return kWords[static_cast<size_t>(result)];
 }
 
 void put_program(Json& json, int status) {
-  json.key("program").begin_object().key("exit_code");
-  if (WIFSIGNALED(status)) {
-    json.null().field("signal", WTERMSIG(status));
-  } else {
-    json.value(WEXITSTATUS(status)).key("signal").null();
-  }
-  json.end_object();
+  const bool killed = WIFSIGNALED(status);
+  json.key("program")
+      .begin_object()
+      .field_if(!killed, "exit_code", WEXITSTATUS(status))
+      .field_if(killed, "signal", WTERMSIG(status))
+      .end_object();
+}
+
+/// Of a toucher or a place.
+void put_forbidden(Json& json, const auto& one) {
+  json.field("fails", !one.forbidden.empty()).list("forbidden", one.forbidden);
 }
 
 void put_touchers(Json& json, const Verdict& verdict, Symbols& symbols, size_t most_stacks) {
   const Findings& findings = verdict.findings;
   const std::set<size_t> with_stacks = touchers_with_stacks(findings, most_stacks);
-  json.key("touchers").begin_array();
-  for (size_t i = 0; i < findings.touchers.size(); ++i) {
-    Toucher toucher = findings.touchers[i];
-    if (!with_stacks.contains(i)) toucher.stack = {};
+  size_t number = 0;
+  json.objects("touchers", findings.touchers, [&](Toucher toucher) {
+    if (!with_stacks.contains(number++)) toucher.stack = {};
     const FrameTexts texts = {
         [&](const PythonFrame& frame) { return source_of(findings, toucher, frame); },
         [&](const NativeFrame& frame) { return symbols.name_of(frame); }};
-    json.begin_object();
-    put_members(json, toucher, &texts);
-    json.field("fails", !toucher.forbidden.empty())
-        .list("forbidden", toucher.forbidden)
-        .end_object();
-  }
-  json.end_array();
-}
-
-void put_places(Json& json, const Findings& findings) {
-  json.key("places").begin_array();
-  for (const Place& place : findings.places) {
-    json.begin_object();
-    put_members(json, place);
-    json.field("fails", !place.forbidden.empty()).list("forbidden", place.forbidden).end_object();
-  }
-  json.end_array();
+    put(json, toucher, &texts);
+    put_forbidden(json, toucher);
+  });
 }
 
 void put_tree(Json& json, const Verdict& verdict) {
@@ -75,41 +62,29 @@ void put_tree(Json& json, const Verdict& verdict) {
       .field_or_null("why_unheard", tree.why_unheard)
       .field("start_records", tree.hello)
       .field("seen", tree.seen.size())
-      .key("unguarded")
-      .begin_array();
-  for (const TreeTruth::Unguarded& one : tree.unguarded) {
-    json.begin_object()
-        .field("pid", one.pid)
-        .field("command", one.command)
-        .field("reason", one.reason)
-        .field("has_driver", one.has_driver)
-        .field("fails", one.fails)
-        .field("only_nvml", one.only_nvml)
-        .field_or_null("at", one.seen)
-        .end_object();
-  }
-  json.end_array()
+      .objects("unguarded", tree.unguarded,
+               [&](const TreeTruth::Unguarded& one) {
+                 json.field("pid", one.pid)
+                     .field("command", one.command)
+                     .field("reason", one.reason)
+                     .field("has_driver", one.has_driver)
+                     .field("fails", one.fails)
+                     .field("only_nvml", one.only_nvml)
+                     .field_or_null("at", one.seen);
+               })
       .field_or_null("not_waited_for", tree.left)
       .list("doubts", tree.doubts)
-      .key("processes")
-      .begin_array();
-  for (const TreeTruth::Seen& one : tree.seen) {
-    json.begin_object()
-        .field("pid", one.pid)
-        .field("ppid", one.ppid)
-        .field("command", one.command)
-        .field_or_null("first", one.first)
-        .field_or_null("last", one.last)
-        .field("guarded", one.guarded)
-        .field("heard", one.heard)
-        .end_object();
-  }
-  json.end_array().end_object();
-}
-
-std::string_view word_of(Verdict::Result result) {
-  using Result = Verdict::Result;
-  return result == Result::kPass ? "pass" : result == Result::kFail ? "fail" : "incomplete";
+      .objects("processes", tree.seen,
+               [&](const TreeTruth::Seen& one) {
+                 json.field("pid", one.pid)
+                     .field("ppid", one.ppid)
+                     .field("command", one.command)
+                     .field_or_null("first", one.first)
+                     .field_or_null("last", one.last)
+                     .field("guarded", one.guarded)
+                     .field("heard", one.heard);
+               })
+      .end_object();
 }
 
 }  // namespace
@@ -129,11 +104,12 @@ std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
   json.field("started", verdict.started).field("ended", verdict.ended);
   put_asked(json, "deny", verdict.deny);
   json.list("allow", verdict.allow);
-  put_places(json, findings);
+  json.objects("places", findings.places, [&](const Place& place) {
+    put(json, place);
+    put_forbidden(json, place);
+  });
   put_touchers(json, verdict, symbols, most_stacks);
-  json.key("processes").begin_array();
-  for (const ObservedProcess& process : findings.processes) put(json, process);
-  json.end_array();
+  json.objects("processes", findings.processes, [&](const auto& one) { put(json, one); });
   put_tree(json, verdict);
   put_records(json, findings);
   json.field("result", result_line(verdict))

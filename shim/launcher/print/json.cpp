@@ -29,14 +29,6 @@ Json& Json::value(double number) {
   return put([&](auto& writer) { writer.Double(number); });
 }
 
-Json& Json::field_or_null(const char* name, const std::string& text) {
-  return text.empty() ? key(name).null() : field(name, text);
-}
-
-Json& Json::field_or_null(const char* name, double time) {
-  return time == 0 ? key(name).null() : field(name, time);
-}
-
 std::string Json::text() const {
   // It is ASCII, but no character that a terminal can show.
   return escaped({buffer_.GetString(), buffer_.GetSize()}, '\x7f');
@@ -64,109 +56,87 @@ void put_asked(Json& json, const char* name, const std::set<Asked>& asked) {
   json.end_array();
 }
 
-void put_members(Json& json, const Toucher& toucher, const FrameTexts* texts) {
+void put(Json& json, const Toucher& toucher, const FrameTexts* texts) {
   const std::vector<PythonFrame>& python = toucher.stack.python;
   const std::vector<NativeFrame>& native = toucher.stack.native;
   std::vector<size_t> own_python;
   std::vector<size_t> own_native;
+  for (size_t i = 0; i < python.size(); ++i) {
+    if (is_user_code(python[i].file, python[i].function)) own_python.push_back(i);
+  }
+  for (size_t i = 0; i < native.size(); ++i) {
+    if (!passes_calls_on(native[i].module)) own_native.push_back(i);
+  }
+  const PythonFrame* named = own_frame(toucher);
+  const auto line_frame = named == nullptr ? 0 : named - python.data();
   json.field("asked", word_of(toucher.asked))
       .field("denied", toucher.denied)
       .field("api", toucher.api)
       .field_or_null("object", toucher.object)
       .field("library", toucher.library)
-      .field_or_null("line", toucher.line);
-  json.key("python").begin_array();
-  for (size_t i = 0; i < python.size(); ++i) {
-    const PythonFrame& frame = python[i];
-    json.begin_object().field("file", frame.file).field("line", frame.line);
-    json.field("function", frame.function);
-    if (texts != nullptr) json.field_or_null("source", texts->source(frame));
-    json.end_object();
-    if (is_user_code(frame.file, frame.function)) own_python.push_back(i);
-  }
-  json.end_array().field_or_null("python_missing", toucher.stack.python_missing);
-  json.key("native").begin_array();
-  for (size_t i = 0; i < native.size(); ++i) {
-    json.begin_object().field("module", native[i].module).field("offset", native[i].offset);
-    if (texts != nullptr) json.field_or_null("symbol", texts->symbol(native[i]));
-    json.end_object();
-    if (!passes_calls_on(native[i].module)) own_native.push_back(i);
-  }
-  json.end_array().field_or_null("native_missing", toucher.stack.native_missing);
-  json.field_or_null("first", toucher.first).field_or_null("last", toucher.last);
-  json.list("processes", toucher.processes).list("at", toucher.at);
-  const PythonFrame* named = own_frame(toucher);
-  json.key("line_frame");
-  if (named != nullptr) {
-    json.value(named - python.data());
-  } else {
-    json.null();
-  }
-  json.list("own_python", own_python).list("own_native", own_native);
-}
-
-void put(Json& json, const Toucher& toucher) {
-  json.begin_object();
-  put_members(json, toucher);
-  json.end_object();
-}
-
-void put_members(Json& json, const Place& place) {
-  json.field("name", place.name).field_or_null("line", place.line);
-  put_asked(json, "asked", place.asked);
-  json.field_or_null("first", place.first).field_or_null("last", place.last);
-  json.list("touchers", place.touchers).list("processes", place.processes).list("at", place.at);
+      .field_or_null("line", toucher.line)
+      .objects("python", python,
+               [&](const PythonFrame& frame) {
+                 json.field("file", frame.file).field("line", frame.line);
+                 json.field("function", frame.function);
+                 if (texts != nullptr) json.field_or_null("source", texts->source(frame));
+               })
+      .field_or_null("python_missing", toucher.stack.python_missing)
+      .objects("native", native,
+               [&](const NativeFrame& frame) {
+                 json.field("module", frame.module).field("offset", frame.offset);
+                 if (texts != nullptr) json.field_or_null("symbol", texts->symbol(frame));
+               })
+      .field_or_null("native_missing", toucher.stack.native_missing)
+      .field_or_null("first", toucher.first)
+      .field_or_null("last", toucher.last)
+      .list("processes", toucher.processes)
+      .list("at", toucher.at)
+      .field_if(named != nullptr, "line_frame", line_frame)
+      .list("own_python", own_python)
+      .list("own_native", own_native);
 }
 
 void put(Json& json, const Place& place) {
-  json.begin_object();
-  put_members(json, place);
-  json.end_object();
+  json.field("name", place.name).field_or_null("line", place.line);
+  put_asked(json, "asked", place.asked);
+  json.field_or_null("first", place.first)
+      .field_or_null("last", place.last)
+      .list("touchers", place.touchers)
+      .list("processes", place.processes)
+      .list("at", place.at);
 }
 
 void put(Json& json, const ObservedProcess& process) {
-  json.begin_object()
-      .field_or_null("host", process.host)
+  json.field_or_null("host", process.host)
       .field("pid", process.pid)
-      .field("ppid", process.ppid);
-  json.key("uid");
-  if (process.uid == kNoUid) {
-    json.null();
-  } else {
-    json.value(process.uid);
-  }
-  json.field_or_null("exe", process.exe)
+      .field("ppid", process.ppid)
+      .field_if(process.uid != kNoUid, "uid", process.uid)
+      .field_or_null("exe", process.exe)
       .field("command", process.command)
       .field_or_null("job", process.job)
       .field_or_null("policy", process.policy)
       .field_or_null("started", process.started)
       .field_or_null("first", process.first)
       .field_or_null("last", process.last)
-      .field("asked", process.asked());
-  json.key("initialised_by");
-  if (process.initialised) {
-    json.value(process.by);
-  } else {
-    json.null();
-  }
-  json.field_or_null("visible_devices", process.told)
+      .field("asked", process.asked())
+      .field_if(process.initialised, "initialised_by", process.by)
+      .field_or_null("visible_devices", process.told)
       .list("contexts", process.contexts)
       .field("worked", process.worked)
       .field("nvml", process.nvml)
       .list("tried", process.tried)
       .list("refused", process.refused)
       .field("found_none", process.found_none)
-      .field("failed", process.failed)
-      .end_object();
+      .field("failed", process.failed);
 }
 
 void put(Json& json, const Group& group) {
-  json.begin_object()
-      .field_or_null("name", group.name)
+  json.field_or_null("name", group.name)
       .field("processes", group.processes)
       .field("touching", group.touching);
   put_asked(json, "asked", group.asked);
-  json.field_or_null("first", group.first).field_or_null("last", group.last).end_object();
+  json.field_or_null("first", group.first).field_or_null("last", group.last);
 }
 
 std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most) {

@@ -60,12 +60,31 @@ class Json {
   Json& field(const char* name, const Value& what) {
     return key(name).value(what);
   }
-  Json& field_or_null(const char* name, const std::string& text);  ///< null if empty
-  Json& field_or_null(const char* name, double time);              ///< null if 0
+  Json& field_or_null(const char* name, const std::string& text) {
+    return field_if(!text.empty(), name, text);
+  }
+  Json& field_or_null(const char* name, double time) { return field_if(time != 0, name, time); }
   template <typename List>
   Json& list(const char* name, const List& values) {
     key(name).begin_array();
     for (const auto& one : values) value(one);
+    return end_array();
+  }
+
+  /// null unless `known`.
+  template <typename Value>
+  Json& field_if(bool known, const char* name, const Value& what) {
+    return known ? field(name, what) : key(name).null();
+  }
+  /// `put` puts the members of each one's object.
+  template <typename List, typename Put>
+  Json& objects(const char* name, const List& list, Put put) {
+    key(name).begin_array();
+    for (const auto& one : list) {
+      begin_object();
+      put(one);
+      end_object();
+    }
     return end_array();
   }
 
@@ -103,11 +122,9 @@ std::string escaped(std::string_view json, char character);
 
 const char* word_of(Asked asked);  ///< "cuda", "nvml", "opencl"
 void put_asked(Json& json, const char* name, const std::set<Asked>& asked);
-/// The members of an object that the caller begins and ends. `texts`: null if the files are not
-/// to be read.
-void put_members(Json& json, const Toucher& toucher, const FrameTexts* texts = nullptr);
-void put_members(Json& json, const Place& place);
-void put(Json& json, const Toucher& toucher);
+// The members of an object that the caller begins and ends.
+/// `texts`: null if the files are not to be read.
+void put(Json& json, const Toucher& toucher, const FrameTexts* texts = nullptr);
 void put(Json& json, const Place& place);
 void put(Json& json, const ObservedProcess& process);
 void put(Json& json, const Group& group);

@@ -3,10 +3,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "policy/text.h"
 #include "shim/launcher/format.h"
@@ -16,6 +19,9 @@ namespace cudaguard::launcher {
 
 namespace {
 
+constexpr std::pair<char, const char*> kEntities[] = {
+    {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
+
 /// Of what a terminal can show: XML 1.0 has no place for control characters, escaped or not.
 std::string xml(std::string_view text) {
   std::string result;
@@ -23,22 +29,9 @@ std::string xml(std::string_view text) {
   for (; first || !text.empty(); first = false) {
     const std::string_view line = head(text, text.find('\n'));
     for (const char c : printable(line, SIZE_MAX)) {
-      switch (c) {
-        case '&':
-          result += "&amp;";
-          break;
-        case '<':
-          result += "&lt;";
-          break;
-        case '>':
-          result += "&gt;";
-          break;
-        case '"':
-          result += "&quot;";
-          break;
-        default:
-          result += c;
-      }
+      const auto* entity = std::find_if(std::begin(kEntities), std::end(kEntities),
+                                        [c](const auto& row) { return row.first == c; });
+      result += entity == std::end(kEntities) ? std::string(1, c) : entity->second;
     }
     if (line.size() < text.size()) result += "\n";
     text = tail(text, line.size() + 1);

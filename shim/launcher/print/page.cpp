@@ -2,6 +2,7 @@
 #include "shim/launcher/print/page.h"
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -38,25 +39,24 @@ std::string page_of(const std::string& document, const std::string& text) {
 
 void put_groups(Json& json, const Findings& findings, const ByWord& by) {
   const std::vector<Group> groups = groups_of(findings, by.by);
-  json.key(by.word.data()).begin_object().field("count", groups.size()).key("rows").begin_array();
-  for (size_t i = 0; i < std::min(groups.size(), kGroups); ++i) put(json, groups[i]);
-  json.end_array().end_object();
+  json.key(by.word.data())
+      .begin_object()
+      .field("count", groups.size())
+      .objects("rows", groups | std::views::take(kGroups),
+               [&](const Group& group) { put(json, group); })
+      .end_object();
 }
 
 void put_touchers(Json& json, const Findings& findings) {
   const std::set<size_t> with_stacks = touchers_with_stacks(findings, kStacks);
-  json.key("places").begin_array();
-  for (const Place& place : findings.places) put(json, place);
-  json.end_array().key("touchers").begin_array();
-  for (size_t i = 0; i < findings.touchers.size(); ++i) {
-    Toucher toucher = findings.touchers[i];
-    if (!with_stacks.contains(i)) toucher.stack = {};
+  size_t number = 0;
+  json.objects("places", findings.places, [&](const Place& place) { put(json, place); });
+  json.objects("touchers", findings.touchers, [&](Toucher toucher) {
+    if (!with_stacks.contains(number++)) toucher.stack = {};
     put(json, toucher);
-  }
-  json.end_array().key("processes").begin_array();
-  const size_t shown = std::min(findings.processes.size(), kProcesses);
-  for (size_t i = 0; i < shown; ++i) put(json, findings.processes[i]);
-  json.end_array();
+  });
+  json.objects("processes", findings.processes | std::views::take(kProcesses),
+               [&](const ObservedProcess& process) { put(json, process); });
 }
 
 }  // namespace
