@@ -16,6 +16,7 @@
 #include "shim/launcher/print/junit.h"
 #include "shim/launcher/print/output.h"
 #include "shim/launcher/print/page.h"
+#include "shim/launcher/print/stack.h"
 #include "shim/launcher/print/text.h"
 
 namespace cudaguard::launcher {
@@ -85,8 +86,10 @@ int verify_it(const Options& options, const char* const* environment) {
   verdict.allow = options.allow;
   verdict.allow_incomplete = options.allow_incomplete;
   verdict.deny = deny;
-  decide(verdict);
   Symbols symbols;
+  symbols.set_lines(find_native_lines(verdict.findings, variables.get("PATH")));
+  name_own_lines(verdict.findings, symbols);
+  decide(verdict);
   const std::string text = text_of_verdict(verdict, symbols);
   write_stderr(text);
   if (outputs.is_pipe()) let_signals_end_this_process();

@@ -2,6 +2,7 @@
 #include "shim/launcher/elf/elf_functions.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace cudaguard::launcher {
 
@@ -15,6 +16,13 @@ bool is_function(const Elf64_Sym& symbol) {
   return (type == STT_FUNC || type == STT_GNU_IFUNC) && symbol.st_shndx != SHN_UNDEF;
 }
 
+bool is_named(const Bytes& file, const Elf64_Shdr& names, const Elf64_Shdr& section,
+              std::string_view wanted) {
+  char name[32] = {};
+  return wanted.size() < sizeof name && section.sh_name < names.sh_size &&
+         file.read(names.sh_offset + section.sh_name, name, wanted.size() + 1) && wanted == name;
+}
+
 }  // namespace
 
 ElfFunctions::ElfFunctions(const Bytes& file) {
@@ -25,6 +33,11 @@ ElfFunctions::ElfFunctions(const Bytes& file) {
     if (header.p_type == PT_LOAD) loads_.push_back(header);
   });
   const std::vector<Elf64_Shdr> sections = read_sections(file, elf);
+  has_lines_ = elf.e_shstrndx < sections.size() &&
+               std::any_of(sections.begin(), sections.end(), [&](const Elf64_Shdr& section) {
+                 return section.sh_type == SHT_PROGBITS &&
+                        is_named(file, sections[elf.e_shstrndx], section, ".debug_line");
+               });
   if (!read_table(file, sections, SHT_SYMTAB)) read_table(file, sections, SHT_DYNSYM);
 }
 
@@ -47,12 +60,16 @@ bool ElfFunctions::read_table(const Bytes& file, const std::vector<Elf64_Shdr>& 
   return !functions_.empty();
 }
 
-std::string ElfFunctions::name_at(const Bytes& file, uint64_t offset) const {
+uint64_t ElfFunctions::address_of(uint64_t offset) const {
   const auto load = std::find_if(loads_.begin(), loads_.end(), [&](const Elf64_Phdr& header) {
     return offset >= header.p_offset && offset - header.p_offset < header.p_filesz;
   });
-  if (load == loads_.end()) return {};
-  const uint64_t address = offset - load->p_offset + load->p_vaddr;
+  return load == loads_.end() ? 0 : offset - load->p_offset + load->p_vaddr;
+}
+
+std::string ElfFunctions::name_at(const Bytes& file, uint64_t offset) const {
+  const uint64_t address = address_of(offset);
+  if (address == 0) return {};
   const auto after = std::upper_bound(
       functions_.begin(), functions_.end(), address,
       [](uint64_t value, const Function& function) { return value < function.start; });

@@ -17,6 +17,10 @@ class ElfFunctions {
   explicit ElfFunctions(const Bytes& file);
   /// The name of the function that has the byte at `offset` of the file; empty: none that is known.
   std::string name_at(const Bytes& file, uint64_t offset) const;
+  /// The address of the byte at `offset` of the file, as its tables have it; 0: it is not loaded.
+  uint64_t address_of(uint64_t offset) const;
+  /// True if it has DWARF's table of source lines.
+  bool has_lines() const { return has_lines_; }
 
  private:
   struct Function {
@@ -26,6 +30,7 @@ class ElfFunctions {
   };
   bool read_table(const Bytes& file, const std::vector<Elf64_Shdr>& sections, uint32_t type);
 
+  bool has_lines_ = false;
   std::vector<Elf64_Phdr> loads_;
   std::vector<Function> functions_;  ///< sorted
   uint64_t names_ = 0;               ///< where the table of names is in the file

@@ -46,7 +46,8 @@ struct Toucher {
   std::string api;      ///< "cuInit", "nvmlInit_v2", "dlopen"
   std::string object;   ///< of dlopen: the library's name or path; of a request: which
   std::string library;  ///< who called, as the guard's line has it: "libc10_cuda.so", "ctypes/cffi"
-  std::string line;     ///< the user's own, as the guard's line has it: "ppo.py:159"; may be empty
+  std::string line;     ///< the user's own, as the guard's line has it: "ppo.py:159"; of native
+                        ///< code "app.cpp:12", by name_own_lines(); may be empty
   Stack stack;
   double first = 0;               ///< seconds since 1970-01-01 UTC; 0: not known
   double last = 0;                ///< likewise

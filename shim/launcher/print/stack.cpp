@@ -41,6 +41,8 @@ std::string short_file(const std::string& file) {
 std::string row_of(const NativeFrame& frame, Symbols& symbols) {
   const std::string module = printable(base_name(frame.module));
   const std::string name = printable(symbols.name_of(frame));
+  const std::string line = symbols.line_of(frame);
+  if (!line.empty()) return short_file(line) + (name.empty() ? "" : " in " + name);
   if (!name.empty()) return module + ": " + name;
   return text_of([&](Text& out) { out.put(module).put("+").put_hex(frame.offset); });
 }
@@ -104,6 +106,15 @@ void put_frames(std::string& out, std::string_view label, const std::vector<std:
     if (own > i && own < next) next = own;
     put("... " + std::to_string(next - i) + " more");
     i = next - 1;
+  }
+}
+
+void name_own_lines(Findings& findings, Symbols& symbols) {
+  for (Toucher& toucher : findings.touchers) {
+    const std::vector<NativeFrame>& frames = toucher.stack.native;
+    if (!toucher.line.empty() || !toucher.stack.python.empty()) continue;
+    const size_t own = own_frame(frames, symbols);
+    if (own != kNoFrame) toucher.line = base_name(symbols.line_of(frames[own]));
   }
 }
 

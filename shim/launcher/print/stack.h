@@ -22,6 +22,10 @@ std::string row_of(const PythonFrame& frame);
 void put_frames(std::string& out, std::string_view label, const std::vector<std::string>& rows,
                 size_t own = kNoFrame);
 
+/// Gives each toucher without Python frames the source line of its own native frame, if it is
+/// known: "app.cpp:12". Call it before decide(), which groups by these lines.
+void name_own_lines(Findings& findings, Symbols& symbols);
+
 /// Python's frames and the native ones, or why there are none.
 void put_stack(std::string& out, const Toucher& toucher, Symbols& symbols);
 

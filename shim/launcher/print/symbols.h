@@ -6,8 +6,10 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "shim/launcher/findings/model.h"
+#include "shim/launcher/print/native_lines.h"
 
 namespace cudaguard::launcher {
 
@@ -21,10 +23,17 @@ class Symbols {
   /// The function that holds the instruction before this return address, demangled: from .symtab,
   /// else .dynsym. Empty where there is none, or the file cannot be read.
   std::string name_of(const NativeFrame& frame);
+  void set_lines(NativeLines lines) { lines_ = std::move(lines); }
+  /// "/src/app.cpp:12"; empty: not known.
+  std::string line_of(const NativeFrame& frame) const {
+    const auto found = lines_.find(frame);
+    return found == lines_.end() ? std::string() : found->second;
+  }
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+  NativeLines lines_;
 };
 
 /// "    device = torch.device(...)": that line of a source file, without its end and outer blanks;

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verify names the source lines of native frames, from the files' debug information."""
+
+import os
+import re
+import subprocess
+
+from support import harness
+from support.observed import box
+from launcher import test_verify_tree
+
+PROGRAM = """#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+static int (*init)(unsigned);
+__attribute__((noinline)) static int train(void) {
+  int result = init(0);  // asks
+  return result + 1;
+}
+int main(int count, char** words) {
+  init = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+  int result = train();
+  usleep(50000);  // The kernel's time stamps of files are some ms late.
+  if (count == 2) return rename(words[1], words[0]) != 0;
+  return result == 0;
+}
+"""
+ASKS = 1 + PROGRAM[:PROGRAM.index("// asks")].count("\n")
+
+
+class Lines(test_verify_tree.Case):
+    def setUp(self):
+        super().setUp()
+        self.need("gcc", "addr2line", "objcopy", "strip")
+
+    def build(self, *options, name="app"):
+        return self.compile(name, PROGRAM, "-O1", "-g", *options)
+
+    def own_row(self, words, options=(), rc=1, **more):
+        """The user's row of the block, after the mark."""
+        self.result, _ = self.tree(words, options, **more)
+        block = self.ends(self.result, rc, "asked for CUDA" if rc else "PASS")
+        return re.search(r"(?m)^    > (.*)$", block)[1]
+
+    def without_lines(self, words, **more):
+        self.assertEqual(self.own_row(words, **more), "app: train")
+        self.assertIn("FAIL: 1 place asked", self.result.err)
+        self.assertIsNone(self.document["touchers"][0]["line"])
+
+    def test_line_of_the_users_frame_is_the_place(self):
+        bare = harness.run([self.build()], world="none", guard=False, trace=False,
+                           env=box.environment())
+        self.assertIn("cuInit:initialised", bare.fake_calls, bare)
+        row = self.own_row([self.build()])
+        self.assertEqual(row, "%s:%d in train" % (self.path("app.c"), ASKS))
+        self.assertIn("FAIL: 1 line asked", self.result.err)
+        self.assertIn("\n  app.c:%d\n" % ASKS, self.result.err)
+        self.assertIn("app.c:%d in main" % (ASKS + 5), self.result.err)
+        place = self.document["places"][0]
+        self.assertEqual((place["name"], place["line"]), ("app.c:%d" % ASKS,) * 2)
+
+    def test_compressed_and_position_dependent(self):
+        for options in (["-gz"], ["-no-pie"], ["-gdwarf-4"], ["-gdwarf-5"]):
+            with self.subTest(options):
+                self.assertIn("app.c:%d in train" % ASKS, self.own_row([self.build(*options)]))
+
+    def test_allow_takes_the_line(self):
+        program = self.build()
+        self.own_row([program], ["--allow", "line:app.c:%d" % ASKS], rc=0)
+        self.own_row([program], ["--allow", "line:app.c:%d" % (ASKS + 1)], rc=1)
+
+    def test_two_lines_of_one_program_are_two_places(self):
+        self.compile("app", PROGRAM.replace("return result == 0;", "return init(0) == 0;")
+                     .replace("  init = (", "  if (fork() == 0) { init = dlsym(dlopen("
+                              '"libcuda.so.1", RTLD_NOW), "cuInit"); return init(0) == 0; }\n'
+                              "  init = ("), "-O1", "-g")
+        result, _ = self.tree([self.path("app")])
+        self.ends(result, 1, "FAIL: 2 lines asked", ", in 2 of 2 processes")
+
+    def test_no_tool(self):
+        self.without_lines([self.build()], env={"PATH": self.folder})
+
+    def test_no_debug_information(self):
+        program = self.build()
+        subprocess.run(["strip", "--strip-debug", program], check=True)
+        self.without_lines([program])
+
+    def test_file_that_has_changed_since(self):
+        program = self.build()
+        other = self.build(name="other")
+        self.without_lines([program, other])
+        self.assertFalse(os.path.exists(other))
+
+    def test_damaged_debug_information(self):
+        program = self.build()
+        os.mkdir(self.path("bad"))
+        for name in (".debug_line", ".debug_info", ".debug_abbrev"):
+            with self.subTest(name):
+                noise = self.make("noise", os.urandom(4096), 0o644)
+                subprocess.run(["objcopy", "--update-section", "%s=%s" % (name, noise), program,
+                                self.path("bad", "app")], check=True)
+                self.assertTrue(self.own_row([self.path("bad", "app")]).endswith("train"))
+
+    def test_tool_that_fails(self):
+        program = self.build()
+        for text in ("kill -SEGV $$", "exit 1", "echo /x.c:1", "echo /x.c:1; yes | head -c 9000000",
+                     "for word; do echo /x.c:-1; done"):
+            with self.subTest(text):
+                self.make("addr2line", "#!/bin/sh\nPATH=/usr/bin:/bin\n%s\n" % text)
+                self.without_lines([program], env={"PATH": self.folder})
