@@ -102,7 +102,7 @@ class Drivers(box.Case):
             if allow is None:
                 self.silent(result)
             else:
-                self.one_line(result, "there is no driver")
+                self.one_line(result, "NVIDIA's driver is not installed")
         result = box.run(["cu.open", "nv.see"], box="only_nvml", allow="2,5")
         self.sees(result, nv=[2, 5])
 

@@ -91,8 +91,8 @@ class LateWrite(box.Case):
             with self.subTest(steps=steps):
                 result = box.run(steps, allow="1")
                 self.sees(result, **{steps[-1].partition(".")[0]: "!100"})
-                self.one_line(result, "CUDA_VISIBLE_DEVICES", "Inside CUDAGUARD_VISIBLE_DEVICES=1 "
-                              "devices count from 0: GPU 1 is device 0")
+                self.one_line(result, "CUDA_VISIBLE_DEVICES", "Inside CUDAGUARD_VISIBLE_DEVICES=1, "
+                              "devices are numbered from 0: GPU 1 is device 0")
                 self.assertNotIn("alone", result.err, result)
                 steps[-2] = "setenv=CUDA_VISIBLE_DEVICES=0"
                 self.assertIn(":1:" + box.uuid(1)[4:], box.run(steps, allow="1").out, result)

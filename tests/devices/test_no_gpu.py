@@ -72,7 +72,8 @@ class NoGpu(box.Case):
                       ["cu.library=libcuda.so", "cu.open", "cu.library=libcuda.so.1", "cu.open"]):
             with self.subTest(steps=steps):
                 result, records = self.run_reported(["pid"] + steps, allow="0,2", **NO_DRIVER)
-                self.one_line(result, 'CUDAGUARD_VISIBLE_DEVICES="0,2": there is no driver')
+                self.one_line(result, "CUDAGUARD_VISIBLE_DEVICES=\"0,2\": NVIDIA's driver is "
+                              "not installed; to find the cause: cudaguard doctor")
                 self.assertEqual([(r["api"], r["event"], r["decision"], r["result"])
                                   for r in records], [("dlopen", "init", "allow", 100)])
         for steps in (["nv.init"], ["lib.open=libm.so.6"], ["cu.library=libcuda.so", "cu.open"],

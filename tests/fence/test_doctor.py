@@ -13,7 +13,7 @@ class Row(doctor.Case):
     def test_can_be_had(self):
         answer = self.doctor()
         self.assertEqual((answer.code, answer.facts("fence")),
-                         (0, ["can be had (cudaguard run --fence)"]))
+                         (0, ["available (cudaguard run --fence)"]))
 
     def test_no_new_privs(self):
         """Bubblewrap sets that itself: without it, for an ordinary user."""
@@ -22,7 +22,7 @@ class Row(doctor.Case):
             self.need("setpriv")
             words = ["setpriv", "--reuid=" + NOBODY, "--clear-groups", self.installed()]
         text = self.bare(*words, "doctor").stdout
-        self.assertIn("\nfence              can be had (cudaguard run --fence)\n"
+        self.assertIn("\nfence              available (cudaguard run --fence)\n"
                       "                   sets no_new_privs: sudo and setuid programs inside keep "
                       "your rights\n", text)
 
@@ -31,14 +31,14 @@ class Row(doctor.Case):
             with self.subTest(how):
                 done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, how,
                                  "--fence=require", launcher.LAUNCHER, "doctor")
-                self.assertIn("\nfence              stands around this process already: no CUDA in "
+                self.assertIn("\nfence              already set up: no CUDA in "
                               "it, nor in what it starts\n", done.stdout)
                 self.assertEqual(done.returncode, 0, done)
 
     def test_what_the_driver_says_behind_one(self):
         """Its answer is the fence's, and no sign of a fault."""
         words = ["env", "-i", "LD_LIBRARY_PATH=" + self.sick(), launcher.LAUNCHER, "doctor"]
-        said = "a fence stands around doctor, too: cuInit's answer is the fence's"
+        said = "doctor itself is under a fence: cuInit's answer is the fence's"
         for start in ([], [launcher.LAUNCHER, "run", "--fence", "--"]):
             done = self.bare(*harness.sandbox("none"), *start, *words)
             self.assertEqual((said in done.stdout, done.returncode), (bool(start), 0), done)
@@ -60,7 +60,7 @@ class Row(doctor.Case):
 class Programs(doctor.Case):
     def advice(self, *program, **env):
         answer = self.doctor(*program, **env)
-        return answer.facts("with --fence") == ["no CUDA all the same: cudaguard run --fence"]
+        return answer.facts("with --fence") == ["no CUDA either: cudaguard run --fence"]
 
     def test_advice(self):
         """Where the guard does not hold, or not wholly; never where --fence is refused as well."""

@@ -109,7 +109,7 @@ class Install(guest.Case):
                     self.assertEqual(sum("is missing" in line for line in lines[:len(gone)]),
                                      len(gone), result)
                     for name in gone:
-                        said = "%s is missing; answering as on a machine without a driver" % \
+                        said = "%s is missing; CUDA is refused until cudaguard is installed again" % \
                             os.path.join(self.lib, "cudaguard", name)
                         self.assertEqual(lines.count(said), 1, result)
                     wanted = "unavailable" if "libcuda.so.1" in gone else "100"

@@ -10,8 +10,8 @@ from support import box, guest, harness
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 STATIC = harness.program("static_door")
 # Not had in one run here: tests of their own have these.
-ELSEWHERE = {"wrong ELF class", "from /etc/ld.so.preload", "cannot be enforced", "can be none here",
-             "has the GPU", "Read-only file system"}
+ELSEWHERE = {"wrong ELF class", "from /etc/ld.so.preload", "cannot be enforced", "the fence cannot be set up",
+             "may use CUDA", "Read-only file system"}
 
 
 def headings():
@@ -83,7 +83,7 @@ class Messages(guest.Case):
                     if name.endswith(".cpp"):
                         with open(os.path.join(where, name), encoding="utf-8") as stream:
                             sources += stream.read()
-        for words in ("cannot be enforced", "--fence: there can be none here: ",
-                      "; the preload alone", "has the GPU (CUDAGUARD_ROOT)",
-                      "nothing behind --fence"):
+        for words in ("cannot be enforced", "--fence: the fence cannot be set up: ",
+                      "; only the guard is active", ", only process %u may use CUDA",
+                      "run it without --fence"):
             self.assertIn(words, sources)

@@ -31,9 +31,7 @@ int cannot_start(const std::string& path) {
 
 [[noreturn]] void refuse(const std::string& path, int error, const std::string& whose) {
   std::string why = std::string(": ") + strerror(error);
-  if (error == EISDIR) why = " is a folder";
-  if (error == EACCES) why = " is not executable";
-  if (error == ENOENT) why = " is not found";
+  if (error == EACCES) why += " (it is not executable)";
   throw Refusal(error == ENOENT ? kNotFound : kCannotRun, whose + in_quotes(path) + why);
 }
 

@@ -41,7 +41,7 @@ std::string text_of(const Fields& what) {
   if (what.event == "nvml") return "NVML error " + std::to_string(what.result) + by;
   if (what.result == kNotInitialised) return "forked after init";  // no matter by whom
   if (what.result != kNoDevice) return "error " + std::to_string(what.result) + by;
-  return (what.api == "dlopen" ? "found no driver" : "found none") + by;
+  return (what.api == "dlopen" ? "found no driver" : "found no GPU") + by;
 }
 
 bool is_touch(const Fields& rest) {
