@@ -9,8 +9,8 @@ from support import box, harness
 from support.box import uuid
 
 LAUNCHER = os.path.join(harness.BUILD, "bin", "cudaguard")
-START = re.compile(r"Start the program with (CUDAGUARD_VISIBLE_DEVICES=.*?(?= in front)|"
-                   r"cudaguard run .*?(?=, and device 0|; its devices|$))")
+START = re.compile(r"Start the program with ((?:CUDAGUARD_VISIBLE_DEVICES=|cudaguard run ).*?)"
+                   r"(?: and use device 0|; its devices|$)")
 
 
 class Case(box.Case):
@@ -227,7 +227,7 @@ class OtherRemedies(Case):
         steps = ["cu.init", "spawn=c", "cu.init", "end"]
         result = box.run(steps, **more)
         self.assertEqual(result.answers["cu.init"], "100", result)
-        remedy = re.search(r"CUDAGUARD_CHILDREN needs (sh -c '.*')", result.err)
+        remedy = re.search(r"CUDAGUARD_CHILDREN needs CUDAGUARD_ROOT: (sh -c '.*');", result.err)
         self.assertIsNotNone(remedy, result)
         words = shlex.split(remedy[1])
         program = shlex.join([box.program("open"), *steps])

@@ -23,8 +23,8 @@ class Row(doctor.Case):
             words = ["setpriv", "--reuid=" + NOBODY, "--clear-groups", self.installed()]
         text = self.bare(*words, "doctor").stdout
         self.assertIn("\nfence              available (cudaguard run --fence)\n"
-                      "                   sets no_new_privs: sudo and setuid programs inside keep "
-                      "your rights\n", text)
+                      "                   sets no_new_privs: sudo and setuid programs get no more "
+                      "rights\n", text)
 
     def test_stands_already(self):
         for how in ("run", "verify"):
@@ -32,7 +32,7 @@ class Row(doctor.Case):
                 done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, how,
                                  "--fence=require", launcher.LAUNCHER, "doctor")
                 self.assertIn("\nfence              already set up: no CUDA in "
-                              "it, nor in what it starts\n", done.stdout)
+                              "this process, nor in what it starts\n", done.stdout)
                 self.assertEqual(done.returncode, 0, done)
 
     def test_what_the_driver_says_behind_one(self):
@@ -48,7 +48,7 @@ class Row(doctor.Case):
         log = self.path("log")
         done = self.bare("strace", "-f", "-o", log, "-e", "trace=seccomp,prctl,fork,clone,vfork",
                          launcher.LAUNCHER, "doctor")
-        self.assertIn("can be had", done.stdout)
+        self.assertIn("available", done.stdout)
         with open(log, encoding="utf-8") as stream:
             lines = stream.read().splitlines()
         own = [line for line in lines if line.split()[0] == lines[0].split()[0]]

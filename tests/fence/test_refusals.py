@@ -90,7 +90,7 @@ class Words(fence.Case):
     def test_help_says_no_new_privs(self):
         for command in ("run", "verify"):
             text = " ".join(self.start(command, "--help").stdout.split())
-            self.assertIn("sets no_new_privs: sudo and setuid programs get no more rights",
+            self.assertIn("sets no_new_privs: sudo and setuid programs inside keep your rights",
                           text)
 
     def test_print_says_no_new_privs(self):

@@ -102,7 +102,7 @@ class Never(Case):
         for name, (rules, reason) in NEVER.items():
             with self.subTest(name):
                 (text,) = self.rows(rules)
-                self.assertRegex(text, "^cannot be had: .*" + re.escape(reason))
+                self.assertRegex(text, "^not available: .*" + re.escape(reason))
 
 
 class OtherWays(Case):

@@ -108,7 +108,7 @@ class Who(observed.Case):
         """That is not in the summary: a line says it, unless there shall be none."""
         for options, steps, line in (
                 (["--gpus", "9"], ["cu.init"], 'entry 1 "9" does not exist (this machine has 8'),
-                ([], ["rt12.set=9"], "device 9 asked by runtime_12.so")):
+                ([], ["rt12.set=9"], "device 9 does not exist (asked by runtime_12.so)")):
             with self.subTest(options=options):
                 self.assertIn(line, self.lines(options, steps))
                 self.assertEqual(self.lines(options + ["--log=off"], steps), "")

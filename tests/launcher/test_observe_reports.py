@@ -83,7 +83,7 @@ class Reports(observed.Case):
         summary = self.summary(result)
         self.assertEqual(summary.order, [observed.pids(result)[""]], result)
         self.assertEqual(summary.rest, ["  records: %d lines left out that are no cudaguard "
-                                        "written" % (len(foreign) + 1)])
+                                        "records" % (len(foreign) + 1)])
         self.assertEqual(len(harness.records(copy)), 1)
 
     def test_records_with_odd_parts(self):

@@ -47,7 +47,7 @@ class Starters(observed.Case):
 
     def test_observed(self):
         """Without lines the summary says it."""
-        said = "  the GPU was kept for process %d (%s), which did not ask for it"
+        said = "  the GPU was reserved for process %d (%s), which did not ask for it"
         for starter in STARTERS:
             with self.subTest(starter=starter):
                 shown = "echo root=$$ >&2; exec " + '"$@"'

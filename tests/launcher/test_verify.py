@@ -145,7 +145,7 @@ class Denied(verified.Case):
         for deny in (["--deny=nvml"], ["--deny", "init,nvml"], ["--deny=init", "--deny=nvml"]):
             with self.subTest(deny=deny):
                 self.ends(self.steps(["nv.init"], deny), 1, "    nvmlInit")
-        self.ends(self.steps(["cu.init"], ["--deny=nvml"]), 0, "touched NVML",
+        self.ends(self.steps(["cu.init"], ["--deny=nvml"]), 0, "no NVML use",
                   "  CUDA was asked by 1 process: open (not denied)\n")
         both = self.steps(["cu.init", "nv.init"], ["--deny=init,nvml"])
         self.ends(both, 1, "1 place asked for CUDA or NVML", "    cuInit by open",
@@ -153,8 +153,8 @@ class Denied(verified.Case):
 
     def test_pass_says_that_nvml_was_asked(self):
         """Code that asks NVML first may stop there, because it is told of no GPU."""
-        note = "  NVML was asked by 1 process: open (not denied); where "
-        self.assertIn("touched CUDA\n" + note, self.ends(self.steps(["nv.init"]), 0))
+        note = "  NVML was asked by 1 process: open (not denied); if NVML "
+        self.assertIn("checked)\n" + note, self.ends(self.steps(["nv.init"]), 0))
         fails = ["sh", "-c", '"$0" nv.init; exit 3', box.program("open")]
         self.ends(self.verify(fails), 2, "ended with exit code 3\n" + note)
         both = self.steps(["nv.init", "cu.init"]).err

@@ -465,7 +465,7 @@ class Lost(Case):
                 result, tree = self.tree(["sh", "-c", "sleep 0.3; " + script], FILE)
                 self.assertEqual(result.rc, 3, result)
                 self.assertRegex(result.err, r"\n  in doubt: /\S+, which holds the records, was\s+"
-                                 r"removed or changed\n")
+                                 r"removed\s+or\s+changed\n")
                 # And perhaps that nobody has heard of rm.
                 self.assertRegex(tree["doubts"][0], "^/.*, which holds the records, was removed or changed$")
 
@@ -589,7 +589,7 @@ class Traced(test_observe_signals.Case):
         """One line, and nothing was started."""
         marker = self.path("started")
         done = self.bare("strace", "-f", "-qq", "-o", "/dev/null", *self.VERIFY, "touch", marker)
-        self.refused(done, 125, "--trace: ", "Operation not permitted", "without it")
+        self.refused(done, 125, "--trace: ", "Operation not permitted", "leave --trace out")
         self.assertFalse(os.path.exists(marker))
         done = self.bare("strace", "-f", "-qq", "-o", "/dev/null", launcher.LAUNCHER, "verify",
                          "touch", marker)

@@ -154,7 +154,7 @@ void note_unguarded(const std::string& path, const std::string& why, const Aroun
     return;
   }
   throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " + why +
-                              (around.strict || around.fenced ? "" : remedy));
+                              (around.strict || around.fence_tried ? "" : remedy));
 }
 
 /// Refuses, or warns once.
@@ -247,9 +247,10 @@ Judged judge(const Program& program, const Installation& installation, const Var
     } else if (examined.kind == Examined::Kind::kStatic && (around.strict || around.fenced)) {
       note_unguarded(executable.path, "it is a static executable", around, judged);
     } else if (examined.kind == Examined::Kind::kStatic) {
-      judged.warnings.push_back(in_quotes(executable.path) +
-                                " is a static executable, not guarded (dynamic programs that it "
-                                "starts are); to keep it off CUDA: --fence");
+      judged.warnings.push_back(
+          in_quotes(executable.path) +
+          " is a static executable, not guarded (dynamic programs that it starts are)" +
+          (around.fence_tried ? "" : "; to keep it off CUDA: --fence"));
     }
     if (examined.kind == Examined::Kind::kLoader) {
       judged.warnings.push_back(in_quotes(executable.path) +
