@@ -9,7 +9,8 @@ namespace {
 
 constexpr uint8_t number(Policy policy) { return static_cast<uint8_t>(policy); }
 constexpr uint8_t number(Log log) { return static_cast<uint8_t>(log); }
-constexpr char kNoRoot[] = "needs sh -c 'CUDAGUARD_ROOT=$$ exec APP'; FORCE_CPU applies";
+constexpr char kNoRoot[] =
+    "needs CUDAGUARD_ROOT: sh -c 'CUDAGUARD_ROOT=$$ exec APP'; FORCE_CPU applies";
 
 constexpr char folded(char c) {
   if (c >= 'a' && c <= 'z') return static_cast<char>(c - 'a' + 'A');
@@ -134,6 +135,8 @@ Config parse_config(const Environment& environment) {
   config.in_run = environment.presets != nullptr;
   config.fenced = config.in_run && *environment.presets == *kFenceMark;
   config.by_option = is_given_by_option(environment);
+  config.children_by_option =
+      config.in_run && place_of_entry(environment.presets, kChildrenMark) != std::string_view::npos;
   config.policy = static_cast<Policy>(parse_word(config, environment, Variable::kPolicy,
                                                  number(config.policy), number(Policy::kForceCpu)));
   parse_list(environment, config);

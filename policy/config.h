@@ -41,9 +41,10 @@ struct Config {
   Policy policy = Policy::kForceCpu;
   Log log = Log::kOff;
   bool privileged = false;
-  bool in_run = false;     ///< inside a `cudaguard run`, but for one with OFF
-  bool fenced = false;     ///< and behind its --fence, which nothing lifts
-  bool by_option = false;  ///< the allow-list is the one that `run --gpus` was given
+  bool in_run = false;              ///< inside a `cudaguard run`, but for one with OFF
+  bool fenced = false;              ///< and behind its --fence, which nothing lifts
+  bool by_option = false;           ///< the allow-list is the one that `run --gpus` was given
+  bool children_by_option = false;  ///< CUDAGUARD_CHILDREN is of `run --children=cpu`
   /// Of a FORCE_CPU that nobody asked for by name: the cause, as a clause; else empty.
   std::string_view because;
   std::string_view report;           ///< points into the Environment; empty: no report

@@ -16,17 +16,18 @@ struct ErrorMeaning {
   std::string_view text;
 };
 constexpr ErrorMeaning kErrors[] = {
-    {EACCES, "permission denied"},
-    {EPERM, "permission denied"},
-    {ENOENT, "no such folder"},
-    {ENOTDIR, "a part of the path is not a folder"},
-    {EISDIR, "it is a folder"},
+    {EACCES, "Permission denied"},
+    {EPERM, "Operation not permitted"},
+    {ENOENT, "No such file or directory"},
+    {ENOTDIR, "Not a directory"},
+    {EISDIR, "Is a directory"},
+    {ENAMETOOLONG, "File name too long"},
     {ELOOP, "it is a symbolic link"},
     {EMLINK, "it is a hard link"},
-    {EROFS, "read-only file system"},
-    {ENOSPC, "no space left"},
-    {EDQUOT, "no space left"},
-    {ENXIO, "nobody reads that pipe"},
+    {EROFS, "Read-only file system"},
+    {ENOSPC, "No space left on device"},
+    {EDQUOT, "Disk quota exceeded"},
+    {ENXIO, "no process reads this pipe"},
     {EAGAIN, "the pipe is full"},
     {EINVAL, "it is not a regular file"},
 };
@@ -39,21 +40,22 @@ std::string_view text_of(ListError::Why why) {
     case Why::kEmptyEntry:
       return "is empty (accepted: index, GPU-..., MIG-...)";
     case Why::kNotUnderstood:
-      return "is no index, GPU-... or MIG-...";
+      return "is not accepted (accepted: index, GPU-..., MIG-...)";
     case Why::kNegative:
       return "is negative (accepted: -1 alone)";
     case Why::kTooMany:
-      return "is one too many (accepted: 64)";
+      return "is one too many (accepted: 64 entries)";
     case Why::kDuplicate:
-      return "names a GPU again (accepted: each once)";
+      return "repeats a GPU (accepted: each GPU once)";
     case Why::kNoSuchIndex:
       return "does not exist";
     case Why::kUnknownUuid:
       return "is the UUID of no GPU here";
     case Why::kAmbiguousUuid:
-      return "is the beginning of several UUIDs";
+      return "matches several GPUs (accepted: a longer part of the UUID)";
     case Why::kNeedsNvml:
-      return "cannot be combined with the others where NVML is not installed";
+      return "cannot be combined with the others without NVML "
+             "(accepted: indices alone, or UUIDs alone)";
     case Why::kTooLong:
       return "it is longer than 6143 bytes";
   }
@@ -85,6 +87,17 @@ std::string_view what_is_missing(Asked asked) {
       return "no OpenCL from NVIDIA here";
     default:
       return "no CUDA here";
+  }
+}
+
+const char* name_of(Asked asked) {
+  switch (asked) {
+    case Asked::kNvml:
+      return "NVML";
+    case Asked::kOpenCl:
+      return "OpenCL";
+    default:
+      return "CUDA";
   }
 }
 
@@ -238,26 +251,33 @@ Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", 
 void write_denied(Text& out, const DeniedFacts& facts) {
   const Config& config = facts.config;
   const Touch& touch = facts.touch;
-  const std::string_view because = facts.because;
-  out.put(what_is_missing(asked_for(touch.api, touch.object))).put(" (");
-  out.put(because.empty() ? "FORCE_CPU" : because).put("; ");
+  const Asked asked = asked_for(touch.api, touch.object);
+  const bool child = facts.because == kIsChild;
+  out.put(what_is_missing(asked)).put(" (");
+  if (facts.because.empty()) {
+    out.put("FORCE_CPU");
+  } else {
+    out.put(child && config.children_by_option ? "--children=cpu" : facts.because);
+  }
+  if (child && config.root != 0 && config.root != UINT32_MAX && config.root != facts.pid) {
+    out.print(", only process %u may use CUDA", config.root);
+  }
+  out.put("; ");
   if (config.log == Log::kAll) out.print("%s ", touch.api);
   put_caller(out, touch).put(")");
-  if (because == kIsChild && config.root != 0 && config.root != UINT32_MAX &&
-      config.root != facts.pid) {
-    out.print("; process %u has the GPU (CUDAGUARD_ROOT)", config.root);
-  } else if (because.empty() && !config.privileged) {
-    // A notebook cannot put anything in front of its kernel.
-    const bool kernel = is_kernel(touch) && !config.fenced;
-    out.print("; %c%c lifts it%c",
-              config.fenced   ? "nothing behind --fence"
-              : config.in_run ? "cudaguard run --policy OFF"
-              : kernel        ? "CUDAGUARD_POLICY=OFF"
-                              : "CUDAGUARD_POLICY=OFF in front",
-              !kernel         ? ""
-              : config.in_run ? " in the argv of kernel.json"
-                              : " in the env of kernel.json",
-              kernel ? " at the kernel's next start" : "");
+  if (config.privileged || !(child || facts.because.empty())) return;
+  out.print("; to allow %c: ", name_of(asked));
+  if (child) {
+    out.put(config.children_by_option ? "cudaguard run --policy VALIDATE" : "CUDAGUARD_CHILDREN=");
+  } else if (config.fenced) {
+    out.put("run it without --fence");
+  } else {
+    out.put(config.in_run ? "cudaguard run --policy OFF" : "CUDAGUARD_POLICY=OFF");
+    // No command of the user's starts a notebook's kernel.
+    if (is_kernel(touch)) {
+      out.print(" in the %c of kernel.json, then restart the kernel",
+                config.in_run ? "argv" : "env");
+    }
   }
 }
 
@@ -290,9 +310,8 @@ void write_list_error(Text& out, const ListErrorFacts& facts) {
 
 void write_list_in_vain(Text& out, const ListInVainFacts& facts) {
   put_list(out, facts.list, facts.by_option).put(facts.why);
-  if (facts.error != 0) {
-    out.print(" %u; cudaguard doctor looks for the cause", static_cast<uint64_t>(facts.error));
-  }
+  if (facts.error != 0) out.print(" %u", static_cast<uint64_t>(facts.error));
+  out.put("; to find the cause: cudaguard doctor");
 }
 
 void write_not_enforced(Text& out, const NotEnforcedFacts& facts) {
@@ -302,20 +321,19 @@ void write_not_enforced(Text& out, const NotEnforcedFacts& facts) {
 void write_bad_index(Text& out, const IndexFacts& facts) {
   const bool negative = facts.asked < 0;
   const auto asked = static_cast<int64_t>(facts.asked);
-  out.print(negative ? "%s: device -%u " : "%s: device %u ", facts.api,
-            static_cast<uint64_t>(negative ? -asked : asked));
-  put_caller(out, facts.caller);
+  out.print(negative ? "%s: device -%u does not exist (" : "%s: device %u does not exist (",
+            facts.api, static_cast<uint64_t>(negative ? -asked : asked));
+  put_caller(out, facts.caller).put("); visible: ");
   if (facts.count <= 0) {
-    out.put(", none is visible");
+    out.put("none");
   } else {
-    out.print(facts.count == 1 ? ", visible is 0 alone" : ", visible are 0 to %u",
-              static_cast<uint64_t>(facts.count - 1));
+    out.print(facts.count == 1 ? "0 only" : "0 to %u", static_cast<uint64_t>(facts.count - 1));
     if (!facts.are.empty()) {
       out.print(" = %s", facts.are_whose).put_printable(facts.are, kMaxLine / 4);
     }
   }
   if (facts.used >= 0) {
-    out.print("; %u is used (policy CLAMP)", static_cast<uint64_t>(facts.used));
+    out.print("; device %u is used instead (policy CLAMP)", static_cast<uint64_t>(facts.used));
   }
   if (facts.meant >= 0) out.print("; did you mean %u?", static_cast<uint64_t>(facts.meant));
 }
@@ -363,8 +381,8 @@ void put_new_list(Text& out, const LateWriteFacts& facts) {
     out.put(facts.in_run ? "cudaguard run --gpus " : "CUDAGUARD_VISIBLE_DEVICES=");
     // A blank would end the word in a shell.
     const bool quoted = facts.is.find(' ') != std::string_view::npos;
-    out.print(quoted ? "\"%s\"" : "%s", facts.is).put(facts.in_run ? "" : " in front");
-    out.put(one ? ", and device 0" : "; its devices count from 0 then");
+    out.print(quoted ? "\"%s\"" : "%s", facts.is);
+    out.put(one ? " and use device 0" : "; its devices are then numbered from 0");
   }
 }
 
@@ -380,15 +398,16 @@ void write_late_write(Text& out, const LateWriteFacts& facts) {
     if (facts.read_already) {
       out.put(" had read it: no effect in this process");
     } else {
-      out.print(facts.told == 1 ? " had told the program of %u GPU; CUDA sees %u"
-                                : " had told the program of %u GPUs; CUDA sees %u",
+      out.print(facts.told == 1 ? " had reported %u GPU; CUDA sees %u"
+                                : " had reported %u GPUs; CUDA sees %u",
                 facts.told, facts.sees);
     }
   }
   // The program may have made it of an option of its own: said is what holds, not who is to write.
   if (!facts.allow_list.empty()) {
-    out.print(facts.by_option ? ". Inside --gpus %s devices count from 0"
-                              : ". Inside CUDAGUARD_VISIBLE_DEVICES=%s devices count from 0",
+    out.print(facts.by_option
+                  ? ". Inside --gpus %s, devices are numbered from 0"
+                  : ". Inside CUDAGUARD_VISIBLE_DEVICES=%s, devices are numbered from 0",
               facts.allow_list);
     const char* before = ":";
     int most = 8;  // of a line that people read
@@ -414,9 +433,10 @@ void write_fork_poison(Text& out, const ForkFacts& facts) {
       facts.milliseconds / 1000, facts.milliseconds / 100 % 10);
 }
 
-void write_no_opencl(Text& out, const Touch& touch) {
-  out.put("NVIDIA's OpenCL is not loaded: it does not keep to CUDAGUARD_VISIBLE_DEVICES (");
-  put_caller(out, touch.caller).put(")");
+void write_no_opencl(Text& out, const NoOpenClFacts& facts) {
+  const char* list = facts.by_option ? "--gpus" : "CUDAGUARD_VISIBLE_DEVICES";
+  out.print("NVIDIA's OpenCL is refused: it ignores %c (", list);
+  put_caller(out, facts.caller).print("); to allow OpenCL: leave %c out", list);
 }
 
 void write_complaint(Text& out, const Complaint& complaint) {
@@ -427,10 +447,31 @@ void write_complaint(Text& out, const Complaint& complaint) {
 
 void write_missing(Text& out, const MissingFacts& facts) {
   out.print("%l %c; %c", facts.file, facts.why, facts.instead);
+  if (facts.reinstall) out.put(" until cudaguard is installed again");
 }
 
 void write_report_failed(Text& out, std::string_view path, int error) {
-  put_report_error(out.print("CUDAGUARD_REPORT=\"%l\": ", path), error).put("; no report");
+  put_report_error(out.print("report \"%l\": ", path), error).put("; nothing is recorded");
+}
+
+void put_report_name(Text& out, std::string_view path, const ReportName& name) {
+  while (!path.empty()) {
+    const size_t mark = path.find('%');
+    out.put(head(path, mark));
+    path = tail(path, mark);
+    if (path.starts_with("%p")) {
+      out.put_decimal(name.pid);
+    } else if (path.starts_with("%u")) {
+      out.put_decimal(name.uid);
+    } else if (path.starts_with("%h")) {
+      for (const char c : name.host) out.put(c == '/' ? "_" : std::string_view(&c, 1));
+    } else {
+      out.put(head(path, 1));
+      path = tail(path, 1);
+      continue;
+    }
+    path = tail(path, 2);
+  }
 }
 
 std::string_view cgroup_of(std::string_view lines) {

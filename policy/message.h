@@ -81,12 +81,12 @@ std::string_view cgroup_of(std::string_view lines);
 
 // Clauses, from which the guard and the launcher put their sentences together.
 
-/// `entry 2 "x" is no index, GPU-... or MIG-...`. `count`: the machine's GPUs, where the error is
-/// about them.
+/// `entry 2 "x" is not accepted (accepted: index, GPU-..., MIG-...)`. `count`: the machine's GPUs,
+/// where the error is about them.
 Text& put_list_error(Text& out, const ListError& error, size_t count);
 /// "is not accepted (accepted: off, error, deny, all)"; without what applies now.
 Text& put_complaint(Text& out, const Complaint& complaint);
-/// "permission denied (accepted: a file or /dev/stderr)". `error` is an errno value.
+/// "Permission denied (accepted: a file or /dev/stderr)". `error` is an errno value.
 Text& put_report_error(Text& out, int error);
 
 // The guard's sentences. Each is a line between begin_line and "\n".
@@ -94,8 +94,8 @@ Text& put_report_error(Text& out, int error);
 /// "cudaguard[7]: "
 Text& begin_line(Text& out, uint32_t pid);
 
-/// "no CUDA here (FORCE_CPU; asked by ppo.py:159 through libc10_cuda.so); CUDAGUARD_POLICY=OFF in
-/// front lifts it"; where Python's frames are not known, "asked by libfoo.so in python3 ppo.py".
+/// "no CUDA here (FORCE_CPU; asked by ppo.py:159 through libc10_cuda.so); to allow CUDA:
+/// CUDAGUARD_POLICY=OFF"; if Python's frames are not known, "asked by libfoo.so in python3 ppo.py".
 /// NVML has "no GPU to see", OpenCL "no OpenCL from NVIDIA here". Under CUDAGUARD_LOG=all it names
 /// the call. The advice works in the place where the message is read. There is none in a privileged
 /// process, and none if another message has given the cause.
@@ -128,7 +128,7 @@ struct NotEnforcedFacts {
 };
 void write_not_enforced(Text& out, const NotEnforcedFacts& facts);
 
-/// The allow-list is good, and there is nothing to show: "there is no driver".
+/// The allow-list is good, and there is nothing to show: "NVIDIA's driver is not installed".
 struct ListInVainFacts {
   std::string_view list;
   const char* why;
@@ -178,7 +178,11 @@ struct ForkFacts {
 void write_fork_poison(Text& out, const ForkFacts& facts);
 
 /// NVIDIA's OpenCL under an allow-list.
-void write_no_opencl(Text& out, const Touch& touch);
+struct NoOpenClFacts {
+  CodePlace caller;
+  bool by_option = false;
+};
+void write_no_opencl(Text& out, const NoOpenClFacts& facts);
 
 void write_complaint(Text& out, const Complaint& complaint);
 
@@ -187,10 +191,20 @@ struct MissingFacts {
   std::string_view file;
   const char* why;      ///< a clause: "is missing", "is cut short"
   const char* instead;  ///< what happens now
+  bool reinstall;       ///< a new installation is the remedy
 };
 void write_missing(Text& out, const MissingFacts& facts);
 
 void write_report_failed(Text& out, std::string_view path, int error);
+
+/// What the name of a report may contain.
+struct ReportName {
+  uint32_t pid = 0;       ///< for "%p"
+  uint32_t uid = 0;       ///< for "%u": the effective one. A user's name would need a look-up.
+  std::string_view host;  ///< for "%h"; a slash becomes "_"
+};
+/// `path` with each of them replaced.
+void put_report_name(Text& out, std::string_view path, const ReportName& name);
 
 /// One of these for a caller that knows its facts by address alone.
 template <auto kWrite, typename Facts>

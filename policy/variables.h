@@ -43,18 +43,22 @@ inline constexpr VariableRow kVariables[] = {
     {"CUDAGUARD_POLICY", "FORCE_CPU, VALIDATE, CLAMP, OFF", "FORCE_CPU applies",
      &Environment::policy},
     // A list has its own explanations (ListError).
-    {"CUDAGUARD_VISIBLE_DEVICES", "", "has no effect under FORCE_CPU",
+    {"CUDAGUARD_VISIBLE_DEVICES", "",
+     "has no effect under FORCE_CPU; to use the list: CUDAGUARD_POLICY=VALIDATE",
      &Environment::visible_devices},
     {"CUDAGUARD_CHILDREN", "FORCE_CPU", "FORCE_CPU for all but the root", &Environment::children},
     {"CUDAGUARD_ROOT", "a process id", "no process is the root", &Environment::root},
     {"CUDAGUARD_LOG", "off, error, deny, all", "deny applies", &Environment::log},
-    {"CUDAGUARD_REPORT", "a path of at most 4095 bytes", "no report", &Environment::report},
+    {"CUDAGUARD_REPORT", "a path of at most 4095 bytes", "nothing is recorded",
+     &Environment::report},
     // Set by the launcher: the names of what else it has set, which it then takes back.
     {"CUDAGUARD_PRESETS", "", "", &Environment::presets},
 };
 
 /// The first word of CUDAGUARD_PRESETS behind `run --fence`; no variable begins with its letter.
 inline constexpr char kFenceMark[] = "fence";
+/// A word of CUDAGUARD_PRESETS inside `run --children=cpu`.
+inline constexpr char kChildrenMark[] = "children";
 /// Before the list at the end of CUDAGUARD_PRESETS inside `run --gpus LIST`: "gpus=2,5". It may
 /// follow the names.
 inline constexpr char kGpusMark[] = "gpus=";

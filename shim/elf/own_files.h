@@ -13,6 +13,8 @@ inline constexpr char kMissing[] = "is missing";
 inline constexpr char kCutShort[] = "is cut short";
 /// A shortage that may be over at the next dlopen: try again then.
 inline constexpr char kPassing[] = "cannot be opened now";
+/// Of a driver that the program asks for by a path of its own.
+inline constexpr char kNotOurs[] = "cannot be used by cudaguard's proxy library";
 
 /// Room for every path that ld.so takes. Too much for a stack.
 using PathRoom = char[4096];

@@ -14,6 +14,7 @@ namespace cudaguard::launcher {
 namespace {
 
 bool g_have_stderr = false;
+bool g_warns = true;
 
 }  // namespace
 
@@ -29,6 +30,12 @@ void say(std::string_view text) {
   const std::string line = "cudaguard: " + std::string(text) + "\n";
   // Nobody is left to tell if this fails.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+void silence_warnings() { g_warns = false; }
+
+void warn(std::string_view text) {
+  if (g_warns) say(text);
 }
 
 void print(const std::string& text) {

@@ -32,6 +32,9 @@ Refusal cannot_start(const std::string& path, int error);
 void remember_stderr();
 /// One line on stderr, in one write; "cudaguard: " in front.
 void say(std::string_view text);
+/// The same for what does not end cudaguard and is no part of a result: --log=off silences it.
+void warn(std::string_view text);
+void silence_warnings();
 
 /// On the standard output. Throws Refusal where it cannot be written.
 void print(const std::string& text);

@@ -32,6 +32,12 @@ std::string_view read_all(const char* path, char* to, size_t size) {
   return {to, used};
 }
 
+std::string_view read_host(char* to, size_t size) {
+  std::string_view host = read_all("/proc/sys/kernel/hostname", to, size);
+  if (host.ends_with('\n')) host.remove_suffix(1);
+  return host;
+}
+
 ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Touch& touch) {
   ProcessFacts facts;
   facts.pid = pid;
@@ -49,9 +55,8 @@ ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Touch& touch) {
   // The other two take as long as all else of a start; the process's first touch says them.
   if (touch.event == EventKind::kStart) return facts;
   at += facts.executable.size();
-  facts.host = read_all("/proc/sys/kernel/hostname", at, FactsRoom::kHost);
+  facts.host = read_host(at, FactsRoom::kHost);
   at += facts.host.size();
-  if (facts.host.ends_with('\n')) facts.host.remove_suffix(1);
   const std::string_view groups = read_all("/proc/self/cgroup", at, FactsRoom::kCgroup);
   facts.cgroup = cgroup_of(groups);
   return facts;

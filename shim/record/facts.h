@@ -20,6 +20,9 @@ struct FactsRoom {
 /// What is in a file, as far as there is room for it.
 std::string_view read_all(const char* path, char* to, size_t size);
 
+/// The machine's name; empty if there is no /proc.
+std::string_view read_host(char* to, size_t size);
+
 /// For a record of this touch, whose `program` is known.
 ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Touch& touch);
 

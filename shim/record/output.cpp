@@ -7,6 +7,7 @@
 #include "policy/asked.h"
 #include "policy/nvidia_requests.h"
 #include "policy/stderr_rule.h"
+#include "shim/elf/own_files.h"
 #include "shim/elf/own_maps.h"
 #include "shim/record/beacon.h"
 #include "shim/record/facts.h"
@@ -122,16 +123,14 @@ int append(const char* path, const ProcessFacts& facts, const Touch& touch, char
   return static_cast<size_t>(written) == record.view().size() ? 0 : ENOSPC;
 }
 
-/// The path with every "%p" replaced by the process id.
-bool expand(std::string_view path, uint32_t pid, char* to, size_t size) {
+/// Replaces %p, %u and %h. Returns false if the path is too long.
+bool expand(std::string_view path, const ProcessFacts& facts, char* to, size_t size) {
   Text out(to, size - 1);
-  while (!path.empty()) {
-    const size_t mark = path.find("%p");
-    out.put(head(path, mark));
-    if (mark == std::string_view::npos) break;
-    out.put_decimal(pid);
-    path.remove_prefix(mark + 2);
-  }
+  char room[FactsRoom::kHost];
+  // A start record does without the name of its host, which takes as long as the rest of it.
+  const bool wants_host = path.find("%h") != std::string_view::npos;
+  put_report_name(out, path,
+                  {facts.pid, facts.uid, wants_host ? read_host(room, sizeof room) : facts.host});
   to[out.view().size()] = '\0';
   return !out.cut();
 }
@@ -155,7 +154,7 @@ int send(std::string_view report, const ScratchPages& scratch, uint32_t pid, con
     write_to_stderr(record.view());
     return 0;
   }
-  return expand(report, pid, scratch->report, sizeof scratch->report)
+  return expand(report, facts, scratch->report, sizeof scratch->report)
              ? append(scratch->report, facts, touch, scratch->record)
              : ENAMETOOLONG;
 }
@@ -345,7 +344,7 @@ void say_case(Process& process, uint64_t key, Writer write, const void* context)
 
 void record_no_driver(Process& process, const char* api, const void* caller) {
   constexpr int kNoDevice = 100;
-  const ListInVainFacts facts = {process.config.visible_devices, "there is no driver",
+  const ListInVainFacts facts = {process.config.visible_devices, "NVIDIA's driver is not installed",
                                  process.config.by_option};
   if (!facts.list.empty()) {
     say(process, Process::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>, &facts);
@@ -357,23 +356,29 @@ void say_no_opencl(Process& process, const void* caller) {
   if (!sys::is_glibc()) return;
   const ScratchPages scratch;
   if (!scratch) return;
-  Touch touch;
-  touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
-  say(process, Process::kOpenCl, write_line_of<write_no_opencl, Touch>, &touch);
+  const NoOpenClFacts facts = {place_of(caller, scratch->path, sizeof scratch->path),
+                               process.config.by_option};
+  say(process, Process::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
 }
+
+/// True if a file of ours stays unusable until it is installed again.
+static bool is_permanent(const char* why) { return why != kPassing && why != kNotOurs; }
 
 // A program of musl cannot load these files although they are there: nothing is printed then.
 
 void say_missing_standin(Process::Said bit, const char* file, const char* why) {
   if (!sys::is_glibc()) return;
-  const MissingFacts facts = {file, why, "answering as on a machine without a driver"};
+  const bool nvml = bit == Process::kNoNvml;
+  const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "CUDA is refused",
+                              is_permanent(why)};
   say(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
 }
 
 void say_missing_companion(Process::Said bit, const char* file, const char* why) {
   if (!sys::is_glibc()) return;
   const bool nvml = bit == Process::kNoNvmlCompanion;
-  const MissingFacts facts = {file, why, nvml ? "NVML is not let through" : "FORCE_CPU applies"};
+  const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "FORCE_CPU applies",
+                              is_permanent(why)};
   say(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
 }
 

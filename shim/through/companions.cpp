@@ -212,7 +212,7 @@ const char* name_with_companion(Process& process, CompanionKind kind, const char
   the.dlclose(asked);  // the companion holds it; another copy is not needed
   if (!lets_through(process.policy())) return nullptr;
   if (it.path != nullptr) return it.path;
-  say_missing_companion(files.missing, name, "cannot be put behind our companion library");
+  say_missing_companion(files.missing, name, kNotOurs);
   return never;
 }
 

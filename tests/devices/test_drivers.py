@@ -102,7 +102,7 @@ class Drivers(box.Case):
             if allow is None:
                 self.silent(result)
             else:
-                self.one_line(result, "there is no driver")
+                self.one_line(result, "NVIDIA's driver is not installed")
         result = box.run(["cu.open", "nv.see"], box="only_nvml", allow="2,5")
         self.sees(result, nv=[2, 5])
 
@@ -120,4 +120,4 @@ class OpenCl(box.Case):
         result = box.run(steps, allow="2,5")
         self.assertNotEqual(result.answers["lib.open"], "set", result)
         self.assertEqual(len(box.lines(result)), 1, result)
-        self.assertIn("OpenCL is not loaded", result.err, result)
+        self.assertIn("OpenCL is refused", result.err, result)

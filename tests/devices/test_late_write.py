@@ -29,7 +29,7 @@ class LateWrite(box.Case):
                     self.assertEqual(result.out, bare.out, result)
                     self.one_line(result, "CUDA_VISIBLE_DEVICES", "unset", '"1"', "8 GPUs", first,
                                   "CUDA sees 1",
-                                  "with CUDAGUARD_VISIBLE_DEVICES=1 in front, and device 0")
+                                  "with CUDAGUARD_VISIBLE_DEVICES=1 and use device 0")
 
     def test_after_cuda(self):
         """CUDA itself had told: the driver does not read the variable again."""
@@ -51,7 +51,7 @@ class LateWrite(box.Case):
             with self.subTest(own=own, write=write):
                 result = box.run(["nv.see", write, "cu.see"], policy="VALIDATE", own=own)
                 remedy = ("without CUDA_VISIBLE_DEVICES" if after == "unset" else
-                          "with CUDAGUARD_VISIBLE_DEVICES=%s in front" % after.strip('"'))
+                          "with CUDAGUARD_VISIBLE_DEVICES=%s" % after.strip('"'))
                 self.one_line(result, "from " + before, "to " + after, remedy)
 
     def test_no_change_no_line(self):
@@ -91,8 +91,8 @@ class LateWrite(box.Case):
             with self.subTest(steps=steps):
                 result = box.run(steps, allow="1")
                 self.sees(result, **{steps[-1].partition(".")[0]: "!100"})
-                self.one_line(result, "CUDA_VISIBLE_DEVICES", "Inside CUDAGUARD_VISIBLE_DEVICES=1 "
-                              "devices count from 0: GPU 1 is device 0")
+                self.one_line(result, "CUDA_VISIBLE_DEVICES", "Inside CUDAGUARD_VISIBLE_DEVICES=1, "
+                              "devices are numbered from 0: GPU 1 is device 0")
                 self.assertNotIn("alone", result.err, result)
                 steps[-2] = "setenv=CUDA_VISIBLE_DEVICES=0"
                 self.assertIn(":1:" + box.uuid(1)[4:], box.run(steps, allow="1").out, result)

@@ -9,8 +9,8 @@ from support import box, harness
 from support.box import uuid
 
 LAUNCHER = os.path.join(harness.BUILD, "bin", "cudaguard")
-START = re.compile(r"Start the program with (CUDAGUARD_VISIBLE_DEVICES=.*?(?= in front)|"
-                   r"cudaguard run .*?(?=, and device 0|; its devices|$))")
+START = re.compile(r"Start the program with ((?:CUDAGUARD_VISIBLE_DEVICES=|cudaguard run ).*?)"
+                   r"(?: and use device 0|; its devices|$)")
 
 
 class Case(box.Case):
@@ -86,8 +86,8 @@ class LateWrite(Case):
                 ("driver", "1", 'entry 1 "1" does not exist (this machine has 1 GPU)'),
                 ("lazy", "8", 'entry 1 "8" does not exist (this machine has 8 GPUs)'),
                 ("lazy", "2,99", 'entry 2 "99" does not exist (this machine has 8 GPUs)'),
-                ("lazy", "2,2", 'entry 2 "2" names a GPU again'),
-                ("lazy", "nonsense", 'entry 1 "nonsense" is no index')):
+                ("lazy", "2,2", 'entry 2 "2" repeats a GPU'),
+                ("lazy", "nonsense", 'entry 1 "nonsense" is not accepted')):
             for place in ("variable", "run"):
                 with self.subTest(machine=machine, written=written, place=place):
                     steps = self.steps(written)
@@ -120,7 +120,8 @@ class LateWrite(Case):
     def test_the_device_that_it_is_inside_the_option(self):
         steps = ["nv.see", "setenv=CUDA_VISIBLE_DEVICES=5", "cu.see"]
         line = self.one(self.launch(["--gpus", "2,5"], steps))
-        found = re.search(r"Inside --gpus 2,5 devices count from 0: GPU 5 is device (\d)$", line)
+        found = re.search(r"Inside --gpus 2,5, devices are numbered from 0: "
+                          r"GPU 5 is device (\d)$", line)
         self.assertIsNotNone(found, line)
         steps[1] = "setenv=CUDA_VISIBLE_DEVICES=" + found[1]
         self.sees(self.launch(["--gpus", "2,5"], steps), cu=[5])
@@ -142,7 +143,8 @@ class NoGpu(Case):
                 with self.subTest(named=named, **more):
                     self.assertEqual(result.answers["cu.init"], "100", result)
                     self.assertEqual(result.answers["cu.count"][:1], "3", result)
-                    self.assertTrue(self.one(result).endswith(named + ": this machine shows no GPU"))
+                    self.assertTrue(self.one(result).endswith(
+                        named + ": this machine shows no GPU; to find the cause: cudaguard doctor"))
 
     def test_nvml_shows_none_as_well(self):
         for named, result in self.each(["nv.see", "nv.get=0", "cu.init"], CG_EMPTY="1"):
@@ -157,7 +159,7 @@ class NoGpu(Case):
                 with self.subTest(named=named, **more):
                     self.assertEqual(result.answers["cu.init"], code, result)
                     line = self.one(result)
-                    remedy = re.search(r"; (cudaguard doctor) looks for the cause$", line)
+                    remedy = re.search(r"; to find the cause: (cudaguard doctor)$", line)
                     self.assertIn(named + ": the driver fails with error %s;" % code, line)
                     self.assertIsNotNone(remedy, line)
                     doctor = harness.run([LAUNCHER, *remedy[1].split()[1:]], world="none",
@@ -178,7 +180,8 @@ class Names(Case):
         shows = ": the driver does not show the GPUs that were chosen"
         for words, more in (('--gpus "9": ' + wrong, {"list": "9"}),
                             ("--gpus" + shows, {"list": "2", "box": "liar"}),
-                            ('--gpus "0": there is no driver', {"list": "0", "box": "only_nvml"})):
+                            ('--gpus "0": NVIDIA\'s driver is not installed;',
+                             {"list": "0", "box": "only_nvml"})):
             with self.subTest(words=words):
                 more = dict(more)
                 result = self.launch(["--gpus", more.pop("list")], ["cu.open", "cu.init"], **more)
@@ -224,7 +227,7 @@ class OtherRemedies(Case):
         steps = ["cu.init", "spawn=c", "cu.init", "end"]
         result = box.run(steps, **more)
         self.assertEqual(result.answers["cu.init"], "100", result)
-        remedy = re.search(r"CUDAGUARD_CHILDREN needs (sh -c '.*')", result.err)
+        remedy = re.search(r"CUDAGUARD_CHILDREN needs CUDAGUARD_ROOT: (sh -c '.*');", result.err)
         self.assertIsNotNone(remedy, result)
         words = shlex.split(remedy[1])
         program = shlex.join([box.program("open"), *steps])

@@ -253,7 +253,7 @@ class Container(fence.Case):
 
     def test_a_launcher_inside_knows(self):
         done = self.run_in(self.fenced(self.profile()), launcher.LAUNCHER, "doctor")
-        self.assertIn("fence              stands around this process already", done.stdout)
+        self.assertIn("fence              already set up", done.stdout)
         self.assertIn("cannot be had", self.run_in(self.strict(), launcher.LAUNCHER,
                                                    "doctor").stdout)
 
@@ -269,9 +269,9 @@ class Container(fence.Case):
 
     def test_strict_profile(self):
         done = self.run_in(self.strict(), launcher.LAUNCHER, "run", "--fence=require", "true")
-        self.refused(done, 125, "--fence=require: there can be none here",
+        self.refused(done, 125, "--fence=require: the fence cannot be set up",
                      "a container's profile, forbids it")
         done = self.run_in(self.strict(), launcher.LAUNCHER, "run", "--fence", "printenv",
                            "LD_PRELOAD")
         self.assertEqual((done.returncode, done.stdout), (0, harness.GUARD + "\n"))
-        self.assertRegex(done.stderr, r"\Acudaguard: [^\n]+; the preload alone\n\Z")
+        self.assertRegex(done.stderr, r"\Acudaguard: [^\n]+; only the guard is active\n\Z")

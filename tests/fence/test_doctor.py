@@ -13,7 +13,7 @@ class Row(doctor.Case):
     def test_can_be_had(self):
         answer = self.doctor()
         self.assertEqual((answer.code, answer.facts("fence")),
-                         (0, ["can be had (cudaguard run --fence)"]))
+                         (0, ["available (cudaguard run --fence)"]))
 
     def test_no_new_privs(self):
         """Bubblewrap sets that itself: without it, for an ordinary user."""
@@ -22,23 +22,23 @@ class Row(doctor.Case):
             self.need("setpriv")
             words = ["setpriv", "--reuid=" + NOBODY, "--clear-groups", self.installed()]
         text = self.bare(*words, "doctor").stdout
-        self.assertIn("\nfence              can be had (cudaguard run --fence)\n"
-                      "                   sets no_new_privs: sudo and setuid programs inside keep "
-                      "your rights\n", text)
+        self.assertIn("\nfence              available (cudaguard run --fence)\n"
+                      "                   sets no_new_privs: sudo and setuid programs get no more "
+                      "rights\n", text)
 
     def test_stands_already(self):
         for how in ("run", "verify"):
             with self.subTest(how):
                 done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, how,
                                  "--fence=require", launcher.LAUNCHER, "doctor")
-                self.assertIn("\nfence              stands around this process already: no CUDA in "
-                              "it, nor in what it starts\n", done.stdout)
+                self.assertIn("\nfence              already set up: no CUDA in "
+                              "this process, nor in what it starts\n", done.stdout)
                 self.assertEqual(done.returncode, 0, done)
 
     def test_what_the_driver_says_behind_one(self):
         """Its answer is the fence's, and no sign of a fault."""
         words = ["env", "-i", "LD_LIBRARY_PATH=" + self.sick(), launcher.LAUNCHER, "doctor"]
-        said = "a fence stands around doctor, too: cuInit's answer is the fence's"
+        said = "doctor itself is under a fence: cuInit's answer is the fence's"
         for start in ([], [launcher.LAUNCHER, "run", "--fence", "--"]):
             done = self.bare(*harness.sandbox("none"), *start, *words)
             self.assertEqual((said in done.stdout, done.returncode), (bool(start), 0), done)
@@ -48,7 +48,7 @@ class Row(doctor.Case):
         log = self.path("log")
         done = self.bare("strace", "-f", "-o", log, "-e", "trace=seccomp,prctl,fork,clone,vfork",
                          launcher.LAUNCHER, "doctor")
-        self.assertIn("can be had", done.stdout)
+        self.assertIn("available", done.stdout)
         with open(log, encoding="utf-8") as stream:
             lines = stream.read().splitlines()
         own = [line for line in lines if line.split()[0] == lines[0].split()[0]]
@@ -60,7 +60,7 @@ class Row(doctor.Case):
 class Programs(doctor.Case):
     def advice(self, *program, **env):
         answer = self.doctor(*program, **env)
-        return answer.facts("with --fence") == ["no CUDA all the same: cudaguard run --fence"]
+        return answer.facts("with --fence") == ["no CUDA either: cudaguard run --fence"]
 
     def test_advice(self):
         """Where the guard does not hold, or not wholly; never where --fence is refused as well."""

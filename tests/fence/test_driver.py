@@ -16,7 +16,7 @@ DOOR = harness.program("door")
 # What these programs need besides libcuda and NVML.
 NEEDED = {"clinfo": ["libnvidia-opencl.so.1"], "ffmpeg": ["libnvidia-encode.so.1"]}
 CALL_EXPORTS = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
-LINE = r"^cudaguard\[\d+\]: .*; nothing behind --fence lifts it\n"
+LINE = r"^cudaguard\[\d+\]: .*; to allow CUDA: run it without --fence\n"
 
 
 class Driver(driver.Case):

@@ -16,10 +16,10 @@ EXIT_7 = "void _start(void) { __asm__ volatile(\"int $0x80\" : : \"a\"(1), \"b\"
 class Words(fence.Case):
     def test_contradictions(self):
         for words, meaning in (
-                (["--gpus", "0"], "lets nothing through: it and --gpus contradict each other"),
-                (["--policy", "VALIDATE"], "it and --policy VALIDATE contradict each other"),
-                (["--policy", "CLAMP"], "it and --policy CLAMP contradict each other"),
-                (["--policy", "OFF"], "it and --policy OFF contradict each other"),
+                (["--gpus", "0"], "--fence and --gpus contradict each other"),
+                (["--policy", "VALIDATE"], "--fence and --policy VALIDATE contradict each other"),
+                (["--policy", "CLAMP"], "--fence and --policy CLAMP contradict each other"),
+                (["--policy", "OFF"], "--fence and --policy OFF contradict each other"),
                 (["--observe", "--policy", "VALIDATE"], "--policy VALIDATE contradict"),
                 (["--children", "cpu"], "--children needs --gpus")):
             for how in ("--fence", "--fence=require"):
@@ -34,8 +34,8 @@ class Words(fence.Case):
             env = launcher.environment(**{"CUDAGUARD_" + name: value})
             with self.subTest(name, value=value):
                 self.refused(self.start("run", "--fence", "true", env=env), 125,
-                             "--fence lets nothing through, and the policy is " + policy,
-                             "(--cpu with it, or no --fence)")
+                             "--fence allows no CUDA, and the policy is " + policy,
+                             "add --cpu, or leave --fence out")
                 done = self.start("run", "--fence", "--cpu", "true", env=env)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
         # verify lets nothing through, whatever the environment says.
@@ -111,8 +111,8 @@ class Look(fence.Case):
         """Started, and one line."""
         done = self.bare(*before, command, "run", "--fence", *words)
         self.assertEqual(
-            done.stderr, 'cudaguard: "%s" is fenced, not guarded (%s): no CUDA, and no line says '
-            "who asked\n" % (words[0], why))
+            done.stderr, 'cudaguard: "%s" is not guarded (%s); the fence refuses CUDA, but no message '
+            "names the caller\n" % (words[0], why))
         refused = self.bare(*before, command, "run", "--fence", "--strict", *words)
         self.refused(refused, 125, '"%s" cannot be guarded: %s' % (words[0], why))
         return done
@@ -129,7 +129,7 @@ class Look(fence.Case):
             self.assertEqual((done.returncode, done.stdout), (0, "hello\n"))
             # Without a fence a warning, as ever.
             done = self.start("run", program)
-            self.assertIn("is a static executable, not guarded; dynamic programs", done.stderr)
+            self.assertIn("is a static executable, not guarded (dynamic programs", done.stderr)
 
     def test_names_the_driver(self):
         program = self.compile("driver", HELLO.replace("hello", "libcuda.so.1"), "-static")
@@ -156,7 +156,7 @@ class Look(fence.Case):
     def test_cleared_environment(self):
         program = self.make("cleared", "#!/usr/bin/env -S -i printenv\n")
         self.refused_without(program)
-        done = self.fenced(program, why="its #! line has env take LD_PRELOAD away (-S -i printenv)")
+        done = self.fenced(program, why="its #! line makes env remove LD_PRELOAD (-S -i printenv)")
         self.assertNotIn("LD_PRELOAD", done.stdout)
 
     def test_setuid(self):

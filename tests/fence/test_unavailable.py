@@ -57,7 +57,7 @@ class Never(Case):
         for name, (rules, reason) in NEVER.items():
             with self.subTest(name):
                 done = self.run_fenced(rules, "--fence=require", *REQUESTS)
-                self.refused(done, 125, "--fence=require: there can be none here: ", reason)
+                self.refused(done, 125, "--fence=require: the fence cannot be set up: ", reason)
 
     def test_auto(self):
         """One line, and the preload alone: the same program gets what it would get bare."""
@@ -66,8 +66,8 @@ class Never(Case):
                 with self.subTest(name, how=how):
                     done = self.run_fenced(rules, how, "printenv", "LD_PRELOAD")
                     self.assertEqual((done.returncode, done.stdout), (0, harness.GUARD + "\n"))
-                    self.assertRegex(done.stderr, r"\Acudaguard: --fence: there can be none here: "
-                                                  r"[ -~]+; the preload alone\n\Z")
+                    self.assertRegex(done.stderr, r"\Acudaguard: --fence: the fence cannot be set up: "
+                                                  r"[ -~]+; only the guard is active\n\Z")
                     self.assertIn(reason, done.stderr)
                     done = self.run_fenced(rules, how, "env", *REQUESTS)
                     self.assertEqual(set(self.answers(done).values()), {"ENOTTY"})
@@ -96,13 +96,13 @@ class Never(Case):
         # Where that cannot be known before, it is said.
         done = self.run_fenced(["filter=" + EACCES, "prctl=" + EACCES], "--fence", *STATUS)
         self.assertEqual(done.stdout, "1\n")
-        self.assertIn("(no_new_privs is set all the same)", done.stderr)
+        self.assertIn("(no_new_privs is set anyway)", done.stderr)
 
     def test_doctor(self):
         for name, (rules, reason) in NEVER.items():
             with self.subTest(name):
                 (text,) = self.rows(rules)
-                self.assertRegex(text, "^cannot be had: .*" + re.escape(reason))
+                self.assertRegex(text, "^not available: .*" + re.escape(reason))
 
 
 class OtherWays(Case):
@@ -126,15 +126,15 @@ class OtherWays(Case):
         self.assertEqual({said[one] for one in fence.NVIDIA}, {"ENODEV"})
         self.assertEqual(said["5401"], "ENOTTY")
         done = self.start("run", "--fence", launcher.LAUNCHER, "doctor")
-        self.assertIn("fence              stands around this process already", done.stdout)
+        self.assertIn("fence              already set up", done.stdout)
 
     def test_doctor(self):
         for name, rules in OTHER_WAYS.items():
             with self.subTest(name):
                 rows = self.rows(rules)
-                self.assertEqual(rows[0], "can be had (cudaguard run --fence)")
+                self.assertEqual(rows[0], "available (cudaguard run --fence)")
                 self.assertGreater(len(rows), 1, "why nobody is seen")
 
     def test_the_control(self):
         self.assertEqual(set(self.answers(self.without([], *REQUESTS)).values()), {"ENOTTY"})
-        self.assertEqual(self.rows([])[0], "can be had (cudaguard run --fence)")
+        self.assertEqual(self.rows([])[0], "available (cudaguard run --fence)")

@@ -22,9 +22,9 @@ except ImportError:
 ASKS = fence.program("asks_static")
 LOADS = fence.program("asks")  # dynamic
 RM_CONTROL = "0xc020462a RM_CONTROL"
-REQUEST = "\n  around the guard\n    asked    request " + RM_CONTROL + " to NVIDIA's driver\n"
-NOT_KNOWN = "who ran into the fence is not known: "
-ANOTHER = NOT_KNOWN + "another one stands around this command"
+REQUEST = "\n  around the guard\n    asked    ioctl " + RM_CONTROL + " to NVIDIA's driver\n"
+NOT_KNOWN = "ioctls that the fence refuses are not reported: "
+ANOTHER = NOT_KNOWN + "this command is already under a fence"
 NOBODY = 65534
 TOUCHES = [sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
 PATIENCE = 60  # seconds, then something hangs
@@ -137,8 +137,8 @@ class Told(Case):
     def test_allow_and_deny(self):
         done, told = self.verify(ASKS, "ask", options=["--allow", "asks_*"], rc=0)
         self.assertEqual(told, {RM_CONTROL: self.asked(done)})
-        self.assertIn("PASS: none of 1 process touched CUDA, but 1 that may\n  allowed: around "
-                      "the guard\n    asked    request ",
+        self.assertIn("PASS: no CUDA use except in 1 allowed process (1 process checked)\n"
+                      "  allowed: around the guard\n    asked    ioctl ",
                       done.stderr)
         done, _ = self.verify(ASKS, "ask", options=["--deny", "nvml"], rc=0)
         self.assertIn("\n  CUDA was asked by 1 process: around the guard (not denied)\n", done.stderr)
@@ -263,7 +263,7 @@ class Programs(Case):
         path = self.path("verify.json")
         inside = "echo %d >%s; exec %s verify --json %s -- %s ask" % (
             other.pid - 1, last, launcher.LAUNCHER, path, ASKS)
-        blind = "what was not guarded was not looked for: this system's /proc does not tell enough"
+        blind = "unguarded processes were not looked for: /proc shows too little on this system"
         for option, command, doubts in ((["--mount-proc"], "asks_static ask", []),
                                         ([], "?", [blind])):
             done = self.bare(*unshare, *option, "sh", "-c", inside)
@@ -313,8 +313,8 @@ class Around(Case):
         self.assertIn(ANOTHER, " ".join(done.stderr.split()))
         done = self.start("run", "--fence", "--", *words("run", "--fence", "--observe"))
         self.asked(done)
-        self.assertIn("cudaguard: --observe: " + NOT_KNOWN + "another one stands around this "
-                      "command\n", done.stderr)
+        self.assertIn("cudaguard: --observe: " + NOT_KNOWN + "this command is already under a "
+                      "fence\n", done.stderr)
 
     def test_among_signals(self):
         """Who waits for the answer is interrupted, asks again, and is told of once; before Linux
@@ -328,8 +328,8 @@ class Around(Case):
 
     def test_nobody_is_told(self):
         """The fence holds, and the block says what it does not know."""
-        for rule, why in (("busy", "somebody else is told"),
-                          ("listener=%d" % errno.EINVAL, "this kernel does not tell"),
+        for rule, why in (("busy", "another process has the kernel's notifications"),
+                          ("listener=%d" % errno.EINVAL, "this kernel sends no notifications"),
                           ("listener=%d" % errno.EPERM,
                            "another seccomp filter, or a container's profile, forbids it"),
                           ("listener=%d" % errno.EMFILE,
@@ -340,7 +340,7 @@ class Around(Case):
                 self.asked(done)
                 tree = self.document["tree"]
                 self.assertEqual((told, tree["by"], tree["why_unheard"]), ({}, "file", NOT_KNOWN + why))
-                self.assertIn("told by a file, which a program can lose; " + NOT_KNOWN + why,
+                self.assertIn("the records came by a file, which a program can lose; " + NOT_KNOWN + why,
                               " ".join(done.stderr.split()))
                 done = self.start("run", "--fence", "--observe", "--", ASKS, "ask", before=before)
                 self.asked(done)
@@ -352,7 +352,7 @@ class Around(Case):
         done, told = self.verify(ASKS, "ask", "ask", rc=3, before=before)
         self.asked(done, "ENOSYS")
         self.assertEqual((told, self.document["tree"]["doubts"]),
-                         ({}, ["not all that was told could be heard or written down"]))
+                         ({}, ["some records were not received or not written"]))
 
     def test_gone(self):
         """Who is killed while it is looked at is a touch too, by its number alone, and once. The
@@ -375,13 +375,13 @@ class Around(Case):
         before = [fence.program("without"), *denied, "--", launcher.LAUNCHER]
         done, told = self.verify(ASKS, "ask", rc=0, before=before)
         self.asked(done, "ENOTTY")
-        why = ("who went around the guard is not known: there can be no fence here, another "
+        why = ("processes that bypass the guard are not reported: the fence cannot be set up: another "
                "seccomp filter, or a container's profile, forbids it")
         self.assertEqual((told, self.document["tree"]["why_unheard"]), ({}, why))
         self.assertNotIn("--fence", done.stderr)
         self.verify(*TOUCHES, before=before)
         done = self.bare(*before, "verify", "--fence=require", "--", ASKS, "ask")
-        self.refused(done, 125, "--fence=require: there can be none here: ")
+        self.refused(done, 125, "--fence=require: the fence cannot be set up: ")
 
     def start(self, *words, before=(), **more):
         """`before`: the launcher, and what stands in front of it."""
@@ -469,7 +469,7 @@ class Gone(Case):
         self.until(lambda: self.file("out"), "an answer")
         self.make("later", "")
         self.until(lambda: self.file("out") == "%d ENOSYS\n" % child * 2, "another one")
-        self.until(lambda: "stands around this process" in self.file("said"), "what it says")
+        self.until(lambda: "already under a fence" in self.file("said"), "what it says")
 
     def test_killed_in_a_storm(self):
         """Who was told of, and is killed while it asks again, is no other process, nor a doubt."""
@@ -486,8 +486,8 @@ class Gone(Case):
 
     def test_no_new_privs(self):
         """Where the program failed, the block says what the fence took from it."""
-        row = ("  sudo and setuid programs kept your rights behind the fence (no_new_privs; "
-               "--fence=off)\n")
+        row = ("  sudo and setuid programs got no more rights under the fence (no_new_privs); "
+               "--fence=off avoids\n  this\n")
         self.need("setpriv")
         as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         words = [*(as_nobody if os.getuid() == 0 else []), self.installed(), "verify"]

@@ -83,7 +83,7 @@ class BadInput(guest.Case):
                 self.guarded({"CUDAGUARD_LOG": long}, LOG % (long[:80] + "..."))
                 self.guarded({"CUDAGUARD_REPORT": "/" + long},
                              'CUDAGUARD_REPORT="/%s..." is not accepted (accepted: a path of at '
-                             'most 4095 bytes); no report' % long[:79])
+                             'most 4095 bytes); nothing is recorded' % long[:79])
 
     def test_report_paths(self):
         os.mkdir(self.path("folder"))
@@ -94,15 +94,15 @@ class BadInput(guest.Case):
             with open(self.path(name), "w", encoding="utf-8") as stream:
                 stream.write("")
         os.link(self.path("other"), self.path("hard"))
-        accepted = " (accepted: a file or /dev/stderr); no report"
-        for path, why in (("folder", "it is a folder"), ("link", "it is a symbolic link"),
+        accepted = " (accepted: a file or /dev/stderr); nothing is recorded"
+        for path, why in (("folder", "Is a directory"), ("link", "it is a symbolic link"),
                           ("dangling", "it is a symbolic link"),
-                          ("hard", "it is a hard link"), ("fifo", "nobody reads that pipe"),
-                          ("none/x", "no such folder"), ("file/x",
-                                                         "a part of the path is not a folder")):
+                          ("hard", "it is a hard link"), ("fifo", "no process reads this pipe"),
+                          ("none/x", "No such file or directory"),
+                          ("file/x", "Not a directory")):
             with self.subTest(path):
                 self.guarded({"CUDAGUARD_REPORT": self.path(path)},
-                             'CUDAGUARD_REPORT="%s": %s%s' % (self.path(path), why, accepted))
+                             'report "%s": %s%s' % (self.path(path), why, accepted))
         self.assertFalse(os.path.exists(self.path("target")))
         self.assertEqual(os.path.getsize(self.path("other")), 0)
         # The control: the same file, once it has one name.
@@ -110,9 +110,9 @@ class BadInput(guest.Case):
         self.guarded({"CUDAGUARD_REPORT": self.path("other")})
         self.assertGreater(os.path.getsize(self.path("other")), 0)
         self.guarded({"CUDAGUARD_REPORT": "/proc/cudaguard"},
-                     'CUDAGUARD_REPORT="/proc/cudaguard": no such folder' + accepted)
+                     'report "/proc/cudaguard": No such file or directory' + accepted)
         self.guarded({"CUDAGUARD_REPORT": "/dev/full"},
-                     'CUDAGUARD_REPORT="/dev/full": no space left' + accepted)
+                     'report "/dev/full": No space left on device' + accepted)
 
     # --- a stand-in that cannot be used ---------------------------------------------------------
 
@@ -131,7 +131,8 @@ class BadInput(guest.Case):
             with open(target, "wb") as stream:
                 stream.write(make(data))
             env = {"LD_PRELOAD": guard}
-            said = "%s %s; answering as on a machine without a driver" % (file, why)
+            said = "%s %s; %s is refused until cudaguard is installed again" % (
+                file, why, "NVML" if "nvidia-ml" in name else "CUDA")
             for first in ("load:libm.so.6", "load:libcg-does-not-exist.so"):
                 result = self.steps(first, "load:libm.so.6", guard=False, world=world, env=env)
                 self.assertEqual((result.rc, guest.lines_of(result.err)), (0, [said]), result)

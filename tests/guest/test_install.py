@@ -109,8 +109,9 @@ class Install(guest.Case):
                     self.assertEqual(sum("is missing" in line for line in lines[:len(gone)]),
                                      len(gone), result)
                     for name in gone:
-                        said = "%s is missing; answering as on a machine without a driver" % \
-                            os.path.join(self.lib, "cudaguard", name)
+                        said = "%s is missing; %s is refused until cudaguard is installed again" % (
+                            os.path.join(self.lib, "cudaguard", name),
+                            "NVML" if "nvidia-ml" in name else "CUDA")
                         self.assertEqual(lines.count(said), 1, result)
                     wanted = "unavailable" if "libcuda.so.1" in gone else "100"
                     self.assertEqual(result.answers["cuInit"], wanted, result)

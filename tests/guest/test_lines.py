@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the line: who asked in which program, what lifts it there, and who says it."""
+"""The words of the line: who asked in which program, what allows CUDA there, and who says it."""
 
 import os
 import shutil
@@ -93,8 +93,8 @@ class Lines(Programs):
         script = self.script("kernel.py", CELL)
         for file, cell, where in (
                 ("/tmp/ipykernel_7/2815143473.py", "notebook cell, line 3",
-                 "in the env of kernel.json lifts it at the kernel's next start"),
-                ("<ipython-input-12-0a1b2c>", "notebook cell 12, line 3", "in front lifts it")):
+                 " in the env of kernel.json, then restart the kernel"),
+                ("<ipython-input-12-0a1b2c>", "notebook cell 12, line 3", "")):
             with self.subTest(file=file):
                 argv = [guest.PYTHON, script, file]
                 harness.run(argv, guard=False).assert_reached(self)
@@ -102,7 +102,7 @@ class Lines(Programs):
                 result.assert_untouched(self)
                 self.assertEqual(guest.lines_of(result.err), [
                     "no CUDA here (FORCE_CPU; asked by %s through ctypes/cffi); "
-                    "CUDAGUARD_POLICY=OFF %s" % (cell, where)], result)
+                    "to allow CUDA: CUDAGUARD_POLICY=OFF%s" % (cell, where)], result)
 
     def said(self, result):
         """The guard's lines, with the process that each is of."""
@@ -198,10 +198,10 @@ class Lines(Programs):
         script = self.script("see.sh", 'echo "CUDA=${CUDA_VISIBLE_DEVICES-unset}"\nexec "$0" touch\n')
         inner = ["sh", "-c", open(script, encoding="utf-8").read(), guest.STEPS]
         for argv, advice, lifted in (
-                ([guest.STEPS, "touch"], "CUDAGUARD_POLICY=OFF in front", None),
+                ([guest.STEPS, "touch"], "CUDAGUARD_POLICY=OFF", None),
                 (outer + inner, "cudaguard run --policy OFF", outer[:2] + ["--policy", "OFF", "--"])):
             guarded = harness.run(argv, guard=lifted is None, trace=False)
-            self.assertIn("; %s lifts it\n" % advice, guarded.err, guarded)
+            self.assertIn("; to allow CUDA: %s\n" % advice, guarded.err, guarded)
             self.assertIn("cuInit=100", guarded.out, guarded)
             if lifted is None:
                 free = harness.run(argv, trace=False, env={"CUDAGUARD_POLICY": "OFF"})
@@ -277,4 +277,5 @@ class Musl(Programs):
                 self.assertEqual((result.rc, result.out), (0, bare.out), result)
                 said = guest.lines_of(result.err)
                 self.assertEqual([line.split(": ", 1)[1] for line in said],
-                                 ["there is no driver"] * ("CUDAGUARD_VISIBLE_DEVICES" in env), result)
+                                 ["NVIDIA's driver is not installed; to find the cause: cudaguard doctor"]
+                                 * ("CUDAGUARD_VISIBLE_DEVICES" in env), result)

@@ -17,7 +17,8 @@ PROCESSES = 100
 KINDS = 7  # what programs/records.c touches
 # CUDAGUARD_LOG=all names the call.
 CALL_LINE = re.compile(r"^cudaguard\[\d+\]: no (CUDA here|GPU to see|OpenCL from NVIDIA here) "
-                       r"\(FORCE_CPU; (\w+) asked by records\); CUDAGUARD_POLICY=OFF in front lifts it$")
+                       r"\(FORCE_CPU; (\w+) asked by records\); "
+                       r"to allow (?:CUDA|NVML|OpenCL): CUDAGUARD_POLICY=OFF$")
 PIPE_BUF = 4096
 
 
@@ -89,14 +90,15 @@ class Records(guest.Case):
                 self.assertNotIn("cut", record)
 
     def test_a_file_each(self):
-        self.many(self.environment(CUDAGUARD_REPORT=self.path("report.%p.jsonl"),
+        self.many(self.environment(CUDAGUARD_REPORT=self.path("report.%h-%u-%p.jsonl"),
                                    CUDAGUARD_LOG="off"), subprocess.DEVNULL)
         names = [name for name in os.listdir(self.folder) if name.startswith("report.")]
         self.assertEqual(len(names), PROCESSES)
         for name in names:
             records = self.parse(self.path(name))
             self.assertEqual(len(records), KINDS)
-            self.assertEqual({"report.%d.jsonl" % r["pid"] for r in records}, {name})
+            self.assertEqual({"report.%s-%d-%d.jsonl" % (r["host"], r["uid"], r["pid"])
+                              for r in records}, {name})
 
     def test_one_pipe(self):
         read_end, write_end = os.pipe()

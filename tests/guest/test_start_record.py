@@ -125,7 +125,7 @@ class StartRecord(guest.Case):
         self.assertEqual(self.steps("print:x", env=env).err, "")
         said = guest.lines_of(self.steps("touch", env=env).err)
         self.assertEqual(len(said), 2, said)
-        self.assertIn("no such folder", said[1])
+        self.assertIn("No such file or directory", said[1])
 
     def test_on_stderr(self):
         result = self.steps("print:x", env={"CUDAGUARD_REPORT": "/dev/stderr",

@@ -84,7 +84,7 @@ class Jupyter(places.Case):
                     self.write(path, spec)
                 result = self.notebook("cudaguard-cpu", **changes)
                 self.assertEqual((result.answers["cuda"], result.fake_calls), ("100", []), result)
-                self.assertIn("%s%s of kernel.json lifts it at the kernel's next start" %
+                self.assertIn("%sto allow CUDA: %s of kernel.json, then restart the kernel" %
                               (asked, advice), result.err, result)
                 change(spec)
                 self.write(path, spec)

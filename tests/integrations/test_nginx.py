@@ -67,4 +67,4 @@ class Nginx(verified.Case):
         self.assertIn("answer 100", result.out)
 
     def test_worker_that_does_not_ask_passes(self):
-        self.ends(self.verify([*self.words, "none"], cwd=self.folder), 0, "PASS: none of ")
+        self.ends(self.verify([*self.words, "none"], cwd=self.folder), 0, "PASS: no CUDA use (")

@@ -175,7 +175,7 @@ class Heard(test_verify_tree.Case):
                 continue  # the program fails
             with self.subTest(name):
                 result, tree = self.shape(name, "none")
-                self.ends(result, 0, "PASS: none of ")
+                self.ends(result, 0, "PASS: no CUDA use (")
                 self.assertEqual((tree["doubts"], tree["heard"]), ([], self.processes()), result)
 
     def processes(self):
@@ -340,7 +340,7 @@ class Forged(test_verify_tree.Case):
         if harness.FULL:
             self.ends(result, 3, "INCOMPLETE: ", "in doubt: too many beacons came")
         else:
-            self.ends(result, 0, "PASS: none of ")
+            self.ends(result, 0, "PASS: no CUDA use (")
 
 
 class Doubt(test_verify_tree.Case):
@@ -353,7 +353,7 @@ class Doubt(test_verify_tree.Case):
         self.assertRegex("\n".join(tree["doubts"]), reason, result)
         self.assertEqual((self.document["verdict"], self.document["exit_code"]), ("incomplete", 3))
         result, tree = self.tree(words, ["--allow-incomplete", *options], **more)
-        self.ends(result, 0, "PASS: none of ", "in doubt: ")
+        self.ends(result, 0, "PASS: no CUDA use (", "in doubt: ")
         self.assertRegex("\n".join(tree["doubts"]), reason, result)
 
     def test_who_does_not_tell(self):
@@ -375,7 +375,7 @@ class Doubt(test_verify_tree.Case):
         self.need("gcc")
         program = self.compile("static", "int main(void) { return 0; }", "-static")
         result, tree = self.tree(["sh", "-c", 'for i in $(seq 500); do "$0"; done', program])
-        self.ends(result, 0, "PASS: none of ")
+        self.ends(result, 0, "PASS: no CUDA use (")
         self.assertEqual(tree["doubts"], [], result)
 
     def test_programs_that_end_in_the_loader(self):
@@ -387,15 +387,15 @@ class Doubt(test_verify_tree.Case):
         script = 'for i in 1 2 3 4 5 6 7 8 9; do "$0"; sleep 1 & kill -9 $!; done; true'
         for options in ([], ["--trace"]):
             result, tree = self.tree(["bash", "-c", script, program], options)
-            self.ends(result, 0, "PASS: none of ")
+            self.ends(result, 0, "PASS: no CUDA use (")
             self.assertEqual(tree["doubts"], [], result)
 
     def test_no_proc(self):
-        self.incomplete(["sh", "-c", "true"], "^what was not guarded was not looked for: there is no",
+        self.incomplete(["sh", "-c", "true"], "^unguarded processes were not looked for: there is no",
                         bwrap=["--tmpfs", "/proc"])
 
     def test_files_that_are_lost(self):
-        self.incomplete(["sh", "-c", 'sleep 0.3; : >"$CUDAGUARD_REPORT"'], "^somebody has removed",
+        self.incomplete(["sh", "-c", 'sleep 0.3; : >"$CUDAGUARD_REPORT"'], "was removed or changed$",
                         FILE)
 
     def test_a_touch_or_a_failure_is_more(self):

@@ -66,7 +66,7 @@ class Found(doctor.Case):
         answer = self.doctor(LD_LIBRARY_PATH=harness.STANDIN_DIR)
         self.assertEqual(len(answer.problems), 4)
         self.assertIn("libcuda.so.1 is cudaguard's null driver (%s): programs find no CUDA device, "
-                      "whatever CUDAGUARD_POLICY says; remove its folder from LD_LIBRARY_PATH" %
+                      "whatever CUDAGUARD_POLICY says; remove its directory from LD_LIBRARY_PATH" %
                       harness.STANDIN_CUDA, answer.problems[0])
         # Behind a driver, too.
         answer = self.doctor(LD_LIBRARY_PATH=BOX + ":" + harness.STANDIN_DIR)

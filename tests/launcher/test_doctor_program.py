@@ -56,7 +56,7 @@ class Kinds(doctor_program.Case):
             script = self.make("script", text.replace("-S -i python3", words))
             reasons = ["env_clears"] + ["script_preload"] * ("LD_PRELOAD" in words)
             answer = self.verdict(script, "no", reasons, env=SYSTEM)
-            self.assertIn("take LD_PRELOAD away (%s)" % words, answer.line)
+            self.assertIn("makes env remove LD_PRELOAD (%s)" % words, answer.line)
             self.assertEqual([self.answer([script], way, env=SYSTEM) for way in ("bare", "preload")],
                              ["0", "0"], words)
 

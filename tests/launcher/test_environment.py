@@ -36,7 +36,7 @@ class Environment(launcher.Case):
                 ([], {"POLICY": "FORCE_CPU", "PRESETS": ALL_PRESETS, **root}),
                 (["--gpus", "2,5", "--children=cpu"],
                  {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "2,5", "CHILDREN": "FORCE_CPU",
-                  "PRESETS": "gpus=2,5", **root}),
+                  "PRESETS": "children,gpus=2,5", **root}),
                 (["--policy", "off", "--log", "all", "--report", self.path("r.%p")],
                  {"POLICY": "off", "LOG": "all", "REPORT": self.path("r.%p"), **root})):
             with self.subTest(options=options):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `run` says, word for word (golden/messages.txt, programs.txt, privileged.txt), and the
-help. Each is one line, fits 100 columns where it carries no long value, and has no colour, at a
+help. Each is one line, has at most 150 characters if it carries no long value, and has no colour, at a
 terminal neither. Elsewhere: what ld.so itself says (test_refusals), an interpreter that hangs
 (test_loaders), a system without /proc (tests/roots).
 
@@ -260,7 +260,7 @@ class Lines(launcher.Case):
             self.assertTrue(shown.isascii() and "\x1b" not in shown, shown)
             self.assertEqual(shown.count("\n"), 1, shown)
             if not re.search(r"[^ ]{45}", shown):
-                self.assertLessEqual(len(shown.rstrip("\n").replace("FOLDER/", "/")), 100, shown)
+                self.assertLessEqual(len(shown.rstrip("\n").replace("FOLDER/", "/")), 150, shown)
             text += "$ %s\n%s-> %d\n" % (line, shown, done.returncode)
         self.same_as_golden(name, text)
 
@@ -336,3 +336,46 @@ class Lines(launcher.Case):
             os.chmod(self.compile(name, "int main(void) { return 0; }"), mode)
         subprocess.run(["setcap", "cap_net_raw+ep", self.path("capable")], check=True)
         self.run_lines(PRIVILEGED.replace("nobody", "./nobody"), "privileged.txt")
+
+
+WORKERS = """import ctypes, multiprocessing, sys
+def work():
+    ctypes.CDLL("libcuda.so.1").cuInit(0)
+if __name__ == "__main__":
+    if sys.argv[2:]:
+        work()
+    here = multiprocessing.get_context(sys.argv[1])
+    workers = [here.Process(target=work) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+"""
+
+
+class Workers(launcher.Case):
+    """Eight workers that ask at one line of code."""
+
+    def test_summary_has_one_row_for_all_workers(self):
+        script = self.make("workers.py", WORKERS)
+        for way in ("fork", "spawn"):
+            with self.subTest(way=way):
+                done = self.start("run", "--observe", "--cpu", "python3", script, way)
+                self.assertNotIn("cudaguard[", done.stderr)
+                self.assertIn("cudaguard: 8 processes asked: 8 refused\n", done.stderr)
+                self.assertEqual(re.findall(r"(?m)^  asked by (.*)$", done.stderr),
+                                 ["workers.py:3 through ctypes/cffi: cuInit, 8 processes"])
+                done = self.start("verify", "python3", script, way)
+                self.assertNotIn("cudaguard[", done.stderr)
+                self.assertRegex(done.stderr, r"\Acudaguard: FAIL: 1 line asked for CUDA, in 8 of ")
+                self.assertEqual(len(re.findall(r"(?m)^  \S*workers\.py:3 in work$", done.stderr)), 1)
+
+    def test_each_process_has_its_own_message_otherwise(self):
+        """The control. Forked workers are silent if their parent has asked before."""
+        script = self.make("workers.py", WORKERS)
+        for words, count in ((["fork"], 8), (["spawn"], 8), (["fork", "first"], 1),
+                             (["spawn", "first"], 9)):
+            with self.subTest(words=words):
+                done = self.start("run", "python3", script, *words)
+                self.assertEqual(done.stderr.count("no CUDA here (FORCE_CPU; asked by workers.py:3"),
+                                 count, done.stderr)

@@ -82,8 +82,8 @@ class Reports(observed.Case):
             box.program("open"), lines)], ["--report", copy])
         summary = self.summary(result)
         self.assertEqual(summary.order, [observed.pids(result)[""]], result)
-        self.assertEqual(summary.rest, ["  records: %d lines left out that no guard has "
-                                        "written" % (len(foreign) + 1)])
+        self.assertEqual(summary.rest, ["  records: %d lines left out that are no cudaguard "
+                                        "records" % (len(foreign) + 1)])
         self.assertEqual(len(harness.records(copy)), 1)
 
     def test_records_with_odd_parts(self):
@@ -117,11 +117,11 @@ class Reports(observed.Case):
         result = self.observe(["sh", "-c", 'cat %s >>"$CUDAGUARD_REPORT"' % lines])
         summary = self.summary(result)
         self.assertEqual({pid: summary.facts(pid) for pid in summary.order}, {
-            7: {"tried": "found none by liba.so"}, 8: {"tried": "error 999 by liba.so"},
-            9: {"by": "liba.so"}, 14: {"tried": "found none by liba.so and 1 more"}})
+            7: {"tried": "found no GPU by liba.so"}, 8: {"tried": "error 999 by liba.so"},
+            9: {"by": "liba.so"}, 14: {"tried": "found no GPU by liba.so and 1 more"}})
         # 14 is counted twice: it has found no GPU, and its NVML has failed.
         self.assertEqual(summary.totals, {
-            "processes": 4, "initialised CUDA": 1, "found none": 2, "failed": 2})
+            "processes": 4, "initialised CUDA": 1, "found no GPU": 2, "failed": 2})
 
     def test_private_file(self):
         """Nobody else can read or find it; who becomes another user can write to it; and it is gone
@@ -148,15 +148,18 @@ class Reports(observed.Case):
         done = self.start("run", "--observe", "sh", "-c", 'rm -r "${CUDAGUARD_REPORT%/*}"',
                           env=launcher.environment(TMPDIR=self.path("tmp")))
         self.assertEqual(done.returncode, 0, done)
-        self.assertRegex(done.stderr, r"\Acudaguard: --observe: somebody has removed or changed .*\n" +
+        self.assertRegex(done.stderr, r"\Acudaguard: --observe: .*, which holds the records, was removed "
+                         r"or changed\n" +
                          re.escape(NOBODY) + r"\Z")
         self.assertEqual(os.listdir(self.path("tmp")), [])
 
     def test_nowhere_to_write(self):
         """Refused before anything is started."""
         mark = self.path("mark")
-        os.mkdir(self.path("%p"))
-        for folder in ("/no/such/folder", "/proc", self.make("file", "", 0o644), self.path("%p")):
+        for name in ("%p", "%u", "%h"):
+            os.mkdir(self.path(name))
+        for folder in ("/no/such/folder", "/proc", self.make("file", "", 0o644),
+                       self.path("%p"), self.path("%u"), self.path("%h")):
             done = self.start("run", "--observe", "touch", mark,
                               env=launcher.environment(TMPDIR=folder))
             self.refused(done, 125, folder, "TMPDIR")
@@ -176,7 +179,8 @@ class Options(observed.Case):
     def test_program(self):
         """Nothing is left behind where the program cannot be started."""
         env = launcher.environment(TMPDIR=self.folder)
-        self.refused(self.start("run", "--observe", self.path("none"), env=env), 127, "not found")
+        self.refused(self.start("run", "--observe", self.path("none"), env=env), 127,
+                     "No such file")
         binary = self.make("binary", "MZ\0")
         self.refused(self.start("run", "--observe", binary, env=env), 126, "neither an ELF")
         self.refused(self.start("run", "--observe", env=env), 125, "no program")

@@ -344,7 +344,8 @@ class Waits(Case):
         """With the program's code; who waits too long is told for what."""
         process, pid, go = self.leaving()
         self.assertEqual(process.stderr.readline(), "cudaguard: the program has ended; waiting for "
-                         "what it left running: sh (%d) (^C or TERM: no longer)\n" % pid)
+                         "the processes that it left running: sh (%d) "
+                         "(Ctrl-C or SIGTERM ends the wait)\n" % pid)
         with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
             self.assertEqual(int(stream.read().rsplit(")", 1)[1].split()[1]), process.pid)
         self.assertIsNone(process.poll())

@@ -106,11 +106,11 @@ class Keys(test_terminal.Case):
         leave = ("(setsid sh -c 'read word <%s' >/dev/null 2>&1 &); "
                  "trap 'exit 8' INT; echo ready; while :; do sleep 0.02; done")
         os.mkfifo(self.path("go"))
-        terminal = self.terminal(OBSERVE + ["sh", "-c", leave % self.path("go")])
+        terminal = self.terminal([*OBSERVE[:-1], "sh", "-c", leave % self.path("go")])
         with open(self.path("go"), "w", encoding="utf-8"):
             terminal.expect("ready")
             terminal.send("\x03")
-            terminal.expect("the program has ended; waiting for what it left running: sh")
+            terminal.expect("the program has ended; waiting for the processes that it left running: sh")
             terminal.send("\x03")
             terminal.expect("not waited for: sh")
             self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 8)

@@ -57,7 +57,7 @@ SAYS = {
                "killed by signal 11 (Segmentation fault).", "No unguarded process was seen."],
     "report": ["3,000 processes on 40 hosts attempted to use CUDA or NVML", "412 files of",
                "/home/shared/project/train.py:88 1,663 CUDA", "and 20 more rows, not shown",
-               "1 line left out that no guard has written", "Users7", "Hosts40"],
+               "1 line left out that is no cudaguard record", "Users7", "Hosts40"],
     "small_report": ["66 processes attempted to use CUDA or NVML", "Each bar spans"],
     "empty": ["0 processes attempted to use CUDA or NVML", "0 records"],
     "large": ["1 line asked for CUDA, in 1,000 of 10,000 processes", "more processes, not shown"],

@@ -85,8 +85,8 @@ class Static(launcher.Case):
                 done = self.start("run", program)
                 self.assertEqual((done.returncode, done.stdout), (0, "hello\n"))
                 self.assertEqual(
-                    done.stderr, 'cudaguard: "%s" is a static executable, not guarded; '
-                    "dynamic programs that it starts are\n" % program)
+                    done.stderr, 'cudaguard: "%s" is a static executable, not guarded ('
+                    "dynamic programs that it starts are); to keep it off CUDA: --fence\n" % program)
                 self.refused(self.start("run", "--strict", program), 125, "static executable")
 
     def test_its_children_are_guarded(self):
@@ -111,8 +111,9 @@ class Static(launcher.Case):
         loader = harness.loader_of("/usr/bin/env")
         done = self.start("run", loader, "/usr/bin/env")
         self.assertIn("LD_PRELOAD=" + harness.GUARD, done.stdout)
-        self.assertEqual((done.returncode, done.stderr), (0, 'cudaguard: "%s" is ld.so: whether '
-                         "what it starts can be guarded is not looked at\n" % loader))
+        self.assertEqual((done.returncode, done.stderr), (0, 'cudaguard: "%s" is ld.so: the '
+                         "program that it starts is not checked; to check it, run that program "
+                         "itself\n" % loader))
 
 
 class Privileged(launcher.Case):

@@ -52,8 +52,8 @@ class Case(launcher.Case):
                 done = self.run_it(*options, program)
                 self.assertEqual((done.rc, done.out), (125, ""), done)
                 self.assertEqual(
-                    done.err.splitlines()[-1], 'cudaguard: "%s" cannot be guarded: %s; cudaguard '
-                    "run --fence starts it without CUDA" % (program, why))
+                    done.err.splitlines()[-1], 'cudaguard: "%s" cannot be guarded: %s; to run it '
+                    "without CUDA: cudaguard run --fence" % (program, why))
 
 
 class Refused(Case):
@@ -131,8 +131,8 @@ class Started(Case):
         program = self.compile("user", MAIN, self.library())
         done = self.run_it("--fence", program)
         self.assertEqual((done.rc, done.out), (0, "cuInit=0\n"), done)  # the fake one has no device
-        self.assertEqual(done.err, 'cudaguard: "%s" is fenced, not guarded (%s): no CUDA, and no '
-                         "line says who asked\n" % (program, WHY))
+        self.assertEqual(done.err, 'cudaguard: "%s" is not guarded (%s); the fence refuses CUDA, '
+                         "but no message names the caller\n" % (program, WHY))
         printed = self.run_it("--fence", "printenv", "LD_PRELOAD")
         self.assertEqual(printed.out, harness.GUARD + "\n")
 

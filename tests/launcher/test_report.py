@@ -173,7 +173,7 @@ class Files(Case):
         self.assertEqual(self.shown(self.path("empty")), "cudaguard: no records in 0 files\n")
         self.assertEqual(self.shown(self.make("text", "no record\n")), (
             "cudaguard: no records in 1 file\n"
-            "  records: 1 line left out that no guard has written\n"))
+            "  records: 1 line left out that is no cudaguard record\n"))
         self.assertEqual(self.shown("-"), "cudaguard: no records in 1 file\n")
         self.assertEqual(self.json(self.path("empty"))["records"], 0)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where --report may point: nothing that is something else is appended to. And two things that are
-said rather than left to be found out: OFF in the environment, output that cannot be written."""
+"""Where --report may point, and who may write there. And what the launcher says by itself: OFF in the
+environment, output that cannot be written, and how --log=off silences it."""
 
 import os
 
-from support import launcher
+from support import harness, launcher
 
 TOUCH = 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
 
@@ -29,7 +29,7 @@ class Reports(launcher.Case):
                                        (launcher.environment(CUDAGUARD_REPORT=path), [],
                                         "CUDAGUARD_REPORT")):
                 done = self.start("run", *options, "python3", script, env=env)
-                self.refused(done, 125, name, path, "something else in it", "accepted: a new file")
+                self.refused(done, 125, name, path, "the file has other contents", "accepted: a new file")
                 self.assertEqual(read(path), before)
 
     def test_records(self):
@@ -45,8 +45,86 @@ class Reports(launcher.Case):
 
     def test_where_no_file_can_be_made(self):
         for path in ("/proc/report", "/sys/report"):
-            done = self.start("run", "--report", path, "true")
-            self.refused(done, 125, path, "permission denied")
+            done = self.start("run", "--report", path, "python3", "-c", TOUCH)
+            self.assertEqual((done.returncode, done.stdout), (0, "100\n"), done)
+            self.assertIn(NOT_RECORDED % ("--report ", path), done.stderr)
+
+
+NOT_RECORDED = ('cudaguard: %s"%s": Permission denied (accepted: a file or /dev/stderr); nothing is '
+                "recorded\n")
+
+
+class AnothersReport(launcher.Case):
+    """A report that this user may not write: the program starts, and nothing is recorded."""
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root to become an ordinary user")
+        self.need("setpriv")
+        self.command = self.installed()
+        self.report = self.make("report", "", 0o644)
+
+    def as_nobody(self, *words, **more):
+        return self.bare("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                         self.command, *words, **more)
+
+    def test_run_says_so_once_and_starts_the_program(self):
+        script = 'python3 -c "$0"; python3 -c "$0"; echo "${CUDAGUARD_REPORT-unset}"'
+        for path in (self.report, self.path("new")):
+            for name, options, env in (
+                    ("--report ", ["--report", path], launcher.environment()),
+                    ("CUDAGUARD_REPORT=", [], launcher.environment(CUDAGUARD_REPORT=path))):
+                with self.subTest(path=path, name=name):
+                    done = self.as_nobody("run", *options, "sh", "-c", script, TOUCH, env=env)
+                    self.assertEqual((done.returncode, done.stdout), (0, "100\n100\nunset\n"), done)
+                    first, *guards = done.stderr.splitlines()
+                    self.assertEqual(first + "\n", NOT_RECORDED % (name, path))
+                    self.assertEqual(len(guards), 2, done)
+        self.assertEqual(os.path.getsize(self.report), 0)
+
+    def test_the_owner_is_recorded(self):
+        """The control."""
+        done = self.start("run", "--report", self.report, "python3", "-c", TOUCH)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done)
+        self.assertEqual(len(harness.records(self.report)), 1)
+
+    def test_strict_refuses(self):
+        done = self.as_nobody("run", "--strict", "--report", self.report, "true")
+        self.refused(done, 125, "--report", "Permission denied")
+
+    def test_verify_and_observe_give_their_result(self):
+        env = launcher.environment(CUDAGUARD_REPORT=self.report, TMPDIR="/tmp")
+        done = self.as_nobody("verify", "--", "true", env=env)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("PASS: no CUDA use (1 process checked)\n", done.stderr)
+        done = self.as_nobody("run", "--observe", "--cpu", "python3", "-c", TOUCH, env=env)
+        self.assertIn("1 process asked: 1 refused", done.stderr)
+        self.assertEqual(done.stderr.count("nothing is recorded"), 1)
+
+    def test_a_directory_for_everyone(self):
+        """What docs/variables.md advises: one directory, and a name for each host and user."""
+        os.mkdir(self.path("records"))
+        os.chmod(self.path("records"), 0o1777)
+        env = launcher.environment(CUDAGUARD_REPORT=self.path("records", "%h-%u.jsonl"))
+        for start in (self.start, self.as_nobody):
+            for _ in range(2):
+                done = start("run", "python3", "-c", TOUCH, env=env)
+                self.assertEqual(done.returncode, 0, done)
+        host = os.uname().nodename
+        names = ["%s-0.jsonl" % host, "%s-65534.jsonl" % host]
+        self.assertEqual(sorted(os.listdir(self.path("records"))), sorted(names))
+        for name in names:
+            self.assertEqual(len(harness.records(self.path("records", name))), 2)
+
+    def test_observe_and_verify_use_the_same_names(self):
+        for words in (["verify", "--"], ["run", "--observe", "--cpu"]):
+            report = self.path("r-%s-%%h-%%u-%%p" % words[0])
+            self.start(words[0], "--report", report, *words[1:], "python3", "-c", TOUCH)
+            names = [name for name in os.listdir(self.folder) if name.startswith("r-" + words[0])]
+            self.assertEqual(len(names), 1, names)
+            record = [one for one in harness.records(self.path(names[0])) if "api" in one][0]
+            self.assertEqual(names[0], "r-%s-%s-0-%d" % (words[0], record["host"], record["pid"]))
 
 
 class Said(launcher.Case):
@@ -57,6 +135,31 @@ class Said(launcher.Case):
         self.assertRegex(done.stderr, r"\Acudaguard: CUDAGUARD_POLICY=OFF .*--cpu overrides it.*\n\Z")
         for options in (["--cpu"], ["--policy", "OFF"]):
             self.assertEqual(self.start("run", *options, "true", env=env).stderr, "")
+
+    def test_log_off_silences_warnings(self):
+        """The control: without it each prints a line."""
+        self.need("gcc")
+        static = self.compile("static", "int main(void) { return 7; }", "-static")
+        # A process that is left running, so that run --observe waits for it.
+        leaves = ["sh", "-c", "sleep 4 >/dev/null 2>&1 & exit 7"]
+        off = launcher.environment(CUDAGUARD_POLICY="OFF")
+        cases = [(["run", static], None), (["run", "sh", "-c", "exit 7"], off),
+                 (["run", "--report", "/proc/report", "sh", "-c", "exit 7"], None)]
+        for (command, *words), env in cases:
+            env = env or launcher.environment()
+            with self.subTest(words=words):
+                self.assertNotEqual(self.start(command, *words, env=env).stderr, "")
+                done = self.start(command, "--log=off", *words, env=env)
+                self.assertEqual((done.returncode, done.stderr), (7, ""))
+                done = self.start(command, *words, env={**env, "CUDAGUARD_LOG": "off"})
+                self.assertEqual((done.returncode, done.stderr), (7, ""))
+        self.assertIn("waiting for", self.start("run", "--observe", *leaves).stderr)
+        done = self.start("run", "--observe", "--log=off", *leaves)
+        self.assertEqual(done.stderr, "cudaguard: no process was seen to ask for CUDA or NVML\n")
+
+    def test_log_off_keeps_errors(self):
+        for words, code in ((["none"], 127), (["--gpus=x", "true"], 125)):
+            self.refused(self.start("run", "--log=off", *words), code)
 
     def test_output_that_cannot_be_written(self):
         for words in (["--help"], ["--version"], ["run", "--print"]):

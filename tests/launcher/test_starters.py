@@ -29,7 +29,7 @@ class Starters(observed.Case):
                 root = ["sh", "-c", 'echo "root=$$" >&2; exec "$@"', "sh"]
                 result, *codes = self.answers(RUN + root + starter + TRAINER)
                 self.assertEqual(codes, ["100", "100"], result)
-                said = r"cudaguard\[%d\]: no CUDA here .*; process %s has the GPU \(CUDAGUARD_ROOT\)"
+                said = r"cudaguard\[%d\]: no CUDA here \(--children=cpu, only process %s may use CUDA; "
                 root = result.err.partition("root=")[2].split("\n")[0]
                 for pid in observed.pids(result).values():
                     self.assertRegex(result.err, said % (pid, root))
@@ -47,7 +47,7 @@ class Starters(observed.Case):
 
     def test_observed(self):
         """Without lines the summary says it."""
-        said = "  the GPU was kept for process %d (%s), which did not ask for it"
+        said = "  the GPU was reserved for process %d (%s), which did not ask for it"
         for starter in STARTERS:
             with self.subTest(starter=starter):
                 shown = "echo root=$$ >&2; exec " + '"$@"'

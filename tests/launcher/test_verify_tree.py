@@ -173,7 +173,7 @@ class Unguarded(Case):
                 self.assertEqual(result.rc, 1 if driver else 0, result)
                 self.assertIn("\n  tree: 1 process not guarded (", result.err)
                 block = self.ends(result, result.rc, "")
-                said = reason + ("; it has the driver open: that counts as touched" * driver)
+                said = reason + ("; it has the driver open, which counts as a CUDA attempt" * driver)
                 self.assertIn(": " + said, " ".join(block.split()))
 
     def test_guarded_ones_are_not_listed(self):
@@ -238,7 +238,7 @@ class Unguarded(Case):
         self.assertEqual(len(tree["unguarded"]), 2, result)
 
     def test_driver(self):
-        """It has the driver: that counts as touched."""
+        """It has the driver, which counts as a CUDA attempt."""
         script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'
         text = "import ctypes, sys, time; %s; time.sleep(float(sys.argv[1]))" % TOUCH
         self.both(script, "its environment has no LD_PRELOAD", sys.executable, text, driver=True)
@@ -250,8 +250,8 @@ class Unguarded(Case):
                 "time.sleep(float(sys.argv[1]))")
         for options, more, rc, said in (
                 ([], "", 0, "; it has NVML\n"),
-                (["--deny=nvml"], "", 1, "; it has NVML: that counts as touched\n"),
-                ([], TOUCH + "; ", 1, "; it has the driver open: that counts as touched\n")):
+                (["--deny=nvml"], "", 1, "; it has NVML, which counts as a CUDA attempt\n"),
+                ([], TOUCH + "; ", 1, "; it has the driver open, which counts as a CUDA attempt\n")):
             result, tree = self.tree(["sh", "-c", script, sys.executable, text % more, LONG],
                                      options)
             self.assertEqual(result.rc, rc, result)
@@ -381,7 +381,7 @@ class OtherUsers(Case):
                               env=launcher.environment(TMPDIR=self.path("closed")))
             self.assertIn("  in doubt: waits (", done.stderr)
             self.assertIn(") could not write to the report", done.stderr)
-            self.assertNotIn("every program that ptrace told of", done.stderr)
+            self.assertNotIn("every program that ptrace reported", done.stderr)
 
 
 class Lost(Case):
@@ -419,7 +419,8 @@ class Lost(Case):
         self.assertEqual(self.document["records"]["read"], len(pieces) - torn, block)
         self.assertEqual(self.document["records"]["not_understood"], 0, block)
         self.assertRegex(block, r"(?m)^  records: %d cut short" % torn)
-        self.assertEqual(tree["doubts"], ["%d record%s came damaged" % (torn, "s" * (torn != 1))], block)
+        self.assertEqual(tree["doubts"], [
+            "1 record is damaged" if torn == 1 else "%d records are damaged" % torn], block)
 
     def test_killed_behind_its_touch(self):
         result = self.verify(self.python("import ctypes, os\n%s\nos.kill(os.getpid(), 9)\n" % TOUCH))
@@ -463,9 +464,10 @@ class Lost(Case):
                 # What was read before is known; a look goes by.
                 result, tree = self.tree(["sh", "-c", "sleep 0.3; " + script], FILE)
                 self.assertEqual(result.rc, 3, result)
-                self.assertRegex(result.err, r"\n  in doubt: somebody has removed or changed /")
+                self.assertRegex(result.err, r"\n  in doubt: /\S+, which holds the records, was\s+"
+                                 r"removed\s+or\s+changed\n")
                 # And perhaps that nobody has heard of rm.
-                self.assertRegex(tree["doubts"][0], "^somebody has removed or changed /")
+                self.assertRegex(tree["doubts"][0], "^/.*, which holds the records, was removed or changed$")
 
     def test_limited_files(self):
         """RLIMIT_FSIZE of the program's own."""
@@ -492,7 +494,7 @@ class Lost(Case):
     def test_no_proc(self):
         result, tree = self.tree(["sh", "-c", "env -i sleep 0.2"], bwrap=["--tmpfs", "/proc"])
         self.assertEqual(tree["doubts"],
-                         ["what was not guarded was not looked for: there is no /proc"], result)
+                         ["unguarded processes were not looked for: there is no /proc"], result)
         self.assertEqual(result.rc, 3, result)
         # Who called is not known then.
         result, tree = self.tree(self.python("import ctypes\n" + TOUCH), bwrap=["--tmpfs", "/proc"])
@@ -506,7 +508,8 @@ class Lost(Case):
             start_new_session=True)
         pid = int(started.stdout.readline())
         try:
-            self.assertIn("the program has ended; waiting for what it left running: sleep (%d)" % pid,
+            self.assertIn("the program has ended; waiting for the processes that it left "
+                          "running: sleep (%d)" % pid,
                           started.stderr.readline())
             started.terminate()
             _, err = started.communicate(timeout=60)
@@ -586,7 +589,7 @@ class Traced(test_observe_signals.Case):
         """One line, and nothing was started."""
         marker = self.path("started")
         done = self.bare("strace", "-f", "-qq", "-o", "/dev/null", *self.VERIFY, "touch", marker)
-        self.refused(done, 125, "--trace: ", "Operation not permitted", "without it")
+        self.refused(done, 125, "--trace: ", "Operation not permitted", "leave --trace out")
         self.assertFalse(os.path.exists(marker))
         done = self.bare("strace", "-f", "-qq", "-o", "/dev/null", launcher.LAUNCHER, "verify",
                          "touch", marker)

@@ -239,7 +239,7 @@ class Wheel(Case):
         done = packaged.run([venv + "/bin/python", "-m", "cudaguard", "run", "true"],
                             env=environment(PYTHONPATH=package))
         self.assertEqual(done.returncode, 125, done)
-        self.assertRegex(done.stdout, r"\Acudaguard: there is no bin/cudaguard in a folder above .+, "
+        self.assertRegex(done.stdout, r"\Acudaguard: there is no bin/cudaguard in a directory above .+, "
                          "nor in %s\n\\Z" % venv)
 
 

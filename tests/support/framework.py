@@ -16,7 +16,7 @@ HERE = os.path.join(harness.SOURCE, "tests", "frameworks")
 ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
 OUR_LINE = re.compile(r"^cudaguard\[(\d+)\]: no (CUDA here|GPU to see|OpenCL from NVIDIA here) "
                       r"\(FORCE_CPU; asked by .+\); "
-                      r"CUDAGUARD_POLICY=OFF in front lifts it\n", re.MULTILINE)
+                      r"to allow (?:CUDA|NVML|OpenCL): CUDAGUARD_POLICY=OFF\n", re.MULTILINE)
 
 
 def same(text):

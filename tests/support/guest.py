@@ -24,13 +24,13 @@ def lines_of(text):
     return [m[2] for m in (LINE.match(line) for line in text.splitlines()) if m]
 
 
-DENIED = "no CUDA here (FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF in front lifts it"
+DENIED = "no CUDA here (FORCE_CPU; asked by %s); to allow CUDA: CUDAGUARD_POLICY=OFF"
 # With CUDAGUARD_LOG=all: the call, then who made it. In a privileged process OFF would lift nothing.
-CALLED = "no CUDA here (FORCE_CPU; %s asked by %s); CUDAGUARD_POLICY=OFF in front lifts it"
+CALLED = "no CUDA here (FORCE_CPU; %s asked by %s); to allow CUDA: CUDAGUARD_POLICY=OFF"
 PRIVILEGED = "no CUDA here (FORCE_CPU; asked by %s)"
-NO_GPU = "no GPU to see (FORCE_CPU; asked by %s); CUDAGUARD_POLICY=OFF in front lifts it"
+NO_GPU = "no GPU to see (FORCE_CPU; asked by %s); to allow NVML: CUDAGUARD_POLICY=OFF"
 NO_OPENCL = ("no OpenCL from NVIDIA here (FORCE_CPU; asked by %s); "
-             "CUDAGUARD_POLICY=OFF in front lifts it")
+             "to allow OpenCL: CUDAGUARD_POLICY=OFF")
 
 
 class Case(harness.FolderCase):

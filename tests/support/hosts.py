@@ -10,7 +10,7 @@ BIN = os.path.join(harness.BUILD, "tests", "hosts")
 PROGRAMS = os.path.join(harness.SOURCE, "tests", "hosts", "programs")
 PYTHON = "/usr/bin/python3"  # Debian's: greenlet and gevent are Debian packages
 OUR_LINE = re.compile(r"^cudaguard\[\d+\]: no CUDA here \(FORCE_CPU; asked by .+\); "
-                      r"CUDAGUARD_POLICY=OFF in front lifts it\n", re.MULTILINE)
+                      r"to allow CUDA: CUDAGUARD_POLICY=OFF\n", re.MULTILINE)
 
 
 class Case(harness.FolderCase):

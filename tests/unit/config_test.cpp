@@ -39,6 +39,16 @@ TEST(Config, UnknownPolicy_IsForceCpuWithOneComplaint) {
   }
 }
 
+TEST(Config, ChildrenByOption_OnlyByTheMarkOfTheRun) {
+  for (const char* presets : {"children", "JAX_PLATFORMS,children,gpus=0,1"}) {
+    EXPECT_TRUE(parse_config({.presets = presets}).children_by_option) << presets;
+  }
+  for (const char* presets : {"", "gpus=0", "children2", "gpus=children"}) {
+    EXPECT_FALSE(parse_config({.presets = presets}).children_by_option) << presets;
+  }
+  EXPECT_FALSE(parse_config({}).children_by_option);
+}
+
 TEST(Config, ByOption_OnlyForTheListOfTheRun) {
   EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).by_option);
   EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).in_run);

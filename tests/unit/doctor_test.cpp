@@ -261,10 +261,11 @@ TEST(DoctorVariables, EachMistakeIsOneSentence) {
       {{"CUDAGUARD_CHILDREN=x", "CUDAGUARD_POLICY=CLAMP", "CUDAGUARD_ROOT=1"},
        "CUDAGUARD_CHILDREN=\"x\" is not accepted"},
       {{"CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_POLICY=CLAMP"},
-       "CUDAGUARD_CHILDREN needs sh -c 'CUDAGUARD_ROOT=$$ exec APP'; FORCE_CPU applies"},
+       "CUDAGUARD_CHILDREN needs CUDAGUARD_ROOT: sh -c 'CUDAGUARD_ROOT=$$ exec APP'; FORCE_CPU "
+       "applies"},
       {{"CUDAGUARD_VISIBLE_DEVICES=1,,2"}, "CUDAGUARD_VISIBLE_DEVICES=\"1,,2\": entry 2"},
       {{"CUDAGUARD_VISIBLE_DEVICES=all"},
-       "CUDAGUARD_VISIBLE_DEVICES=\"all\": entry 1 \"all\" is no index"},
+       "CUDAGUARD_VISIBLE_DEVICES=\"all\": entry 1 \"all\" is not accepted"},
       {{"CUDAGUARD_POLICY=FORCE_CPU", "CUDAGUARD_VISIBLE_DEVICES=1"},
        "CUDAGUARD_VISIBLE_DEVICES=\"1\" has no effect under FORCE_CPU"},
       {{"CUDAGUARD_POLICY=OFF", "CUDAGUARD_VISIBLE_DEVICES=1"},
@@ -273,7 +274,7 @@ TEST(DoctorVariables, EachMistakeIsOneSentence) {
        "CUDAGUARD_CHILDREN=\"FORCE_CPU\" has no effect under CUDAGUARD_POLICY=OFF"},
       {{"CUDAGUARD_POLICIY=OFF"},
        "CUDAGUARD_POLICIY is not a variable of cudaguard; did you mean CUDAGUARD_POLICY?"},
-      {{"CUDAGUARD_REPORT=/no/such/r"}, "CUDAGUARD_REPORT=\"/no/such/r\": no such"}};
+      {{"CUDAGUARD_REPORT=/no/such/r"}, "CUDAGUARD_REPORT=\"/no/such/r\": No such"}};
   for (const auto& [environment, sentence] : rows) {
     const std::vector<std::string> problems = problems_of(environment);
     ASSERT_EQ(problems.size(), 1U) << sentence;

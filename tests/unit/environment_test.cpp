@@ -90,11 +90,10 @@ TEST_F(Settings, ObserveLetsCudaThroughUnlessAFenceStands) {
 TEST_F(Settings, AFenceContradictsAPolicyThatLetsThrough) {
   options_.fence = FenceWish::kRequire;
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=CLAMP"}),
-            "refused: --fence lets nothing through, and the policy is CLAMP (--cpu with it, or no "
-            "--fence)");
+            "refused: --fence allows no CUDA, and the policy is CLAMP; add --cpu, or leave --fence "
+            "out");
   options_.gpus = "1";
-  EXPECT_EQ(settled({}),
-            "refused: --fence lets nothing through: it and --gpus contradict each other");
+  EXPECT_EQ(settled({}), "refused: --fence and --gpus contradict each other; leave one out");
 }
 
 TEST_F(Settings, AnOuterRunsPresetsAreTakenBack) {
@@ -104,6 +103,13 @@ TEST_F(Settings, AnOuterRunsPresetsAreTakenBack) {
             "VALIDATE");
   EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "(unset)");
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "gpus=1");
+}
+
+TEST_F(Settings, TheOptionForChildrenLeavesAMark) {
+  options_.gpus = "1";
+  options_.children = "cpu";
+  EXPECT_EQ(settled({}), "VALIDATE");
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "children,gpus=1");
 }
 
 TEST_F(Settings, AVariableThatTheUserHasSetIsNoPreset) {
@@ -122,12 +128,16 @@ TEST_F(Settings, OptionsThatContradictAreRefused) {
     Text gpus, policy, children;
     const char* why;
   } cases[] = {
-      {true, "1", {}, {}, "--cpu and --gpus contradict each other"},
-      {true, {}, "CLAMP", {}, "--cpu and --policy CLAMP contradict each other"},
-      {true, {}, {}, "cpu", "--cpu and --children contradict each other"},
-      {false, "1", "force-cpu", {}, "--gpus and --policy FORCE_CPU contradict each other"},
-      {false, "1", "off", {}, "--gpus and --policy OFF contradict each other"},
-      {false, {}, "OFF", "cpu", "--children and --policy OFF contradict each other"},
+      {true, "1", {}, {}, "--cpu and --gpus contradict each other; leave one out"},
+      {true, {}, "CLAMP", {}, "--cpu and --policy CLAMP contradict each other; leave one out"},
+      {true, {}, {}, "cpu", "--cpu and --children contradict each other; leave one out"},
+      {false,
+       "1",
+       "force-cpu",
+       {},
+       "--gpus and --policy FORCE_CPU contradict each other; leave one out"},
+      {false, "1", "off", {}, "--gpus and --policy OFF contradict each other; leave one out"},
+      {false, {}, "OFF", "cpu", "--children and --policy OFF contradict each other; leave one out"},
       {false, {}, {}, "cpu", "--children needs --gpus, --policy VALIDATE or --policy CLAMP"},
       {false, "1", {}, "CPU", "--children \"CPU\" is not accepted (accepted: cpu)"},
       {false, {}, "", {}, "--policy needs a value"},
@@ -152,7 +162,8 @@ TEST_F(Settings, OptionsThatContradictAreRefused) {
   options_ = {};
   options_.observe = true;
   options_.policy = "off";
-  EXPECT_EQ(settled({}), "refused: --observe and --policy OFF contradict each other");
+  EXPECT_EQ(settled({}),
+            "refused: --observe and --policy OFF contradict each other; leave one out");
   options_.policy = "CLAMP";
   EXPECT_EQ(settled({}), "CLAMP");
 }
@@ -178,10 +189,11 @@ TEST_F(Settings, ValuesThatAreNotUnderstoodAreRefused) {
 TEST_F(Settings, ABadListIsRefusedByTheNameOfWhatHasGivenIt) {
   const std::string many(10000, '1');
   for (const auto& [list, why] :
-       {std::pair("1,1", "again"), std::pair("1,01", "again"), std::pair("GPU-1,GPU-1", "again"),
-        std::pair("1,,2", "empty"), std::pair("1,", "empty"), std::pair("all", "no index"),
-        std::pair("0x1", "no index"), std::pair("-1,0", "negative"), std::pair("0,-1", "negative"),
-        std::pair("--cpu", "no index"), std::pair(many.c_str(), "longer than 6143")}) {
+       {std::pair("1,1", "repeats"), std::pair("1,01", "repeats"),
+        std::pair("GPU-1,GPU-1", "repeats"), std::pair("1,,2", "empty"), std::pair("1,", "empty"),
+        std::pair("all", "is not accepted"), std::pair("0x1", "is not accepted"),
+        std::pair("-1,0", "negative"), std::pair("0,-1", "negative"),
+        std::pair("--cpu", "is not accepted"), std::pair(many.c_str(), "longer than 6143")}) {
     options_.gpus = list;
     const std::string by_option = settled({});
     EXPECT_TRUE(by_option.starts_with("refused: --gpus \"")) << by_option;

@@ -43,14 +43,14 @@ TEST_F(Message, Denied_NamesPolicyCallerAndRemedy) {
   Touch touch{.api = "cuInit", .object = {}, .caller = {"/opt/torch/lib/libc10_cuda.so", 16}};
   write_denied(line(4711), {4711, {}, {}, touch});
   EXPECT_EQ(take(),
-            "cudaguard[4711]: no CUDA here (FORCE_CPU; asked by libc10_cuda.so); "
-            "CUDAGUARD_POLICY=OFF in front lifts it\n");
+            "cudaguard[4711]: no CUDA here (FORCE_CPU; asked by libc10_cuda.so); to "
+            "allow CUDA: CUDAGUARD_POLICY=OFF\n");
   touch.api = "nvmlInit_v2";
   touch.caller = {};
   write_denied(line(1), {1, {}, {}, touch});
   EXPECT_EQ(take(),
-            "cudaguard[1]: no GPU to see (FORCE_CPU; asked by code outside any file); "
-            "CUDAGUARD_POLICY=OFF in front lifts it\n");
+            "cudaguard[1]: no GPU to see (FORCE_CPU; asked by code outside any file); to "
+            "allow NVML: CUDAGUARD_POLICY=OFF\n");
 }
 
 TEST_F(Message, Denied_NamesTheCallUnderAllAndAdvisesNothingWhenPrivileged) {
@@ -67,9 +67,10 @@ TEST_F(Message, Denied_AdvisesWhatWorksThere) {
   Config config;
   config.in_run = true;
   write_denied(line(1), {1, config, {}, touch});
-  EXPECT_EQ(take(),
-            "cudaguard[1]: no CUDA here (FORCE_CPU; asked by libfoo.so); cudaguard run --policy "
-            "OFF lifts it\n");
+  EXPECT_EQ(
+      take(),
+      "cudaguard[1]: no CUDA here (FORCE_CPU; asked by libfoo.so); to allow CUDA: cudaguard run "
+      "--policy OFF\n");
   // The cause is what is to be mended: OFF would lift more.
   write_denied(line(1), {1, {}, "CUDAGUARD_VISIBLE_DEVICES is not accepted", touch});
   EXPECT_EQ(take(),
@@ -77,13 +78,21 @@ TEST_F(Message, Denied_AdvisesWhatWorksThere) {
             "libfoo.so)\n");
   config.root = 7;
   write_denied(line(9), {9, config, kIsChild, touch});
+  EXPECT_EQ(
+      take(),
+      "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU, only process 7 may use CUDA; "
+      "asked by libfoo.so); to allow CUDA: CUDAGUARD_CHILDREN=\n");
+  config.children_by_option = true;
+  write_denied(line(9), {9, config, kIsChild, touch});
   EXPECT_EQ(take(),
-            "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so); "
-            "process 7 has the GPU (CUDAGUARD_ROOT)\n");
+            "cudaguard[9]: no CUDA here (--children=cpu, only process 7 may use CUDA; asked by "
+            "libfoo.so); to allow CUDA: cudaguard run --policy VALIDATE\n");
+  config.children_by_option = false;
   config.root = UINT32_MAX;  // nobody
   write_denied(line(9), {9, config, kIsChild, touch});
   EXPECT_EQ(take(),
-            "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so)\n");
+            "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so); to "
+            "allow CUDA: CUDAGUARD_CHILDREN=\n");
 }
 
 TEST_F(Message, Denied_NamesTheScript) {
@@ -92,7 +101,7 @@ TEST_F(Message, Denied_NamesTheScript) {
                  {1, {}, {}, {.api = "cuInit", .program = arguments, .caller = {file, 16}}});
     const std::string line = take();
     const size_t from = line.find("asked by ") + 9;
-    return line.substr(from, line.find("); CUDAGUARD") - from);
+    return line.substr(from, line.find("); to allow") - from);
   };
   using namespace std::string_view_literals;
   for (const auto& [arguments, words] :
@@ -154,7 +163,7 @@ TEST_F(Message, Denied_SaysWhatWasAskedFor) {
   write_denied(line(1), {1, {}, {}, touch});
   EXPECT_EQ(take(),
             "cudaguard[1]: no OpenCL from NVIDIA here (FORCE_CPU; asked by libOpenCL.so.1); "
-            "CUDAGUARD_POLICY=OFF in front lifts it\n");
+            "to allow OpenCL: CUDAGUARD_POLICY=OFF\n");
   for (const auto& [object, words] :
        {std::pair{"libnvidia-cfg.so.1", "no GPU to see ("},
         std::pair{"libonnxruntime_providers_cuda.so", "no CUDA here ("}}) {
@@ -187,20 +196,22 @@ TEST_F(Message, Denied_AdvisesAKernelWhatWorksThere) {
     write_denied(line(1), {1, config, {}, touch});
     return take();
   };
-  EXPECT_EQ(advice(),
-            "cudaguard[1]: no CUDA here (FORCE_CPU; asked by notebook cell, line 3 through x.so); "
-            "CUDAGUARD_POLICY=OFF in the env of kernel.json lifts it at the kernel's next start\n");
+  EXPECT_EQ(
+      advice(),
+      "cudaguard[1]: no CUDA here (FORCE_CPU; asked by notebook cell, line 3 through x.so); "
+      "to allow CUDA: CUDAGUARD_POLICY=OFF in the env of kernel.json, then restart the kernel\n");
   // A file of the user's own, in a kernel.
   stack->python[0].file = "/home/u/device.py";
-  EXPECT_NE(advice().find("; CUDAGUARD_POLICY=OFF in front lifts it\n"), std::string::npos);
+  EXPECT_NE(advice().find("; to allow CUDA: CUDAGUARD_POLICY=OFF\n"), std::string::npos);
   touch.program = "python3\0-m\0ipykernel_launcher\0-f\0k.json\0"sv;
-  EXPECT_NE(advice().find("; CUDAGUARD_POLICY=OFF in the env of kernel.json lifts it at "),
+  EXPECT_NE(advice().find("; to allow CUDA: CUDAGUARD_POLICY=OFF in the env of kernel.json, then "),
             std::string::npos);
   config.in_run = true;
-  EXPECT_NE(advice().find("; cudaguard run --policy OFF in the argv of kernel.json lifts it at "),
+  EXPECT_NE(advice().find(
+                "; to allow CUDA: cudaguard run --policy OFF in the argv of kernel.json, then "),
             std::string::npos);
   config.fenced = true;
-  EXPECT_NE(advice().find("; nothing behind --fence lifts it\n"), std::string::npos);
+  EXPECT_NE(advice().find("; to allow CUDA: run it without --fence"), std::string::npos);
 }
 
 TEST_F(Message, Allowed_SaysWhatHappened) {
@@ -251,13 +262,14 @@ TEST_F(Message, Allowed_SaysWhatFailed) {
 }
 
 TEST_F(Message, ListInVain) {
-  write_list_in_vain(line(1), {"0,2", "there is no driver"});
-  EXPECT_EQ(take(), "cudaguard[1]: CUDAGUARD_VISIBLE_DEVICES=\"0,2\": there is no driver\n");
+  write_list_in_vain(line(1), {"0,2", "NVIDIA's driver is not installed"});
+  EXPECT_EQ(take(),
+            "cudaguard[1]: CUDAGUARD_VISIBLE_DEVICES=\"0,2\": NVIDIA's driver is not installed; to "
+            "find the cause: cudaguard doctor\n");
   write_list_in_vain(line(1), {"0", "the driver fails with error", true, 999});
-  EXPECT_EQ(
-      take(),
-      "cudaguard[1]: --gpus \"0\": the driver fails with error 999; cudaguard doctor looks for "
-      "the cause\n");
+  EXPECT_EQ(take(),
+            "cudaguard[1]: --gpus \"0\": the driver fails with error 999; to find the cause: "
+            "cudaguard doctor\n");
 }
 
 TEST_F(Message, NotEnforced_NamesWhatTheUserHasWritten) {
@@ -290,20 +302,25 @@ TEST_F(Message, BadIndex) {
                    .are = "4,5,6,7",
                    .are_whose = "GPUs "};
   write_bad_index(line(1), facts);
-  EXPECT_EQ(take(),
-            "cudaguard[1]: cudaSetDevice: device 6 asked by train, visible are 0 to 3 = GPUs "
-            "4,5,6,7; did you mean 2?\n");
+  EXPECT_EQ(
+      take(),
+      "cudaguard[1]: cudaSetDevice: device 6 does not exist (asked by train); visible: 0 to 3 = "
+      "GPUs 4,5,6,7; did you mean 2?\n");
   facts = {.api = "cuDeviceGet", .caller = {"/x/train", 1}, .asked = -1, .count = 1};
   write_bad_index(line(1), facts);
-  EXPECT_EQ(take(), "cudaguard[1]: cuDeviceGet: device -1 asked by train, visible is 0 alone\n");
+  EXPECT_EQ(
+      take(),
+      "cudaguard[1]: cuDeviceGet: device -1 does not exist (asked by train); visible: 0 only\n");
   facts = {.api = "cuDeviceGet", .caller = {"/x/train", 1}, .asked = INT32_MIN, .count = 0};
   write_bad_index(line(1), facts);
-  EXPECT_NE(take().find("device -2147483648 asked by train, none is visible"), std::string::npos);
+  EXPECT_NE(take().find("device -2147483648 does not exist (asked by train); visible: none"),
+            std::string::npos);
   facts = {.api = "cudaSetDevice", .caller = {"/x/train", 1}, .asked = 9, .count = 2, .used = 1};
   write_bad_index(line(1), facts);
-  EXPECT_EQ(take(),
-            "cudaguard[1]: cudaSetDevice: device 9 asked by train, visible are 0 to 1; 1 is used "
-            "(policy CLAMP)\n");
+  EXPECT_EQ(
+      take(),
+      "cudaguard[1]: cudaSetDevice: device 9 does not exist (asked by train); visible: 0 to 1; "
+      "device 1 is used instead (policy CLAMP)\n");
 }
 
 TEST_F(Message, LateWrite_SaysFromWhatToWhatAndTheRemedy) {
@@ -319,17 +336,17 @@ TEST_F(Message, LateWrite_SaysFromWhatToWhatAndTheRemedy) {
   write_late_write(line(1), facts);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from unset to \"2\" after "
-            "nvmlDeviceGetCount_v2 had told the program of 8 GPUs; CUDA sees 1. Start the program "
-            "with CUDAGUARD_VISIBLE_DEVICES=2 in front, and device 0\n");
+            "nvmlDeviceGetCount_v2 had reported 8 GPUs; CUDA sees 1. Start the program with "
+            "CUDAGUARD_VISIBLE_DEVICES=2 and use device 0\n");
   facts.is = "2,5";
   write_late_write(line(1), facts);
   EXPECT_TRUE(take().ends_with(
-      ". Start the program with CUDAGUARD_VISIBLE_DEVICES=2,5 in front; its devices count from 0 "
-      "then\n"));
+      ". Start the program with CUDAGUARD_VISIBLE_DEVICES=2,5; its devices are then numbered from "
+      "0\n"));
   facts.in_run = true;
   write_late_write(line(1), facts);
   EXPECT_TRUE(take().ends_with(
-      ". Start the program with cudaguard run --gpus 2,5; its devices count from 0 then\n"));
+      ". Start the program with cudaguard run --gpus 2,5; its devices are then numbered from 0\n"));
   facts.in_run = false;
   for (const char* wrong : {"8", "2,8", "2,2", "2,x"}) {
     facts.is = wrong;
@@ -352,8 +369,8 @@ TEST_F(Message, LateWrite_SaysFromWhatToWhatAndTheRemedy) {
   write_late_write(line(1), facts);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from \"0\" to \"\" after cuInit had read "
-            "it: no effect in this process. Start the program with CUDAGUARD_VISIBLE_DEVICES= in "
-            "front; its devices count from 0 then\n");
+            "it: no effect in this process. Start the program with CUDAGUARD_VISIBLE_DEVICES=; "
+            "its devices are then numbered from 0\n");
   facts.is_set = false;
   write_late_write(line(1), facts);
   EXPECT_TRUE(take().ends_with(". Start the program without CUDA_VISIBLE_DEVICES\n"));
@@ -365,20 +382,22 @@ TEST_F(Message, LateWrite_InsideAListSaysWhichDeviceItIs) {
   write_late_write(line(1), facts);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from unset to \"2\" after "
-            "nvmlDeviceGetCount_v2 had told the program of 1 GPU; CUDA sees 0. Inside "
-            "CUDAGUARD_VISIBLE_DEVICES=2 devices count from 0: GPU 2 is device 0\n");
+            "nvmlDeviceGetCount_v2 had reported 1 GPU; CUDA sees 0. Inside "
+            "CUDAGUARD_VISIBLE_DEVICES=2, devices are numbered from 0: GPU 2 is device 0\n");
   facts.api = {};
   facts.is = "5,2";
   facts.allow_list = "2,4,5";
   write_late_write(line(1), facts);
-  EXPECT_EQ(take(),
-            "cudaguard[1]: CUDA_VISIBLE_DEVICES=\"5,2\" leaves no GPU. Inside "
-            "CUDAGUARD_VISIBLE_DEVICES=2,4,5 devices count from 0: GPU 5 is device 2, GPU 2 is "
-            "device 0\n");
+  EXPECT_EQ(
+      take(),
+      "cudaguard[1]: CUDA_VISIBLE_DEVICES=\"5,2\" leaves no GPU. Inside "
+      "CUDAGUARD_VISIBLE_DEVICES=2,4,5, devices are numbered from 0: GPU 5 is device 2, GPU 2 is "
+      "device 0\n");
   for (const char* other : {"7", "", "-1", "2x", ",2", "02"}) {
     facts.is = other;
     write_late_write(line(1), facts);
-    EXPECT_TRUE(take().ends_with(". Inside CUDAGUARD_VISIBLE_DEVICES=2,4,5 devices count from 0\n"))
+    EXPECT_TRUE(
+        take().ends_with(". Inside CUDAGUARD_VISIBLE_DEVICES=2,4,5, devices are numbered from 0\n"))
         << other;
   }
   std::string many = "2";
@@ -415,20 +434,47 @@ TEST_F(Message, Complaint_NamesVariableValueAndWhatIsAccepted) {
 }
 
 TEST_F(Message, MissingStandin) {
-  write_missing(line(7), {"/opt/lib/cudaguard/libcuda.so.1", "is cut short",
-                          "answering as on a machine without a driver"});
+  write_missing(line(7),
+                {"/opt/lib/cudaguard/libcuda.so.1", "is cut short", "CUDA is refused", true});
   EXPECT_EQ(take(),
-            "cudaguard[7]: /opt/lib/cudaguard/libcuda.so.1 is cut short; answering as on a machine "
-            "without a driver\n");
+            "cudaguard[7]: /opt/lib/cudaguard/libcuda.so.1 is cut short; CUDA is refused until "
+            "cudaguard is installed again\n");
+  write_missing(line(7), {"/x/libcuda.so.1", "cannot be opened now", "CUDA is refused", false});
+  EXPECT_EQ(take(), "cudaguard[7]: /x/libcuda.so.1 cannot be opened now; CUDA is refused\n");
 }
 
 TEST_F(Message, ReportFailed_SaysWhy) {
   write_report_failed(line(7), "/x/y", EACCES);
   EXPECT_EQ(take(),
-            "cudaguard[7]: CUDAGUARD_REPORT=\"/x/y\": permission denied (accepted: a file or "
-            "/dev/stderr); no report\n");
+            "cudaguard[7]: report \"/x/y\": Permission denied (accepted: a file or /dev/stderr); "
+            "nothing is recorded\n");
   write_report_failed(line(7), "/x/y", 999);
   EXPECT_NE(take().find("errno 999"), std::string::npos);
+}
+
+TEST_F(Message, NoOpenCl_NamesWhatTheUserHasWritten) {
+  write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, false});
+  EXPECT_EQ(take(),
+            "cudaguard[7]: NVIDIA's OpenCL is refused: it ignores CUDAGUARD_VISIBLE_DEVICES (asked "
+            "by libOpenCL.so.1); to allow OpenCL: leave CUDAGUARD_VISIBLE_DEVICES out\n");
+  write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, true});
+  EXPECT_EQ(take(),
+            "cudaguard[7]: NVIDIA's OpenCL is refused: it ignores --gpus (asked by "
+            "libOpenCL.so.1); to allow OpenCL: leave --gpus out\n");
+}
+
+TEST_F(Message, ReportName_ReplacesProcessUserAndHost) {
+  const ReportName name{.pid = 41, .uid = 1000, .host = "node7"};
+  for (const auto& [path, expanded] :
+       {std::pair{"/r/%h-%u-%p.jsonl", "/r/node7-1000-41.jsonl"}, std::pair{"%p%p", "4141"},
+        std::pair{"/r/%", "/r/%"}, std::pair{"/r/%x%%p", "/r/%x%41"}, std::pair{"", ""},
+        std::pair{"/r/plain", "/r/plain"}}) {
+    put_report_name(out_, path, name);
+    EXPECT_EQ(take(), expanded);
+  }
+  // A host's name chooses no directory.
+  put_report_name(out_, "/r/%h", {.host = "../x"});
+  EXPECT_EQ(take(), "/r/.._x");
 }
 
 TEST_F(Message, Record_IsOneLineOfJson) {

@@ -169,7 +169,7 @@ TEST(Records, EachEventSaysWhatItsProcessDid) {
       {R"("api":"ioctl","object":"/dev/nvidia0 open","decision":"deny"})",
        "refused open around the guard ", 1},
       {R"("api":"cuInit","event":"init","result":100,)" + kAllowedEnd,
-       "none tried found none by libx.so ", 1},
+       "none tried found no GPU by libx.so ", 1},
       {R"("api":"dlopen","event":"init","result":100,)" + kAllowedEnd,
        "none tried found no driver by libx.so ", 1},
       {R"("api":"cuInit","event":"init","result":3,)" + kAllowedEnd,

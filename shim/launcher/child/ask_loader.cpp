@@ -89,9 +89,9 @@ LoaderAnswer ask_loader(const std::string& loader, const std::string& executable
   ChildEnd end = run_child(words, own, patience);
   if (end.not_started != 0) {
     const bool missing = end.not_started == ENOENT;
-    throw Refusal(missing ? kNotFound : kCannotRun,
-                  "the interpreter of " + in_quotes(executable) + ", " + in_quotes(loader) +
-                      (missing ? " is not found" : std::string(": ") + strerror(end.not_started)));
+    throw Refusal(missing ? kNotFound : kCannotRun, "the interpreter of " + in_quotes(executable) +
+                                                        ", " + in_quotes(loader) + ": " +
+                                                        strerror(end.not_started));
   }
   LoaderAnswer answer;
   std::istringstream lines(end.out);

@@ -166,8 +166,8 @@ void read_input(const Input& input, Read& all) {
   }
   if (!good) {
     throw Refusal(kRefused, in_quotes(path) +
-                                " is compressed: unpack it in front of cudaguard "
-                                "report - (zcat, zstdcat, xzcat)");
+                                " is compressed; unpack it first: zcat FILE | cudaguard report - "
+                                "(also zstdcat, xzcat)");
   }
 }
 

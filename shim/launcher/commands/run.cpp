@@ -28,7 +28,8 @@ void add_for_linked(const Judged& judged, Policy policy, const Installation& ins
   const bool cpu = policy == Policy::kForceCpu;
   const auto add = [&](const std::string& file) {
     if (access(file.c_str(), R_OK) != 0) {
-      throw Refusal(kRefused, printable(file) + " is missing or cannot be read");
+      throw Refusal(kRefused,
+                    printable(file) + " is missing or cannot be read; install cudaguard again");
     }
     own.push_back(file);
   };
@@ -43,17 +44,17 @@ Fence fence_for(const Options& options, Policy policy, Variables& variables) {
   if (wish != FenceWish::kOff) {
     fence = put_up_fence(options.observe);
     if (!fence.holds && wish == FenceWish::kRequire) {
-      throw Refusal(kRefused, "--fence=require: there can be none here: " + fence.why_not);
+      throw Refusal(kRefused, "--fence=require: the fence cannot be set up: " + fence.why_not);
     }
     // verify's block has it.
     if (!fence.holds && options.command != Options::Command::kVerify) {
-      say("--fence: there can be none here: " + fence.why_not + "; the preload alone");
+      warn("--fence: the fence cannot be set up: " + fence.why_not + "; only the guard is active");
     }
   } else {
     fence.holds = fence.was_there = is_fenced();
     if (fence.holds && policy != Policy::kForceCpu) {
-      say("a fence (cudaguard run --fence) stands around this process: the policy is " +
-          std::string(name_of(policy)) + ", and there is no CUDA");
+      warn("this process is already under a fence (cudaguard run --fence): policy " +
+           std::string(name_of(policy)) + " gets no CUDA; run it outside of the fence");
     }
   }
   // What --print shows is for programs that are not behind this process's.
@@ -67,7 +68,8 @@ Fence fence_for(const Options& options, Policy policy, Variables& variables) {
 Prepared prepare(const Options& options, Variables& variables) {
   const Config config = settle(options, variables);
   const Policy policy = config.policy;
-  const std::string report(config.report);
+  std::string report(config.report);
+  if (config.log == Log::kOff) silence_warnings();
   const Fence fence = fence_for(options, policy, variables);
   const Installation installation = find_installation();
   const char* old_preload = variables.get(kPreload);
@@ -77,20 +79,24 @@ Prepared prepare(const Options& options, Variables& variables) {
   Program program;
   Judged judged;
   if (*options.program != nullptr) program = find_program(*options.program, variables.get("PATH"));
-  check_report(report, options.report.has_value(), program.files);
+  if (!check_report(report, {options.report.has_value(), options.strict}, program.files)) {
+    variables.unset(row_of(Variable::kReport).name);
+    report.clear();
+  }
   variables.set(kPreload, preload_list(before.c_str(), {}, own));
   if (*options.program != nullptr) {
-    const Around around = {options.strict, fence.holds, fence.listener >= 0, options.observe};
+    const Around around = {options.strict, fence.holds, fence.listener >= 0, options.observe,
+                           options.fence.value_or(FenceWish::kOff) != FenceWish::kOff};
     judged = judge(program, installation, variables, around);
     add_for_linked(judged, policy, installation, own);
     if (!can_preload(own, around, judged)) own.clear();
     variables.set(kPreload, preload_list(before.c_str(), judged.sanitizers, own));
   }
   if (policy == Policy::kOff && !options.policy) {
-    say("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
+    warn("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
   }
-  for (const std::string& warning : judged.warnings) say(warning);
-  for (const std::string& line : unknown_variables(variables)) say(line);
+  for (const std::string& warning : judged.warnings) warn(warning);
+  for (const std::string& line : unknown_variables(variables)) warn(line);
   Prepared prepared = {program.path, report, fence, std::move(program.files), {}};
   char** words = options.program;
   if (program.by_shell) {

@@ -109,7 +109,7 @@ void add_libraries(const Libraries& libraries, FindingList& findings) {
     add(findings, "null_driver", State::kProblem,
         name + " is cudaguard's null driver (" + printable(path) +
             "): programs find no CUDA device, whatever CUDAGUARD_POLICY says",
-        "remove its folder from LD_LIBRARY_PATH, or from /etc/ld.so.conf and run ldconfig");
+        "remove its directory from LD_LIBRARY_PATH, or from /etc/ld.so.conf and run ldconfig");
   }
   if (!libraries.hangs) return;
   add(findings, "libraries", State::kProblem,
@@ -237,7 +237,7 @@ std::string ask_driver(const Machine& machine, const Libraries& libraries, Findi
   std::string answer = judge_answer(end, probe, machine.limit, findings);
   if (machine.fence.was_there) {
     add(findings, "cuInit", State::kFact,
-        "a fence stands around doctor, too: cuInit's answer is the fence's");
+        "doctor itself is under a fence: cuInit's answer is the fence's");
   }
   return answer;
 }

@@ -53,15 +53,15 @@ void add_guard(const Machine& machine, const Libraries& libraries, FindingList& 
 void add_fence(const Fence& fence, FindingList& findings) {
   const auto row = [&](const std::string& text) { add(findings, "fence", State::kFact, text); };
   if (fence.was_there) {
-    row("stands around this process already: no CUDA in it, nor in what it starts");
+    row("already set up: no CUDA in this process, nor in what it starts");
   } else if (!fence.holds) {
-    row("cannot be had: " + fence.why_not);
+    row("not available: " + fence.why_not);
   } else {
-    row("can be had (cudaguard run --fence)");
+    row("available (cudaguard run --fence)");
     if (fence.listener < 0) row(fence.unseen);
   }
   if (fence.holds && fence.no_new_privs) {
-    row("sets no_new_privs: sudo and setuid programs inside keep your rights");
+    row("sets no_new_privs: sudo and setuid programs get no more rights");
   }
 }
 
@@ -85,7 +85,7 @@ std::string active_by(const Machine& machine, const Libraries& libraries, Findin
     }
     by = "LD_PRELOAD";
     if (!path.starts_with("/")) {
-      problem("a relative path: programs that start in another folder run unguarded",
+      problem("a relative path: programs that start in another directory run unguarded",
               "write " + own);
     } else if (std::error_code error;
                !std::filesystem::equivalent(path, machine.installation.guard, error)) {
@@ -147,7 +147,7 @@ void judge_variables(Variables variables, FindingList& findings) {
   }
   for (const std::string& line : unknown_variables(variables)) problem(line);
   try {
-    check_report(config.report, false, {});
+    check_report(config.report, {.strict = true}, {});
   } catch (const Refusal& refusal) {
     problem(refusal.what());
   }

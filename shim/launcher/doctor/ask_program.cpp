@@ -80,15 +80,16 @@ class Look {
   void scripts() {
     const std::string words = " (" + printable(program_.env_words) + ")";
     if (program_.env_clears) {
-      because("env_clears", State::kNo, "its #! line has env take LD_PRELOAD away" + words);
+      because("env_clears", State::kNo, "its #! line makes env remove LD_PRELOAD" + words);
     } else if (!program_.env_words.empty()) {
-      because("env_unknown", State::kInPart, "what env starts by its #! line is not told" + words);
+      because("env_unknown", State::kInPart,
+              "it is not known what env starts by its #! line" + words);
     }
     for (const std::string& path : program_.files) {
       const FileBytes file(path);
       if (read_elf(file).is_elf || !contains(file, kPreload, kScriptText)) continue;
       because("script_preload", State::kInPart,
-              "the script says LD_PRELOAD itself, and may put something in our place");
+              "the script sets LD_PRELOAD itself, and may leave the guard out");
     }
   }
 
@@ -116,7 +117,7 @@ class Look {
           return finding.id == "policy_off" || finding.id == "stand_in";
         });
     if (!machine_.fence.holds || refused || verdict(findings_) == std::string_view("yes")) return;
-    fact("with --fence", "no CUDA all the same: cudaguard run --fence");
+    fact("with --fence", "no CUDA either: cudaguard run --fence");
   }
 
   void look_at(const Executable& executable) {
@@ -164,7 +165,7 @@ class Look {
       // ld.so takes the preloaded null driver for the library of that name, and of no other one.
       if (path.empty() || library.name == base_name(driver ? own_.standin_cuda : own_.standin_nvml))
         continue;
-      because("linked_file", State::kInPart, "ld.so maps " + path + " beside the stand-in");
+      because("linked_file", State::kInPart, "ld.so maps " + path + " as well as the null driver");
     }
   }
 

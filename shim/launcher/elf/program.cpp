@@ -46,9 +46,8 @@ std::string remedy(const std::string& name) {
 
 [[noreturn]] void refuse(const std::string& path, int error, const std::string& whose) {
   std::string why = std::string(": ") + strerror(error);
-  if (error == EISDIR) why = " is a folder";
-  if (error == EACCES) why = " is not executable";
-  if (error == ENOENT) why = " is not found" + (whose.empty() ? remedy(path) : "");
+  if (error == EACCES) why += " (it is not executable)";
+  if (error == ENOENT && whose.empty()) why += remedy(path);
   throw Refusal(error == ENOENT ? kNotFound : kCannotRun, whose + in_quotes(path) + why);
 }
 

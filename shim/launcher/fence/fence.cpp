@@ -81,13 +81,14 @@ std::string reason(int error) {
 /// `error`: of the attempt to have a listener.
 std::string why_unseen(const Fence& fence, int error) {
   if (!fence.holds) {
-    return "who went around the guard is not known: there can be no fence here, " + fence.why_not;
+    return "processes that bypass the guard are not reported: the fence cannot be set up: " +
+           fence.why_not;
   }
-  const std::string why = fence.was_there   ? "another one stands around this command"
-                          : error == EBUSY  ? "somebody else is told"
-                          : error == EINVAL ? "this kernel does not tell"
+  const std::string why = fence.was_there   ? "this command is already under a fence"
+                          : error == EBUSY  ? "another process has the kernel's notifications"
+                          : error == EINVAL ? "this kernel sends no notifications"
                                             : reason(error);
-  return "who ran into the fence is not known: " + why;
+  return "ioctls that the fence refuses are not reported: " + why;
 }
 
 }  // namespace
@@ -134,11 +135,11 @@ Fence put_up_fence(bool listens) {
   // Some emulators say yes and do nothing.
   if (fence.holds && fence.listener < 0 && !is_fenced()) {
     fence.holds = false;
-    fence.why_not = "this system takes a seccomp filter, and does not heed it";
+    fence.why_not = "this system accepts a seccomp filter and ignores it";
   } else if (!fence.holds) {
     fence.why_not = reason(error);
   }
-  if (!fence.holds && fence.no_new_privs) fence.why_not += " (no_new_privs is set all the same)";
+  if (!fence.holds && fence.no_new_privs) fence.why_not += " (no_new_privs is set anyway)";
   if (listens && (fence.was_there || fence.listener < 0)) fence.unseen = why_unseen(fence, unseen);
   return fence;
 }

@@ -130,7 +130,7 @@ struct ObservedProcess {
   bool nvml = false;        ///< was let into NVML
   bool found_none = false;  ///< asked the driver, which showed no GPU
   bool failed = false;      ///< asked, and was told of an error
-  Texts tried;              ///< these two: "found none by libx.so", each once
+  Texts tried;              ///< these two: "found no GPU by libx.so", each once
   Texts refused;            ///< "cuInit by libx.so", each once
   bool only_start = true;   ///< nothing but its start record
   bool asked() const { return !only_start; }

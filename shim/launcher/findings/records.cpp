@@ -41,7 +41,7 @@ std::string text_of(const CallFields& call) {
   if (call.event == "nvml") return "NVML error " + std::to_string(call.result) + by;
   if (call.result == kNotInitialised) return "forked after init";  // no matter by whom
   if (call.result != kNoDevice) return "error " + std::to_string(call.result) + by;
-  return (call.api == "dlopen" ? "found no driver" : "found none") + by;
+  return (call.api == "dlopen" ? "found no driver" : "found no GPU") + by;
 }
 
 bool is_touch(const CallFields& call) {

@@ -154,7 +154,7 @@ void Beacons::finish() {
 }
 
 std::string Beacons::doubt() const {
-  return too_many_ ? "too many beacons came (more than 1 GB of records)" : "";
+  return too_many_ ? "too many beacons (more than 1 GB of records)" : "";
 }
 
 }  // namespace cudaguard::launcher

@@ -24,8 +24,8 @@ std::string idle_root(const Findings& findings, uint32_t pid, const char* name) 
     refused |= !process.refused.empty();
   }
   if (!refused) return {};
-  return "the GPU was kept for process " + std::to_string(pid) + " (" + printable(base_name(name)) +
-         "), which did not ask for it";
+  return "the GPU was reserved for process " + std::to_string(pid) + " (" +
+         printable(base_name(name)) + "), which did not ask for it";
 }
 
 }  // namespace

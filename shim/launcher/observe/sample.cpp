@@ -59,7 +59,7 @@ Watch::Watch(const std::string& report) : listens_(report.empty()), examiner_(re
   if (access("/proc/self/stat", R_OK) != 0) {
     blind_ = "there is no /proc";
   } else if (read_stat(getpid()).image.back() == 0 || access(threads.c_str(), R_OK) != 0) {
-    blind_ = "this system's /proc does not tell enough";
+    blind_ = "/proc shows too little on this system";
   }
 }
 
@@ -327,7 +327,7 @@ TreeTruth Watch::finish(const Findings& findings) const {
   }
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  if (!blind_.empty()) truth.doubts.push_back("what was not guarded was not looked for: " + blind_);
+  if (!blind_.empty()) truth.doubts.push_back("unguarded processes were not looked for: " + blind_);
   if (const std::string text = missing(started); !text.empty()) truth.doubts.push_back(text);
   return truth;
 }

@@ -48,9 +48,9 @@ void Trace::hold() const {
 void Trace::follow(pid_t child) const {
   if (ptrace(PTRACE_SEIZE, child, nullptr, reinterpret_cast<void*>(kEvents)) != 0) {
     throw Refusal(kRefused,
-                  std::string("--trace: this system, or who traces this command, does not "
-                              "allow it (ptrace: ") +
-                      strerror(errno) + "); without it the tree is sampled");
+                  std::string("--trace: ptrace: ") + strerror(errno) +
+                      " (forbidden by this system, or this command is traced already); leave "
+                      "--trace out to sample the tree");
   }
   close(gate_[0]);
   const bool opened = write(gate_[1], "", 1) == 1;

@@ -304,8 +304,8 @@ bool Tree::wait_for_signal(milliseconds patience, siginfo_t& signal) {
   if (tell && now.tv_sec - ended_at_.tv_sec >= kPatience.count() / 1000) {
     said_ = true;
     const std::string names = names_of(left_behind());  // empty without /proc
-    say("the program has ended; waiting for what it left running" +
-        (names.empty() ? names : ": " + names) + " (^C or TERM: no longer)");
+    warn("the program has ended; waiting for the processes that it left running" +
+         (names.empty() ? names : ": " + names) + " (Ctrl-C or SIGTERM ends the wait)");
   }
   return false;
 }

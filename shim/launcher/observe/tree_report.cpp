@@ -25,8 +25,8 @@ namespace {
 constexpr uint64_t kReserve = 1 << 20;
 
 [[noreturn]] void refuse(const std::string& folder, const std::string& why) {
-  throw Refusal(kRefused, "TMPDIR=" + in_quotes(folder) + why +
-                              " (accepted: a folder that can be written to)");
+  throw Refusal(kRefused, "no directory for the records: " + in_quotes(folder) + why +
+                              "; set TMPDIR to one that you can write to");
 }
 
 /// The programs may run in any folder, so the path must not depend on this one.
@@ -37,8 +37,11 @@ std::string temporary_folder() {
   if (realpath(folder.c_str(), path) == nullptr) {
     refuse(folder, std::string(": ") + strerror(errno));
   }
-  // The guard puts a process id there.
-  if (strstr(path, "%p") != nullptr) refuse(folder, " has %p in its path");
+  // The guard replaces them.
+  for (const char* mark : {"%p", "%u", "%h"}) {
+    if (strstr(path, mark) != nullptr)
+      refuse(folder, std::string(": it has ") + mark + " in its path");
+  }
   return path;
 }
 
@@ -49,7 +52,7 @@ TreeReport::TreeReport(std::string to, bool by_file)
   if (!by_file) return;
   const std::string where = temporary_folder();
   folder_ = where + "/cudaguard-XXXXXX";
-  if (folder_.size() + 24 > kMaxReportPath) refuse(where, " is too long a path");
+  if (folder_.size() + 24 > kMaxReportPath) refuse(where, ": File name too long");
   if (mkdtemp(folder_.data()) == nullptr) refuse(where, std::string(": ") + strerror(errno));
   constexpr std::string_view kEnd = ".jsonl";
   file_ = folder_ + "/report-XXXXXX" + std::string(kEnd);
@@ -108,7 +111,7 @@ void TreeReport::look_for_doubt() {
   struct stat status = {};
   const bool open = fd >= 0 && fstat(fd, &status) == 0;
   if (!open || status.st_ino != inode_ || static_cast<uint64_t>(status.st_size) < offset_) {
-    doubt_ = "somebody has removed or changed " + file_ + ", where the records came to";
+    doubt_ = file_ + ", which holds the records, was removed or changed";
   } else if (write(fd, "\n", 1) != 1) {
     doubt_ = std::string("records can no longer be written: ") + strerror(errno);
   } else if (failed_) {

@@ -99,10 +99,10 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   std::vector<std::string>& doubts = watched.tree.doubts;
   if (!records.doubt().empty()) doubts.insert(doubts.begin(), records.doubt());
   const Findings& found = watched.findings;
-  if (watch && found.torn + found.not_understood != 0) {
-    doubts.push_back(counted(found.torn + found.not_understood, "record") + " came damaged");
+  if (const uint64_t damaged = found.torn + found.not_understood; watch && damaged != 0) {
+    doubts.push_back(counted(damaged, "record") + (damaged == 1 ? " is damaged" : " are damaged"));
   }
-  if (lost) doubts.emplace_back("not all that was told could be heard or written down");
+  if (lost) doubts.emplace_back("some records were not received or not written");
   if (!beacons.doubt().empty()) doubts.push_back(beacons.doubt());
 }
 

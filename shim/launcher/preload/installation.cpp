@@ -25,7 +25,9 @@ std::string own_path() {
   // In a root without /proc, the path that was started: in this very folder.
   const char* started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
   if (started == nullptr || realpath(started, path) == nullptr) {
-    throw Refusal(kRefused, "no /proc, and no path of cudaguard itself: where is libcudaguard.so?");
+    throw Refusal(
+        kRefused,
+        "libcudaguard.so is not found: there is no /proc; start cudaguard by its full path");
   }
   return path;
 }
@@ -49,8 +51,9 @@ Installation find_installation() {
   }
   if (!can_be_preloaded(lib)) {
     throw Refusal(kRefused,
-                  "installed in " + in_quotes(folder_of(bin)) +
-                      ", a path with a space or a colon: ld.so splits it; install elsewhere");
+                  in_quotes(folder_of(bin)) +
+                      ": LD_PRELOAD takes no path with a space or a colon; install cudaguard "
+                      "elsewhere");
   }
   Installation found;
   found.guard = lib + kGuard;
@@ -59,7 +62,8 @@ Installation find_installation() {
   found.companion_cuda = lib + "/cudaguard/libcudaguard-driver.so";
   found.companion_nvml = lib + "/cudaguard/libcudaguard-nvml.so";
   if (access(found.guard.c_str(), R_OK) != 0) {
-    throw Refusal(kRefused, printable(found.guard) + " is missing or cannot be read");
+    throw Refusal(kRefused, printable(found.guard) +
+                                " is missing or cannot be read; install cudaguard again");
   }
   return found;
 }

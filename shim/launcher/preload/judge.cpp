@@ -142,17 +142,19 @@ void note_libraries(const LoaderAnswer& answer, Judged& judged) {
   }
 }
 
-/// Refuses, or warns where a fence stands.
+constexpr const char* kTryFence = "; to run it without CUDA: cudaguard run --fence";
+
+/// Refuses, or warns if there is a fence.
 void note_unguarded(const std::string& path, const std::string& why, const Around& around,
-                    Judged& judged) {
+                    Judged& judged, const char* remedy = kTryFence) {
   if (around.fenced && !around.strict) {
-    judged.warnings.push_back(in_quotes(path) + " is fenced, not guarded (" + why +
-                              "): no CUDA, and " +
-                              (around.witnessed ? "what it asks the driver is told at the end"
-                                                : "no line says who asked"));
+    judged.warnings.push_back(
+        in_quotes(path) + " is not guarded (" + why + "); the fence refuses CUDA, " +
+        (around.witnessed ? "and the result lists its ioctls" : "but no message names the caller"));
     return;
   }
-  throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " + why);
+  throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " + why +
+                              (around.strict || around.fence_tried ? "" : remedy));
 }
 
 /// Refuses, or warns once.
@@ -226,18 +228,25 @@ Judged judge(const Program& program, const Installation& installation, const Var
     const Examined examined =
         examine_if_possible(executable, installation, variables, around, judged);
     if (!examined.hindrances.empty()) {
-      note_unguarded(executable.path, examined.hindrances.front().why, around, judged);
+      // A program for another processor does not run under a fence either.
+      const Hindrance& first = examined.hindrances.front();
+      const ElfFacts& facts = executable.facts;
+      const bool runs =
+          facts.little_endian && (facts.machine == kMachine || facts.machine == EM_386);
+      const bool foreign = std::string_view(first.id) == "architecture" && !runs;
+      note_unguarded(executable.path, first.why, around, judged, foreign ? "" : kTryFence);
     } else if (examined.kind == Examined::Kind::kStatic && (around.strict || around.fenced)) {
       note_unguarded(executable.path, "it is a static executable", around, judged);
     } else if (examined.kind == Examined::Kind::kStatic) {
-      judged.warnings.push_back(in_quotes(executable.path) +
-                                " is a static executable, not guarded; dynamic programs that it "
-                                "starts are");
+      judged.warnings.push_back(
+          in_quotes(executable.path) +
+          " is a static executable, not guarded (dynamic programs that it starts are)" +
+          (around.fence_tried ? "" : "; to keep it off CUDA: --fence"));
     }
     if (examined.kind == Examined::Kind::kLoader) {
       judged.warnings.push_back(in_quotes(executable.path) +
-                                " is ld.so: whether what it starts can be guarded is not looked "
-                                "at");
+                                " is ld.so: the program that it starts is not checked; to check "
+                                "it, run that program itself");
     }
     if (examined.answer) {
       note_libraries(*examined.answer, judged);
@@ -248,10 +257,9 @@ Judged judge(const Program& program, const Installation& installation, const Var
     note_unchecked(program.files.back(), program.not_read, around, judged);
   }
   if (program.env_clears) {
-    note_unguarded(
-        program.path,
-        "its #! line has env take LD_PRELOAD away (" + printable(program.env_words) + ")", around,
-        judged);
+    note_unguarded(program.path,
+                   "its #! line makes env remove LD_PRELOAD (" + printable(program.env_words) + ")",
+                   around, judged);
   }
   return judged;
 }
@@ -263,8 +271,7 @@ bool can_preload(const std::vector<std::string>& own, const Around& around, Judg
     const std::string why = why_replaced(replaced.front());
     // Without the guard a program reports nothing, which would count as a PASS.
     if (around.observed || !around.fenced || around.strict) {
-      throw Refusal(kRefused, in_quotes(executable) + " cannot be guarded: " + why +
-                                  "; cudaguard run --fence starts it without CUDA");
+      throw Refusal(kRefused, in_quotes(executable) + " cannot be guarded: " + why + kTryFence);
     }
     note_unguarded(executable, why, around, judged);
     return false;

@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <filesystem>
 #include <system_error>
 
@@ -66,37 +68,43 @@ bool has_other_things(const std::string& path) {
 
 }  // namespace
 
-std::string report_path(std::string report, int pid) {
-  const std::string number = std::to_string(pid);
-  for (size_t at = report.find("%p"); at != std::string::npos; at = report.find("%p", at)) {
-    report.replace(at, 2, number);
-    at += number.size();
-  }
-  return report;
+std::string report_path(std::string_view report, int pid) {
+  utsname system = {};
+  uname(&system);
+  std::string path(2 * size_t{PATH_MAX}, '\0');  // what is longer cannot be opened
+  Text out(path.data(), path.size());
+  put_report_name(out, report, {static_cast<uint32_t>(pid), geteuid(), system.nodename});
+  path.resize(out.view().size());
+  return path;
 }
 
-void check_report(std::string_view report, bool by_option,
+bool check_report(std::string_view report, const ReportCheck& check,
                   const std::vector<std::string>& programs) {
-  if (report.empty() || report == "/dev/stderr") return;
+  if (report.empty() || report == "/dev/stderr") return true;
   // exec keeps the process id.
-  const std::string path = report_path(std::string(report), getpid());
-  const char* name = by_option ? "--report " : "CUDAGUARD_REPORT=";
+  const std::string path = report_path(report, getpid());
+  const char* name = check.by_option ? "--report " : "CUDAGUARD_REPORT=";
   if (const int error = cannot_append(path); error != 0) {
-    throw Refusal(kRefused, text_of([&](Text& out) {
-                    put_report_error(out.print("%c\"%l\": ", name, report), error);
-                  }));
+    const std::string wrong =
+        text_of([&](Text& out) { put_report_error(out.print("%c\"%l\": ", name, report), error); });
+    // Another user's file: the program is of more use than its records.
+    const bool is_forbidden = error == EACCES || error == EPERM || error == EROFS;
+    if (!is_forbidden || check.strict) throw Refusal(kRefused, wrong);
+    warn(wrong + "; nothing is recorded");
+    return false;
   }
   for (const std::string& program : programs) {
     std::error_code error;
     if (std::filesystem::equivalent(path, program, error)) {
-      throw Refusal(kRefused, "the report " + in_quotes(report) + " is the program's own file");
+      throw Refusal(kRefused, "the report " + in_quotes(report) +
+                                  " is the program's own file; name another file");
     }
   }
   if (has_other_things(path)) {
-    throw Refusal(kRefused,
-                  name + in_quotes(report) +
-                      ": there is something else in it (accepted: a new file or records)");
+    throw Refusal(kRefused, name + in_quotes(report) +
+                                ": the file has other contents (accepted: a new file or records)");
   }
+  return true;
 }
 
 }  // namespace cudaguard::launcher

@@ -8,12 +8,16 @@
 
 namespace cudaguard::launcher {
 
-/// Throws Refusal where the report cannot be appended to, or is one of `programs`. Writes nothing
-/// and makes no file. `by_option`: --report named it, not the environment.
-void check_report(std::string_view report, bool by_option,
+struct ReportCheck {
+  bool by_option = false;  ///< --report named it, not the environment
+  bool strict = false;     ///< refuse what this user may not write
+};
+/// Throws Refusal if the report cannot be appended to, or is one of `programs`. If this user may
+/// not write it, warns and returns false unless `strict`. Writes nothing and makes no file.
+bool check_report(std::string_view report, const ReportCheck& check,
                   const std::vector<std::string>& programs);
 
-/// The report of the process `pid`: "%p" in the name stands for that number.
-std::string report_path(std::string report, int pid);
+/// The report of the process `pid`, with %p, %u and %h replaced: the user is this one.
+std::string report_path(std::string_view report, int pid);
 
 }  // namespace cudaguard::launcher

@@ -73,10 +73,10 @@ std::string given(const Options& options, Variable variable, std::string_view va
 
 [[noreturn]] void refuse_fence(const Options& options, const std::string& policy) {
   const std::string other = options.gpus ? "--gpus" : options.policy ? "--policy " + policy : "";
-  throw Refusal(kRefused, "--fence lets nothing through" +
-                              (other.empty() ? ", and the policy is " + policy +
-                                                   " (--cpu with it, or no --fence)"
-                                             : ": it and " + other + " contradict each other"));
+  throw Refusal(kRefused, other.empty()
+                              ? "--fence allows no CUDA, and the policy is " + policy +
+                                    "; add --cpu, or leave --fence out"
+                              : "--fence and " + other + " contradict each other; leave one out");
 }
 
 void refuse_empty(const char* flag, const std::optional<std::string>& value) {
@@ -98,7 +98,7 @@ void check_contradictions(const Options& options, Policy policy) {
   refuse_empty("--log", options.log);
   refuse_empty("--report", options.report);
   const auto contradict = [](const std::string& one, const std::string& other) {
-    throw Refusal(kRefused, one + " and " + other + " contradict each other");
+    throw Refusal(kRefused, one + " and " + other + " contradict each other; leave one out");
   };
   if (options.children && *options.children != "cpu") {
     throw Refusal(kRefused, "--children " + in_quotes(*options.children) +
@@ -203,6 +203,7 @@ void set_presets(bool wanted, const Options& options, Variables& variables) {
     variables.set(preset.name, folder + preset.value);
     names.append(names.empty() ? "" : ",").append(preset.name);
   }
+  if (options.children) names.append(names.empty() ? "" : ",").append(kChildrenMark);
   if (options.gpus) names.append(names.empty() ? "" : ",").append(kGpusMark).append(*options.gpus);
   variables.set(kPreset, names);
 }
@@ -210,7 +211,8 @@ void set_presets(bool wanted, const Options& options, Variables& variables) {
 std::string absolute(const std::string& path) {
   if (path.starts_with("/")) return path;
   const std::unique_ptr<char, void (*)(void*)> folder(getcwd(nullptr, 0), free);
-  if (folder == nullptr) throw Refusal(kRefused, "--report: this folder's path cannot be found");
+  if (folder == nullptr)
+    throw Refusal(kRefused, "--report: the current directory has no path; give an absolute path");
   return std::string(folder.get()) + "/" + path;
 }
 

@@ -74,12 +74,12 @@ void put_processes(std::string& out, const Verdict& verdict, std::string_view la
 /// "cuInit by libc10_cuda.so"
 std::string call_of(const Toucher& toucher) {
   if (toucher.around_guard()) {
-    return "request " + printable(toucher.object) + " to NVIDIA's driver";
+    return "ioctl " + printable(toucher.object) + " to NVIDIA's driver";
   }
   std::string call = printable(toucher.api);
   if (!toucher.object.empty()) call += " of " + printable(base_name(toucher.object));
   if (!toucher.library.empty()) call += " by " + printable(toucher.library);
-  if (!toucher.denied) call += " (its own policy let it through)";
+  if (!toucher.denied) call += " (its own policy allowed it)";
   return call;
 }
 
@@ -176,15 +176,15 @@ std::string what_asked(const Verdict& verdict, Asked kind) {
 std::string suffix_of(const TreeTruth::Unguarded& process) {
   if (!process.has_driver) return {};
   return std::string(process.only_nvml ? "; it has NVML" : "; it has the driver open") +
-         (process.fails ? ": that counts as touched" : "");
+         (process.fails ? ", which counts as a CUDA attempt" : "");
 }
 
 void put_tree(std::string& out, const Verdict& verdict) {
   const TreeTruth& tree = verdict.tree;
-  const std::string how = tree.traced ? "every exec was looked at" : "sampled";
+  const std::string how = tree.traced ? "every exec was checked" : "sampled";
   std::string what = "no unguarded process was seen";
   if (tree.value == TreeTruth::Value::kAllGuarded)
-    what = "every program that ptrace told of was guarded";
+    what = "every program that ptrace reported was guarded";
   if (tree.value == TreeTruth::Value::kUnguarded) {
     what = counted(tree.unguarded.size(), "process") + " not guarded";
   }
@@ -222,8 +222,9 @@ std::string what_was_left_out(const Findings& findings) {
             " cut short (the writer was killed, or the disk is full)\n";
   }
   if (findings.not_understood != 0) {
-    text += "  records: " + counted(findings.not_understood, "line") +
-            " left out that no guard has written\n";
+    text +=
+        "  records: " + counted(findings.not_understood, "line") + " left out that " +
+        (findings.not_understood == 1 ? "is no cudaguard record\n" : "are no cudaguard records\n");
   }
   return text;
 }
@@ -368,7 +369,7 @@ std::string totals(const std::deque<ObservedProcess>& processes) {
   put(count([](const auto& process) { return !process.contexts.empty(); }), "held a context");
   put(count([](const auto& process) { return process.worked; }), "worked");
   put(count([](const auto& process) { return process.nvml; }), "used NVML");
-  put(count([](const auto& process) { return process.found_none; }), "found none");
+  put(count([](const auto& process) { return process.found_none; }), "found no GPU");
   put(count([](const auto& process) { return process.failed; }), "failed");
   put(count([](const auto& process) { return !process.refused.empty(); }), "refused");
   return text + "\n";
@@ -407,12 +408,19 @@ std::string table_of(const std::vector<Group>& groups, std::string_view title) {
   return text;
 }
 
-/// "2 lines asked for CUDA, in 3 of 12 processes". If no place did, an unguarded process has the
-/// driver.
+std::string counted_allowed(size_t processes) { return counted(processes, "allowed process"); }
+
+/// "no CUDA use (12 processes checked)", "2 lines asked for CUDA, in 3 of 12 processes". If no
+/// place did, an unguarded process has the driver.
 std::string what_touched(const Verdict& verdict) {
   const std::string all = " of " + counted(verdict.processes, "process");
   const std::string kinds = denied_names(verdict.deny);
-  if (verdict.touched == 0) return "none" + all + " touched " + kinds;
+  if (verdict.touched == 0) {
+    std::string text = "no " + kinds + " use";
+    if (verdict.result == Verdict::Result::kIncomplete) text += " seen";
+    if (verdict.allowed != 0) text += " except in " + counted_allowed(verdict.allowed);
+    return text + " (" + counted(verdict.processes, "process") + " checked)";
+  }
   const std::string some = grouped(verdict.touched) + all;
   if (verdict.places == 0) return some + " touched " + kinds;
   return counted(verdict.places, verdict.lines == verdict.places ? "line" : "place") +
@@ -424,10 +432,7 @@ std::string what_touched(const Verdict& verdict) {
 std::string result_line(const Verdict& verdict) {
   const bool touched = verdict.touched != 0;
   std::string text = std::string(result_word(verdict.result)) + ": " + what_touched(verdict);
-  if (verdict.allowed != 0) {
-    text += (touched ? ", and " : ", but ") + grouped(verdict.allowed) + " that may";
-  }
-  if (verdict.result == Verdict::Result::kIncomplete) text += ", as far as is known";
+  if (touched && verdict.allowed != 0) text += " (and in " + counted_allowed(verdict.allowed) + ")";
   if (verdict.status != 0) {
     text += (touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);
   }
@@ -438,7 +443,7 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
   std::vector<std::string> notes;
   if (verdict.torch_asked) {
     notes.emplace_back(
-        "PyTorch keeps the first answer: what asks it later in the same process is not seen");
+        "PyTorch keeps the first answer, so later attempts in the same process are not reported");
   }
   for (const Asked kind : {Asked::kCuda, Asked::kNvml, Asked::kOpenCl}) {
     if (verdict.deny.contains(kind)) continue;
@@ -446,16 +451,17 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
     if (note.empty()) continue;
     // A program that asks NVML first finds no GPU there, and may therefore not come to CUDA.
     if (kind == Asked::kNvml && verdict.touched == 0) {
-      note += "; where NVML finds a GPU, CUDA may follow (--deny=init,nvml fails this)";
+      note += "; if NVML finds a GPU, CUDA may follow: --deny=init,nvml fails this";
     }
     notes.push_back(note);
   }
   if (verdict.status != 0 && verdict.no_new_privs) {
     notes.emplace_back(
-        "sudo and setuid programs kept your rights behind the fence (no_new_privs; --fence=off)");
+        "sudo and setuid programs got no more rights under the fence (no_new_privs); --fence=off "
+        "avoids this");
   }
   const std::string& unheard = verdict.tree.why_unheard;
-  notes.push_back((verdict.tree.by_file ? "told by a file, which a program can lose"
+  notes.push_back((verdict.tree.by_file ? "the records came by a file, which a program can lose"
                                         : "heard from " + grouped(verdict.heard) + " of " +
                                               counted(verdict.processes, "process")) +
                   (unheard.empty() ? "" : "; " + unheard));
@@ -485,7 +491,8 @@ std::string text_of_findings(const Findings& findings, const std::string& left,
   put_told(text, findings);
   put_lines(text, findings);
   if (!idle.empty()) {
-    text += "  " + idle + ":\n    put cudaguard run behind it, in front of the program that does\n";
+    text += "  " + idle +
+            ":\n    start the program that needs it with cudaguard run, inside of that one\n";
   }
   if (!left.empty()) text += "  not waited for: " + left + "\n";
   return text + what_was_left_out(findings);
@@ -522,7 +529,7 @@ std::string text_of_records(const Findings& findings, const ReadFiles& read,
   }
   if (read.compressed != 0) {
     text += "  left out: " + counted(read.compressed, "compressed file") +
-            " (zcat them in front of cudaguard report -)\n";
+            " (zcat FILE | cudaguard report - reads them)\n";
   }
   if (read.unreadable != 0) {
     text += "  left out: " + counted(read.unreadable, "unreadable path") + " (" + read.why + ")\n";

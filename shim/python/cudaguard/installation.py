@@ -25,7 +25,7 @@ def prefix() -> str:
     for folder in (*folders, sys.prefix):
         if os.access(os.path.join(folder, "bin", "cudaguard"), os.X_OK):
             return folder
-    raise NotUsable("there is no bin/cudaguard in a folder above %s, nor in %s" % (__file__, sys.prefix))
+    raise NotUsable("there is no bin/cudaguard in a directory above %s, nor in %s" % (__file__, sys.prefix))
 
 
 def launcher() -> str:

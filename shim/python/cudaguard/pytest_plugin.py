@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     watcher = _start(config)
     if isinstance(watcher, str):
-        raise pytest.UsageError("--cudaguard: %s. Start it so: %s" % (watcher, _COMMAND))
+        raise pytest.UsageError("--cudaguard: %s; start the tests with %s" % (watcher, _COMMAND))
     watcher.read_options(config)
     if hasattr(config, "workerinput"):  # a worker's environment names the controller's own file
         watcher.outer = config.workerinput["cudaguard"]
@@ -143,7 +143,7 @@ def _start(config: pytest.Config, whole_suite: bool = True) -> "Watcher | str":
     watcher = Watcher(found, folder, whole_suite)
     if not found.watch(watcher.own):
         shutil.rmtree(folder, ignore_errors=True)
-        return "CUDA is let through in this process: its policy is not FORCE_CPU"
+        return "CUDA is allowed in this process: its policy is not FORCE_CPU"
     config.pluginmanager.register(watcher, _NAME)
     watcher.enter("the import of conftest.py")
     return watcher
@@ -231,6 +231,8 @@ class Watcher:
         if not self.outer:
             return
         path = self.outer.replace("%p", str(attempt.pid if attempt else self.pid))
+        path = path.replace("%u", str(os.geteuid())).replace(
+            "%h", os.uname().nodename.replace("/", "_"))
         try:
             file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError:

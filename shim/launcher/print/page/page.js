@@ -682,7 +682,7 @@
     const { read, torn, not_understood: foreign } = data.records;
     return make("footer", make("p", counted(read, "record"),
       torn > 0 && `, ${grouped(torn)} cut short (the writer was killed, or the disk is full)`,
-      foreign > 0 && `, ${counted(foreign, "line")} left out that no guard has written`,
+      foreign > 0 && `, ${counted(foreign, "line")} left out that ${foreign === 1 ? "is no cudaguard record" : "are no cudaguard records"}`,
       `. cudaguard ${data.cudaguard}`));
   }
 

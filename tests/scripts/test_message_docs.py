@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/messages.md: each message of the source has a row, and each row has a source.
+
+The texts are the string literals of SOURCES that look like prose: two words in a row. Literals that
+follow each other are one, as in C++. A placeholder (%s) and whatever the code puts between two
+literals is "…" in the page, so this test compares the pieces between them. Its limits: it does not
+see which pieces belong to one message, nor a literal of a single word, and not the command line's
+own refusals (options.cpp), which docs/cli.md has. The names of records' fields, paths and the like
+are in NOT_PRINTED."""
+
+import glob
+import os
+import re
+import unittest
+
+from support import harness
+
+SOURCES = ("policy/*.cpp", "policy/*.h", "shim/companion/*.cpp", "shim/elf/own_files.*",
+           "shim/hook/*.cpp", "shim/record/*.cpp", "shim/state/*.cpp", "shim/through/*.cpp",
+           "shim/launcher/message.cpp", "shim/launcher/child/ask_loader.cpp",
+           "shim/launcher/child/child.cpp", "shim/launcher/commands/*.cpp",
+           "shim/launcher/elf/elf_file.cpp", "shim/launcher/elf/program.cpp",
+           "shim/launcher/fence/fence.cpp", "shim/launcher/findings/allow.cpp",
+           "shim/launcher/findings/decide.cpp", "shim/launcher/observe/*.cpp",
+           "shim/launcher/preload/*.cpp", "shim/launcher/print/text.cpp",
+           "shim/launcher/print/output.cpp")
+NOT_PRINTED = {
+    "cudaguard knows x86-64 and AArch64",  # the compiler's
+    "GPU; CUDA sees",  # "GPUs" has a row
+    "musl libc",  # looked for in a file
+    "no CPython",  # a record's
+}
+STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+PROSE = re.compile(r"[A-Za-z#][\w'./-]* [a-zA-Z]{2,}")
+BETWEEN = re.compile(r"%[A-Za-z]")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()
+
+
+def literals(source):
+    """The texts of a C++ file, without its comments, its raw strings and what it includes."""
+    source = re.sub(r'R"\((?s:.*?)\)"', "0", source)
+    # A string first, so that "//" in it is no comment.
+    source = re.sub(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|^#include[^\n]*', lambda m: m[1] or "", source,
+                    flags=re.MULTILINE)
+    source = re.sub(r'"\s*\n?\s*"', "", source)
+    return [text.replace('\\"', '"').replace("\\n", "\n") for text in STRING.findall(source)]
+
+
+def pieces_of(texts):
+    """What lies between placeholders, if it is prose."""
+    pieces = set()
+    for text in texts:
+        for piece in re.split(BETWEEN.pattern + "|…|\n", text):
+            # Punctuation at the ends joins pieces.
+            piece = piece.removeprefix("cudaguard: ").strip(" ,;:.()\"")
+            if PROSE.search(piece) and piece not in NOT_PRINTED:
+                pieces.add(" ".join(piece.split()))
+    return pieces
+
+
+def printed():
+    texts = []
+    for pattern in SOURCES:
+        files = glob.glob(os.path.join(harness.SOURCE, pattern))
+        assert files, pattern
+        for file in files:
+            texts += literals(read(file))
+    return texts
+
+
+def parts_of(texts):
+    """Clauses: what lies between placeholders and punctuation, prose or not."""
+    parts = (part for text in texts
+             for part in re.split(BETWEEN.pattern + "|…|[\n;:,()]", text))
+    return {" ".join(part.split()).strip(" .\"'") for part in parts} - {""}
+
+
+def is_made_of(part, known):
+    """True if the part is one of `known`, or several of them in a row."""
+    return part in known or any(part.startswith(start + " ") and
+                                is_made_of(part[len(start) + 1:], known) for start in known)
+
+
+def page():
+    """docs/messages.md as one line."""
+    text = read(os.path.join(harness.SOURCE, "docs", "messages.md")).replace("\\|", "|")
+    return " ".join(text.split())
+
+
+def rows():
+    """What the first column of each table quotes."""
+    text = read(os.path.join(harness.SOURCE, "docs", "messages.md")).replace("\\|", "\0")
+    cells = re.findall(r"(?m)^\| (`.*?`)(?: \||$)", text)
+    return [quote.replace("\0", "|") for cell in cells for quote in re.findall(r"`([^`]+)`", cell)]
+
+
+class Messages(unittest.TestCase):
+    def test_each_message_has_a_row(self):
+        pieces = pieces_of(printed())
+        self.assertGreater(len(pieces), 150)
+        text = page()
+        self.assertEqual([piece for piece in sorted(pieces) if piece not in text], [])
+
+    def test_each_row_has_a_source(self):
+        quotes = rows()
+        self.assertGreater(len(quotes), 150)
+        known = parts_of(printed())
+        parts = [part for part in parts_of(quotes) if PROSE.search(part)]
+        self.assertEqual([part for part in parts if not is_made_of(part, known)], [])
+
+    def test_control(self):
+        """A message that is not in the page, and a row without a source, are found."""
+        made = literals('say("it is purple, and " + name +\n    " has no " "colour"); // "not this"\n')
+        self.assertEqual(made, ["it is purple, and ", " has no colour"])
+        self.assertEqual(pieces_of(made), {"it is purple, and", "has no colour"})
+        self.assertEqual(pieces_of(["%s: device %u of … is gone"]), {"is gone"})
+        self.assertNotIn("it is purple, and", page())
+        self.assertTrue(is_made_of("it is purple and red", {"it is", "purple and", "red"}))
+        self.assertFalse(is_made_of("it is purple and red", {"it is", "purple", "red"}))
