@@ -43,7 +43,7 @@ inline constexpr RefusedLibrary kRefusedLibraries[] = {
     {CG_NEVER "libonnxruntime_providers_tensorrt.so"},
 };
 constexpr std::string_view RefusedLibrary::name() const { return never + sizeof CG_NEVER - 1; }
-/// What is asked for in the driver's place when a stand-in cannot be loaded.
+/// What is asked for in the driver's place when a null driver cannot be loaded.
 inline constexpr std::string_view kNoDriver = CG_NEVER "libcuda.so.1";
 inline constexpr std::string_view kNoNvml = CG_NEVER "libnvidia-ml.so.1";
 #undef CG_NEVER

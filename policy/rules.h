@@ -19,10 +19,10 @@ enum class Policy : uint8_t {
 
 /// What becomes of a request for a library.
 enum class Action : uint8_t {
-  kPass,       ///< it goes on as it is
-  kStandin,    ///< our library that reports no device, in the real one's place
-  kCompanion,  ///< our library in front of the real one
-  kRefuse,     ///< a name that cannot exist
+  kPass,        ///< it goes on as it is
+  kNullDriver,  ///< our library that reports no device, in the real one's place
+  kCompanion,   ///< our library in front of the real one
+  kRefuse,      ///< a name that cannot exist
 };
 
 /// Which of the guard's exports libraries that are loaded later may be bound to. Those of a library
@@ -43,8 +43,8 @@ struct Rules {
 };
 
 inline constexpr Rules kRules[] = {
-    {Policy::kForceCpu, Action::kStandin, Action::kRefuse, Action::kRefuse, LaterExports::kRuntime,
-     false},
+    {Policy::kForceCpu, Action::kNullDriver, Action::kRefuse, Action::kRefuse,
+     LaterExports::kRuntime, false},
     {Policy::kValidate, Action::kCompanion, Action::kPass, Action::kRefuse, LaterExports::kAll,
      false},
     {Policy::kClamp, Action::kCompanion, Action::kPass, Action::kRefuse, LaterExports::kAll, true},

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Part of `cmake --install`: makes the folders that are not there yet, readable by all. CMake's own
-# would have the umask of who installs, and with 077 nobody else's programs found the stand-ins.
+# would have the umask of who installs, and with 077 nobody else's programs found the null drivers.
 foreach(folder IN LISTS CUDAGUARD_FOLDERS)
   if(NOT IS_ABSOLUTE "${folder}")
     set(folder "${CMAKE_INSTALL_PREFIX}/${folder}")

@@ -12,7 +12,7 @@
 namespace cudaguard {
 
 // The program's own dynamic section holds ld.so's list of the base namespace, which is where the
-// guard is even when this copy of the stand-in lives in another one.
+// guard is even when this copy of the null driver lives in another one.
 inline const link_map* base_objects() {
   const auto* headers = reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR));
   const auto count = getauxval(AT_PHNUM);

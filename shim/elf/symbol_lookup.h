@@ -2,7 +2,7 @@
 //
 // Reading the symbol table of an object that is already mapped, without the loader's help: no call
 // leaves this header, nothing is locked, allocated or written. The guard finds libc's own `dlsym`
-// with it, the stand-ins find the guard from inside a dlmopen namespace.
+// with it, the null drivers find the guard from inside a dlmopen namespace.
 #pragma once
 
 #include <elf.h>

@@ -8,7 +8,7 @@
 
 #include "shim/exports/behind.h"
 #include "shim/exports/denied.h"
-#include "shim/hook/standins.h"
+#include "shim/hook/null_drivers.h"
 
 // cuda.h and nvml.h rename the old entry points to the newest ones; here each name is itself.
 #undef cuGetProcAddress
@@ -44,10 +44,10 @@ nvmlReturn_t none(unsigned int* count) {
   return unless_off(NVML_SUCCESS);
 }
 
-/// Without a companion the stand-in's.
-[[gnu::noinline]] Behind or_standin(Behind it, const char* name) {
+/// Without a companion the null driver's.
+[[gnu::noinline]] Behind or_null_driver(Behind it, const char* name) {
   if (it.function == nullptr && !is_off()) {
-    it.function = const_cast<void*>(standin(StandinKind::kDriver).symbol(name));
+    it.function = const_cast<void*>(null_driver(NullDriverKind::kDriver).symbol(name));
   }
   return it;
 }
@@ -89,14 +89,14 @@ CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
 
 CUresult CUDAAPI cuDeviceGetCount(int* count) {
   CG_FORWARD(cuDeviceGetCount, count);
-  if (count != nullptr) *count = 0;  // as the stand-in: some callers do not look at the result
+  if (count != nullptr) *count = 0;  // as the null driver: some callers do not look at the result
   return CUDA_ERROR_NOT_INITIALIZED;
 }
 
 // The 4-argument form of CUDA 11.3; newer headers declare the other one only.
 CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version,
                                   cuuint64_t flags) {
-  CG_CALL(or_standin(CG_BEHIND(cuGetProcAddress), "cuGetProcAddress"), cuGetProcAddress, symbol,
+  CG_CALL(or_null_driver(CG_BEHIND(cuGetProcAddress), "cuGetProcAddress"), cuGetProcAddress, symbol,
           function, version, flags);
   if (function != nullptr) *function = nullptr;
   return CUDA_ERROR_NO_DEVICE;
@@ -104,8 +104,8 @@ CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int versi
 
 CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                      cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
-  CG_CALL(or_standin(CG_BEHIND(cuGetProcAddress_v2), "cuGetProcAddress_v2"), cuGetProcAddress_v2,
-          symbol, function, version, flags, status);
+  CG_CALL(or_null_driver(CG_BEHIND(cuGetProcAddress_v2), "cuGetProcAddress_v2"),
+          cuGetProcAddress_v2, symbol, function, version, flags, status);
   if (function != nullptr) *function = nullptr;
   return CUDA_ERROR_NO_DEVICE;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime calls that a program makes through a *shared* cudart. Under FORCE_CPU the stand-in
+// The runtime calls that a program makes through a *shared* cudart. Under FORCE_CPU the null driver
 // would give the same answer through the runtime; in front of it we also see who asked: the
 // program's library, not cudart. Under VALIDATE and CLAMP the device index is looked at here.
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@ namespace cudaguard {
 namespace {
 
 /// The answer of a machine without a device. The runtime's own error state needs no help: its
-/// cudaGetLastError initialises the runtime, which the stand-in answers with 100 (measured with
+/// cudaGetLastError initialises the runtime, which the null driver answers with 100 (measured with
 /// cudart 11.8, 12.2, 12.9, 13.5).
 [[gnu::cold, gnu::noinline]] cudaError_t denied(const char* api, const void* caller) {
   return static_cast<cudaError_t>(denied(process(), api, caller, cudaErrorNoDevice));

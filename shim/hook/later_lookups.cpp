@@ -15,7 +15,7 @@ bool leaves(const char* name, const void* policy) {
 }
 
 bool is_null_driver(const dl_phdr_info& object) {
-  for (const Loaded& it : lasting.standins) {
+  for (const Loaded& it : lasting.null_drivers) {
     const auto* map = static_cast<const link_map*>(it.link_map.load(std::memory_order_acquire));
     if (map != nullptr && map->l_addr == object.dlpi_addr) return true;
   }

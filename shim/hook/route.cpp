@@ -11,7 +11,7 @@
 #include "shim/elf/symbol_lookup.h"
 #include "shim/hook/circles.h"
 #include "shim/hook/later_lookups.h"
-#include "shim/hook/standins.h"
+#include "shim/hook/null_drivers.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"
 #include "shim/through/companions.h"
@@ -20,9 +20,9 @@ namespace cudaguard {
 
 namespace {
 
-/// The loaded stand-in's own name, or one that cannot exist.
-const char* standin_name(StandinKind kind, const char* never) {
-  const Standin it = standin(kind);
+/// The loaded null driver's own name, or one that cannot exist.
+const char* null_driver_name(NullDriverKind kind, const char* never) {
+  const NullDriver it = null_driver(kind);
   if (it.path != nullptr) return it.path;
   say_missing(kind);
   return never;
@@ -68,9 +68,9 @@ const char* act(Process& here, const LibraryRequest& request, const char* name, 
   const Policy policy = here.policy();
   const bool driver = request.library == Library::kDriver;
   switch (action_for(policy, !here.config.visible_devices.empty(), request)) {
-    case Action::kStandin:
-      return driver ? standin_name(StandinKind::kDriver, kNoDriver.data())
-                    : standin_name(StandinKind::kNvml, kNoNvml.data());
+    case Action::kNullDriver:
+      return driver ? null_driver_name(NullDriverKind::kDriver, kNoDriver.data())
+                    : null_driver_name(NullDriverKind::kNvml, kNoNvml.data());
     case Action::kCompanion:
       return name_with_companion(here, driver ? CompanionKind::kDriver : CompanionKind::kNvml, name,
                                  mode, caller);
@@ -109,13 +109,13 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
   }
   if (here.policy() == Policy::kForceCpu) {
     // Before the first request of any kind goes on: what it loads may be linked to the driver.
-    standin(StandinKind::kDriver);
+    null_driver(NullDriverKind::kDriver);
     const Loader& the = loader();
-    if (lasting.standins[0].path.load(std::memory_order_acquire) != nullptr &&
-        lasting.standins[1].path.load(std::memory_order_acquire) != nullptr) {
+    if (lasting.null_drivers[0].path.load(std::memory_order_acquire) != nullptr &&
+        lasting.null_drivers[1].path.load(std::memory_order_acquire) != nullptr) {
       leave_later_lookups(here);
     }
-    if (standins_tried() && the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
+    if (null_drivers_tried() && the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
         the.next_dlopen.get() == the.dlopen.get()) {
       here.steady.store(true, std::memory_order_release);
     }

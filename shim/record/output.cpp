@@ -366,7 +366,7 @@ static bool is_permanent(const char* why) { return why != kPassing && why != kNo
 
 // A program of musl cannot load these files although they are there: nothing is printed then.
 
-void say_missing_standin(Process::Said bit, const char* file, const char* why) {
+void say_missing_null_driver(Process::Said bit, const char* file, const char* why) {
   if (!sys::is_glibc()) return;
   const bool nvml = bit == Process::kNoNvml;
   const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "CUDA is refused",

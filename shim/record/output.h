@@ -17,7 +17,7 @@ struct Output {
 };
 
 /// Takes a place in the list of what was touched. False: it, or an equal name at another address (a
-/// stand-in in another namespace), is there already.
+/// null driver in another namespace), is there already.
 bool is_new(Process& process, const char* touched);
 /// False as well where nobody wants to know.
 bool is_new(Process& process, const Event& event);

@@ -39,7 +39,7 @@ void record_event(Process& process, const Event& event) {
 
 extern "C" {
 
-/// Called by the stand-ins (shim/standin/touch.cpp); `abi` is 1.
+/// Called by the null drivers (shim/null_driver/touch.cpp); `abi` is 1.
 [[gnu::visibility("default")]] void cudaguard_touch_v1(unsigned abi, const char* api,
                                                        const void* caller) {
   if (abi == 1) cudaguard::record_touch(cudaguard::process(), api, nullptr, caller);

@@ -49,8 +49,8 @@ void record_no_driver(Process& process, const char* api, const void* caller);
 /// Says that NVIDIA's OpenCL was refused.
 void say_no_opencl(Process& process, const void* caller);
 
-/// Says which stand-in cannot be used, once per process and `bit`.
-void say_missing_standin(Process::Said bit, const char* file, const char* why);
+/// Says which null driver cannot be used, once per process and `bit`.
+void say_missing_null_driver(Process::Said bit, const char* file, const char* why);
 /// The same of a companion; FORCE_CPU applies.
 void say_missing_companion(Process::Said bit, const char* file, const char* why);
 

@@ -31,13 +31,13 @@ struct Loaded {
 
 struct Lasting {
   // What is read on every call.
-  std::atomic<Process*> process{nullptr};   ///< of this process, or of the one it was forked from
-  Loader loader;                            ///< ask loader()
-  std::atomic<bool> standins_tried{false};  ///< both loaded, or found unusable
+  std::atomic<Process*> process{nullptr};  ///< of this process, or of the one it was forked from
+  Loader loader;                           ///< ask loader()
+  std::atomic<bool> null_drivers_tried{false};  ///< both loaded, or found unusable
   /// Goes up where Answers may not hold any more: a library is asked for, FORCE_CPU begins.
   std::atomic<uint32_t> answers_age{0};
 
-  Loaded standins[2];
+  Loaded null_drivers[2];
   /// Does ld.so have to answer to the names libcuda.so, … with them, and does it?
   enum DevNames : uint8_t { kNotNeeded, kNeeded, kClaimed };
   std::atomic<uint8_t> dev_names{kNotNeeded};

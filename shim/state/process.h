@@ -31,7 +31,7 @@ struct LateWrite {
 
 struct Process {
   bool ready = false;  ///< false in a forked child
-  /// Nothing is left to be settled before a dlopen goes on: FORCE_CPU, the stand-ins tried, the
+  /// Nothing is left to be settled before a dlopen goes on: FORCE_CPU, the null drivers tried, the
   /// loader known, no other hook behind ours. (Never set with only_pid.)
   std::atomic<bool> steady{false};
   uint32_t only_pid = 0;  ///< kernels without MADV_WIPEONFORK: valid in this process only

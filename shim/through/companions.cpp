@@ -115,7 +115,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
     return;
   }
   if (*why == '\0') give_up(process, files, path, "is of another build");
-  // The driver must not stay: what is linked to it shall find the stand-in.
+  // The driver must not stay: what is linked to it shall find the null driver.
   loader().dlclose(handle);
 }
 

@@ -62,13 +62,13 @@ class Files(unittest.TestCase):
                 self.assertEqual(rule(self.guard), [])
 
     def test_libraries_are_for_this_machine(self):
-        for path in (harness.GUARD, harness.STANDIN_CUDA, harness.STANDIN_NVML):
+        for path in (harness.GUARD, harness.NULL_DRIVER_CUDA, harness.NULL_DRIVER_NVML):
             self.assertIn("AArch64", elf_facts.Library(path).machine)
 
     def test_probe(self):
         """doctor's: no start of glibc's, and it asks the driver that ld.so finds."""
-        probe = os.path.join(harness.STANDIN_DIR, "cudaguard-probe")
-        env = dict(os.environ, LD_LIBRARY_PATH=harness.STANDIN_DIR)
+        probe = os.path.join(harness.NULL_DRIVER_DIR, "cudaguard-probe")
+        env = dict(os.environ, LD_LIBRARY_PATH=harness.NULL_DRIVER_DIR)
         done = subprocess.run([settings.RUNNER, probe], env=env, capture_output=True,
                               text=True, timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)

@@ -5,7 +5,7 @@
 
 The questions: {"exports": names, "names": names to look up, "versions": {name: versions},
 "codes": CUresult codes, "nvml_codes": ...}. Started by test_native_answers.py, once for the real
-driver and once for the stand-ins, each in a sandbox.
+driver and once for the null drivers, each in a sandbox.
 """
 
 import ctypes

@@ -2,7 +2,7 @@
 """The companions as files (release build), held to the guard's rules where they are alike.
 
 That those rules can fail is shown in test_guard.py; the ones that are the companions' own
-are shown to fail here, on the guard and on the stand-ins.
+are shown to fail here, on the guard and on the null drivers.
 """
 
 import os
@@ -26,7 +26,7 @@ IMPORTS = guard_rules.IMPORTS | {"getenv", "strchr", "cudaguard_services_v1"}
 
 
 def path_of(name):
-    return os.path.join(harness.STANDIN_DIR, name)
+    return os.path.join(harness.NULL_DRIVER_DIR, name)
 
 
 def symbols_are_data(elf):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-ins beside NVIDIA's driver 535 on a machine without a GPU: the same questions, the same
-answers. Only names and codes that are newer than that driver are left out."""
+"""The null drivers beside NVIDIA's driver 535 on a machine without a GPU: the same questions, the
+same answers. Only names and codes that are newer than that driver are left out."""
 
 import collections
 import csv
@@ -65,11 +65,11 @@ class NativeAnswers(harness.Case):
         self.need_real_driver()
         asked = questions()
         real, real_run = self.ask("real", harness.real_driver_dir(), asked)
-        ours, our_run = self.ask("none", harness.STANDIN_DIR, asked)
+        ours, our_run = self.ask("none", harness.NULL_DRIVER_DIR, asked)
         self.assertTrue(real_run.device_opens, "the reference was not NVIDIA's driver")
         self.assertFalse(our_run.device_opens)
         self.assertGreater(len(real), 20000)
-        different = ["%s: the driver says %s, the stand-in %s" % (key, real[key], ours.get(key))
+        different = ["%s: the driver says %s, the null driver %s" % (key, real[key], ours.get(key))
                      for key in real if real[key] != ours.get(key)]
         self.assertEqual(different[:20], [], "%d of %d differ" % (len(different), len(real)))
         self.assertEqual(set(ours), set(real))
@@ -81,7 +81,7 @@ class NativeAnswers(harness.Case):
         asked["names"] = ["cuGreenCtxCreate", "cuCtxCreate", "cuDeviceGetUuid"]
         asked["versions"] = {"": [12020, 12030, 12040, 13000, 99990]}
         asked["codes"] = [int(row["code"]) for row in rows("errors.csv")]
-        ours, _ = self.ask("none", harness.STANDIN_DIR, asked)
+        ours, _ = self.ask("none", harness.NULL_DRIVER_DIR, asked)
         self.assertEqual(ours["cuGreenCtxCreate 12030 0 v2"], [0, None, 2])
         self.assertEqual(ours["cuGreenCtxCreate 12040 0 v2"], [0, "cuGreenCtxCreate", 0])
         self.assertEqual(ours["cuCtxCreate 13000 0 v2"], [0, "cuCtxCreate_v4", 0])

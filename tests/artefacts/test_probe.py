@@ -6,7 +6,7 @@ import unittest
 
 from support import guard_rules, harness
 
-PROBE = os.path.join(harness.STANDIN_DIR, "cudaguard-probe")
+PROBE = os.path.join(harness.NULL_DRIVER_DIR, "cudaguard-probe")
 RULES = [
     guard_rules.glibc_floor, guard_rules.no_libdl_import, guard_rules.no_run_path,
     guard_rules.no_tls, guard_rules.no_text_relocation, guard_rules.stack,
@@ -36,8 +36,8 @@ class Probe(unittest.TestCase):
                              {"dprintf", "__dprintf_chk", "_exit", "clock_gettime"})
 
     def test_rules_can_fail(self):
-        """On a stand-in, which has a run path, and on the shell, which has a start of glibc's."""
-        self.assertNotEqual(guard_rules.no_run_path(guard_rules.GuardFile(harness.STANDIN_CUDA)), [])
+        """On a null driver, which has a run path, and on the shell, which has a start of glibc's."""
+        self.assertNotEqual(guard_rules.no_run_path(guard_rules.GuardFile(harness.NULL_DRIVER_CUDA)), [])
         program = guard_rules.GuardFile(os.path.realpath("/bin/sh"))
         self.assertNotEqual(guard_rules.glibc_floor(program) +
                             guard_rules.no_constructors(program), [])

@@ -17,7 +17,7 @@ GUARD = ["policy", "shim/sys", "shim/elf", "shim/state", "shim/stack", "shim/rec
 BELOW = {folder: set(GUARD[:place]) for place, folder in enumerate(GUARD)}
 BELOW["shim/sys"] = set()
 BELOW["shim/companion"] = set(GUARD[:GUARD.index("shim/through") + 1]) | {"shim/api"}
-BELOW["shim/standin"] = {"shim/elf", "shim/api/generated"}
+BELOW["shim/null_driver"] = {"shim/elf", "shim/api/generated"}
 BELOW["shim/launcher"] = {"policy", "shim/api/generated"}
 BELOW["shim/api"] = set()
 # Several folders, which are one here.
@@ -33,7 +33,7 @@ WRITABLE = {
 
 def room_of(folder):
     for whole in WHOLE:
-        if folder.startswith(whole) and folder not in BELOW["shim/standin"]:
+        if folder.startswith(whole) and folder not in BELOW["shim/null_driver"]:
             return whole.rstrip("/")
     return folder
 
@@ -100,7 +100,7 @@ class Arrows(unittest.TestCase):
         for folder, wanted, wrong in (
                 ("policy", "shim/sys/system.h", True), ("shim/elf", "shim/state/process.h", True),
                 ("shim/through", "shim/companion/guard.h", True),
-                ("shim/companion", "shim/hook/standins.h", True),
+                ("shim/companion", "shim/hook/null_drivers.h", True),
                 ("shim/launcher/run", "shim/record/record.h", True),
                 ("shim/hook", "shim/through/companions.h", False),
                 ("shim/launcher/doctor", "policy/text.h", False)):

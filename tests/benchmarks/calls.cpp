@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one call costs in a process as scripts/bench sets it up (nothing, an empty library, the
-// guard preloaded). CG_BENCH_STANDINS=DIR loads the two stand-ins by hand as the guard would.
+// guard preloaded). CG_BENCH_NULL_DRIVERS=DIR loads the two null drivers by hand as the guard
+// would.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -21,8 +22,8 @@ extern "C" [[gnu::weak]] int cuInit(unsigned flags);  // null without the guard
 
 using Init = int (*)(unsigned);
 
-void load_standins() {
-  const char* folder = std::getenv("CG_BENCH_STANDINS");
+void load_null_drivers() {
+  const char* folder = std::getenv("CG_BENCH_NULL_DRIVERS");
   if (folder == nullptr) return;
   for (const char* file : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
     if (dlopen((std::string(folder) + "/" + file).c_str(), RTLD_LAZY) == nullptr) std::abort();
@@ -62,7 +63,7 @@ void open_and_close(benchmark::State& state, const char* given) {
   for (auto _ : state) dlclose(dlopen(name, RTLD_LAZY));
 }
 
-/// A library that was there before the stand-ins.
+/// A library that was there before the null drivers.
 void dlopen_early(benchmark::State& state) { open_and_close(state, "libm.so.6"); }
 BENCHMARK(dlopen_early);
 
@@ -107,7 +108,7 @@ BENCHMARK(kernel_refused);
 }  // namespace
 
 int main(int argc, char** argv) {
-  load_standins();
+  load_null_drivers();
   dlopen(nullptr, RTLD_LAZY);  // the guard's first one
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

@@ -71,7 +71,7 @@ class Companions(box.Case):
 
     def test_no_file_left(self):
         """A program linked to the driver that can open no file any more."""
-        # By dlopen: the stand-in cannot be opened either, so there is no library at all.
+        # By dlopen: the null driver cannot be opened either, so there is no library at all.
         for route, code in (("dlsym", "-999"), ("linked", "100")):
             for files, gpus in (("64", [2, 5]), ("3", None)):
                 with self.subTest(route=route, files=files):

@@ -200,7 +200,7 @@ class Handles(box.Case):
 
     def test_after_the_last_close(self):
         """Documented: it stays loaded, because its slot leads to us; and it works when it is asked
-        for again. FORCE_CPU's stand-ins stay as well."""
+        for again. FORCE_CPU's null drivers stay as well."""
         for library in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1",
                         os.path.join(harness.FAKES, "lazy", "libcuda.so.1")):
             steps = ["lib.open=" + library, "lib.close=" + library, "lib.noload=" + library,

@@ -9,7 +9,7 @@ from support import harness
 
 PROGRAM = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
 NONE, OPENS = "opens nothing", "opens the device"
-REFUSED, BY_DRIVER = "refused", "opens it through libcuda, which is the stand-in"
+REFUSED, BY_DRIVER = "refused", "opens it through libcuda, which is the null driver"
 # Driver 535 as Debian has it: bare, and what becomes of it under the guard. Not here, because its
 # exports start a server that stays: libcudadebugger.so.1, which goes through libcuda too.
 LIBRARIES = {

@@ -41,7 +41,7 @@ class Programs(harness.FolderCase):
                          [("dlopen", "libnvidia-cfg.so.1", "deny")])
 
     def test_ffmpeg(self):
-        """It maps NVIDIA's encoder and decoder, which find the stand-in."""
+        """It maps NVIDIA's encoder and decoder, which find the null driver."""
         self.need("ffmpeg")
         make = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=s=64x64:d=0.1"]
         for argv, mapped in ((make + ["-c:v", "h264_nvenc", "-f", "null", "-"], True),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UCX from PyPI patches the entries of 15 driver functions; on a stand-in it must be able to.
+"""UCX from PyPI patches the entries of 15 driver functions; on a null driver it must be able to.
 
 Where a patch fails, UCX runs on without its registration cache and says so only at level "diag".
 """
@@ -56,7 +56,7 @@ class Ucx(framework.Case):
         self.same_words(reference, guarded, framework.same, "real")
 
     def test_names_that_share_a_body_would_fail(self):
-        """The control of the test above: it can tell a stand-in that cannot be patched."""
+        """The control of the test above: it can tell a null driver that cannot be patched."""
         compiler = shutil.which("cc") or shutil.which("gcc")
         if not compiler:
             harness.skip(self, "no C compiler")

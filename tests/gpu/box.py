@@ -353,7 +353,7 @@ def read_witness(log, result, cwd):
                 result.getenvs.append(parts[2])
             elif (harness.DRIVER_FILE.match(os.path.basename(parts[2])) and
                   os.path.realpath(os.path.dirname(parts[2])) !=
-                  os.path.realpath(harness.STANDIN_DIR)):
+                  os.path.realpath(harness.NULL_DRIVER_DIR)):
                 result.mapped.append(parts[2])
 
 

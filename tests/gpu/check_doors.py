@@ -50,7 +50,7 @@ def prepare(box, driver):
             target = os.path.join(folder, name + ".1")
         os.symlink(os.path.realpath(target), os.path.join(copy, name))
     words = {"programs": programs, "copy": copy, "driver": folder,
-             "parent": os.path.basename(folder), "standin": harness.STANDIN_DIR,
+             "parent": os.path.basename(folder), "null_driver": harness.NULL_DRIVER_DIR,
              "source": box.source, "loader": harness.loader_of(os.path.join(programs, "door"))}
     for key, name in (("versioned", "libcuda"), ("nvml_versioned", "libnvidia-ml")):
         real = os.path.realpath(os.path.join(folder, name + ".so.1"))

@@ -114,11 +114,12 @@ class BadInput(guest.Case):
         self.guarded({"CUDAGUARD_REPORT": "/dev/full"},
                      'report "/dev/full": No space left on device' + accepted)
 
-    # --- a stand-in that cannot be used ---------------------------------------------------------
+    # --- a null driver that cannot be used
+    # ---------------------------------------------------------
 
     def broken(self, name, make, why):
-        """Both worlds, with the stand-in `name` replaced by what make(bytes) returns. `why` is said
-        at the first dlopen of anything, once."""
+        """Both worlds, with the null driver `name` replaced by what make(bytes) returns. `why` is
+        said at the first dlopen of anything, once."""
         lib = self.path("lib")
         for world in self.worlds():
             shutil.rmtree(lib, True)
@@ -151,8 +152,8 @@ class BadInput(guest.Case):
 
     def test_cut_short(self):
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-            size = os.path.getsize(os.path.join(harness.STANDIN_DIR, name))
-            with open(os.path.join(harness.STANDIN_DIR, name), "rb") as stream:
+            size = os.path.getsize(os.path.join(harness.NULL_DRIVER_DIR, name))
+            with open(os.path.join(harness.NULL_DRIVER_DIR, name), "rb") as stream:
                 header = stream.read(64)
             sections = struct.unpack_from("<Q", header, 40)[0]
             end = sections - 1024  # before the section headers; within the last loaded bytes
@@ -212,7 +213,7 @@ class BadInput(guest.Case):
                     if struct.unpack_from("<I", data, at)[0] == 1)
 
     def test_other_version(self):
-        """Another program's libcuda.so.1 in our folder, or a later stand-in of ours."""
+        """Another program's libcuda.so.1 in our folder, or a later null driver of ours."""
         with open(guest.EMPTY, "rb") as stream:
             other = stream.read()
         self.broken("libcuda.so.1", lambda data: other, "is of another version")
@@ -220,7 +221,7 @@ class BadInput(guest.Case):
             b"cudaguard_standin_claim_v1", b"cudaguard_standin_claim_v9"), "is of another version")
 
     def test_a_driver_in_our_folder(self):
-        """Somebody's driver copied over the stand-in: it is not used."""
+        """Somebody's driver copied over the null driver: it is not used."""
         with open(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), "rb") as stream:
             other = stream.read()
         self.broken("libcuda.so.1", lambda data: other, "is of another version")

@@ -7,7 +7,7 @@ import shutil
 
 from support import guest, harness, syscalls
 
-STANDINS = (harness.STANDIN_CUDA, harness.STANDIN_NVML)
+NULL_DRIVERS = (harness.NULL_DRIVER_CUDA, harness.NULL_DRIVER_NVML)
 # Of the guard itself: the page of this process, a look at each null driver's size, and its symbol
 # table made writable and back. The rest is ld.so's, for two libraries that it is given the path of.
 OWN = {"mmap": 1, "madvise": 1, "newfstatat": 2, "mprotect": 2}
@@ -38,9 +38,9 @@ class FirstDlopen(guest.Case):
         return [call.strings[0] for call in calls if call.name == "openat"]
 
     def test_as_two_libraries_by_path(self):
-        by_hand = self.calls(*STANDINS, guest.EMPTY, preload=self.other)
+        by_hand = self.calls(*NULL_DRIVERS, guest.EMPTY, preload=self.other)
         guarded = self.calls(guest.EMPTY, preload=harness.GUARD)
-        self.assertEqual(self.opened(guarded), [*STANDINS, guest.EMPTY])
+        self.assertEqual(self.opened(guarded), [*NULL_DRIVERS, guest.EMPTY])
         self.assertEqual(self.names(guarded) - self.names(by_hand), OWN)
         self.assertEqual(self.names(by_hand) - self.names(guarded), {})
         self.assertEqual([call for call in guarded if call.error], [], "ld.so was sent to search")
@@ -55,7 +55,7 @@ class FirstDlopen(guest.Case):
         # Control: with the dev names, which are made known where somebody may use them.
         named = self.calls("libc.so.6", guest.EMPTY, preload=harness.GUARD)
         self.assertGreater(len(named) - len(bare), MOST)
-        folder = os.path.dirname(harness.STANDIN_CUDA)
+        folder = os.path.dirname(harness.NULL_DRIVER_CUDA)
         for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-opencl.so.1"):
             self.assertIn(os.path.join(folder, name), self.opened(named))
             self.assertNotIn(os.path.join(folder, name), self.opened(guarded))

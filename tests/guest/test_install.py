@@ -52,7 +52,7 @@ class Install(guest.Case):
 
     def test_ldconfig_would_make_one(self):
         """Control: a library with the driver's SONAME does get a link."""
-        shutil.copy(harness.STANDIN_CUDA, os.path.join(self.lib, "other.so"))
+        shutil.copy(harness.NULL_DRIVER_CUDA, os.path.join(self.lib, "other.so"))
         os.rename(os.path.join(self.lib, "other.so"), os.path.join(self.lib, "libother.so.1.2"))
         subprocess.run(["/sbin/ldconfig", "-n", self.lib], check=True, timeout=60)
         self.assertIn("libcuda.so.1", os.listdir(self.lib))
@@ -92,7 +92,7 @@ class Install(guest.Case):
         os.symlink(self.path("another place"), self.path("place"))
         self.guarded(self.path("place", "lib", "libcudaguard.so"))
 
-    def test_missing_standin(self):
+    def test_missing_null_driver(self):
         for gone in (["libcuda.so.1"], ["libnvidia-ml.so.1"], ["libcuda.so.1", "libnvidia-ml.so.1"]):
             for real in ("fake", "none") + (("real",) if harness.have_real_driver() else ()):
                 with self.subTest(gone=gone, world=real):
@@ -126,7 +126,7 @@ class Install(guest.Case):
         new = self.path("new", "libcudaguard.so")
         os.makedirs(self.path("new"), exist_ok=True)
         # Another library, so that whoever still reads it from the file would not get far.
-        shutil.copy(harness.STANDIN_NVML, new)
+        shutil.copy(harness.NULL_DRIVER_NVML, new)
         gate, log = self.path("gate"), self.path("fake.log")
         if not os.path.exists(gate):
             os.mkfifo(gate)

@@ -43,7 +43,7 @@ class Preloads(guest.Case):
                     self.assertEqual(mine[-1], tag + " dlopen(libcg-none.so)")
                     behind = libraries.index(harness.GUARD) < libraries.index(
                         FIRST if tag == "first" else SECOND)
-                    name = harness.STANDIN_CUDA if behind else "libcuda.so.1"
+                    name = harness.NULL_DRIVER_CUDA if behind else "libcuda.so.1"
                     self.assertEqual(mine[1], "%s dlopen(%s)" % (tag, name))
 
     def test_twice(self):

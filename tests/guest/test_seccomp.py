@@ -11,7 +11,7 @@ from support import guest, harness
 
 STRICT = guest.binary("strict")
 # What the guard adds to the system calls of a program that dlopens and asks the driver; docs/limits.md.
-# Always: madvise (its page), newfstatat (are the stand-ins there and whole).
+# Always: madvise (its page), newfstatat (are the null drivers there and whole).
 # For a line or a report: getpid, fcntl (may descriptor 2 be written to), write; for a report file
 # also getppid, gettid, clock_gettime, readlinkat, rt_sigprocmask.
 ADDED = {"madvise", "newfstatat", "fstat", "read", "close", "openat", "mmap", "munmap", "getpid",
@@ -30,9 +30,9 @@ class Seccomp(guest.Case):
 
     def calls_after_lock(self, guard, env=None, action="none-loaded", argv=(STRICT,)):
         """The names of the calls between the program's "locked" and its exit, by strace, with the
-        stand-ins in the driver's place when bare: same libraries, same calls, no guard."""
+        null drivers in the driver's place when bare: same libraries, same calls, no guard."""
         log = self.path("log")
-        environment = {"LD_LIBRARY_PATH": harness.STANDIN_DIR, **(env or {})}
+        environment = {"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR, **(env or {})}
         if guard:
             environment["LD_PRELOAD"] = harness.GUARD
         words = ["env", "-i"] + ["%s=%s" % item for item in environment.items()]
@@ -46,9 +46,9 @@ class Seccomp(guest.Case):
         return {m[1] for m in map(CALL.match, after.splitlines()) if m}
 
     def run_strict(self, action, names, guard=True, env=None):
-        """In a world without driver, so that only the stand-ins can answer."""
+        """In a world without driver, so that only the null drivers can answer."""
         return harness.run([STRICT, action, *sorted(names)], world="none", guard=guard, trace=False,
-                           env={"LD_LIBRARY_PATH": harness.STANDIN_DIR, **(env or {})})
+                           env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR, **(env or {})})
 
     def needed(self):
         return self.calls_after_lock(False) | {"exit_group", "rt_sigreturn"}
@@ -105,11 +105,11 @@ class Seccomp(guest.Case):
         os.chmod(self.folder, 0o777)
         names, _ = self.stacked()
         control = harness.run([*STACKED, *sorted(names - {"mmap"})], world="none", guard=False,
-                              trace=False, env={"LD_LIBRARY_PATH": harness.STANDIN_DIR})
+                              trace=False, env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR})
         self.assertEqual(control.rc, 128 + 31, control)  # SIGSYS
         names |= ADDED | ADDED_FOR_REPORT
         result = harness.run([*STACKED, *sorted(names)], world="none", trace=False,
-                             env={"LD_LIBRARY_PATH": harness.STANDIN_DIR,
+                             env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR,
                                   "CUDAGUARD_REPORT": self.path("report")})
         self.assertEqual(result.rc, 0, result)
         self.assertTrue(result.out.startswith("locked\ncuInit=100"), result)
@@ -123,7 +123,7 @@ class Seccomp(guest.Case):
         self.assertEqual(result.err, "")
 
     def test_eperm_for_all_that_is_added(self):
-        """No crash and guarded, also where the guard cannot even load its stand-ins."""
+        """No crash and guarded, also where the guard cannot even load its null drivers."""
         for action, names in (("eperm-loaded", self.needed()), ("eperm-early", self.needed()),
                               ("eperm-loaded", {"write", "exit_group"}),
                               ("eperm-early", {"write", "exit_group"})):

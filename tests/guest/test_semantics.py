@@ -51,7 +51,7 @@ class Semantics(guest.Case):
         self.assertEqual(touched.answers, {"cuInit": "100"}, touched)
         touched.assert_untouched(self)
 
-    def test_without_standins(self):
+    def test_without_null_drivers(self):
         # Nothing of a failure of ours may be left for the program to see.
         os.mkdir(self.path("lib"))
         guard = self.path("lib", "libcudaguard.so")
@@ -59,7 +59,7 @@ class Semantics(guest.Case):
         # Silent: that it says so is test_install.py's.
         self.compare(guard, CUDAGUARD_LOG="off")
 
-    def test_standins_that_cannot_be_loaded(self):
+    def test_null_drivers_that_cannot_be_loaded(self):
         # ld.so itself complains of them; the program must not find that in dlerror().
         guard = harness.copy_install(self.path("lib"))
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):

@@ -23,8 +23,8 @@ class Shortage(guest.Case):
         self.assertEqual(self.values(result), ["0"], result)
         result.assert_reached(self)
 
-    def test_the_next_dlopen_loads_the_stand_ins(self):
-        """Whatever that one asks for: afterwards libc's own dlopen finds a stand-in."""
+    def test_the_next_dlopen_loads_the_null_drivers(self):
+        """Whatever that one asks for: afterwards libc's own dlopen finds a null driver."""
         for library in ("libm.so.6", "libcg-does-not-exist.so", "libcuda.so.1"):
             for request in ("libcuda.so.1", "libcuda.so"):
                 with self.subTest(library=library, request=request):
@@ -60,7 +60,7 @@ class Shortage(guest.Case):
         result.assert_untouched(self, linked=True)
 
     def test_no_memory(self):
-        """From too little for a page of the guard's to almost enough for both stand-ins."""
+        """From too little for a page of the guard's to almost enough for both null drivers."""
         bare = self.steps("memory:0", "load:libm.so.6", "memory:max", "load:libm.so.6", "grab",
                           "libc:libcuda.so.1", guard=False)
         self.assertEqual(self.values(bare, "load"), ["failed", "ok"], bare)

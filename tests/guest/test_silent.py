@@ -120,16 +120,16 @@ class Silent(guest.Case):
         for mine, other in zip(in_order(guarded), in_order(empty)):
             self.assertGreater(len(other.calls), 0)
             if '"/usr/bin/ld"' in mine.key:  # loads its plug-in for link-time optimisation
-                self.assert_standins_added(other, mine, "liblto_plugin.so")
+                self.assert_null_drivers_added(other, mine, "liblto_plugin.so")
                 loaders += 1
             else:
                 # Between which calls of a shell a child ends (SIGCHLD) is chance.
                 self.assertEqual(difference(other, mine, in_order=name != "bash"), [], mine.key)
         self.assertEqual(loaders, 1 if name == "gcc" else 0)
 
-    def assert_standins_added(self, before, after, first_request):
-        """`after` is `before` with one piece put in: the stand-ins' loading, and nothing else; the
-        library that the program asked for comes next."""
+    def assert_null_drivers_added(self, before, after, first_request):
+        """`after` is `before` with one piece put in: the null drivers' loading, and nothing else;
+        the library that the program asked for comes next."""
         old, new = comparable(before), comparable(after)
         start = 0
         while start < len(old) and old[start] == new[start]:
@@ -144,11 +144,11 @@ class Silent(guest.Case):
         for call in added:
             for path in call.strings:
                 if call.name in ("openat", "newfstatat") and path:
-                    self.assertTrue(path.startswith(harness.STANDIN_DIR), path)
+                    self.assertTrue(path.startswith(harness.NULL_DRIVER_DIR), path)
                     if call.name == "openat" and call.error is None:
                         opened.add(os.path.realpath(path))
-        self.assertEqual(opened, {os.path.realpath(harness.STANDIN_CUDA),
-                                  os.path.realpath(harness.STANDIN_NVML)})
+        self.assertEqual(opened, {os.path.realpath(harness.NULL_DRIVER_CUDA),
+                                  os.path.realpath(harness.NULL_DRIVER_NVML)})
         following = [line for line in new[end:] if line.startswith("openat")]
         self.assertIn(first_request, following[0])
         self.assertGreater(end - start, 12)
@@ -164,7 +164,7 @@ class Silent(guest.Case):
                 before = [p for p in empty.values() if argv[0] in p.key]
                 after = [p for p in guarded.values() if argv[0] in p.key]
                 self.assertEqual((len(before), len(after)), (1, 1))
-                self.assert_standins_added(before[0], after[0], request)
+                self.assert_null_drivers_added(before[0], after[0], request)
 
     def test_no_system_call_make(self):
         # Which child of make runs when is chance: compare each with its like, and of make itself

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first dlopen of a process loads the stand-ins: how much more stack it takes than bare."""
+"""The first dlopen of a process loads the null drivers: how much more stack it takes than bare."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ class Stack(guest.Case):
         """The control: ld.so's own need, which grows with what a library is linked to."""
         bare = self.used(guest.EMPTY, guard=False)
         self.assertGreater(bare, 1000)
-        self.assertGreater(self.used(harness.STANDIN_DIR + "/libcudaguard-driver.so", guard=False),
+        self.assertGreater(self.used(harness.NULL_DRIVER_DIR + "/libcudaguard-driver.so", guard=False),
                            bare + 500)
 
     def test_at_most_so_much_more(self):
@@ -38,7 +38,7 @@ class Stack(guest.Case):
     def test_with_a_list(self):
         """It loads our companion library and the driver behind it, whatever is asked for: as much
         more than bare dlopen takes for the companion."""
-        bare = self.used(harness.STANDIN_DIR + "/libcudaguard-driver.so", guard=False)
+        bare = self.used(harness.NULL_DRIVER_DIR + "/libcudaguard-driver.so", guard=False)
         for name in NAMES:
             with self.subTest(name):
                 guarded = self.used(name, env={"CUDAGUARD_VISIBLE_DEVICES": "0"})

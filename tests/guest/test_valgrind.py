@@ -53,7 +53,7 @@ class Memcheck(guest.Case):
         self.check(harness.GUARD, 1)
 
     def test_it_sees_errors(self):
-        """The control: stand-ins whose run path is shorter than the steps ld.so reads it in."""
+        """The control: null drivers whose run path is shorter than the steps ld.so reads it in."""
         guard = harness.copy_install(self.path("lib"))
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             path = self.path("lib", "cudaguard", name)

@@ -110,7 +110,7 @@ class Activation(places.Case):
         steps = Conda(self.folder).run(show).run("echo ----; " + ASK).activate("cpu")
         steps.run("echo ----; " + ASK).run("echo ----; printenv LD_PRELOAD")
         steps.deactivate().run(show).run("echo ----; " + ASK)
-        quoted = shutil.copy(os.path.realpath(harness.STANDIN_NVML), self.path("it's$a.so"))
+        quoted = shutil.copy(os.path.realpath(harness.NULL_DRIVER_NVML), self.path("it's$a.so"))
         for name, words in self.shells():
             for env in STARTS + ({"LD_PRELOAD": quoted},):
                 with self.subTest(shell=name, env=env):

@@ -64,7 +64,7 @@ class Jupyter(places.Case):
             self.works(result)
             self.assertEqual(result.answers["name"], "Python_3_(CPU_only)", result)
             self.assertEqual([result.answers[key] for key in ("cuda", "child", "drivers")],
-                             ["100", "100", "['%s']" % harness.STANDIN_CUDA], result)
+                             ["100", "100", "['%s']" % harness.NULL_DRIVER_CUDA], result)
 
     @pytest.mark.full
     def test_message_names_the_cell_and_its_advice_works(self):

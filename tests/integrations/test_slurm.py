@@ -213,7 +213,7 @@ class Slurm(places.Case):
     def test_environment(self):
         """As run sets it, to the byte; the process id that nobody knows is left out."""
         for env in ({}, {"LD_PRELOAD": "libm.so.6 libdl.so.2"}, {"JAX_PLATFORMS": "cuda"},
-                    {"LD_PRELOAD": shutil.copy(os.path.realpath(harness.STANDIN_NVML),
+                    {"LD_PRELOAD": shutil.copy(os.path.realpath(harness.NULL_DRIVER_NVML),
                                                self.path("it's a$b.so").replace(" ", "_"))}):
             with self.subTest(env=env):
                 wanted = self.start("run", "env", env=launcher.environment(**env),

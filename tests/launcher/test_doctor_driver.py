@@ -63,13 +63,13 @@ class Found(doctor.Case):
         self.assertTrue(answer.line.endswith("; driver: answers"), answer.line)
 
     def test_our_null_drivers(self):
-        answer = self.doctor(LD_LIBRARY_PATH=harness.STANDIN_DIR)
+        answer = self.doctor(LD_LIBRARY_PATH=harness.NULL_DRIVER_DIR)
         self.assertEqual(len(answer.problems), 4)
         self.assertIn("libcuda.so.1 is cudaguard's null driver (%s): programs find no CUDA device, "
                       "whatever CUDAGUARD_POLICY says; remove its directory from LD_LIBRARY_PATH" %
-                      harness.STANDIN_CUDA, answer.problems[0])
+                      harness.NULL_DRIVER_CUDA, answer.problems[0])
         # Behind a driver, too.
-        answer = self.doctor(LD_LIBRARY_PATH=BOX + ":" + harness.STANDIN_DIR)
+        answer = self.doctor(LD_LIBRARY_PATH=BOX + ":" + harness.NULL_DRIVER_DIR)
         self.problem(answer, "libnvidia-opencl.so.1 is cudaguard's null driver")
 
 

@@ -22,7 +22,7 @@ class Preload(doctor.Case):
 
     def test_well(self):
         for value in (harness.GUARD, harness.GUARD + ":libm.so.6", "libm.so.6 " + harness.GUARD,
-                      "%s:%s" % (harness.GUARD, harness.STANDIN_CUDA)):
+                      "%s:%s" % (harness.GUARD, harness.NULL_DRIVER_CUDA)):
             answer = self.well(LD_PRELOAD=value)
             self.assertEqual(self.shell(answer), "is guarded already, by LD_PRELOAD")
             self.assertIn("; active here: yes, by LD_PRELOAD; ", answer.line)

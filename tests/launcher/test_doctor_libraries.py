@@ -44,7 +44,7 @@ class Linked(doctor_program.Case):
         self.assert_answers([program, "handle", library], "0", "100", "0")
 
     def test_by_a_path(self):
-        """ld.so does not see that the stand-in is the same library: in part by `run` too."""
+        """ld.so does not see that the null driver is the same library: in part by `run` too."""
         stub = os.path.join(harness.FAKES, "unnamed", "libcuda.so.1")
         self.compile("libuser.so", USER, "-shared", "-fPIC", "-Wl," + stub)
         program = self.compile("abs", BY_HANDLE, stub)
@@ -143,7 +143,7 @@ class Names(doctor_program.Case):
         self.assertIn(self.guarded([program], "preload").rc, (-11, 139))
 
     def test_functions(self):
-        """Trampolines: what they open is the stand-in."""
+        """Trampolines: what they open is the null driver."""
         program = harness.program("trampolines")
         self.verdict(program, "yes", [])
         self.assert_stopped([program], "run", "preload")
@@ -153,7 +153,7 @@ class Names(doctor_program.Case):
         self.verdict(program, "yes", [])
         self.assert_answers([program], "5", "100", "100")
 
-    def test_names_of_the_stand_in(self):
+    def test_names_of_the_null_driver(self):
         """Preloaded for a linked program, it has every name of the driver."""
         library = self.compile("libtable.so", VARIABLE.replace("cuInit", "cuMemAlloc_v2"),
                                "-shared", "-fPIC")

@@ -221,7 +221,7 @@ class Installation(doctor_program.Case):
         self.assertIn("invalid ELF header",
                       self.verdict("/usr/bin/env", "no", ["loader"], command).line)
 
-    def test_no_stand_in(self):
+    def test_no_null_driver(self):
         """In part: plug-ins that are linked to the driver get the real one."""
         command = self.installed()
         os.unlink(self.path("install", "lib", "cudaguard", "libcuda.so.1"))
@@ -235,16 +235,16 @@ class Installation(doctor_program.Case):
         self.assertTrue(harness.run([command, "run", door, plugin], guard=False,
                                     trace=False).fake_calls)
         self.assert_stopped([door, plugin], "run")
-        # Without the stand-in `run` does not start what is linked to the driver.
-        self.verdict(harness.program("linked_cuda"), "no", ["installation", "stand_in"], command)
+        # Without the null driver `run` does not start what is linked to the driver.
+        self.verdict(harness.program("linked_cuda"), "no", ["installation", "null_driver"], command)
 
-    def test_damaged_stand_in(self):
+    def test_damaged_null_driver(self):
         command = self.installed()
         self.make("install/lib/cudaguard/libnvidia-ml.so.1", "\x7fELF" * 100)
         answer = self.verdict("/usr/bin/env", "in part", ["installation"], command)
         self.assertIn("libnvidia-ml.so.1 is damaged or of another version", answer.line)
 
-    def test_cut_stand_in(self):
+    def test_cut_null_driver(self):
         """Wherever it ends: the note with its version is at its beginning."""
         command = self.installed()
         path = self.path("install", "lib", "cudaguard", "libcuda.so.1")

@@ -33,7 +33,7 @@ class Cpu(launcher.Case):
                 result.assert_untouched(self)
 
     def test_linked_program_without_a_driver(self):
-        """ld.so finds the stand-in; bare, it does not start the program at all."""
+        """ld.so finds the null driver; bare, it does not start the program at all."""
         for name, library, answer in (("linked_cuda", "libcuda.so.1", "100"),
                                       ("linked_nvml", "libnvidia-ml.so.1", "0")):
             with self.subTest(program=name):
@@ -47,7 +47,7 @@ class Cpu(launcher.Case):
                 result.assert_untouched(self)
 
     def test_linked_program_with_a_driver(self):
-        """Not even mapped: the stand-in is in front of it."""
+        """Not even mapped: the null driver is in front of it."""
         for name in ("linked_cuda", "linked_nvml"):
             for way in ([], ["dlopen"]):
                 with self.subTest(program=name, way=way):
@@ -71,8 +71,8 @@ class Cpu(launcher.Case):
     def test_only_what_is_linked(self):
         door = ["door"]
         for name, cpu, chosen in (
-                ("linked_cuda", [harness.STANDIN_CUDA], [box.COMPANIONS[0]]),
-                ("linked_nvml", [harness.STANDIN_NVML], [box.COMPANIONS[1]]),
+                ("linked_cuda", [harness.NULL_DRIVER_CUDA], [box.COMPANIONS[0]]),
+                ("linked_nvml", [harness.NULL_DRIVER_NVML], [box.COMPANIONS[1]]),
                 (door[0], [], [])):
             for options, more in (([], cpu), (["--gpus", "0"], chosen), (["--policy", "OFF"], [])):
                 with self.subTest(program=name, options=options):

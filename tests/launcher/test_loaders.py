@@ -76,7 +76,7 @@ class RunPaths(launcher.Case):
         self.assertEqual((result.rc, result.answers.get("cuInit")), (0, "100"), result)
         self.assertEqual(result.init_calls(), [], result)
         preload = harness.run(RUN + ["--print", program], world="none", guard=False, env=env)
-        self.assertIn(harness.GUARD + ":" + harness.STANDIN_CUDA, preload.out)
+        self.assertIn(harness.GUARD + ":" + harness.NULL_DRIVER_CUDA, preload.out)
 
     def test_to_a_library_that_is_linked_to_the_driver(self):
         """By RUNPATH or RPATH, with the driver beside it; by $ORIGIN and by LD_LIBRARY_PATH."""

@@ -9,7 +9,7 @@ int main() {
   using namespace cudaguard::launcher;
   try {
     const Installation found = find_installation();
-    for (const std::string& file : {found.guard, found.standin_cuda, found.standin_nvml,
+    for (const std::string& file : {found.guard, found.null_driver_cuda, found.null_driver_nvml,
                                     found.companion_cuda, found.companion_nvml}) {
       puts(file.c_str());
     }

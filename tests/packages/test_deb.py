@@ -88,7 +88,7 @@ class Installed(packaged.Case):
         for command in ("LD_PRELOAD=libcudaguard.so " + ASK, "cudaguard run -- " + ASK):
             self.assertRegex(box.sh(command).stdout, DENIED)
         self.assertIn("guarded: yes", box.sh("cudaguard doctor /usr/bin/python3", ok=False).stdout)
-        # ld.so's cache has the guard and not the stand-ins, whose names are NVIDIA's.
+        # ld.so's cache has the guard and not the null drivers, whose names are NVIDIA's.
         cache = box.sh("ldconfig -p | grep cudaguard").stdout
         self.assertRegex(cache, r"\A\tlibcudaguard\.so .* => .*%s\n\Z" % PLACE[len("/usr"):])
         box.sh("apt-get purge -y cudaguard")
@@ -120,7 +120,7 @@ class Installed(packaged.Case):
 
     def other_version(self, version):
         """The same package with another version, whose libraries are longer: a guard knows how long
-        its stand-ins are, and meets the other's."""
+        its null drivers are, and meets the other's."""
         tree = self.path("tree" + version)
         subprocess.run(["dpkg-deb", "-R", packaged.released(self, packaged.DEB), tree], check=True)
         control = os.path.join(tree, "DEBIAN", "control")

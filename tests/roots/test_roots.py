@@ -27,7 +27,7 @@ DOORS = [
     ("fork", [systems.DOOR, "lib=libcuda.so.1", "when=fork"], matrix.CUDA, ()),
     ("nvml", [systems.DOOR, "api=nvml", "lib=libnvidia-ml.so.1"], matrix.NVML, ()),
     ("linked", [systems.LINKED, "proc"], {"cuInit": "100", "cuInit1": "1"}, ()),
-    ("linked, stand-in preloaded", [systems.LINKED, "plt"],
+    ("linked, null driver preloaded", [systems.LINKED, "plt"],
      {"cuInit": "100", "version": "99990"}, ("/mnt/lib/cudaguard/libcuda.so.1",)),
     ("static cudart 12", ["/mnt/programs/runtime_12_static", "count"],
      {"cudaGetDeviceCount": "100"}, ()),

@@ -91,7 +91,7 @@ class Scopes(harness.Case):
         wanted.update(loaded, cuDeviceGet="3", nvmlDeviceGetHandleByIndex_v2="2", function="null")
         self.assertEqual((off.rc, off.answers, off.err), (0, wanted, ""), off)
         self.assertEqual(off.fake_calls, bare.fake_calls)
-        # The control: FORCE_CPU answers with the stand-ins.
+        # The control: FORCE_CPU answers with the null drivers.
         forced = harness.run(program)
         self.assertEqual((forced.rc, forced.answers["loaded.cuInit"], forced.answers["ours"]),
                          (0, "100", "libcuda.so.1,libnvidia-ml.so.1,"), forced)

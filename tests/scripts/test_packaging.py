@@ -32,7 +32,7 @@ class Dependencies(unittest.TestCase):
         """Documented: with the companions looked at, the driver's package would be needed, or one is
         not found."""
         for name in ("libcudaguard-driver.so", "libcudaguard-nvml.so"):
-            code, found = self.shlibdeps(os.path.join(harness.STANDIN_DIR, name))
+            code, found = self.shlibdeps(os.path.join(harness.NULL_DRIVER_DIR, name))
             self.assertTrue(code != 0 or "libcuda" in found or "libnvidia-ml" in found, found)
 
 

@@ -14,7 +14,7 @@ try:
 except ImportError:
     jsonschema = None
 
-PROBE = os.path.join(harness.STANDIN_DIR, "cudaguard-probe")
+PROBE = os.path.join(harness.NULL_DRIVER_DIR, "cudaguard-probe")
 NAMES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "NVIDIA's OpenCL")
 WAIT = {"CUDAGUARD_DOCTOR_TIMEOUT": "1"}
 

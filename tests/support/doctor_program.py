@@ -9,7 +9,7 @@ from support import doctor, harness, launcher
 
 # What `run` refuses; the other reasons are about programs that it starts.
 REFUSED = {"architecture", "musl", "setuid", "setgid", "capabilities", "loader", "static_driver",
-           "stand_in", "env_clears", "variable"}
+           "null_driver", "env_clears", "variable"}
 CODES = {"yes": 0, "in part": 1, "no": 2}
 # Asks the library that it is given, in every way that a program has without linking.
 ASK = """#include <dlfcn.h>
@@ -68,7 +68,7 @@ class Case(doctor.Case):
                               **more)
         refused = [reason for reason in answer.reasons if reason["id"] in REFUSED]
         self.assertEqual(started.rc, 125 if refused else 0, started)
-        if refused and refused[0]["id"] != "stand_in":
+        if refused and refused[0]["id"] != "null_driver":
             self.assertIn(refused[0]["text"], started.err)
         return answer
 

@@ -38,7 +38,7 @@ class Case(harness.FolderCase):
         return harness.run([STEPS, *steps], **options)
 
     def untouched(self, result):
-        """The claim, for a run with a copied install: its stand-ins are no driver."""
+        """The claim, for a run with a copied install: its null drivers are no driver."""
         result.driver_files = [path for path in result.driver_files
                                if not path.startswith(self.folder + "/")]
         result.assert_untouched(self)

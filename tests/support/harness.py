@@ -22,9 +22,9 @@ from support import settings
 BUILD, DEPS, FULL, LIB, SOURCE = (settings.BUILD, settings.DEPS, settings.FULL, settings.LIB,
                                   settings.SOURCE)
 GUARD = os.path.join(LIB, "libcudaguard.so")
-STANDIN_DIR = os.path.join(LIB, "cudaguard")
-STANDIN_CUDA = os.path.join(STANDIN_DIR, "libcuda.so.1")
-STANDIN_NVML = os.path.join(STANDIN_DIR, "libnvidia-ml.so.1")
+NULL_DRIVER_DIR = os.path.join(LIB, "cudaguard")
+NULL_DRIVER_CUDA = os.path.join(NULL_DRIVER_DIR, "libcuda.so.1")
+NULL_DRIVER_NVML = os.path.join(NULL_DRIVER_DIR, "libnvidia-ml.so.1")
 # The fake drivers: one GPU, as installed; others in folders beside it (tests/fakes/CMakeLists.txt).
 FAKES = os.path.join(BUILD, "tests", "fakes")
 FAKE_DRIVER = os.path.join(FAKES, "driver")
@@ -149,7 +149,7 @@ class Result:
         self.fake_calls = []  # names logged by the recording fakes, in order
         self.device_opens = []  # paths below /dev/nvidia* that somebody tried to open
         self.device_nodes = []  # such paths that somebody tried to create
-        self.driver_files = []  # driver libraries that were opened, the stand-ins left out
+        self.driver_files = []  # driver libraries that were opened, the null drivers left out
         self.execs = []  # programs executed
         self.exec_attempts = []  # the same with the attempts that failed
 
@@ -168,7 +168,7 @@ class Result:
     def broken(self, linked=False):
         """The parts of the claim that this run breaks, as text; an empty list if none.
 
-        linked: the program is linked to the driver and no stand-in is preloaded; ld.so has then
+        linked: the program is linked to the driver and no null driver is preloaded; ld.so has then
         mapped the driver before anyone can act, and it must stay uninitialised.
         """
         found = []
@@ -351,7 +351,7 @@ def note_answer(name, path, answer, result):
         result.execs.append(path)
     elif name.startswith("open") and DRIVER_FILE.match(os.path.basename(path)):
         folder = os.path.realpath(os.path.dirname(path))
-        if folder != os.path.realpath(STANDIN_DIR):
+        if folder != os.path.realpath(NULL_DRIVER_DIR):
             result.driver_files.append(path)
 
 

@@ -52,7 +52,8 @@ class Row:
 
     argv and env may use {driver} (the folder of this world's driver), {versioned} and
     {nvml_versioned} (its files), {copy} (a folder on which the driver's is mounted),
-    {unnamed} (the same, of a driver without SONAME), {programs}, {standin}, {source}, {loader} (ld.so's path).
+    {unnamed} (the same, of a driver without SONAME), {programs}, {null_driver}, {source}, {loader}
+    (ld.so's path).
     """
 
     id: str  # dlopen.absolute: the part before the dot is the group
@@ -113,7 +114,7 @@ def places(world):
     system = harness.REAL_DRIVER_DIRS[0][:-len("/nvidia/current")]
     result = {
         "programs": harness.PROGRAMS,
-        "standin": harness.STANDIN_DIR,
+        "null_driver": harness.NULL_DRIVER_DIR,
         "source": harness.SOURCE,
         "loader": harness.loader_of(harness.program("door")),
         "copy": os.path.join(harness.BUILD, "tests", "doors", "copy"),

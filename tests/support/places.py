@@ -50,7 +50,7 @@ def usr_local(folder):
 
 
 def others_only(result):
-    """Takes the stand-ins of a copied tree from a result's driver files."""
+    """Takes the null drivers of a copied tree from a result's driver files."""
     result.driver_files = [path for path in result.driver_files if "/lib/cudaguard/" not in path]
     return result
 

@@ -36,9 +36,9 @@ def library_folder(companions=None, guard=harness.GUARD):
     with tempfile.TemporaryDirectory(prefix="cg-") as folder:
         os.chmod(folder, 0o755)
         os.mkdir(os.path.join(folder, "cudaguard"))
-        for name in os.listdir(harness.STANDIN_DIR):
+        for name in os.listdir(harness.NULL_DRIVER_DIR):
             source = os.path.join(companions if companions and name in COMPANIONS
-                                  else harness.STANDIN_DIR, name)
+                                  else harness.NULL_DRIVER_DIR, name)
             if not os.path.exists(source):
                 kind = RuntimeError if settings.MUST_RUN else unittest.SkipTest
                 raise kind("not built (cmake --build --preset full): " + source)

@@ -6,7 +6,7 @@ from support.matrix import CUDA, DRIVEN, Row
 
 DOOR = "{programs}/door"
 COPY = ("{copy}",)
-STANDIN = ("{standin}/libcuda.so.1",)
+NULL_DRIVER = ("{null_driver}/libcuda.so.1",)
 # Of the driver that ld.so has mapped only these entries are ours; the rest stays uninitialised.
 LINKED = {"cuInit": "100", "cuInit1": "1"}
 PROC = dict(CUDA, unknownRc="0", unknownPtr="null", unknownStatus="1", emptyRc="0", emptyPtr="null",
@@ -16,16 +16,16 @@ PLT = {key: CUDA[key] for key in ("cuInit", "cuInit1", "versionRc", "version", "
 
 ROWS = []
 
-# Linked to libcuda. With the stand-in preloaded nothing of NVIDIA's is even mapped.
+# Linked to libcuda. With the null driver preloaded nothing of NVIDIA's is even mapped.
 for name, binding in (("linked_cuda", "lazy"), ("linked_cuda_now", "now")):
     program = "{programs}/" + name
     for way, about in (("plt", "a direct call"), ("proc", "cuGetProcAddress_v2"),
                        ("proc1", "cuGetProcAddress"), ("dlopen", "dlopen of the soname"),
                        ("devname", "dlopen of the dev name"), ("default", "RTLD_DEFAULT"),
                        ("next", "RTLD_NEXT"), ("self", "dlopen(NULL)")):
-        ROWS.append(Row("linked.%s-%s-standin" % (binding, way),
-                        "linked, %s binding, %s; guard and stand-in preloaded" % (binding, about),
-                        [program, way], PLT if way == "plt" else CUDA, preload=STANDIN))
+        ROWS.append(Row("linked.%s-%s-null_driver" % (binding, way),
+                        "linked, %s binding, %s; guard and null driver preloaded" % (binding, about),
+                        [program, way], PLT if way == "plt" else CUDA, preload=NULL_DRIVER))
         # ld.so has mapped the real one; what is found by name in the whole program is ours only
         # for the names that the guard exports, what is opened or asked of cuGetProcAddress always.
         ROWS.append(Row("linked.%s-%s-guard" % (binding, way),
@@ -33,11 +33,11 @@ for name, binding in (("linked_cuda", "lazy"), ("linked_cuda_now", "now")):
                         [program, way],
                         LINKED if way in ("plt", "default", "next", "self") else CUDA,
                         worlds=DRIVEN, linked=True))
-ROWS.append(Row("linked.standin-first", "linked; the stand-in before the guard in LD_PRELOAD",
-                ["{programs}/linked_cuda", "plt"], PLT, guard=False, preload=STANDIN + (GUARD,)))
-ROWS.append(Row("linked.standin-alone", "linked; no guard, the stand-in on LD_LIBRARY_PATH, no driver",
+ROWS.append(Row("linked.null_driver-first", "linked; the null driver before the guard in LD_PRELOAD",
+                ["{programs}/linked_cuda", "plt"], PLT, guard=False, preload=NULL_DRIVER + (GUARD,)))
+ROWS.append(Row("linked.null_driver-alone", "linked; no guard, the null driver on LD_LIBRARY_PATH, no driver",
                 ["{programs}/linked_cuda", "plt"], PLT, worlds=("none",), guard=False,
-                guarded_env={"LD_LIBRARY_PATH": "{standin}"}, says=False))
+                guarded_env={"LD_LIBRARY_PATH": "{null_driver}"}, says=False))
 ROWS.append(Row("linked.no-driver", "linked; the guard alone, no driver: ld.so's own message",
                 ["{programs}/linked_cuda", "plt"], worlds=("none",), lines=0, rc=127, says=False,
                 err="error while loading shared libraries: libcuda.so.1: cannot open shared"))
@@ -46,19 +46,19 @@ ROWS.append(Row("linked.bind-now", "linked; LD_BIND_NOW, the guard alone",
                 env={"LD_BIND_NOW": "1"}))
 
 # Linked to the driver through a library of its own: what asks ld.so for "the next" or for that very
-# library's scope gets the mapped driver, unless a stand-in is there in its place.
+# library's scope gets the mapped driver, unless a null driver is there in its place.
 MIDDLE = "{programs}/linked_middle"
 for key, about, arguments, expect in (
         ("handle", "dlsym on that library's handle", ["handle", "{programs}/middle.so"],
          {"cuInit": "100"}),
-        # The stand-in comes before that library, so there may be nothing behind it.
+        # The null driver comes before that library, so there may be nothing behind it.
         ("next", "dlsym(RTLD_NEXT) from that library", ["next"], {"cuInit": ("100", "null")}),
         ("deepbind", "an RTLD_DEEPBIND plug-in that dlopens the soname",
          ["deepbind", "{programs}/plugin_open.so"], CUDA)):
     about = "linked through a library, " + about
     env = {"CG_NAMES": "libcuda.so.1"}
-    ROWS.append(Row("linked.middle-%s-standin" % key, about + "; guard and stand-in preloaded",
-                    [MIDDLE] + arguments, expect, preload=STANDIN, env=env,
+    ROWS.append(Row("linked.middle-%s-null_driver" % key, about + "; guard and null driver preloaded",
+                    [MIDDLE] + arguments, expect, preload=NULL_DRIVER, env=env,
                     says=None if key == "next" else True))
     ROWS.append(Row("limit.middle-" + key, about + "; the guard alone", [MIDDLE] + arguments,
                     worlds=DRIVEN, limit=True, env=env))

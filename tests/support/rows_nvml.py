@@ -6,7 +6,7 @@ import re
 from support.matrix import DRIVEN, NVML, Row
 
 DOOR = "{programs}/door"
-STANDINS = ("{standin}/libcuda.so.1", "{standin}/libnvidia-ml.so.1")
+NULL_DRIVERS = ("{null_driver}/libcuda.so.1", "{null_driver}/libnvidia-ml.so.1")
 COUNTS = {key: NVML[key] for key in ("nvmlInit", "nvmlInitOld", "nvmlInitWithFlags", "countRc",
                                      "count", "countOld", "shutdown")}
 
@@ -82,8 +82,8 @@ for name, binding in (("linked_nvml", "lazy"), ("linked_nvml_now", "now")):
         program = ["{programs}/" + name, way]
         # Without a libnvidia-ml.so on the system's path the bare dev name opens nothing there.
         bare = ("fake",) if way == "devname" else DRIVEN
-        ROWS.append(row("%s-%s-standin" % (binding, way), "linked; guard and stand-ins preloaded",
-                        program, COUNTS if way == "plt" else NVML, preload=STANDINS, bare=bare))
+        ROWS.append(row("%s-%s-null_driver" % (binding, way), "linked; guard and null drivers preloaded",
+                        program, COUNTS if way == "plt" else NVML, preload=NULL_DRIVERS, bare=bare))
         ROWS.append(row("%s-%s-guard" % (binding, way), "linked; the guard alone", program,
                         NVML if way in ("dlopen", "devname") else COUNTS, worlds=DRIVEN,
                         linked=True, bare=bare))

@@ -23,7 +23,7 @@ LOG = '''\
 102 openat(AT_FDCWD, "%s/libcuda.so.1", O_RDONLY|O_CLOEXEC) = 4
 102 execve("/usr/bin/nvidia-modprobe", ["nvidia-modprobe"], 0x7ffe) = -1 ENOENT (No such file)
 102 +++ exited with 0 +++
-''' % harness.STANDIN_DIR
+''' % harness.NULL_DRIVER_DIR
 
 
 class Trace(unittest.TestCase):
@@ -37,7 +37,7 @@ class Trace(unittest.TestCase):
         self.assertEqual(self.result.device_nodes, ["/dev/nvidiactl"])
 
     def test_driver_files(self):
-        """Those that were found, by unfinished calls too; not the stand-in, not a look-alike."""
+        """Those that were found, by unfinished calls too; not the null driver, not a look-alike."""
         self.assertEqual(sorted(self.result.driver_files),
                          ["/lib/libcuda.so.1", "/lib/libnvidia-ml.so.1"])
 

@@ -433,7 +433,7 @@ TEST_F(Message, Complaint_NamesVariableValueAndWhatIsAccepted) {
   EXPECT_NE(out_.view().find("xxx...\""), std::string_view::npos);
 }
 
-TEST_F(Message, MissingStandin) {
+TEST_F(Message, MissingNullDriver) {
   write_missing(line(7),
                 {"/opt/lib/cudaguard/libcuda.so.1", "is cut short", "CUDA is refused", true});
   EXPECT_EQ(take(),

@@ -18,18 +18,18 @@ struct Row {
 };
 
 constexpr Action kPass = Action::kPass;
-constexpr Action kStandin = Action::kStandin;
+constexpr Action kNullDriver = Action::kNullDriver;
 constexpr Action kCompanion = Action::kCompanion;
 constexpr Action kRefuse = Action::kRefuse;
 
 constexpr Row kTable[] = {
     {"libm.so.6", {kPass, kPass, kPass, kPass}, {kPass, kPass, kPass, kPass}},
     {"libcuda.so.1",
-     {kStandin, kCompanion, kCompanion, kPass},
-     {kStandin, kCompanion, kCompanion, kPass}},
+     {kNullDriver, kCompanion, kCompanion, kPass},
+     {kNullDriver, kCompanion, kCompanion, kPass}},
     {"libnvidia-ml.so.1",
-     {kStandin, kCompanion, kCompanion, kPass},
-     {kStandin, kCompanion, kCompanion, kPass}},
+     {kNullDriver, kCompanion, kCompanion, kPass},
+     {kNullDriver, kCompanion, kCompanion, kPass}},
     // It keeps to no allow-list.
     {"libnvidia-opencl.so.1", {kRefuse, kPass, kPass, kPass}, {kRefuse, kRefuse, kRefuse, kPass}},
     {"libnvidia-cfg.so.1", {kRefuse, kPass, kPass, kPass}, {kRefuse, kPass, kPass, kPass}},

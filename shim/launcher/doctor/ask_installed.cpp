@@ -98,7 +98,7 @@ std::string active_by(const Machine& machine, const Libraries& libraries, Findin
 }  // namespace
 
 std::vector<OwnFile> look_at_own_files(const Installation& installation) {
-  const std::string folder(folder_of(installation.standin_cuda));
+  const std::string folder(folder_of(installation.null_driver_cuda));
   std::vector<OwnFile> files;
   const auto add_file = [&](const std::string& path, bool library, bool null_driver) {
     const bool missing = access(path.c_str(), R_OK) != 0;
@@ -109,8 +109,8 @@ std::vector<OwnFile> look_at_own_files(const Installation& installation) {
                               : ""});
   };
   add_file(installation.guard, true, false);
-  add_file(installation.standin_cuda, true, true);
-  add_file(installation.standin_nvml, true, true);
+  add_file(installation.null_driver_cuda, true, true);
+  add_file(installation.null_driver_nvml, true, true);
   add_file(installation.companion_cuda, true, false);
   add_file(installation.companion_nvml, true, false);
   for (const char* link : {"/libcuda.so", "/libnvidia-ml.so", "/libnvidia-opencl.so.1"}) {

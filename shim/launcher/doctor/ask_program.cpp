@@ -99,10 +99,10 @@ class Look {
       if (!file.null_driver || file.trouble.empty()) continue;
       const std::string what = printable(file.path) + " " + file.trouble;
       // `run` has to preload it.
-      const bool needed = (links_driver_ && file.path == own_.standin_cuda) ||
-                          (links_nvml_ && file.path == own_.standin_nvml);
+      const bool needed = (links_driver_ && file.path == own_.null_driver_cuda) ||
+                          (links_nvml_ && file.path == own_.null_driver_nvml);
       if (needed && access(file.path.c_str(), R_OK) != 0) {
-        because("stand_in", State::kNo,
+        because("null_driver", State::kNo,
                 "it is linked to " + std::string(base_name(file.path)) + ", and " + what);
       } else {
         because("installation", State::kInPart, what);
@@ -114,7 +114,7 @@ class Look {
     // With these `run --fence` refuses as well.
     const bool refused =
         std::any_of(findings_.begin(), findings_.end(), [](const Finding& finding) {
-          return finding.id == "policy_off" || finding.id == "stand_in";
+          return finding.id == "policy_off" || finding.id == "null_driver";
         });
     if (!machine_.fence.holds || refused || verdict(findings_) == std::string_view("yes")) return;
     fact("with --fence", "no CUDA either: cudaguard run --fence");
@@ -163,7 +163,8 @@ class Look {
       const bool driver = kind == Library::kDriver;
       (driver ? links_driver_ : links_nvml_) = true;
       // ld.so takes the preloaded null driver for the library of that name, and of no other one.
-      if (path.empty() || library.name == base_name(driver ? own_.standin_cuda : own_.standin_nvml))
+      if (path.empty() ||
+          library.name == base_name(driver ? own_.null_driver_cuda : own_.null_driver_nvml))
         continue;
       because("linked_file", State::kInPart, "ld.so maps " + path + " as well as the null driver");
     }
@@ -172,8 +173,8 @@ class Look {
   /// Names that are also exported by what `run` preloads.
   void names(const Executable& executable, const LoaderAnswer& answer) {
     std::vector<std::string> preloaded = {own_.guard};
-    if (links_driver_) preloaded.push_back(own_.standin_cuda);
-    if (links_nvml_) preloaded.push_back(own_.standin_nvml);
+    if (links_driver_) preloaded.push_back(own_.null_driver_cuda);
+    if (links_nvml_) preloaded.push_back(own_.null_driver_nvml);
     for (const ReplacedVariables& one : replaced_variables(executable.path, answer, preloaded)) {
       because("variable", State::kNo, why_replaced(one));
     }

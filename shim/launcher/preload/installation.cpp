@@ -57,8 +57,8 @@ Installation find_installation() {
   }
   Installation found;
   found.guard = lib + kGuard;
-  found.standin_cuda = lib + "/cudaguard/libcuda.so.1";
-  found.standin_nvml = lib + "/cudaguard/libnvidia-ml.so.1";
+  found.null_driver_cuda = lib + "/cudaguard/libcuda.so.1";
+  found.null_driver_nvml = lib + "/cudaguard/libnvidia-ml.so.1";
   found.companion_cuda = lib + "/cudaguard/libcudaguard-driver.so";
   found.companion_nvml = lib + "/cudaguard/libcudaguard-nvml.so";
   if (access(found.guard.c_str(), R_OK) != 0) {

@@ -7,11 +7,11 @@
 namespace cudaguard::launcher {
 
 struct Installation {
-  std::string guard;           ///< .../lib/libcudaguard.so
-  std::string standin_cuda;    ///< .../lib/cudaguard/libcuda.so.1
-  std::string standin_nvml;    ///< .../lib/cudaguard/libnvidia-ml.so.1
-  std::string companion_cuda;  ///< .../lib/cudaguard/libcudaguard-driver.so
-  std::string companion_nvml;  ///< .../lib/cudaguard/libcudaguard-nvml.so
+  std::string guard;             ///< .../lib/libcudaguard.so
+  std::string null_driver_cuda;  ///< .../lib/cudaguard/libcuda.so.1
+  std::string null_driver_nvml;  ///< .../lib/cudaguard/libnvidia-ml.so.1
+  std::string companion_cuda;    ///< .../lib/cudaguard/libcudaguard-driver.so
+  std::string companion_nvml;    ///< .../lib/cudaguard/libcudaguard-nvml.so
 };
 
 /// Throws Refusal where the guard is missing, or ld.so could not be told its path.

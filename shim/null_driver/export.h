@@ -26,10 +26,11 @@ template <typename T>
 #define CG_OWN_NAME(name) \
   extern "C" [[gnu::alias(#name), gnu::visibility("hidden")]] decltype(::name) cg_own_##name
 
-// The claim, exported by each stand-in: ld.so remembers every name by which a file was asked for,
-// so asking for `name` once makes it ours for the rest of the process. The request must come from
-// this object's code: its DT_RPATH ($ORIGIN) then leads to the link beside it. Where files cannot
-// be links, beside it is a library of that name with nothing in it (cg_add_name), which is loaded.
+// The claim, exported by each null driver: ld.so remembers every name by which a file was asked
+// for, so asking for `name` once makes it ours for the rest of the process. The request must come
+// from this object's code: its DT_RPATH ($ORIGIN) then leads to the link beside it. Where files
+// cannot be links, beside it is a library of that name with nothing in it (cg_add_name), which is
+// loaded.
 #define CG_CLAIM()                                                                   \
   CG_EXPORT void* cudaguard_standin_claim_v1(void* (*libc_dlopen)(const char*, int), \
                                              const char* name) {                     \

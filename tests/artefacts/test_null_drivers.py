@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-ins as files: what they export, need and promise to tools that patch a driver."""
+"""The null drivers as files: what they export, need and promise to tools that patch a driver."""
 
 import csv
 import os
@@ -28,8 +28,8 @@ def driver_exports(name):
     return result
 
 
-class Standin:
-    """The tests of one stand-in; the classes below say which."""
+class NullDriver:
+    """The tests of one null driver; the classes below say which."""
 
     path = csv_file = list_file = soname = dev_name = ""
     waits = frozenset()
@@ -106,7 +106,7 @@ class Standin:
 
     def test_run_path(self):
         # The claim finds the link beside this file by DT_RPATH, before LD_LIBRARY_PATH.
-        # As long as ld.so reads it (shim/standin/CMakeLists.txt); it takes the slashes off.
+        # As long as ld.so reads it (shim/null_driver/CMakeLists.txt); it takes the slashes off.
         self.assertEqual(self.library.dynamic_values("RPATH"), ["$ORIGIN/////////"])
         self.assertEqual(self.library.dynamic_values("RUNPATH"), [])
         link = os.path.join(os.path.dirname(self.path), self.dev_name)
@@ -175,14 +175,14 @@ class Standin:
         self.assertLessEqual(self.library.stripped_size(), LARGEST + padding)
 
 
-class CudaStandin(Standin, unittest.TestCase):
-    path = harness.STANDIN_CUDA
+class CudaNullDriver(NullDriver, unittest.TestCase):
+    path = harness.NULL_DRIVER_CUDA
     csv_file, list_file = "driver.csv", "driver-535-cuda.txt"
     soname, dev_name = "libcuda.so.1", "libcuda.so"
 
 
-class NvmlStandin(Standin, unittest.TestCase):
-    path = harness.STANDIN_NVML
+class NvmlNullDriver(NullDriver, unittest.TestCase):
+    path = harness.NULL_DRIVER_NVML
     csv_file, list_file = "nvml.csv", "driver-535-nvml.txt"
     soname, dev_name = "libnvidia-ml.so.1", "libnvidia-ml.so"
     waits = frozenset({"poll"})  # nvmlEventSetWait

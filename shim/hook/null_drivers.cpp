@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/hook/standins.h"
+#include "shim/hook/null_drivers.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -8,13 +8,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include "null_driver_sizes.h"
 #include "shim/elf/loader.h"
 #include "shim/elf/own_files.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"
 #include "shim/sys/system.h"
-#include "standin_sizes.h"
 
 namespace cudaguard {
 
@@ -44,12 +44,13 @@ constexpr Files kFiles[] = {
 
 using Claim = void* (*)(void* (*)(const char*, int), const char*);
 
-Claim claim_of(const link_map& standin) {
-  const void* claim = elf_symbol(standin.l_ld, standin.l_addr, "cudaguard_standin_claim_v1");
+Claim claim_of(const link_map& null_driver) {
+  const void* claim =
+      elf_symbol(null_driver.l_ld, null_driver.l_addr, "cudaguard_standin_claim_v1");
   return reinterpret_cast<Claim>(const_cast<void*>(claim));
 }
 
-/// Loads one stand-in. Returns null, or why it cannot be used.
+/// Loads one null driver. Returns null, or why it cannot be used.
 const char* load(const Loader& the, const Files& files, OwnPath& folder, Loaded& result) {
   const char* path = folder.file(files.file);
   if (const char* why = unusable(path, files.size)) return why;
@@ -72,9 +73,9 @@ const char* load(const Loader& the, const Files& files, OwnPath& folder, Loaded&
 bool load_from(const Loader& the, OwnPath& folder) {
   bool all_there = true;
   for (int i = 0; i < 2; ++i) {
-    if (lasting.standins[i].path.load(std::memory_order_relaxed) != nullptr) continue;
-    const char* why = load(the, kFiles[i], folder, lasting.standins[i]);
-    lasting.standins[i].why.store(why, std::memory_order_release);
+    if (lasting.null_drivers[i].path.load(std::memory_order_relaxed) != nullptr) continue;
+    const char* why = load(the, kFiles[i], folder, lasting.null_drivers[i]);
+    lasting.null_drivers[i].why.store(why, std::memory_order_release);
     all_there = all_there && why != kMissing;
   }
   return all_there;
@@ -98,31 +99,31 @@ void load_both() {
   }
   bool failed = false;
   bool passing = false;
-  for (const Loaded& it : lasting.standins) {
+  for (const Loaded& it : lasting.null_drivers) {
     if (it.path.load(std::memory_order_relaxed) != nullptr) continue;
     failed = true;
     passing = passing || !known || it.why.load(std::memory_order_relaxed) == kPassing;
   }
   if (failed) the.dlerror();  // ours, not the program's
   if (!passing) {
-    lasting.standins_tried.store(true, std::memory_order_release);
+    lasting.null_drivers_tried.store(true, std::memory_order_release);
     // At once: the program may be linked to the driver, or load what is.
-    if (lasting.standins[0].path.load(std::memory_order_relaxed) == nullptr)
-      say_missing(StandinKind::kDriver);
-    if (lasting.standins[1].path.load(std::memory_order_relaxed) == nullptr)
-      say_missing(StandinKind::kNvml);
+    if (lasting.null_drivers[0].path.load(std::memory_order_relaxed) == nullptr)
+      say_missing(NullDriverKind::kDriver);
+    if (lasting.null_drivers[1].path.load(std::memory_order_relaxed) == nullptr)
+      say_missing(NullDriverKind::kNvml);
   }
   errno = saved_errno;
 }
 
-/// ld.so remembers every name by which a file was asked for. Asked by the stand-in itself, whose
+/// ld.so remembers every name by which a file was asked for. Asked by the null driver itself, whose
 /// run path leads to the link beside it, and for a loaded file only: where there is no link, ld.so
 /// looks elsewhere and maps nothing. Not in a privileged process, in which it ignores $ORIGIN.
 [[gnu::cold, gnu::noinline]] void claim_dev_names() {
   const Loader& the = loader();
   const int saved_errno = errno;
   for (int i = 0; i < 2 && !privileged(); ++i) {
-    const auto* map = static_cast<const link_map*>(lasting.standins[i].link_map.load());
+    const auto* map = static_cast<const link_map*>(lasting.null_drivers[i].link_map.load());
     if (map == nullptr) continue;
     for (const char* name : kFiles[i].claims) {
       if (name == nullptr) continue;
@@ -137,18 +138,18 @@ void load_both() {
 
 }  // namespace
 
-const void* Standin::symbol(const char* name) const {
+const void* NullDriver::symbol(const char* name) const {
   const auto* map = static_cast<const struct link_map*>(link_map);
   return map == nullptr ? nullptr : elf_symbol(map->l_ld, map->l_addr, name);
 }
 
-Standin standin(StandinKind kind) {
-  if (!standins_tried()) [[unlikely]] {
+NullDriver null_driver(NullDriverKind kind) {
+  if (!null_drivers_tried()) [[unlikely]] {
     load_both();
   }
-  if (lasting.dev_names.load(std::memory_order_relaxed) == Lasting::kNeeded && standins_tried())
+  if (lasting.dev_names.load(std::memory_order_relaxed) == Lasting::kNeeded && null_drivers_tried())
     claim_dev_names();
-  const Loaded& the = lasting.standins[static_cast<int>(kind)];
+  const Loaded& the = lasting.null_drivers[static_cast<int>(kind)];
   return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_acquire)};
 }
 
@@ -157,15 +158,15 @@ void need_dev_names() {
   lasting.dev_names.compare_exchange_strong(none, Lasting::kNeeded, std::memory_order_relaxed);
 }
 
-void say_missing(StandinKind kind) {
+void say_missing(NullDriverKind kind) {
   const int index = static_cast<int>(kind);
-  const char* why = lasting.standins[index].why.load(std::memory_order_acquire);
+  const char* why = lasting.null_drivers[index].why.load(std::memory_order_acquire);
   const sys::Mapped<PathRoom> room;
   if (!room) return;
   OwnPath folder(*room, sizeof *room);
   if (!folder.set_real_folder()) folder.set_folder(own_path());
-  say_missing_standin(kind == StandinKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
-                      folder.file(kFiles[index].file), why != nullptr ? why : kMissing);
+  say_missing_null_driver(kind == NullDriverKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
+                          folder.file(kFiles[index].file), why != nullptr ? why : kMissing);
 }
 
 }  // namespace cudaguard

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-ins in a process without the guard: they are of use alone; whom they tell of a touch;
-how they take over the dev names."""
+"""The null drivers in a process without the guard: they are of use alone; whom they tell of a
+touch; how they take over the dev names."""
 
 import os
 import sys
@@ -37,7 +37,7 @@ class Alone(harness.Case):
         bare = self.run_linked(program)
         self.assertEqual(bare.rc, 127, str(bare))
         self.assertIn("cannot open shared object file", bare.err)
-        alone = self.run_linked(program, env={"LD_LIBRARY_PATH": harness.STANDIN_DIR})
+        alone = self.run_linked(program, env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR})
         self.assertEqual(alone.rc, 0, str(alone))
         self.assertEqual(alone.err, "")
         for word in expected:
@@ -52,7 +52,7 @@ class Alone(harness.Case):
         """Whoever is told of a touch is looked for once, not in a list that changes meanwhile."""
         library = os.path.join(harness.BUILD, "tests", "programs", "plugin_open.so")
         alone = harness.run([harness.program("asks_while_unloading"), library], world="none",
-                            guard=False, env={"LD_LIBRARY_PATH": harness.STANDIN_DIR})
+                            guard=False, env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR})
         self.assertEqual((alone.rc, alone.out), (0, "cuInit=100\n"), str(alone))
 
     def test_nvml(self):
@@ -68,7 +68,7 @@ class Touch(harness.Case):
 
     def lines(self, way, loader=(), **options):
         result = harness.run(
-            [*loader, TOUCH_PROGRAM, way, harness.STANDIN_CUDA, harness.STANDIN_NVML],
+            [*loader, TOUCH_PROGRAM, way, harness.NULL_DRIVER_CUDA, harness.NULL_DRIVER_NVML],
             world="none", guard=False, **options)
         self.assertEqual(result.rc, 0, str(result))
         self.assertEqual(result.err, "")
@@ -84,7 +84,7 @@ class Touch(harness.Case):
         self.assertEqual(self.lines("dlopen", preload=[WITNESS]), self.TOUCHES)
 
     def test_from_another_namespace(self):
-        # There the weak name is unbound; the stand-in finds the guard in the base namespace.
+        # There the weak name is unbound; the null driver finds the guard in the base namespace.
         self.assertEqual(self.lines("dlmopen", preload=[WITNESS]), self.TOUCHES)
 
     def test_program_started_through_the_loader(self):
@@ -98,31 +98,31 @@ class Touch(harness.Case):
 
 class Claim(harness.Case):
 
-    def lines(self, standin, dev_name, word, **options):
-        result = harness.run([sys.executable, "-c", CLAIM, standin, dev_name, word], guard=False,
+    def lines(self, null_driver, dev_name, word, **options):
+        result = harness.run([sys.executable, "-c", CLAIM, null_driver, dev_name, word], guard=False,
                              **options)
         self.assertEqual(result.rc, 0, str(result))
         return result.out.splitlines(), result
 
     def test_dev_name(self):
-        for standin, dev_name in ((harness.STANDIN_CUDA, "libcuda.so"),
-                                  (harness.STANDIN_NVML, "libnvidia-ml.so")):
+        for null_driver, dev_name in ((harness.NULL_DRIVER_CUDA, "libcuda.so"),
+                                  (harness.NULL_DRIVER_NVML, "libnvidia-ml.so")):
             # Control: unclaimed, the name leads to nothing, or to the driver that is installed.
-            said, _ = self.lines(standin, dev_name, "leave", world="none")
+            said, _ = self.lines(null_driver, dev_name, "leave", world="none")
             self.assertEqual(said, [dev_name + " none"])
-            said, _ = self.lines(standin, dev_name, "leave", world="fake")
+            said, _ = self.lines(null_driver, dev_name, "leave", world="fake")
             self.assertEqual(said, [dev_name + " other"])
             for world in ("none", "fake"):
-                said, result = self.lines(standin, dev_name, "claim", world=world)
+                said, result = self.lines(null_driver, dev_name, "claim", world=world)
                 self.assertEqual(said, ["claim same", dev_name + " same"])
                 self.assertEqual(result.driver_files, [])
 
     def test_dev_name_with_the_real_driver(self):
         self.need_real_driver()
         # Debian has no dev name for NVML.
-        said, result = self.lines(harness.STANDIN_CUDA, "libcuda.so", "leave", world="real")
+        said, result = self.lines(harness.NULL_DRIVER_CUDA, "libcuda.so", "leave", world="real")
         self.assertEqual(said, ["libcuda.so other"])
         self.assertTrue(result.driver_files)
-        said, result = self.lines(harness.STANDIN_CUDA, "libcuda.so", "claim", world="real")
+        said, result = self.lines(harness.NULL_DRIVER_CUDA, "libcuda.so", "claim", world="real")
         self.assertEqual(said, ["claim same", "libcuda.so same"])
         self.assertEqual(result.driver_files, [])

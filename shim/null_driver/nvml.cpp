@@ -9,10 +9,10 @@
 #include <cstring>
 #include <string_view>
 
-#include "shim/standin/export.h"
-#include "shim/standin/touch.h"
+#include "shim/null_driver/export.h"
+#include "shim/null_driver/touch.h"
 #define CG_ERROR_LIST "nvml_errors.inc"
-#include "shim/standin/error_table.inc"
+#include "shim/null_driver/error_table.inc"
 
 // Exported by the real library and older than its header, or in no header at all.
 extern "C" {
@@ -26,7 +26,7 @@ using nvmlUUID_t = void;
 
 namespace {
 
-// The driver stand-in's, and what belongs to it in NVIDIA's form: tools take the numbers apart.
+// The driver null driver's, and what belongs to it in NVIDIA's form: tools take the numbers apart.
 constexpr int kCudaVersion = 99990;
 constexpr std::string_view kDriverVersion = "999.90";
 constexpr std::string_view kNvmlVersion = "99.999.90";

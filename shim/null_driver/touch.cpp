@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/standin/touch.h"
+#include "shim/null_driver/touch.h"
 
 #include <atomic>
 #include <cstdint>

@@ -7,11 +7,11 @@
 
 #include <cstdint>
 
-#include "shim/standin/export.h"
-#include "shim/standin/proc_address.h"
-#include "shim/standin/touch.h"
+#include "shim/null_driver/export.h"
+#include "shim/null_driver/proc_address.h"
+#include "shim/null_driver/touch.h"
 #define CG_ERROR_LIST "driver_errors.inc"
-#include "shim/standin/error_table.inc"
+#include "shim/null_driver/error_table.inc"
 
 #if CUDA_VERSION < 12000  // the headers of CUDA 11 know the four-argument form only
 enum CUdriverProcAddressQueryResult {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/standin/proc_address.h"
+#include "shim/null_driver/proc_address.h"
 
 #include <cstddef>
 

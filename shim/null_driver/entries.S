@@ -3,7 +3,7 @@
 // One body per name, for every entry that has nothing of its own to do: it returns 3, which is
 // CUDA_ERROR_NOT_INITIALIZED and NVML_ERROR_NOT_SUPPORTED, and touches no output. Tools such as UCX
 // patch the entries of a driver in place, so each name has room of its own and begins with plain
-// code (no endbr64, no bti): see tests/artefacts/test_standins.py.
+// code (no endbr64, no bti): see tests/artefacts/test_null_drivers.py.
 //
 // The build defines CG_DRIVER or CG_NVML.
 
@@ -20,7 +20,7 @@
   ret
 .endm
 #else
-#error "no stand-in for this processor"
+#error "no null driver for this processor"
 #endif
 
 .macro cg_entry name
