@@ -21,7 +21,7 @@ enum class Policy : uint8_t {
 enum class Action : uint8_t {
   kPass,        ///< it goes on as it is
   kNullDriver,  ///< our library that reports no device, in the real one's place
-  kCompanion,   ///< our library in front of the real one
+  kProxy,       ///< our library in front of the real one
   kRefuse,      ///< a name that cannot exist
 };
 
@@ -45,9 +45,8 @@ struct Rules {
 inline constexpr Rules kRules[] = {
     {Policy::kForceCpu, Action::kNullDriver, Action::kRefuse, Action::kRefuse,
      LaterExports::kRuntime, false},
-    {Policy::kValidate, Action::kCompanion, Action::kPass, Action::kRefuse, LaterExports::kAll,
-     false},
-    {Policy::kClamp, Action::kCompanion, Action::kPass, Action::kRefuse, LaterExports::kAll, true},
+    {Policy::kValidate, Action::kProxy, Action::kPass, Action::kRefuse, LaterExports::kAll, false},
+    {Policy::kClamp, Action::kProxy, Action::kPass, Action::kRefuse, LaterExports::kAll, true},
     {Policy::kOff, Action::kPass, Action::kPass, Action::kPass, LaterExports::kOwn, false},
 };
 constexpr const Rules& rules_of(Policy policy) { return kRules[static_cast<size_t>(policy)]; }
@@ -57,7 +56,7 @@ static_assert(rules_of(Policy::kClamp).policy == Policy::kClamp);
 static_assert(rules_of(Policy::kOff).policy == Policy::kOff);
 
 /// May a program enter the driver, with us in front?
-constexpr bool lets_through(Policy policy) { return rules_of(policy).driver == Action::kCompanion; }
+constexpr bool lets_through(Policy policy) { return rules_of(policy).driver == Action::kProxy; }
 
 /// Does this export of the guard leave later look-ups? "cuInit" and "nvmlInit" are the driver's,
 /// "cudaSetDevice" is the runtime's, "cudaguard_touches" and "dlopen" are the guard's own.

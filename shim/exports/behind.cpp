@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "shim/through/companions.h"
+#include "shim/through/proxies.h"
 
 namespace cudaguard {
 
@@ -15,8 +15,8 @@ const void* look_up(Process& here, const char* name, const void* caller) {
   if (policy == Policy::kOff || std::string_view(name).starts_with("cuda")) {
     return definition_for(name, caller);
   }
-  const auto kind = name[0] == 'n' ? CompanionKind::kNvml : CompanionKind::kDriver;
-  return companion(here, kind).symbol(name);
+  const auto kind = name[0] == 'n' ? ProxyKind::kNvml : ProxyKind::kDriver;
+  return proxy(here, kind).symbol(name);
 }
 
 [[gnu::noinline, gnu::cold]] Behind search(const char* name, const void* caller) {

@@ -18,7 +18,7 @@ struct Behind {
 };
 
 /// Of `name`, a constant: under OFF, and for the runtime's functions, what the caller would have
-/// reached without us; else the companion's. Made for calls in loops: limit 3 ns, scripts/bench F1.
+/// reached without us; else the proxy's. Made for calls in loops: limit 3 ns, scripts/bench F1.
 Behind behind(const char* name, const void* caller);
 
 }  // namespace cudaguard

@@ -2,7 +2,7 @@
 // The names in front of the driver and NVML for programs that are *linked* to them: ld.so maps the
 // real library before anyone can act. Under FORCE_CPU it must stay uninitialised; no other of the
 // driver's exports opens anything before cuInit (measured with 535: each one was called).
-// Under VALIDATE and CLAMP these lead to the companions.
+// Under VALIDATE and CLAMP these lead to the proxies.
 #include <cuda.h>
 #include <nvml.h>
 
@@ -44,7 +44,7 @@ nvmlReturn_t none(unsigned int* count) {
   return unless_off(NVML_SUCCESS);
 }
 
-/// Without a companion the null driver's.
+/// Without a proxy the null driver's.
 [[gnu::noinline]] Behind or_null_driver(Behind it, const char* name) {
   if (it.function == nullptr && !is_off()) {
     it.function = const_cast<void*>(null_driver(NullDriverKind::kDriver).symbol(name));
@@ -58,7 +58,7 @@ nvmlReturn_t none(unsigned int* count) {
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // by serial number
 
-/// Calls what is behind ours, if there is anything. A tail call: the companion sees our caller.
+/// Calls what is behind ours, if there is anything. A tail call: the proxy sees our caller.
 #define CG_CALL(it, name, ...)                     \
   do {                                             \
     auto* const real = (it).as(&::name);           \

@@ -14,7 +14,7 @@
 #include "shim/hook/null_drivers.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"
-#include "shim/through/companions.h"
+#include "shim/through/proxies.h"
 
 namespace cudaguard {
 
@@ -71,9 +71,9 @@ const char* act(Process& here, const LibraryRequest& request, const char* name, 
     case Action::kNullDriver:
       return driver ? null_driver_name(NullDriverKind::kDriver, kNoDriver.data())
                     : null_driver_name(NullDriverKind::kNvml, kNoNvml.data());
-    case Action::kCompanion:
-      return name_with_companion(here, driver ? CompanionKind::kDriver : CompanionKind::kNvml, name,
-                                 mode, caller);
+    case Action::kProxy:
+      return name_with_proxy(here, driver ? ProxyKind::kDriver : ProxyKind::kNvml, name, mode,
+                             caller);
     case Action::kRefuse:  // a row of kRefusedLibraries
       if (policy == Policy::kForceCpu) {
         // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): as above
@@ -105,7 +105,7 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
       leave_later_lookups(here);
       return name;
     }
-    load_companions_early(here);
+    load_proxies_early(here);
   }
   if (here.policy() == Policy::kForceCpu) {
     // Before the first request of any kind goes on: what it loads may be linked to the driver.

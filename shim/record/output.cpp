@@ -374,9 +374,9 @@ void say_missing_null_driver(Process::Said bit, const char* file, const char* wh
   say(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
 }
 
-void say_missing_companion(Process::Said bit, const char* file, const char* why) {
+void say_missing_proxy(Process::Said bit, const char* file, const char* why) {
   if (!sys::is_glibc()) return;
-  const bool nvml = bit == Process::kNoNvmlCompanion;
+  const bool nvml = bit == Process::kNoNvmlProxy;
   const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "FORCE_CPU applies",
                               is_permanent(why)};
   say(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);

@@ -51,7 +51,7 @@ void say_no_opencl(Process& process, const void* caller);
 
 /// Says which null driver cannot be used, once per process and `bit`.
 void say_missing_null_driver(Process::Said bit, const char* file, const char* why);
-/// The same of a companion; FORCE_CPU applies.
-void say_missing_companion(Process::Said bit, const char* file, const char* why);
+/// The same of a proxy; FORCE_CPU applies.
+void say_missing_proxy(Process::Said bit, const char* file, const char* why);
 
 }  // namespace cudaguard

@@ -44,7 +44,7 @@ struct Lasting {
   std::atomic<bool> left_later_lookups{false};  ///< was tried (hook/later_lookups.h)
   /// The program has asked for the driver, for NVML, otherwise than by RTLD_NOLOAD.
   std::atomic<bool> requested[2]{};
-  Loaded companions[2];
+  Loaded proxies[2];
   std::atomic<const Explainer*> explainer{nullptr};  ///< null: no CUDA was let through
   GlobalNames global_names;
 

@@ -60,7 +60,7 @@ const char* variable(const char* name) {
 
 std::string_view Process::because() const {
   switch (fallen.load(std::memory_order_relaxed)) {
-    case kNoCompanion:
+    case kNoProxy:
       return "its proxy library cannot be used";
     case kNotEnforced:
       return config.by_option ? "--gpus cannot be enforced"

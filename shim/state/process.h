@@ -38,7 +38,7 @@ struct Process {
   Config config;          ///< its strings point into StartEnvironment, or are Lasting::report
   std::atomic<bool> listens{false};  ///< as Lasting's
   /// What makes it FORCE_CPU although the configuration lets CUDA through.
-  enum Fallen : uint8_t { kStands, kNoCompanion, kNotEnforced, kNotAccepted };
+  enum Fallen : uint8_t { kStands, kNoProxy, kNotEnforced, kNotAccepted };
   std::atomic<uint8_t> fallen{kStands};
 
   Policy policy() const {
@@ -58,8 +58,8 @@ struct Process {
     kReportFailed = 4,
     kNoDriver = 8,
     kNoNvml = 16,
-    kNoDriverCompanion = 32,
-    kNoNvmlCompanion = 64,
+    kNoDriverProxy = 32,
+    kNoNvmlProxy = 64,
     kList = 128,
     kLateWrite = 256,
     kForkPoison = 512,
@@ -81,7 +81,7 @@ struct Process {
   /// True for the first caller with this case. False as well when there are too many.
   static bool first_case(Cases& cases, uint64_t key);
 
-  /// Of the companions. Their locks are here because a thread of the parent may hold one when it
+  /// Of the proxies. Their locks are here because a thread of the parent may hold one when it
   /// forks: the child would never find it free.
   std::atomic<uint32_t> binding{0};
   std::atomic<uint32_t> initialising{0};
@@ -89,8 +89,8 @@ struct Process {
   /// call under -Os.)
   std::atomic<uint32_t> open{0};
 
-  std::atomic<bool> companions_looked{false};
-  std::atomic<bool> no_nvml{false};  ///< its companion cannot be used
+  std::atomic<bool> proxies_looked{false};
+  std::atomic<bool> no_nvml{false};  ///< its proxy cannot be used
   std::atomic<bool> fork_checked{false};
   /// Devices 0 to 63 that were selected with success, one bit each.
   std::atomic<uint64_t> selected{0};

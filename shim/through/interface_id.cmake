@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DOUT=interface_id.h -P interface_id.cmake
-# A number that is the same for a guard and a companion made from the same headers, and another one
+# A number that is the same for a guard and a proxy made from the same headers, and another one
 # otherwise, whatever the place and the time.
 get_filename_component(root "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 file(GLOB headers "${root}/policy/*.h" "${root}/shim/sys/*.h" "${root}/shim/elf/*.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two tables of functions: what the guard does for the companions (it owns the state, the records
-// and the lines of a process), and what the driver's companion does for the guard. They are built
-// and installed together; a companion that was built from other headers is refused. Every function
+// Two tables of functions: what the guard does for the proxies (it owns the state, the records
+// and the lines of a process), and what the driver's proxy does for the guard. They are built
+// and installed together; a proxy that was built from other headers is refused. Every function
 // is thread-safe and leaves errno and dlerror alone.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Services {
 
   Process& (*process)() = nullptr;  ///< this one's state: a forked child's is another
   Lasting* lasting = nullptr;
-  /// libc's own functions, to be called from the companion's code: they look at who calls.
+  /// libc's own functions, to be called from the proxy's code: they look at who calls.
   const Loader& (*loader)() = nullptr;
   const char* (*variable)(const char* name) = nullptr;  ///< of the environment
 
@@ -55,7 +55,7 @@ struct Explainer {
 extern "C" {
 /// Exported by the guard: whichever copy of it is first in the search order.
 [[gnu::visibility("default")]] const cudaguard::Services* cudaguard_services_v1();
-/// Exported by each companion: binds the real library. Null where it can be used; empty: the guard
+/// Exported by each proxy: binds the real library. Null where it can be used; empty: the guard
 /// is of another build; else it has said why, and FORCE_CPU applies.
 using cudaguard_prepare_v1 = const char*(const cudaguard::Services*);
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rooms of the house: a folder includes only what stands below it, and what guard and companions
-can write to lies in few places (shim/state; one struct in each companion)."""
+"""The rooms of the house: a folder includes only what stands below it, and what guard and proxies
+can write to lies in few places (shim/state; one struct in each proxy)."""
 
 import os
 import re
@@ -16,7 +16,7 @@ GUARD = ["policy", "shim/sys", "shim/elf", "shim/state", "shim/stack", "shim/rec
          "shim/exports"]  # fmt: skip
 BELOW = {folder: set(GUARD[:place]) for place, folder in enumerate(GUARD)}
 BELOW["shim/sys"] = set()
-BELOW["shim/companion"] = set(GUARD[:GUARD.index("shim/through") + 1]) | {"shim/api"}
+BELOW["shim/proxy"] = set(GUARD[:GUARD.index("shim/through") + 1]) | {"shim/api"}
 BELOW["shim/null_driver"] = {"shim/elf", "shim/api/generated"}
 BELOW["shim/launcher"] = {"policy", "shim/api/generated"}
 BELOW["shim/api"] = set()
@@ -26,8 +26,8 @@ WHOLE = ("shim/launcher/", "shim/api/")
 # {target: the names of all that it can write to}
 WRITABLE = {
     "guard": {"lasting", "without_memory"},  # of Process the latter: the others are mapped pages
-    "companion_driver": {"driver"},
-    "companion_nvml": {"nvml"},
+    "proxy_driver": {"driver"},
+    "proxy_nvml": {"nvml"},
 }
 
 
@@ -99,10 +99,10 @@ class Arrows(unittest.TestCase):
     def test_the_check_sees(self):
         for folder, wanted, wrong in (
                 ("policy", "shim/sys/system.h", True), ("shim/elf", "shim/state/process.h", True),
-                ("shim/through", "shim/companion/guard.h", True),
-                ("shim/companion", "shim/hook/null_drivers.h", True),
+                ("shim/through", "shim/proxy/guard.h", True),
+                ("shim/proxy", "shim/hook/null_drivers.h", True),
                 ("shim/launcher/run", "shim/record/record.h", True),
-                ("shim/hook", "shim/through/companions.h", False),
+                ("shim/hook", "shim/through/proxies.h", False),
                 ("shim/launcher/doctor", "policy/text.h", False)):
             with self.subTest(folder=folder), tempfile.TemporaryDirectory() as source:
                 os.makedirs(os.path.join(source, folder))

@@ -2,7 +2,7 @@
 """Every way to look at the GPUs shows the allow-list, in its order, as 0...n-1."""
 
 from support import box
-from support.box import ALL, COMPANIONS, FASTEST, uuid
+from support.box import ALL, PROXIES, FASTEST, uuid
 
 # program, steps, the names of the answers: each API by every route, and mixtures in every order.
 DRIVER = ["cu.see"]
@@ -101,23 +101,23 @@ class Ways(box.Case):
                 self.sees(result, **{step[:-4]: [5, 2] for step in steps})
 
     def test_preloaded_under_other_policies(self):
-        """The companions preloaded too, under OFF and FORCE_CPU."""
+        """The proxies preloaded too, under OFF and FORCE_CPU."""
         for name, steps, keys in WAYS:
             with self.subTest(program=name, steps=steps):
-                result = box.run(steps, name, policy="OFF", preload=COMPANIONS)
+                result = box.run(steps, name, policy="OFF", preload=PROXIES)
                 self.silent(result)
                 for key in keys:
                     self.sees(result, **{key: ALL if key.endswith("nv") else FASTEST})
-                result = box.run(steps, name, policy="FORCE_CPU", preload=COMPANIONS)
+                result = box.run(steps, name, policy="FORCE_CPU", preload=PROXIES)
                 self.sees(result, **{key: [] if key.endswith("nv") else "!100" for key in keys})
                 self.assertNotIn("cuInit", result.fake_calls, result)
                 self.assertNotIn("nvmlInit", " ".join(result.fake_calls), result)
 
-    def test_preloaded_companion(self):
-        """A program linked to the driver, with the companion behind the guard."""
+    def test_preloaded_proxy(self):
+        """A program linked to the driver, with the proxy behind the guard."""
         for name, steps, keys in WAYS:
             with self.subTest(program=name, steps=steps):
-                result = box.run(steps, name, allow="5,2", preload=COMPANIONS)
+                result = box.run(steps, name, allow="5,2", preload=PROXIES)
                 self.silent(result)
                 self.sees(result, **dict.fromkeys(keys, [5, 2]))
 

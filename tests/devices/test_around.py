@@ -6,9 +6,9 @@ import shutil
 import tempfile
 
 from support import box, harness
-from support.box import ALL, COMPANIONS, FASTEST
+from support.box import ALL, PROXIES, FASTEST
 
-DRIVER, NVML = (os.path.basename(path) for path in COMPANIONS)
+DRIVER, NVML = (os.path.basename(path) for path in PROXIES)
 NOTHING = "!100"
 # Loads a library through the guard's hooks, nothing of CUDA.
 HOOK_CALL = "lib.open=libm.so.6"
@@ -22,24 +22,24 @@ class Copy:
         case.addCleanup(shutil.rmtree, self.folder)
         self.guard = harness.copy_install(os.path.join(self.folder, "lib"))
 
-    def companion(self, name):
+    def proxy(self, name):
         return os.path.join(self.folder, "lib", "cudaguard", name)
 
     def corrupt(self, name):
         """Byte 16, the kind of an ELF file: a relocatable one, which ld.so does not load."""
-        with open(self.companion(name), "r+b") as stream:
+        with open(self.proxy(name), "r+b") as stream:
             stream.seek(16)
             stream.write(b"\1")
 
     def remove(self, name):
-        os.remove(self.companion(name))
+        os.remove(self.proxy(name))
 
     def run(self, steps, name="open", **more):
         return box.run(steps, name, guard=False, preload=(self.guard,), **more)
 
 
-class Companions(box.Case):
-    """The companion cannot be loaded: no GPU rather than all of them."""
+class Proxies(box.Case):
+    """The proxy cannot be loaded: no GPU rather than all of them."""
 
     WAYS = [
         ("open", ["cu.see"], "cu"),
@@ -55,7 +55,7 @@ class Companions(box.Case):
         named = [line for line in box.lines(result) if DRIVER in line]
         self.assertEqual(len(named), 1, result)
 
-    def test_driver_companion(self):
+    def test_driver_proxy(self):
         """Corrupt or missing."""
         whole = Copy(self)
         broken = {"corrupt": Copy(self), "missing": Copy(self)}
@@ -83,7 +83,7 @@ class Companions(box.Case):
                     else:
                         self.sees(result, cu=gpus)
 
-    def test_nvml_companion(self):
+    def test_nvml_proxy(self):
         """NVML is refused; CUDA keeps the list."""
         broken = {"corrupt": Copy(self), "missing": Copy(self)}
         broken["corrupt"].corrupt(NVML)
@@ -97,7 +97,7 @@ class Companions(box.Case):
                     self.sees(box.run(steps, name, guard=False), cu=FASTEST, nv=ALL)
                     result = copy.run(steps, name, allow="2,5")
                     self.sees(result, cu=[2, 5], nv=nvml)
-                    self.one_line(result, copy.companion(NVML), "NVML")
+                    self.one_line(result, copy.proxy(NVML), "NVML")
 
     def test_two_guards(self):
         """A second copy from another folder behind the first."""
@@ -129,7 +129,7 @@ class Paths(box.Case):
 
     def test_debians_links(self):
         """/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu, the first link behind the usual
-        name. (Bound early, the driver keeps to the list; the companion's answers show the way.)"""
+        name. (Bound early, the driver keeps to the list; the proxy's answers show the way.)"""
         folder = tempfile.mkdtemp(prefix="cg-around-")
         self.addCleanup(shutil.rmtree, folder)
         link = os.path.join(folder, "nvidia--libcuda.so.1-x86_64-linux-gnu")
@@ -239,18 +239,18 @@ class Native(box.Case):
                 self.assertEqual(result.rc, 0, result)
 
     def test_an_older_driver(self):
-        """The preloaded companion has names that the driver lacks: called, they say so (500)."""
+        """The preloaded proxy has names that the driver lacks: called, they say so (500)."""
         bare = box.run(["context=cuCtxCreate_v4"], "cuda", guard=False, box="old")
         self.assertEqual(bare.answers["context"], "null", bare)
         for policy in ("VALIDATE", "OFF"):
             result = box.run(["context=cuCtxCreate_v4", "cu.see"], "cuda", box="old", policy=policy,
-                             preload=COMPANIONS)
+                             preload=PROXIES)
             self.assertEqual(result.rc, 0, result)
             self.assertEqual(result.answers["context"], "500", result)
             self.sees(result, cu=FASTEST)
         # A driver that has it: the same step makes a context.
         result = box.run(["cu.init", "context=cuCtxCreate_v4"], "cuda", policy="VALIDATE",
-                         preload=COMPANIONS)
+                         preload=PROXIES)
         self.assertEqual(result.answers["context"], "0", result)
 
     def test_another_preload(self):
@@ -279,7 +279,7 @@ class Native(box.Case):
             bare = box.run(steps, "cuda", guard=False)
             self.assertIn("1:0:77:no-such-library.so:", bare.answers["kept"], bare)
             for more in ({"policy": "VALIDATE"}, {"allow": "2,5"}, {"policy": "OFF"},
-                         {"allow": "2,5", "preload": COMPANIONS}):
+                         {"allow": "2,5", "preload": PROXIES}):
                 with self.subTest(steps=steps, **more):
                     result = box.run(steps, "cuda", **more)
                     self.assertEqual(result.answers["kept"], bare.answers["kept"], result)

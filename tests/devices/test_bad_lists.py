@@ -119,7 +119,7 @@ class BadLists(box.Case):
             self.sees(result, cu="!100", rt12="!100")
             self.explained(result)
 
-    def test_a_missing_companion(self):
+    def test_a_missing_proxy(self):
         """A list that cannot be kept because a file of ours is missing: FORCE_CPU, or no NVML, and a
         line."""
         for kind, steps in (("driver", ["cu.see", "rt12.see", "rt13.see"]), ("nvml", ["nv.see"])):

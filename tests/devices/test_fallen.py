@@ -4,7 +4,7 @@
 import os
 
 from support import box, harness
-from support.box import COMPANIONS, uuid
+from support.box import PROXIES, uuid
 
 # What only shows when the real cuInit has run.
 FALLS = {"did not read": {"box": "around", "allow": "2,5"},
@@ -25,8 +25,8 @@ class Fallen(box.Case):
 
     def test_every_guarded_function_of_the_driver_is_refused(self):
         ways = [("open", [], ()), ("open", ["cu.route=proc"], ()), ("cuda", ["cu.route=dlsym"], ()),
-                ("cuda", ["cu.route=proc"], ()), ("cuda", [], COMPANIONS),
-                ("cuda_now", [], COMPANIONS), ("mixed", [], COMPANIONS)]
+                ("cuda", ["cu.route=proc"], ()), ("cuda", [], PROXIES),
+                ("cuda_now", [], PROXIES), ("mixed", [], PROXIES)]
         questions = ["cu.init", "cu.insist=0", "cu.context=primary,0", "cu.init"]
         for title, words, more, name, steps, preload in self.each(ways):
             with self.subTest(**title):
@@ -42,7 +42,7 @@ class Fallen(box.Case):
     def test_the_count_of_a_linked_program_is_refused(self):
         """With the guard alone, cuInit, cuDeviceGetCount and cuDeviceGet lead to it."""
         ways = [("cuda", "cu.", ()), ("cuda_now", "cu.", ()), ("mixed", "cu.", ()),
-                ("open", "linked.cu.", ()), ("open", "linked.cu.", COMPANIONS)]
+                ("open", "linked.cu.", ()), ("open", "linked.cu.", PROXIES)]
         for title, words, more, name, prefix, preload in self.each(ways):
             with self.subTest(**title):
                 steps = [prefix + step for step in ("init", "count", "get=0", "list")]
@@ -61,7 +61,7 @@ class Fallen(box.Case):
 
     def test_every_call_of_a_shared_runtime_is_refused(self):
         ways = [("open", "rt12.", ()), ("open", "rt13.", ()), ("runtime12", "rt.", ()),
-                ("runtime13", "rt.", ()), ("mixed", "rt.", COMPANIONS)]
+                ("runtime13", "rt.", ()), ("mixed", "rt.", PROXIES)]
         for title, words, more, name, prefix, preload in self.each(ways):
             with self.subTest(**title):
                 steps = [prefix + step for step in ("count", "set=0", "properties=0", "attribute=0",
@@ -89,8 +89,8 @@ class Fallen(box.Case):
                     self.explained(result, words)
 
     def test_nvml_shows_no_gpu(self):
-        ways = [("open", "cu.init", ()), ("mixed", "cu.init", ()), ("mixed", "cu.init", COMPANIONS),
-                ("nvml", "rt12.count", ()), ("nvml", "rt12.count", COMPANIONS)]
+        ways = [("open", "cu.init", ()), ("mixed", "cu.init", ()), ("mixed", "cu.init", PROXIES),
+                ("nvml", "rt12.count", ()), ("nvml", "rt12.count", PROXIES)]
         for title, words, more, name, first, preload in self.each(ways):
             with self.subTest(**title):
                 names = ["nv.get=0", "nv.uuid=" + uuid(2), "nv.serial=" + box.GPUS[2][2],
@@ -109,7 +109,7 @@ class Fallen(box.Case):
     def test_a_list_that_nvml_refuses_later(self):
         """CUDA was in use: its questions are refused from then on, too."""
         steps = ["cu.init", "cu.insist=0", "setenv=CG_LOST=0", "nv.init", "cu.insist=0", "cu.count"]
-        for name, preload in (("open", ()), ("mixed", COMPANIONS)):
+        for name, preload in (("open", ()), ("mixed", PROXIES)):
             result = box.run(steps, name, preload=preload, allow=uuid(0))
             self.assertIn("cu.insist=" + ALL_WORK, result.out, result)
             self.assertEqual(result.answers["cu.insist"], ALL_REFUSED, result)

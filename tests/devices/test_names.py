@@ -8,7 +8,7 @@ import re
 from support import box, harness
 
 GUARDED = harness.guarded("DRIVER")
-COMPANION = "libcudaguard-driver.so"
+PROXY = "libcudaguard-driver.so"
 DRIVER = re.compile(r"^libcuda\.so\.1\+[0-9a-f]+$")
 VERSIONS = (2000, 3020, 11030, 12000, 12080, 13020)
 FLAGS = (0, 1, 2)
@@ -47,7 +47,7 @@ class Names(box.Case):
             for name, without, within in zip(names, bare, guarded):
                 self.assertRegex(without, DRIVER, name)
                 if within != without:
-                    self.assertEqual(within.split("+")[0], COMPANION, name)
+                    self.assertEqual(within.split("+")[0], PROXY, name)
                     ours.add(name)
             self.assertEqual(ours, GUARDED)
 

@@ -5,7 +5,7 @@ import os
 import tempfile
 
 from support import box, harness
-from support.box import ALL, COMPANIONS, uuid
+from support.box import ALL, PROXIES, uuid
 
 
 class Nvml(box.Case):
@@ -13,8 +13,8 @@ class Nvml(box.Case):
 
     def test_handles(self):
         allow = [5, 2]
-        # The guard's own exports have the names that linked programs use; the companion has all.
-        for name, preload in (("open", ()), ("nvml", ()), ("nvml", COMPANIONS)):
+        # The guard's own exports have the names that linked programs use; the proxy has all.
+        for name, preload in (("open", ()), ("nvml", ()), ("nvml", PROXIES)):
             for gpu in range(8):
                 with self.subTest(program=name, preload=preload, gpu=gpu):
                     short = "0000:%02x:00.0" % box.GPUS[gpu][1]
@@ -103,7 +103,7 @@ class Nvml(box.Case):
         for start, calls in starts.items():
             bare = box.run([start], guard=False)
             self.assertEqual(bare.fake_calls, calls, bare)
-            for name, preload in (("open", ()), ("nvml", ()), ("nvml", COMPANIONS)):
+            for name, preload in (("open", ()), ("nvml", ()), ("nvml", PROXIES)):
                 for more in ({"policy": "VALIDATE"}, {"policy": "CLAMP"}, {"allow": "5,2"},
                              {"policy": "VALIDATE", "CG_SICK": "100"}):
                     with self.subTest(start=start, program=name, preload=preload, **more):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A companion that was built from other headers than the guard is refused: what is behind its
+"""A proxy that was built from other headers than the guard is refused: what is behind its
 table of functions may be something else."""
 
 import os

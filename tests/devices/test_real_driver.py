@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's own driver, without a GPU, through the companion and bare: the same answers."""
+"""NVIDIA's own driver, without a GPU, through the proxy and bare: the same answers."""
 
 import re
 

@@ -157,7 +157,7 @@ class Box:
         self.build = os.path.abspath(build)
         self.lib = os.path.abspath(lib or os.path.join(build, "lib"))
         self.guard = os.path.join(self.lib, "libcudaguard.so")
-        self.companions = [os.path.join(self.lib, "cudaguard", "libcudaguard-%s.so" % name)
+        self.proxies = [os.path.join(self.lib, "cudaguard", "libcudaguard-%s.so" % name)
                            for name in ("driver", "nvml")]
         self.folder = os.path.join(self.build, "tests", "gpu")
         self.deadline = time.monotonic() + seconds
@@ -318,8 +318,8 @@ class Box:
             return "bare, cuInit answers %s" % (self.driver and self.driver.words.get("cuInit"))
         return None
 
-    def why_no_companion(self):
-        for path in self.companions:
+    def why_no_proxy(self):
+        for path in self.proxies:
             if not os.path.exists(path):
                 return "%s is not built" % os.path.basename(path)
         return None

@@ -54,7 +54,7 @@ def pointers(box, report):
 
 
 def rows(box, report):
-    reason = box.why_not() or box.why_no_companion()
+    reason = box.why_not() or box.why_no_proxy()
     if reason:
         report.not_filled("calls", "cost of a forwarded cudaSetDevice and cuDeviceGet", reason)
         return

@@ -38,8 +38,8 @@ def one_context(box, report):
     report.check(name, what, value, words.get("context") == "0" and size > 0, words)
     for key, env in (("force-cpu", {"CUDAGUARD_POLICY": "FORCE_CPU"}),
                      ("validate", {"CUDAGUARD_POLICY": "VALIDATE"})):
-        if key == "validate" and box.why_no_companion():
-            report.not_filled("context." + key, CONTEXT, box.why_no_companion())
+        if key == "validate" and box.why_no_proxy():
+            report.not_filled("context." + key, CONTEXT, box.why_no_proxy())
             continue
         words, taken = context(box, True, env)
         wanted = "100" if key == "force-cpu" else "0"
@@ -55,8 +55,8 @@ def kernels(box, report):
     for name, guarded, env in (("bare", False, None), ("validate", True, {
             "CUDAGUARD_POLICY": "VALIDATE"}), ("list", True, {"CUDAGUARD_VISIBLE_DEVICES": "0"})):
         what = "a kernel loaded from PTX, run and its result checked, " + name
-        if guarded and box.why_no_companion():
-            report.not_filled("kernel." + name, what, box.why_no_companion())
+        if guarded and box.why_no_proxy():
+            report.not_filled("kernel." + name, what, box.why_no_proxy())
             continue
         run = box.run([box.program("gpu_driver"), "do=kernel"], guard=guarded, env=env)
         value = "module %s, launch %s, result %s" % tuple(
@@ -104,8 +104,8 @@ def all_workers(box, report, one):
         if box.left() < 40:
             report.not_filled(name, what, "out of time")
             continue
-        if guarded and box.why_no_companion():
-            report.not_filled(name, what, box.why_no_companion())
+        if guarded and box.why_no_proxy():
+            report.not_filled(name, what, box.why_no_proxy())
             continue
         words, size, said = workers(box, guarded, env, how, root)
         value = "%s; %s of %s workers with a context, %s refused; trainer's context %s" % (

@@ -66,7 +66,7 @@ def driver_rows(box, report):
         for key, argv, preload in (
                 ("dlopen", [box.program("gpu_driver")], ()),
                 ("proc", [box.program("gpu_driver"), "by=proc"], ()),
-                ("linked", [box.program("gpu_driver_linked")], (box.companions[0],))):
+                ("linked", [box.program("gpu_driver_linked")], (box.proxies[0],))):
             argv = argv + ["do=get", "index=%d" % index]
             bare = box.run(argv)
             run = box.run(argv, guard=True, env={"CUDAGUARD_POLICY": policy}, preload=preload)
@@ -84,7 +84,7 @@ def driver_rows(box, report):
 
 
 def rows(box, report):
-    reason = box.why_not() or box.why_no_companion()
+    reason = box.why_not() or box.why_no_proxy()
     if reason:
         report.not_filled("index", WHAT % ("cudart 11, 12, 13 shared and static, cuDeviceGet",
                                            "VALIDATE and CLAMP"), reason)

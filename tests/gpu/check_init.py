@@ -34,7 +34,7 @@ def rows(box, report):
             if box.left() < 30:
                 continue
             guarded = name not in ("bare", "hidden")
-            if name in ("validate", "list") and (box.why_not() or box.why_no_companion()):
+            if name in ("validate", "list") and (box.why_not() or box.why_no_proxy()):
                 continue
             run = box.run([box.program("gpu_driver"), "do=init"], guard=guarded, env=env)
             if run.number("initNs") is not None:
@@ -46,7 +46,7 @@ def rows(box, report):
                 opens[name] = len(watched.opens)
     for name, what, _ in SETUPS:
         if not times[name]:
-            reason = box.why_not() or box.why_no_companion() or "answers %s" % set(answers[name])
+            reason = box.why_not() or box.why_no_proxy() or "answers %s" % set(answers[name])
             report.not_filled("cuInit." + name, what, reason)
             continue
         value = "%s; answers %s; %d opens of /dev/nvidia*" % (

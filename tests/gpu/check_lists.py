@@ -55,12 +55,12 @@ def programs(box):
     """(name, argv, kind, what is preloaded behind the guard)."""
     driver, linked = box.program("gpu_driver"), box.program("gpu_driver_linked")
     nvml, nvml_linked = box.program("gpu_nvml"), box.program("gpu_nvml_linked")
-    companion = (box.companions[0],)
+    proxy = (box.proxies[0],)
     found = [
         ("driver dlopen", [driver], "driver", ()),
         ("driver cuGetProcAddress", [driver, "by=proc"], "driver", ()),
         ("driver linked", [linked], "driver", ()),
-        ("driver linked, companion preloaded", [linked], "driver", companion),
+        ("driver linked, proxy preloaded", [linked], "driver", proxy),
         ("NVML dlopen", [nvml], "nvml", ()),
         ("NVML linked", [nvml_linked], "nvml", ()),
     ]
@@ -196,7 +196,7 @@ def print_trace(program, detail):
 
 
 def rows(box, report):
-    reason = box.why_not() or box.why_no_companion()
+    reason = box.why_not() or box.why_no_proxy()
     if reason:
         report.not_filled("allow", WHAT % ("by index, UUID, reversed, subset", "driver, runtime and "
                                            "NVML agree"), reason)

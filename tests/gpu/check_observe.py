@@ -66,7 +66,7 @@ def late_write(box, report):
 
 
 def rows(box, report):
-    reason = box.why_not() or box.why_no_companion()
+    reason = box.why_not() or box.why_no_proxy()
     if reason:
         report.not_filled("observe", "CUDAGUARD_LOG=all, the fork line, the late write", reason)
         return

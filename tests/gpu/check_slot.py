@@ -67,7 +67,7 @@ def record(box, report, value, seen, name, what):
 
 def rows(box, report):
     what = "the allow-list is enforced through the driver's getenv import"
-    reason = box.why_not() or box.why_no_companion()
+    reason = box.why_not() or box.why_no_proxy()
     if reason:
         report.not_filled("slot", what, reason)
         return

@@ -67,7 +67,7 @@ def rows(box, report):
     report.check("torch.force-cpu", what + ", FORCE_CPU", value_of(run) + ", %d opens" %
                  len(run.opens), run.words.get("available") == "0" and run.words.get("count") == "0"
                  and not run.opens and run.rc == 0, run.short())
-    reason = box.why_not() or box.why_no_companion()
+    reason = box.why_not() or box.why_no_proxy()
     if reason:
         report.not_filled("torch", what + ", with GPUs", reason)
         return

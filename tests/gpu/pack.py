@@ -72,9 +72,9 @@ def pack(source, build, lib, to):
     os.rename(fresh, to)
     runtimes = sorted(name[len("gpu_runtime_"):] for name in os.listdir(
         os.path.join(to, "tests", "gpu")) if name.startswith("gpu_runtime_"))
-    companions = sorted(name for name in os.listdir(os.path.join(to, "lib", "cudaguard"))
+    proxies = sorted(name for name in os.listdir(os.path.join(to, "lib", "cudaguard"))
                         if name.startswith("libcudaguard-") and "null_driver" not in name)
-    print("gpu-check: %s: %.1f MiB of 64; runtimes: %s; companions: %s" % (
-        to, size / 2**20, " ".join(runtimes) or "none", " ".join(companions) or "none"))
+    print("gpu-check: %s: %.1f MiB of 64; runtimes: %s; proxies: %s" % (
+        to, size / 2**20, " ".join(runtimes) or "none", " ".join(proxies) or "none"))
     print("There: %s/scripts/gpu-check --from %s --out DIR" % (to, to))
     return 0 if size < LIMIT else 1

@@ -176,4 +176,4 @@ class GpuCheck(unittest.TestCase):
                                      path=self.bare_path())
         self.assertEqual(code, 0, out)
         self.assertEqual({row["verdict"] for name, row in rows.items()
-                          if name not in ("guard", "companions")}, {"not filled"}, out)
+                          if name not in ("guard", "proxies")}, {"not filled"}, out)

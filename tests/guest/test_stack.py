@@ -36,8 +36,8 @@ class Stack(guest.Case):
                     self.assertLessEqual(guarded - bare, MOST_MORE)
 
     def test_with_a_list(self):
-        """It loads our companion library and the driver behind it, whatever is asked for: as much
-        more than bare dlopen takes for the companion."""
+        """It loads our proxy library and the driver behind it, whatever is asked for: as much
+        more than bare dlopen takes for the proxy."""
         bare = self.used(harness.NULL_DRIVER_DIR + "/libcudaguard-driver.so", guard=False)
         for name in NAMES:
             with self.subTest(name):

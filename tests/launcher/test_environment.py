@@ -96,11 +96,11 @@ class Environment(launcher.Case):
         shutil.copytree(harness.LIB, install, symlinks=True)
         old = os.path.join(install, "libcudaguard.so")
         null_driver = os.path.join(install, "cudaguard", "libcuda.so.1")
-        companion = os.path.join(install, "cudaguard", "libcudaguard-driver.so")
+        proxy = os.path.join(install, "cudaguard", "libcudaguard-driver.so")
         for before, wanted in (
                 (None, GUARD), ("", GUARD), ("libm.so.6", GUARD + ":libm.so.6"),
                 ("libm.so.6:" + GUARD, GUARD + ":libm.so.6"),
-                ("%s:libm.so.6 %s  %s::libdl.so.2" % (old, null_driver, companion),
+                ("%s:libm.so.6 %s  %s::libdl.so.2" % (old, null_driver, proxy),
                  GUARD + ":libm.so.6:libdl.so.2"),
                 ("libm.so.6:libm.so.6", GUARD + ":libm.so.6:libm.so.6")):
             with self.subTest(before=before):

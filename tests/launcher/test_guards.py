@@ -71,8 +71,8 @@ class Cpu(launcher.Case):
     def test_only_what_is_linked(self):
         door = ["door"]
         for name, cpu, chosen in (
-                ("linked_cuda", [harness.NULL_DRIVER_CUDA], [box.COMPANIONS[0]]),
-                ("linked_nvml", [harness.NULL_DRIVER_NVML], [box.COMPANIONS[1]]),
+                ("linked_cuda", [harness.NULL_DRIVER_CUDA], [box.PROXIES[0]]),
+                ("linked_nvml", [harness.NULL_DRIVER_NVML], [box.PROXIES[1]]),
                 (door[0], [], [])):
             for options, more in (([], cpu), (["--gpus", "0"], chosen), (["--policy", "OFF"], [])):
                 with self.subTest(program=name, options=options):

@@ -10,7 +10,7 @@ int main() {
   try {
     const Installation found = find_installation();
     for (const std::string& file : {found.guard, found.null_driver_cuda, found.null_driver_nvml,
-                                    found.companion_cuda, found.companion_nvml}) {
+                                    found.proxy_cuda, found.proxy_nvml}) {
       puts(file.c_str());
     }
   } catch (const Refusal& refusal) {

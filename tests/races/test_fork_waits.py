@@ -19,7 +19,7 @@ ENDED = re.compile(r"^ended (\d+) (\d+) (\d+)$", re.M)
 OURS = re.compile(r"/(libcudaguard|cudaguard/lib)[^/]*$")
 
 
-def companions(folder):
+def proxies(folder):
     return os.path.join(racing.FOLDER, folder, "lib", "cudaguard")
 
 
@@ -47,7 +47,7 @@ class ForkWaits(harness.Case):
         self.check(100, harness.GUARD)
 
     def test_with_a_slow_lock(self):
-        with racing.library_folder(companions("slow")) as guard:
+        with racing.library_folder(proxies("slow")) as guard:
             self.check(20, guard)
 
     def test_without_the_guard(self):
@@ -56,5 +56,5 @@ class ForkWaits(harness.Case):
 
     def test_one_word_for_all(self):
         """The control: the same slow lock, in a word that a forked child has as it was."""
-        with racing.library_folder(companions("one_word")) as guard:
+        with racing.library_folder(proxies("one_word")) as guard:
             self.assertTrue(self.ours(self.forks(20, guard)[1]))

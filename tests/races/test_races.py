@@ -31,13 +31,13 @@ class FirstCalls(harness.Case):
             self.assertTrue(outcomes[0].out.startswith("64 8:"), outcomes)
 
     def test_without_the_lock(self):
-        """The control: companions whose lock locks nothing let several threads through."""
-        companions = os.path.join(racing.FOLDER, "unlocked", "lib", "cudaguard")
-        with racing.library_folder(companions) as guard:
+        """The control: proxies whose lock locks nothing let several threads through."""
+        proxies = os.path.join(racing.FOLDER, "unlocked", "lib", "cudaguard")
+        with racing.library_folder(proxies) as guard:
             outcomes = racing.race("racers", "o", 20, guard=guard, slow=2000,
                                    CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
         self.assertGreater(max(outcome.inits for outcome in outcomes), 1, outcomes)
-        # The same folder with the companions as they ship: it is the lock.
+        # The same folder with the proxies as they ship: it is the lock.
         with racing.library_folder() as guard:
             outcomes = racing.race("racers", "o", 20, guard=guard, slow=2000,
                                    CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under ThreadSanitizer: the companions, and once the guard too, built with it; no report."""
+"""Under ThreadSanitizer: the proxies, and once the guard too, built with it; no report."""
 
 import os
 import platform
@@ -65,7 +65,7 @@ class Tsan(harness.Case):
                         self.assertEqual((outcome.out, outcome.err),
                                          ("64 %s\n" % racing.SEEN, ""))
 
-    def test_the_companions(self):
+    def test_the_proxies(self):
         with racing.library_folder(built("tsan")) as guard:
             self.no_report(guard)
 
@@ -74,7 +74,7 @@ class Tsan(harness.Case):
             self.no_report(guard)
 
     def test_without_the_lock(self):
-        """The control: the same with companions whose lock locks nothing is reported."""
+        """The control: the same with proxies whose lock locks nothing is reported."""
         with racing.library_folder(built("tsan_unlocked")) as guard:
             for program, doors in (("racers", "o"), ("racers_linked", "l")):
                 with self.subTest(program=program, doors=doors):

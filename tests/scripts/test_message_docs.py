@@ -15,7 +15,7 @@ import unittest
 
 from support import harness
 
-SOURCES = ("policy/*.cpp", "policy/*.h", "shim/companion/*.cpp", "shim/elf/own_files.*",
+SOURCES = ("policy/*.cpp", "policy/*.h", "shim/proxy/*.cpp", "shim/elf/own_files.*",
            "shim/hook/*.cpp", "shim/record/*.cpp", "shim/state/*.cpp", "shim/through/*.cpp",
            "shim/launcher/message.cpp", "shim/launcher/child/ask_loader.cpp",
            "shim/launcher/child/child.cpp", "shim/launcher/commands/*.cpp",

@@ -29,7 +29,7 @@ class Dependencies(unittest.TestCase):
         self.assertRegex(found, r"\Ashlibs:Depends=libc6 \(>= [0-9.]+\)\n\Z")
 
     def test_limit_without_the_exclusion(self):
-        """Documented: with the companions looked at, the driver's package would be needed, or one is
+        """Documented: with the proxies looked at, the driver's package would be needed, or one is
         not found."""
         for name in ("libcudaguard-driver.so", "libcudaguard-nvml.so"):
             code, found = self.shlibdeps(os.path.join(harness.NULL_DRIVER_DIR, name))

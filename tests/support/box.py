@@ -20,7 +20,7 @@ def rows():
 
 
 # What the launcher preloads for programs that are linked to the driver.
-COMPANIONS = tuple(os.path.join(harness.NULL_DRIVER_DIR, "libcudaguard-%s.so" % kind)
+PROXIES = tuple(os.path.join(harness.NULL_DRIVER_DIR, "libcudaguard-%s.so" % kind)
                    for kind in ("driver", "nvml"))
 GPUS, MIGS = rows()
 ALL = list(range(8))

@@ -14,7 +14,7 @@ from support import box, harness, settings
 FOLDER = os.path.join(harness.BUILD, "tests", "races")
 DRIVER = os.path.join(harness.FAKES, "lazy")
 THREADS = 64
-COMPANIONS = ("libcudaguard-driver.so", "libcudaguard-nvml.so")
+PROXIES = ("libcudaguard-driver.so", "libcudaguard-nvml.so")
 # What a thread is told by any door.
 SEEN = "2:%s,%s" % (box.GPUS[5][0], box.GPUS[2][0])
 ALLOWED = "5,2"
@@ -31,13 +31,13 @@ Outcome = collections.namedtuple("Outcome", "code out err inits times")
 
 
 @contextlib.contextmanager
-def library_folder(companions=None, guard=harness.GUARD):
-    """A lib folder with this guard and these companions; yields the guard's path in it."""
+def library_folder(proxies=None, guard=harness.GUARD):
+    """A lib folder with this guard and these proxies; yields the guard's path in it."""
     with tempfile.TemporaryDirectory(prefix="cg-") as folder:
         os.chmod(folder, 0o755)
         os.mkdir(os.path.join(folder, "cudaguard"))
         for name in os.listdir(harness.NULL_DRIVER_DIR):
-            source = os.path.join(companions if companions and name in COMPANIONS
+            source = os.path.join(proxies if proxies and name in PROXIES
                                   else harness.NULL_DRIVER_DIR, name)
             if not os.path.exists(source):
                 kind = RuntimeError if settings.MUST_RUN else unittest.SkipTest

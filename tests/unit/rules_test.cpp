@@ -19,17 +19,15 @@ struct Row {
 
 constexpr Action kPass = Action::kPass;
 constexpr Action kNullDriver = Action::kNullDriver;
-constexpr Action kCompanion = Action::kCompanion;
+constexpr Action kProxy = Action::kProxy;
 constexpr Action kRefuse = Action::kRefuse;
 
 constexpr Row kTable[] = {
     {"libm.so.6", {kPass, kPass, kPass, kPass}, {kPass, kPass, kPass, kPass}},
-    {"libcuda.so.1",
-     {kNullDriver, kCompanion, kCompanion, kPass},
-     {kNullDriver, kCompanion, kCompanion, kPass}},
+    {"libcuda.so.1", {kNullDriver, kProxy, kProxy, kPass}, {kNullDriver, kProxy, kProxy, kPass}},
     {"libnvidia-ml.so.1",
-     {kNullDriver, kCompanion, kCompanion, kPass},
-     {kNullDriver, kCompanion, kCompanion, kPass}},
+     {kNullDriver, kProxy, kProxy, kPass},
+     {kNullDriver, kProxy, kProxy, kPass}},
     // It keeps to no allow-list.
     {"libnvidia-opencl.so.1", {kRefuse, kPass, kPass, kPass}, {kRefuse, kRefuse, kRefuse, kPass}},
     {"libnvidia-cfg.so.1", {kRefuse, kPass, kPass, kPass}, {kRefuse, kPass, kPass, kPass}},

@@ -33,8 +33,8 @@ void add_for_linked(const Judged& judged, Policy policy, const Installation& ins
     }
     own.push_back(file);
   };
-  if (judged.linked_cuda) add(cpu ? installation.null_driver_cuda : installation.companion_cuda);
-  if (judged.linked_nvml) add(cpu ? installation.null_driver_nvml : installation.companion_nvml);
+  if (judged.linked_cuda) add(cpu ? installation.null_driver_cuda : installation.proxy_cuda);
+  if (judged.linked_nvml) add(cpu ? installation.null_driver_nvml : installation.proxy_nvml);
 }
 
 /// --fence; without it, what is said of one that stands here already.

@@ -111,8 +111,8 @@ std::vector<OwnFile> look_at_own_files(const Installation& installation) {
   add_file(installation.guard, true, false);
   add_file(installation.null_driver_cuda, true, true);
   add_file(installation.null_driver_nvml, true, true);
-  add_file(installation.companion_cuda, true, false);
-  add_file(installation.companion_nvml, true, false);
+  add_file(installation.proxy_cuda, true, false);
+  add_file(installation.proxy_nvml, true, false);
   for (const char* link : {"/libcuda.so", "/libnvidia-ml.so", "/libnvidia-opencl.so.1"}) {
     add_file(folder + link, false, true);
   }

@@ -59,8 +59,8 @@ Installation find_installation() {
   found.guard = lib + kGuard;
   found.null_driver_cuda = lib + "/cudaguard/libcuda.so.1";
   found.null_driver_nvml = lib + "/cudaguard/libnvidia-ml.so.1";
-  found.companion_cuda = lib + "/cudaguard/libcudaguard-driver.so";
-  found.companion_nvml = lib + "/cudaguard/libcudaguard-nvml.so";
+  found.proxy_cuda = lib + "/cudaguard/libcudaguard-driver.so";
+  found.proxy_nvml = lib + "/cudaguard/libcudaguard-nvml.so";
   if (access(found.guard.c_str(), R_OK) != 0) {
     throw Refusal(kRefused, printable(found.guard) +
                                 " is missing or cannot be read; install cudaguard again");

@@ -10,8 +10,8 @@ struct Installation {
   std::string guard;             ///< .../lib/libcudaguard.so
   std::string null_driver_cuda;  ///< .../lib/cudaguard/libcuda.so.1
   std::string null_driver_nvml;  ///< .../lib/cudaguard/libnvidia-ml.so.1
-  std::string companion_cuda;    ///< .../lib/cudaguard/libcudaguard-driver.so
-  std::string companion_nvml;    ///< .../lib/cudaguard/libcudaguard-nvml.so
+  std::string proxy_cuda;        ///< .../lib/cudaguard/libcudaguard-driver.so
+  std::string proxy_nvml;        ///< .../lib/cudaguard/libcudaguard-nvml.so
 };
 
 /// Throws Refusal where the guard is missing, or ld.so could not be told its path.

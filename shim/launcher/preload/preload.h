@@ -8,7 +8,7 @@
 
 namespace cudaguard::launcher {
 
-/// Ours by its name, of any installation: the guard, a companion, a null driver.
+/// Ours by its name, of any installation: the guard, a proxy, a null driver.
 bool is_own_library(std::string_view entry);
 
 /// A sanitizer's runtime, which must come before every other library: libasan.so.8.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/companion/bad_index.h"
+#include "shim/proxy/bad_index.h"
 
 #include "policy/message.h"
-#include "shim/companion/guard.h"
-#include "shim/companion/late_write.h"
 #include "shim/elf/own_maps.h"
+#include "shim/proxy/guard.h"
+#include "shim/proxy/late_write.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {

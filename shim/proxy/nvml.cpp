@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The NVML companion: libcudaguard-nvml.so, in front of the real libnvidia-ml.so.1. NVML does not
+// The NVML proxy: libcudaguard-nvml.so, in front of the real libnvidia-ml.so.1. NVML does not
 // know CUDA_VISIBLE_DEVICES; under an allow-list it shows the allowed GPUs alone, as in a container
 // that holds no others, so that NVML and CUDA agree (PyTorch compares the two).
 #include <nvml.h>
 
-#include "shim/companion/late_write.h"
-#include "shim/companion/nvml_state.h"
+#include "shim/proxy/late_write.h"
+#include "shim/proxy/nvml_state.h"
 
 // nvml.h renames the old entry points to the newest ones; here each name is itself.
 #undef nvmlInit

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/companion/visible_devices.h"
+#include "shim/proxy/visible_devices.h"
 
 #include <cstdlib>
 #include <cstring>
 
 #include "policy/selection.h"
-#include "shim/companion/fork_poison.h"
-#include "shim/companion/getenv_slot.h"
-#include "shim/companion/gpus.h"
-#include "shim/companion/late_write.h"
+#include "shim/proxy/fork_poison.h"
+#include "shim/proxy/getenv_slot.h"
+#include "shim/proxy/gpus.h"
+#include "shim/proxy/late_write.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {

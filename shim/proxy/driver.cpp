@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The driver companion: libcudaguard-driver.so, in front of the real libcuda.so.1. It defines the
+// The driver proxy: libcudaguard-driver.so, in front of the real libcuda.so.1. It defines the
 // guarded names only; for all others dlsym on its handle finds the real library's, because that is
 // its DT_NEEDED. What cuDeviceGetCount says is the driver's own answer, or an error: a runtime that
 // is lied to about it answers 103.
 #include <cstdint>
 
-#include "shim/companion/bad_index.h"
-#include "shim/companion/driver_state.h"
+#include "shim/proxy/bad_index.h"
+#include "shim/proxy/driver_state.h"
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/companion/guard.h"
+#include "shim/proxy/guard.h"
 
 #include "shim/elf/base_namespace.h"
 

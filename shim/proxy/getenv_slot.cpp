@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/companion/getenv_slot.h"
+#include "shim/proxy/getenv_slot.h"
 
 #include <elf.h>
 
@@ -79,7 +79,7 @@ bool is_read_only(const Library& library, ElfW(Addr) slot) {
   return slot >= from && slot < to;
 }
 
-bool leads_to_companion(const void* target) {
+bool leads_to_proxy(const void* target) {
   const char* name = object_name(target);
   return name != nullptr && base_name(name) == "libcudaguard-driver.so";
 }
@@ -94,8 +94,8 @@ int redirect_in(const Library& library, const Relocations& table, Getenv to) {
     if (!elf_detail::same(library.tables.strings + symbol.st_name, "getenv")) continue;
     const ElfW(Addr) slot = library.base + entry.r_offset;
     ++redirected;
-    // A second copy of the guard, with companions of its own: the first one keeps the slot.
-    if (leads_to_companion(*reinterpret_cast<const void* const*>(slot))) continue;
+    // A second copy of the guard, with proxies of its own: the first one keeps the slot.
+    if (leads_to_proxy(*reinterpret_cast<const void* const*>(slot))) continue;
     if (is_read_only(library, slot)) {
       if (!overwrite(reinterpret_cast<const void*>(slot), &to, sizeof to, PROT_READ)) return -1;
     } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/companion/gpus.h"
+#include "shim/proxy/gpus.h"
 
 namespace cudaguard {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/companion/fork_poison.h"
+#include "shim/proxy/fork_poison.h"
 
 #include <atomic>
 
 #include "policy/message.h"
-#include "shim/companion/guard.h"
 #include "shim/elf/own_maps.h"
+#include "shim/proxy/guard.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {

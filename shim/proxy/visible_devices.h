@@ -2,8 +2,8 @@
 // The allow-list, enforced at the real cuInit.
 #pragma once
 
-#include "shim/companion/driver_state.h"
-#include "shim/companion/real_library.h"
+#include "shim/proxy/driver_state.h"
+#include "shim/proxy/real_library.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

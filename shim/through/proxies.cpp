@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/through/companions.h"
+#include "shim/through/proxies.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -39,9 +39,8 @@ struct Files {
   const char* real;  // its DT_NEEDED
   Process::Said missing;
 };
-constexpr Files kFiles[] = {
-    {"libcudaguard-driver.so", "libcuda.so.1", Process::kNoDriverCompanion},
-    {"libcudaguard-nvml.so", "libnvidia-ml.so.1", Process::kNoNvmlCompanion}};
+constexpr Files kFiles[] = {{"libcudaguard-driver.so", "libcuda.so.1", Process::kNoDriverProxy},
+                            {"libcudaguard-nvml.so", "libnvidia-ml.so.1", Process::kNoNvmlProxy}};
 
 /// Keeps errno, and takes away the dlerror that a request of ours leaves.
 class Quiet {
@@ -70,14 +69,14 @@ bool can_load(const Loader& the) {
   return the.dlopen != nullptr && the.dlclose != nullptr && the.dlerror != nullptr;
 }
 
-/// NVML alone can be refused; without the driver's companion nothing is let through.
+/// NVML alone can be refused; without the driver's proxy nothing is let through.
 void give_up(Process& process, const Files& files, const char* file, const char* why) {
-  if (files.missing == Process::kNoNvmlCompanion) {
+  if (files.missing == Process::kNoNvmlProxy) {
     process.no_nvml.store(true, std::memory_order_relaxed);
   } else {
-    fall_back(process, Process::kNoCompanion);
+    fall_back(process, Process::kNoProxy);
   }
-  say_missing_companion(files.missing, file, why);
+  say_missing_proxy(files.missing, file, why);
 }
 
 /// Is a library of that SONAME in this process already?
@@ -88,7 +87,7 @@ bool is_mapped(const Loader& the, Quiet& quiet, const char* soname) {
   return true;
 }
 
-/// Loads the companion in `path`. Nothing happens where there is no real library.
+/// Loads the proxy in `path`. Nothing happens where there is no real library.
 void load(Process& process, const Files& files, const char* path, Quiet& quiet, Loaded& result) {
   void* handle = quiet.open(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -101,7 +100,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
       why = why_not_loaded();
     }
     // A shortage passes: this request is refused, the next one may work.
-    if (why == kPassing) say_missing_companion(files.missing, path, why);
+    if (why == kPassing) say_missing_proxy(files.missing, path, why);
     if (why != nullptr && why != kPassing) give_up(process, files, path, why);
     return;
   }
@@ -119,7 +118,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
   loader().dlclose(handle);
 }
 
-[[gnu::cold, gnu::noinline]] void load_companion(Process& process, CompanionKind kind) {
+[[gnu::cold, gnu::noinline]] void load_proxy(Process& process, ProxyKind kind) {
   const Loader& the = loader();
   if (!can_load(the)) return;
   const Files& files = kFiles[static_cast<int>(kind)];
@@ -133,7 +132,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
   if (!there) folder.set_real_folder();
   const char* path = folder.file(files.file);
   if (!there && sys::stat(path, &status) != 0) return give_up(process, files, path, kMissing);
-  load(process, files, path, quiet, lasting.companions[static_cast<int>(kind)]);
+  load(process, files, path, quiet, lasting.proxies[static_cast<int>(kind)]);
 }
 
 /// NVIDIA's own libraries among themselves: they must see what is there.
@@ -164,22 +163,22 @@ void* open_as_asked(const Loader& the, Quiet& quiet, const char* name, int mode,
 
 }  // namespace
 
-const void* Companion::symbol(const char* name) const {
+const void* Proxy::symbol(const char* name) const {
   const auto* map = static_cast<const struct link_map*>(link_map);
   return map == nullptr ? nullptr : elf_symbol(map->l_ld, map->l_addr, name);
 }
 
-Companion companion(Process& process, CompanionKind kind) {
-  const Loaded& the = lasting.companions[static_cast<int>(kind)];
-  if (kind == CompanionKind::kNvml && process.no_nvml.load(std::memory_order_relaxed)) return {};
-  if (the.path.load(std::memory_order_acquire) == nullptr) load_companion(process, kind);
+Proxy proxy(Process& process, ProxyKind kind) {
+  const Loaded& the = lasting.proxies[static_cast<int>(kind)];
+  if (kind == ProxyKind::kNvml && process.no_nvml.load(std::memory_order_relaxed)) return {};
+  if (the.path.load(std::memory_order_acquire) == nullptr) load_proxy(process, kind);
   if (!lets_through(process.policy())) return {};
   return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_relaxed)};
 }
 
-void load_companions_early(Process& process) {
+void load_proxies_early(Process& process) {
   const Loader& the = loader();
-  if (!can_load(the) || process.companions_looked.exchange(true, std::memory_order_relaxed)) return;
+  if (!can_load(the) || process.proxies_looked.exchange(true, std::memory_order_relaxed)) return;
   bool driver = !process.config.visible_devices.empty() || process.config.children_cpu;
   bool nvml = false;
   {
@@ -187,32 +186,32 @@ void load_companions_early(Process& process) {
     driver = driver || is_mapped(the, quiet, kFiles[0].real);
     nvml = is_mapped(the, quiet, kFiles[1].real);
   }
-  if (driver) companion(process, CompanionKind::kDriver);
-  if (nvml) companion(process, CompanionKind::kNvml);
+  if (driver) proxy(process, ProxyKind::kDriver);
+  if (nvml) proxy(process, ProxyKind::kNvml);
 }
 
-const char* name_with_companion(Process& process, CompanionKind kind, const char* name, int mode,
-                                const void* caller) {
+const char* name_with_proxy(Process& process, ProxyKind kind, const char* name, int mode,
+                            const void* caller) {
   const Loader& the = loader();
   if (!can_load(the) || is_nvidias(caller)) return name;
   const Files& files = kFiles[static_cast<int>(kind)];
-  const char* never = kind == CompanionKind::kDriver ? kNoDriver.data() : kNoNvml.data();
+  const char* never = kind == ProxyKind::kDriver ? kNoDriver.data() : kNoNvml.data();
   Quiet quiet(the);
   void* asked = open_as_asked(the, quiet, name, mode, caller);
   if (asked == nullptr) {
     // By another name or path there may be one all the same.
-    if (kind == CompanionKind::kDriver && name == std::string_view(files.real) &&
+    if (kind == ProxyKind::kDriver && name == std::string_view(files.real) &&
         (mode & RTLD_NOLOAD) == 0) {
       record_no_driver(process, "dlopen", caller);
     }
     // A token that only ld.so can expand: refused, rather than let past us.
     return std::string_view(name).find('$') != std::string_view::npos ? never : name;
   }
-  const Companion it = companion(process, kind);
-  the.dlclose(asked);  // the companion holds it; another copy is not needed
+  const Proxy it = proxy(process, kind);
+  the.dlclose(asked);  // the proxy holds it; another copy is not needed
   if (!lets_through(process.policy())) return nullptr;
   if (it.path != nullptr) return it.path;
-  say_missing_companion(files.missing, name, kNotOurs);
+  say_missing_proxy(files.missing, name, kNotOurs);
   return never;
 }
 

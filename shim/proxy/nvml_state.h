@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the NVML companion knows: the real functions, and the GPUs that are shown. Thread-safe.
+// What the NVML proxy knows: the real functions, and the GPUs that are shown. Thread-safe.
 #pragma once
 
 #include <cstddef>
 
-#include "shim/companion/gpus.h"
-#include "shim/companion/guard.h"
 #include "shim/elf/object.h"
+#include "shim/proxy/gpus.h"
+#include "shim/proxy/guard.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

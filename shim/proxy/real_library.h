@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real library behind a companion: its DT_NEEDED, mapped before any of the companion's code
+// The real library behind a proxy: its DT_NEEDED, mapped before any of the proxy's code
 // runs. Functions come from its own symbol table, never by RTLD_NEXT: TensorFlow exports 608 `cu*`
 // trampolines of its own, which would call each other for ever.
 #pragma once
@@ -26,7 +26,7 @@ class RealLibrary {
   const link_map* map_ = nullptr;
 };
 
-/// By its SONAME, in this companion's namespace; `mode` RTLD_NOLOAD or not. Keeps a reference;
+/// By its SONAME, in this proxy's namespace; `mode` RTLD_NOLOAD or not. Keeps a reference;
 /// leaves no dlerror.
 RealLibrary open_real(const Loader& the, const char* soname, int mode);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/companion/real_library.h"
+#include "shim/proxy/real_library.h"
 
 #include <dlfcn.h>
 

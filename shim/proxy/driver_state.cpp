@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/companion/driver_state.h"
+#include "shim/proxy/driver_state.h"
 
 #include <dlfcn.h>
 
-#include "shim/companion/bad_index.h"
-#include "shim/companion/fork_poison.h"
-#include "shim/companion/gpus.h"
-#include "shim/companion/late_write.h"
-#include "shim/companion/visible_devices.h"
+#include "shim/proxy/bad_index.h"
+#include "shim/proxy/fork_poison.h"
+#include "shim/proxy/gpus.h"
+#include "shim/proxy/late_write.h"
+#include "shim/proxy/visible_devices.h"
 #include "shim/sys/memory.h"
 
 namespace cudaguard {
@@ -45,7 +45,7 @@ void bind(const Services& guard) {
   const RealLibrary real = open_real(guard.loader(), "libcuda.so.1", RTLD_NOLOAD);
   if (!guard.process().config.visible_devices.empty()) open_nvml(guard.loader());
   bind_to(guard, real);
-  // The slot leads here: this companion must stay as long as the driver may.
+  // The slot leads here: this proxy must stay as long as the driver may.
   if (driver.redirected) {
     open_real(guard.loader(), "libcudaguard-driver.so", RTLD_NOLOAD | RTLD_NODELETE);
   } else if (real.found()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/companion/nvml_state.h"
+#include "shim/proxy/nvml_state.h"
 
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver companion knows: the real functions, whether calls may pass in this process, and
+// What the driver proxy knows: the real functions, whether calls may pass in this process, and
 // the real cuInit, done once. Thread-safe; a forked child starts anew.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shim/companion/guard.h"
+#include "shim/proxy/guard.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -36,7 +36,7 @@ struct Plan;
 
 struct DriverKnown : Known {
   /// Where cuInit of this driver has succeeded: pages that are wiped in a forked child. (Another
-  /// namespace has a driver of its own, behind a companion of its own.)
+  /// namespace has a driver of its own, behind a proxy of its own.)
   std::atomic<const Process*> process{nullptr};
 
   /// The real functions; null where the real driver has none of that name.

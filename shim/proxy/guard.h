@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard, as a companion sees it, and what both companions know. Thread-safe, lock-free.
+// The guard, as a proxy sees it, and what both proxies know. Thread-safe, lock-free.
 #pragma once
 
 #include <link.h>
@@ -8,8 +8,8 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// What a companion knows: all of its variables. A forked child inherits it, as it does the real
-/// library. Each companion's own struct has this one as its base, and is all zero at first.
+/// What a proxy knows: all of its variables. A forked child inherits it, as it does the real
+/// library. Each proxy's own struct has this one as its base, and is all zero at first.
 struct Known {
   std::atomic<const Services*> guard{nullptr};
   std::atomic<bool> bound{false};                   ///< to the real library
@@ -23,7 +23,7 @@ const Services* find_guard();
 /// The same, once there is one.
 inline const Services& the_guard() { return *known().guard.load(std::memory_order_acquire); }
 
-/// The guard that has loaded this companion: it is asked from now on. False: of another build.
+/// The guard that has loaded this proxy: it is asked from now on. False: of another build.
 bool adopt_guard(const Services* guard);
 
 }  // namespace cudaguard

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPUs of this machine as the real NVML lists them, and the allowed ones among them. Both
-// companions ask this; each once per process. Thread-safe: the objects are the caller's.
+// proxies ask this; each once per process. Thread-safe: the objects are the caller's.
 #pragma once
 
 #include <nvml.h>
 
 #include "policy/device_list.h"
-#include "shim/companion/guard.h"
-#include "shim/companion/real_library.h"
+#include "shim/proxy/guard.h"
+#include "shim/proxy/real_library.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/companion/late_write.h"
+#include "shim/proxy/late_write.h"
 
 #include <string_view>
 
 #include "policy/message.h"
-#include "shim/companion/guard.h"
+#include "shim/proxy/guard.h"
 
 namespace cudaguard {
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The companions as files (release build), held to the guard's rules where they are alike.
+"""The proxies as files (release build), held to the guard's rules where they are alike.
 
-That those rules can fail is shown in test_guard.py; the ones that are the companions' own
+That those rules can fail is shown in test_guard.py; the ones that are the proxies' own
 are shown to fail here, on the guard and on the null drivers.
 """
 
@@ -10,7 +10,7 @@ import unittest
 
 from support import guard_rules, harness
 
-COMPANIONS = {
+PROXIES = {
     "libcudaguard-driver.so": ("libcuda.so.1", "DRIVER"),
     "libcudaguard-nvml.so": ("libnvidia-ml.so.1", "NVML"),
 }
@@ -38,20 +38,20 @@ def symbols_are_data(elf):
     return ["its symbol table is in no segment"]
 
 
-class Companions(unittest.TestCase):
+class Proxies(unittest.TestCase):
     def each(self):
-        for name, (real, library) in COMPANIONS.items():
+        for name, (real, library) in PROXIES.items():
             yield guard_rules.GuardFile(path_of(name)), name, real, harness.guarded(library)
 
     def test_shared_rules(self):
         for elf, name, *_ in self.each():
             for rule in SHARED_RULES:
-                with self.subTest(companion=name, rule=rule.__name__):
+                with self.subTest(proxy=name, rule=rule.__name__):
                     self.assertEqual(rule(elf), [])
 
     def test_what_it_needs(self):
         for elf, name, real, *_ in self.each():
-            with self.subTest(companion=name):
+            with self.subTest(proxy=name):
                 # In this order: dlsym on its handle looks into the real library first.
                 self.assertEqual(elf.tags("NEEDED"), [real, "libc.so.6"])
                 self.assertEqual(elf.tags("SONAME"), [name])
@@ -64,14 +64,14 @@ class Companions(unittest.TestCase):
 
     def test_exports_are_the_guarded_names(self):
         for elf, name, _, guarded in self.each():
-            with self.subTest(companion=name):
+            with self.subTest(proxy=name):
                 self.assertGreater(len(guarded), 10)
                 self.assertEqual({s.name for s in elf.defined},
                                  guarded | {"cudaguard_companion_prepare_v1"})
 
     def test_symbols_are_data(self):
         for elf, name, *_ in self.each():
-            with self.subTest(companion=name):
+            with self.subTest(proxy=name):
                 self.assertEqual(symbols_are_data(elf), [])
                 # The rule can fail: in a linker's layout where the table lies with the code.
                 elf.sections[".dynsym"] = elf.sections[".text"]
