@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same sources cross-compiled for AArch64: the files, the thunks, the door matrix.
+"""The same sources cross-compiled for AArch64: the files, the thunks, the entry-point matrix.
 
 The C programs of the matrix run under qemu-user against the recording fake driver, each bare and
 guarded. There is no NVIDIA driver for AArch64 here, so no row has the real world.
@@ -29,7 +29,7 @@ def setUpModule():
     reason = None
     if missing:
         reason = "not installed: %s (qemu-user, g++-aarch64-linux-gnu)" % ", ".join(missing)
-    elif not os.path.exists(harness.program("door")):
+    elif not os.path.exists(harness.program("entry_point")):
         reason = "not built: cmake --build --preset aarch64 (scripts/test --full does)"
     if reason:
         if settings.MUST_RUN:
@@ -129,22 +129,22 @@ class Unwinding(unittest.TestCase):
                 self.assertEqual(lines[-1], end)
 
 
-class Doors(harness.Case):
-    def test_doors(self):
+class EntryPoints(harness.Case):
+    def test_entry_points(self):
         selected = list(rows())
         groups = {row.group for row in selected}
         wanted = {"linked", "cudart-shared", "cudart-static", "dlopen", "deepbind", "pointer",
                   "dlmopen", "plugin", "procaddress", "scope", "nvml", "when", "decoy", "versions"}
-        self.assertEqual(wanted - groups, set(), "the matrix has no C row for these doors")
+        self.assertEqual(wanted - groups, set(), "the matrix has no C row for these entry points")
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             outcomes = list(pool.map(matrix.perform, selected))
         for outcome in outcomes:
-            with self.subTest(door=outcome.row.id):
+            with self.subTest(entry_point=outcome.row.id):
                 for where, found, result in outcome.complaints:
                     self.fail("%s, %s:\n  %s\n%s" % (outcome.row.about, where, "\n  ".join(found),
                                                      result))
         verdicts = [outcome.verdict for outcome in outcomes]
-        print("AArch64 doors: " + ", ".join(
+        print("AArch64 entry points: " + ", ".join(
             "%d %s" % (verdicts.count(name), name) for name in sorted(set(verdicts))))
         skipped = [r for outcome in outcomes for r in outcome.skipped]
         if skipped:

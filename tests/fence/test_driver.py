@@ -12,7 +12,7 @@ from support import driver, fence, harness, launcher
 NOBODY = 65534
 FIRST = 0xC04846D2  # CHECK_VERSION_STR: what each of these libraries asks first
 LAST = 0xC020462A  # RM_CONTROL, of libcuda to -1
-DOOR = harness.program("door")
+DOOR = harness.program("entry_point")
 # What these programs need besides libcuda and NVML.
 NEEDED = {"clinfo": ["libnvidia-opencl.so.1"], "ffmpeg": ["libnvidia-encode.so.1"]}
 CALL_EXPORTS = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
@@ -22,7 +22,7 @@ LINE = r"^cudaguard\[\d+\]: .*; to allow CUDA: run it without --fence\n"
 class Driver(driver.Case):
     def test_without_a_device(self):
         for words in ([DOOR, "lib=libcuda.so.1"],
-                      [harness.program("static_door"), harness.real_driver_file()]):
+                      [harness.program("static_entry_point"), harness.real_driver_file()]):
             with self.subTest(words):
                 done = self.same_but_refused(*words, expected=[LAST])
                 self.assertRegex(done.stdout, r"^cuInit=100 .* countRc=3 ")
@@ -63,10 +63,10 @@ class Driver(driver.Case):
 
     def test_guarded(self):
         """With the guard nothing comes to the fence."""
-        doors = [[DOOR, "lib=" + library, "api=" + api]
+        entry_points = [[DOOR, "lib=" + library, "api=" + api]
                  for library, api in (("libcuda.so.1", "cuda"), ("libnvidia-ml.so.1", "nvml"))]
         starters = ([], ["sh", "-c", '"$@"; exit', "-"], ["timeout", "60"])
-        programs = [[*starter, *door] for door in doors for starter in starters]
+        programs = [[*starter, *entry_point] for entry_point in entry_points for starter in starters]
         for words in (*programs, ["nvidia-smi"], ["clinfo", "-l"]):
             with self.subTest(words):
                 self.need(words[0])
@@ -77,9 +77,9 @@ class Driver(driver.Case):
 
     def test_who_is_told_of(self):
         """Where the launcher stays: what goes around the guard, and nothing of what does not."""
-        door = [DOOR, "lib=libcuda.so.1"]
-        for words, told in ((door, "cuInit by door"),
-                            (["env", "-i", *door], "RM_CONTROL")):
+        entry_point = [DOOR, "lib=libcuda.so.1"]
+        for words, told in ((entry_point, "cuInit by entry point"),
+                            (["env", "-i", *entry_point], "RM_CONTROL")):
             for before in (["run", "--fence", "--observe"], ["verify"]):
                 with self.subTest(words, before=before):
                     done, asked = self.traced(launcher.LAUNCHER, *before, "--", *words)

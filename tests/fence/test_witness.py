@@ -510,16 +510,16 @@ class Gone(Case):
             folder=$1; shift
             { echo >"$folder/ready"; while [ ! -e "$folder/go" ]; do sleep 0.05; done
               env -i "$@" >"$folder/out"; echo >"$folder/end"; } & wait""")
-        doors = ((["lib=libcuda.so.1"], r"\AcuInit=100 .* countRc=3 "),
+        entry_points = ((["lib=libcuda.so.1"], r"\AcuInit=100 .* countRc=3 "),
                  (["lib=libnvidia-ml.so.1", "api=nvml"], r"\AnvmlInit=\d+ "))
-        for steps, wanted in doors:
+        for steps, wanted in entry_points:
             with self.subTest(steps):
                 log = self.path("trace")
                 done = self.bare(
                     *harness.sandbox("real"), "sh", launch, launcher.LAUNCHER, self.folder,
                     "LD_PRELOAD=" + fence.program("nodes.so"), "HOME=" + self.folder,
                     shutil.which("strace"), "-f", "-qq", "-o", log, "-e", "trace=ioctl", "-e",
-                    "raw=ioctl", "-e", "signal=none", "--", harness.program("door"), *steps)
+                    "raw=ioctl", "-e", "signal=none", "--", harness.program("entry_point"), *steps)
                 self.assertRegex(done.stdout, wanted, done)
                 with open(log, encoding="utf-8") as stream:
                     answers = re.findall(r"0xc04846d2, .* = -1 (\w+)", stream.read())

@@ -9,13 +9,13 @@ import sys
 
 LIMIT = 64 * 2**20
 # Of the build tree, by folder. The rest of tests/programs are links to other folders and copies of
-# drivers, which only the door matrix' own sandbox uses.
+# drivers, which only the entry-point matrix' own sandbox uses.
 BUILT = ("lib", os.path.join("tests", "programs"), os.path.join("tests", "gpu"))
-LEFT_OUT = shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile", "static_door",
+LEFT_OUT = shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile", "static_entry_point",
                                   "renamed")
 SOURCES = ("scripts/gpu-check", "tests/gpu/*.py", "tests/support/settings.py",
            "tests/support/harness.py", "tests/support/matrix.py", "tests/support/rows_*.py",
-           "tests/doors/languages/*")
+           "tests/entry_points/languages/*")
 
 
 def commit_of(source):
@@ -48,7 +48,7 @@ def pack(source, build, lib, to):
         return 2
     needed = [os.path.join(lib, "libcudaguard.so"), os.path.join(build, "tests", "gpu",
                                                                  "gpu_driver"),
-              os.path.join(build, "tests", "programs", "door")]
+              os.path.join(build, "tests", "programs", "entry_point")]
     missing = [path for path in needed if not os.path.exists(path)]
     if missing:
         print("gpu-check: not built: %s\nBuild it first: scripts/fetch-cuda build/_deps all && "

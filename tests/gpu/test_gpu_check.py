@@ -79,8 +79,8 @@ class GpuCheck(unittest.TestCase):
         code, out, rows = self.check(*self.build())
         failed = [name for name, row in rows.items() if row["verdict"] == "FAIL"]
         self.assertEqual((code, failed), (0, []), out)
-        for name in ("guard", "cuInit.force-cpu", "cuInit.validate", "cuInit.list", "doors.dlopen",
-                     "doors.nvml", "workers.children-spawn", "workers.children-fork",
+        for name in ("guard", "cuInit.force-cpu", "cuInit.validate", "cuInit.list", "entry_points.dlopen",
+                     "entry_points.nvml", "workers.children-spawn", "workers.children-fork",
                      "allow.index0", "allow.reversed", "allow.uuids-reversed", "allow.two-nested",
                      "allow.unknown-index", "allow.duplicate", "index.12-shared.VALIDATE",
                      "index.13-shared.CLAMP", "index.cuDeviceGet-dlopen.CLAMP", "calls.pointers",
@@ -99,7 +99,7 @@ class GpuCheck(unittest.TestCase):
     def test_fails_with_a_guard_that_does_nothing(self):
         code, out, rows = self.check(*self.build("--lib", self.idle_lib()))
         self.assertEqual(code, 1, out)
-        for name in ("cuInit.force-cpu", "doors.linked", "doors.dlopen", "doors.nvml", "doors.when",
+        for name in ("cuInit.force-cpu", "entry_points.linked", "entry_points.dlopen", "entry_points.nvml", "entry_points.when",
                      "workers.children-spawn", "workers.children-fork", "allow.index0",
                      "allow.reversed", "allow.unknown-index", "index.12-shared.CLAMP",
                      "index.12-shared.VALIDATE", "index.cuDeviceGet-proc.CLAMP", "calls.pointers",
@@ -124,11 +124,11 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         # The build tree is not there on the other machine.
         code, out, rows = self.check(
-            "--from", folder, "--library-path", FAKES, "--only", "init,doors,lists",
+            "--from", folder, "--library-path", FAKES, "--only", "init,entry_points,lists",
             script=os.path.join(folder, "scripts", "gpu-check"), path=self.bare_path("bwrap"))
         self.assertEqual(code, 0, out)
         self.assertEqual(self.facts["watched by"], "ptrace", out)
-        for name in ("guard", "cuInit.force-cpu", "doors.dlopen", "doors.dlmopen", "allow.reversed"):
+        for name in ("guard", "cuInit.force-cpu", "entry_points.dlopen", "entry_points.dlmopen", "allow.reversed"):
             self.assertEqual(rows[name]["verdict"], "pass", out)
         self.assertNotIn(harness.BUILD, json.dumps(rows["allow.reversed"]))
 
@@ -152,8 +152,8 @@ class GpuCheck(unittest.TestCase):
             self.assertTrue(rows[name]["value"].startswith(text), out)
         self.assertIn("12000 MiB less than bare", rows["workers.children-spawn"]["value"])
         self.assertEqual(rows["allow.reversed"]["reason"], "one GPU only")
-        _, out, rows = self.one_gpu("--only", "doors")
-        self.assertEqual(rows["doors.memory"]["verdict"], "pass", out)
+        _, out, rows = self.one_gpu("--only", "entry_points")
+        self.assertEqual(rows["entry_points.memory"]["verdict"], "pass", out)
 
     def test_memory_with_a_guard_that_does_nothing(self):
         code, out, rows = self.one_gpu("--lib", self.idle_lib(), "--only", "contexts")

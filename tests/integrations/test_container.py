@@ -14,7 +14,7 @@ from support import harness, image, places
 pytestmark = pytest.mark.full
 
 TEXT = places.read("container", "Dockerfile")
-DOOR = "/mnt/programs/door"
+DOOR = "/mnt/programs/entry_point"
 OPEN = [DOOR, "lib=libcuda.so.1"]
 LINKED = ["/mnt/programs/linked_cuda"]
 GUARD = "/usr/local/lib/libcudaguard.so"
@@ -240,7 +240,7 @@ class Variable(Case):
             harness.skip(self, "this file system forbids setuid programs")
         os.makedirs(built.root + "/opt/driver")
         for name in ("plain", "setuid"):
-            shutil.copy(os.path.join(built.folder, "programs", "door"), built.root + "/opt/" + name)
+            shutil.copy(os.path.join(built.folder, "programs", "entry_point"), built.root + "/opt/" + name)
         os.chmod(built.root + "/opt/setuid", 0o4755)
         driver = shutil.copy(harness.FAKE_DRIVER + "/libcuda.so.1", built.root + "/opt/driver")
         os.chmod(driver, 0o755)

@@ -183,7 +183,7 @@ class Service(Case):
 
     def test_refused(self):
         """What cannot be guarded is not started: the unit fails, and says why."""
-        command = "%s lib=libcuda.so.1" % harness.program("static_door")
+        command = "%s lib=libcuda.so.1" % harness.program("static_entry_point")
         self.unit(command)
         self.drop_in(NAMES[0], self.edited(command))
         told, answer, err = self.start()

@@ -177,7 +177,7 @@ class Programs(launcher.Case):
 
     def test_cut_short(self):
         """A program that is cut is not started. (launcher.elf_fuzz cuts it anywhere.)"""
-        with open(harness.program("door"), "rb") as stream:
+        with open(harness.program("entry_point"), "rb") as stream:
             whole = stream.read()
         for size in (4, 63, 64, 120, 1000, 8999):
             with self.subTest(size=size):

@@ -95,7 +95,7 @@ class Kinds(doctor_program.Case):
             self.refused(self.start(command, path), 126, "is a shared library, no program")
 
     def test_static_that_names_the_driver(self):
-        program = harness.program("static_door")
+        program = harness.program("static_entry_point")
         self.verdict(program, "no", ["static_driver"])
         for way in ("bare", "preload"):  # `run` refuses it
             self.assertTrue(self.guarded([program], way).init_calls())
@@ -225,16 +225,16 @@ class Installation(doctor_program.Case):
         """In part: plug-ins that are linked to the driver get the real one."""
         command = self.installed()
         os.unlink(self.path("install", "lib", "cudaguard", "libcuda.so.1"))
-        door = harness.program("door")
-        answer = self.verdict(door, "in part", ["installation"], command)
+        entry_point = harness.program("entry_point")
+        answer = self.verdict(entry_point, "in part", ["installation"], command)
         self.assertEqual([row["text"] for row in answer.reasons],
                          ["%s is missing or cannot be read" %
                           self.path("install", "lib", "cudaguard", name)
                           for name in ("libcuda.so.1", "libcuda.so")])
         plugin = "plugin=" + harness.program("plugin_linked_cuda.so")
-        self.assertTrue(harness.run([command, "run", door, plugin], guard=False,
+        self.assertTrue(harness.run([command, "run", entry_point, plugin], guard=False,
                                     trace=False).fake_calls)
-        self.assert_stopped([door, plugin], "run")
+        self.assert_stopped([entry_point, plugin], "run")
         # Without the null driver `run` does not start what is linked to the driver.
         self.verdict(harness.program("linked_cuda"), "no", ["installation", "null_driver"], command)
 

@@ -69,11 +69,11 @@ class Cpu(launcher.Case):
         return value[0].split("=")[1].split(":")
 
     def test_only_what_is_linked(self):
-        door = ["door"]
+        entry_point = ["entry_point"]
         for name, cpu, chosen in (
                 ("linked_cuda", [harness.NULL_DRIVER_CUDA], [box.PROXIES[0]]),
                 ("linked_nvml", [harness.NULL_DRIVER_NVML], [box.PROXIES[1]]),
-                (door[0], [], [])):
+                (entry_point[0], [], [])):
             for options, more in (([], cpu), (["--gpus", "0"], chosen), (["--policy", "OFF"], [])):
                 with self.subTest(program=name, options=options):
                     self.assertEqual(self.preload_of(name, "fake", *options),

@@ -40,7 +40,7 @@ class Codes(Case):
         os.symlink("cycle", self.path("cycle"))
         self.make("plain", SHOW, 0o644)
         self.make("cut", b"\x7fELF")
-        with open(harness.program("door"), "rb") as stream:
+        with open(harness.program("entry_point"), "rb") as stream:
             self.make("cut600", stream.read(600))
         for name, first in (("no-interpreter", "/no/interpreter"), ("relative", "relative-not"),
                             ("a-folder", "/tmp"), ("a-file", "/etc/passwd"),

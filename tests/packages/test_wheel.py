@@ -176,15 +176,15 @@ class Wheel(Case):
     def test_without_links(self):
         """A wheel has no links: what stands in their place is needed, and does."""
         lib = self.target() + "/libexec"
-        doors = [sys.executable, os.path.join(harness.SOURCE, "tests", "doors", "doors.py"), "--lib", lib]
+        entry_points = [sys.executable, os.path.join(harness.SOURCE, "tests", "entry_points", "entry_points.py"), "--lib", lib]
         for group in () if harness.FULL else DOORS:
-            doors += ["--door", group]
-        done = packaged.run(doors, timeout=850)
+            entry_points += ["--entry_point", group]
+        done = packaged.run(entry_points, timeout=850)
         self.assertEqual(done.returncode, 0, done.stdout[-6000:])
         self.assertRegex(done.stdout, r"\n[1-9]\d* passed, 0 failed")
         for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-opencl.so.1"):
             os.unlink(os.path.join(lib, "cudaguard", name))
-        control = packaged.run(doors, timeout=850)
+        control = packaged.run(entry_points, timeout=850)
         self.assertEqual(control.returncode, 1, control.stdout[-2000:])
         for row in ("deepbind.plugin-dev-first", "nvml.deepbind-plugin-dev", "opencl.deepbind"):
             self.assertRegex(control.stdout, r"(?m)^%s +\|.*FAIL" % row)

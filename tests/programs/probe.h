@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every door program asks once it is through the door, printed as key=value words.
-// Only write(2) and a buffer on the stack: it also runs in signal handlers and destructors.
+// What every entry point program asks once it is through the entry point, printed as key=value
+// words. Only write(2) and a buffer on the stack: it also runs in signal handlers and destructors.
 #ifndef CUDAGUARD_TESTS_PROGRAMS_PROBE_H
 #define CUDAGUARD_TESTS_PROGRAMS_PROBE_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goes through the door before main, after it, or in a library's constructor (CG_WHEN).
+// Goes through the entry point before main, after it, or in a library's constructor (CG_WHEN).
 #include "timed.h"
 
 void timed_library(void);

@@ -12,11 +12,11 @@ class FirstCalls(harness.Case):
 
     def test_one_init_one_answer(self):
         ran = 0
-        for program, doors, inits in racing.RACES:
+        for program, entry_points, inits in racing.RACES:
             # With a quick cuInit, and with one that takes longer than to start all threads.
             for slow, times in ((0, 62), (2000, 63)) if harness.FULL else ((0, 3), (2000, 3)):
-                with self.subTest(program=program, doors=doors, slow=slow):
-                    outcomes = racing.race(program, doors, times, slow=slow,
+                with self.subTest(program=program, entry_points=entry_points, slow=slow):
+                    outcomes = racing.race(program, entry_points, times, slow=slow,
                                            CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
                     wanted = racing.Outcome(0, "64 %s\n" % racing.SEEN, "", int(inits), times)
                     self.assertEqual(outcomes, [wanted])
@@ -25,8 +25,8 @@ class FirstCalls(harness.Case):
 
     def test_without_the_guard(self):
         """The control: the program calls the driver once for each thread, and sees eight GPUs."""
-        for program, doors in (("racers", "o"), ("racers_linked", "l")):
-            outcomes = racing.race(program, doors, 5, guard=None)
+        for program, entry_points in (("racers", "o"), ("racers_linked", "l")):
+            outcomes = racing.race(program, entry_points, 5, guard=None)
             self.assertEqual([(o.code, o.inits, o.times) for o in outcomes], [(0, 64, 5)])
             self.assertTrue(outcomes[0].out.startswith("64 8:"), outcomes)
 
@@ -46,9 +46,9 @@ class FirstCalls(harness.Case):
     def test_a_list_that_turns_out_wrong(self):
         """Found out by the first thread, inside cuInit: FORCE_CPU for all, whoever comes when."""
         times = 20 if harness.FULL else 5
-        for program, doors, _ in racing.RACES:
-            with self.subTest(program=program, doors=doors):
-                outcomes = racing.race(program, doors, times, CUDAGUARD_VISIBLE_DEVICES="5,9")
+        for program, entry_points, _ in racing.RACES:
+            with self.subTest(program=program, entry_points=entry_points):
+                outcomes = racing.race(program, entry_points, times, CUDAGUARD_VISIBLE_DEVICES="5,9")
                 self.assertEqual(sum(outcome.times for outcome in outcomes), times)
                 for outcome in outcomes:
                     self.assertEqual((outcome.code, outcome.inits), (0, 0), outcome)
@@ -56,7 +56,7 @@ class FirstCalls(harness.Case):
                     self.assertLessEqual(set(told), {"!100", "0"}, outcome)
                     self.assertEqual(sum(map(int, told.values())), 64, outcome)
                     # By NVML there are no GPUs, by everything else there is no CUDA.
-                    by_nvml = sum(doors[i % len(doors)] in "nm" for i in range(64))
+                    by_nvml = sum(entry_points[i % len(entry_points)] in "nm" for i in range(64))
                     self.assertEqual(int(told.get("0", 0)), by_nvml, outcome)
                     about = [line for line in outcome.err.splitlines()
                              if "CUDAGUARD_VISIBLE_DEVICES=" in line]

@@ -50,16 +50,16 @@ class Tsan(harness.Case):
         if self.reason:
             harness.skip(self, "ThreadSanitizer: " + self.reason)
 
-    def race(self, guard, program, doors, times=TIMES, slow=0):
-        return racing.race(program + "_tsan", doors, times, guard=guard, slow=slow, log=False,
+    def race(self, guard, program, entry_points, times=TIMES, slow=0):
+        return racing.race(program + "_tsan", entry_points, times, guard=guard, slow=slow, log=False,
                            prefix=self.prefix, TSAN_OPTIONS=TSAN,
                            CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
 
     def no_report(self, guard):
-        for program, doors, _ in racing.RACES:
+        for program, entry_points, _ in racing.RACES:
             for slow in (0, 2000):
-                with self.subTest(program=program, doors=doors, slow=slow):
-                    for outcome in self.race(guard, program, doors, slow=slow):
+                with self.subTest(program=program, entry_points=entry_points, slow=slow):
+                    for outcome in self.race(guard, program, entry_points, slow=slow):
                         first = outcome.err[:4000] + "\n".join(SUMMARY.findall(outcome.err))
                         self.assertEqual(outcome.code, 0, first)
                         self.assertEqual((outcome.out, outcome.err),
@@ -76,8 +76,8 @@ class Tsan(harness.Case):
     def test_without_the_lock(self):
         """The control: the same with proxies whose lock locks nothing is reported."""
         with racing.library_folder(built("tsan_unlocked")) as guard:
-            for program, doors in (("racers", "o"), ("racers_linked", "l")):
-                with self.subTest(program=program, doors=doors):
-                    outcomes = self.race(guard, program, doors, times=20, slow=2000)
+            for program, entry_points in (("racers", "o"), ("racers_linked", "l")):
+                with self.subTest(program=program, entry_points=entry_points):
+                    outcomes = self.race(guard, program, entry_points, times=20, slow=2000)
                     self.assertIn(66, {outcome.code for outcome in outcomes})
                     self.assertRegex("".join(outcome.err for outcome in outcomes), SUMMARY)

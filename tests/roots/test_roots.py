@@ -35,7 +35,7 @@ DOORS = [
 
 
 class Roots(systems.Case):
-    def doors_in(self, suite, glibc):
+    def entry_points_in(self, suite, glibc):
         root = self.system(suite)
         systems.build_programs(root, self.programs)
         systems.build_more_programs(root, self.programs)
@@ -44,7 +44,7 @@ class Roots(systems.Case):
         quiet = self.run_inside(root, ["/bin/true"], ["/mnt/lib/libcudaguard.so"])
         self.assertEqual((quiet.rc, quiet.out, quiet.err), (0, "", ""), quiet)
         for name, argv, expect, preload in DOORS:
-            with self.subTest(door=name):
+            with self.subTest(entry_point=name):
                 bare = self.run_inside(root, argv)
                 bare.assert_reached(self)
                 guarded = self.run_inside(root, argv,
@@ -60,11 +60,11 @@ class Roots(systems.Case):
                 self.assertTrue(matrix.OUR_LINE.search(guarded.err.strip()), guarded)
 
     def test_bullseye(self):
-        self.doors_in("bullseye", r"2\.31")
+        self.entry_points_in("bullseye", r"2\.31")
 
     def test_trixie(self):
-        self.doors_in("trixie", r"2\.41")
+        self.entry_points_in("trixie", r"2\.41")
 
     def test_xenial(self):
         """Ubuntu 16.04, the oldest that an archive still has."""
-        self.doors_in("xenial", r"2\.23")
+        self.entry_points_in("xenial", r"2\.23")

@@ -55,7 +55,7 @@ class Scopes(harness.Case):
         for major in MAJORS:
             plugin = harness.program("runtime_on_load_%d.so" % major)
             with self.subTest(major=major, by="program without a runtime"):
-                bare, forced = self.three("door", "plugin=" + plugin)
+                bare, forced = self.three("entry_point", "plugin=" + plugin)
                 self.assertEqual(bare, ["onLoad=" + answers(major)])
                 self.assertEqual(forced, ["onLoad=" + DENIED])
             with self.subTest(major=major, by="program with the runtime 12"):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a row of the door matrix is, how it is run and judged.
+"""What a row of the entry-point matrix is, how it is run and judged.
 
-A row is one program that goes through one door. Bare, it has to reach the recording fake driver
-and NVIDIA's real one (that is the control: a row that cannot fail proves nothing). Guarded, it gets
-the answers of the design's table, and nothing of the claim is broken in its process tree.
+A row is one program that goes through one entry_point. Bare, it has to reach the recording fake
+driver and NVIDIA's real one (that is the control: a row that cannot fail proves nothing). Guarded,
+it gets the answers of the design's table, and nothing of the claim is broken in its process tree.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ OUR_LINE = re.compile(
 
 @dataclasses.dataclass
 class Row:
-    """One door.
+    """One entry_point.
 
     argv and env may use {driver} (the folder of this world's driver), {versioned} and
     {nvml_versioned} (its files), {copy} (a folder on which the driver's is mounted),
@@ -116,8 +116,8 @@ def places(world):
         "programs": harness.PROGRAMS,
         "null_driver": harness.NULL_DRIVER_DIR,
         "source": harness.SOURCE,
-        "loader": harness.loader_of(harness.program("door")),
-        "copy": os.path.join(harness.BUILD, "tests", "doors", "copy"),
+        "loader": harness.loader_of(harness.program("entry_point")),
+        "copy": os.path.join(harness.BUILD, "tests", "entry_points", "copy"),
         "unnamed": os.path.join(harness.FAKES, "unnamed"),
         "driver": harness.FAKE_DRIVER if world == "fake" else
         real[:-len("/nvidia/current")] if real else system,

@@ -9,7 +9,7 @@ from support import harness, launcher
 
 PLATFORMS = os.path.join(harness.DEPS, "frameworks", "platforms", "bin")
 HERE = os.path.join(harness.SOURCE, "tests", "integrations")
-DOOR = harness.program("door")
+DOOR = harness.program("entry_point")
 OPEN = [DOOR, "lib=libcuda.so.1"]
 
 

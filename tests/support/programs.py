@@ -17,7 +17,7 @@ HEAD = ("| program | version | unguarded: tries at `/dev/nvidia*` | guarded: tri
         "| run by |\n|---|---|---|---|---|---|\n")
 RUNTIME = "nvidia-cuda-runtime-cu12"  # of scripts/fetch-cuda
 STACKS = os.path.join("tests", "stacks", "programs")
-LANGUAGES = os.path.join("tests", "doors", "languages")
+LANGUAGES = os.path.join("tests", "entry_points", "languages")
 
 
 class Program:
@@ -52,14 +52,14 @@ def tool(name, package, environment, command, test):
 
 
 def language(name, package, command):
-    return Program(name, package, command + " cuda libcuda.so.1", "doors/test_doors.py")
+    return Program(name, package, command + " cuda libcuda.so.1", "entry_points/test_entry_points.py")
 
 
 PROGRAMS = [
     Program("C++, the static CUDA runtime", RUNTIME, "{build}/tests/programs/runtime_12_static",
-            "doors/test_doors.py"),
+            "entry_points/test_entry_points.py"),
     Program("C++, the shared CUDA runtime", RUNTIME, "{build}/tests/programs/runtime_12_shared",
-            "doors/test_doors.py", env={"LD_LIBRARY_PATH": "{runtime}"}),
+            "entry_points/test_entry_points.py", env={"LD_LIBRARY_PATH": "{runtime}"}),
     python("PyTorch, `is_available()`", "torch", "torch", "torch_query.py",
            "frameworks/test_torch.py"),
     python("PyTorch, DataLoader and spawned workers", "torch", "torch", "torch_workers.py",
@@ -89,7 +89,7 @@ PROGRAMS = [
     python("cuda-python 13", "cuda-python", "cuda-python-13", "cuda_python.py count",
            "frameworks/test_cuda_python.py"),
     Program("PyCUDA, linked to the driver", "python3-pycuda",
-            "{bin}/python {source}/%s/pycuda_door.py" % LANGUAGES, "doors/test_doors.py", "pycuda",
+            "{bin}/python {source}/%s/pycuda_entry_point.py" % LANGUAGES, "entry_points/test_entry_points.py", "pycuda",
             {"PYTHONPATH": "{bin}/../debian/usr/lib/python3/dist-packages",
              "LD_LIBRARY_PATH": "{debian}:{nvidia}"}),
     Program("UCX, `ucx_info -e`", "libucx-cu12", "{site}/libucx/bin/ucx_info -e -u t",
@@ -100,23 +100,23 @@ PROGRAMS = [
     tool("nvitop-exporter", "nvitop-exporter", "monitors", "nvitop-exporter --bind-address 127.0.0.1",
          "frameworks/test_monitors.py"),
     python("CodeCarbon", "codecarbon", "monitors", "codecarbon_gpus.py", "frameworks/test_monitors.py"),
-    Program("nvidia-smi", "nvidia-smi", "nvidia-smi", "doors/test_doors.py"),
+    Program("nvidia-smi", "nvidia-smi", "nvidia-smi", "entry_points/test_entry_points.py"),
     Program("FFmpeg, `h264_nvenc`", "ffmpeg", "ffmpeg -v error -f lavfi -i color=s=64x64:d=0.1 "
             "-c:v h264_nvenc -f null -", "driver_package/test_programs.py"),
     Program("GStreamer, `nvcodec`", "gstreamer1.0-plugins-bad", "gst-inspect-1.0 nvcodec",
             "driver_package/test_programs.py", env={"HOME": "{folder}", "XDG_CACHE_HOME": "{folder}"}),
     Program("nvidia-persistenced", "nvidia-persistenced", "nvidia-persistenced",
             "driver_package/test_programs.py"),
-    Program("clinfo, OpenCL", "clinfo", "clinfo -l", "doors/test_doors.py"),
-    language("Python, ctypes", "python3", "/usr/bin/python3 {source}/%s/ctypes_door.py" % LANGUAGES),
-    language("Python, cffi", "python3-cffi", "/usr/bin/python3 {source}/%s/cffi_door.py" % LANGUAGES),
+    Program("clinfo, OpenCL", "clinfo", "clinfo -l", "entry_points/test_entry_points.py"),
+    language("Python, ctypes", "python3", "/usr/bin/python3 {source}/%s/ctypes_entry_point.py" % LANGUAGES),
+    language("Python, cffi", "python3-cffi", "/usr/bin/python3 {source}/%s/cffi_entry_point.py" % LANGUAGES),
     language("Ruby, Fiddle", "ruby", "ruby {source}/%s/fiddle.rb" % LANGUAGES),
     language("LuaJIT, ffi", "luajit", "luajit {source}/%s/ffi.lua" % LANGUAGES),
     language("Perl, FFI::Platypus", "libffi-platypus-perl",
              "perl {source}/%s/platypus.pl" % LANGUAGES),
-    language("Go, cgo", "golang-go", "{build}/tests/doors/languages/cgo"),
+    language("Go, cgo", "golang-go", "{build}/tests/entry_points/languages/cgo"),
     language("Java, JNA", "libjna-java", "java -Xshare:auto -cp "
-             "/usr/share/java/jna.jar:{build}/tests/doors/languages JnaDoor"),
+             "/usr/share/java/jna.jar:{build}/tests/entry_points/languages JnaEntryPoint"),
 ]
 
 

@@ -15,13 +15,13 @@ FOLDER = os.path.join(harness.BUILD, "tests", "races")
 DRIVER = os.path.join(harness.FAKES, "lazy")
 THREADS = 64
 PROXIES = ("libcudaguard-driver.so", "libcudaguard-nvml.so")
-# What a thread is told by any door.
+# What a thread is told by any entry_point.
 SEEN = "2:%s,%s" % (box.GPUS[5][0], box.GPUS[2][0])
 ALLOWED = "5,2"
 
-# Which program, and by which doors its threads come (programs/racers.c); may one of them reach
-# cuInit?
-Race = collections.namedtuple("Race", "program doors inits")
+# Which program, and by which entry points its threads come (programs/racers.c); may one of them
+# reach cuInit?
+Race = collections.namedtuple("Race", "program entry points inits")
 RACES = [Race("racers", "o", True), Race("racers", "p", True), Race("racers", "n", False),
          Race("racers", "r", True), Race("racers", "onrp", True), Race("racers_linked", "l", True),
          Race("racers_linked", "m", False), Race("racers_linked", "lmonrp", True)]
@@ -47,7 +47,7 @@ def library_folder(proxies=None, guard=harness.GUARD):
         yield os.path.join(folder, "libcudaguard.so")
 
 
-def race(program, doors, times, guard=harness.GUARD, slow=0, log=True, prefix=(), threads=THREADS,
+def race(program, entry_points, times, guard=harness.GUARD, slow=0, log=True, prefix=(), threads=THREADS,
          **env):
     """Outcomes of `times` fresh processes. slow: how many microseconds the real cuInit waits."""
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
@@ -56,7 +56,7 @@ def race(program, doors, times, guard=harness.GUARD, slow=0, log=True, prefix=()
     env = dict(env, LD_LIBRARY_PATH=DRIVER, CG_SLOW=str(slow))
     if guard:
         env["LD_PRELOAD"] = guard
-    spec = {"argv": [*prefix, os.path.join(FOLDER, program), str(threads), doors], "env": env,
+    spec = {"argv": [*prefix, os.path.join(FOLDER, program), str(threads), entry_points], "env": env,
             "times": times, "log": log}
     result = harness.run([sys.executable, os.path.join(harness.SOURCE, "tests", "races", "many.py"), json.dumps(spec)],
                          world="none", guard=False, trace=False, timeout=600)

@@ -4,7 +4,7 @@
 from support.harness import GUARD
 from support.matrix import CUDA, DRIVEN, Row
 
-DOOR = "{programs}/door"
+DOOR = "{programs}/entry_point"
 COPY = ("{copy}",)
 NULL_DRIVER = ("{null_driver}/libcuda.so.1",)
 # Of the driver that ld.so has mapped only these entries are ours; the rest stays uninitialised.
@@ -82,14 +82,14 @@ ROWS += [
         mounts=COPY),
     Row("dlopen.compat-path", "a compat folder on LD_LIBRARY_PATH", [DOOR, "lib=libcuda.so.1"], CUDA,
         mounts=COPY, env={"LD_LIBRARY_PATH": "{copy}"}),
-    Row("dlopen.rpath", "a copy behind DT_RPATH", ["{programs}/door_rpath", "lib=libcuda.so.1"], CUDA,
+    Row("dlopen.rpath", "a copy behind DT_RPATH", ["{programs}/entry_point_rpath", "lib=libcuda.so.1"], CUDA,
         mounts=COPY),
     Row("dlopen.rpath-dev", "a copy behind DT_RPATH, dev name",
-        ["{programs}/door_rpath", "lib=libcuda.so"], CUDA, mounts=COPY),
-    Row("dlopen.runpath", "a copy behind DT_RUNPATH", ["{programs}/door_runpath", "lib=libcuda.so.1"],
+        ["{programs}/entry_point_rpath", "lib=libcuda.so"], CUDA, mounts=COPY),
+    Row("dlopen.runpath", "a copy behind DT_RUNPATH", ["{programs}/entry_point_runpath", "lib=libcuda.so.1"],
         CUDA, mounts=COPY),
     Row("dlopen.runpath-dev", "a copy behind DT_RUNPATH, dev name",
-        ["{programs}/door_runpath", "lib=libcuda.so"], CUDA, mounts=COPY),
+        ["{programs}/entry_point_runpath", "lib=libcuda.so"], CUDA, mounts=COPY),
     Row("dlopen.all-names", "every name, one after the other",
         [DOOR, "lib=libcuda.so,libcuda.so.1,{driver}/libcuda.so.1,{versioned}"], CUDA, lines=4),
 ]

@@ -10,8 +10,8 @@ import os
 from support import harness, settings
 from support.matrix import Row
 
-HERE = os.path.join(settings.TESTS, "doors", "languages")
-BUILT = os.path.join(harness.BUILD, "tests", "doors", "languages")
+HERE = os.path.join(settings.TESTS, "entry_points", "languages")
+BUILT = os.path.join(harness.BUILD, "tests", "entry_points", "languages")
 PYTHON = "/usr/bin/python3"  # Debian's own: its cffi is a Debian package
 CUDA = {"cuInit": "100", "countRc": "3"}
 NVML = {"nvmlInit": "0", "countRc": "0", "count": "0"}
@@ -23,15 +23,15 @@ LANGUAGES = [
      ["/usr/bin/ruby"], "ruby"),
     ("luajit", "LuaJIT's ffi", ["/usr/bin/luajit", HERE + "/ffi.lua"], ["/usr/bin/luajit"],
      "luajit"),
-    ("ctypes", "Python's ctypes", [PYTHON, HERE + "/ctypes_door.py"], [PYTHON], "python3"),
-    ("cffi", "Python's cffi", [PYTHON, HERE + "/cffi_door.py"],
+    ("ctypes", "Python's ctypes", [PYTHON, HERE + "/ctypes_entry_point.py"], [PYTHON], "python3"),
+    ("cffi", "Python's cffi", [PYTHON, HERE + "/cffi_entry_point.py"],
      [PYTHON, "/usr/lib/python3/dist-packages/cffi"], "python3-cffi"),
     ("platypus", "Perl's FFI::Platypus", ["/usr/bin/perl", HERE + "/platypus.pl"],
      ["/usr/lib/*/perl5/*/FFI/Platypus.pm"], "libffi-platypus-perl"),
     ("cgo", "Go's cgo", [BUILT + "/cgo"], [BUILT + "/cgo"], "golang-go, before the build"),
     ("jna", "Java's JNA",
-     ["java", "-Xshare:auto", "-Xint", "-XX:+UseSerialGC", "-cp", JNA + ":" + BUILT, "JnaDoor"],
-     [JNA, BUILT + "/JnaDoor.class"], "libjna-java default-jdk-headless, before the build"),
+     ["java", "-Xshare:auto", "-Xint", "-XX:+UseSerialGC", "-cp", JNA + ":" + BUILT, "JnaEntryPoint"],
+     [JNA, BUILT + "/JnaEntryPoint.class"], "libjna-java default-jdk-headless, before the build"),
 ]
 
 
@@ -53,7 +53,7 @@ def rows_of(key, about, command, needs, packages):
 ENVIRONMENT = os.path.join(harness.DEPS, "frameworks", "pycuda")
 PYCUDA = Row(
     "plugin.pycuda", "Debian's python3-pycuda, an extension linked to libcuda",
-    [ENVIRONMENT + "/bin/python", HERE + "/pycuda_door.py"], {"cuInit": "100"},
+    [ENVIRONMENT + "/bin/python", HERE + "/pycuda_entry_point.py"], {"cuInit": "100"},
     env={
         "PYTHONPATH": ENVIRONMENT + "/debian/usr/lib/python3/dist-packages",
         "LD_LIBRARY_PATH": ":".join(

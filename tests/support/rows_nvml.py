@@ -5,7 +5,7 @@ import re
 
 from support.matrix import DRIVEN, NVML, Row
 
-DOOR = "{programs}/door"
+DOOR = "{programs}/entry_point"
 NULL_DRIVERS = ("{null_driver}/libcuda.so.1", "{null_driver}/libnvidia-ml.so.1")
 COUNTS = {key: NVML[key] for key in ("nvmlInit", "nvmlInitOld", "nvmlInitWithFlags", "countRc",
                                      "count", "countOld", "shutdown")}
@@ -40,9 +40,9 @@ ROWS = [
     opened("compat", "a copy on LD_LIBRARY_PATH", "lib=libnvidia-ml.so.1",
            env={"LD_LIBRARY_PATH": "{copy}"}, mounts=("{copy}",)),
     row("rpath", "a copy behind DT_RPATH",
-        ["{programs}/door_rpath", "api=nvml", "lib=libnvidia-ml.so.1"], mounts=("{copy}",)),
+        ["{programs}/entry_point_rpath", "api=nvml", "lib=libnvidia-ml.so.1"], mounts=("{copy}",)),
     row("runpath-dev", "a copy behind DT_RUNPATH, dev name",
-        ["{programs}/door_runpath", "api=nvml", "lib=libnvidia-ml.so"], mounts=("{copy}",)),
+        ["{programs}/entry_point_runpath", "api=nvml", "lib=libnvidia-ml.so"], mounts=("{copy}",)),
     opened("alternative", "Debian's link to it",
            "lib=/etc/alternatives/nvidia--libnvidia-ml.so.1-x86_64-linux-gnu", worlds=("real",),
            bare=("real",), why="Debian's package libnvidia-ml1",

@@ -3,7 +3,7 @@
 
 from support.matrix import CUDA, DRIVEN, NVML, Row
 
-DOOR = "{programs}/door"
+DOOR = "{programs}/entry_point"
 LIBRARY = "{programs}/timed_library.so"
 
 
@@ -76,12 +76,12 @@ ROWS += [
         CUDA, env={"CG_WHEN": "library-constructor"}, own_preload=(LIBRARY,), guard_last=True),
     Row("when.ld-so", "started by ld.so", ["{loader}", DOOR, "lib=libcuda.so.1"], CUDA),
     Row("when.shell", "from a program that a shell starts",
-        ["sh", "-c", "{programs}/door lib=libcuda.so.1"], CUDA),
+        ["sh", "-c", "{programs}/entry_point lib=libcuda.so.1"], CUDA),
     Row("when.command-substitution", "its output is taken by a shell",
-        ["sh", "-c", "echo $({programs}/door lib=libcuda.so.1)"], CUDA),
+        ["sh", "-c", "echo $({programs}/entry_point lib=libcuda.so.1)"], CUDA),
 ]
 
-# Names that only look like a driver's. A real door in the same table is the control.
+# Names that only look like a driver's. A real entry point in the same table is the control.
 for number, name in enumerate((
         "libcuda.so-like.so", "libcudart.so", "libcudart.so.12", "libcudnn.so.9",
         "libcuda.so.1.bak", "libcuda.so.1x", "libcuda.so.", "mylibcuda.so.1",
@@ -102,7 +102,7 @@ ROWS.append(Row("decoy.own-names", "the program's own cuFunny, cudaFunny, nvmlFu
 
 # What the design says we do not stop; if one of these changes, docs/limits.md has to change too.
 ROWS += [
-    Row("limit.static", "a static program that dlopens the driver", ["{programs}/static_door",
+    Row("limit.static", "a static program that dlopens the driver", ["{programs}/static_entry_point",
                                                                      "{driver}/libcuda.so.1"],
         worlds=DRIVEN, limit=True),
     Row("limit.env-i", "an environment wiped by env -i",
@@ -134,6 +134,6 @@ ROWS += [
     Row("limit.behind", "libc's dlopen, by a library preloaded behind the guard, before any other",
         ["true"], worlds=DRIVEN, limit=True, env={"CG_WHEN": "own-next"}, own_preload=(LIBRARY,)),
     Row("limit.setuid", "a privileged program (AT_SECURE)",
-        ["{source}/tests/doors/privileged", DOOR, "lib={driver}/libcuda.so.1"],
+        ["{source}/tests/entry_points/privileged", DOOR, "lib={driver}/libcuda.so.1"],
         bare=("fake",), worlds=("fake",), limit=True, sandboxed=False, root=True),
 ]

@@ -3,7 +3,7 @@
 
 from support.matrix import CUDA, DRIVEN, Row
 
-DOOR = "{programs}/door"
+DOOR = "{programs}/entry_point"
 HOOK = ("{programs}/dlopen_hook.so",)
 ABSOLUTE = "lib={driver}/libcuda.so.1"
 
@@ -22,9 +22,9 @@ for version in ("old", "new"):
             Row("versions.%s-dlmopen" % key, about + "dlmopen", [DOOR, ABSOLUTE, "space=new"] + given,
                 CUDA),
             Row("versions.%s-own" % key, about + "from a dlopen of the program's own",
-                ["{programs}/door_own", ABSOLUTE], CUDA, env=hook),
+                ["{programs}/entry_point_own", ABSOLUTE], CUDA, env=hook),
             Row("versions.%s-own-dlmopen" % key, about + "from a dlmopen of the program's own",
-                ["{programs}/door_own", ABSOLUTE, "space=new"], CUDA, env=hook),
+                ["{programs}/entry_point_own", ABSOLUTE, "space=new"], CUDA, env=hook),
             Row("versions.%s-front" % key, about + "from a hook preloaded in front of the guard",
                 [DOOR, ABSOLUTE], CUDA, env=hook, own_preload=HOOK, guard_last=True),
             Row("versions.%s-front-dlmopen" % key, about + "from such a hook of dlmopen",
@@ -37,13 +37,13 @@ for version in ("old", "new"):
         ]
     ROWS += [
         Row("versions.library-" + version, "dlvsym(RTLD_DEFAULT) from a library, %s version" % version,
-            ["{programs}/door_linked", ABSOLUTE, "via=default", "version=" + version], CUDA),
+            ["{programs}/entry_point_linked", ABSOLUTE, "via=default", "version=" + version], CUDA),
         Row("versions.plugin-" + version, "dlvsym(RTLD_DEFAULT) from a plug-in, %s version" % version,
             [DOOR, "plugin={programs}/plugin_open.so"], CUDA,
             env={"CG_VERSION": version, "CG_NAMES": "{driver}/libcuda.so.1"}),
         # As with dlsym: what lies behind the guard finds libc's, and nothing was opened before.
         Row("limit.behind-" + version, "dlvsym(RTLD_NEXT) from a library behind the guard",
-            ["{programs}/door_linked", "via=next", "version=" + version], worlds=DRIVEN,
+            ["{programs}/entry_point_linked", "via=next", "version=" + version], worlds=DRIVEN,
             limit=True),
     ]
 ROWS.append(Row("limit.got", "a path, after a library has written libc's dlopen to the program's GOT",
@@ -55,12 +55,12 @@ for via in ("call", "next", "default"):
     for space in ("base", "new"):
         ROWS.append(Row("versions.unversioned-%s-%s" % (via, space),
                         "a program that imports dlopen without a version, " + via,
-                        ["{programs}/door_unversioned", ABSOLUTE, "via=" + via, "space=" + space],
+                        ["{programs}/entry_point_unversioned", ABSOLUTE, "via=" + via, "space=" + space],
                         CUDA))
 ROWS += [
     Row("versions.unversioned-plugin", "a plug-in that imports all it does without versions",
         [DOOR, "plugin={programs}/plugin_open_unversioned.so"], CUDA,
         env={"CG_NAMES": "{driver}/libcuda.so.1"}),
     Row("versions.own", "from a dlopen of the program's own, by dlsym(RTLD_NEXT)",
-        ["{programs}/door_own", ABSOLUTE], CUDA),
+        ["{programs}/entry_point_own", ABSOLUTE], CUDA),
 ]

@@ -17,7 +17,7 @@ SOURCES = os.path.join(harness.SOURCE, "tests", "programs")
 CUDA_12 = os.path.join(harness.DEPS, "cuda-12")
 CUDA_13 = os.path.join(harness.DEPS, "cuda-13")
 ARCH = os.uname().machine + "-linux-gnu"
-DOOR = "/mnt/programs/door"
+DOOR = "/mnt/programs/entry_point"
 LINKED = "/mnt/programs/linked_cuda"
 
 
@@ -57,7 +57,7 @@ def link(root, sources, output, libraries, includes=(), archives=()):
 
 def build_programs(root, folder):
     """Those that need glibc alone."""
-    link(root, [os.path.join(SOURCES, "door.c")], os.path.join(folder, "door"), [])
+    link(root, [os.path.join(SOURCES, "entry_point.c")], os.path.join(folder, "entry_point"), [])
     link(root, [os.path.join(SOURCES, "linked_cuda.c")], os.path.join(folder, "linked_cuda"),
          [os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")])
 

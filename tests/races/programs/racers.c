@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many threads whose first call this is, and what each of them was told.
-//   racers THREADS DOORS    thread i takes door i of DOORS, which is repeated:
+//   racers THREADS DOORS    thread i takes entry point i of DOORS, which is repeated:
 //     o  the driver by dlopen and dlsym      p  the same through cuGetProcAddress_v2
 //     n  NVML by dlopen and dlsym            r  the runtime that this program is linked to
 //     l  the driver that it is linked to     m  NVML that it is linked to (both with LINKED)
 // Prints one line "THREADS ANSWER" for each answer that differs; an answer is "COUNT:UUID,UUID..."
-// or "!CODE", the same for every door that shows the same GPUs.
+// or "!CODE", the same for every entry point that shows the same GPUs.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -35,7 +35,7 @@ __attribute__((visibility("default"))) char* getenv(const char* name) {
 
 struct thread {
   pthread_t id;
-  char door;
+  char entry_point;
   char answer[kMostAnswer];
 };
 static struct thread g_threads[kMostThreads];
@@ -204,7 +204,7 @@ static void call_nvml(struct thread* thread) {
 static void* run(void* argument) {
   struct thread* thread = argument;
   pthread_barrier_wait(&g_barrier);
-  switch (thread->door) {
+  switch (thread->entry_point) {
     case 'o':
       open_driver(thread);
       break;
@@ -238,7 +238,7 @@ int main(int argc, char** argv) {
   if (threads < 1 || threads > kMostThreads || *argv[2] == '\0') return 2;
   pthread_barrier_init(&g_barrier, NULL, (unsigned)threads);
   for (int i = 0; i < threads; ++i) {
-    g_threads[i].door = argv[2][(size_t)i % strlen(argv[2])];
+    g_threads[i].entry_point = argv[2][(size_t)i % strlen(argv[2])];
     if (pthread_create(&g_threads[i].id, NULL, run, &g_threads[i]) != 0) return 4;
   }
   for (int i = 0; i < threads; ++i) pthread_join(g_threads[i].id, NULL);

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every door of tests/doors under FORCE_CPU with the device present, one row for each group.
+"""Every entry point of tests/entry_points under FORCE_CPU with the device present, one row for each
+group.
 
-Guarded, a door gets the answers of the design's table, opens no /dev/nvidia* and maps no driver
-file. The control is the same program bare, which has to open the device. The programs run from a
-copy, beside which a folder of links stands for the matrix' second driver.
+Guarded, an entry point gets the answers of the design's table, opens no /dev/nvidia* and maps no
+driver file. The control is the same program bare, which has to open the device. The programs run
+from a copy, beside which a folder of links stands for the matrix' second driver.
 """
 
 import collections
@@ -15,7 +16,7 @@ import shutil
 import box as machine
 from support import harness, matrix
 
-WHAT = "doors under FORCE_CPU: answers, opens of /dev/nvidia*, driver files mapped"
+WHAT = "entry points under FORCE_CPU: answers, opens of /dev/nvidia*, driver files mapped"
 TITLES = {
     "linked": "linked to libcuda", "cudart-shared": "linked to a shared runtime",
     "cudart-static": "with a static runtime", "dlopen": "dlopen by every name",
@@ -37,9 +38,9 @@ def driver_file(box):
 
 def prepare(box, driver):
     """What the placeholders of the matrix mean here."""
-    root = os.path.join(box.scratch, "doors")
+    root = os.path.join(box.scratch, "entry_points")
     programs = os.path.join(root, "tests", "programs")
-    copy = os.path.join(root, "tests", "doors", "copy")
+    copy = os.path.join(root, "tests", "entry_points", "copy")
     shutil.copytree(os.path.join(box.build, "tests", "programs"), programs, symlinks=True,
                     ignore=shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile"))
     os.makedirs(copy)
@@ -51,7 +52,7 @@ def prepare(box, driver):
         os.symlink(os.path.realpath(target), os.path.join(copy, name))
     words = {"programs": programs, "copy": copy, "driver": folder,
              "parent": os.path.basename(folder), "null_driver": harness.NULL_DRIVER_DIR,
-             "source": box.source, "loader": harness.loader_of(os.path.join(programs, "door"))}
+             "source": box.source, "loader": harness.loader_of(os.path.join(programs, "entry_point"))}
     for key, name in (("versioned", "libcuda"), ("nvml_versioned", "libnvidia-ml")):
         real = os.path.realpath(os.path.join(folder, name + ".so.1"))
         words[key] = real
@@ -143,8 +144,8 @@ def pids_of(words):
 
 
 def judge_memory(box, report, held, before):
-    name = "doors.memory"
-    what = "GPU memory and processes while all guarded doors ran"
+    name = "entry_points.memory"
+    what = "GPU memory and processes while all guarded entry points ran"
     if held is None:
         report.not_filled(name, what, "NVML tells no memory" if box.gpus else machine.NO_GPU)
         return
@@ -168,17 +169,17 @@ def processes(box):
 
 def rows(box, report):
     if not box.may_enter:
-        report.not_filled("doors", WHAT, "no device, no bubblewrap: the driver is not entered")
+        report.not_filled("entry_points", WHAT, "no device, no bubblewrap: the driver is not entered")
         return
-    if not os.path.exists(os.path.join(box.build, "tests", "programs", "door")):
-        report.not_filled("doors", WHAT, "tests/programs is not built in " + box.build)
+    if not os.path.exists(os.path.join(box.build, "tests", "programs", "entry_point")):
+        report.not_filled("entry_points", WHAT, "tests/programs is not built in " + box.build)
         return
     if box.left() < 60:
-        report.not_filled("doors", WHAT, "out of time")
+        report.not_filled("entry_points", WHAT, "out of time")
         return
     driver = driver_file(box)
     if not driver:
-        report.not_filled("doors", WHAT, "no libcuda.so.1 on this machine")
+        report.not_filled("entry_points", WHAT, "no libcuda.so.1 on this machine")
         return
     words = prepare(box, driver)
     chosen = [row for row in matrix.load_rows() if wanted(row)]
@@ -234,7 +235,7 @@ def judge_group(box, report, group, members, guarded, bare, skipped):
               "missed": {name: str(bare[name])[-3000:] for name in missed},
               "not run": {name: skipped[name] for name in left_out},
               "watched by": box.watch}
-    name, what = "doors." + group, TITLES.get(group, members[0].about) + ": " + WHAT
+    name, what = "entry_points." + group, TITLES.get(group, members[0].about) + ": " + WHAT
     # Then nobody knows whether the guarded ones opened anything either.
     if missed and box.watch == "libc" and not complaints:
         report.not_filled(name, what, "a preloaded library cannot see %d of these; %s" % (

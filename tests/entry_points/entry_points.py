@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The door matrix: each door bare reaches the driver, guarded does not. Prints one table.
+"""The entry-point matrix: each entry point bare reaches the driver, guarded does not. Prints one
+table.
 
-doors.py [--build DIR] [--lib DIR] [--door ID]... [--json FILE] [--must-run] [--verbose]
+entry_points.py [--build DIR] [--lib DIR] [--entry_point ID]... [--json FILE] [--must-run]
+[--verbose]
 """
 
 import argparse
@@ -19,8 +21,8 @@ from support import settings  # noqa: E402
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     settings.add_options(parser.add_argument)
-    parser.add_argument("--door", action="append", metavar="ID",
-                        help="only this door (dlopen.soname-now) or group (dlopen); may be repeated")
+    parser.add_argument("--entry_point", action="append", metavar="ID",
+                        help="only this entry point (dlopen.soname-now) or group (dlopen); may be repeated")
     parser.add_argument("--json", metavar="FILE", help="write every outcome there")
     parser.add_argument("--must-run", action="store_true", help="fail a row that lacks something "
                         "instead of skipping it")
@@ -64,7 +66,7 @@ def table_row(outcome):
     ]
 
 
-HEAD = ["door", "bare, fake: calls", "bare, real: opens", "guarded: answer", "opens", "fake inits",
+HEAD = ["entry_point", "bare, fake: calls", "bare, real: opens", "guarded: answer", "opens", "fake inits",
         "driver files", "verdict"]
 
 
@@ -89,14 +91,14 @@ def main():
     from support import harness, matrix
 
     missing = harness.check_tools() + [
-        path for path in (harness.GUARD, harness.program("door")) if not os.path.exists(path)]
+        path for path in (harness.GUARD, harness.program("entry_point")) if not os.path.exists(path)]
     if missing:
         sys.exit("missing: " + ", ".join(missing))
     rows = matrix.load_rows()
-    if given.door:
-        rows = [row for row in rows if row.id in given.door or row.group in given.door]
+    if given.entry_point:
+        rows = [row for row in rows if row.id in given.entry_point or row.group in given.entry_point]
     if not rows:
-        sys.exit("no such door; known: " + " ".join(row.id for row in matrix.load_rows()))
+        sys.exit("no such entry point; known: " + " ".join(row.id for row in matrix.load_rows()))
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
         outcomes = list(pool.map(matrix.perform, rows))
 
@@ -113,7 +115,7 @@ def main():
     if given.json:
         with open(given.json, "w", encoding="utf-8") as stream:
             json.dump([{
-                "door": outcome.row.id, "about": outcome.row.about, "verdict": outcome.verdict,
+                "entry_point": outcome.row.id, "about": outcome.row.about, "verdict": outcome.verdict,
                 "bare": {world: as_data(r) for world, r in outcome.bare.items()},
                 "guarded": {world: as_data(r) for world, r in outcome.guarded.items()},
                 "complaints": [[where, found] for where, found, _ in outcome.complaints],

@@ -9,7 +9,7 @@ import tempfile
 
 from support import harness
 
-DOORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "doors.py")
+DOORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry_points.py")
 # One row of each group that the guard closes.
 ROWS = ["linked.lazy-plt-guard", "cudart-shared.12-count", "cudart-static.12-malloc", "dlopen.soname-now", "dlopen.absolute-now",
         "deepbind.plugin", "pointer.libc-devname", "dlmopen.soname", "plugin.linked-cuda-now", "procaddress.proc",
@@ -25,17 +25,17 @@ class MatrixFails(harness.Case):
             argv = [sys.executable, DOORS, "--build", harness.BUILD, "--lib", idle]
             argv += ["--json", report]
             for row in ROWS:
-                argv += ["--door", row]
+                argv += ["--entry_point", row]
             done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                   check=False)
             with open(report, encoding="utf-8") as stream:
-                outcomes = {outcome["door"]: outcome for outcome in json.load(stream)}
+                outcomes = {outcome["entry_point"]: outcome for outcome in json.load(stream)}
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertEqual(sorted(outcomes), sorted(ROWS))
-        for door, outcome in outcomes.items():
+        for entry_point, outcome in outcomes.items():
             if outcome["skipped"] and not outcome["guarded"]:
                 continue
-            with self.subTest(door=door):
+            with self.subTest(entry_point=entry_point):
                 self.assertEqual(outcome["verdict"], "FAIL", done.stdout)
                 guarded = [where for where, _ in outcome["complaints"] if "guarded" in where]
                 self.assertTrue(guarded, "only its control failed")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program for all doors that begin with dlopen. Arguments are key=value:
+// One program for all entry points that begin with dlopen. Arguments are key=value:
 //   lib=NAME       what is opened: a soname, a path; several with commas (each is probed)
 //   plugin=PATH    instead of lib: a plug-in, whose plugin_probe() is called
 //   api=cuda|nvml

@@ -21,7 +21,7 @@ def has_admin():
     return int(effective.split()[1], 16) >> 21 & 1 == 1
 
 
-class DoorCase(fence.Case):
+class EntryPointCase(fence.Case):
     def setUp(self):
         super().setUp()
         self.requests = self.answers(self.bare(fence.program("model"), "list"))
@@ -43,7 +43,7 @@ class DoorCase(fence.Case):
         self.assertEqual(own, (bare, bare))
 
 
-class Doors(DoorCase):
+class EntryPoints(EntryPointCase):
     def test_dynamic(self):
         self.refused(fence.program("requests"))
 
@@ -97,7 +97,7 @@ class Doors(DoorCase):
             self.assertEqual(len(alone), len(self.requests))
 
 
-class OlderArchitectures(DoorCase):
+class OlderArchitectures(EntryPointCase):
     """What an x86-64 kernel runs besides."""
 
     def setUp(self):
@@ -130,7 +130,7 @@ class OlderArchitectures(DoorCase):
                 self.refused(*words[:-1], bare=bare)
 
 
-class SetUser(DoorCase):
+class SetUser(EntryPointCase):
     """A setuid program, which ld.so preloads nothing into; started by somebody else."""
 
     def setUp(self):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the door matrix, one test for each row."""
+"""The rows of the entry-point matrix, one test for each row."""
 
 import pytest
 
 from support import harness, matrix, settings
 
 
-class Doors(harness.Case):
+class EntryPoints(harness.Case):
     """Filled below: one test method for each row."""
 
 
@@ -26,4 +26,4 @@ def make_test(row):
 
 
 for each in matrix.load_rows():
-    setattr(Doors, "test_" + each.id.replace(".", "_").replace("-", "_"), make_test(each))
+    setattr(EntryPoints, "test_" + each.id.replace(".", "_").replace("-", "_"), make_test(each))

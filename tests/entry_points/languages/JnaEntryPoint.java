@@ -3,9 +3,9 @@
 import com.sun.jna.NativeLibrary;
 import com.sun.jna.ptr.IntByReference;
 
-/** JnaDoor cuda|nvml LIBRARY: opens the driver as Java programs do and prints what it answers. */
-public final class JnaDoor {
-  private JnaDoor() {}
+/** JnaEntryPoint cuda|nvml LIBRARY: opens the driver as Java programs do and prints what it answers. */
+public final class JnaEntryPoint {
+  private JnaEntryPoint() {}
 
   public static void main(String[] arguments) {
     NativeLibrary library = NativeLibrary.getInstance(arguments[1]);
