@@ -23,7 +23,7 @@ bool is_version_of(std::string_view file, std::string_view name) {
 }
 
 /// Debian's links to NAME, in /etc/alternatives, are called "nvidia--NAME-x86_64-linux-gnu", those
-/// outside a folder of an architecture "nvidia--NAME".
+/// outside a directory of an architecture "nvidia--NAME".
 std::string_view without_alternative(std::string_view file) {
   if (file.starts_with("nvidia--")) {
     file.remove_prefix(8);

@@ -19,9 +19,9 @@ constexpr std::string_view tail(std::string_view text, size_t count) {
   if (count > text.size()) count = text.size();
   return {text.data() + count, text.size() - count};
 }
-/// A path without its folders, and the folder without the last '/'.
+/// A path without its directories, and the directory without the last '/'.
 std::string_view base_name(std::string_view path);
-constexpr std::string_view folder_of(std::string_view path) {
+constexpr std::string_view directory_of(std::string_view path) {
   const size_t slash = path.rfind('/');
   return slash == std::string_view::npos ? std::string_view{} : head(path, slash);
 }

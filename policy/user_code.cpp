@@ -9,12 +9,12 @@ namespace {
 
 constexpr size_t kNowhere = std::string_view::npos;
 
-constexpr std::string_view kPackageFolders[] = {
+constexpr std::string_view kPackageDirectories[] = {
     "/site-packages/",
     "/dist-packages/",
 };
 /// Blender's add-ons lie below its own directory.
-constexpr std::string_view kAddOnFolders[] = {
+constexpr std::string_view kAddOnDirectories[] = {
     "/usr/share/",
     "/scripts/addons",
 };
@@ -68,7 +68,7 @@ bool has(std::string_view file, std::span<const std::string_view> parts) {
 Whose whose_code(std::string_view file, std::string_view function) {
   // A dataclass's; whose __post_init__ asks may be somebody else's.
   if (file.starts_with("<string>") && function.starts_with("__init__")) return Whose::kPythons;
-  if (has(file, kPackageFolders) || has(file, kAddOnFolders)) return Whose::kPackages;
+  if (has(file, kPackageDirectories) || has(file, kAddOnDirectories)) return Whose::kPackages;
   return has(file, kPythonsFiles) ? Whose::kPythons : Whose::kUsers;
 }
 
@@ -84,10 +84,10 @@ bool FrameChoice::takes(std::string_view file, std::string_view function) {
 }
 
 bool is_kernel_cell(std::string_view file) {
-  constexpr std::string_view kFolder = "/ipykernel_";
-  const size_t at = file.find(kFolder);
+  constexpr std::string_view kDirectory = "/ipykernel_";
+  const size_t at = file.find(kDirectory);
   if (at == kNowhere) return false;
-  const std::string_view rest = tail(file, at + kFolder.size());
+  const std::string_view rest = tail(file, at + kDirectory.size());
   return !rest.empty() && is_digit(rest.front());
 }
 
@@ -99,9 +99,9 @@ CodeLine code_line(std::string_view file, unsigned line) {
   }
   if (is_kernel_cell(file)) return {"notebook cell", {}, ", line ", line};
   std::string_view rest = file;
-  for (size_t at = 0; (at = find_any(rest, kPackageFolders)) != kNowhere;) {
+  for (size_t at = 0; (at = find_any(rest, kPackageDirectories)) != kNowhere;) {
     rest = tail(rest, at);
-    rest = tail(rest, begins(rest, kPackageFolders));
+    rest = tail(rest, begins(rest, kPackageDirectories));
   }
   return {"", rest.size() == file.size() ? base_name(file) : rest, ":", line};
 }

@@ -9,10 +9,10 @@
 #   OPTIONS option...     of the linker
 #   FLAGS flag...         of the compiler
 #   DEFINE name[=value]...
-#   HEADERS folder...     with headers of other people's
+#   HEADERS directory...     with headers of other people's
 #   MAP file              the linker's version script
-#   RPATH folder          the run path
-#   FOLDER folder         where it lies, below the area's folder of the build tree
+#   RPATH directory          the run path
+#   DIRECTORY directory         where it lies, below the area's directory of the build tree
 #   NO_SONAME             a library without one: who is linked to it needs it by its path
 # The target's name is the file's behind CG_PREFIX, which each area sets for itself.
 function(cg_program name)
@@ -24,7 +24,7 @@ function(cg_library name)
 endfunction()
 
 function(cg_target kind name)
-  cmake_parse_arguments(CG "NO_SONAME" "FILE;RPATH;FOLDER;MAP" "LINK;OPTIONS;FLAGS;DEFINE;HEADERS"
+  cmake_parse_arguments(CG "NO_SONAME" "FILE;RPATH;DIRECTORY;MAP" "LINK;OPTIONS;FLAGS;DEFINE;HEADERS"
                         ${ARGN})
   set(target ${CG_PREFIX}${name})
   set(sources ${CG_UNPARSED_ARGUMENTS})
@@ -51,11 +51,11 @@ function(cg_target kind name)
   target_include_directories(${target} SYSTEM PRIVATE ${CG_HEADERS})
   target_link_options(${target} PRIVATE -fno-sanitize=all ${CG_OPTIONS})
   target_link_libraries(${target} PRIVATE ${CG_LINK} ${CMAKE_DL_LIBS} pthread)
-  set(folder "${CMAKE_CURRENT_BINARY_DIR}/${CG_FOLDER}")
+  set(directory "${CMAKE_CURRENT_BINARY_DIR}/${CG_DIRECTORY}")
   set_target_properties(
     ${target} PROPERTIES PREFIX "" SUFFIX "" OUTPUT_NAME "${name}" NO_SONAME "${CG_NO_SONAME}"
                          BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${CG_RPATH}"
-                         RUNTIME_OUTPUT_DIRECTORY "${folder}" LIBRARY_OUTPUT_DIRECTORY "${folder}")
+                         RUNTIME_OUTPUT_DIRECTORY "${directory}" LIBRARY_OUTPUT_DIRECTORY "${directory}")
 endfunction()
 
 # cg_runtime(<id>): of NVIDIA's runtime that scripts/fetch-cuda has put into <CG_DEPS>/cuda-<id>: in
@@ -79,7 +79,7 @@ endmacro()
 
 # cg_link(<link> <target>): a symbolic link in the build tree.
 function(cg_link link to)
-  get_filename_component(folder "${link}" DIRECTORY)
-  file(MAKE_DIRECTORY "${folder}")
+  get_filename_component(directory "${link}" DIRECTORY)
+  file(MAKE_DIRECTORY "${directory}")
   file(CREATE_LINK "${to}" "${link}" SYMBOLIC)
 endfunction()

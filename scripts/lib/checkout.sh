@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# need_plain_path FOLDER: ld.so splits LD_PRELOAD at spaces and colons, so no test could run there.
-# trust_checkout: git refuses a checkout that belongs to another user than the one who runs the script,
-# who trusts its files already. An entry in the environment holds for this script alone.
+# need_plain_path DIRECTORY: ld.so splits LD_PRELOAD at spaces and colons, so no test could run
+# there. trust_checkout: git refuses a checkout that belongs to another user than the one who runs
+# the script, who trusts its files already. An entry in the environment holds for this script alone.
 # need_writable_build: everything that is made goes to build/.
 
 need_plain_path() {

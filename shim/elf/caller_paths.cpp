@@ -61,9 +61,9 @@ struct SearchPath {
     the.dlerror();
     return false;
   }
-  bool has(const char* folder) const {
+  bool has(const char* directory) const {
     for (unsigned i = 0; i < info.dls_cnt; ++i) {
-      if (elf_detail::same(info.dls_serpath[i].dls_name, folder)) return true;
+      if (elf_detail::same(info.dls_serpath[i].dls_name, directory)) return true;
     }
     return false;
   }
@@ -75,9 +75,9 @@ struct Room {
   char path[4352];
 };
 
-void* open_in(const Loader& the, const char* folder, const char* name, Room& room) {
+void* open_in(const Loader& the, const char* directory, const char* name, Room& room) {
   Text path(room.path, sizeof room.path - 1);
-  path.put(folder).put("/").put(name);
+  path.put(directory).put("/").put(name);
   if (path.cut()) return nullptr;
   room.path[path.view().size()] = '\0';
   struct stat status = {};
@@ -93,15 +93,15 @@ void* open_on_callers_path(const Loader& the, const char* name, const void* call
   const sys::Mapped<Room> room;
   if (!room || !room->callers.read(the, caller)) return nullptr;
   // The guard has no run path: its own search path is everybody's (and glibc does not say of a
-  // folder where it comes from).
+  // directory where it comes from).
   if (!room->everybodys.read(the, reinterpret_cast<const void*>(&open_on_callers_path))) {
     return nullptr;
   }
-  const Dl_serinfo& folders = room->callers.info;
-  for (unsigned i = 0; i < folders.dls_cnt; ++i) {
-    const char* folder = folders.dls_serpath[i].dls_name;
-    if (room->everybodys.has(folder)) continue;
-    void* found = open_in(the, folder, name, *room);
+  const Dl_serinfo& directories = room->callers.info;
+  for (unsigned i = 0; i < directories.dls_cnt; ++i) {
+    const char* directory = directories.dls_serpath[i].dls_name;
+    if (room->everybodys.has(directory)) continue;
+    void* found = open_in(the, directory, name, *room);
     if (found != nullptr) return found;
   }
   return nullptr;
@@ -118,9 +118,9 @@ bool expand_origin(const char* path, const void* caller, char* to, size_t size) 
     if (object.empty()) {
       const long length = sys::readlink("/proc/self/exe", to, size - 1);
       if (length <= 0) return false;
-      out.put(folder_of({to, static_cast<size_t>(length)}));  // in place: a beginning of itself
+      out.put(directory_of({to, static_cast<size_t>(length)}));  // in place: a beginning of itself
     } else {
-      out.put(folder_of(object));
+      out.put(directory_of(object));
     }
     break;
   }

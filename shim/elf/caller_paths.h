@@ -13,8 +13,8 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 /// dlerror; may change errno.
 void* open_on_callers_path(const Loader& the, const char* name, const void* caller);
 
-/// A path that starts with $ORIGIN, which is the caller's folder. False: it holds another token, or
-/// does not fit; nobody but ld.so can tell then.
+/// A path that starts with $ORIGIN, which is the caller's directory. False: it holds another token,
+/// or does not fit; nobody but ld.so can tell then.
 bool expand_origin(const char* path, const void* caller, char* to, size_t size);
 
 }  // namespace cudaguard

@@ -13,24 +13,27 @@
 
 namespace cudaguard {
 
-bool OwnPath::set_folder_of(std::string_view path) {
+bool OwnPath::set_directory_of(std::string_view path) {
   Text out(text_, size_ - 1);
-  out.put(folder_of(path)).put("/cudaguard/");
-  folder_ = out.cut() ? 0 : out.view().size();
-  return folder_ != 0;
+  out.put(directory_of(path)).put("/cudaguard/");
+  directory_ = out.cut() ? 0 : out.view().size();
+  return directory_ != 0;
 }
 
-bool OwnPath::set_folder(const char* beside) { return beside != nullptr && set_folder_of(beside); }
+bool OwnPath::set_directory(const char* beside) {
+  return beside != nullptr && set_directory_of(beside);
+}
 
-bool OwnPath::set_real_folder() {
+bool OwnPath::set_real_directory() {
   const CodePlace place = place_of(reinterpret_cast<const void*>(&own_path), text_, size_ - 1);
-  return !place.module.empty() && set_folder_of(place.module);  // in place: a beginning of itself
+  return !place.module.empty() &&
+         set_directory_of(place.module);  // in place: a beginning of itself
 }
 
 const char* OwnPath::file(std::string_view name) {
-  Text out(text_ + folder_, size_ - 1 - folder_);
-  if (folder_ != 0) out.put(name);
-  text_[out.cut() ? 0 : folder_ + out.view().size()] = '\0';
+  Text out(text_ + directory_, size_ - 1 - directory_);
+  if (directory_ != 0) out.put(name);
+  text_[out.cut() ? 0 : directory_ + out.view().size()] = '\0';
   return text_;
 }
 

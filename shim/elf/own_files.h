@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that are installed with the guard, in the folder `cudaguard` beside it: where they are,
-// and why one cannot be used. Thread-safe; allocates nothing.
+// The files that are installed with the guard, in the directory `cudaguard` beside it: where they
+// are, and why one cannot be used. Thread-safe; allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -19,25 +19,25 @@ inline constexpr char kNotOurs[] = "cannot be used by cudaguard's proxy library"
 /// Room for every path that ld.so takes. Too much for a stack.
 using PathRoom = char[4096];
 
-/// A path in that folder, in room of the caller's.
+/// A path in that directory, in room of the caller's.
 class OwnPath {
  public:
   OwnPath(char* room, size_t size) : text_(room), size_(size) {}
 
   /// `beside`: the guard's own path, or null. False: it is not known, or too long.
-  bool set_folder(const char* beside);
+  bool set_directory(const char* beside);
   /// Beside the file that the guard is mapped from, links resolved: where the guard's own path is
   /// relative or a link to another place. False: nobody can tell.
-  bool set_real_folder();
-  /// An empty path, which does not exist, if there is no folder or it is too long.
+  bool set_real_directory();
+  /// An empty path, which does not exist, if there is no directory or it is too long.
   const char* file(std::string_view name);
 
  private:
-  bool set_folder_of(std::string_view path);
+  bool set_directory_of(std::string_view path);
 
   char* text_;
   size_t size_;
-  size_t folder_ = 0;
+  size_t directory_ = 0;
 };
 
 /// The guard's own path as ld.so has it, if it is absolute; else null.

@@ -21,7 +21,7 @@ namespace cudaguard {
 namespace {
 
 struct Files {
-  const char* file;       // below our own folder
+  const char* file;       // below our own directory
   const char* claims[2];  // more names, or null: links beside the file
   int64_t size;           // of the file that was built with this guard, in bytes
 };
@@ -51,8 +51,8 @@ Claim claim_of(const link_map& null_driver) {
 }
 
 /// Loads one null driver. Returns null, or why it cannot be used.
-const char* load(const Loader& the, const Files& files, OwnPath& folder, Loaded& result) {
-  const char* path = folder.file(files.file);
+const char* load(const Loader& the, const Files& files, OwnPath& directory, Loaded& result) {
+  const char* path = directory.file(files.file);
   if (const char* why = unusable(path, files.size)) return why;
   void* handle = the.dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -69,12 +69,12 @@ const char* load(const Loader& the, const Files& files, OwnPath& folder, Loaded&
   return nullptr;
 }
 
-/// Those that are not loaded yet. False: one is not in this folder.
-bool load_from(const Loader& the, OwnPath& folder) {
+/// Those that are not loaded yet. False: one is not in this directory.
+bool load_from(const Loader& the, OwnPath& directory) {
   bool all_there = true;
   for (int i = 0; i < 2; ++i) {
     if (lasting.null_drivers[i].path.load(std::memory_order_relaxed) != nullptr) continue;
-    const char* why = load(the, kFiles[i], folder, lasting.null_drivers[i]);
+    const char* why = load(the, kFiles[i], directory, lasting.null_drivers[i]);
     lasting.null_drivers[i].why.store(why, std::memory_order_release);
     all_there = all_there && why != kMissing;
   }
@@ -88,11 +88,11 @@ void load_both() {
   const int saved_errno = errno;
   char usual[256];  // a longer path goes the other way, which costs system calls
   OwnPath beside(usual, sizeof usual);
-  bool known = beside.set_folder(own_path());
+  bool known = beside.set_directory(own_path());
   if (!known || !load_from(the, beside)) {
     const sys::Mapped<PathRoom> room;
     OwnPath real(*room, sizeof *room);
-    if (room && real.set_real_folder()) {
+    if (room && real.set_real_directory()) {
       known = true;
       load_from(the, real);
     }
@@ -163,10 +163,10 @@ void say_missing(NullDriverKind kind) {
   const char* why = lasting.null_drivers[index].why.load(std::memory_order_acquire);
   const sys::Mapped<PathRoom> room;
   if (!room) return;
-  OwnPath folder(*room, sizeof *room);
-  if (!folder.set_real_folder()) folder.set_folder(own_path());
+  OwnPath directory(*room, sizeof *room);
+  if (!directory.set_real_directory()) directory.set_directory(own_path());
   say_missing_null_driver(kind == NullDriverKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
-                          folder.file(kFiles[index].file), why != nullptr ? why : kMissing);
+                          directory.file(kFiles[index].file), why != nullptr ? why : kMissing);
 }
 
 }  // namespace cudaguard

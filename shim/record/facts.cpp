@@ -10,7 +10,7 @@ namespace cudaguard {
 
 namespace {
 
-/// The effective one. A service gives up its rights: the owner of the folder tells, without a
+/// The effective one. A service gives up its rights: the owner of the directory tells, without a
 /// system call of its own for it, which a strict seccomp filter might forbid.
 uint32_t user(bool at_start) {
   struct stat status = {};

@@ -107,7 +107,7 @@ struct Line : Text {
 /// Appends one record to the report. Returns 0 or an errno value.
 int append(const char* path, const ProcessFacts& facts, const Touch& touch, char* buffer) {
   // O_NONBLOCK: a pipe without a reader must not stop the program. O_NOFOLLOW: a link in a shared
-  // folder must not choose where this user writes; nor must a hard link.
+  // directory must not choose where this user writes; nor must a hard link.
   const sys::File file(
       path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);
   if (!file.ok()) return file.error();

@@ -35,7 +35,7 @@ constexpr Services kServices = {
 };
 
 struct Files {
-  const char* file;  // below our own folder
+  const char* file;  // below our own directory
   const char* real;  // its DT_NEEDED
   Process::Said missing;
 };
@@ -125,12 +125,12 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
   Quiet quiet(the);
   const sys::Mapped<PathRoom> room;
   if (!room) return;
-  OwnPath folder(*room, sizeof *room);
+  OwnPath directory(*room, sizeof *room);
   struct stat status = {};
   const bool there =
-      folder.set_folder(own_path()) && sys::stat(folder.file(files.file), &status) == 0;
-  if (!there) folder.set_real_folder();
-  const char* path = folder.file(files.file);
+      directory.set_directory(own_path()) && sys::stat(directory.file(files.file), &status) == 0;
+  if (!there) directory.set_real_directory();
+  const char* path = directory.file(files.file);
   if (!there && sys::stat(path, &status) != 0) return give_up(process, files, path, kMissing);
   load(process, files, path, quiet, lasting.proxies[static_cast<int>(kind)]);
 }

@@ -106,10 +106,10 @@ class Rules(unittest.TestCase):
         compiler = shutil.which(os.environ.get("CC", "cc"))
         if not compiler:
             harness.skip(self, "no C compiler")
-        path = os.path.join(self.folder, name + ".c")
+        path = os.path.join(self.directory, name + ".c")
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(GOOD_SOURCE + source + "\n")
-        library = os.path.join(self.folder, name + ".so")
+        library = os.path.join(self.directory, name + ".so")
         flags = [flag for flag in GOOD_FLAGS + ["-lc"] if flag not in less]
         command = [compiler, *flags[:-1], "-Wl,--version-script=" + MAP, *more, path, "-o", library, flags[-1]]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -119,7 +119,7 @@ class Rules(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="cg-")
         self.addCleanup(scratch.cleanup)
-        self.folder = scratch.name
+        self.directory = scratch.name
 
     def test_good_library_passes(self):
         elf = self.build("good")

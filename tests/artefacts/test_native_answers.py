@@ -52,11 +52,11 @@ def known_codes(name):
 
 class NativeAnswers(harness.Case):
 
-    def ask(self, world, folder, asked):
+    def ask(self, world, directory, asked):
         script = os.path.join(HERE, "ask_driver.py")
         result = harness.run(
-            [sys.executable, script, os.path.join(folder, "libcuda.so.1"),
-             os.path.join(folder, "libnvidia-ml.so.1")],
+            [sys.executable, script, os.path.join(directory, "libcuda.so.1"),
+             os.path.join(directory, "libnvidia-ml.so.1")],
             world=world, guard=False, stdin=json.dumps(asked))
         self.assertEqual(result.rc, 0, str(result))
         return json.loads(result.out), result

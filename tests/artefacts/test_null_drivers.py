@@ -112,7 +112,7 @@ class NullDriver:
         link = os.path.join(os.path.dirname(self.path), self.dev_name)
         self.assertTrue(os.path.samefile(link, self.path))
         self.assertTrue(os.path.islink(link))
-        self.assertEqual(os.path.dirname(os.readlink(link)), "", "the folder can be moved")
+        self.assertEqual(os.path.dirname(os.readlink(link)), "", "the directory can be moved")
 
     def test_nothing_to_relocate_per_name(self):
         self.assertEqual(set(self.library.relocations()) - {"GLOB_DAT", "JUMP_SLOT", "JUMP_SLO", "JUMP_SL"},

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rooms of the house: a folder includes only what stands below it, and what guard and proxies
-can write to lies in few places (shim/state; one struct in each proxy)."""
+"""The rooms of the house: a directory includes only what stands below it, and what guard and
+proxies can write to lies in few places (shim/state; one struct in each proxy)."""
 
 import os
 import re
@@ -14,13 +14,13 @@ from support import elf_facts, harness
 # From below to above, where each may include all that is in front of it.
 GUARD = ["policy", "shim/sys", "shim/elf", "shim/state", "shim/stack", "shim/record", "shim/through", "shim/hook",
          "shim/exports"]  # fmt: skip
-BELOW = {folder: set(GUARD[:place]) for place, folder in enumerate(GUARD)}
+BELOW = {directory: set(GUARD[:place]) for place, directory in enumerate(GUARD)}
 BELOW["shim/sys"] = set()
 BELOW["shim/proxy"] = set(GUARD[:GUARD.index("shim/through") + 1]) | {"shim/api"}
 BELOW["shim/null_driver"] = {"shim/elf", "shim/api/generated"}
 BELOW["shim/launcher"] = {"policy", "shim/api/generated"}
 BELOW["shim/api"] = set()
-# Several folders, which are one here.
+# Several directories, which are one here.
 WHOLE = ("shim/launcher/", "shim/api/")
 
 # {target: the names of all that it can write to}
@@ -31,23 +31,23 @@ WRITABLE = {
 }
 
 
-def room_of(folder):
+def room_of(directory):
     for whole in WHOLE:
-        if folder.startswith(whole) and folder not in BELOW["shim/null_driver"]:
+        if directory.startswith(whole) and directory not in BELOW["shim/null_driver"]:
             return whole.rstrip("/")
-    return folder
+    return directory
 
 
 def wrong_includes(source):
     """["shim/elf/x.h includes shim/state/y.h"]"""
     found = []
     for top in ("policy", "shim"):
-        for folder, _, files in os.walk(os.path.join(source, top)):
-            own = room_of(os.path.relpath(folder, source))
+        for directory, _, files in os.walk(os.path.join(source, top)):
+            own = room_of(os.path.relpath(directory, source))
             for name in files:
                 if not name.endswith((".h", ".cpp", ".c", ".S", ".inc")):
                     continue
-                path = os.path.join(folder, name)
+                path = os.path.join(directory, name)
                 with open(path, encoding="utf-8") as stream:
                     text = stream.read()
                 for wanted in re.findall(r'^ *# *include +"((?:policy|shim)/.*)"', text, re.M):
@@ -79,9 +79,9 @@ def objects_of(target):
         return stream.read().split("\n")
 
 
-def compiled(folder, source):
+def compiled(directory, source):
     """(exit status, path of the object)"""
-    path = os.path.join(folder, "a.o")
+    path = os.path.join(directory, "a.o")
     ran = subprocess.run([os.environ.get("CXX", "c++"), "-fPIC", "-x", "c++", "-c", "-o", path, "-"],
                          input=source, text=True, capture_output=True, check=False)
     return ran.returncode, path
@@ -91,22 +91,22 @@ class Arrows(unittest.TestCase):
     def test_includes(self):
         self.assertEqual(wrong_includes(harness.SOURCE), [])
 
-    def test_every_folder_has_its_place(self):
-        folders = {room_of(os.path.relpath(folder, harness.SOURCE)) for folder, _, files in os.walk(
+    def test_every_directory_has_its_place(self):
+        directories = {room_of(os.path.relpath(directory, harness.SOURCE)) for directory, _, files in os.walk(
             os.path.join(harness.SOURCE, "shim")) if any(f.endswith((".h", ".cpp")) for f in files)}
-        self.assertLessEqual(folders - {"shim", "shim/api/generated"}, set(BELOW))
+        self.assertLessEqual(directories - {"shim", "shim/api/generated"}, set(BELOW))
 
     def test_the_check_sees(self):
-        for folder, wanted, wrong in (
+        for directory, wanted, wrong in (
                 ("policy", "shim/sys/system.h", True), ("shim/elf", "shim/state/process.h", True),
                 ("shim/through", "shim/proxy/guard.h", True),
                 ("shim/proxy", "shim/hook/null_drivers.h", True),
                 ("shim/launcher/run", "shim/record/record.h", True),
                 ("shim/hook", "shim/through/proxies.h", False),
                 ("shim/launcher/doctor", "policy/text.h", False)):
-            with self.subTest(folder=folder), tempfile.TemporaryDirectory() as source:
-                os.makedirs(os.path.join(source, folder))
-                with open(os.path.join(source, folder, "a.cpp"), "w", encoding="utf-8") as stream:
+            with self.subTest(directory=directory), tempfile.TemporaryDirectory() as source:
+                os.makedirs(os.path.join(source, directory))
+                with open(os.path.join(source, directory, "a.cpp"), "w", encoding="utf-8") as stream:
                     stream.write('#include "%s"\n' % wanted)
                 self.assertEqual(len(wrong_includes(source)), int(wrong))
 
@@ -118,22 +118,22 @@ class State(unittest.TestCase):
                 self.assertEqual(writable(objects_of(target)), names)
 
     def test_the_check_sees(self):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as directory:
             for source, names in (
                     ("namespace a { namespace { int first; } int* f() { return &first; } }",
                      {"first"}),
                     ("int f() { static int second = 2; return second++; }", {"second"}),
                     ("thread_local int third; int f() { return third++; }", {"third"}),
                     ("extern const char* const fourth[] = {\"a\", \"b\"};", set())):
-                code, path = compiled(folder, source)
+                code, path = compiled(directory, source)
                 self.assertEqual((code, writable([path])), (0, names))
 
     def test_all_zero(self):
         """The compiler refuses another first value where the guard's state lies."""
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as directory:
             source = '[[gnu::section(".bss.a")]] int a[9] = {0, %d};'
-            self.assertEqual(compiled(folder, source % 0)[0], 0)
-            self.assertNotEqual(compiled(folder, source % 1)[0], 0)
+            self.assertEqual(compiled(directory, source % 0)[0], 0)
+            self.assertNotEqual(compiled(directory, source % 1)[0], 0)
         for target, names in WRITABLE.items():
             for name in names:
                 with self.subTest(target=target, name=name):

@@ -23,10 +23,10 @@ extern "C" [[gnu::weak]] int cuInit(unsigned flags);  // null without the guard
 using Init = int (*)(unsigned);
 
 void load_null_drivers() {
-  const char* folder = std::getenv("CG_BENCH_NULL_DRIVERS");
-  if (folder == nullptr) return;
+  const char* directory = std::getenv("CG_BENCH_NULL_DRIVERS");
+  if (directory == nullptr) return;
   for (const char* file : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
-    if (dlopen((std::string(folder) + "/" + file).c_str(), RTLD_LAZY) == nullptr) std::abort();
+    if (dlopen((std::string(directory) + "/" + file).c_str(), RTLD_LAZY) == nullptr) std::abort();
   }
 }
 

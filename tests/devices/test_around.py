@@ -15,15 +15,15 @@ HOOK_CALL = "lib.open=libm.so.6"
 
 
 class Copy:
-    """The guard and its libraries in a folder of their own, where a test may break them."""
+    """The guard and its libraries in a directory of their own, where a test may break them."""
 
     def __init__(self, case):
-        self.folder = tempfile.mkdtemp(prefix="cg-around-")
-        case.addCleanup(shutil.rmtree, self.folder)
-        self.guard = harness.copy_install(os.path.join(self.folder, "lib"))
+        self.directory = tempfile.mkdtemp(prefix="cg-around-")
+        case.addCleanup(shutil.rmtree, self.directory)
+        self.guard = harness.copy_install(os.path.join(self.directory, "lib"))
 
     def proxy(self, name):
-        return os.path.join(self.folder, "lib", "cudaguard", name)
+        return os.path.join(self.directory, "lib", "cudaguard", name)
 
     def corrupt(self, name):
         """Byte 16, the kind of an ELF file: a relocatable one, which ld.so does not load."""
@@ -100,7 +100,7 @@ class Proxies(box.Case):
                     self.one_line(result, copy.proxy(NVML), "NVML")
 
     def test_two_guards(self):
-        """A second copy from another folder behind the first."""
+        """A second copy from another directory behind the first."""
         copy = Copy(self)
         for name, steps, key in self.WAYS:
             with self.subTest(program=name, steps=steps):
@@ -119,20 +119,20 @@ class Paths(box.Case):
                             ("open", ["cu.library=${ORIGIN}/lib/libcuda.so.1"]),
                             ("open_origin", []), ("open_lib", []),
                             ("open_origin", ["cu.library=libcuda.so.1"])):
-            for folder in ("only_nvml", "lazy"):
-                with self.subTest(program=name, steps=steps, folder=folder):
+            for directory in ("only_nvml", "lazy"):
+                with self.subTest(program=name, steps=steps, directory=directory):
                     see = steps + ["cu.see"]
-                    self.sees(box.run(see, name, guard=False, box=folder, allow="2,5"), cu=FASTEST)
-                    result = box.run(see, name, box=folder, allow="2,5")
+                    self.sees(box.run(see, name, guard=False, box=directory, allow="2,5"), cu=FASTEST)
+                    result = box.run(see, name, box=directory, allow="2,5")
                     self.silent(result)
                     self.sees(result, cu=[2, 5])
 
     def test_debians_links(self):
         """/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu, the first link behind the usual
         name. (Bound early, the driver keeps to the list; the proxy's answers show the way.)"""
-        folder = tempfile.mkdtemp(prefix="cg-around-")
-        self.addCleanup(shutil.rmtree, folder)
-        link = os.path.join(folder, "nvidia--libcuda.so.1-x86_64-linux-gnu")
+        directory = tempfile.mkdtemp(prefix="cg-around-")
+        self.addCleanup(shutil.rmtree, directory)
+        link = os.path.join(directory, "nvidia--libcuda.so.1-x86_64-linux-gnu")
         os.symlink(os.path.join(harness.FAKES, "lazy", "libcuda.so.1"), link)
         steps = ["cu.library=" + link, "cu.see", "maps"]
         self.sees(box.run(steps, guard=False), cu=FASTEST)

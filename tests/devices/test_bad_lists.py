@@ -123,10 +123,10 @@ class BadLists(box.Case):
         """A list that cannot be kept because a file of ours is missing: FORCE_CPU, or no NVML, and a
         line."""
         for kind, steps in (("driver", ["cu.see", "rt12.see", "rt13.see"]), ("nvml", ["nv.see"])):
-            with tempfile.TemporaryDirectory(prefix="cg-lib-") as folder:
-                shutil.copytree(harness.LIB, folder, symlinks=True, dirs_exist_ok=True)
-                os.remove(os.path.join(folder, "cudaguard", "libcudaguard-%s.so" % kind))
-                guard = os.path.join(folder, "libcudaguard.so")
+            with tempfile.TemporaryDirectory(prefix="cg-lib-") as directory:
+                shutil.copytree(harness.LIB, directory, symlinks=True, dirs_exist_ok=True)
+                os.remove(os.path.join(directory, "cudaguard", "libcudaguard-%s.so" % kind))
+                guard = os.path.join(directory, "libcudaguard.so")
                 for allow in ("0,1", None):
                     with self.subTest(kind=kind, allow=allow):
                         result = box.run(steps, guard=False, preload=[guard], allow=allow,

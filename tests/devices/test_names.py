@@ -178,8 +178,8 @@ class Handles(box.Case):
     }
 
     def test_handles(self):
-        folder = os.path.join(harness.FAKES, "lazy")
-        for library in ("libcuda.so.1", "libcuda.so", os.path.join(folder, "libcuda.so.1")):
+        directory = os.path.join(harness.FAKES, "lazy")
+        for library in ("libcuda.so.1", "libcuda.so", os.path.join(directory, "libcuda.so.1")):
             for title, steps in self.CASES.items():
                 with self.subTest(library=library, case=title):
                     steps = [step.replace("LIB", library) for step in steps]

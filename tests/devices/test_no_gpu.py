@@ -125,8 +125,8 @@ class NoGpu(box.Case):
         self.need_real_driver()
         for config, said in (({"CUDAGUARD_POLICY": "VALIDATE"}, 0),
                              ({"CUDAGUARD_VISIBLE_DEVICES": "0,2"}, 1)):
-            with self.subTest(**config), tempfile.TemporaryDirectory(prefix="cg-") as folder:
-                path = os.path.join(folder, "report.jsonl")
+            with self.subTest(**config), tempfile.TemporaryDirectory(prefix="cg-") as directory:
+                path = os.path.join(directory, "report.jsonl")
                 result = harness.run([box.program("open"), "cu.init"], world="real", trace=False,
                                      env={"CUDAGUARD_REPORT": path, **config}, timeout=300)
                 self.assertEqual(result.answers["cu.init"], "100", result)

@@ -122,8 +122,8 @@ class Nvml(box.Case):
                            ("nv.initflags", "nvmlInitWithFlags")):
             for name in ("open", "nvml"):
                 with self.subTest(start=start, program=name), \
-                        tempfile.TemporaryDirectory(prefix="cg-") as folder:
-                    path = os.path.join(folder, "report.jsonl")
+                        tempfile.TemporaryDirectory(prefix="cg-") as directory:
+                    path = os.path.join(directory, "report.jsonl")
                     result = harness.run([box.program(name), start], world="real", trace=False,
                                          env={"CUDAGUARD_REPORT": path,
                                               "CUDAGUARD_POLICY": "VALIDATE"}, timeout=300)

@@ -16,8 +16,8 @@ STEPS = {"driver": ["cu.see", "rt12.see"], "nvml": ["nv.see"]}
 
 def interface_id(source):
     """The number of a source tree, as the build makes it."""
-    with tempfile.TemporaryDirectory(prefix="cg-") as folder:
-        header = os.path.join(folder, "interface_id.h")
+    with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+        header = os.path.join(directory, "interface_id.h")
         subprocess.run(["cmake", "-DOUT=" + header, "-P",
                         os.path.join(source, "shim", "through", "interface_id.cmake")],
                        check=True)
@@ -29,9 +29,9 @@ class OtherBuild(box.Case):
 
     def run_with(self, guards_id, kind, allow):
         """A run with a guard whose table says that it was made with this number."""
-        with tempfile.TemporaryDirectory(prefix="cg-lib-") as folder:
-            shutil.copytree(harness.LIB, folder, symlinks=True, dirs_exist_ok=True)
-            guard = os.path.join(folder, "libcudaguard.so")
+        with tempfile.TemporaryDirectory(prefix="cg-lib-") as directory:
+            shutil.copytree(harness.LIB, directory, symlinks=True, dirs_exist_ok=True)
+            guard = os.path.join(directory, "libcudaguard.so")
             with open(guard, "rb") as stream:
                 content = stream.read()
             own = struct.pack("=I", interface_id(harness.SOURCE))
@@ -64,11 +64,11 @@ class OtherBuild(box.Case):
 
     def test_two_fields_that_change_places(self):
         """Elsewhere the tree has the same number; with two fields swapped it has not."""
-        with tempfile.TemporaryDirectory(prefix="cg-source-") as folder:
+        with tempfile.TemporaryDirectory(prefix="cg-source-") as directory:
             for part in ("policy", "shim"):
-                shutil.copytree(os.path.join(harness.SOURCE, part), os.path.join(folder, part))
-            self.assertEqual(interface_id(folder), interface_id(harness.SOURCE))
-            path = os.path.join(folder, "shim", "through", "services.h")
+                shutil.copytree(os.path.join(harness.SOURCE, part), os.path.join(directory, part))
+            self.assertEqual(interface_id(directory), interface_id(harness.SOURCE))
+            path = os.path.join(directory, "shim", "through", "services.h")
             with open(path, encoding="utf-8") as stream:
                 lines = stream.read().split("\n")
             first = next(i for i, line in enumerate(lines) if "(*note_count)" in line)
@@ -76,4 +76,4 @@ class OtherBuild(box.Case):
             lines[first], lines[second] = lines[second], lines[first]
             with open(path, "w", encoding="utf-8") as stream:
                 stream.write("\n".join(lines))
-            self.assertNotEqual(interface_id(folder), interface_id(harness.SOURCE))
+            self.assertNotEqual(interface_id(directory), interface_id(harness.SOURCE))

@@ -9,14 +9,14 @@ from support import harness
 LAUNCHER = os.path.join(os.path.dirname(harness.LIB), "bin", "cudaguard")
 
 
-class Programs(harness.FolderCase):
+class Programs(harness.DirectoryCase):
     def setUp(self):
         super().setUp()
         self.need_real_driver()
-        os.chmod(self.folder, 0o777)
+        os.chmod(self.directory, 0o777)
 
     def run_it(self, *argv, guard=True, **env):
-        own = {"HOME": self.folder, "XDG_CACHE_HOME": None, "GST_REGISTRY": None,
+        own = {"HOME": self.directory, "XDG_CACHE_HOME": None, "GST_REGISTRY": None,
                "GST_REGISTRY_1_0": None}
         return harness.run(argv, world="real", guard=guard, env=dict(env, **own))
 
@@ -32,7 +32,7 @@ class Programs(harness.FolderCase):
         if os.geteuid() != 0:
             harness.skip(self, "nvidia-persistenced must be started by root")
         bare = self.control("nvidia-persistenced")
-        report = os.path.join(self.folder, "report")
+        report = os.path.join(self.directory, "report")
         result = self.run_it("nvidia-persistenced", CUDAGUARD_REPORT=report)
         result.assert_untouched(self)
         self.assertEqual((result.rc, result.out, result.err), (bare.rc, bare.out, bare.err), result)
@@ -66,7 +66,7 @@ class Programs(harness.FolderCase):
         inspect = ["gst-inspect-1.0", "nvcodec"]
         if self.run_it(*inspect, guard=False).rc != 0:
             harness.skip(self, "no nvcodec: gstreamer1.0-plugins-bad")
-        registry = os.path.join(self.folder, ".cache", "gstreamer-1.0")
+        registry = os.path.join(self.directory, ".cache", "gstreamer-1.0")
         # Control: asked once, then never again.
         self.assertFalse(self.run_it(*inspect, guard=False).reached_driver())
         shutil.rmtree(registry)

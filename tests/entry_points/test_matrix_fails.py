@@ -20,8 +20,8 @@ class MatrixFails(harness.Case):
 
     def test_without_a_guard(self):
         idle = os.path.join(harness.PROGRAMS, "idle-guard")
-        with tempfile.TemporaryDirectory() as folder:
-            report = os.path.join(folder, "report.json")
+        with tempfile.TemporaryDirectory() as directory:
+            report = os.path.join(directory, "report.json")
             argv = [sys.executable, DOORS, "--build", harness.BUILD, "--lib", idle]
             argv += ["--json", report]
             for row in ROWS:

@@ -336,15 +336,15 @@ struct process {
 // The living processes with a context, in the list as many as fit.
 static unsigned living(struct process* list, unsigned room) {
   unsigned count = 0;
-  DIR* folder = opendir(box_contexts());
-  if (folder == NULL) return 0;
-  for (struct dirent* entry; (entry = readdir(folder)) != NULL;) {
+  DIR* directory = opendir(box_contexts());
+  if (directory == NULL) return 0;
+  for (struct dirent* entry; (entry = readdir(directory)) != NULL;) {
     const int pid = atoi(entry->d_name);
     if (pid <= 0 || kill(pid, 0) != 0) continue;
     if (list != NULL && count < room) list[count].pid = (unsigned)pid;
     ++count;
   }
-  closedir(folder);
+  closedir(directory);
   return count;
 }
 

@@ -191,14 +191,14 @@ class Container(fence.Case):
         """Runs a program in a container under this profile; none: without one."""
         bundle = self.path("bundle")
         os.makedirs(os.path.join(bundle, "rootfs"), exist_ok=True)
-        folders = [name for name in ("/usr", "/bin", "/lib", "/lib64") if os.path.exists(name)]
-        folders += [os.path.dirname(os.path.abspath(harness.LIB)), fence.PROGRAMS]
+        directories = [name for name in ("/usr", "/bin", "/lib", "/lib64") if os.path.exists(name)]
+        directories += [os.path.dirname(os.path.abspath(harness.LIB)), fence.PROGRAMS]
         mounts = [{"destination": "/proc", "type": "proc", "source": "proc"},
                   {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}]
         mounts += [{"destination": os.path.realpath(name), "type": "bind",
                     "source": os.path.realpath(name), "options": ["rbind", "ro"]}
-                   for name in folders if not os.path.islink(name)]
-        for name in folders:
+                   for name in directories if not os.path.islink(name)]
+        for name in directories:
             link = os.path.join(bundle, "rootfs", name.lstrip("/"))
             if os.path.islink(name) and not os.path.lexists(link):
                 os.symlink(os.readlink(name), link)
@@ -216,7 +216,7 @@ class Container(fence.Case):
         script = 'mount -t tmpfs none /sys/fs/cgroup && exec crun --root "$1" ' \
                  '--cgroup-manager=disabled run --bundle "$2" "$3"'
         return self.bare("unshare", *as_root, "--mount", "sh", "-c", script, "sh",
-                         self.path("state"), bundle, os.path.basename(self.folder))
+                         self.path("state"), bundle, os.path.basename(self.directory))
 
     def requests(self, profile, *before):
         words = [*before, fence.program("requests_static"), "/dev/null", *fence.NVIDIA,

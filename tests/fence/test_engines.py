@@ -39,8 +39,8 @@ FENCED = {**NOT_FENCED, **dict.fromkeys(fence.NVIDIA, "ENODEV")}
 
 # In mount, process and network namespaces of its own, with a /run of its own.
 SETUP = """set -euo pipefail
-folder=$1
-cd "$folder"
+directory=$1
+cd "$directory"
 mount -t tmpfs none /run
 patience() {  # FILE COMMAND...: until it succeeds
   for _ in $(seq 600); do
@@ -56,7 +56,7 @@ mount -t tmpfs none /sys/fs/cgroup  # crun does not run where there are those of
 cat >storage.conf <<END
 [storage]
 driver = "vfs"
-graphroot = "$folder/podman"
+graphroot = "$directory/podman"
 runroot = "/run/podman"
 END
 cat >containers.conf <<END
@@ -74,18 +74,18 @@ conmon_path = ["$(command -v conmon || echo "$engines/usr/bin/conmon")"]
 crun = ["$(command -v crun)"]
 END
 echo '{"default": [{"type": "insecureAcceptAnything"}]}' >policy.json
-export CONTAINERS_CONF=$folder/containers.conf CONTAINERS_STORAGE_CONF=$folder/storage.conf
+export CONTAINERS_CONF=$directory/containers.conf CONTAINERS_STORAGE_CONF=$directory/storage.conf
 podman import --signature-policy policy.json image.tar IMAGE >podman.log 2>&1 ||
   { cat podman.log >&2; exit 1; }
 podman run --rm IMAGE true
 echo ready
 """
 DOCKER = """
-export CONTAINERD_ADDRESS=$folder/containerd.sock CONTAINERD_SNAPSHOTTER=native
-export DOCKER_HOST=unix://$folder/docker.sock
+export CONTAINERD_ADDRESS=$directory/containerd.sock CONTAINERD_SNAPSHOTTER=native
+export DOCKER_HOST=unix://$directory/docker.sock
 cat >containerd.toml <<END
 version = 2
-root = "$folder/containerd"
+root = "$directory/containerd"
 state = "/run/containerd"
 disabled_plugins = ["io.containerd.grpc.v1.cri"]
 [grpc]
@@ -93,7 +93,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 END
 containerd --config containerd.toml >containerd.log 2>&1 &
 patience containerd.log ctr version
-dockerd --containerd "$CONTAINERD_ADDRESS" --host "$DOCKER_HOST" --data-root "$folder/docker" \\
+dockerd --containerd "$CONTAINERD_ADDRESS" --host "$DOCKER_HOST" --data-root "$directory/docker" \\
   --exec-root /run/docker --pidfile /run/docker.pid --storage-driver vfs --bridge=none \\
   --iptables=false --ip6tables=false --ip-forward=false >dockerd.log 2>&1 &
 patience dockerd.log docker version
@@ -158,9 +158,9 @@ class Engines(fence.Case):
             # If they are missing, the engine makes them for root alone.
             for name in ("bin", "lib", "lib64", "tmp", "usr", "usr/local", "usr/local/bin",
                          "usr/local/lib"):
-                folder = tarfile.TarInfo(name)
-                folder.type, folder.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
-                image.addfile(folder)
+                directory = tarfile.TarInfo(name)
+                directory.type, directory.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
+                image.addfile(directory)
             image.add(next(filter(os.path.exists, static)), "bin/busybox")
             for name in COMMANDS:
                 link = tarfile.TarInfo("bin/" + name)
@@ -199,15 +199,15 @@ class Engines(fence.Case):
         words = {"IMAGE": IMAGE, "PROGRAM": PROGRAM, "NAME": "sample"}
         text = re.sub(r"\b(%s)\b" % "|".join(words), lambda match: words[match[0]],
                       SETUP + setup + "".join(parts))
-        folders = ["/usr/bin", "/usr/sbin", "/usr/libexec/podman"]
+        directories = ["/usr/bin", "/usr/sbin", "/usr/libexec/podman"]
         env = launcher.environment(
-            PATH=":".join([ENGINES + name for name in folders] + ["/usr/sbin:/usr/bin:/sbin:/bin"]),
+            PATH=":".join([ENGINES + name for name in directories] + ["/usr/sbin:/usr/bin:/sbin:/bin"]),
             LD_LIBRARY_PATH=":".join(glob.glob(ENGINES + "/usr/lib/*-linux-gnu") +
                                      glob.glob(ENGINES + "/lib/*-linux-gnu")),
             engines=ENGINES, profile=self.podman_profile())
         done = subprocess.run(
             ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc",
-             "bash", "-c", text, "bash", self.folder], stdin=subprocess.DEVNULL,
+             "bash", "-c", text, "bash", self.directory], stdin=subprocess.DEVNULL,
             capture_output=True, text=True, env=env, timeout=600, check=False)
         _, ready, rest = done.stdout.partition("ready\n")
         if not ready:

@@ -137,8 +137,8 @@ class SetUser(EntryPointCase):
         super().setUp()
         if os.geteuid() != 0:
             harness.skip(self, "needs root for setuid files")
-        if os.statvfs(self.folder).f_flag & os.ST_NOSUID:
-            harness.skip(self, "the folder for temporary files is mounted nosuid")
+        if os.statvfs(self.directory).f_flag & os.ST_NOSUID:
+            harness.skip(self, "the directory for temporary files is mounted nosuid")
         self.need("setpriv")
         self.command = self.installed()
         self.program = shutil.copy(fence.program("requests"), self.path("requests"))

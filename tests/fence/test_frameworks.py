@@ -31,12 +31,12 @@ class Frameworks(driver.Case):
         return done
 
     def words(self, environment, program, *arguments):
-        folder = os.path.join(framework.ENVIRONMENTS, environment)
-        if not os.path.exists(os.path.join(folder, ".fetched")):
+        directory = os.path.join(framework.ENVIRONMENTS, environment)
+        if not os.path.exists(os.path.join(directory, ".fetched")):
             harness.skip(self, "run scripts/fetch-frameworks %s %s" % (harness.DEPS, environment))
         if not program.endswith(".py"):
-            return [os.path.join(folder, "bin", program), *arguments]
-        return [os.path.join(folder, "bin", "python"),
+            return [os.path.join(directory, "bin", program), *arguments]
+        return [os.path.join(directory, "bin", "python"),
                 os.path.join(framework.HERE, "programs", program), *arguments]
 
     def same(self, *program):

@@ -59,7 +59,7 @@ class Words(fence.Case):
                 self.refused(self.start(command, "--fence", word, "true"), 125,
                              '--fence takes its mode after "=": --fence=%s' % word)
             program = self.make(word, "#!/bin/sh\necho it is $0\n")
-            env = launcher.environment(PATH=self.folder + ":" + os.environ["PATH"])
+            env = launcher.environment(PATH=self.directory + ":" + os.environ["PATH"])
             done = self.start("run", "--fence", "--", word, env=env)
             self.assertEqual(done.stdout, "it is %s\n" % program)
             done = self.start("run", "--fence", program)
@@ -161,7 +161,7 @@ class Look(fence.Case):
 
     def test_setuid(self):
         """As an ordinary user: it is started, and gains nothing."""
-        if os.geteuid() != 0 or os.statvfs(self.folder).f_flag & os.ST_NOSUID:
+        if os.geteuid() != 0 or os.statvfs(self.directory).f_flag & os.ST_NOSUID:
             harness.skip(self, "needs root, and temporary files that may be setuid")
         self.need("setpriv")
         command = self.installed()

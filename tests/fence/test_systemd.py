@@ -13,7 +13,7 @@ FENCE = [launcher.LAUNCHER, "run", "--fence=require", "--"]
 class Systemd(fence.Case):
     def setUp(self):
         super().setUp()
-        self.systemd = manager.Manager(self.folder, [])
+        self.systemd = manager.Manager(self.directory, [])
         missing = self.systemd.missing()
         if missing:
             harness.skip(self, "no systemd of our own: " + missing)

@@ -416,7 +416,7 @@ class Gone(Case):
     def test_killed_while_it_waits(self):
         """Nobody else is harmed. Documented: it is not told, for nobody has read its request."""
         script = 'echo $$ >"$1/pid"; "$0" "wait=$1/go" ask & echo $! >"$1/child"; wait $!; echo $?; "$0" ask'
-        process = self.popen("sh", "-c", script, ASKS, self.folder)
+        process = self.popen("sh", "-c", script, ASKS, self.directory)
         self.until(lambda: self.file("child").endswith("\n"), "the child")
         child = int(self.file("child"))
         process.send_signal(signal.SIGSTOP)
@@ -458,7 +458,7 @@ class Gone(Case):
         script = ('{ "$0" "wait=$1/go" ask "wait=$1/later" ask >"$1/out";'
                   ' "$2" run --policy OFF -- true 2>"$1/said"; } & echo $! >"$1/shell";'
                   ' until pgrep -P $! >"$1/child"; do sleep 0.01; done; wait')
-        process = self.popen("sh", "-c", script, ASKS, self.folder, launcher.LAUNCHER)
+        process = self.popen("sh", "-c", script, ASKS, self.directory, launcher.LAUNCHER)
         self.until(lambda: self.file("child").endswith("\n"), "the child")
         child = int(self.file("child"))
         process.send_signal(signal.SIGSTOP)
@@ -501,23 +501,23 @@ class Gone(Case):
         """They take ENOSYS for what it is: no device, an error, no hang."""
         self.need_real_driver()
         launch = self.make("launch", """
-            launcher=$1 folder=$2; shift
-            "$launcher" verify -- sh "$folder/inside" "$@" & supervisor=$!
-            while [ ! -e "$folder/ready" ]; do sleep 0.05; done
-            kill -KILL $supervisor; wait $supervisor; echo >"$folder/go"
-            while [ ! -e "$folder/end" ]; do sleep 0.05; done; cat "$folder/out" """)
+            launcher=$1 directory=$2; shift
+            "$launcher" verify -- sh "$directory/inside" "$@" & supervisor=$!
+            while [ ! -e "$directory/ready" ]; do sleep 0.05; done
+            kill -KILL $supervisor; wait $supervisor; echo >"$directory/go"
+            while [ ! -e "$directory/end" ]; do sleep 0.05; done; cat "$directory/out" """)
         self.make("inside", """
-            folder=$1; shift
-            { echo >"$folder/ready"; while [ ! -e "$folder/go" ]; do sleep 0.05; done
-              env -i "$@" >"$folder/out"; echo >"$folder/end"; } & wait""")
+            directory=$1; shift
+            { echo >"$directory/ready"; while [ ! -e "$directory/go" ]; do sleep 0.05; done
+              env -i "$@" >"$directory/out"; echo >"$directory/end"; } & wait""")
         entry_points = ((["lib=libcuda.so.1"], r"\AcuInit=100 .* countRc=3 "),
                  (["lib=libnvidia-ml.so.1", "api=nvml"], r"\AnvmlInit=\d+ "))
         for steps, wanted in entry_points:
             with self.subTest(steps):
                 log = self.path("trace")
                 done = self.bare(
-                    *harness.sandbox("real"), "sh", launch, launcher.LAUNCHER, self.folder,
-                    "LD_PRELOAD=" + fence.program("nodes.so"), "HOME=" + self.folder,
+                    *harness.sandbox("real"), "sh", launch, launcher.LAUNCHER, self.directory,
+                    "LD_PRELOAD=" + fence.program("nodes.so"), "HOME=" + self.directory,
                     shutil.which("strace"), "-f", "-qq", "-o", log, "-e", "trace=ioctl", "-e",
                     "raw=ioctl", "-e", "signal=none", "--", harness.program("entry_point"), *steps)
                 self.assertRegex(done.stdout, wanted, done)

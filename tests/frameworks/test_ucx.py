@@ -27,10 +27,10 @@ class Ucx(framework.Case):
     def info(self, *arguments):
         return [os.path.join(self.packages(), "libucx", "bin", "ucx_info")] + list(arguments)
 
-    def env(self, level="debug", folder=None):
+    def env(self, level="debug", directory=None):
         path = os.path.join(self.packages(), "libucx", "lib")
         return {"UCX_LOG_LEVEL": level, "UCX_MEM_LOG_LEVEL": level,
-                "LD_LIBRARY_PATH": (folder + ":" if folder else "") + path}
+                "LD_LIBRARY_PATH": (directory + ":" if directory else "") + path}
 
     def patches(self, result):
         text = result.out + result.err
@@ -60,13 +60,13 @@ class Ucx(framework.Case):
         compiler = shutil.which("cc") or shutil.which("gcc")
         if not compiler:
             harness.skip(self, "no C compiler")
-        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
-            os.chmod(folder, 0o755)
+        with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+            os.chmod(directory, 0o755)
             subprocess.run([compiler, "-O2", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-o",
-                            folder + "/libcuda.so.1", framework.HERE + "/aliased_driver.c"],
+                            directory + "/libcuda.so.1", framework.HERE + "/aliased_driver.c"],
                            check=True)
             result = self.run_program(self.info("-e", "-u", "t"), "none", False,
-                                      self.env("debug", folder))
+                                      self.env("debug", directory))
             text = result.out + result.err
             self.assertLess(len(set(PATCHED.findall(text))), 15, str(result))
             self.assertTrue(BROKEN.search(text), str(result))

@@ -159,9 +159,9 @@ class Box:
         self.guard = os.path.join(self.lib, "libcudaguard.so")
         self.proxies = [os.path.join(self.lib, "cudaguard", "libcudaguard-%s.so" % name)
                            for name in ("driver", "nvml")]
-        self.folder = os.path.join(self.build, "tests", "gpu")
+        self.directory = os.path.join(self.build, "tests", "gpu")
         self.deadline = time.monotonic() + seconds
-        self.fake = library_path  # folders of a fake driver, which needs no device
+        self.fake = library_path  # directories of a fake driver, which needs no device
         self.scratch = tempfile.mkdtemp(prefix="cg-gpu-")
         self.nodes = sorted(glob.glob("/dev/nvidia[0-9]*"))
         self.has_device = bool(self.nodes) and os.path.exists("/dev/nvidiactl")
@@ -201,7 +201,7 @@ class Box:
         return self.deadline - time.monotonic()
 
     def program(self, name):
-        return os.path.join(self.folder, name)
+        return os.path.join(self.directory, name)
 
     def have(self, name):
         return os.path.exists(self.program(name))

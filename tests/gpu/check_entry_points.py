@@ -4,7 +4,7 @@ group.
 
 Guarded, an entry point gets the answers of the design's table, opens no /dev/nvidia* and maps no
 driver file. The control is the same program bare, which has to open the device. The programs run
-from a copy, beside which a folder of links stands for the matrix' second driver.
+from a copy, beside which a directory of links stands for the matrix' second driver.
 """
 
 import collections
@@ -44,17 +44,17 @@ def prepare(box, driver):
     shutil.copytree(os.path.join(box.build, "tests", "programs"), programs, symlinks=True,
                     ignore=shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile"))
     os.makedirs(copy)
-    folder = os.path.dirname(driver)
+    directory = os.path.dirname(driver)
     for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so"):
-        target = os.path.join(folder, name)
+        target = os.path.join(directory, name)
         if not os.path.exists(target):
-            target = os.path.join(folder, name + ".1")
+            target = os.path.join(directory, name + ".1")
         os.symlink(os.path.realpath(target), os.path.join(copy, name))
-    words = {"programs": programs, "copy": copy, "driver": folder,
-             "parent": os.path.basename(folder), "null_driver": harness.NULL_DRIVER_DIR,
+    words = {"programs": programs, "copy": copy, "driver": directory,
+             "parent": os.path.basename(directory), "null_driver": harness.NULL_DRIVER_DIR,
              "source": box.source, "loader": harness.loader_of(os.path.join(programs, "entry_point"))}
     for key, name in (("versioned", "libcuda"), ("nvml_versioned", "libnvidia-ml")):
-        real = os.path.realpath(os.path.join(folder, name + ".so.1"))
+        real = os.path.realpath(os.path.join(directory, name + ".so.1"))
         words[key] = real
         # The matrix' row wants the name with the version, wherever it lies.
         found = sorted(glob.glob(os.path.join(os.path.dirname(real), name + ".so.*.*")))
@@ -73,7 +73,7 @@ def perform(box, row, words, guarded):
     env = dict(row.env, **(row.guarded_env if guarded else {}))
     env = {key: value.format(**words) for key, value in env.items()}
     # A packed tree has the runtimes elsewhere than the programs were linked to; and the driver's
-    # folder has to stay on the path where that is what leads to it.
+    # directory has to stay on the path where that is what leads to it.
     runtime = re.search(r"runtime_([\d.]+)_shared", str(row.argv[0]))
     paths = [env.get("LD_LIBRARY_PATH"),
              box.program("cudart-" + runtime[1]) if runtime else None,

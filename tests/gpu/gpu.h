@@ -67,7 +67,7 @@ __attribute__((unused)) static void wait_for_end_of_input(void) {
   }
 }
 
-// The file that holds this address, without its folder.
+// The file that holds this address, without its directory.
 __attribute__((unused)) static const char* file_of(const void* address) {
   Dl_info info;
   if (address == NULL) return "null";

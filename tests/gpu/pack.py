@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-check --pack: what a machine without compiler and network needs, in one folder."""
+"""scripts/gpu-check --pack: what a machine without compiler and network needs, in one directory."""
 
 import glob
 import os
@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 LIMIT = 64 * 2**20
-# Of the build tree, by folder. The rest of tests/programs are links to other folders and copies of
-# drivers, which only the entry-point matrix' own sandbox uses.
+# Of the build tree, by directory. The rest of tests/programs are links to other directories and
+# copies of drivers, which only the entry-point matrix' own sandbox uses.
 BUILT = ("lib", os.path.join("tests", "programs"), os.path.join("tests", "gpu"))
 LEFT_OUT = shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile", "static_entry_point",
                                   "renamed")
@@ -19,7 +19,7 @@ SOURCES = ("scripts/gpu-check", "tests/gpu/*.py", "tests/support/settings.py",
 
 
 def commit_of(source):
-    """The commit and whether the tree has changes; a packed folder keeps it in a file."""
+    """The commit and whether the tree has changes; a packed directory keeps it in a file."""
     kept = os.path.join(source, "COMMIT")
     if os.path.exists(kept):
         with open(kept, encoding="utf-8") as stream:
@@ -36,15 +36,15 @@ def commit_of(source):
     return done[0].stdout.strip() + (" with changes" if done[1].stdout.strip() else "")
 
 
-def size_of(folder):
+def size_of(directory):
     return sum(os.lstat(os.path.join(where, name)).st_size
-               for where, _, names in os.walk(folder) for name in names)
+               for where, _, names in os.walk(directory) for name in names)
 
 
 def pack(source, build, lib, to):
-    """Collects the files in the new folder `to`; returns the exit code."""
+    """Collects the files in the new directory `to`; returns the exit code."""
     if os.path.exists(to) and os.listdir(to) and not os.path.exists(os.path.join(to, "COMMIT")):
-        print("gpu-check: %s exists and is no packed folder" % to, file=sys.stderr)
+        print("gpu-check: %s exists and is no packed directory" % to, file=sys.stderr)
         return 2
     needed = [os.path.join(lib, "libcudaguard.so"), os.path.join(build, "tests", "gpu",
                                                                  "gpu_driver"),
@@ -56,9 +56,9 @@ def pack(source, build, lib, to):
         return 2
     fresh = to.rstrip("/") + ".new"
     shutil.rmtree(fresh, ignore_errors=True)
-    for folder in BUILT:
-        path = lib if folder == "lib" else os.path.join(build, folder)
-        shutil.copytree(path, os.path.join(fresh, folder), symlinks=True, ignore=LEFT_OUT)
+    for directory in BUILT:
+        path = lib if directory == "lib" else os.path.join(build, directory)
+        shutil.copytree(path, os.path.join(fresh, directory), symlinks=True, ignore=LEFT_OUT)
     for pattern in SOURCES:
         for path in glob.glob(os.path.join(source, pattern)):
             target = os.path.join(fresh, os.path.relpath(path, source))

@@ -84,15 +84,15 @@ class Report:
             self.count(PASS), self.count(FAIL), self.count(INFO), self.count(NOT_FILLED),
             time.time() - self.started)
 
-    def write(self, folder, facts):
-        """Writes <folder>/<date>-<gpu>.json and returns its path."""
-        os.makedirs(folder, exist_ok=True)
+    def write(self, directory, facts):
+        """Writes <directory>/<date>-<gpu>.json and returns its path."""
+        os.makedirs(directory, exist_ok=True)
         names = facts.get("gpus") or []
         gpu = re.sub(r"[^a-z0-9]+", "-", names[0]["name"].lower()).strip("-") if names else "no-gpu"
         if len(names) > 1:
             gpu += "-x%d" % len(names)
         day = time.strftime("%Y-%m-%d", time.localtime(self.started))
-        path = os.path.join(folder, "%s-%s.json" % (day, gpu))
+        path = os.path.join(directory, "%s-%s.json" % (day, gpu))
         data = {"v": 1, "date": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.started)),
                 "seconds": round(time.time() - self.started, 1), **facts,
                 "rows": [dataclasses.asdict(row) for row in self.rows]}

@@ -59,20 +59,20 @@ class GpuCheck(unittest.TestCase):
 
     def bare_path(self, *more):
         """A PATH with next to nothing on it."""
-        folder = os.path.join(self.scratch, "bin")
-        os.makedirs(folder, exist_ok=True)
+        directory = os.path.join(self.scratch, "bin")
+        os.makedirs(directory, exist_ok=True)
         for tool in BARE_TOOLS + more:
-            if not os.path.exists(os.path.join(folder, tool)):
-                os.symlink(shutil.which(tool), os.path.join(folder, tool))
-        return folder
+            if not os.path.exists(os.path.join(directory, tool)):
+                os.symlink(shutil.which(tool), os.path.join(directory, tool))
+        return directory
 
     def idle_lib(self):
-        """A lib folder that has everything but a guard that does anything."""
-        folder = os.path.join(self.scratch, "lib")
-        os.makedirs(folder)
-        shutil.copy(IDLE_GUARD, folder)
-        os.symlink(os.path.join(harness.LIB, "cudaguard"), os.path.join(folder, "cudaguard"))
-        return folder
+        """A lib directory that has everything but a guard that does anything."""
+        directory = os.path.join(self.scratch, "lib")
+        os.makedirs(directory)
+        shutil.copy(IDLE_GUARD, directory)
+        os.symlink(os.path.join(harness.LIB, "cudaguard"), os.path.join(directory, "cudaguard"))
+        return directory
 
     @pytest.mark.full
     def test_every_row_that_a_fake_can_fill(self):
@@ -116,16 +116,16 @@ class GpuCheck(unittest.TestCase):
 
     @pytest.mark.full
     def test_packed_on_a_bare_machine(self):
-        folder = os.path.join(self.scratch, "pack")
+        directory = os.path.join(self.scratch, "pack")
         done = subprocess.run(
             [sys.executable, os.path.join(harness.SOURCE, "scripts", "gpu-check"), "--build",
-             harness.BUILD, "--lib", harness.LIB, "--pack", folder],
+             harness.BUILD, "--lib", harness.LIB, "--pack", directory],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.assertEqual(done.returncode, 0, done.stdout)
         # The build tree is not there on the other machine.
         code, out, rows = self.check(
-            "--from", folder, "--library-path", FAKES, "--only", "init,entry_points,lists",
-            script=os.path.join(folder, "scripts", "gpu-check"), path=self.bare_path("bwrap"))
+            "--from", directory, "--library-path", FAKES, "--only", "init,entry_points,lists",
+            script=os.path.join(directory, "scripts", "gpu-check"), path=self.bare_path("bwrap"))
         self.assertEqual(code, 0, out)
         self.assertEqual(self.facts["watched by"], "ptrace", out)
         for name in ("guard", "cuInit.force-cpu", "entry_points.dlopen", "entry_points.dlmopen", "allow.reversed"):

@@ -43,12 +43,12 @@ static void note_open(const char* path) {
     NEXT(name);                                \
     return next(path, flags, mode);            \
   }
-#define DEFINE_OPENAT(name)                                \
-  int name(int folder, const char* path, int flags, ...) { \
-    MODE(flags);                                           \
-    note_open(path);                                       \
-    NEXT(name);                                            \
-    return next(folder, path, flags, mode);                \
+#define DEFINE_OPENAT(name)                                   \
+  int name(int directory, const char* path, int flags, ...) { \
+    MODE(flags);                                              \
+    note_open(path);                                          \
+    NEXT(name);                                               \
+    return next(directory, path, flags, mode);                \
   }
 #define DEFINE_FOPEN(name)                         \
   FILE* name(const char* path, const char* mode) { \
@@ -64,9 +64,9 @@ DEFINE_FOPEN(fopen)
 DEFINE_FOPEN(fopen64)
 
 static void note_descriptors(void) {
-  DIR* folder = opendir("/proc/self/fd");
-  if (folder == NULL) return;
-  for (struct dirent* entry; (entry = readdir(folder)) != NULL;) {
+  DIR* directory = opendir("/proc/self/fd");
+  if (directory == NULL) return;
+  for (struct dirent* entry; (entry = readdir(directory)) != NULL;) {
     char path[300];
     char target[1024];
     snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
@@ -75,7 +75,7 @@ static void note_descriptors(void) {
     target[size] = '\0';
     if (strncmp(target, "/dev/nvidia", 11) == 0) note("held", target);
   }
-  closedir(folder);
+  closedir(directory);
 }
 
 static void note_maps(void) {

@@ -86,7 +86,7 @@ class BadInput(guest.Case):
                              'most 4095 bytes); nothing is recorded' % long[:79])
 
     def test_report_paths(self):
-        os.mkdir(self.path("folder"))
+        os.mkdir(self.path("directory"))
         os.symlink(self.path("target"), self.path("link"))
         os.symlink(self.path("nowhere", "x"), self.path("dangling"))
         os.mkfifo(self.path("fifo"))
@@ -95,7 +95,7 @@ class BadInput(guest.Case):
                 stream.write("")
         os.link(self.path("other"), self.path("hard"))
         accepted = " (accepted: a file or /dev/stderr); nothing is recorded"
-        for path, why in (("folder", "Is a directory"), ("link", "it is a symbolic link"),
+        for path, why in (("directory", "Is a directory"), ("link", "it is a symbolic link"),
                           ("dangling", "it is a symbolic link"),
                           ("hard", "it is a hard link"), ("fifo", "no process reads this pipe"),
                           ("none/x", "No such file or directory"),
@@ -213,14 +213,14 @@ class BadInput(guest.Case):
                     if struct.unpack_from("<I", data, at)[0] == 1)
 
     def test_other_version(self):
-        """Another program's libcuda.so.1 in our folder, or a later null driver of ours."""
+        """Another program's libcuda.so.1 in our directory, or a later null driver of ours."""
         with open(guest.EMPTY, "rb") as stream:
             other = stream.read()
         self.broken("libcuda.so.1", lambda data: other, "is of another version")
         self.broken("libnvidia-ml.so.1", lambda data: data.replace(
             b"cudaguard_standin_claim_v1", b"cudaguard_standin_claim_v9"), "is of another version")
 
-    def test_a_driver_in_our_folder(self):
+    def test_a_driver_in_our_directory(self):
         """Somebody's driver copied over the null driver: it is not used."""
         with open(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), "rb") as stream:
             other = stream.read()

@@ -41,7 +41,7 @@ class Descriptors(guest.Case):
     def own_files(self, closed, mode, guard=True, env=None):
         """Runs a program that opens as many files as there are closed descriptors, touches, and
         writes to them. Returns the descriptors it got and what the files hold then."""
-        for name in os.listdir(self.folder):
+        for name in os.listdir(self.directory):
             os.unlink(self.path(name))
         steps = ["open:%s:%s" % (self.path("file%d" % n), mode) for n in closed]
         # Only now: the results need a descriptor too.

@@ -55,7 +55,7 @@ class FirstDlopen(guest.Case):
         # Control: with the dev names, which are made known where somebody may use them.
         named = self.calls("libc.so.6", guest.EMPTY, preload=harness.GUARD)
         self.assertGreater(len(named) - len(bare), MOST)
-        folder = os.path.dirname(harness.NULL_DRIVER_CUDA)
+        directory = os.path.dirname(harness.NULL_DRIVER_CUDA)
         for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-opencl.so.1"):
-            self.assertIn(os.path.join(folder, name), self.opened(named))
-            self.assertNotIn(os.path.join(folder, name), self.opened(guarded))
+            self.assertIn(os.path.join(directory, name), self.opened(named))
+            self.assertNotIn(os.path.join(directory, name), self.opened(guarded))

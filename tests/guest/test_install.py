@@ -42,7 +42,7 @@ class Install(guest.Case):
             lib = self.lib
         self.assertTrue(os.path.exists(os.path.join(lib, "libcudaguard.so")), os.listdir(lib))
         inner = os.path.join(lib, "cudaguard")
-        before = {folder: set(os.listdir(folder)) for folder in (lib, inner)}
+        before = {directory: set(os.listdir(directory)) for directory in (lib, inner)}
         subprocess.run(["/sbin/ldconfig", "-n", lib, inner], check=True, timeout=60)
         for name in DRIVER_NAMES:
             self.assertNotIn(name, os.listdir(lib))
@@ -59,14 +59,14 @@ class Install(guest.Case):
 
     def test_relative(self):
         for preload, cwd in (("./libcudaguard.so", self.lib), ("prefix/lib/libcudaguard.so",
-                                                               self.folder),
+                                                               self.directory),
                              ("../lib/libcudaguard.so", self.lib)):
             with self.subTest(preload):
                 self.guarded(preload, cwd=cwd)
 
     def test_chdir_before_the_first_touch(self):
         self.guarded("prefix/lib/libcudaguard.so", "chdir:/", "load:libm.so.6", "touch", "nvml",
-                     cwd=self.folder)
+                     cwd=self.directory)
         self.guarded(self.guard, "chdir:/", "touch")
         # To a place where the same relative path names a driver.
         trap = self.path("trap", "prefix", "lib", "cudaguard")
@@ -74,15 +74,15 @@ class Install(guest.Case):
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             shutil.copy(os.path.join(harness.FAKE_DRIVER, name), trap)
         self.guarded("prefix/lib/libcudaguard.so", "chdir:" + self.path("trap"), "touch", "nvml",
-                     cwd=self.folder)
+                     cwd=self.directory)
 
     def test_links(self):
         os.symlink(self.guard, self.path("link.so"))
         os.mkdir(self.path("elsewhere"))
         os.symlink("../prefix/lib/libcudaguard.so", self.path("elsewhere", "libcudaguard.so"))
-        os.symlink(self.lib, self.path("folder"))
+        os.symlink(self.lib, self.path("directory"))
         for preload in (self.path("link.so"), self.path("elsewhere", "libcudaguard.so"),
-                        self.path("folder", "libcudaguard.so")):
+                        self.path("directory", "libcudaguard.so")):
             with self.subTest(preload):
                 self.guarded(preload)
 
@@ -171,7 +171,7 @@ class Install(guest.Case):
                      env={"LD_LIBRARY_PATH": harness.FAKE_DRIVER + ":" + self.lib})
 
     def test_bare_name_by_cache(self):
-        """The default install: the guard's folder in ld.so.cache. The cache is made in a copy."""
+        """The default install: the guard's directory in ld.so.cache. The cache is made in a copy."""
         cache = self.path("ld.so.cache")
         config = self.path("ld.so.conf")
         with open("/etc/ld.so.conf", encoding="utf-8") as old, \

@@ -139,7 +139,7 @@ class Lines(Programs):
         for argv, file in (([script, "--cuda"], "ppo.py"), (["-u", "-B", script], "ppo.py"),
                            (["-m", "ppo"], "ppo.py"), (["-c", SCRIPT], "<string>")):
             with self.subTest(argv=argv):
-                result = harness.run([guest.PYTHON, *argv], cwd=self.folder,
+                result = harness.run([guest.PYTHON, *argv], cwd=self.directory,
                                      env={"PYTHONDONTWRITEBYTECODE": "1"})
                 result.assert_untouched(self)
                 by = file + ":3 through ctypes/cffi"

@@ -15,7 +15,7 @@ IGNORED = ("ERROR: ld.so: object 'libcudaguard.so' from LD_PRELOAD cannot be pre
            "(cannot open shared object file): ignored.\n")
 IN_NAMESPACE = """set -eu
 etc=$1 preload=$2 driver=$3; shift 3
-for folder in {masks}; do if [ -d "$folder" ]; then mount -t tmpfs none "$folder"; fi; done
+for directory in {masks}; do if [ -d "$directory" ]; then mount -t tmpfs none "$directory"; fi; done
 mount --bind "$etc" /etc
 {{ echo "$driver"; cat /etc/ld.so.conf; }} > /etc/fake.conf
 /sbin/ldconfig -X -f /etc/fake.conf 2>/dev/null
@@ -127,7 +127,7 @@ class Privileged(guest.Case):
         that sudo starts as root with an environment of its own."""
         self.need("sudo")
         module = shutil.copy(os.path.join(harness.BUILD, "tests", "hosts", "pam_asks.so"),
-                             self.folder)
+                             self.directory)
         self.write_etc("pam.d/sudo", "account required %s\nsession required pam_permit.so\n" % module)
         self.write_etc("sudoers", 'ALL ALL=(ALL) NOPASSWD: ALL\nDefaults env_keep += "CG_FAKE_LOG"\n',
                        0o440)

@@ -73,7 +73,7 @@ class RecordSchema(guest.Case):
             self.assertEqual([record["cut"] for record in records], [["argv"]] * 2)
 
     def test_without_proc(self):
-        """An empty folder in the place of /proc."""
+        """An empty directory in the place of /proc."""
         report = self.path("report")
         harness.run([guest.STEPS, "touch"], trace=False, bwrap=["--tmpfs", "/proc"],
                     env={"CUDAGUARD_REPORT": report, "CUDAGUARD_HELLO": "1"})

@@ -92,7 +92,7 @@ class Records(guest.Case):
     def test_a_file_each(self):
         self.many(self.environment(CUDAGUARD_REPORT=self.path("report.%h-%u-%p.jsonl"),
                                    CUDAGUARD_LOG="off"), subprocess.DEVNULL)
-        names = [name for name in os.listdir(self.folder) if name.startswith("report.")]
+        names = [name for name in os.listdir(self.directory) if name.startswith("report.")]
         self.assertEqual(len(names), PROCESSES)
         for name in names:
             records = self.parse(self.path(name))

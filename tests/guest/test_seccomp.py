@@ -102,7 +102,7 @@ class Seccomp(guest.Case):
         self.assertLessEqual(self.stacked()[1], ADDED | ADDED_FOR_REPORT)
 
     def test_no_kill_for_python_frames(self):
-        os.chmod(self.folder, 0o777)
+        os.chmod(self.directory, 0o777)
         names, _ = self.stacked()
         control = harness.run([*STACKED, *sorted(names - {"mmap"})], world="none", guard=False,
                               trace=False, env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR})

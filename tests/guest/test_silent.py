@@ -43,26 +43,26 @@ def shell(line):
 
 
 class Silent(guest.Case):
-    def work_folder(self, name):
-        folder = self.path(name)
-        os.mkdir(folder)
-        with open(os.path.join(folder, "hello.c"), "w", encoding="utf-8") as stream:
+    def work_directory(self, name):
+        directory = self.path(name)
+        os.mkdir(directory)
+        with open(os.path.join(directory, "hello.c"), "w", encoding="utf-8") as stream:
             stream.write(HELLO)
         # Old: git reads a file again that is as young as its index.
-        os.utime(os.path.join(folder, "hello.c"), (1600000000, 1600000000))
-        with open(os.path.join(folder, "Makefile"), "w", encoding="utf-8") as stream:
+        os.utime(os.path.join(directory, "hello.c"), (1600000000, 1600000000))
+        with open(os.path.join(directory, "Makefile"), "w", encoding="utf-8") as stream:
             stream.write(MAKEFILE)
-        return folder
+        return directory
 
     def plain_run(self, line, preload):
-        """In a folder of always the same name, so that outputs can be equal."""
-        folder = self.work_folder("work")
+        """In a directory of always the same name, so that outputs can be equal."""
+        directory = self.work_directory("work")
         environment = dict(ENVIRONMENT)
         if preload:
             environment["LD_PRELOAD"] = preload
-        done = subprocess.run(shell(line), cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+        done = subprocess.run(shell(line), cwd=directory, env=environment, stdin=subprocess.DEVNULL,
                               capture_output=True, timeout=300, check=False)
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
         return done.returncode, done.stdout, done.stderr
 
     def test_same_output(self):
@@ -75,14 +75,14 @@ class Silent(guest.Case):
                 self.assertEqual(guarded, bare)
 
     def traced(self, argv, preload):
-        folder = self.work_folder("work")
+        directory = self.work_directory("work")
         # gcc names its temporary files at random, which reaches argv and every path.
-        os.mkdir(os.path.join(folder, "tmp"))
+        os.mkdir(os.path.join(directory, "tmp"))
         log = self.path("log")
         try:
-            done, processes = syscalls.trace(argv, preload, log, ENVIRONMENT, cwd=folder)
+            done, processes = syscalls.trace(argv, preload, log, ENVIRONMENT, cwd=directory)
         finally:
-            shutil.rmtree(folder)
+            shutil.rmtree(directory)
         return done, processes
 
     def both(self, argv):

@@ -13,7 +13,7 @@ from support import guest, harness
 class StartRecord(guest.Case):
     def shell(self, script, guard=True, **env):
         """The records of a shell script, by a report of its own."""
-        report = self.path("report.%d" % len(os.listdir(self.folder)))
+        report = self.path("report.%d" % len(os.listdir(self.directory)))
         result = harness.run(["/bin/sh", "-c", script, "sh", guest.STEPS], guard=guard,
                              env={"CUDAGUARD_REPORT": report, "CUDAGUARD_HELLO": "1", **env})
         return result, harness.records(report)
@@ -56,7 +56,7 @@ class StartRecord(guest.Case):
         if os.geteuid() != 0:
             harness.skip(self, "needs root")
         report = self.path("report")
-        os.chmod(self.folder, 0o777)
+        os.chmod(self.directory, 0o777)
         env = {"CUDAGUARD_REPORT": report, "LD_PRELOAD": harness.GUARD, "CUDAGUARD_LOG": "off"}
         program = ("import ctypes, os; os.seteuid(4711); ctypes.CDLL('libcuda.so.1').cuInit(0)")
         subprocess.run([guest.PYTHON, "-c", program], env=env, check=True)
@@ -121,7 +121,7 @@ class StartRecord(guest.Case):
 
     def test_a_report_that_fails(self):
         """Nothing at the start; the one line about it comes with the first touch, as without."""
-        env = {"CUDAGUARD_REPORT": "/no/such/folder/report", "CUDAGUARD_HELLO": "1"}
+        env = {"CUDAGUARD_REPORT": "/no/such/directory/report", "CUDAGUARD_HELLO": "1"}
         self.assertEqual(self.steps("print:x", env=env).err, "")
         said = guest.lines_of(self.steps("touch", env=env).err)
         self.assertEqual(len(said), 2, said)

@@ -61,10 +61,10 @@ class Messages(guest.Case):
         self.assertGreater(len(reasons), 5)
         launcher = os.path.join(harness.SOURCE, "shim", "launcher")
         source = ""
-        for folder, _, names in os.walk(launcher):
+        for directory, _, names in os.walk(launcher):
             for name in names:
                 if name.endswith(".cpp"):
-                    with open(os.path.join(folder, name), encoding="utf-8") as stream:
+                    with open(os.path.join(directory, name), encoding="utf-8") as stream:
                         source += stream.read()
         for reason in reasons:
             self.assertIn(reason.rstrip("… "), source)

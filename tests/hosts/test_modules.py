@@ -39,11 +39,11 @@ class Modules(hosts.Case):
     def test_character_set(self):
         """libc loads it without dlopen."""
         self.need("iconv")
-        shutil.copy(os.path.join(hosts.BIN, "gconv_asks.so"), self.folder)
+        shutil.copy(os.path.join(hosts.BIN, "gconv_asks.so"), self.directory)
         self.write("gconv-modules", "module INTERNAL ASKS// gconv_asks 1\n")
         for guard, digit in ((False, "0"), (True, "1")):
             result = harness.run(["iconv", "-f", "UTF-8", "-t", "ASKS"], guard=guard, stdin="abc",
-                                 env={"GCONV_PATH": self.folder})
+                                 env={"GCONV_PATH": self.directory})
             self.assertEqual((result.rc, result.out), (0, 3 * digit), result)
             if guard:
                 result.assert_untouched(self, linked=True)

@@ -26,13 +26,13 @@ STARTS = (
 class Conda:
     """Writes the commands that conda's shell function evaluates."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, directory):
+        self.directory = directory
         self.stack = []  # (name, put on the other one)
         self.lines = []
 
     def prefix(self, name):
-        return os.path.join(self.folder, name)
+        return os.path.join(self.directory, name)
 
     def source(self, kind, name):
         script = os.path.join(self.prefix(name), "etc", "conda", kind, "cudaguard.sh")
@@ -85,9 +85,9 @@ class Activation(places.Case):
     def environment(self, name):
         """A conda environment as the comment in activate.sh makes it."""
         for kind in ("activate", "deactivate"):
-            folder = self.path(name, "etc", "conda", kind + ".d")
-            os.makedirs(folder)
-            shutil.copy(places.script("conda", kind + ".sh"), os.path.join(folder, "cudaguard.sh"))
+            directory = self.path(name, "etc", "conda", kind + ".d")
+            os.makedirs(directory)
+            shutil.copy(places.script("conda", kind + ".sh"), os.path.join(directory, "cudaguard.sh"))
 
     def shell(self, words, conda, env=None, path=True):
         found = self.bin + ":" + os.environ["PATH"] if path else "/usr/bin:/bin"
@@ -107,7 +107,7 @@ class Activation(places.Case):
         """Guarded between the two, and then everything is as it was, whatever it was."""
         show = ("echo ----; env -0 | tr '\\n\\0' '^\\n' | "
                 "grep -vE '^(CONDA_|_=|SHLVL|OLDPWD)' | sort")
-        steps = Conda(self.folder).run(show).run("echo ----; " + ASK).activate("cpu")
+        steps = Conda(self.directory).run(show).run("echo ----; " + ASK).activate("cpu")
         steps.run("echo ----; " + ASK).run("echo ----; printenv LD_PRELOAD")
         steps.deactivate().run(show).run("echo ----; " + ASK)
         quoted = shutil.copy(os.path.realpath(harness.NULL_DRIVER_NVML), self.path("it's$a.so"))
@@ -126,7 +126,7 @@ class Activation(places.Case):
 
     def walk(self, *steps):
         """conda's commands one after the other, each followed by the question."""
-        conda = Conda(self.folder)
+        conda = Conda(self.directory)
         wanted = []
         for method, words, answer in steps:
             getattr(conda, method)(*words)
@@ -163,12 +163,12 @@ class Activation(places.Case):
 
     def test_child(self):
         """A shell that is started in the environment can leave it."""
-        leave = Conda(self.folder)
+        leave = Conda(self.directory)
         leave.stack = [("cpu", False)]
         leave.deactivate().run("printenv LD_PRELOAD JAX_PLATFORMS; " + ASK)
         inner = self.make("leave.sh", "\n".join(leave.lines) + "\n")
         for name, words in self.shells():
-            outer = Conda(self.folder).activate("cpu").run("echo ----; exec %s %s" % (
+            outer = Conda(self.directory).activate("cpu").run("echo ----; exec %s %s" % (
                 " ".join(words).replace("-eu", ""), inner))
             result = self.shell(words, outer, {"LD_PRELOAD": "libm.so.6"})
             lines = result.parts[1].splitlines()
@@ -179,7 +179,7 @@ class Activation(places.Case):
         os.mkdir(self.path("cpu", "bin"))
         shutil.copytree(harness.LIB, self.path("cpu", "lib"), symlinks=True)
         shutil.copy(launcher.LAUNCHER, self.path("cpu", "bin"))
-        conda = Conda(self.folder).activate("cpu").run("printenv LD_PRELOAD").activate("more")
+        conda = Conda(self.directory).activate("cpu").run("printenv LD_PRELOAD").activate("more")
         for name, words in self.shells():
             result = self.shell(words, conda.run("printenv LD_PRELOAD"))
             self.assertEqual(result.out.splitlines()[:2],
@@ -191,7 +191,7 @@ class Activation(places.Case):
         os.mkdir(self.path("cpu", "bin"))
         self.make("cpu/bin/cudaguard", "#!/bin/sh\necho 'cudaguard: some reason' >&2\nexit 125\n")
         show = "echo ${LD_PRELOAD-unset} ${CUDA_VISIBLE_DEVICES-unset}."
-        conda = Conda(self.folder).activate("cpu").run(ASK).run(show).deactivate().run(show)
+        conda = Conda(self.directory).activate("cpu").run(ASK).run(show).deactivate().run(show)
         conda.activate("more").run(ASK).run(show).deactivate().run(show)
         for name, words in self.shells():
             for given in (None, "1"):
@@ -207,7 +207,7 @@ class Activation(places.Case):
 
     def test_bad_values(self):
         """What the guard itself passes over does not switch it off."""
-        conda = Conda(self.folder).activate("cpu").run(ASK).run("printenv CUDAGUARD_LOG || true")
+        conda = Conda(self.directory).activate("cpu").run(ASK).run("printenv CUDAGUARD_LOG || true")
         conda.deactivate().run(ASK)
         for name, words in self.shells():
             for env in ({"CUDAGUARD_LOG": "loud"}, {"CUDAGUARD_REPORT": "/nonexistent/x"},
@@ -223,7 +223,7 @@ class Activation(places.Case):
         """Whatever the user's shell splits words at, it is undone, and IFS is as it was."""
         show = "env | grep -E '^(CUDA|JAX_|MPIR_|LD_PRELOAD|_CUDAGUARD)' || true"
         for separators in ("IFS=:", "IFS=,", "IFS=", "IFS=AD_", "unset IFS"):
-            conda = Conda(self.folder).run(separators).activate("cpu")
+            conda = Conda(self.directory).run(separators).activate("cpu")
             conda.run("'%s' lib=libcuda.so.1" % places.DOOR)
             conda.deactivate().run("echo ----; echo \"${IFS-unset}.\"; echo ----; " + show)
             for name, words in self.shells():
@@ -235,7 +235,7 @@ class Activation(places.Case):
 
     def test_one_program(self):
         """Lifted for one program, with the presets."""
-        conda = Conda(self.folder).activate("cpu").run("cudaguard run --policy OFF -- " + ASK)
+        conda = Conda(self.directory).activate("cpu").run("cudaguard run --policy OFF -- " + ASK)
         conda.run("echo ----; cudaguard run --policy OFF -- env; echo ----; " + ASK)
         result = self.shell(["dash"], conda)
         self.assertTrue(result.parts[0].startswith("cuInit=0 "), result)

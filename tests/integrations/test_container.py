@@ -59,9 +59,9 @@ class Dockerfile(Case):
         names = [name for name, _ in image.instructions(TEXT)]
         self.assertEqual(names, ["FROM", "COPY", "ENTRYPOINT", "CMD"])
         built = self.build()
-        for folder, _, files in os.walk(self.path("context", "cudaguard")):
+        for directory, _, files in os.walk(self.path("context", "cudaguard")):
             for name in files:
-                path = os.path.relpath(os.path.join(folder, name),
+                path = os.path.relpath(os.path.join(directory, name),
                                        self.path("context", "cudaguard"))
                 self.assertTrue(os.path.lexists(os.path.join(built.root, "usr/local", path)), path)
         done = built.run(["/bin/sh", "-c", "echo $$ $LD_PRELOAD"])
@@ -109,7 +109,7 @@ class Dockerfile(Case):
     def test_other_entrypoints(self):
         """A base image's own entrypoint behind ours, a script as they are."""
         built = self.built()
-        script = os.path.join(built.folder, "programs", "entry.sh")
+        script = os.path.join(built.directory, "programs", "entry.sh")
         with open(script, "w", encoding="utf-8") as stream:
             stream.write('#!/bin/sh\nset -e\necho "$$ $#"\nexec "$@"\n')
         os.chmod(script, 0o755)
@@ -240,7 +240,7 @@ class Variable(Case):
             harness.skip(self, "this file system forbids setuid programs")
         os.makedirs(built.root + "/opt/driver")
         for name in ("plain", "setuid"):
-            shutil.copy(os.path.join(built.folder, "programs", "entry_point"), built.root + "/opt/" + name)
+            shutil.copy(os.path.join(built.directory, "programs", "entry_point"), built.root + "/opt/" + name)
         os.chmod(built.root + "/opt/setuid", 0o4755)
         driver = shutil.copy(harness.FAKE_DRIVER + "/libcuda.so.1", built.root + "/opt/driver")
         os.chmod(driver, 0o755)

@@ -13,14 +13,14 @@ from support import harness, places
 CRON = os.path.join(harness.DEPS, "cron")
 # In a mount namespace: a cron of our own, without the machine's tables.
 INSIDE = """set -eu
-folder=$1
+directory=$1
 mount -t tmpfs none /run
-mkdir -p "$folder/spool/crontabs" "$folder/spool/atjobs"
-chmod 1730 "$folder/spool/crontabs"
+mkdir -p "$directory/spool/crontabs" "$directory/spool/atjobs"
+chmod 1730 "$directory/spool/crontabs"
 mount -t tmpfs none /var/spool
 mkdir /var/spool/cron
-mount --bind "$folder/spool" /var/spool/cron
-mount --bind "$folder/usr-local" /usr/local
+mount --bind "$directory/spool" /var/spool/cron
+mount --bind "$directory/usr-local" /usr/local
 if [ -d /etc/cron.d ]; then mount -t tmpfs none /etc/cron.d; fi
 if [ -e /etc/crontab ]; then mount --bind /dev/null /etc/crontab; fi
 exec "$2" -f
@@ -52,7 +52,7 @@ class Cron(places.Case):
             *lines)), 0o600)
         process = subprocess.Popen(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
-             "sh", "-c", INSIDE, "sh", self.folder, self.cron],
+             "sh", "-c", INSIDE, "sh", self.directory, self.cron],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
             end = time.monotonic() + PATIENCE

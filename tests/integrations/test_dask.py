@@ -33,7 +33,7 @@ class Dask(places.Case):
         super().setUp()
         self.need_platforms()
         os.mkdir(self.path("home"))
-        self.tree = places.usr_local(self.folder)
+        self.tree = places.usr_local(self.directory)
         (self.python,), (self.file,) = (places.blocks(language, "python-schedulers", "Dask")
                                         for language in ("python", "yaml"))
 
@@ -41,8 +41,8 @@ class Dask(places.Case):
         """What a worker's task is told, in a program that is not guarded itself."""
         path = self.make("ask.py", ASK, 0o644)
         result = harness.run([places.PLATFORMS + "/python", path, settings], guard=False,
-                             trace=False, bwrap=[*self.tree, "--unshare-net"], cwd=self.folder,
-                             env={"HOME": self.path("home"), "TMPDIR": self.folder, **env})
+                             trace=False, bwrap=[*self.tree, "--unshare-net"], cwd=self.directory,
+                             env={"HOME": self.path("home"), "TMPDIR": self.directory, **env})
         self.assertEqual(result.rc, 0, result)
         return result.answers, result.fake_calls
 

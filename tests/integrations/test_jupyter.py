@@ -22,7 +22,7 @@ class Jupyter(places.Case):
         if not os.path.exists(PYTHON):
             harness.skip(self, "run scripts/fetch-frameworks %s jupyter" % harness.DEPS)
         self.env = {"JUPYTER_DATA_DIR": self.path("data"), "JUPYTER_PATH": self.path("data"),
-                    "JUPYTER_RUNTIME_DIR": self.path("runtime"), "HOME": self.folder,
+                    "JUPYTER_RUNTIME_DIR": self.path("runtime"), "HOME": self.directory,
                     "IPYTHONDIR": self.path("ipython"), "PYTHONWARNINGS": "ignore"}
 
     def install(self, *words, python=PYTHON, script=INSTALL, **more):
@@ -30,8 +30,8 @@ class Jupyter(places.Case):
                               env=launcher.environment(**{**self.env, **more}), timeout=120,
                               check=False)
 
-    def spec(self, name="cudaguard-cpu", folder="data"):
-        with open(self.path(folder, "kernels", name, "kernel.json"), encoding="utf-8") as stream:
+    def spec(self, name="cudaguard-cpu", directory="data"):
+        with open(self.path(directory, "kernels", name, "kernel.json"), encoding="utf-8") as stream:
             return json.load(stream)
 
     def notebook(self, kernel, **more):

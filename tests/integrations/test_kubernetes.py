@@ -68,7 +68,7 @@ class Pod(Case):
         """Runs one of the pod's containers as harness.Result; `image`: its own mounts."""
         mounts = ["--tmpfs", "/mnt", *image]
         for mount in container["volumeMounts"]:
-            # bubblewrap makes the mount point, below a folder that is the sandbox's own.
+            # bubblewrap makes the mount point, below a directory that is the sandbox's own.
             place = "/mnt" + mount["mountPath"]
             mounts += ["--ro-bind" if mount.get("readOnly") else "--bind", self.volume, place]
         words = (container["command"] if command is None else command) + \

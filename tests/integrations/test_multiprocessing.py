@@ -25,7 +25,7 @@ class Pool(places.Case):
     def test_only_workers_are_guarded(self):
         (settings,) = places.blocks("python", "python-schedulers", "joblib and multiprocessing")
         self.assertIn('get_context("spawn")', settings)
-        tree = places.usr_local(self.folder)
+        tree = places.usr_local(self.directory)
         path = self.make("ask.py", ASK, 0o644)
 
         def answers(text):

@@ -52,19 +52,19 @@ class Nginx(verified.Case):
         super().setUp()
         if not shutil.which("nginx") or not os.path.exists(MODULES + "/ngx_http_lua_module.so"):
             harness.skip(self, "not installed: nginx-light, libnginx-mod-http-lua")
-        self.make("nginx.conf", CONFIGURATION % {"modules": MODULES, "directory": self.folder})
-        os.chmod(self.folder, 0o777)
+        self.make("nginx.conf", CONFIGURATION % {"modules": MODULES, "directory": self.directory})
+        os.chmod(self.directory, 0o777)
         self.words = ["/usr/bin/python3", self.make("serve.py", SCRIPT)]
 
     def test_unguarded_worker_reaches_the_driver(self):
         bare = harness.run([*self.words, "touch"], world="none", guard=False, trace=False,
-                           cwd=self.folder, env=box.environment())
+                           cwd=self.directory, env=box.environment())
         self.assertIn("answer 0", bare.out, bare)
 
     def test_worker_that_asks_fails(self):
-        result = self.verify([*self.words, "touch"], cwd=self.folder)
+        result = self.verify([*self.words, "touch"], cwd=self.directory)
         self.ends(result, 1, "FAIL: 1 of ", "nginx: worker process")
         self.assertIn("answer 100", result.out)
 
     def test_worker_that_does_not_ask_passes(self):
-        self.ends(self.verify([*self.words, "none"], cwd=self.folder), 0, "PASS: no CUDA use (")
+        self.ends(self.verify([*self.words, "none"], cwd=self.directory), 0, "PASS: no CUDA use (")

@@ -51,10 +51,10 @@ class Ray(places.Case):
         hosts = self.make("hosts", "127.0.0.1 localhost %s\n" % os.uname().nodename, 0o644)
         result = harness.run(
             ["sh", "-ec", CLUSTER.format("\n".join(lines))], guard=False, trace=False, timeout=600,
-            cwd=self.folder,
-            bwrap=[*places.usr_local(self.folder), "--unshare-net", "--unshare-pid", "--proc",
+            cwd=self.directory,
+            bwrap=[*places.usr_local(self.directory), "--unshare-net", "--unshare-pid", "--proc",
                    "/proc", "--ro-bind", hosts, "/etc/hosts"],
-            env={"HOME": self.folder, "RAY_TMPDIR": self.folder, "RAY_ADDRESS": "auto",
+            env={"HOME": self.directory, "RAY_TMPDIR": self.directory, "RAY_ADDRESS": "auto",
                  "RAY_USAGE_STATS_ENABLED": "0", "PATH": RAY + ":/usr/bin:/bin"})
         self.assertEqual(result.rc, 0, result)
         answers = {name: result.answers[name] for name, *_ in jobs}

@@ -62,7 +62,7 @@ class Slurm(places.Case):
         if os.path.exists(log):
             os.remove(log)
         env = self.node.outer(CG_FAKE_LOG=log, **(env or {}))
-        result = subprocess.run([*words], env=env, cwd=self.folder, stdin=subprocess.DEVNULL,
+        result = subprocess.run([*words], env=env, cwd=self.directory, stdin=subprocess.DEVNULL,
                                 capture_output=True, text=True, timeout=60, check=False)
         if words[0] == "sbatch" and result.returncode == 0:
             result.stdout = self.output_of_job()

@@ -46,12 +46,12 @@ class Case(places.Case):
             kind, harness.FAKE_DRIVER, self.path("fake.log"), command, self.path("out"),
             self.path("err")), 0o644)
 
-    def drop_in(self, name, edit=lambda text: text, folder="demo.service.d"):
+    def drop_in(self, name, edit=lambda text: text, directory="demo.service.d"):
         """Puts one of ours beside the unit, in place of what was there."""
         shutil.rmtree(self.path("units", "demo.service.d"), ignore_errors=True)
         if name:
-            os.makedirs(self.path("units", folder))
-            self.make("units/%s/cudaguard.conf" % folder, edit(places.read("systemd", name)), 0o644)
+            os.makedirs(self.path("units", directory))
+            self.make("units/%s/cudaguard.conf" % directory, edit(places.read("systemd", name)), 0o644)
 
 
 class Verify(Case):
@@ -88,7 +88,7 @@ class Verify(Case):
 class Service(Case):
     def setUp(self):
         super().setUp()
-        self.systemd = manager.Manager(self.folder, self.mounts)
+        self.systemd = manager.Manager(self.directory, self.mounts)
         missing = self.systemd.missing()
         if missing:
             harness.skip(self, "no systemd of our own: " + missing)
@@ -115,12 +115,12 @@ class Service(Case):
         return lambda text: text.replace(EXAMPLE, command)
 
     def test_guarded(self):
-        for name, edit, folder in (
+        for name, edit, directory in (
                 (None, None, None), (NAMES[0], self.edited(), "demo.service.d"),
                 (NAMES[1], str, "demo.service.d")):
-            with self.subTest(drop_in=name, folder=folder):
+            with self.subTest(drop_in=name, directory=directory):
                 self.unit()
-                self.drop_in(name, edit, folder)
+                self.drop_in(name, edit, directory)
                 told, answer, err = self.start()
                 self.assertEqual((told["Result"], told["ExecMainStatus"]), ("success", "0"),
                                  (answer, err))

@@ -31,7 +31,7 @@ class Tox(places.Case):
         self.make("tox.ini", settings + REST % (log, " ".join(places.OPEN)), 0o644)
         result = harness.run(
             [*launch, places.PLATFORMS + "/tox", "run", "-q", "-e", "py", *options],
-            guard=False, trace=False, cwd=self.folder, env=dict.fromkeys(launcher.PRESETS))
+            guard=False, trace=False, cwd=self.directory, env=dict.fromkeys(launcher.PRESETS))
         self.assertEqual(result.rc, 0, result)
         calls = []
         if os.path.exists(log):

@@ -16,12 +16,12 @@ LINE = ("ERROR: ld.so: object '%s' from /etc/ld.so.preload cannot be preloaded (
 NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups --"
 # The whole machine: with a driver that ld.so finds by itself.
 SETUP = """set -eu
-folder=$1
-mount --bind "$folder/etc" /etc
-mount --bind "$folder/tree" /usr/local
+directory=$1
+mount --bind "$directory/etc" /etc
+mount --bind "$directory/tree" /usr/local
 %s
-export CG_FAKE_LOG="$folder/fake.log" PATH=/usr/local/bin:/usr/bin:/bin
-cd "$folder"
+export CG_FAKE_LOG="$directory/fake.log" PATH=/usr/local/bin:/usr/bin:/bin
+cd "$directory"
 """ % "\n".join('if [ -d "%s" ]; then mount -t tmpfs none "%s"; fi' % (name, name)
                 for name in harness.REAL_DRIVER_DIRS)
 ASK = "env -i /usr/bin/python3 -c 'import ctypes; print(ctypes.CDLL(\"libcuda.so.1\").cuInit(0))'\n"
@@ -68,7 +68,7 @@ class Case(places.Case):
             if name.startswith("ld.so.preload"):
                 os.remove(self.path("etc", name))
         done = subprocess.run(["unshare", "-m", "--propagation", "private", "bash", "-c",
-                               SETUP + script, "bash", self.folder], stdin=subprocess.DEVNULL,
+                               SETUP + script, "bash", self.directory], stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(os.path.exists(FILE), before, "the machine was changed")
         return done
@@ -124,7 +124,7 @@ class Steps(Case):
         """What a login shell starts."""
         (profile, *_) = places.blocks("text", "whole-machine")
         self.make("home/.profile", profile, 0o644)
-        login = 'env -i HOME="$folder/home" sh %%s \'exec %s\'\n' % (
+        login = 'env -i HOME="$directory/home" sh %%s \'exec %s\'\n' % (
             "/usr/bin/python3 \"$HOME/ask.py\"")
         self.make("home/ask.py", ASK.split("'")[1], 0o644)
         asked, done = self.asked(login % "-c" + login % "-lc")
@@ -140,7 +140,7 @@ class FullDisk(Case):
     """Somebody who types the commands goes on after one that failed."""
 
     FULL = """mount -t tmpfs -o size=64M none /etc
-cp -a "$folder/etc/." /etc
+cp -a "$directory/etc/." /etc
 echo libm.so.6 >%s
 cat /dev/zero >/etc/filler 2>/dev/null || true
 set +e
@@ -181,13 +181,13 @@ echo %s >disk/etc/ld.so.preload
 mount -o remount,ro disk
 """ % GUARD
 
-    def line(self, folder):
-        """The page's, with a folder of the test's in place of the one that the initramfs has."""
+    def line(self, directory):
+        """The page's, with a directory of the test's in place of the one that the initramfs has."""
         blocks = places.blocks("text", "whole-machine",
                                "When every command prints an error, or fails")
         (line,) = [line for text in blocks for line in text.splitlines()
-                   if line.startswith("mount -o") and " %s " % folder in line]
-        return line.replace(folder, self.path("disk"))
+                   if line.startswith("mount -o") and " %s " % directory in line]
+        return line.replace(directory, self.path("disk"))
 
     def emptied(self, line, shell, path):
         """By this line, typed into this shell, which has only the programs in `path`?"""

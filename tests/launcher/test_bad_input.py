@@ -61,25 +61,25 @@ class Reports(launcher.Case):
         self.refused(self.start("run", "--report", report, program, **more), 125, meaning)
 
     def test_reports(self):
-        os.mkdir(self.path("folder"))
+        os.mkdir(self.path("directory"))
         os.symlink("nowhere", self.path("link"))
         kept = '{"v":1,"kept":1}\n'
         self.make("file", kept, 0o644)
         os.symlink("file", self.path("link2"))
-        before = sorted(os.listdir(self.folder))
-        self.check(self.path("folder"), "Is a directory")
-        self.check(self.path("folder/"), "Is a directory")
+        before = sorted(os.listdir(self.directory))
+        self.check(self.path("directory"), "Is a directory")
+        self.check(self.path("directory/"), "Is a directory")
         self.check(self.path("missing", "report"), "No such file or directory")
         self.check(self.path("file", "report"), "Not a directory")
         self.check(self.path("link"), "symbolic link")
         self.check(self.path("link2"), "symbolic link")
         self.check("x" * 5000, "4095 bytes")
-        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        self.assertEqual(sorted(os.listdir(self.directory)), before)
         for good in ("file", "new", "new.%p"):
             self.assertEqual(self.start("run", "--report", self.path(good), "true").returncode, 0)
         with open(self.path("file"), encoding="utf-8") as stream:
             self.assertEqual(stream.read(), kept)
-        self.assertEqual(sorted(os.listdir(self.folder)), before, "a file was made for nothing")
+        self.assertEqual(sorted(os.listdir(self.directory)), before, "a file was made for nothing")
 
     def test_a_pipe_keeps_its_reader(self):
         """The check must not be the end of what somebody reads."""
@@ -117,22 +117,22 @@ class Programs(launcher.Case):
                      self.path("a", "b"), ""):
             with self.subTest(name=name):
                 self.check(127, name, "No such file")
-        self.check(127, "sh", "No such file", env={"PATH": self.folder})
+        self.check(127, "sh", "No such file", env={"PATH": self.directory})
         self.assertEqual(self.start("run", "sh", "-c", "exit 7", env={}).returncode, 7)
 
     def test_not_executable(self):
         self.make("plain", "#!/bin/sh\n", 0o644)
         self.check(126, self.path("plain"), "not executable")
-        self.check(126, self.folder, "Is a directory")
-        self.check(126, "plain", "not executable", env={"PATH": self.folder})
+        self.check(126, self.directory, "Is a directory")
+        self.check(126, "plain", "not executable", env={"PATH": self.directory})
         self.check(126, "/dev/null", "not executable")
         os.mkfifo(self.path("pipe"), 0o755)
         os.chmod(self.path("pipe"), 0o755)
         self.check(126, self.path("pipe"), "not executable")
         self.check(126, ".", "Is a directory")
-        # A folder of that name in PATH is not the program.
+        # A directory of that name in PATH is not the program.
         os.mkdir(self.path("sh"))
-        env = {"PATH": self.folder + ":" + os.environ["PATH"]}
+        env = {"PATH": self.directory + ":" + os.environ["PATH"]}
         self.assertEqual(self.start("run", "sh", "-c", "exit 7", env=env).returncode, 7)
 
     def test_scripts(self):
@@ -168,7 +168,7 @@ class Programs(launcher.Case):
         self.make("env", "#!/usr/bin/env loop2\n")
         os.symlink("env", self.path("loop2"))
         self.check(126, "loop2", "more than 5 scripts",
-                   env={"PATH": self.folder + ":" + os.environ["PATH"]})
+                   env={"PATH": self.directory + ":" + os.environ["PATH"]})
 
     def test_missing_interpreter(self):
         program = self.compile("program", "int main(void) { return 7; }",

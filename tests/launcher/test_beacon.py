@@ -243,15 +243,15 @@ class Heard(test_verify_tree.Case):
 
     def test_nothing_is_left(self):
         """verify needs no writable TMPDIR, and leaves nothing there if it is killed."""
-        folder = self.path("temporary")
-        os.mkdir(folder, 0o500)
+        directory = self.path("temporary")
+        os.mkdir(directory, 0o500)
         done = subprocess.run([*verified.VERIFY, "--", self.program, "killed", "touch"], check=False,
-                              env=launcher.environment(TMPDIR=folder), capture_output=True, text=True)
-        self.assertEqual((done.returncode, os.listdir(folder)), (1, []), done)
+                              env=launcher.environment(TMPDIR=directory), capture_output=True, text=True)
+        self.assertEqual((done.returncode, os.listdir(directory)), (1, []), done)
         script = "kill -9 $PPID; sleep 0.1"
         subprocess.run([*verified.VERIFY, "--", "sh", "-c", script], check=False,
-                       env=launcher.environment(TMPDIR=folder), capture_output=True)
-        self.assertEqual(os.listdir(folder), [])
+                       env=launcher.environment(TMPDIR=directory), capture_output=True)
+        self.assertEqual(os.listdir(directory), [])
 
     def test_who_is_killed_before_its_record(self):
         """The announcement alone counts."""

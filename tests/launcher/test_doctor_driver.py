@@ -179,12 +179,12 @@ class Sick(doctor.Case):
     def test_without_what_is_asked(self):
         self.problem(self.ill("exits"),
                      "libcuda.so.1 does not work: the probe ended without an answer")
-        folder = os.path.join(harness.FAKES, "sick_no_init")
-        self.problem(self.doctor(LD_LIBRARY_PATH=folder),
+        directory = os.path.join(harness.FAKES, "sick_no_init")
+        self.problem(self.doctor(LD_LIBRARY_PATH=directory),
                      "libcuda.so.1 does not work: it has no cuInit")
         missing = self.library("libneeded.so", "int x;", "-Wl,-soname,libneeded.so")
-        folder = self.library("libcuda.so.1", "", "-L" + missing, "-Wl,--no-as-needed", "-lneeded")
-        self.problem(self.doctor(LD_LIBRARY_PATH=folder), "libcuda.so.1 does not work: error while "
+        directory = self.library("libcuda.so.1", "", "-L" + missing, "-Wl,--no-as-needed", "-lneeded")
+        self.problem(self.doctor(LD_LIBRARY_PATH=directory), "libcuda.so.1 does not work: error while "
                      "loading shared libraries: libneeded.so: cannot open shared object file")
 
     def test_the_probe_cannot_be_started(self):
@@ -216,44 +216,44 @@ class Sandboxed(doctor.Case):
     """What the probe may not do to the machine, and what of ours does not reach it."""
 
     def cu_init(self, code, **more):
-        """A folder with a driver whose cuInit is this."""
+        """A directory with a driver whose cuInit is this."""
         return self.library("libcuda.so.1", "%s\nint cuInit(unsigned flags) { (void)flags; %s }" %
                             (more.get("head", ""), code), "-Wl,-soname,libcuda.so.1")
 
     @unittest.skipUnless(os.geteuid() == 0, "for others these calls fail anyway")
     def test_makes_no_device_node(self):
         """Neither itself nor in what it starts; it loads no kernel module."""
-        folder = self.cu_init(
+        directory = self.cu_init(
             'if (mknod("/dev/nvidiactl", S_IFCHR | 0666, makedev(195, 255)) == 0) return 9;\n'
             'if (prctl(PR_CAPBSET_READ, CAP_SYS_MODULE) != 0) return 8;\n'
             'return system("mknod /dev/nvidia0 c 195 0 2>/dev/null") == 0 ? 7 : 0;',
             head="#include <linux/capability.h>\n#include <stdlib.h>\n#include <sys/prctl.h>\n"
                  "#include <sys/stat.h>\n#include <sys/sysmacros.h>")
-        answer = self.well(LD_LIBRARY_PATH=folder, PATH=os.environ["PATH"])
+        answer = self.well(LD_LIBRARY_PATH=directory, PATH=os.environ["PATH"])
         self.assertRegex(answer.facts("cuInit")[0], "^0 CUDA_SUCCESS")
         self.assertEqual(answer.nodes, [])
         # Control: the probe alone may.
-        code, out, err, nodes = self.run_in([doctor.PROBE], env={"LD_LIBRARY_PATH": folder})
+        code, out, err, nodes = self.run_in([doctor.PROBE], env={"LD_LIBRARY_PATH": directory})
         self.assertEqual((code, nodes), (0, ["/dev/nvidiactl"]), out + err)
         self.assertIn("cudaguard-probe init 9 ", out)
 
     def test_gains_no_rights(self):
         """Nor does the setuid nvidia-modprobe. Not in the sandbox, which has the same rule."""
-        folder = self.cu_init("return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? 0 : 9;",
+        directory = self.cu_init("return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? 0 : 9;",
                               head="#include <sys/prctl.h>")
-        done = self.start("doctor", env=launcher.environment(LD_LIBRARY_PATH=folder))
+        done = self.start("doctor", env=launcher.environment(LD_LIBRARY_PATH=directory))
         self.assertIn("cuInit             0 CUDA_SUCCESS", done.stdout)
-        done = self.bare(doctor.PROBE, env=launcher.environment(LD_LIBRARY_PATH=folder))
+        done = self.bare(doctor.PROBE, env=launcher.environment(LD_LIBRARY_PATH=directory))
         self.assertIn("cudaguard-probe init 9 ", done.stdout, "the control")
 
     def test_unguarded(self):
         """The guard, its variables and what is preloaded besides do not reach the driver that is
         asked; other variables do."""
-        folder = self.cu_init(
+        directory = self.cu_init(
             'if (getenv("LD_PRELOAD")) return 1;\n'
             'if (getenv("CUDAGUARD_VISIBLE_DEVICES") || getenv("CUDAGUARD_ROOT")) return 2;\n'
             'return getenv("CG_ANSWER") ? 0 : 3;', head="#include <stdlib.h>")
-        answer = self.well(LD_LIBRARY_PATH=folder, CG_ANSWER="1",
+        answer = self.well(LD_LIBRARY_PATH=directory, CG_ANSWER="1",
                            LD_PRELOAD=harness.GUARD + ":libm.so.6", CUDAGUARD_POLICY="VALIDATE",
                            CUDAGUARD_VISIBLE_DEVICES="0", CUDAGUARD_CHILDREN="FORCE_CPU",
                            CUDAGUARD_ROOT="1")
@@ -261,34 +261,34 @@ class Sandboxed(doctor.Case):
 
     def test_what_ld_so_is_told(self):
         """Its variables for debugging, and other people's preloads, say nothing of the driver."""
-        folder = self.sick()
+        directory = self.sick()
         hangs = self.compile("hangs.so", "#include <unistd.h>\n__attribute__((constructor)) "
                              "static void start(void) { for (;;) pause(); }", "-shared", "-fPIC")
         audit = self.compile("audit.so", "#include <stdlib.h>\nunsigned la_version(unsigned v) { "
                              "abort(); return v; }", "-shared", "-fPIC")
-        self.doctor(LD_LIBRARY_PATH=folder)
-        before = set(os.listdir(self.folder))
+        self.doctor(LD_LIBRARY_PATH=directory)
+        before = set(os.listdir(self.directory))
         for more in ({"LD_TRACE_LOADED_OBJECTS": "1"}, {"LD_PRELOAD": hangs}, {"LD_AUDIT": audit},
                      {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": self.path("told")},
                      {"LD_SHOW_AUXV": "1"}, {"LD_VERBOSE": "1", "LD_WARN": "1"},
-                     {"LD_PROFILE": "libcuda.so.1", "LD_PROFILE_OUTPUT": self.folder}):
+                     {"LD_PROFILE": "libcuda.so.1", "LD_PROFILE_OUTPUT": self.directory}):
             with self.subTest(**more):
                 code, out, err, _ = self.run_in(
                     [launcher.LAUNCHER, "doctor", "--json", "-"],
-                    env=launcher.environment(LD_LIBRARY_PATH=folder, CG_ANSWER="0", **doctor.WAIT,
+                    env=launcher.environment(LD_LIBRARY_PATH=directory, CG_ANSWER="0", **doctor.WAIT,
                                              **more))
                 self.assertEqual((code, err), (0, ""), out)
                 self.assertIn("0 CUDA_SUCCESS", out)
-                self.assertEqual(set(os.listdir(self.folder)) - before, set())
+                self.assertEqual(set(os.listdir(self.directory)) - before, set())
 
     def test_descriptors(self):
         """None of its caller's is left open in the probe."""
-        folder = self.cu_init("for (int fd = 3; fd < 4096; ++fd) {\n"
+        directory = self.cu_init("for (int fd = 3; fd < 4096; ++fd) {\n"
                               "if (fcntl(fd, F_GETFD) != -1) return fd; }\nreturn 0;",
                               head="#include <fcntl.h>")
         start = [sys.executable, "-c", "import os, sys\nfor fd in 5, 1023: os.dup2(0, fd)\n"
                  "os.execv(sys.argv[1], sys.argv[1:])\n"]
-        env = launcher.environment(LD_LIBRARY_PATH=folder)
+        env = launcher.environment(LD_LIBRARY_PATH=directory)
         code, out, _, _ = self.run_in([*start, launcher.LAUNCHER, "doctor"], env=env)
         self.assertEqual(code, 0, out)
         self.assertIn("cuInit             0 CUDA_SUCCESS", out)

@@ -79,7 +79,7 @@ class Linked(doctor_program.Case):
                      "-fPIC", "-Wl,-soname,libnvidia-cfg.so.1")
         program = self.compile(
             "cfg", "int nvCfgOpenDevice(void);\nint main(void) { return nvCfgOpenDevice(); }",
-            "-L" + self.folder, "-l:libnvidia-cfg.so.1", "-Wl,-rpath," + self.folder)
+            "-L" + self.directory, "-l:libnvidia-cfg.so.1", "-Wl,-rpath," + self.directory)
         self.verdict(program, "in part", ["linked_refused"])
 
 
@@ -88,7 +88,7 @@ class RunPaths(doctor_program.Case):
         """The only driver there is: found bare, not under the guard."""
         copy = self.copy_of_driver()
         for kind in ("--disable-new-dtags", "--enable-new-dtags"):
-            for path in ("$ORIGIN/copy", "${ORIGIN}/../%s/copy" % os.path.basename(self.folder),
+            for path in ("$ORIGIN/copy", "${ORIGIN}/../%s/copy" % os.path.basename(self.directory),
                          copy):
                 with self.subTest(kind=kind, path=path):
                     program = self.compile("ask", ASK, "-Wl,%s,-rpath,%s" % (kind, path))

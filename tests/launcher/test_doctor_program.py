@@ -38,7 +38,7 @@ class Kinds(doctor_program.Case):
 
     def test_script_found_on_path(self):
         self.make("tool", "#!%s -u\n" % "/usr/bin/python3")
-        answer = self.verdict("tool", "yes", [], env={"PATH": self.folder})
+        answer = self.verdict("tool", "yes", [], env={"PATH": self.directory})
         self.assertEqual(answer.facts("program")[:2],
                          [self.path("tool"), "a script, run by /usr/bin/python3"])
 
@@ -155,8 +155,8 @@ class Privileged(doctor_program.Case):
         self.need("setpriv", "setcap", "gcc")
         if os.geteuid() != 0:
             harness.skip(self, "needs root for setuid files and file capabilities")
-        if os.statvfs(self.folder).f_flag & os.ST_NOSUID:
-            harness.skip(self, "the folder for temporary files is mounted nosuid")
+        if os.statvfs(self.directory).f_flag & os.ST_NOSUID:
+            harness.skip(self, "the directory for temporary files is mounted nosuid")
         self.command = self.installed()
         os.mkdir(self.path("driver"))
         shutil.copy(DRIVER, self.path("driver"))
@@ -274,9 +274,9 @@ class NoProgram(doctor_program.Case):
                            (program, 127)):
             with self.subTest(program=name):
                 for words in (["doctor"], ["doctor", "--json", "-"]):
-                    done = self.start(*words, name, cwd=self.folder)
+                    done = self.start(*words, name, cwd=self.directory)
                     self.refused(done, code)
-                    self.assertEqual(done.stderr, self.start("run", name, cwd=self.folder).stderr)
+                    self.assertEqual(done.stderr, self.start("run", name, cwd=self.directory).stderr)
 
     def test_cut_anywhere(self):
         """A report or a refusal, whatever is left of the file."""

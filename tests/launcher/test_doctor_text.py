@@ -18,9 +18,9 @@ from support.doctor_program import ASK, LINKED, MAIN, OWN, VARIABLE
 @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")
 class Text(doctor_program.Case):
     def build(self, name, text, *options, compiler="gcc"):
-        """In the folder itself: what the linker notes down is relative."""
+        """In the directory itself: what the linker notes down is relative."""
         self.make(name + ".c", text, 0o644)
-        done = self.bare(compiler, name + ".c", "-o", name, *options, cwd=self.folder)
+        done = self.bare(compiler, name + ".c", "-o", name, *options, cwd=self.directory)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def build_all(self):
@@ -52,10 +52,10 @@ class Text(doctor_program.Case):
         self.build("arm", ASK, compiler="aarch64-linux-gnu-gcc")
         self.build("musl", ASK, compiler="musl-gcc")
 
-    def text_of(self, program, folders):
+    def text_of(self, program, directories):
         result = harness.run([doctor_program.launcher.LAUNCHER, "doctor", program], world="none",
-                             guard=False, trace=False, cwd=self.folder,
-                             env={"LD_LIBRARY_PATH": folders, "PATH": "/usr/bin:/bin"})
+                             guard=False, trace=False, cwd=self.directory,
+                             env={"LD_LIBRARY_PATH": directories, "PATH": "/usr/bin:/bin"})
         self.assertEqual(result.err, "", result)
         self.assertTrue(result.out.isascii() and "\x1b" not in result.out, result)
         lines = result.out.split("\n\nguard  ")[0]
@@ -70,7 +70,7 @@ class Text(doctor_program.Case):
                      "named", "linked", "linked none", "by-path", "table",
                      "own-dlopen", "asan", "asan-static", "i386", "arm", "musl"):
             name = line.split()[0]
-            folders = "libs" if line.endswith(" none") else "libs:driver"
+            directories = "libs" if line.endswith(" none") else "libs:driver"
             text += "$ LD_LIBRARY_PATH=%s cudaguard doctor ./%s\n%s\n\n" % (
-                folders, name, self.text_of("./" + name, folders))
+                directories, name, self.text_of("./" + name, directories))
         self.same_as_golden("doctor_program.txt", text)

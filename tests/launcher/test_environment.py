@@ -43,12 +43,12 @@ class Environment(launcher.Case):
                 self.assertEqual(self.ours(*options), wanted)
 
     def test_relative_report(self):
-        """The guard would take it from the folder that the process is in when it writes."""
+        """The guard would take it from the directory that the process is in when it writes."""
         here = os.getcwd()
-        os.chdir(self.folder)
+        os.chdir(self.directory)
         self.addCleanup(os.chdir, here)
         self.assertEqual(self.ours("--report", "r")["REPORT"], self.path("r"))
-        self.assertEqual(os.listdir(self.folder), [])
+        self.assertEqual(os.listdir(self.directory), [])
 
     def test_presets(self):
         pick = lambda env: {key: env[key] for key in launcher.PRESETS if key in env}  # noqa: E731
@@ -92,7 +92,7 @@ class Environment(launcher.Case):
         self.assertEqual([entry for entry in done if not entry.startswith(changed)], bare)
 
     def test_preload(self):
-        install = os.path.join(self.folder, "old")
+        install = os.path.join(self.directory, "old")
         shutil.copytree(harness.LIB, install, symlinks=True)
         old = os.path.join(install, "libcudaguard.so")
         null_driver = os.path.join(install, "cudaguard", "libcuda.so.1")

@@ -81,13 +81,13 @@ class Cpu(launcher.Case):
 
     def test_linked_through_a_library(self):
         """libdriver_user.so is linked to the driver, the program to that library alone."""
-        folder = ["-L" + self.folder, "-Wl,-rpath," + self.folder]
+        directory = ["-L" + self.directory, "-Wl,-rpath," + self.directory]
         self.compile("libdriver_user.so", "int cuInit(unsigned); int use(void) "
                      "{ return cuInit(0); }", "-shared", "-fPIC",
                      "-L" + harness.FAKE_DRIVER, "-l:libcuda.so.1")
         program = self.compile(
             "user", '#include <stdio.h>\nint use(void); int main(void) '
-            '{ printf("cuInit=%d\\n", use()); }', *folder, "-l:libdriver_user.so",
+            '{ printf("cuInit=%d\\n", use()); }', *directory, "-l:libdriver_user.so",
             "-Wl,--allow-shlib-undefined")
         harness.run([program], guard=False).assert_reached(self)
         for world in ("fake", "none"):
@@ -271,19 +271,19 @@ class Moved(launcher.Case):
             done = self.bare(*sandbox, *mounts, *command, env=env)
             self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
 
-    def test_library_folder(self):
-        """The folder that the build was told, from wherever the tree lies; else lib, as in a build
-        tree. (scripts/build-matrix builds all of it so, installs it and runs it.)"""
-        for folder in ("lib/some-linux-gnu", "lib"):
-            with self.subTest(folder=folder):
-                tree = self.path(folder.replace("/", "-"))
+    def test_library_directory(self):
+        """The directory that the build was told, from wherever the tree lies; else lib, as in a
+        build tree. (scripts/build-matrix builds all of it so, installs it and runs it.)"""
+        for directory in ("lib/some-linux-gnu", "lib"):
+            with self.subTest(directory=directory):
+                tree = self.path(directory.replace("/", "-"))
                 os.makedirs(os.path.join(tree, "usr", "bin"))
                 program = shutil.copy(WHERE, os.path.join(tree, "usr", "bin"))
                 done = self.bare(program)
                 self.assertEqual(done.returncode, 125, done)
                 missing = os.path.join(tree, "usr", "lib/some-linux-gnu", "libcudaguard.so")
                 self.assertEqual(done.stdout, missing + " is missing or cannot be read\n")
-                lib = os.path.join(tree, "usr", folder)
+                lib = os.path.join(tree, "usr", directory)
                 shutil.copytree(harness.LIB, lib, symlinks=True)
                 done = self.bare(program)
                 self.assertEqual((done.returncode, done.stdout.split()), (0, [

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ld.so that hangs, as at a network folder that is gone (here: at a named pipe), is asked for a
-while and not longer, by `run` and by `doctor`; what hangs is named."""
+"""An ld.so that hangs, as at a network directory that is gone (here: at a named pipe), is asked for
+a while and not longer, by `run` and by `doctor`; what hangs is named."""
 
 import concurrent.futures
 import os
@@ -54,10 +54,10 @@ def child_of(parent):
 
 class Hangs(doctor.Case):
     def pipe(self, name="libcuda.so.1"):
-        folder = self.path("pipe")
-        os.mkdir(folder)
-        os.mkfifo(os.path.join(folder, name))
-        return folder
+        directory = self.path("pipe")
+        os.mkdir(directory)
+        os.mkfifo(os.path.join(directory, name))
+        return directory
 
     def test_control(self):
         """It hangs, whoever asks."""
@@ -70,12 +70,12 @@ class Hangs(doctor.Case):
 
     def test_doctor_of_nvml(self):
         """What was found before is kept, and asked."""
-        folder = self.pipe("libnvidia-ml.so.1")
-        answer = self.doctor(LD_LIBRARY_PATH="%s:%s" % (folder, BOX), LD_PRELOAD="libcudaguard.so",
+        directory = self.pipe("libnvidia-ml.so.1")
+        answer = self.doctor(LD_LIBRARY_PATH="%s:%s" % (directory, BOX), LD_PRELOAD="libcudaguard.so",
                              **doctor.WAIT)
         self.assertEqual([len(answer.facts(name)) for name in doctor.NAMES], [1, 1, 0, 0])
         self.problem(answer, "asked for libnvidia-ml.so.1, ld.so gave no answer within 1 s, at %s/"
-                     "libnvidia-ml.so.1;" % folder, "CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer")
+                     "libnvidia-ml.so.1;" % directory, "CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer")
         self.assertTrue(answer.line.endswith("; driver: answers"), answer.line)
 
     @unittest.skipUnless(platform.machine() == "x86_64", "CLOSES is in its system calls")
@@ -86,13 +86,13 @@ class Hangs(doctor.Case):
         closes = self.compile("program", "int main(void) { return 0; }",
                               "-Wl,-dynamic-linker," + interpreter)
         program = harness.program("linked_cuda")
-        folder = self.pipe()
-        env = launcher.environment(LD_LIBRARY_PATH=folder)
+        directory = self.pipe()
+        env = launcher.environment(LD_LIBRARY_PATH=directory)
         with concurrent.futures.ThreadPoolExecutor() as pool:
             run = pool.submit(self.start, "run", program, env=env)
             silent = pool.submit(self.start, "run", closes)
-            answer = self.doctor(program, LD_LIBRARY_PATH=folder, **doctor.WAIT)
-        why = "its ld.so gave no answer within 10 s, at %s/libcuda.so.1" % folder
+            answer = self.doctor(program, LD_LIBRARY_PATH=directory, **doctor.WAIT)
+        why = "its ld.so gave no answer within 10 s, at %s/libcuda.so.1" % directory
         self.refused(run.result(), 125, '"%s" cannot be guarded: %s\n' % (program, why))
         self.refused(silent.result(), 125, "cannot be guarded", "its ld.so gave no answer")
         self.assertEqual(answer.code, 2)

@@ -69,7 +69,7 @@ class OwnLoader(launcher.Case):
 
 class RunPaths(launcher.Case):
     def check(self, *options, env=None):
-        program = self.compile("program", CALL, "-L" + self.folder, "-l:libuser.so",
+        program = self.compile("program", CALL, "-L" + self.directory, "-l:libuser.so",
                                "-Wl,--allow-shlib-undefined", *options)
         harness.run([program], world="none", guard=False, env=env).assert_reached(self)
         result = harness.run(RUN + [program], world="none", guard=False, env=env)
@@ -80,17 +80,17 @@ class RunPaths(launcher.Case):
 
     def test_to_a_library_that_is_linked_to_the_driver(self):
         """By RUNPATH or RPATH, with the driver beside it; by $ORIGIN and by LD_LIBRARY_PATH."""
-        shutil.copy(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), self.folder)
+        shutil.copy(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), self.directory)
         for library in ([], ["-Wl,-rpath,$ORIGIN"]):
-            self.compile("libuser.so", USER, "-shared", "-fPIC", "-L" + self.folder,
+            self.compile("libuser.so", USER, "-shared", "-fPIC", "-L" + self.directory,
                          "-l:libcuda.so.1", *library)
             for kind in ("--enable-new-dtags", "--disable-new-dtags"):
-                for path in (self.folder, "$ORIGIN", "$ORIGIN/../" + os.path.basename(self.folder)):
+                for path in (self.directory, "$ORIGIN", "$ORIGIN/../" + os.path.basename(self.directory)):
                     if not library and kind == "--enable-new-dtags":
                         continue  # a RUNPATH is not for the libraries' own libraries
                     with self.subTest(library=library, kind=kind, path=path):
                         self.check("-Wl,-rpath," + path, "-Wl," + kind)
-        self.check(env={"LD_LIBRARY_PATH": self.folder})
+        self.check(env={"LD_LIBRARY_PATH": self.directory})
 
 
 CALLS = ('static long call(long n, long a, long b, long c) { long r; __asm__ volatile("syscall" : '

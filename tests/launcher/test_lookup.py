@@ -17,14 +17,14 @@ class Case(launcher.Case):
         self.bash = shutil.which("bash")
 
     def by_bash(self, words, env):
-        return self.bare(self.bash, "-c", '"$@"', "bash", *words, env=env, cwd=self.folder)
+        return self.bare(self.bash, "-c", '"$@"', "bash", *words, env=env, cwd=self.directory)
 
     def same(self, *words, code, path=None):
         """Bash ends with `code`, and so does the launcher; path: PATH, or as it is."""
         env = launcher.environment(**({} if path is None else {"PATH": path}))
         wanted = self.by_bash(words, env)
         self.assertEqual(wanted.returncode, code, wanted)
-        done = self.start("run", *words, env=env, cwd=self.folder)
+        done = self.start("run", *words, env=env, cwd=self.directory)
         self.assertEqual((done.returncode, done.stdout), (code, wanted.stdout), done)
         if code in (126, 127):
             self.refused(done, code)
@@ -35,7 +35,7 @@ class Case(launcher.Case):
 class Codes(Case):
     def test_not_started(self):
         """126 and 127 are bash's, case by case."""
-        os.mkdir(self.path("folder"))
+        os.mkdir(self.path("directory"))
         os.symlink("nowhere", self.path("dangling"))
         os.symlink("cycle", self.path("cycle"))
         self.make("plain", SHOW, 0o644)
@@ -43,21 +43,21 @@ class Codes(Case):
         with open(harness.program("entry_point"), "rb") as stream:
             self.make("cut600", stream.read(600))
         for name, first in (("no-interpreter", "/no/interpreter"), ("relative", "relative-not"),
-                            ("a-folder", "/tmp"), ("a-file", "/etc/passwd"),
+                            ("a-directory", "/tmp"), ("a-file", "/etc/passwd"),
                             ("env", "/usr/bin/env no"), ("loop", "./loop"), ("to-plain", "./plain"),
                             ("to-none", "./none-elf"), ("under-a-file", "./plain/x")):
             self.make(name, "#!%s\n" % first)
-        for name, loader in (("none-elf", "/no/ld.so"), ("folder-elf", "/tmp"),
+        for name, loader in (("none-elf", "/no/ld.so"), ("directory-elf", "/tmp"),
                              ("file-elf", "/etc/passwd")):
             self.compile(name, "int main(void) { return 7; }", "-Wl,-dynamic-linker," + loader)
         for name, code in (
                 ("none", 127), ("./none", 127), ("./none/x", 127), ("./dangling", 127), ("", 127),
                 ("./no-interpreter", 127), ("./relative", 127), ("./env", 127),
                 ("./none-elf", 127), ("./to-none", 127), ("x" * 300, 127),
-                ("./plain", 126), ("./folder", 126), ("./folder/", 126), ("/", 126),
+                ("./plain", 126), ("./directory", 126), ("./directory/", 126), ("/", 126),
                 ("./plain/x", 126), ("./under-a-file", 126), ("./cycle", 126), ("./loop", 126),
-                ("./a-folder", 126), ("./a-file", 126), ("./to-plain", 126), ("./cut", 126),
-                ("./cut600", 126), ("./folder-elf", 126), ("./file-elf", 126), ("/dev/null", 126),
+                ("./a-directory", 126), ("./a-file", 126), ("./to-plain", 126), ("./cut", 126),
+                ("./cut600", 126), ("./directory-elf", 126), ("./file-elf", 126), ("/dev/null", 126),
                 ("./" + "x" * 300, 126), ("/" + "x/" * 3000, 126)):
             with self.subTest(name=name[:30]):
                 self.same(name, code=code)
@@ -71,10 +71,10 @@ class Codes(Case):
             for words in (["./text", "a b", "c"], ["./text"], ["text", "x"], ["./by-env", "x"]):
                 with self.subTest(text=text, words=words):
                     env = launcher.environment(PATH="." + ":" + os.environ["PATH"])
-                    wanted = self.bare("env", *words, env=env, cwd=self.folder)
+                    wanted = self.bare("env", *words, env=env, cwd=self.directory)
                     self.assertEqual(wanted.returncode, code, wanted)
                     for command in (["run"], ["run", "--observe"], ["verify", "--fence=off"]):
-                        done = self.start(*command, *words, env=env, cwd=self.folder)
+                        done = self.start(*command, *words, env=env, cwd=self.directory)
                         self.assertEqual(done.stdout, wanted.stdout)
                         if command != ["verify", "--fence=off"]:
                             self.assertEqual(done.returncode, code, done)
@@ -89,11 +89,11 @@ class Codes(Case):
 class Path(Case):
     def setUp(self):
         super().setUp()
-        for folder in ("first", "second"):
-            os.mkdir(self.path(folder))
+        for directory in ("first", "second"):
+            os.mkdir(self.path(directory))
         self.make("first/plain", SHOW, 0o644)
-        os.mkdir(self.path("first", "folder"))
-        for name in ("tool", "plain", "folder"):
+        os.mkdir(self.path("first", "directory"))
+        for name in ("tool", "plain", "directory"):
             self.make("second/" + name, SHOW)
         self.make("here", SHOW)
         self.compile("elf", "int main(void) { return 7; }")
@@ -101,11 +101,11 @@ class Path(Case):
 
     def test_searched_in_order(self):
         both = self.path("first") + ":" + self.path("second")
-        for path, name in ((both, "tool"), (both, "plain"), (both, "folder"),
+        for path, name in ((both, "tool"), (both, "plain"), (both, "directory"),
                            ("first:second", "tool"), ("first:second", "plain"),
                            ("./first:./second", "tool"), ("first/../second", "tool"),
                            ("/none:/etc/passwd:second", "tool"), (".", "here"), (".", "elf"),
-                           ("first:.", "elf"), (self.folder, "elf")):
+                           ("first:.", "elf"), (self.directory, "elf")):
             with self.subTest(path=path, name=name):
                 self.same(name, "a  b", code=7, path=path)
         for path, name, code in (("first", "plain", 126), ("first", "tool", 127),
@@ -115,7 +115,7 @@ class Path(Case):
                 self.same(name, code=code, path=path)
 
     def test_empty_entries(self):
-        """They are the folder that one is in. An ELF file there is asked by its path: without a
+        """They are the directory that one is in. An ELF file there is asked by its path: without a
         slash ld.so would look for it among the libraries."""
         for path in ("", ":", "first:", ":first", "first::second"):
             for name in ("elf", "-elf"):
@@ -123,26 +123,26 @@ class Path(Case):
                     if name == "elf":
                         self.same(name, code=7, path=path)
                     done = self.start("run", "--", name, env=launcher.environment(PATH=path),
-                                      cwd=self.folder)
+                                      cwd=self.directory)
                     self.assertEqual((done.returncode, done.stderr), (7, ""), done)
         self.assertEqual(self.start("run", "here", env=launcher.environment(PATH=":/bin"),
-                                    cwd=self.folder).returncode, 7)
+                                    cwd=self.directory).returncode, 7)
 
     def test_unset(self):
-        """The system's own folders, as execvp takes them; not the one that one is in."""
+        """The system's own directories, as execvp takes them; not the one that one is in."""
         env = launcher.environment(PATH=None)
         for words, code in ((["sh", "-c", "exit 7"], 7), (["here"], 127)):
-            bare = self.bare(shutil.which("env"), *words, env=env, cwd=self.folder)
+            bare = self.bare(shutil.which("env"), *words, env=env, cwd=self.directory)
             self.assertEqual(bare.returncode, code)
-            done = self.start("run", *words, env=env, cwd=self.folder)
+            done = self.start("run", *words, env=env, cwd=self.directory)
             self.assertEqual(done.returncode, code, done)
 
     def test_a_slash_is_no_search(self):
         self.same("second/tool", "x", code=7, path="/nowhere")
         self.same("tool/", code=127, path=self.path("second"))
 
-    def test_interpreter_of_the_folder(self):
-        """A relative interpreter is one of the folder that one is in, not of the script's."""
+    def test_interpreter_of_the_directory(self):
+        """A relative interpreter is one of the directory that one is in, not of the script's."""
         shutil.copy("/bin/sh", self.path("shell"))
         self.make("second/script", "#!shell\nexit 7\n")
         self.same("second/script", code=7)

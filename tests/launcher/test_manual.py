@@ -127,8 +127,8 @@ class Completion(launcher.Case):
         script = ('. "$1"; shift; compopt() { :; }; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
                   '_cudaguard; printf "%s\\n" "${COMPREPLY[@]}"')
         done = self.bare("bash", "--norc", "-c", script, "bash", COMPLETION, *words,
-                         env=launcher.environment(PATH=self.folder + ":" + os.environ["PATH"]),
-                         cwd=self.folder)
+                         env=launcher.environment(PATH=self.directory + ":" + os.environ["PATH"]),
+                         cwd=self.directory)
         self.assertEqual((done.returncode, done.stderr), (0, ""), line)
         return done.stdout.split()
 
@@ -197,7 +197,7 @@ class Completion(launcher.Case):
         """A bash with readline, a tab key, and nothing but this file."""
         child, master = pty.fork()
         if child == 0:
-            os.chdir(self.folder)
+            os.chdir(self.directory)
             os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"],
                        launcher.environment(TERM="dumb", PS1="ready> ", INPUTRC="/dev/null"))
         self.addCleanup(os.close, master)

@@ -183,7 +183,7 @@ cudaguard run ./plain
 cudaguard run ./plain/x
 cudaguard run ./cycle
 cudaguard run ./script
-cudaguard run ./script-folder
+cudaguard run ./script-directory
 cudaguard run ./script-plain
 cudaguard run ./script-env
 cudaguard run ./script-static
@@ -253,14 +253,14 @@ class Lines(launcher.Case):
                                    TERM="xterm-256color", COLORTERM="truecolor")
         text = ""
         for line in lines.strip("\n").split("\n"):
-            done = self.bare("sh", "-c", line, env=env, cwd=self.folder)
+            done = self.bare("sh", "-c", line, env=env, cwd=self.directory)
             self.assertEqual(done.stdout, "", line)
             self.assertEqual(self.at_terminal(line, env), done.stderr, line)
-            shown = done.stderr.replace(self.folder, "FOLDER")
+            shown = done.stderr.replace(self.directory, "DIRECTORY")
             self.assertTrue(shown.isascii() and "\x1b" not in shown, shown)
             self.assertEqual(shown.count("\n"), 1, shown)
             if not re.search(r"[^ ]{45}", shown):
-                self.assertLessEqual(len(shown.rstrip("\n").replace("FOLDER/", "/")), 150, shown)
+                self.assertLessEqual(len(shown.rstrip("\n").replace("DIRECTORY/", "/")), 150, shown)
             text += "$ %s\n%s-> %d\n" % (line, shown, done.returncode)
         self.same_as_golden(name, text)
 
@@ -269,7 +269,7 @@ class Lines(launcher.Case):
         with open(here, "rb", buffering=0) as end:
             process = subprocess.Popen(["sh", "-c", line], stdin=subprocess.DEVNULL,
                                        stdout=subprocess.DEVNULL, stderr=there, env=env,
-                                       cwd=self.folder)
+                                       cwd=self.directory)
             os.close(there)
             text = b""
             try:
@@ -287,7 +287,7 @@ class Lines(launcher.Case):
     def test_programs(self):
         self.need("gcc", "musl-gcc")
         for name, first in (("script", "/no/interpreter"), ("loop", "./loop"),
-                            ("script-folder", "/"), ("script-plain", "./plain"),
+                            ("script-directory", "/"), ("script-plain", "./plain"),
                             ("script-env", "/usr/bin/env none"), ("script-static", "./hello")):
             self.make(name, "#!%s\n" % first)
         os.symlink("cycle", self.path("cycle"))

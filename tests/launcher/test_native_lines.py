@@ -78,7 +78,7 @@ class Lines(test_verify_tree.Case):
         self.ends(result, 1, "FAIL: 2 lines asked", ", in 2 of 2 processes")
 
     def test_no_tool(self):
-        self.without_lines([self.build()], env={"PATH": self.folder})
+        self.without_lines([self.build()], env={"PATH": self.directory})
 
     def test_no_debug_information(self):
         program = self.build()
@@ -107,4 +107,4 @@ class Lines(test_verify_tree.Case):
                      "for word; do echo /x.c:-1; done"):
             with self.subTest(text):
                 self.make("addr2line", "#!/bin/sh\nPATH=/usr/bin:/bin\n%s\n" % text)
-                self.without_lines([program], env={"PATH": self.folder})
+                self.without_lines([program], env={"PATH": self.directory})

@@ -49,7 +49,7 @@ class Reports(observed.Case):
         for pid in summary.order:
             records = harness.records(self.path("r.%d" % pid))
             self.assertEqual({record["pid"] for record in records}, {pid})
-        self.assertEqual(len(os.listdir(self.folder)), len(summary.order))
+        self.assertEqual(len(os.listdir(self.directory)), len(summary.order))
 
     def test_report_on_stderr(self):
         result = self.steps(["pid", "cu.init"], ["--report", "/dev/stderr"])
@@ -58,7 +58,7 @@ class Reports(observed.Case):
 
     def test_report_that_fails(self):
         """Known at the start: refused. Later: said once, and the summary is right."""
-        for report in (self.path("none", "x"), self.folder):
+        for report in (self.path("none", "x"), self.directory):
             self.refused(self.start("run", "--observe", "--report", report, "true"), 125, report)
         report = self.path("report")
         result = self.observe(["sh", "-c", "mkdir %s; %s cu.init; %s nv.init" % (
@@ -143,7 +143,7 @@ class Reports(observed.Case):
         self.assertFalse(os.path.exists(done.stdout.splitlines()[2]))
         # Relative, and the program goes elsewhere; removed by the program.
         done = self.start("run", "--observe", "sh", "-c", 'cd /; echo x >>"$CUDAGUARD_REPORT"',
-                          env=launcher.environment(TMPDIR="tmp"), cwd=self.folder)
+                          env=launcher.environment(TMPDIR="tmp"), cwd=self.directory)
         self.assertIn("records: 1 line left out", done.stderr)
         done = self.start("run", "--observe", "sh", "-c", 'rm -r "${CUDAGUARD_REPORT%/*}"',
                           env=launcher.environment(TMPDIR=self.path("tmp")))
@@ -158,11 +158,11 @@ class Reports(observed.Case):
         mark = self.path("mark")
         for name in ("%p", "%u", "%h"):
             os.mkdir(self.path(name))
-        for folder in ("/no/such/folder", "/proc", self.make("file", "", 0o644),
+        for directory in ("/no/such/directory", "/proc", self.make("file", "", 0o644),
                        self.path("%p"), self.path("%u"), self.path("%h")):
             done = self.start("run", "--observe", "touch", mark,
-                              env=launcher.environment(TMPDIR=folder))
-            self.refused(done, 125, folder, "TMPDIR")
+                              env=launcher.environment(TMPDIR=directory))
+            self.refused(done, 125, directory, "TMPDIR")
             self.assertFalse(os.path.exists(mark))
         self.assertEqual(self.start("run", "--observe", "touch", mark).returncode, 0)
         self.assertTrue(os.path.exists(mark))
@@ -178,7 +178,7 @@ class Options(observed.Case):
 
     def test_program(self):
         """Nothing is left behind where the program cannot be started."""
-        env = launcher.environment(TMPDIR=self.folder)
+        env = launcher.environment(TMPDIR=self.directory)
         self.refused(self.start("run", "--observe", self.path("none"), env=env), 127,
                      "No such file")
         binary = self.make("binary", "MZ\0")
@@ -187,22 +187,22 @@ class Options(observed.Case):
         # Only execve itself says it: somebody is writing to the file.
         program = self.compile("busy", "int main(void) { return 4; }")
         self.assertEqual(self.start("run", "--observe", program, env=env).returncode, 4)
-        left = sorted(os.listdir(self.folder))
+        left = sorted(os.listdir(self.directory))
         with open(program, "ab"):
             done = self.start("run", "--observe", program, env=env)
         self.refused(done, 126, "cannot be started", "busy")
-        self.assertEqual(sorted(os.listdir(self.folder)), left)
+        self.assertEqual(sorted(os.listdir(self.directory)), left)
 
     def test_print(self):
         """What would be set; no file is made, nothing is started."""
-        env = launcher.environment(TMPDIR=self.folder)
+        env = launcher.environment(TMPDIR=self.directory)
         done = self.start("run", "--observe", "--print", "touch", self.path("mark"), env=env)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(done.stdout.splitlines(), [
             "export CUDAGUARD_POLICY=VALIDATE", "export CUDAGUARD_ROOT=$$",
             "export CUDAGUARD_LOG=error", "export CUDAGUARD_PRESETS=",
             "export LD_PRELOAD=" + harness.GUARD])
-        self.assertEqual(os.listdir(self.folder), [])
+        self.assertEqual(os.listdir(self.directory), [])
 
     def test_root(self):
         """The program is the root, not the launcher, also where somebody had named this process."""

@@ -27,7 +27,7 @@ def gone(pid):
 class Case(launcher.Case):
     def setUp(self):
         super().setUp()
-        # KILL leaves a folder behind.
+        # KILL leaves a directory behind.
         os.mkdir(self.path("tmp"))
         patch = unittest.mock.patch.dict(os.environ, TMPDIR=self.path("tmp"))
         patch.start()
@@ -66,20 +66,20 @@ class Case(launcher.Case):
 class Killed(Case):
     def test_limit_directory_of_a_killed_launcher(self):
         """docs/limits.md: KILL leaves it behind, with the records in it; TERM does not."""
-        folder = os.environ["TMPDIR"]
+        directory = os.environ["TMPDIR"]
         for words in (["verify", "--fence=off"], ["run", "--observe"]):
             for number in (signal.SIGTERM, signal.SIGKILL):
                 process = self.popen([launcher.LAUNCHER, *words, "--", "sh", "-c",
                                       "echo $$; exec sleep 600"])
                 program = int(process.stdout.readline())
-                self.assertRegex(" ".join(os.listdir(folder)), r"\Acudaguard-\w{6}\Z")
+                self.assertRegex(" ".join(os.listdir(directory)), r"\Acudaguard-\w{6}\Z")
                 process.send_signal(number)
                 process.wait(PATIENCE)
                 self.until(lambda pid=program: gone(pid), words, number)
-                left = os.listdir(folder)
+                left = os.listdir(directory)
                 self.assertEqual(len(left), 1 if number == signal.SIGKILL else 0, (words, left))
                 for name in left:
-                    shutil.rmtree(os.path.join(folder, name))
+                    shutil.rmtree(os.path.join(directory, name))
 
 
 class Codes(Case):

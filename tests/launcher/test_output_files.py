@@ -31,9 +31,9 @@ class Case(launcher.Case):
     def files(self):
         """Every file below the test's directory: what it is, and a hash of it."""
         found = {}
-        for folder, _, names in os.walk(self.folder):
+        for directory, _, names in os.walk(self.directory):
             for name in names:
-                path = os.path.join(folder, name)
+                path = os.path.join(directory, name)
                 if not os.path.exists(path):
                     found[path] = os.readlink(path)
                     continue
@@ -48,7 +48,7 @@ class Case(launcher.Case):
             return stream.read()
 
     def run_here(self, *words, **more):
-        return self.start(*words, cwd=self.folder, **more)
+        return self.start(*words, cwd=self.directory, **more)
 
     def spared(self, words, *meaning, **env):
         """Refused at the start: no program is started, every file is as it was, none is new."""
@@ -75,7 +75,7 @@ class Spared(Case):
         for option in OPTIONS:
             for force in ([], ["--force"]):
                 for name in ("./app.py", "hard", "soft", "../%s/app.py" % os.path.basename(
-                        self.folder)):
+                        self.directory)):
                     self.spared(["verify", *force, option, name, "--", "python3", "app.py"],
                                 '%s "%s": %s' % (option, name, argument))
                 self.spared(["verify", *force, option, "shell", "./script"], program)
@@ -120,20 +120,20 @@ class Spared(Case):
                 self.spared(["report", *force, option, "empty.jsonl", "."], "records to read")
 
     def test_another_result(self):
-        os.mkdir(self.path("folder"))
-        os.symlink("folder", self.path("other"))
+        os.mkdir(self.path("directory"))
+        os.symlink("directory", self.path("other"))
         self.make("a", "", 0o644)
         os.link(self.path("a"), self.path("hard"))
         os.symlink("a", self.path("soft"))
         os.symlink("none", self.path("dangling"))
-        for one, other in (("new", "new"), ("new", "./new"), ("folder/new", "other/new"),
+        for one, other in (("new", "new"), ("new", "./new"), ("directory/new", "other/new"),
                            ("a", "hard"), ("soft", "a"), ("dangling", "none"), ("-", "/dev/stdout"),
                            ("/dev/fd/1", "-")):
             for command in (["verify", "--json", one, "--junit", other, "true"],
                             ["verify", "--junit", one, "--html", other, "true"],
                             ["report", "--json", one, "--html", other, "r.jsonl"]):
                 self.spared(command, '"%s": is the file of another result' % other)
-        for name in ("folder/x.jsonl", "r.jsonl"):
+        for name in ("directory/x.jsonl", "r.jsonl"):
             meaning = "is the file of the records"
             self.spared(["verify", "--report", name, "--json", name, "true"], meaning)
             self.spared(["verify", "--json", name, "true"], meaning,
@@ -152,7 +152,7 @@ class Spared(Case):
         for option in OPTIONS:
             self.spared(["verify", option, "", "true"],
                         option + ' "": not accepted (accepted: a file, or - for')
-            self.spared(["verify", option, self.folder, "true"], "Is a directory")
+            self.spared(["verify", option, self.directory, "true"], "Is a directory")
             self.spared(["verify", option, "new/", "true"], "No such file or directory")
             self.spared(["verify", option, "none/x", "true"], "No such file or directory")
             self.spared(["verify", option, "notes.txt/x", "true"], "Not a directory")
@@ -163,7 +163,7 @@ class Spared(Case):
                         ["doctor", "--json", "/dev/stdout"]):
             before = self.files()
             done = self.bare("sh", "-c", '"$0" "$@" >&-', launcher.LAUNCHER, *command,
-                             cwd=self.folder)
+                             cwd=self.directory)
             self.refused(done, 125, "Bad file descriptor")
             self.assertEqual(self.files(), before)
         with open(self.path("r.jsonl"), "rb") as stream:
@@ -182,12 +182,12 @@ class Spared(Case):
         command = self.installed()
         before = self.files()
         for name in ("locked/r.json", "locked/new"):
-            done = self.bare(*who, command, "verify", "--json", name, "true", cwd=self.folder)
+            done = self.bare(*who, command, "verify", "--json", name, "true", cwd=self.directory)
             self.refused(done, 125, '--json "%s": Permission denied' % name)
         self.assertEqual(self.files(), before)
         os.chmod(self.path("locked", "r.json"), 0o666)
         done = self.bare(*who, command, "verify", "--json", "locked/r.json", "true", "again",
-                         cwd=self.folder)
+                         cwd=self.directory)
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(json.loads(self.written("locked/r.json"))["command"], ["true", "again"])
         self.assertEqual(os.listdir(self.path("locked")), ["r.json"])
@@ -216,7 +216,7 @@ class Spared(Case):
         self.assertEqual(self.run_here("verify", "--json", "r", "true").returncode, 0)
         before = self.files()
         done = self.bare("prlimit", "--fsize=50000", launcher.LAUNCHER, "verify", "--json", "r",
-                         "true", LONG, cwd=self.folder)
+                         "true", LONG, cwd=self.directory)
         self.assertEqual(done.returncode, 125, done)
         self.assertIn('--json "r": File too large', done.stderr)
         self.assertEqual(self.files(), before)
@@ -272,7 +272,7 @@ class Written(Case):
                 self.assertTrue(is_result(option, self.written("target")))
                 self.assertTrue(os.path.islink(self.path("link")))
                 os.unlink(self.path("target"))
-        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".")], [])
+        self.assertEqual([name for name in os.listdir(self.directory) if name.startswith(".")], [])
 
     def test_force(self):
         for option, words in self.commands("other"):
@@ -283,7 +283,7 @@ class Written(Case):
     def test_mode(self):
         """A new file's is the umask's."""
         done = self.bare("sh", "-c", 'umask 027; "$0" verify --json new true', launcher.LAUNCHER,
-                         cwd=self.folder)
+                         cwd=self.directory)
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(os.stat(self.path("new")).st_mode & 0o777, 0o640)
 
@@ -296,7 +296,7 @@ class Written(Case):
                     self.assertIn(done.returncode, (0, 1), done)
                     self.assertTrue(is_result(option, done.stdout), done.stdout[:200])
         done = self.bare("sh", "-c", 'echo a >log; "$0" verify --json - echo b >>log; echo c >>log',
-                         launcher.LAUNCHER, cwd=self.folder)
+                         launcher.LAUNCHER, cwd=self.directory)
         text = self.written("log").decode()
         self.assertTrue(text.startswith("a\nb\n{") and text.endswith("}\nc\n"), text)
         self.assertEqual(json.loads(text[4:-2])["command"], ["echo", "b"])
@@ -325,7 +325,7 @@ class Pipes(Case):
             flags = fcntl.fcntl(writes, fcntl.F_GETFL)
             fcntl.fcntl(writes, fcntl.F_SETFL, flags | os.O_NONBLOCK)
         words = [word.replace("{}", "/dev/fd/%d" % writes) for word in words]
-        child = subprocess.Popen([launcher.LAUNCHER, *words], pass_fds=[writes], cwd=self.folder,
+        child = subprocess.Popen([launcher.LAUNCHER, *words], pass_fds=[writes], cwd=self.directory,
                                  env=launcher.environment(), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         os.close(writes)
@@ -353,7 +353,7 @@ class Pipes(Case):
         for command in ("verify --json >(cat >got) true " + LONG,
                         "verify --json >(sleep 0.2; cat >got) --html >(cat >page) true " + LONG):
             # Its output ends when each cat has ended, which has the same one.
-            done = self.bare("bash", "-c", '"$0" %s' % command, launcher.LAUNCHER, cwd=self.folder)
+            done = self.bare("bash", "-c", '"$0" %s' % command, launcher.LAUNCHER, cwd=self.directory)
             self.assertEqual(done.returncode, 0, done)
             self.assertEqual(json.loads(self.written("got"))["command"], ["true", LONG])
 

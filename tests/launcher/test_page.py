@@ -66,12 +66,12 @@ class Pages(harness.Case):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.folder = tempfile.mkdtemp(prefix="cg-")
-        cls.addClassCleanup(shutil.rmtree, cls.folder, True)
-        page.write(cls.folder, *page.NAMES)
+        cls.directory = tempfile.mkdtemp(prefix="cg-")
+        cls.addClassCleanup(shutil.rmtree, cls.directory, True)
+        page.write(cls.directory, *page.NAMES)
 
     def bytes_of(self, name, end=".html"):
-        with open(os.path.join(self.folder, name + end), "rb") as stream:
+        with open(os.path.join(self.directory, name + end), "rb") as stream:
             return stream.read()
 
     def parts(self, name):
@@ -186,7 +186,7 @@ class Pages(harness.Case):
 
     @pytest.mark.full
     def test_size_of_the_largest(self):
-        page.write(self.folder, *page.LARGEST)
+        page.write(self.directory, *page.LARGEST)
         for name in page.LARGEST:
             with self.subTest(page=name):
                 self.assertLess(len(self.bytes_of(name)), MOST_LARGEST[name])
@@ -209,7 +209,7 @@ class Pages(harness.Case):
                     self.assertGreaterEqual(contrast(values[ink], values[ground]), 4.5)
 
 
-class Written(harness.FolderCase):
+class Written(harness.DirectoryCase):
     """By the launcher itself."""
 
     def written(self, name):

@@ -73,7 +73,7 @@ def without_blanks(text):
 
 
 @unittest.skipUnless(browser.PROGRAM, "no Chromium (Debian: chromium-headless-shell)")
-class Seen(harness.FolderCase):
+class Seen(harness.DirectoryCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -87,7 +87,7 @@ class Seen(harness.FolderCase):
 
     def open(self, name, *words, **named):
         if not os.path.exists(self.path(name + ".html")):
-            page.write(self.folder, name)
+            page.write(self.directory, name)
         self.browser.open(self.path(name + ".html"), *words, **named)
 
     def make(self, name, text):

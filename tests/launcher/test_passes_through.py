@@ -145,7 +145,7 @@ class Arguments(launcher.Case):
     def test_first_word(self):
         """$0 of the program is the word that was given, its executable the file that was found."""
         script = self.make("name", "#!/bin/sh\necho \"$0\" \"$@\"\n")
-        env = launcher.environment(PATH=self.folder + ":" + os.environ["PATH"])
+        env = launcher.environment(PATH=self.directory + ":" + os.environ["PATH"])
         for words in (["name", "a b"], [script, "c"]):
             wanted = self.bare(*words, env=env)
             got = self.start("run", *words, env=env)

@@ -130,8 +130,8 @@ class Privileged(launcher.Case):
             "secure", "#include <stdio.h>\n#include <stdlib.h>\n#include <sys/auxv.h>\n"
             "int main(void) { printf(\"secure=%lu %s\\n\", getauxval(AT_SECURE), "
             "getenv(\"LD_PRELOAD\") ? \"preload\" : \"none\"); return 0; }")
-        if os.statvfs(self.folder).f_flag & os.ST_NOSUID:
-            harness.skip(self, "the folder for temporary files is mounted nosuid")
+        if os.statvfs(self.directory).f_flag & os.ST_NOSUID:
+            harness.skip(self, "the directory for temporary files is mounted nosuid")
 
     def as_nobody(self, *words):
         return self.bare("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY,

@@ -152,7 +152,7 @@ class Reading(Case):
 
 
 class Files(Case):
-    def test_folders(self):
+    def test_directories(self):
         """Rotated files too; other files and what is compressed are left out."""
         os.makedirs(self.path("logs", "node1"))
         for number, name in enumerate(("report.jsonl", "report.jsonl.1", "node1/x.jsonl-20261122")):
@@ -190,31 +190,31 @@ class Files(Case):
                 self.refused(self.start("report", *words), 125, *meaning)
 
     def test_unreadable(self):
-        os.mkdir(self.path("folder.jsonl"))
+        os.mkdir(self.path("directory.jsonl"))
         self.make("locked.jsonl", text(line()), 0o000)
         os.mkdir(self.path("below"))
         self.make("below/readable.jsonl", text(line(pid=2)))
         os.mkdir(self.path("below", "closed"))
-        os.chmod(self.folder, 0o755)
+        os.chmod(self.directory, 0o755)
         # Root may read everything.
         who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
         report = [*who, launcher.LAUNCHER, "report"]
         self.refused(self.bare(*report, self.path("locked.jsonl")), 125, "locked.jsonl",
                      "Permission denied")
-        # Of a folder the others are read.
+        # Of a directory the others are read.
         self.make("open.jsonl", text(line()))
-        done = self.bare(*report, self.folder)
+        done = self.bare(*report, self.directory)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         self.assertIn("2 processes asked", done.stdout)
         self.assertRegex(done.stdout, r"left out: 1 unreadable path \(.*locked.jsonl.*Permission")
         # Its directories likewise.
         os.chmod(self.path("below", "closed"), 0o000)
         os.unlink(self.path("locked.jsonl"))
-        done = self.bare(*report, self.folder)
+        done = self.bare(*report, self.directory)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         self.assertIn("2 processes asked", done.stdout)
         self.assertRegex(done.stdout, r"left out: 1 unreadable path \(.*below/closed.*Permission")
-        document = json.loads(self.bare(*report, "--json", "-", self.folder).stdout)
+        document = json.loads(self.bare(*report, "--json", "-", self.directory).stdout)
         self.assertEqual((document["files"], document["unreadable"]), (2, 1))
         self.refused(self.bare(*report, self.path("below", "closed")), 125, "below/closed",
                      "Permission denied")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reports.md: its DuckDB queries over a folder of records say what `cudaguard report` says; its
-settings for Vector are TOML that holds together."""
+"""docs/reports.md: its DuckDB queries over a directory of records say what `cudaguard report` says;
+its settings for Vector are TOML that holds together."""
 
 import json
 import os
@@ -60,7 +60,7 @@ class Queries(launcher.Case):
 
     def query(self, *statements):
         done = subprocess.run([PYTHON, "-c", RUN], input=json.dumps(statements), text=True,
-                              capture_output=True, cwd=self.folder, check=False)
+                              capture_output=True, cwd=self.directory, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 

@@ -121,7 +121,7 @@ class AnothersReport(launcher.Case):
         for words in (["verify", "--"], ["run", "--observe", "--cpu"]):
             report = self.path("r-%s-%%h-%%u-%%p" % words[0])
             self.start(words[0], "--report", report, *words[1:], "python3", "-c", TOUCH)
-            names = [name for name in os.listdir(self.folder) if name.startswith("r-" + words[0])]
+            names = [name for name in os.listdir(self.directory) if name.startswith("r-" + words[0])]
             self.assertEqual(len(names), 1, names)
             record = [one for one in harness.records(self.path(names[0])) if "api" in one][0]
             self.assertEqual(names[0], "r-%s-%s-0-%d" % (words[0], record["host"], record["pid"]))

@@ -213,7 +213,7 @@ class Jobs(Case):
                   "until grep -q continued out; do :; done; kill %1; wait %1; echo code=$?")
 
         def check(before):
-            done = self.bare("bash", "-c", script, "bash", *before, self.program, cwd=self.folder)
+            done = self.bare("bash", "-c", script, "bash", *before, self.program, cwd=self.directory)
             with open(self.path("out"), encoding="utf-8") as stream:
                 seen = stream.read()
             os.unlink(self.path("out"))
@@ -273,19 +273,19 @@ class Cores(Case):
             pattern = stream.read().strip()
 
         def check(before):
-            folder = self.path("run" if before else "bare")
-            os.mkdir(folder)
+            directory = self.path("run" if before else "bare")
+            os.mkdir(directory)
             process = subprocess.Popen(
                 ["sh", "-c", 'ulimit -c unlimited; exec "$@"', "sh", *before, self.program,
-                 "abort"], cwd=folder, env=launcher.environment(), stdin=subprocess.DEVNULL,
+                 "abort"], cwd=directory, env=launcher.environment(), stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE)
             with process.stdout:
                 text = process.stdout.read()
             _, status = os.waitpid(process.pid, 0)
             process.returncode = 0
             self.assertTrue(text.endswith(b"ready\n"), text)
-            files = len(os.listdir(folder))
-            shutil.rmtree(folder)
+            files = len(os.listdir(directory))
+            shutil.rmtree(directory)
             return os.WTERMSIG(status), os.WCOREDUMP(status), files
 
         number, dumped, files = self.both(check)

@@ -52,7 +52,7 @@ class ExitCodes(verified.Case):
                 (["--deny=init,", program], '--deny "" is not accepted'),
                 (["--json", self.path("none", "x"), program], "--json"),
                 (["--html", "", program], "accepted: a file"),
-                (["--junit", self.folder, program], "--junit"),
+                (["--junit", self.directory, program], "--junit"),
                 (["--report", self.path("none", "x"), program], "--report"),
                 (["--json", "a", "--json", "b", program], "--json is given twice"),
                 (["--json", self.path("x"), "--html", self.path("x"), program],
@@ -118,7 +118,7 @@ class Environment(verified.Case):
 
 
 class ReadOnly(verified.Case):
-    """An image whose files cannot be written to, or have no folder for temporary ones."""
+    """An image whose files cannot be written to, or have no directory for temporary ones."""
 
     READ_ONLY = ["--remount-ro", "/"]
 
@@ -132,8 +132,8 @@ class ReadOnly(verified.Case):
         self.assertEqual((result.rc, result.out), (125, ""), result)
         self.assertIn('cudaguard: no directory for the records: "/tmp": Read-only file system', result.err)
         remedy = ["--tmpfs", "/tmp", *self.READ_ONLY]
-        for folder in (harness.BUILD, os.path.dirname(os.path.abspath(harness.LIB))):
-            remedy += ["--ro-bind", folder, folder]  # below /tmp, perhaps
+        for directory in (harness.BUILD, os.path.dirname(os.path.abspath(harness.LIB))):
+            remedy += ["--ro-bind", directory, directory]  # below /tmp, perhaps
         for asks, rc, said in (("cu.open", 0, "PASS: "), ("cu.init", 1, "    cuInit")):
             self.ends(self.verify([box.program("open"), asks], ["--fence=off"], bwrap=remedy), rc, said)
 
@@ -240,7 +240,7 @@ class Ways(verified.Case):
         self.assertNotIn("Python", self.steps(["cu.init"]).err)
 
     def test_a_constructor_of_a_shared_library(self):
-        library = os.path.join(box.FOLDER, "programs", "constructor.so")
+        library = os.path.join(box.DIRECTORY, "programs", "constructor.so")
         self.one(self.verify([sys.executable, "-c", "import ctypes; ctypes.CDLL(%r)" % library]),
                  "cuInit by constructor.so")
 

@@ -52,7 +52,7 @@ class Case(verified.Case):
 
     def document(self, text, options=(), rc=1):
         path = self.path("out.json")
-        result = self.forged(text, ["--json", path, *options], cwd=self.folder)
+        result = self.forged(text, ["--json", path, *options], cwd=self.directory)
         self.ends(result, rc)
         with open(path, encoding="utf-8") as stream:
             return json.load(stream)
@@ -60,7 +60,7 @@ class Case(verified.Case):
 
 class Block(Case):
     def block(self, text, options=(), rc=1):
-        block = self.ends(self.forged(text, options, cwd=self.folder), rc)
+        block = self.ends(self.forged(text, options, cwd=self.directory), rc)
         return re.sub(r"\d+ seen\)", "N seen)", block)
 
     def test_golden(self):
@@ -130,7 +130,7 @@ class Block(Case):
 
     def test_sources_that_cannot_be_read(self):
         os.mkfifo(self.path("fifo.py"))
-        for file in (self.path("none.py"), self.path("fifo.py"), self.folder, "/dev/zero", "<string>",
+        for file in (self.path("none.py"), self.path("fifo.py"), self.directory, "/dev/zero", "<string>",
                      "", self.path("ppo.py")):
             block = self.block(self.torch(python=[frame(file, 4000000000, "f")],
                                           code=os.path.basename(file) + ":4000000000"))
@@ -203,7 +203,7 @@ class Symbols(Case):
     def test_files_that_are_none(self):
         damaged = self.make("damaged.so", b"\x7fELF\x02\x01\x01" + b"\xff" * 200)
         os.mkfifo(self.path("fifo.so"))
-        for path in (damaged, self.path("none.so"), self.path("fifo.so"), self.folder, "/dev/zero",
+        for path in (damaged, self.path("none.so"), self.path("fifo.so"), self.directory, "/dev/zero",
                      "", "relative.so", self.path("ppo.py")):
             self.assertIsNone(self.symbol(path, 64))
 
@@ -344,7 +344,7 @@ class JUnit(Case):
 class Page(Case):
     def test_page(self):
         path = self.path("page.html")
-        self.ends(self.forged(self.torch(), ["--html", path], cwd=self.folder), 1)
+        self.ends(self.forged(self.torch(), ["--html", path], cwd=self.directory), 1)
         with open(path, encoding="utf-8") as stream:
             text = stream.read()
         self.assertIn("<!doctype html>", text.lower())

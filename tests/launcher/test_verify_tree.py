@@ -224,7 +224,7 @@ class Unguarded(Case):
         script = ('set -e; cp "$1" one; ./one 0.3; before=$(stat -c %i one); rm one; i=0; '
                   'while cp "$0" one$i; [ "$(stat -c %i one$i)" != $before ] && [ $i != 50 ]; '
                   'do i=$((i + 1)); done; ./one$i "$2"')
-        result, tree = self.tree(["sh", "-c", script, fixed, bound, LONG], cwd=self.folder)
+        result, tree = self.tree(["sh", "-c", script, fixed, bound, LONG], cwd=self.directory)
         self.assertEqual(set(self.reasons(tree).values()), {"it is a static executable"}, result)
         become = self.compile("become", """
             #include <stdlib.h>
@@ -345,7 +345,7 @@ class OtherUsers(Case):
     def test_setuid(self):
         os.chmod(self.waits, 0o4755)
         if os.statvfs(self.waits).f_flag & os.ST_NOSUID:
-            harness.skip(self, "the folder of temporary files is mounted nosuid")
+            harness.skip(self, "the directory of temporary files is mounted nosuid")
         done = self.verify_as_nobody(["--fence=off"], "sh", "-c", '"$0" "$1"; true', self.waits,
                                      LONG)
         self.assertIn(": it is setuid, so ld.so ignores LD_PRELOAD\n", done.stderr)

@@ -60,8 +60,8 @@ class Package(packaged.Case):
             self.assertNotIn(b"/usr/local", text)
             self.assertRegex(text, b"/usr/bin/cudaguard|" + PLACE.encode())
         examples = os.path.join(tree, "usr/share/doc/cudaguard/examples")
-        for folder in ("conda", "container", "jupyter", "kubernetes", "slurm", "systemd"):
-            self.assertTrue(os.listdir(os.path.join(examples, folder)))
+        for directory in ("conda", "container", "jupyter", "kubernetes", "slurm", "systemd"):
+            self.assertTrue(os.listdir(os.path.join(examples, directory)))
 
     @pytest.mark.full
     def test_lintian(self):
@@ -129,9 +129,9 @@ class Installed(packaged.Case):
         with open(control, "w", encoding="utf-8") as stream:
             stream.write(re.sub(r"(?m)^Version: .*", "Version: " + version, text))
         lib = os.path.join(tree, "usr", "lib", packaged.MULTIARCH)
-        for folder in (lib, os.path.join(lib, "cudaguard")):
-            for name in os.listdir(folder):
-                path = os.path.join(folder, name)
+        for directory in (lib, os.path.join(lib, "cudaguard")):
+            for name in os.listdir(directory):
+                path = os.path.join(directory, name)
                 if ".so" in name and not os.path.islink(path):
                     with open(path, "ab") as stream:
                         stream.write(b"another version" * 1000)
@@ -239,7 +239,7 @@ class Rpm(packaged.Case):
         with open(spec, "w", encoding="utf-8") as stream:
             stream.write("".join("Provides: %s\n" % one for one in needs
                                  if not one.startswith("rpmlib")) + BASIS)
-        built = packaged.run(["rpmbuild", "-bb", "--define", "_rpmdir " + self.folder, spec])
+        built = packaged.run(["rpmbuild", "-bb", "--define", "_rpmdir " + self.directory, spec])
         (basis,) = glob.glob(self.path("*", "basis-1-1.*.rpm")) or self.fail(built.stdout)
         dnf = "dnf -y --disablerepo='*' --releasever=42 "
         command = dnf + "install " + box.put(self.rpm)

@@ -15,15 +15,15 @@ BUILT = ["libcudaguard.so"] + ["cudaguard/" + name for name in (
     "cudaguard-probe", "libcuda.so.1", "libcudaguard-driver.so", "libcudaguard-nvml.so",
     "libnvidia-ml.so.1")]
 
-# How each kind of file is opened: file, folder.
+# How each kind of file is opened: file, directory.
 OPEN = {".tar.gz": 'tar -xzf "$1" -C "$2"', ".deb": 'dpkg-deb -x "$1" "$2"',
         ".rpm": 'cd "$2" && rpm2cpio "$1" | cpio -id --quiet',
         ".whl": 'python3 -m zipfile -e "$1" "$2"'}
 
 
 class Release(packaged.Case):
-    def sums(self, folder):
-        with open(os.path.join(folder, "SHA256SUMS"), encoding="utf-8") as stream:
+    def sums(self, directory):
+        with open(os.path.join(directory, "SHA256SUMS"), encoding="utf-8") as stream:
             return dict(reversed(line.split()) for line in stream)
 
     def test_sums(self):
@@ -60,15 +60,15 @@ class Release(packaged.Case):
         self.assertEqual(set(named), {packaged.WHEEL, packaged.DEB, packaged.RPM, packaged.TARBALL})
 
     def opened(self, name):
-        """The folder of what is in the file."""
-        path, folder = packaged.released(self, name), self.path(name)
-        os.mkdir(folder)
+        """The directory of what is in the file."""
+        path, directory = packaged.released(self, name), self.path(name)
+        os.mkdir(directory)
         if name.endswith(".rpm"):
             self.need("rpm2cpio", "cpio")
         command = next(command for end, command in OPEN.items() if name.endswith(end))
-        done = packaged.run(["sh", "-c", command, "sh", path, folder])
+        done = packaged.run(["sh", "-c", command, "sh", path, directory])
         self.assertEqual(done.returncode, 0, done.stdout)
-        return folder
+        return directory
 
     def test_it_is_what_was_tested(self):
         """The packages' files are, byte by byte, the ones that all other tests have looked at."""
@@ -139,7 +139,7 @@ class Release(packaged.Case):
 
     @pytest.mark.full
     def test_the_same_bytes_elsewhere(self):
-        """Made again, from its own source, in another folder, by a user of other habits."""
+        """Made again, from its own source, in another directory, by a user of other habits."""
         first = self.sums(os.path.dirname(packaged.released(self, "SHA256SUMS")))
         name = "cudaguard-%s.tar.gz" % packaged.version()
         source, out = self.unpacked(name, "elsewhere"), self.path("out")

@@ -98,7 +98,7 @@ class Tarball(packaged.Case):
         self.write("CMakeLists.txt", LISTS % (version, keyword))
         build = self.path("build")
         shutil.rmtree(build, ignore_errors=True)
-        done = packaged.run(["cmake", "-S", self.folder, "-B", build,
+        done = packaged.run(["cmake", "-S", self.directory, "-B", build,
                              "-DCMAKE_PREFIX_PATH=" + prefix])
         if done.returncode == 0:
             done = packaged.run(["cmake", "--build", build])

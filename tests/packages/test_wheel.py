@@ -69,7 +69,7 @@ class Case(packaged.Case):
 
         def uv(*words, **env):
             self.ok(found[0], *words, self.wheel, UV_CACHE_DIR=self.path("cache"), UV_OFFLINE="1",
-                    HOME=self.folder, **env)
+                    HOME=self.directory, **env)
 
         uv("pip", "install", "-q", "--python", venv + "/bin/python")
         return venv, uv
@@ -135,7 +135,7 @@ class Wheel(Case):
         self.assertTrue(os.path.exists(venv + "/share/cudaguard"))
         self.ok(venv + "/bin/pip", "uninstall", "-q", "-y", "cudaguard")
         left = [os.path.join(parent, name) for parent, _, names in os.walk(venv) for name in names
-                if "cudaguard" in os.path.join(parent, name)[len(self.folder):]]
+                if "cudaguard" in os.path.join(parent, name)[len(self.directory):]]
         self.assertEqual(left, [])
 
     def test_user(self):
@@ -200,7 +200,7 @@ class Wheel(Case):
         pytest = (python, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py")
 
         def start(*words):
-            return harness.run(words, guard=False, trace=False, cwd=self.folder,
+            return harness.run(words, guard=False, trace=False, cwd=self.directory,
                                env={"PYTHONPATH": target, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None})
 
         launcher = (target + "/bin/cudaguard", "run", "--")

@@ -246,7 +246,8 @@ int main(int argc, char** argv) {
   }
   if (strcmp(when, "atexit") == 0) return atexit(go);
   if (strcmp(when, "daemon") == 0) {
-    // A daemon has no terminal, no folder and no standard descriptors; only the pipe to the test.
+    // A daemon has no terminal, no directory and no standard descriptors; only the pipe to the
+    // test.
     g_out = dup(STDOUT_FILENO);
     if (daemon(0, 0) != 0) return 1;
     go();

@@ -84,7 +84,7 @@ ERRORS = {"setup", "teardown"}
 PASS = {"clean", "between", "nvml", "allowed", "allowed_child"}
 
 
-class Plugin(harness.FolderCase):
+class Plugin(harness.DirectoryCase):
     def setUp(self):
         super().setUp()
         if not os.path.exists(PYTHON):
@@ -99,8 +99,8 @@ class Plugin(harness.FolderCase):
         """Adds .cases: {test's name: (passed, failed, error or skipped, message)}."""
         junit = self.path("junit.xml")
         result = harness.run(
-            [PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", self.folder, *plugin,
-             "--junit-xml", junit, *arguments], guard=guard, trace=trace, cwd=self.folder,
+            [PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", self.directory, *plugin,
+             "--junit-xml", junit, *arguments], guard=guard, trace=trace, cwd=self.directory,
             env={"PYTHONPATH": PACKAGES, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200",
                  "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None, **(env or {})})
         result.cases = {}
@@ -408,7 +408,7 @@ class Plugin(harness.FolderCase):
         self.make("early.py", "import ctypes\n%s\n" % TOUCH)
         self.make("test_good.py", "def test_good(): pass\n")
         result = self.pytest(plugin=("-p", "early", *PLUGIN),
-                             env={"PYTHONPATH": PACKAGES + ":" + self.folder})
+                             env={"PYTHONPATH": PACKAGES + ":" + self.directory})
         self.assertEqual(result.rc, 1, result)
         self.assertIn("1 calls before the plug-in was loaded", result.out)
 
@@ -452,7 +452,7 @@ class Plugin(harness.FolderCase):
         self.assertEqual(os.listdir(self.path("tmp")), [])
 
 
-class Records(harness.FolderCase):
+class Records(harness.DirectoryCase):
     """The sentences, from records that are made up."""
 
     def setUp(self):

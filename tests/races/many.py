@@ -22,11 +22,11 @@ def main():
     environment = dict(os.environ, **spec["env"])
     environment.pop("CG_FAKE_LOG", None)
 
-    with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+    with tempfile.TemporaryDirectory(prefix="cg-") as directory:
 
         def once(number):
             env = dict(environment)
-            log = os.path.join(folder, "%d.log" % number)
+            log = os.path.join(directory, "%d.log" % number)
             if spec["log"]:
                 env["CG_FAKE_LOG"] = log
             done = subprocess.run(spec["argv"], env=env, stdin=subprocess.DEVNULL,

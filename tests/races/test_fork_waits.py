@@ -11,7 +11,7 @@ from support import harness, racing
 
 pytestmark = pytest.mark.full
 
-PROGRAM = os.path.join(racing.FOLDER, "fork_waits")
+PROGRAM = os.path.join(racing.DIRECTORY, "fork_waits")
 FORKS = 35  # in each process
 WAIT = re.compile(r"^waits 0x[0-9a-f]+ (.*)$", re.M)
 ENDED = re.compile(r"^ended (\d+) (\d+) (\d+)$", re.M)
@@ -19,8 +19,8 @@ ENDED = re.compile(r"^ended (\d+) (\d+) (\d+)$", re.M)
 OURS = re.compile(r"/(libcudaguard|cudaguard/lib)[^/]*$")
 
 
-def proxies(folder):
-    return os.path.join(racing.FOLDER, folder, "lib", "cudaguard")
+def proxies(directory):
+    return os.path.join(racing.DIRECTORY, directory, "lib", "cudaguard")
 
 
 class ForkWaits(harness.Case):
@@ -47,7 +47,7 @@ class ForkWaits(harness.Case):
         self.check(100, harness.GUARD)
 
     def test_with_a_slow_lock(self):
-        with racing.library_folder(proxies("slow")) as guard:
+        with racing.library_directory(proxies("slow")) as guard:
             self.check(20, guard)
 
     def test_without_the_guard(self):
@@ -56,5 +56,5 @@ class ForkWaits(harness.Case):
 
     def test_one_word_for_all(self):
         """The control: the same slow lock, in a word that a forked child has as it was."""
-        with racing.library_folder(proxies("one_word")) as guard:
+        with racing.library_directory(proxies("one_word")) as guard:
             self.assertTrue(self.ours(self.forks(20, guard)[1]))

@@ -32,13 +32,13 @@ class FirstCalls(harness.Case):
 
     def test_without_the_lock(self):
         """The control: proxies whose lock locks nothing let several threads through."""
-        proxies = os.path.join(racing.FOLDER, "unlocked", "lib", "cudaguard")
-        with racing.library_folder(proxies) as guard:
+        proxies = os.path.join(racing.DIRECTORY, "unlocked", "lib", "cudaguard")
+        with racing.library_directory(proxies) as guard:
             outcomes = racing.race("racers", "o", 20, guard=guard, slow=2000,
                                    CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
         self.assertGreater(max(outcome.inits for outcome in outcomes), 1, outcomes)
-        # The same folder with the proxies as they ship: it is the lock.
-        with racing.library_folder() as guard:
+        # The same directory with the proxies as they ship: it is the lock.
+        with racing.library_directory() as guard:
             outcomes = racing.race("racers", "o", 20, guard=guard, slow=2000,
                                    CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
         self.assertEqual([outcome.inits for outcome in outcomes], [1], outcomes)
@@ -68,7 +68,7 @@ class FirstRequests(harness.Case):
     configuration, at the system call that follows: the other must not be taken for a child."""
 
     def ask(self, variables):
-        program = os.path.join(racing.FOLDER, "two_requests")
+        program = os.path.join(racing.DIRECTORY, "two_requests")
         done = subprocess.run(
             ["strace", "-qq", "-o", os.devnull, "-e", "trace=madvise",
              "-e", "inject=madvise:delay_enter=400000",

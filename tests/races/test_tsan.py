@@ -18,8 +18,8 @@ SUMMARY = re.compile(r"SUMMARY: ThreadSanitizer: data race.*")
 TIMES = 3
 
 
-def built(folder, name="cudaguard"):
-    return os.path.join(racing.FOLDER, folder, "lib", name)
+def built(directory, name="cudaguard"):
+    return os.path.join(racing.DIRECTORY, directory, "lib", name)
 
 
 class Tsan(harness.Case):
@@ -31,7 +31,7 @@ class Tsan(harness.Case):
         cls.reason = None
         if harness.check_tools():
             return  # said by setUp
-        if not os.path.exists(os.path.join(racing.FOLDER, "racers_tsan")):
+        if not os.path.exists(os.path.join(racing.DIRECTORY, "racers_tsan")):
             cls.reason = "not built, or not by this compiler: cmake --build --preset full"
             return
         for prefix in ((), ("setarch", platform.machine(), "-R")):
@@ -66,16 +66,16 @@ class Tsan(harness.Case):
                                          ("64 %s\n" % racing.SEEN, ""))
 
     def test_the_proxies(self):
-        with racing.library_folder(built("tsan")) as guard:
+        with racing.library_directory(built("tsan")) as guard:
             self.no_report(guard)
 
     def test_the_guard_too(self):
-        with racing.library_folder(built("tsan"), built("tsan", "libcudaguard.so")) as guard:
+        with racing.library_directory(built("tsan"), built("tsan", "libcudaguard.so")) as guard:
             self.no_report(guard)
 
     def test_without_the_lock(self):
         """The control: the same with proxies whose lock locks nothing is reported."""
-        with racing.library_folder(built("tsan_unlocked")) as guard:
+        with racing.library_directory(built("tsan_unlocked")) as guard:
             for program, entry_points in (("racers", "o"), ("racers_linked", "l")):
                 with self.subTest(program=program, entry_points=entry_points):
                     outcomes = self.race(guard, program, entry_points, times=20, slow=2000)

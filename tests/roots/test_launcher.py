@@ -72,17 +72,17 @@ class Systems(systems.Case):
         self.assertRegex(result.err, r"\Acudaguard: [ -~]+\n\Z")
         self.assertIn(meaning, result.err)
 
-    def glibc_of(self, suite, folder):
-        """The files of the system's glibc at their places in `folder`; no shell, nothing else."""
+    def glibc_of(self, suite, directory):
+        """The files of the system's glibc at their places in `directory`; no shell, nothing else."""
         system = self.system(suite)
-        root = os.path.join(self.scratch, folder)
+        root = os.path.join(self.scratch, directory)
         info = os.path.join(system, "var", "lib", "dpkg", "info")
         lists = [name for name in os.listdir(info)
                  if name in ("libc6.list", "libc6:amd64.list", "libc6:arm64.list")]
         with open(os.path.join(info, lists[0]), encoding="utf-8") as stream:
             names = stream.read().split("\n")[:-1]
         for name in ("lib", "lib64"):
-            # The release's own way: a folder, or a link to that in /usr.
+            # The release's own way: a directory, or a link to that in /usr.
             os.makedirs(os.path.join(root, "usr", name))
             if os.path.islink(os.path.join(system, name)):
                 os.symlink("usr/" + name, os.path.join(root, name))
@@ -125,7 +125,7 @@ class Systems(systems.Case):
         os.symlink("cudaguard", os.path.join(self.scratch, "bin", "link"))
         for command in ("/mnt/bin/link", "bin/cudaguard", "./lib/../bin/link"):
             with self.subTest(command=command):
-                result = self.run_inside(root, [command, "run", *OPEN], mounts=(), folder="/mnt")
+                result = self.run_inside(root, [command, "run", *OPEN], mounts=(), directory="/mnt")
                 self.guarded(result)
         # Where that path leads nowhere it says so.
         source = os.path.join(self.scratch, "by_descriptor.c")
@@ -137,14 +137,14 @@ class Systems(systems.Case):
         self.refused(result, 125, "no /proc")
 
     def test_rocky_layout(self):
-        """/usr/lib64 is the folder, /lib64 a link to it, and no lib/x86_64-linux-gnu. Red Hat's
+        """/usr/lib64 is the directory, /lib64 a link to it, and no lib/x86_64-linux-gnu. Red Hat's
         own packages are not to be had here: it is Debian's glibc at the places of Red Hat's."""
         glibc = self.glibc_of("bullseye", "glibc")
         root = os.path.join(self.scratch, "rocky")
         lib = os.path.join(root, "usr", "lib64")
-        for folder in (lib, *(os.path.join(root, name) for name in (
+        for directory in (lib, *(os.path.join(root, name) for name in (
                 "usr/lib", "usr/bin", "mnt", "dev", "proc", "tmp", "etc"))):
-            os.makedirs(folder)
+            os.makedirs(directory)
         for name in ("lib", "lib64", "bin"):
             os.symlink("usr/" + name, os.path.join(root, name))
         source = os.path.join(glibc, "lib", systems.ARCH)

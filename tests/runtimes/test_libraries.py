@@ -13,7 +13,7 @@ from support import harness
 pytestmark = pytest.mark.full  # needs a download
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FOLDERS = os.path.join(harness.DEPS, "frameworks/libraries/lib/python3*/site-packages/nvidia")
+DIRECTORIES = os.path.join(harness.DEPS, "frameworks/libraries/lib/python3*/site-packages/nvidia")
 OUR_LINE = re.compile(r"^cudaguard\[\d+\]: no CUDA here .*\n", re.MULTILINE)
 # Name -> (what the real driver makes it answer without a device, does bare it open the device?)
 NATIVE = {
@@ -34,12 +34,12 @@ class Libraries(harness.Case):
     """Filled below: one test method for each call."""
 
     def call(self, name, world, guard):
-        folder = glob.glob(FOLDERS)[0]
-        return harness.run([sys.executable, HERE + "/programs/library_call.py", folder, name],
+        directory = glob.glob(DIRECTORIES)[0]
+        return harness.run([sys.executable, HERE + "/programs/library_call.py", directory, name],
                            world=world, guard=guard)
 
     def check(self, name):
-        if not glob.glob(FOLDERS):
+        if not glob.glob(DIRECTORIES):
             harness.skip(self, "run scripts/fetch-frameworks %s libraries" % harness.DEPS)
         self.need_real_driver()
         answer, opens = NATIVE[name]

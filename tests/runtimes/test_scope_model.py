@@ -124,20 +124,20 @@ class Graph:
         self.now = False  # LD_BIND_NOW
         self.opens = []  # (flags, node, by its path?)
 
-    def write(self, folder):
+    def write(self, directory):
         for node in self.nodes:
-            path = os.path.join(folder, node.name)
+            path = os.path.join(directory, node.name)
             if os.path.exists(path):
                 os.unlink(path)
             with open(path, "wb") as stream:
                 stream.write(node.contents())
             os.chmod(path, 0o755)
 
-    def run(self, folder, policy=None):
+    def run(self, directory, policy=None):
         """The lines of answers; policy None: without the guard."""
-        libraries = [os.path.join(folder, node.name) for node in self.preload[False]]
+        libraries = [os.path.join(directory, node.name) for node in self.preload[False]]
         libraries += [harness.GUARD] if policy else []
-        libraries += [os.path.join(folder, node.name) for node in self.preload[True]]
+        libraries += [os.path.join(directory, node.name) for node in self.preload[True]]
         env = {"LD_PRELOAD": ":".join(libraries), "LC_ALL": "C"}
         if policy:
             env["CUDAGUARD_POLICY"] = policy
@@ -146,9 +146,9 @@ class Graph:
             env["SCOPE_RUNTIME_ONLY"] = "1"
         if self.now:
             env["LD_BIND_NOW"] = "1"
-        argv = [os.path.join(folder, "main")]
+        argv = [os.path.join(directory, "main")]
         for flags, node, by_path in self.opens:
-            argv.append("%s:%s" % (flags, os.path.join(folder, node.name) if by_path else node.name))
+            argv.append("%s:%s" % (flags, os.path.join(directory, node.name) if by_path else node.name))
         done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, close_fds=False, timeout=60)
         # (What ld.so says of a needed library without versions is on stderr.)
@@ -231,28 +231,28 @@ class ScopeModel(harness.Case):
             node.kind = kind
         graph = Graph(nodes)
         graph.opens.append(("", nodes[4], False))
-        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
-            graph.write(folder)
-            bare = graph.run(folder)
+        with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+            graph.write(directory)
+            bare = graph.run(directory)
             self.assertEqual(bare[0], 0, bare)
             self.assertIn("4=203 4:driver=203", bare[1][1], bare)
-            self.assertEqual(graph.run(folder, "OFF"), bare)
-            self.assertEqual(differences(bare, graph.run(folder, "VALIDATE"), "VALIDATE"), [])
+            self.assertEqual(graph.run(directory, "OFF"), bare)
+            self.assertEqual(differences(bare, graph.run(directory, "VALIDATE"), "VALIDATE"), [])
 
     def test_as_bare(self):
         wrong, answers, null, reached = [], 0, 0, set()
-        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+        with tempfile.TemporaryDirectory(prefix="cg-") as directory:
             for case in range(CASES):
                 graph = RandomGraph(random.Random("%d %d" % (SEED, case)))
-                graph.write(folder)
-                bare = graph.run(folder)
+                graph.write(directory)
+                bare = graph.run(directory)
                 self.assertEqual(bare[0], 0, "case %d: %s\n%s" % (case, bare[1], graph))
                 words = " ".join(bare[1]).split()
                 answers += len(words)
                 null += sum(word.endswith("=" + NOT_DEFINED) for word in words)
                 reached.update(word.split("=")[1] for word in words)
                 for policy in ("OFF", "VALIDATE") if case % 8 == 0 else ("OFF",):
-                    found = differences(bare, graph.run(folder, policy), policy)
+                    found = differences(bare, graph.run(directory, policy), policy)
                     if found:
                         wrong.append("case %d, %s: (step, caller, bare, guarded) %s\n%s" % (
                             case, policy, found, graph))

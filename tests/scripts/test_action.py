@@ -20,7 +20,7 @@ LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "c
 EXPRESSION = re.compile(r"\$\{\{ *(.*?) *\}\}")
 
 
-class Action(harness.FolderCase):
+class Action(harness.DirectoryCase):
     def setUp(self):
         super().setUp()
         if yaml is None:
@@ -56,7 +56,7 @@ class Action(harness.FolderCase):
             # GitHub's own words for `shell: bash`.
             result = harness.run(
                 ["bash", "--noprofile", "--norc", "-eo", "pipefail", script], guard=False,
-                cwd=self.folder, trace=False,
+                cwd=self.directory, trace=False,
                 env={**env, "GITHUB_OUTPUT": outputs, "RUNNER_TEMP": self.path("temp")})
             out += result.out + result.err
             calls += result.init_calls()

@@ -112,7 +112,7 @@ class Pages(unittest.TestCase):
         self.assertLessEqual(max(map(len, lines)), 100)
 
 
-class Installed(harness.FolderCase):
+class Installed(harness.DirectoryCase):
     def links(self, *names):
         """The links of the installed pages that lead nowhere."""
         doc = self.path("share", "doc", "cudaguard")

@@ -38,16 +38,16 @@ class Case(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="cg-")
         self.addCleanup(scratch.cleanup)
-        self.folder = scratch.name
-        self.dest = os.path.join(self.folder, "deps")
-        self.notes = os.path.join(self.folder, "notes")
+        self.directory = scratch.name
+        self.dest = os.path.join(self.directory, "deps")
+        self.notes = os.path.join(self.directory, "notes")
 
     def call(self, script, *words, **settings):
         """With no pip or TLS setting but these."""
         env = {name: value for name, value in os.environ.items() if not name.startswith(
             ("PIP_", "UV_", "SSL_", "REQUESTS_", "CURL_", "HTTP", "http"))}
         env.update({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "1", "NOTES": self.notes,
-                    "NO_PROXY": "*", "HOME": self.folder, **settings})
+                    "NO_PROXY": "*", "HOME": self.directory, **settings})
         return subprocess.run([os.path.join(SCRIPTS, script), self.dest, *words], env=env,
                               capture_output=True, text=True, timeout=300)
 
@@ -70,12 +70,12 @@ class Reason(Case):
         openssl = shutil.which("openssl")
         if not openssl:
             harness.skip(self, "not installed: openssl")
-        key, certificate = (os.path.join(self.folder, name) for name in ("key", "certificate"))
+        key, certificate = (os.path.join(self.directory, name) for name in ("key", "certificate"))
         subprocess.run([openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key,
                         "-out", certificate, "-days", "2", "-subj", "/CN=localhost", "-addext",
                         "subjectAltName=DNS:localhost"], check=True, capture_output=True)
-        os.mkdir(os.path.join(self.folder, "index"))
-        handler = functools.partial(Quiet, directory=os.path.join(self.folder, "index"))
+        os.mkdir(os.path.join(self.directory, "index"))
+        handler = functools.partial(Quiet, directory=os.path.join(self.directory, "index"))
         served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
@@ -119,7 +119,7 @@ class Pythons(Case):
         """The reason, and then what is not there; a name that nobody knows is said so."""
         if not shutil.which("patchelf"):
             harness.skip(self, "not installed: patchelf")
-        config = os.path.join(self.folder, "apt.conf")
+        config = os.path.join(self.directory, "apt.conf")
         with open(config, "w", encoding="utf-8") as stream:
             stream.write('Acquire::http::Proxy "http://127.0.0.1:1";\nAcquire::Retries "0";\n')
         done = self.call("fetch-pythons", "pypy", "cobra", APT_CONFIG=config)
@@ -159,7 +159,7 @@ class Frameworks(Case):
 
     @pytest.mark.full
     def test_pip_certificate_from_its_configuration(self):
-        config = os.path.join(self.folder, "pip.conf")
+        config = os.path.join(self.directory, "pip.conf")
         with open(config, "w", encoding="utf-8") as stream:
             stream.write("[global]\ncert = /company.pem\nindex-url = https://company/simple\n")
         self.assertIn("venv index=https://company/simple cert=/company.pem",

@@ -26,11 +26,11 @@ class Case(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="cg-")
         self.addCleanup(scratch.cleanup)
-        self.folder = scratch.name
+        self.directory = scratch.name
 
     def stubs(self, tools):
         """A PATH with the shell's usual tools, and these in place of apt and its kin."""
-        path = os.path.join(self.folder, "bin")
+        path = os.path.join(self.directory, "bin")
         os.mkdir(path)
         for name in ("bash", "env", "dirname", "basename", "cat", "grep", "mkdir", "sed"):
             os.symlink(shutil.which(name), os.path.join(path, name))
@@ -41,7 +41,7 @@ class Case(unittest.TestCase):
         return path
 
     def call(self, command, path=None):
-        self.notes = os.path.join(self.folder, "notes")
+        self.notes = os.path.join(self.directory, "notes")
         env = {"PATH": path or os.environ["PATH"], "NOTES": self.notes, "LC_ALL": "C.UTF-8"}
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120,
                               stdin=subprocess.DEVNULL)
@@ -53,10 +53,10 @@ class Case(unittest.TestCase):
 
 
 class Path(Case):
-    """LD_PRELOAD cannot name a file below such a folder; said before anything is done."""
+    """LD_PRELOAD cannot name a file below such a directory; said before anything is done."""
 
     def copy(self, name):
-        place = os.path.join(self.folder, name)
+        place = os.path.join(self.directory, name)
         shutil.copytree(SCRIPTS, os.path.join(place, "scripts"), symlinks=True)
         return place
 
@@ -75,8 +75,8 @@ class Path(Case):
 
     def test_link_does_not_hide_it(self):
         place = self.copy("real place")
-        os.symlink(place, os.path.join(self.folder, "link"))
-        done, _ = self.call([os.path.join(self.folder, "link", "scripts", "quickstart")],
+        os.symlink(place, os.path.join(self.directory, "link"))
+        done, _ = self.call([os.path.join(self.directory, "link", "scripts", "quickstart")],
                             self.stubs(TOOLS))
         self.assertEqual(done.returncode, 1, done)
         self.assertIn(place, done.stderr)
@@ -96,10 +96,10 @@ class Owner(Case):
         super().setUp()
         if os.geteuid() != 0:
             harness.skip(self, "needs root, for files of another user")
-        os.chmod(self.folder, 0o777)
+        os.chmod(self.directory, 0o777)
 
     def checkout(self, owner):
-        place = os.path.join(self.folder, "checkout")
+        place = os.path.join(self.directory, "checkout")
         shutil.copytree(SCRIPTS, os.path.join(place, "scripts"), symlinks=True)
         shutil.copy(os.path.join(harness.SOURCE, "CMakeLists.txt"), place)
         git = ["git", "-C", place, "-c", "user.name=x", "-c", "user.email=x"]
@@ -131,7 +131,7 @@ class Owner(Case):
         # The control: with a build/ of its own it goes on, to the packages.
         os.mkdir(os.path.join(place, "build"))
         os.chmod(os.path.join(place, "build"), 0o777)
-        done, _ = self.call([*user, place + "/scripts/test"], os.path.join(self.folder, "bin"))
+        done, _ = self.call([*user, place + "/scripts/test"], os.path.join(self.directory, "bin"))
         self.assertIn("please install: ", done.stderr)
 
 
@@ -143,7 +143,7 @@ class Packages(Case):
         for script, some in (("install-build-deps", "g++ python3"), ("install-test-deps", "ruby")):
             with self.subTest(script):
                 done, noted = self.install(TOOLS, script)
-                shutil.rmtree(os.path.join(self.folder, "bin"))
+                shutil.rmtree(os.path.join(self.directory, "bin"))
                 self.assertEqual(done.returncode, 1, done)
                 self.assertEqual(done.stdout, "")
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)

@@ -15,11 +15,11 @@ class Dependencies(unittest.TestCase):
         """(exit code, the dependencies it writes)"""
         if not shutil.which("dpkg-shlibdeps"):
             harness.skip(self, "not installed: dpkg-dev")
-        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
-            os.mkdir(os.path.join(folder, "debian"))
-            with open(os.path.join(folder, "debian", "control"), "w", encoding="utf-8") as stream:
+        with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+            os.mkdir(os.path.join(directory, "debian"))
+            with open(os.path.join(directory, "debian", "control"), "w", encoding="utf-8") as stream:
                 stream.write("Source: x\n\nPackage: x\nArchitecture: any\n")
-            done = subprocess.run(["dpkg-shlibdeps", "-O", "-e" + file], cwd=folder, text=True,
+            done = subprocess.run(["dpkg-shlibdeps", "-O", "-e" + file], cwd=directory, text=True,
                                   capture_output=True, check=False, timeout=120)
         return done.returncode, done.stdout
 
@@ -36,18 +36,18 @@ class Dependencies(unittest.TestCase):
             self.assertTrue(code != 0 or "libcuda" in found or "libnvidia-ml" in found, found)
 
 
-class Folders(unittest.TestCase):
+class Directories(unittest.TestCase):
     def test_relative_prefix(self):
-        """`cmake --install` makes its folders below any prefix and DESTDIR, readable by all."""
-        script = os.path.join(harness.SOURCE, "scripts", "make-folders.cmake")
-        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+        """`cmake --install` makes its directories below any prefix and DESTDIR, readable by all."""
+        script = os.path.join(harness.SOURCE, "scripts", "make-directories.cmake")
+        with tempfile.TemporaryDirectory(prefix="cg-") as directory:
             for prefix, destdir, made in (("a", "", "a"), ("b/c", "d", "db/c"), ("/e", "f", "f/e"),
-                                          ("/g", folder + "/h", "h/g")):
+                                          ("/g", directory + "/h", "h/g")):
                 with self.subTest(prefix=prefix, destdir=destdir):
                     subprocess.run(["cmake", "-DCMAKE_INSTALL_PREFIX=" + prefix,
-                                    "-DCUDAGUARD_FOLDERS=bin;lib/x", "-P", script], cwd=folder,
+                                    "-DCUDAGUARD_DIRECTORIES=bin;lib/x", "-P", script], cwd=directory,
                                    env={**os.environ, "DESTDIR": destdir}, umask=0o077, check=True,
                                    timeout=60)
                     for name in ("bin", "lib", "lib/x"):
-                        mode = os.stat(os.path.join(folder, made, name)).st_mode
+                        mode = os.stat(os.path.join(directory, made, name)).st_mode
                         self.assertEqual(mode & 0o777, 0o755)

@@ -16,7 +16,7 @@ def rows(record):
     return [[row["file"], row["line"], row["function"]] for row in record.get("python", [])]
 
 
-class Busy(harness.FolderCase):
+class Busy(harness.DirectoryCase):
     def touch(self, path, times, *words):
         """What the program said, and the records."""
         report = self.path("report.jsonl")

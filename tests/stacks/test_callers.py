@@ -18,7 +18,7 @@ def program(name):
     return os.path.join(BUILT, name)
 
 
-class Callers(harness.FolderCase):
+class Callers(harness.DirectoryCase):
     def setUp(self):
         super().setUp()
         for major in MAJORS:

@@ -22,7 +22,7 @@ PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 NODES = ["--ro-bind", "/dev/null", "/dev/nvidia0", "--ro-bind", "/dev/null", "/dev/nvidiactl"]
 
 
-class Case(harness.FolderCase):
+class Case(harness.DirectoryCase):
     environment = None  # a virtual environment of scripts/fetch-frameworks
     variables = {"OMP_NUM_THREADS": "1"}
     nodes = ()  # bubblewrap's words for a machine with a GPU's device nodes
@@ -36,7 +36,7 @@ class Case(harness.FolderCase):
                     self.skipTest(stream.read().strip())
             harness.skip(self, "run scripts/fetch-frameworks %s %s" %
                          (harness.DEPS, self.environment))
-        os.chmod(self.folder, 0o777)
+        os.chmod(self.directory, 0o777)
         self.python = os.path.join(ENVIRONMENTS, self.environment, "bin", "python")
 
     def verify(self, *words):
@@ -44,8 +44,8 @@ class Case(harness.FolderCase):
         document = self.path("verify.json")
         result = harness.run([LAUNCHER, "verify", "--json", document, "--", self.python, "-B",
                               *words], world="none", guard=False, trace=False, timeout=600,
-                             cwd=self.folder, bwrap=self.nodes,
-                             env=dict(self.variables, HOME=self.folder))
+                             cwd=self.directory, bwrap=self.nodes,
+                             env=dict(self.variables, HOME=self.directory))
         self.assertTrue(os.path.exists(document), result)
         with open(document, encoding="utf-8") as stream:
             return result, json.load(stream)
@@ -54,8 +54,8 @@ class Case(harness.FolderCase):
         """Bare, the program enters NVIDIA's real driver."""
         self.need_real_driver()
         bare = harness.run([self.python, "-B", *words], world="real", guard=False, timeout=600,
-                           cwd=self.folder, bwrap=self.nodes,
-                           env=dict(self.variables, HOME=self.folder))
+                           cwd=self.directory, bwrap=self.nodes,
+                           env=dict(self.variables, HOME=self.directory))
         self.assertTrue(bare.driver_files if self.nodes else bare.device_opens,
                         "control: the bare program opens no device\n%s" % bare)
 
@@ -168,7 +168,7 @@ class Scenarios(Case):
         """ppo.py as its wheel has it. Its gym is no wheel; gymnasium serves as far as it is needed:
         the device comes before the environments."""
         program = shutil.copy(os.path.join(ENVIRONMENTS, self.environment, "programs", "cleanrl",
-                                           "ppo.py"), self.folder)
+                                           "ppo.py"), self.directory)
         with open(self.path("gym.py"), "w", encoding="utf-8") as stream:
             stream.write("import sys\nimport gymnasium\nsys.modules['gym'] = gymnasium\n")
         self.control(program)
@@ -190,7 +190,7 @@ class Scenarios(Case):
         touchers = self.touched(program)
         workers = {place for one in touchers for place in one["processes"]}
         self.assertGreaterEqual(len(workers), 3, self.result)
-        folder = os.path.join(self.packages(), "tensordict") + os.sep
+        directory = os.path.join(self.packages(), "tensordict") + os.sep
         for one in touchers:
-            self.assertTrue([row for row in one["python"] if row["file"].startswith(folder) and
+            self.assertTrue([row for row in one["python"] if row["file"].startswith(directory) and
                              row["function"] == "<module>"], self.result)

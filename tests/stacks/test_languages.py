@@ -92,12 +92,12 @@ class Fortran(Case):
         library = os.path.join(harness.DEPS, "cuda-12", "lib", runtime)
         if not os.path.exists(library):
             harness.skip(self, "built without CUDA's runtimes: scripts/fetch-cuda")
-        return self.made("simulation", FORTRAN, library, *options, "-J", self.folder,
+        return self.made("simulation", FORTRAN, library, *options, "-J", self.directory,
                          compiler="gfortran", suffix=".f90")
 
     def test_shared_runtime(self):
-        folder = os.path.join(harness.DEPS, "cuda-12", "lib")
-        self.asks([self.fortran("libcudart.so.12", "-Wl,-rpath," + folder)], "__devices_MOD_ask")
+        directory = os.path.join(harness.DEPS, "cuda-12", "lib")
+        self.asks([self.fortran("libcudart.so.12", "-Wl,-rpath," + directory)], "__devices_MOD_ask")
 
     def test_static_runtime(self):
         self.asks([self.fortran("libcudart_static.a", "-lrt")], "__devices_MOD_ask")
@@ -129,4 +129,4 @@ class OpenCL(Case):
         loader = self.library("libOpenCL.so.1", "ocl-icd-libopencl1")
         self.make("nvidia.icd", "libnvidia-opencl.so.1\n", 0o644)
         self.asks([self.made("simulation", COUNTS_PLATFORMS, loader, compiler="gcc")], "ask",
-                  ["--deny=opencl"], {"OCL_ICD_VENDORS": self.folder})
+                  ["--deny=opencl"], {"OCL_ICD_VENDORS": self.directory})

@@ -47,7 +47,7 @@ def is_cut(got, seen):
     return all(i in place for i, place in enumerate(places[:-1])) and bool(places[-1])
 
 
-class Case(harness.FolderCase):
+class Case(harness.DirectoryCase):
     def cases(self, path, name, more=None):
         """What the interpreter said of each case, {name: (pid, rows)}, and the records."""
         report = self.path("report.jsonl")
@@ -223,18 +223,18 @@ class Extension(Case):
         source = os.path.join(os.path.dirname(CASES), "extension.c")
         subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-I" + include, source, "-o",
                         self.path("cg_extension.so")], check=True)
-        return self.folder
+        return self.directory
 
     def test_extension(self):
         tried = 0
         for name, path in HERE.items():
             if REST.match(name) and not harness.FULL or not interpreters.facts(path).readable():
                 continue
-            folder = self.make(path)
-            for case in ("extension_held", "extension_released") if folder else ():
+            directory = self.make(path)
+            for case in ("extension_held", "extension_released") if directory else ():
                 with self.subTest(python=name, case=case):
                     tried += 1
-                    said, (record,) = self.cases(path, case, more={"CG_EXTENSION": folder})
+                    said, (record,) = self.cases(path, case, more={"CG_EXTENSION": directory})
                     self.assertEqual(rows(record), expected(said[case][1]))
         if not tried:
             self.skipTest("no interpreter here has its headers")

@@ -7,7 +7,7 @@ import tempfile
 
 from support import harness
 
-FOLDER = os.path.join(harness.BUILD, "tests", "devices")
+DIRECTORY = os.path.join(harness.BUILD, "tests", "devices")
 
 
 def rows():
@@ -44,15 +44,15 @@ def bus_id(gpu):
 
 
 def program(name):
-    return os.path.join(FOLDER, "programs", name)
+    return os.path.join(DIRECTORY, "programs", name)
 
 
 def environment(allow=None, own=None, policy=None, box="lazy", **more):
     """The variables of a run: the allow-list, the program's own list, the policy, the driver."""
-    folder = os.path.join(harness.FAKES, box)
-    if not os.path.isdir(folder):
-        raise RuntimeError("no such driver: " + folder)
-    env = {"LD_LIBRARY_PATH": folder, "CUDAGUARD_VISIBLE_DEVICES": allow,
+    directory = os.path.join(harness.FAKES, box)
+    if not os.path.isdir(directory):
+        raise RuntimeError("no such driver: " + directory)
+    env = {"LD_LIBRARY_PATH": directory, "CUDAGUARD_VISIBLE_DEVICES": allow,
            "CUDA_VISIBLE_DEVICES": own, "CUDAGUARD_POLICY": policy}
     env.update(more)
     return env
@@ -96,8 +96,8 @@ class Case(harness.Case):
 
     def run_reported(self, steps, name="open", **more):
         """The run and the records that it left."""
-        with tempfile.TemporaryDirectory(prefix="cg-report-") as folder:
-            path = os.path.join(folder, "report.jsonl")
+        with tempfile.TemporaryDirectory(prefix="cg-report-") as directory:
+            path = os.path.join(directory, "report.jsonl")
             result = run(steps, name, CUDAGUARD_REPORT=path, **more)
             records = harness.records(path)
         self.assertEqual(result.rc, 0, result)

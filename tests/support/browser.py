@@ -14,17 +14,17 @@ OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pi
 
 
 class Browser:
-    """`folder`: one of its own, for its profile. `before`: words that start it."""
+    """`directory`: one of its own, for its profile. `before`: words that start it."""
 
-    def __init__(self, folder, before=(), options=OPTIONS):
+    def __init__(self, directory, before=(), options=OPTIONS):
         from_us, to_browser = os.pipe()
         to_us, from_browser = os.pipe()
         # It reads from descriptor 3 and writes to 4.
         self.process = subprocess.Popen(
             ["bash", "-c", 'exec 3<&%d 4>&%d "$@"' % (from_us, from_browser), "-",
-             *before, PROGRAM, *options, "--user-data-dir=" + folder, "about:blank"],
+             *before, PROGRAM, *options, "--user-data-dir=" + directory, "about:blank"],
             pass_fds=(from_us, from_browser), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, env=dict(os.environ, HOME=folder))
+            stderr=subprocess.DEVNULL, env=dict(os.environ, HOME=directory))
         os.close(from_us)
         os.close(from_browser)
         self.input = os.fdopen(to_browser, "wb", buffering=0)

@@ -103,21 +103,21 @@ class Case(launcher.Case):
             self.assertIn(word, answer.problems[0])
 
     def sick(self):
-        """A folder with a copy of the fake driver that can be ill: tests/fakes/sick.c."""
+        """A directory with a copy of the fake driver that can be ill: tests/fakes/sick.c."""
         os.makedirs(self.path("sick"), exist_ok=True)
         shutil.copy(os.path.join(harness.FAKES, "sick", "libcuda.so.1"), self.path("sick"))
         return self.path("sick")
 
     def library(self, name, code, *options):
-        """A library of this name made of this C code, in a folder of its own; the folder."""
-        folder = self.path("of-" + re.sub(r"\W", "-", name))
-        os.makedirs(folder, exist_ok=True)
+        """A library of this name made of this C code, in a directory of its own; the directory."""
+        directory = self.path("of-" + re.sub(r"\W", "-", name))
+        os.makedirs(directory, exist_ok=True)
         made = self.compile("library", code, "-shared", "-fPIC", *options)
-        shutil.move(made, os.path.join(folder, name))
-        return folder
+        shutil.move(made, os.path.join(directory, name))
+        return directory
 
     def golden(self, name, **more):
-        """The text, word for word, of an installation below the test's own folder. A sentence is
+        """The text, word for word, of an installation below the test's own directory. A sentence is
         one line here: where it is cut depends on the length of paths."""
         _, text, _ = self.said(command=self.installed("golden"), **more)
         for line in text.splitlines()[1:]:
@@ -125,7 +125,7 @@ class Case(launcher.Case):
             value = line.strip("- ") if line.startswith("  ") else line[19:]
             self.assertTrue(len(line) <= 100 or " " not in value, line)
         text = re.sub(r"\n {4}(?=\S)|\n {19}(?=/)", " ", text)
-        text = text.replace(self.folder, "FOLDER")
+        text = text.replace(self.directory, "DIRECTORY")
         text = re.sub(r"(?<!\S)/(usr/)?lib\S*/(?=libcuda|libnvidia)", "DRIVER/", text)
         text = re.sub(r"(?<=\.so\.)\d{3}[.\d]*", "VERSION", text)
         self.same_as_golden(name, re.sub(r"after \d+ ms", "after N ms", text))

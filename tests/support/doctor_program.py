@@ -95,9 +95,9 @@ class Case(doctor.Case):
             result = self.guarded(words, way, **more)
             self.assertEqual(result.fake_calls, [], result)
 
-    def copy_of_driver(self, folder="copy"):
-        """A folder with the fake driver; its path."""
-        os.mkdir(self.path(folder))
+    def copy_of_driver(self, directory="copy"):
+        """A directory with the fake driver; its path."""
+        os.mkdir(self.path(directory))
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-            os.symlink(os.path.join(harness.FAKE_DRIVER, name), self.path(folder, name))
-        return self.path(folder)
+            os.symlink(os.path.join(harness.FAKE_DRIVER, name), self.path(directory, name))
+        return self.path(directory)

@@ -34,7 +34,7 @@ class Case(fence.Case):
         command = [*harness.sandbox("real"), "strace", "-ff", "-qq", "-o", os.path.join(log, "of"),
                    "-e", "trace=ioctl,execve", "-e", "raw=ioctl", "-e", "signal=none", "--"]
         done = self.bare(*command, *words,
-                         env=launcher.environment(HOME=self.folder, **environment))
+                         env=launcher.environment(HOME=self.directory, **environment))
         asked = []
         for name in sorted(os.listdir(log)):
             with open(os.path.join(log, name), encoding="utf-8") as lines:
@@ -52,7 +52,7 @@ class Case(fence.Case):
         how = "auto" if fenced else "off"
         path = "PATH=" + os.environ["PATH"]
         return self.traced(launcher.LAUNCHER, "run", "--fence=" + how, "--", "env", "-i", path,
-                           "HOME=" + self.folder, *words)
+                           "HOME=" + self.directory, *words)
 
     def same_but_refused(self, *words, expected):
         """Bare and fenced it asks the same and ends the same; only the answers differ."""

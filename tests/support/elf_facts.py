@@ -100,8 +100,8 @@ class Library:
     def stripped_size(self):
         strip = "strip" if self.is_x86 == (os.uname().machine == "x86_64") else (
             "x86_64-linux-gnu-strip" if self.is_x86 else "aarch64-linux-gnu-strip")
-        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
-            copy = os.path.join(folder, "stripped")
+        with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+            copy = os.path.join(directory, "stripped")
             shutil.copy(self.path, copy)
             tool_output(strip, copy)
             return os.path.getsize(copy)

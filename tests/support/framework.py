@@ -36,11 +36,11 @@ class Case(harness.Case):
             harness.skip(self, "run scripts/fetch-frameworks %s %s" % (harness.DEPS, name))
 
     def packages(self):
-        """The environment's folder of packages."""
+        """The environment's directory of packages."""
         return glob.glob(os.path.join(ENVIRONMENTS, self.environment, "lib/python3*/site-packages"))[0]
 
     def nvidia_libraries(self):
-        """The folders of NVIDIA's wheels, as LD_LIBRARY_PATH wants them."""
+        """The directories of NVIDIA's wheels, as LD_LIBRARY_PATH wants them."""
         return ":".join(sorted(glob.glob(self.packages() + "/nvidia/*/lib")))
 
     def argv(self, program, *arguments):
@@ -64,9 +64,9 @@ class Case(harness.Case):
 
         result.touched: the processes that the report names.
         """
-        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
-            os.chmod(folder, 0o777)
-            report = os.path.join(folder, "report.jsonl")
+        with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+            os.chmod(directory, 0o777)
+            report = os.path.join(directory, "report.jsonl")
             result = self.run_program(argv, world, True, dict(env or {}, CUDAGUARD_REPORT=report))
             records = harness.records(report)
         result.touched = {record["pid"] for record in records}

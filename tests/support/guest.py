@@ -33,12 +33,12 @@ NO_OPENCL = ("no OpenCL from NVIDIA here (FORCE_CPU; asked by %s); "
              "to allow OpenCL: CUDAGUARD_POLICY=OFF")
 
 
-class Case(harness.FolderCase):
+class Case(harness.DirectoryCase):
     def steps(self, *steps, **options):
         return harness.run([STEPS, *steps], **options)
 
     def untouched(self, result):
         """The claim, for a run with a copied install: its null drivers are no driver."""
         result.driver_files = [path for path in result.driver_files
-                               if not path.startswith(self.folder + "/")]
+                               if not path.startswith(self.directory + "/")]
         result.assert_untouched(self)

@@ -25,14 +25,15 @@ GUARD = os.path.join(LIB, "libcudaguard.so")
 NULL_DRIVER_DIR = os.path.join(LIB, "cudaguard")
 NULL_DRIVER_CUDA = os.path.join(NULL_DRIVER_DIR, "libcuda.so.1")
 NULL_DRIVER_NVML = os.path.join(NULL_DRIVER_DIR, "libnvidia-ml.so.1")
-# The fake drivers: one GPU, as installed; others in folders beside it (tests/fakes/CMakeLists.txt).
+# The fake drivers: one GPU, as installed; others in directories beside it
+# (tests/fakes/CMakeLists.txt).
 FAKES = os.path.join(BUILD, "tests", "fakes")
 FAKE_DRIVER = os.path.join(FAKES, "driver")
 PROGRAMS = os.path.join(BUILD, "tests", "programs")
 TRACED = "open,openat,openat2,execve,execveat,mknod,mknodat"
 
-# Debian keeps the driver's files in one folder that the system's links lead to, so an empty file
-# system over that folder is a machine without a driver.
+# Debian keeps the driver's files in one directory that the system's links lead to, so an empty file
+# system over that directory is a machine without a driver.
 REAL_DRIVER_DIRS = [
     "/usr/lib/x86_64-linux-gnu/nvidia/current",
     "/usr/lib/aarch64-linux-gnu/nvidia/current",
@@ -63,21 +64,21 @@ def skip(case, reason):
 
 def real_driver_dir():
     """Where the real driver is installed: both of its libraries, libcuda and NVML."""
-    for folder in REAL_DRIVER_DIRS:
-        if not missing_driver_files(folder, "libcuda.so.1", "libnvidia-ml.so.1"):
-            return folder
+    for directory in REAL_DRIVER_DIRS:
+        if not missing_driver_files(directory, "libcuda.so.1", "libnvidia-ml.so.1"):
+            return directory
     return None
 
 
-def missing_driver_files(folder, *names):
+def missing_driver_files(directory, *names):
     """Which of these libraries of NVIDIA's driver are not in the directory."""
-    return [name for name in names if not os.path.exists(os.path.join(folder, name))]
+    return [name for name in names if not os.path.exists(os.path.join(directory, name))]
 
 
 def real_driver_file(name="libcuda.so.1"):
     """The path by which programs find the real driver: /usr/lib/<arch>/libcuda.so.1."""
-    folder = real_driver_dir()
-    return os.path.join(folder[:-len("/nvidia/current")], name) if folder else None
+    directory = real_driver_dir()
+    return os.path.join(directory[:-len("/nvidia/current")], name) if directory else None
 
 
 def have_real_driver():
@@ -119,11 +120,11 @@ def records(path):
 
 
 def copy_install(target):
-    """The lib folder under test, copied with its links; returns the guard in it."""
+    """The lib directory under test, copied with its links; returns the guard in it."""
     ours = re.compile(r"(libcudaguard\.so|cudaguard|lib(cuda|nvidia-ml|nvidia-opencl)\.so(\..*)?)$")
     shutil.copytree(LIB, target, symlinks=True,
-                    ignore=lambda folder, names: [n for n in names if not ours.match(n)]
-                    if folder == LIB else [])
+                    ignore=lambda directory, names: [n for n in names if not ours.match(n)]
+                    if directory == LIB else [])
     return os.path.join(target, "libcudaguard.so")
 
 
@@ -235,9 +236,9 @@ def sandbox(world, extra=()):
     argv = ["bwrap", "--dev-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/dev/shm",
             "--die-with-parent"]
     if world != "real":
-        for folder in REAL_DRIVER_DIRS:
-            if os.path.isdir(folder):
-                argv += ["--tmpfs", folder]
+        for directory in REAL_DRIVER_DIRS:
+            if os.path.isdir(directory):
+                argv += ["--tmpfs", directory]
     return argv + list(extra) + ["--"]
 
 
@@ -350,8 +351,8 @@ def note_answer(name, path, answer, result):
     if name.startswith("exec"):
         result.execs.append(path)
     elif name.startswith("open") and DRIVER_FILE.match(os.path.basename(path)):
-        folder = os.path.realpath(os.path.dirname(path))
-        if folder != os.path.realpath(NULL_DRIVER_DIR):
+        directory = os.path.realpath(os.path.dirname(path))
+        if directory != os.path.realpath(NULL_DRIVER_DIR):
             result.driver_files.append(path)
 
 
@@ -390,14 +391,14 @@ class Case(unittest.TestCase):
             skip(self, "not installed: " + ", ".join(missing))
 
 
-class FolderCase(Case):
-    """With a folder of its own, which bubblewrap and other users can see."""
+class DirectoryCase(Case):
+    """With a directory of its own, which bubblewrap and other users can see."""
 
     def setUp(self):
         super().setUp()
-        self.folder = tempfile.mkdtemp(prefix="cg-")
-        os.chmod(self.folder, 0o755)
-        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.directory = tempfile.mkdtemp(prefix="cg-")
+        os.chmod(self.directory, 0o755)
+        self.addCleanup(shutil.rmtree, self.directory, True)
 
     def path(self, *names):
-        return os.path.join(self.folder, *names)
+        return os.path.join(self.directory, *names)

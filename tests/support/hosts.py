@@ -13,7 +13,7 @@ OUR_LINE = re.compile(r"^cudaguard\[\d+\]: no CUDA here \(FORCE_CPU; asked by .+
                       r"to allow CUDA: CUDAGUARD_POLICY=OFF\n", re.MULTILINE)
 
 
-class Case(harness.FolderCase):
+class Case(harness.DirectoryCase):
     def compare(self, argv, message=True, env=None, **options):
         """Runs the program without and with the guard. Only the answers of cuInit and the guard's
         own messages may differ.

@@ -40,15 +40,15 @@ class Image:
                                 systems.ROOTS, SUITE], capture_output=True, text=True, check=False)
         if fetch.returncode != 0:
             harness.skip(case, fetch.stderr.strip())
-        self.folder = tempfile.mkdtemp(prefix=".image-", dir=systems.ROOTS)
-        unittest.addModuleCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.root = os.path.join(self.folder, "root")
+        self.directory = tempfile.mkdtemp(prefix=".image-", dir=systems.ROOTS)
+        unittest.addModuleCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.root = os.path.join(self.directory, "root")
         self.entrypoint, self.command, self.copied = [], [], []
         subprocess.run(["cp", "-al", os.path.join(systems.ROOTS, SUITE), self.root], check=True)
         for name in ("programs", "out"):
-            os.mkdir(os.path.join(self.folder, name))
-            os.chmod(os.path.join(self.folder, name), 0o777)
-        systems.build_programs(self.root, os.path.join(self.folder, "programs"))
+            os.mkdir(os.path.join(self.directory, name))
+            os.chmod(os.path.join(self.directory, name), 0o777)
+        systems.build_programs(self.root, os.path.join(self.directory, "programs"))
         for name, words in instructions(text):
             if name == "COPY":
                 self.copy(context, words)
@@ -73,8 +73,8 @@ class Image:
         """bubblewrap's words for a container of this image."""
         words = ["bwrap", "--bind", self.root, "/", "--dev", "/dev", "--proc", "/proc",
                  "--tmpfs", "/mnt", "--ro-bind", harness.FAKE_DRIVER, "/mnt/driver",
-                 "--ro-bind", os.path.join(self.folder, "programs"), "/mnt/programs",
-                 "--bind", os.path.join(self.folder, "out"), "/mnt/out",
+                 "--ro-bind", os.path.join(self.directory, "programs"), "/mnt/programs",
+                 "--bind", os.path.join(self.directory, "out"), "/mnt/out",
                  "--unshare-pid", "--as-pid-1", "--die-with-parent", "--clearenv", *options]
         if init:  # as docker run --init does it
             words += ["--ro-bind", "/usr/bin/tini-static", "/sbin/docker-init"]
@@ -91,10 +91,10 @@ class Image:
 
     def run(self, command=None, entrypoint=None, **more):
         """Runs a container to its end, as a harness.Result."""
-        log = os.path.join(self.folder, "out", "fake.log")
+        log = os.path.join(self.directory, "out", "fake.log")
         if os.path.exists(log):
             os.remove(log)
-        trace = os.path.join(self.folder, "trace")
+        trace = os.path.join(self.directory, "trace")
         words = self.sandbox(**more) + self.words(command, entrypoint)
         done = subprocess.run(["strace", "-f", "-qq", "-s", "256", "-o", trace, "-e",
                                "trace=" + harness.TRACED, "-e", "signal=none", "--", *words],

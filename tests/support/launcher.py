@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the launcher's tests share: the command, a clean environment, a folder of one's own."""
+"""What the launcher's tests share: the command, a clean environment, a directory of one's own."""
 
 import os
 import shutil
@@ -24,12 +24,12 @@ def environment(**more):
     return {key: value for key, value in env.items() if value is not None}
 
 
-class Case(harness.FolderCase):
-    def installed(self, folder="install"):
+class Case(harness.DirectoryCase):
+    def installed(self, directory="install"):
         """A copy of the installed tree, where every user can read it; its launcher's path."""
-        shutil.copytree(harness.LIB, self.path(folder, "lib"), symlinks=True)
-        os.mkdir(self.path(folder, "bin"))
-        return shutil.copy(LAUNCHER, self.path(folder, "bin"))
+        shutil.copytree(harness.LIB, self.path(directory, "lib"), symlinks=True)
+        os.mkdir(self.path(directory, "bin"))
+        return shutil.copy(LAUNCHER, self.path(directory, "bin"))
 
     def make(self, name, text, mode=0o755):
         """A file of these bytes or this text."""

@@ -31,8 +31,8 @@ def cgroup_root():
 
 
 class Manager:
-    def __init__(self, folder, mounts):
-        self.folder = folder
+    def __init__(self, directory, mounts):
+        self.directory = directory
         self.mounts = mounts
         self.binary = next((path for path in PLACES if os.path.exists(path)), None)
         root = cgroup_root()
@@ -54,17 +54,17 @@ class Manager:
         return ""
 
     def run(self, script):
-        """Runs a shell script beside a fresh manager that finds its units in `folder`/units."""
-        os.makedirs(os.path.join(self.folder, "home"), exist_ok=True)
-        path = os.path.join(self.folder, "script")
+        """Runs a shell script beside a fresh manager that finds its units in `directory`/units."""
+        os.makedirs(os.path.join(self.directory, "home"), exist_ok=True)
+        path = os.path.join(self.directory, "script")
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(script)
         box = harness.sandbox("fake", [
             "--tmpfs", "/run", "--dir", "/run/systemd/system", "--dir", "/run/user/0",
             "--unshare-pid", "--proc", "/proc", "--clearenv", "--setenv", "PATH",
             "/usr/bin:/bin:/usr/sbin:/sbin", "--setenv", "XDG_RUNTIME_DIR", "/run/user/0",
-            "--setenv", "HOME", self.folder + "/home", "--setenv", "SYSTEMD_UNIT_PATH",
-            self.folder + "/units:", *self.mounts])
+            "--setenv", "HOME", self.directory + "/home", "--setenv", "SYSTEMD_UNIT_PATH",
+            self.directory + "/units:", *self.mounts])
         own_view = ("mount --make-rprivate / && mount -t cgroup2 none /sys/fs/cgroup && "
                     'exec "$@"')
         os.mkdir(self.cgroup)
@@ -84,9 +84,9 @@ class Manager:
         """The cgroup with those below it, when their processes are gone."""
         end = time.monotonic() + PATIENCE
         while os.path.isdir(self.cgroup):
-            for folder, _, _ in os.walk(self.cgroup, topdown=False):
+            for directory, _, _ in os.walk(self.cgroup, topdown=False):
                 try:
-                    os.rmdir(folder)
+                    os.rmdir(directory)
                 except OSError:
                     if time.monotonic() > end:
                         raise

@@ -50,8 +50,8 @@ OUR_LINE = re.compile(
 class Row:
     """One entry_point.
 
-    argv and env may use {driver} (the folder of this world's driver), {versioned} and
-    {nvml_versioned} (its files), {copy} (a folder on which the driver's is mounted),
+    argv and env may use {driver} (the directory of this world's driver), {versioned} and
+    {nvml_versioned} (its files), {copy} (a directory on which the driver's is mounted),
     {unnamed} (the same, of a driver without SONAME), {programs}, {null_driver}, {source}, {loader}
     (ld.so's path).
     """
@@ -73,7 +73,7 @@ class Row:
     own_preload: tuple = ()  # libraries that the bare program has in its LD_PRELOAD too
     guard_last: bool = False  # the guard behind the program's own preloads
     cwd: str = None
-    mounts: tuple = ()  # folders on which this world's driver folder is mounted
+    mounts: tuple = ()  # directories on which this world's driver directory is mounted
     says: bool = True  # the guard prints its line, once per process that touched; None: it may
     same_as_bare: str = None  # the guarded output equals the bare one in this world
     check: object = None  # check(result, world) -> list of complaints
@@ -123,8 +123,8 @@ def places(world):
         real[:-len("/nvidia/current")] if real else system,
     }
     for key, name in (("versioned", "libcuda"), ("nvml_versioned", "libnvidia-ml")):
-        folder = real if world == "real" else harness.FAKE_DRIVER if world == "fake" else None
-        found = sorted(glob.glob(os.path.join(folder, name + ".so.*.*"))) if folder else []
+        directory = real if world == "real" else harness.FAKE_DRIVER if world == "fake" else None
+        found = sorted(glob.glob(os.path.join(directory, name + ".so.*.*"))) if directory else []
         result[key] = found[0] if found else "%s/%s.so.535.261.03" % (system, name)
     result["parent"] = os.path.basename(result["driver"])
     return result
@@ -139,8 +139,8 @@ def run_row(row, world, guarded):
         preload = preload + ours if row.guard_last else ours + preload
     source = harness.FAKE_DRIVER if world == "fake" else harness.real_driver_dir()
     mounts = []
-    for folder in row.mounts if world != "none" else ():
-        mounts += ["--ro-bind", source, folder.format(**words)]
+    for directory in row.mounts if world != "none" else ():
+        mounts += ["--ro-bind", source, directory.format(**words)]
     return harness.run(
         [str(word).format(**words) for word in row.argv],
         world=world,

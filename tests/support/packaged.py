@@ -56,7 +56,7 @@ def run(command, **options):
                           stderr=subprocess.STDOUT, **{"timeout": 300, **options})
 
 
-# Beside the lower system: $1 a folder for all of it, $2 that system.
+# Beside the lower system: $1 a directory for all of it, $2 that system.
 BOOT = r"""
 set -e
 mount -t tmpfs tmpfs "$1"
@@ -86,18 +86,18 @@ class Machine:
         if os.geteuid() != 0:
             harness.skip(case, "only root can install packages")
         lower = self.fetch(suite) if suite else "/"
-        folder = case.path("machine" + suite)
-        os.mkdir(folder)
+        directory = case.path("machine" + suite)
+        os.mkdir(directory)
         self.process = subprocess.Popen(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", BOOT, "sh",
-             folder, lower], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+             directory, lower], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True)
         case.addCleanup(self.stop)
         said = self.process.stdout.readline()
         if said != "ready\n":
             harness.skip(case, "no overlay of %s: %s" % (lower, said.strip()))
-        self.lower, self.upper = lower, os.path.join(folder, "up")
-        self.root = os.path.join(folder, "root")
+        self.lower, self.upper = lower, os.path.join(directory, "up")
+        self.root = os.path.join(directory, "root")
         # Its process 1, which unshare has forked.
         children = "/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)
         with open(children, encoding="ascii") as stream:
@@ -150,7 +150,7 @@ class Machine:
                       not os.path.lexists(os.path.join(self.lower, name)))
 
 
-class Case(harness.FolderCase):
+class Case(harness.DirectoryCase):
     def setUp(self):
         super().setUp()
         self.need("unshare", "nsenter")
@@ -159,21 +159,21 @@ class Case(harness.FolderCase):
         return Machine(self, suite)
 
     def unpacked(self, name=TARBALL, where="unpacked"):
-        """The folder in the tarball, unpacked."""
+        """The directory in the tarball, unpacked."""
         target = self.path(where)
         os.makedirs(target, exist_ok=True)
         subprocess.run(["tar", "-xzf", released(self, name), "-C", target], check=True, timeout=60)
-        (folder,) = os.listdir(target)
-        return os.path.join(target, folder)
+        (directory,) = os.listdir(target)
+        return os.path.join(target, directory)
 
 
-def tree(folder):
+def tree(directory):
     """{path: what it is} of all files and links in it."""
     found = {}
-    for parent, _, names in os.walk(folder):
+    for parent, _, names in os.walk(directory):
         for name in names:
             path = os.path.join(parent, name)
-            where = os.path.relpath(path, folder)
+            where = os.path.relpath(path, directory)
             if os.path.islink(path):
                 found[where] = "-> " + os.readlink(path)
             else:

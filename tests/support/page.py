@@ -32,8 +32,8 @@ ATTRIBUTES = {
 HIDDEN = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
-def write(folder, *names):
-    subprocess.run([SAMPLES, folder, *names], check=True, timeout=300)
+def write(directory, *names):
+    subprocess.run([SAMPLES, directory, *names], check=True, timeout=300)
 
 
 class Parts:

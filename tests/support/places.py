@@ -40,13 +40,13 @@ def blocks(language, name, section=None):
     return re.findall(r"(?ms)^```%s\n(.*?)^```$" % language, text)
 
 
-def usr_local(folder):
-    """An installed tree, made at `folder`, and bubblewrap's words for it at /usr/local."""
-    shutil.copytree(harness.LIB, os.path.join(folder, "lib"), symlinks=True)
-    os.mkdir(os.path.join(folder, "bin"))
-    shutil.copy(launcher.LAUNCHER, os.path.join(folder, "bin"))
-    return ["--tmpfs", "/usr/local", "--ro-bind", os.path.join(folder, "bin"), "/usr/local/bin",
-            "--ro-bind", os.path.join(folder, "lib"), "/usr/local/lib"]
+def usr_local(directory):
+    """An installed tree, made at `directory`, and bubblewrap's words for it at /usr/local."""
+    shutil.copytree(harness.LIB, os.path.join(directory, "lib"), symlinks=True)
+    os.mkdir(os.path.join(directory, "bin"))
+    shutil.copy(launcher.LAUNCHER, os.path.join(directory, "bin"))
+    return ["--tmpfs", "/usr/local", "--ro-bind", os.path.join(directory, "bin"), "/usr/local/bin",
+            "--ro-bind", os.path.join(directory, "lib"), "/usr/local/lib"]
 
 
 def others_only(result):

@@ -104,7 +104,7 @@ PROGRAMS = [
     Program("FFmpeg, `h264_nvenc`", "ffmpeg", "ffmpeg -v error -f lavfi -i color=s=64x64:d=0.1 "
             "-c:v h264_nvenc -f null -", "driver_package/test_programs.py"),
     Program("GStreamer, `nvcodec`", "gstreamer1.0-plugins-bad", "gst-inspect-1.0 nvcodec",
-            "driver_package/test_programs.py", env={"HOME": "{folder}", "XDG_CACHE_HOME": "{folder}"}),
+            "driver_package/test_programs.py", env={"HOME": "{directory}", "XDG_CACHE_HOME": "{directory}"}),
     Program("nvidia-persistenced", "nvidia-persistenced", "nvidia-persistenced",
             "driver_package/test_programs.py"),
     Program("clinfo, OpenCL", "clinfo", "clinfo -l", "entry_points/test_entry_points.py"),
@@ -126,12 +126,12 @@ def rows_of(page):
             if re.match(r"\| .* \| .* \|$", line) and " | " in line and "program | v" not in line}
 
 
-def places(program, build, folder):
+def places(program, build, directory):
     """What stands in a command's braces."""
     environment = os.path.join(harness.DEPS, "frameworks", program.environment or "none")
     site = (glob.glob(environment + "/lib/python3*/site-packages") or [""])[0]
     return {"bin": environment + "/bin", "site": site, "here": HERE, "source": SOURCE,
-            "build": build, "folder": folder,
+            "build": build, "directory": directory,
             "runtime": os.path.join(harness.DEPS, "cuda-12", "lib"),
             "nvidia": ":".join(sorted(glob.glob(site + "/nvidia/*/lib"))),
             "debian": ":".join(glob.glob(environment + "/debian/usr/lib/*-linux-gnu"))}
@@ -149,16 +149,16 @@ def measure(program, build):
         return None, "not installed: " + program.package
     results = []
     for guard in (False, True):
-        with tempfile.TemporaryDirectory(prefix="cg-") as folder:
-            os.chmod(folder, 0o777)
-            known = places(program, build, folder)
-            report = os.path.join(folder, "report.jsonl")
+        with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+            os.chmod(directory, 0o777)
+            known = places(program, build, directory)
+            report = os.path.join(directory, "report.jsonl")
             env = {name: text.format(**known) for name, text in program.env.items()}
             if guard:
                 env["CUDAGUARD_REPORT"] = report
             result = harness.run(["sh", "-c", "exec " + program.run.format(**known)], world="real",
                                  guard=guard, env={"OMP_NUM_THREADS": "1", **env}, timeout=600,
-                                 cwd=folder)
+                                 cwd=directory)
             result.records = harness.records(report)
             results.append(result)
     bare, guarded = results

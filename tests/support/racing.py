@@ -11,7 +11,7 @@ import unittest
 
 from support import box, harness, settings
 
-FOLDER = os.path.join(harness.BUILD, "tests", "races")
+DIRECTORY = os.path.join(harness.BUILD, "tests", "races")
 DRIVER = os.path.join(harness.FAKES, "lazy")
 THREADS = 64
 PROXIES = ("libcudaguard-driver.so", "libcudaguard-nvml.so")
@@ -31,20 +31,20 @@ Outcome = collections.namedtuple("Outcome", "code out err inits times")
 
 
 @contextlib.contextmanager
-def library_folder(proxies=None, guard=harness.GUARD):
-    """A lib folder with this guard and these proxies; yields the guard's path in it."""
-    with tempfile.TemporaryDirectory(prefix="cg-") as folder:
-        os.chmod(folder, 0o755)
-        os.mkdir(os.path.join(folder, "cudaguard"))
+def library_directory(proxies=None, guard=harness.GUARD):
+    """A lib directory with this guard and these proxies; yields the guard's path in it."""
+    with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+        os.chmod(directory, 0o755)
+        os.mkdir(os.path.join(directory, "cudaguard"))
         for name in os.listdir(harness.NULL_DRIVER_DIR):
             source = os.path.join(proxies if proxies and name in PROXIES
                                   else harness.NULL_DRIVER_DIR, name)
             if not os.path.exists(source):
                 kind = RuntimeError if settings.MUST_RUN else unittest.SkipTest
                 raise kind("not built (cmake --build --preset full): " + source)
-            os.symlink(source, os.path.join(folder, "cudaguard", name))
-        os.symlink(guard, os.path.join(folder, "libcudaguard.so"))
-        yield os.path.join(folder, "libcudaguard.so")
+            os.symlink(source, os.path.join(directory, "cudaguard", name))
+        os.symlink(guard, os.path.join(directory, "libcudaguard.so"))
+        yield os.path.join(directory, "libcudaguard.so")
 
 
 def race(program, entry_points, times, guard=harness.GUARD, slow=0, log=True, prefix=(), threads=THREADS,
@@ -56,7 +56,7 @@ def race(program, entry_points, times, guard=harness.GUARD, slow=0, log=True, pr
     env = dict(env, LD_LIBRARY_PATH=DRIVER, CG_SLOW=str(slow))
     if guard:
         env["LD_PRELOAD"] = guard
-    spec = {"argv": [*prefix, os.path.join(FOLDER, program), str(threads), entry_points], "env": env,
+    spec = {"argv": [*prefix, os.path.join(DIRECTORY, program), str(threads), entry_points], "env": env,
             "times": times, "log": log}
     result = harness.run([sys.executable, os.path.join(harness.SOURCE, "tests", "races", "many.py"), json.dumps(spec)],
                          world="none", guard=False, trace=False, timeout=600)

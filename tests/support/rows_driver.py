@@ -76,11 +76,11 @@ for key, about, library in (
         ROWS.append(Row("dlopen.%s-%s" % (key, flags.split(",")[0]), about,
                         [DOOR, "lib=" + library, "flags=" + flags], CUDA))
 ROWS += [
-    Row("dlopen.relative", "./libcuda.so.1 in the current folder", [DOOR, "lib=./libcuda.so.1"], CUDA,
+    Row("dlopen.relative", "./libcuda.so.1 in the current directory", [DOOR, "lib=./libcuda.so.1"], CUDA,
         cwd="{copy}", mounts=COPY),
-    Row("dlopen.compat", "a compat folder by its path", [DOOR, "lib={copy}/libcuda.so.1"], CUDA,
+    Row("dlopen.compat", "a compat directory by its path", [DOOR, "lib={copy}/libcuda.so.1"], CUDA,
         mounts=COPY),
-    Row("dlopen.compat-path", "a compat folder on LD_LIBRARY_PATH", [DOOR, "lib=libcuda.so.1"], CUDA,
+    Row("dlopen.compat-path", "a compat directory on LD_LIBRARY_PATH", [DOOR, "lib=libcuda.so.1"], CUDA,
         mounts=COPY, env={"LD_LIBRARY_PATH": "{copy}"}),
     Row("dlopen.rpath", "a copy behind DT_RPATH", ["{programs}/entry_point_rpath", "lib=libcuda.so.1"], CUDA,
         mounts=COPY),

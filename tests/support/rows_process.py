@@ -113,7 +113,8 @@ ROWS += [
     Row("limit.libc-relative", "a relative path given to libc's own dlopen",
         [DOOR, "lib=./libcuda.so.1", "via=libc.so.6"], worlds=DRIVEN, limit=True, cwd="{copy}",
         mounts=("{copy}",)),
-    # Debian's driver has its versioned file where ld.so does not look; the fake's folder is searched.
+    # Debian's driver has its versioned file where ld.so does not look; the fake's directory is
+    # searched.
     Row("limit.libc-versioned", "the driver's full version, as a bare name, given to libc's own dlopen",
         [DOOR, "lib=libcuda.so.599.01", "via=libc.so.6"], worlds=("fake",), bare=("fake",), limit=True),
     Row("limit.libm-devname", "the dev name given to a dlopen taken from the handle of any library",

@@ -25,15 +25,15 @@ def free_port():
 
 
 def libraries():
-    """The folders of the unpacked packages' libraries."""
+    """The directories of the unpacked packages' libraries."""
     plugins = glob.glob(SLURM + "/usr/lib/*/slurm-wlm")
-    return plugins + [os.path.dirname(folder) for folder in plugins]
+    return plugins + [os.path.dirname(directory) for directory in plugins]
 
 
-def environment(folder):
+def environment(directory):
     """What Slurm's own programs need."""
     paths = [SLURM + "/usr/bin", SLURM + "/usr/sbin", "/usr/sbin", os.environ["PATH"]]
-    return {"SLURM_CONF": os.path.join(folder, "slurm.conf"), "PATH": ":".join(paths),
+    return {"SLURM_CONF": os.path.join(directory, "slurm.conf"), "PATH": ":".join(paths),
             "LD_LIBRARY_PATH": ":".join([harness.FAKE_DRIVER] + libraries())}
 
 
@@ -42,7 +42,7 @@ def version(env):
     return tuple(int(word) for word in re.search(r"(\d+)\.(\d+)", done.stdout).groups())
 
 
-def write_settings(folder, prolog, env):
+def write_settings(directory, prolog, env):
     user = pwd.getpwuid(os.geteuid()).pw_name
     plugins = libraries()[:1]
     shards = version(env) >= (22, 5)
@@ -50,9 +50,9 @@ def write_settings(folder, prolog, env):
     lines = [
         "ClusterName=test", "SlurmctldHost=%s(127.0.0.1)" % host, "SlurmUser=" + user,
         "SlurmdUser=" + user, "AuthType=auth/none", "CredType=cred/none",
-        "StateSaveLocation=%s/state" % folder, "SlurmdSpoolDir=%s/spool" % folder,
-        "SlurmctldPidFile=%s/slurmctld.pid" % folder, "SlurmdPidFile=%s/slurmd.pid" % folder,
-        "SlurmctldLogFile=%s/slurmctld.log" % folder, "SlurmdLogFile=%s/slurmd.log" % folder,
+        "StateSaveLocation=%s/state" % directory, "SlurmdSpoolDir=%s/spool" % directory,
+        "SlurmctldPidFile=%s/slurmctld.pid" % directory, "SlurmdPidFile=%s/slurmd.pid" % directory,
+        "SlurmctldLogFile=%s/slurmctld.log" % directory, "SlurmdLogFile=%s/slurmd.log" % directory,
         "SlurmctldPort=%d" % free_port(), "SlurmdPort=%d" % free_port(),
         "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none",
         "JobAcctGatherType=jobacct_gather/none", "SelectType=select/cons_tres",
@@ -71,17 +71,17 @@ def write_settings(folder, prolog, env):
     if version(env) >= (23, 11):
         files["cgroup.conf"] = ["CgroupPlugin=disabled"]
     for name, text in files.items():
-        with open(os.path.join(folder, name), "w", encoding="utf-8") as stream:
+        with open(os.path.join(directory, name), "w", encoding="utf-8") as stream:
             stream.write("\n".join(text) + "\n")
     for name in ("state", "spool"):
-        os.mkdir(os.path.join(folder, name))
+        os.mkdir(os.path.join(directory, name))
 
 
 class Node:
-    def __init__(self, folder, prolog, mounts):
-        self.folder = folder
-        self.env = environment(folder)
-        write_settings(folder, prolog, self.env)
+    def __init__(self, directory, prolog, mounts):
+        self.directory = directory
+        self.env = environment(directory)
+        write_settings(directory, prolog, self.env)
         devices = []
         for name in ("nvidia0", "nvidia1"):
             devices += ["--dev-bind", "/dev/null", "/dev/" + name]
@@ -90,7 +90,7 @@ class Node:
                  if os.path.exists(SLURM + "/usr/sbin/slurmstepd")]
         self.daemons = []
         for words in (["slurmctld", "-D"], ["slurmd", "-D"] + stepd):
-            with open(os.path.join(folder, words[0] + ".out"), "wb") as out:
+            with open(os.path.join(directory, words[0] + ".out"), "wb") as out:
                 self.daemons.append(subprocess.Popen(
                     box + words, env=self.outer(), stdin=subprocess.DEVNULL, stdout=out,
                     stderr=out))
@@ -106,8 +106,8 @@ class Node:
     def why(self):
         """The last lines of the daemons."""
         text = ""
-        for path in sorted(glob.glob(self.folder + "/slurm*.log") +
-                           glob.glob(self.folder + "/slurm*.out")):
+        for path in sorted(glob.glob(self.directory + "/slurm*.log") +
+                           glob.glob(self.directory + "/slurm*.out")):
             with open(path, encoding="utf-8", errors="replace") as stream:
                 text += "%s:\n%s" % (path, "".join(stream.readlines()[-8:]))
         return text

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real sshd: started by the client for each connection, on no port, with keys, an /etc/passwd and a
-folder of its own. Unpacked (scripts/fetch-daemons) where the machine has none."""
+directory of its own. Unpacked (scripts/fetch-daemons) where the machine has none."""
 
 import glob
 import os
@@ -30,12 +30,12 @@ def unpacked_settings():
 
 
 def libraries():
-    """The folders of the unpacked packages' libraries."""
+    """The directories of the unpacked packages' libraries."""
     return ":".join(glob.glob(SSH + "/usr/lib/*-linux-gnu") + glob.glob(SSH + "/lib/*-linux-gnu"))
 
 
-def tool(name, folder="bin"):
-    unpacked = os.path.join(SSH, "usr", folder, name)
+def tool(name, directory="bin"):
+    unpacked = os.path.join(SSH, "usr", directory, name)
     return unpacked if os.path.exists(unpacked) else shutil.which(
         name, path=os.environ["PATH"] + ":/usr/sbin")
 
@@ -65,7 +65,7 @@ class Server:
         case = self.case
         with open(case.path("user.pub"), encoding="utf-8") as stream:
             case.make("authorized_keys", key + stream.read(), 0o600)
-        case.make("config", SETTINGS.format(case.folder) + unpacked_settings() + settings, 0o644)
+        case.make("config", SETTINGS.format(case.directory) + unpacked_settings() + settings, 0o644)
         server = [*before, "env", "LD_LIBRARY_PATH=" + libraries(), tool("sshd", "sbin"), "-i",
                   "-e", "-f", case.path("config")]
         return case.bare(*self.sandbox, tool("ssh"), "-F", "none", "-i", case.path("user"),

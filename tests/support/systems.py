@@ -23,8 +23,8 @@ LINKED = "/mnt/programs/linked_cuda"
 
 def find(root, name):
     """A library of the system, as the path of its file here."""
-    for folder in ("lib/" + ARCH, "usr/lib/" + ARCH, "lib64", "usr/lib64"):
-        path = os.path.join(root, folder, name)
+    for directory in ("lib/" + ARCH, "usr/lib/" + ARCH, "lib64", "usr/lib64"):
+        path = os.path.join(root, directory, name)
         if os.path.exists(path):
             return path
     raise RuntimeError("%s has no %s" % (root, name))
@@ -44,7 +44,7 @@ def link(root, sources, output, libraries, includes=(), archives=()):
         start, kind = [gcc_file("crti.o"), gcc_file("crtbeginS.o")], ["-shared", "-fPIC"]
     compiler = ["g++", "-std=c++20"] if sources[0].endswith("pp") else ["gcc", "-std=gnu11"]
     command = [*compiler, "-O1", "-D_GNU_SOURCE", "-U_FORTIFY_SOURCE", *kind,
-               *("-I" + folder for folder in includes), "-nostdlib",
+               *("-I" + directory for directory in includes), "-nostdlib",
                "-Wl,--allow-shlib-undefined", "-Wl,--no-as-needed",
                *start, *sources, *archives,
                *(find(root, name) if "/" not in name else name for name in libraries),
@@ -55,16 +55,16 @@ def link(root, sources, output, libraries, includes=(), archives=()):
         raise RuntimeError(" ".join(command) + "\n" + done.stderr)
 
 
-def build_programs(root, folder):
+def build_programs(root, directory):
     """Those that need glibc alone."""
-    link(root, [os.path.join(SOURCES, "entry_point.c")], os.path.join(folder, "entry_point"), [])
-    link(root, [os.path.join(SOURCES, "linked_cuda.c")], os.path.join(folder, "linked_cuda"),
+    link(root, [os.path.join(SOURCES, "entry_point.c")], os.path.join(directory, "entry_point"), [])
+    link(root, [os.path.join(SOURCES, "linked_cuda.c")], os.path.join(directory, "linked_cuda"),
          [os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")])
 
 
-def build_more_programs(root, folder):
-    link(root, [os.path.join(SOURCES, "plugin_open.c")], os.path.join(folder, "plugin_open.so"), [])
-    link(root, [os.path.join(SOURCES, "runtime.cpp")], os.path.join(folder, "runtime_12_static"),
+def build_more_programs(root, directory):
+    link(root, [os.path.join(SOURCES, "plugin_open.c")], os.path.join(directory, "plugin_open.so"), [])
+    link(root, [os.path.join(SOURCES, "runtime.cpp")], os.path.join(directory, "runtime_12_static"),
          ["librt.so.1", "libstdc++.so.6", "libm.so.6", "libgcc_s.so.1"],
          includes=[CUDA_12 + "/include", CUDA_13 + "/include"],
          archives=[CUDA_12 + "/lib/libcudart_static.a"])
@@ -90,7 +90,7 @@ class Case(harness.Case):
                                  "cudaguard"), os.path.join(self.scratch, "bin"))
 
     def system(self, suite):
-        """The folder of a whole system."""
+        """The directory of a whole system."""
         script = os.path.join(harness.SOURCE, "scripts", "fetch-roots")
         fetch = subprocess.run([script, ROOTS, suite], capture_output=True, text=True)
         if fetch.returncode != 0:
@@ -101,7 +101,7 @@ class Case(harness.Case):
             harness.skip(self, fetch.stderr.strip())
         return os.path.join(ROOTS, suite)
 
-    def run_inside(self, root, argv, preload=(), driver=True, mounts=("dev", "proc"), folder="/"):
+    def run_inside(self, root, argv, preload=(), driver=True, mounts=("dev", "proc"), directory="/"):
         """Runs argv in the system, which sees /mnt/{bin,lib,driver,programs} and what `mounts`
         names. driver=False: no driver anywhere."""
         out = os.path.join(self.scratch, "out")
@@ -115,7 +115,7 @@ class Case(harness.Case):
                    "--ro-bind", os.path.join(self.scratch, "bin"), "/mnt/bin",
                    "--ro-bind", self.programs, "/mnt/programs",
                    "--bind", out, "/mnt/out", "--clearenv", "--die-with-parent",
-                   "--chdir", folder]
+                   "--chdir", directory]
         for name in mounts:
             command += ["--" + name, "/" + name]
         environment = {"PATH": "/usr/bin:/bin", "CG_FAKE_LOG": "/mnt/out/fake.log"}
@@ -133,7 +133,7 @@ class Case(harness.Case):
         result.rc, result.out, result.err = done.returncode, done.stdout, done.stderr
         with open(trace, encoding="utf-8", errors="replace") as log:
             harness.parse_trace(log, result)
-        # The harness knows our folder by its name outside.
+        # The harness knows our directory by its name outside.
         result.driver_files = [path for path in result.driver_files
                                if not path.startswith("/mnt/lib/cudaguard/")]
         fake_log = os.path.join(out, "fake.log")

@@ -84,7 +84,7 @@ class Sandbox(harness.Case):
                 result = harness.run(["sh", "-c", script], world="none", guard=False, trace=trace)
                 self.assertEqual(result.rc, code, result)
 
-    def test_input_and_folder(self):
+    def test_input_and_directory(self):
         result = harness.run(["sh", "-c", "pwd; cat"], world="none", guard=False, stdin="text",
                              cwd="/usr")
         self.assertEqual(result.out, "/usr\ntext")

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 
-FOLDERS = ("linux", "asm", "asm-generic", "sound", "drm", "libdrm", "rdma", "mtd", "misc", "scsi",
+DIRECTORIES = ("linux", "asm", "asm-generic", "sound", "drm", "libdrm", "rdma", "mtd", "misc", "scsi",
            "video", "xen")
 # #define NAME _IOWR('x', 1, int) in some spelling, or a number of four digits: older requests are
 # that, and much else, which does no harm.
@@ -25,9 +25,9 @@ VALUE = re.compile(r"^v_(\w+):\n\t\.(?:quad|xword|dword)\t(-?\d+)$", re.MULTILIN
 
 
 def headers():
-    for folder in FOLDERS:
+    for directory in DIRECTORIES:
         for root in ("/usr/include", "/usr/include/%s-linux-gnu" % os.uname().machine):
-            yield from sorted(glob.glob(os.path.join(root, folder, "**", "*.h"), recursive=True))
+            yield from sorted(glob.glob(os.path.join(root, directory, "**", "*.h"), recursive=True))
 
 
 def values(header):

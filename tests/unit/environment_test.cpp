@@ -238,7 +238,7 @@ TEST_F(Settings, AnOptionOverridesTheEnvironmentAndWhatContradictsGoes) {
 }
 
 TEST_F(Settings, GStreamersRegistryIsInTheUsersCache) {
-  for (const auto& [given, folder] :
+  for (const auto& [given, directory] :
        {std::pair(std::vector{"XDG_CACHE_HOME=/c", "HOME=/h"}, "/c"),
         std::pair(std::vector{"HOME=/h"}, "/h/.cache"),
         std::pair(std::vector{"XDG_CACHE_HOME=c", "HOME=/h"}, "/h/.cache"),
@@ -246,7 +246,7 @@ TEST_F(Settings, GStreamersRegistryIsInTheUsersCache) {
         std::pair(std::vector<const char*>{}, "")}) {
     settled(given);
     const std::string path = value("GST_REGISTRY_1_0");
-    EXPECT_EQ(path.substr(0, path.find("/cudaguard/")), *folder == '\0' ? "(unset)" : folder);
+    EXPECT_EQ(path.substr(0, path.find("/cudaguard/")), *directory == '\0' ? "(unset)" : directory);
     std::vector<const char*> chosen = given;
     chosen.push_back("GST_REGISTRY=/mine");
     settled(chosen);

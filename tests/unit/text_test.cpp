@@ -78,9 +78,9 @@ TEST(Text, Paths) {
   EXPECT_EQ(base_name("/a/b"), "b");
   EXPECT_EQ(base_name("b"), "b");
   EXPECT_EQ(base_name("/a/"), "");
-  EXPECT_EQ(folder_of("/a/b"), "/a");
-  EXPECT_EQ(folder_of("/a"), "");
-  EXPECT_EQ(folder_of("a"), "");
+  EXPECT_EQ(directory_of("/a/b"), "/a");
+  EXPECT_EQ(directory_of("/a"), "");
+  EXPECT_EQ(directory_of("a"), "");
 }
 
 TEST(Entries, AreTakenAndFoundAsTheyAreWritten) {

@@ -94,26 +94,26 @@ void leave_out(Read& all, const Refusal& refusal) {
 }
 
 /// Below it: report.jsonl, report.jsonl.1, report.jsonl-20261122. In the order of their names.
-std::vector<std::string> files_below(const std::string& folder, Read& all) {
+std::vector<std::string> files_below(const std::string& directory, Read& all) {
   std::vector<std::string> files;
-  std::vector<std::string> folders = {folder};
-  while (!folders.empty()) {
-    const std::string next = std::move(folders.back());
-    folders.pop_back();
+  std::vector<std::string> directories = {directory};
+  while (!directories.empty()) {
+    const std::string next = std::move(directories.back());
+    directories.pop_back();
     std::error_code error;
     fs::directory_iterator entries(next, error);
     for (const fs::directory_iterator end; !error && entries != end; entries.increment(error)) {
       const fs::path& path = entries->path();
       std::error_code gone;
       if (entries->is_directory(gone)) {
-        if (!entries->is_symlink(gone)) folders.push_back(path.native());
+        if (!entries->is_symlink(gone)) directories.push_back(path.native());
       } else if (path.filename().native().find(".jsonl") != std::string::npos &&
                  entries->is_regular_file(gone)) {
         files.push_back(path.native());
       }
     }
     if (!error) continue;
-    if (next == folder) throw cannot_be_read(next, error.value());
+    if (next == directory) throw cannot_be_read(next, error.value());
     leave_out(all, cannot_be_read(next, error.value()));
   }
   std::sort(files.begin(), files.end());
@@ -122,7 +122,7 @@ std::vector<std::string> files_below(const std::string& folder, Read& all) {
 
 struct Input {
   std::string path;
-  bool of_folder = false;
+  bool of_directory = false;
 };
 
 std::vector<Input> inputs_of(char** words, Read& all) {
@@ -141,15 +141,15 @@ std::vector<Input> inputs_of(char** words, Read& all) {
 std::vector<TakenFile> taken_by(const std::vector<Input>& inputs) {
   std::vector<TakenFile> taken;
   taken.reserve(inputs.size());
-  for (const auto& [path, of_folder] : inputs) {
+  for (const auto& [path, of_directory] : inputs) {
     taken.push_back({path == "-" ? "/dev/stdin" : path, "is a file of records to read"});
   }
   return taken;
 }
 
 void read_input(const Input& input, Read& all) {
-  const auto& [path, of_folder] = input;
-  if (of_folder) {
+  const auto& [path, of_directory] = input;
+  if (of_directory) {
     try {
       all.compressed += read_file(path, all) ? 0 : 1;
     } catch (const Refusal& refusal) {

@@ -98,7 +98,7 @@ std::string active_by(const Machine& machine, const Libraries& libraries, Findin
 }  // namespace
 
 std::vector<OwnFile> look_at_own_files(const Installation& installation) {
-  const std::string folder(folder_of(installation.null_driver_cuda));
+  const std::string directory(directory_of(installation.null_driver_cuda));
   std::vector<OwnFile> files;
   const auto add_file = [&](const std::string& path, bool library, bool null_driver) {
     const bool missing = access(path.c_str(), R_OK) != 0;
@@ -114,9 +114,9 @@ std::vector<OwnFile> look_at_own_files(const Installation& installation) {
   add_file(installation.proxy_cuda, true, false);
   add_file(installation.proxy_nvml, true, false);
   for (const char* link : {"/libcuda.so", "/libnvidia-ml.so", "/libnvidia-opencl.so.1"}) {
-    add_file(folder + link, false, true);
+    add_file(directory + link, false, true);
   }
-  add_file(folder + "/cudaguard-probe", false, false);
+  add_file(directory + "/cudaguard-probe", false, false);
   return files;
 }
 

@@ -33,7 +33,7 @@ bool is_for_code(std::string_view pattern) {
 /// nothing tells the root, the directory and the file: "project.train".
 std::string module_of(const std::string& file) {
   std::string name(code_line(file, 0).name);
-  if (name == base_name(file)) name = std::string(base_name(folder_of(file))) + "/" + name;
+  if (name == base_name(file)) name = std::string(base_name(directory_of(file))) + "/" + name;
   if (name.ends_with(".py")) name.resize(name.size() - 3);
   if (name.ends_with("/__init__")) name.resize(name.rfind('/'));
   std::replace(name.begin(), name.end(), '/', '.');

@@ -169,7 +169,7 @@ std::string job_of(const std::string& slurm, std::string_view cgroup) {
     if (name.ends_with(".service") || name.ends_with(".scope")) {
       return "systemd:" + std::string(name);
     }
-    cgroup = folder_of(cgroup);
+    cgroup = directory_of(cgroup);
   }
   return {};
 }

@@ -21,7 +21,7 @@ struct WriterFields {
   double ts = 0;
   std::string host;
   std::string exe;
-  std::string command;  ///< argv's words; of the first without its folders
+  std::string command;  ///< argv's words; of the first without its directories
   std::string cgroup;
   std::string slurm;
   bool operator==(const WriterFields&) const = default;

@@ -123,7 +123,7 @@ struct ObservedProcess {
   std::string policy;  ///< from its start record; empty: there was none
   // What it did.
   bool initialised = false;
-  std::string by;           ///< the file whose code called cuInit, without its folders
+  std::string by;           ///< the file whose code called cuInit, without its directories
   std::string told;         ///< what the driver was told to show; empty: no list
   std::set<int> contexts;   ///< devices
   bool worked = false;      ///< loaded code

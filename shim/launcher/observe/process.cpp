@@ -64,8 +64,8 @@ int read_file(const std::string& path, std::string& to, size_t most) {
 }
 
 template <typename Take>
-void each_entry(const std::string& folder, Take take) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), &closedir);
+void each_entry(const std::string& directory, Take take) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(directory.c_str()), &closedir);
   if (open == nullptr) return;
   while (const dirent* entry = readdir(open.get())) {  // NOLINT(concurrency-mt-unsafe)
     if (entry->d_name[0] != '.') take(entry->d_name);
@@ -295,10 +295,10 @@ bool is_traced(pid_t pid) {
 
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> found;
-  const std::string folder = path_of(pid, "task");
-  each_entry(folder, [&](const char* thread) {
+  const std::string directory = path_of(pid, "task");
+  each_entry(directory, [&](const char* thread) {
     std::string text;
-    read_file(folder + "/" + thread + "/children", text, SIZE_MAX);
+    read_file(directory + "/" + thread + "/children", text, SIZE_MAX);
     for (std::string_view rest = text; rest.find_first_not_of(' ') != std::string_view::npos;) {
       if (const uint64_t child = take_number(rest); child != 0) {
         found.push_back(static_cast<pid_t>(child));
@@ -367,10 +367,10 @@ Driver driver_of(pid_t pid) {
     return found != Driver::kAny;
   });
   if (found != Driver::kNone) return found;
-  const std::string folder = path_of(pid, "fd");
-  each_entry(folder, [&](const char* number) {
+  const std::string directory = path_of(pid, "fd");
+  each_entry(directory, [&](const char* number) {
     char target[PATH_MAX];
-    const ssize_t length = readlink((folder + "/" + number).c_str(), target, sizeof target);
+    const ssize_t length = readlink((directory + "/" + number).c_str(), target, sizeof target);
     if (length > 0 &&
         std::string_view(target, static_cast<size_t>(length)).starts_with("/dev/nvidia")) {
       found = Driver::kAny;

@@ -93,11 +93,11 @@ bool descends_from_this_process(pid_t pid);
 /// "sleep (12), cat (13)"; of many the first few.
 std::string names_of(const std::set<pid_t>& processes);
 
-/// Its words, the first without its folders.
+/// Its words, the first without its directories.
 std::string command_of(pid_t pid);
 
 /// Who wrote a record: the number that a process has for itself (in a container another one), and
-/// its executable without the folders.
+/// its executable without the directories.
 using Writer = std::pair<uint32_t, std::string>;
 Writer writer_of(pid_t pid);
 

@@ -24,23 +24,23 @@ namespace {
 
 constexpr uint64_t kReserve = 1 << 20;
 
-[[noreturn]] void refuse(const std::string& folder, const std::string& why) {
-  throw Refusal(kRefused, "no directory for the records: " + in_quotes(folder) + why +
+[[noreturn]] void refuse(const std::string& directory, const std::string& why) {
+  throw Refusal(kRefused, "no directory for the records: " + in_quotes(directory) + why +
                               "; set TMPDIR to one that you can write to");
 }
 
-/// The programs may run in any folder, so the path must not depend on this one.
-std::string temporary_folder() {
+/// The programs may run in any directory, so the path must not depend on this one.
+std::string temporary_directory() {
   const char* given = getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): one thread
-  const std::string folder = given != nullptr && *given != '\0' ? given : "/tmp";
+  const std::string directory = given != nullptr && *given != '\0' ? given : "/tmp";
   char path[PATH_MAX];
-  if (realpath(folder.c_str(), path) == nullptr) {
-    refuse(folder, std::string(": ") + strerror(errno));
+  if (realpath(directory.c_str(), path) == nullptr) {
+    refuse(directory, std::string(": ") + strerror(errno));
   }
   // The guard replaces them.
   for (const char* mark : {"%p", "%u", "%h"}) {
     if (strstr(path, mark) != nullptr)
-      refuse(folder, std::string(": it has ") + mark + " in its path");
+      refuse(directory, std::string(": it has ") + mark + " in its path");
   }
   return path;
 }
@@ -50,20 +50,20 @@ std::string temporary_folder() {
 TreeReport::TreeReport(std::string to, bool by_file)
     : to_(std::move(to)), lines_([this](std::string_view line) { take_line(line); }) {
   if (!by_file) return;
-  const std::string where = temporary_folder();
-  folder_ = where + "/cudaguard-XXXXXX";
-  if (folder_.size() + 24 > kMaxReportPath) refuse(where, ": File name too long");
-  if (mkdtemp(folder_.data()) == nullptr) refuse(where, std::string(": ") + strerror(errno));
+  const std::string where = temporary_directory();
+  directory_ = where + "/cudaguard-XXXXXX";
+  if (directory_.size() + 24 > kMaxReportPath) refuse(where, ": File name too long");
+  if (mkdtemp(directory_.data()) == nullptr) refuse(where, std::string(": ") + strerror(errno));
   constexpr std::string_view kEnd = ".jsonl";
-  file_ = folder_ + "/report-XXXXXX" + std::string(kEnd);
+  file_ = directory_ + "/report-XXXXXX" + std::string(kEnd);
   const int fd = mkostemps(file_.data(), kEnd.size(), O_CLOEXEC);
   if (fd < 0) {
     const int error = errno;
-    rmdir(folder_.c_str());
+    rmdir(directory_.c_str());
     refuse(where, std::string(": ") + strerror(error));
   }
-  // A process may become another user. Who has not inherited the name cannot list the folder.
-  chmod(folder_.c_str(), S_IRWXU | S_IXGRP | S_IXOTH);
+  // A process may become another user. Who has not inherited the name cannot list the directory.
+  chmod(directory_.c_str(), S_IRWXU | S_IXGRP | S_IXOTH);
   fchmod(fd, S_IRUSR | S_IWUSR | S_IWGRP | S_IWOTH);
   struct stat status = {};
   if (fstat(fd, &status) == 0) inode_ = status.st_ino;
@@ -80,7 +80,7 @@ TreeReport::~TreeReport() {
   constexpr int kTries = 8;
   for (int i = 0; i < kTries; ++i) {
     unlink(file_.c_str());
-    if (rmdir(folder_.c_str()) == 0 || errno != ENOTEMPTY) return;
+    if (rmdir(directory_.c_str()) == 0 || errno != ENOTEMPTY) return;
   }
 }
 

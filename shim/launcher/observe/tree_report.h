@@ -16,8 +16,8 @@ namespace cudaguard::launcher {
 class TreeReport {
  public:
   /// `by_file`: an empty file, which this user alone can read, and who knows its name can write to,
-  /// in a folder that is made for it (a guard that writes after the end finds no folder, and leaves
-  /// no file behind). In TMPDIR or /tmp. Throws Refusal. `to`: the user's report, as
+  /// in a directory that is made for it (a guard that writes after the end finds no directory, and
+  /// leaves no file behind). In TMPDIR or /tmp. Throws Refusal. `to`: the user's report, as
   /// CUDAGUARD_REPORT names it; may be empty.
   TreeReport(std::string to, bool by_file);
   /// Removes both.
@@ -46,7 +46,7 @@ class TreeReport {
   void copy(std::string_view line, uint32_t pid);
 
   std::string to_;
-  std::string folder_;
+  std::string directory_;
   std::string file_;
   uint64_t inode_ = 0;
   uint64_t offset_ = 0;

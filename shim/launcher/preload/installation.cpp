@@ -22,7 +22,7 @@ std::string own_path() {
   char path[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
   if (length > 0) return {path, static_cast<size_t>(length)};
-  // In a root without /proc, the path that was started: in this very folder.
+  // In a root without /proc, the path that was started: in this very directory.
   const char* started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
   if (started == nullptr || realpath(started, path) == nullptr) {
     throw Refusal(
@@ -32,17 +32,17 @@ std::string own_path() {
   return path;
 }
 
-/// `way` from `folder`, which has no links in it.
-std::string go(std::string_view folder, std::string_view way) {
-  for (; way.starts_with("../"); way.remove_prefix(3)) folder = folder_of(folder);
-  return std::string(folder) + "/" + std::string(way);
+/// `way` from `directory`, which has no links in it.
+std::string go(std::string_view directory, std::string_view way) {
+  for (; way.starts_with("../"); way.remove_prefix(3)) directory = directory_of(directory);
+  return std::string(directory) + "/" + std::string(way);
 }
 
 }  // namespace
 
 Installation find_installation() {
   const std::string self = own_path();
-  const std::string_view bin = folder_of(self);
+  const std::string_view bin = directory_of(self);
   // As the packager calls it; a build tree always has lib.
   std::string lib = go(bin, CUDAGUARD_LIB_FROM_BIN);
   const std::string plain = go(bin, "../lib");
@@ -51,7 +51,7 @@ Installation find_installation() {
   }
   if (!can_be_preloaded(lib)) {
     throw Refusal(kRefused,
-                  in_quotes(folder_of(bin)) +
+                  in_quotes(directory_of(bin)) +
                       ": LD_PRELOAD takes no path with a space or a colon; install cudaguard "
                       "elsewhere");
   }

@@ -11,7 +11,7 @@ bool is_own_library(std::string_view entry) {
   const std::string_view name = base_name(entry);
   if (name == "libcudaguard.so" || name.starts_with("libcudaguard-")) return true;
   return (name == "libcuda.so.1" || name == "libnvidia-ml.so.1") &&
-         base_name(folder_of(entry)) == "cudaguard";
+         base_name(directory_of(entry)) == "cudaguard";
 }
 
 bool is_sanitizer_runtime(std::string_view path) {

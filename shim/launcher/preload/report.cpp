@@ -27,14 +27,14 @@ int cannot_append(const std::string& path) {
     if (errno != ENOENT) return errno;
     if (path.ends_with("/")) return EISDIR;
     const size_t slash = path.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
     // root may write there, and yet nobody can make a file.
     struct statfs system = {};
-    if (statfs(folder.c_str(), &system) == 0 &&
+    if (statfs(directory.c_str(), &system) == 0 &&
         (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC)) {
       return EACCES;
     }
-    return faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
+    return faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
   }
   if (S_ISLNK(status.st_mode)) return ELOOP;
   if (S_ISDIR(status.st_mode)) return EISDIR;

@@ -33,7 +33,7 @@ constexpr const char* kPreset = row_of(Variable::kPresets).name;
 struct Preset {
   const char* name;
   const char* value;
-  bool in_cache = false;            // the value is a file below the user's cache folder
+  bool in_cache = false;            // the value is a file below the user's cache directory
   const char* also_read = nullptr;  // a variable for the same: who has set that has chosen
 };
 // Programs that ask somebody else than the driver, or complain loudly where there is none.
@@ -164,11 +164,11 @@ void set_devices(const Options& options, Variables& variables) {
 }
 
 /// $XDG_CACHE_HOME or $HOME/.cache, which must be absolute; else empty.
-std::string cache_folder(const Variables& variables) {
+std::string cache_directory(const Variables& variables) {
   for (const auto& [name, below] :
        {std::pair("XDG_CACHE_HOME", ""), std::pair("HOME", "/.cache")}) {
-    const char* folder = variables.get(name);
-    if (folder != nullptr && *folder == '/') return std::string(folder) + below;
+    const char* directory = variables.get(name);
+    if (directory != nullptr && *directory == '/') return std::string(directory) + below;
   }
   return {};
 }
@@ -195,12 +195,12 @@ void take_back_presets(Variables& variables) {
 void set_presets(bool wanted, const Options& options, Variables& variables) {
   std::string names;
   for (const Preset& preset : kPresets) {
-    const std::string folder = preset.in_cache ? cache_folder(variables) : "";
-    const bool nowhere = preset.in_cache && folder.empty();
+    const std::string directory = preset.in_cache ? cache_directory(variables) : "";
+    const bool nowhere = preset.in_cache && directory.empty();
     const bool chosen = variables.has(preset.name) ||
                         (preset.also_read != nullptr && variables.has(preset.also_read));
     if (!wanted || nowhere || chosen) continue;
-    variables.set(preset.name, folder + preset.value);
+    variables.set(preset.name, directory + preset.value);
     names.append(names.empty() ? "" : ",").append(preset.name);
   }
   if (options.children) names.append(names.empty() ? "" : ",").append(kChildrenMark);
@@ -210,10 +210,10 @@ void set_presets(bool wanted, const Options& options, Variables& variables) {
 
 std::string absolute(const std::string& path) {
   if (path.starts_with("/")) return path;
-  const std::unique_ptr<char, void (*)(void*)> folder(getcwd(nullptr, 0), free);
-  if (folder == nullptr)
+  const std::unique_ptr<char, void (*)(void*)> directory(getcwd(nullptr, 0), free);
+  if (directory == nullptr)
     throw Refusal(kRefused, "--report: the current directory has no path; give an absolute path");
-  return std::string(folder.get()) + "/" + path;
+  return std::string(directory.get()) + "/" + path;
 }
 
 }  // namespace
@@ -259,7 +259,7 @@ Config settle(const Options& options, Variables& variables) {
   } else if (options.observe && !is_given(variables.get(kLog))) {
     variables.set(kLog, "error");  // the summary says who was refused
   }
-  // The guard takes a relative path from the folder that the process is in at that time.
+  // The guard takes a relative path from the directory that the process is in at that time.
   if (options.report) variables.set(kReport, absolute(*options.report));
   take_back_presets(variables);
 

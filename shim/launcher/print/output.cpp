@@ -32,9 +32,9 @@ std::string path_of(const std::string& name) { return name == "-" ? "/dev/stdout
 std::optional<int> descriptor_of(std::string_view path) {
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
-  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
-    if (!path.starts_with(folder)) continue;
-    const std::string_view word = path.substr(folder.size());
+  for (const std::string_view directory : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!path.starts_with(directory)) continue;
+    const std::string_view word = path.substr(directory.size());
     int number = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
     if (error == std::errc() && end == word.data() + word.size()) return number;

@@ -22,8 +22,8 @@ constexpr std::string_view kMark = "> ";   ///< the user's own line
 constexpr size_t kLabel = 9;               ///< "python   "
 constexpr const char* kMissing = "not available: ";
 
-/// Where a reader finds the file: below this folder, else the whole path; of a package what follows
-/// site-packages; of the standard library "python3.11/json/decoder.py".
+/// Where a reader finds the file: below this directory, else the whole path; of a package what
+/// follows site-packages; of the standard library "python3.11/json/decoder.py".
 std::string short_file(const std::string& file) {
   for (const std::string_view part : {"/site-packages/", "/dist-packages/"}) {
     const size_t at = file.rfind(part);
@@ -33,8 +33,8 @@ std::string short_file(const std::string& file) {
     const size_t at = file.find(part);
     if (at != std::string::npos) return printable(tail(file, file.find('p', at)));
   }
-  const std::unique_ptr<char, void (*)(void*)> folder(getcwd(nullptr, 0), free);
-  const std::string here = folder == nullptr ? "/" : std::string(folder.get()) + "/";
+  const std::unique_ptr<char, void (*)(void*)> directory(getcwd(nullptr, 0), free);
+  const std::string here = directory == nullptr ? "/" : std::string(directory.get()) + "/";
   return printable(file.starts_with(here) ? tail(file, here.size()) : std::string_view(file));
 }
 

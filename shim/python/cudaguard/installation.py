@@ -14,17 +14,17 @@ class NotUsable(RuntimeError):
 
 
 def prefix() -> str:
-    """The folder above this package that has bin/cudaguard: of a virtual environment, of `pip --user`
-    or `--target`, of an installed tree (share/cudaguard/python). Else this Python's: an editable
-    install leaves the package in the checkout."""
+    """The directory above this package that has bin/cudaguard: of a virtual environment, of `pip
+    --user` or `--target`, of an installed tree (share/cudaguard/python). Else this Python's: an
+    editable install leaves the package in the checkout."""
     above = os.path.dirname(os.path.abspath(__file__))
-    folders = []
+    directories = []
     while above != os.path.dirname(above):
         above = os.path.dirname(above)
-        folders.append(above)
-    for folder in (*folders, sys.prefix):
-        if os.access(os.path.join(folder, "bin", "cudaguard"), os.X_OK):
-            return folder
+        directories.append(above)
+    for directory in (*directories, sys.prefix):
+        if os.access(os.path.join(directory, "bin", "cudaguard"), os.X_OK):
+            return directory
     raise NotUsable("there is no bin/cudaguard in a directory above %s, nor in %s" % (__file__, sys.prefix))
 
 

@@ -139,10 +139,10 @@ def _start(config: pytest.Config, whole_suite: bool = True) -> "Watcher | str":
     found = guards.find()
     if found is None:
         return "the guard is not loaded in this process, or is an older one"
-    folder = tempfile.mkdtemp(prefix="cudaguard-pytest-")
-    watcher = Watcher(found, folder, whole_suite)
+    directory = tempfile.mkdtemp(prefix="cudaguard-pytest-")
+    watcher = Watcher(found, directory, whole_suite)
     if not found.watch(watcher.own):
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         return "CUDA is allowed in this process: its policy is not FORCE_CPU"
     config.pluginmanager.register(watcher, _NAME)
     watcher.enter("the import of conftest.py")
@@ -153,10 +153,10 @@ class Watcher:
     """Reads what the guard writes: this process's calls in one file, and in one for each test those
     of the processes that were started during it. From one thread."""
 
-    def __init__(self, found: guards.Guard, folder: str, whole_suite: bool) -> None:
+    def __init__(self, found: guards.Guard, directory: str, whole_suite: bool) -> None:
         self.guard = found
-        self.folder = folder
-        self.own = os.path.join(folder, "own")
+        self.directory = directory
+        self.own = os.path.join(directory, "own")
         self.denied: List[str] = []
         self.allowed: List[str] = []
         self.whole_suite = whole_suite  # not only the tests that are marked no_cuda
@@ -188,12 +188,12 @@ class Watcher:
             os.environ.pop(_REPORT, None)
         else:
             os.environ[_REPORT] = self.outer
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def enter(self, name: str) -> None:
-        """From now on what is asked for is this test's, file's or folder's."""
+        """From now on what is asked for is this test's, file's or directory's."""
         self.blame_session()
-        self.current = os.path.join(self.folder, str(len(self.names)))
+        self.current = os.path.join(self.directory, str(len(self.names)))
         self.names[self.current] = name
         os.environ[_REPORT] = self.current
         self.phases = 0

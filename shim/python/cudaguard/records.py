@@ -42,9 +42,9 @@ CODE = ("lib:", "module:", "line:")
 
 def _module_of(file: str) -> str:
     """As shim/launcher/findings/allow.cpp: outside of packages the directory and the file alone."""
-    for folder in ("/site-packages/", "/dist-packages/"):
-        if folder in file:
-            name = file.rsplit(folder, 1)[1]
+    for directory in ("/site-packages/", "/dist-packages/"):
+        if directory in file:
+            name = file.rsplit(directory, 1)[1]
             break
     else:
         name = "/".join(file.split("/")[-2:])
@@ -56,7 +56,7 @@ def _module_of(file: str) -> str:
 def _is_module(pattern: str, file: str) -> bool:
     name = _module_of(file)
     names = [name]
-    if not any(folder in file for folder in ("/site-packages/", "/dist-packages/")):
+    if not any(directory in file for directory in ("/site-packages/", "/dist-packages/")):
         names.append(name.partition(".")[2])
     return any(fnmatch.fnmatchcase(one, pattern) for one in names) or fnmatch.fnmatchcase(
         name, pattern + ".*")
@@ -96,12 +96,12 @@ def shown(text: str) -> str:
 
 
 def short_path(path: str) -> str:
-    """Below this folder without it."""
+    """Below this directory without it."""
     try:
-        folder = os.getcwd() + os.sep
+        directory = os.getcwd() + os.sep
     except OSError:
         return path
-    return path[len(folder):] if path.startswith(folder) else path
+    return path[len(directory):] if path.startswith(directory) else path
 
 
 def _base_name(place: Any) -> str:

@@ -17,7 +17,7 @@ extern "C" int open_inner() {
 extern "C" int inner_is_here() {
   return dlopen("libcginner.so", RTLD_NOW | RTLD_NOLOAD) != nullptr;
 }
-// The program's function asks: its folder counts, not ours.
+// The program's function asks: its directory counts, not ours.
 extern "C" int call_back(void* (*open)(const char*)) { return open("libcgrunpath.so") != nullptr; }
 #elif defined(PLUGIN_CHAIN)
 extern "C" int cg_chain() {

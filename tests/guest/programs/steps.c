@@ -10,7 +10,7 @@
 //   fork, end          what lies between is done in a child that is waited for
 //   nofile:N           as many descriptors from now on; "max": as many as allowed
 //   memory:KIB         that much more address space from now on; "max": as much as allowed
-//   setenv:NAME=VALUE  unsetenv:NAME  chdir:FOLDER  close:N  print:TEXT
+//   setenv:NAME=VALUE  unsetenv:NAME  chdir:DIRECTORY  close:N  print:TEXT
 //   open:PATH:FLAGS    open(2), FLAGS of the letters r w a(ppend) + (both ways) e(CLOEXEC)
 //   put:N:TEXT         write TEXT to descriptor N
 //   results:PATH       print there from now on, by a descriptor of at least 100

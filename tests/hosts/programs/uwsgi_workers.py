@@ -12,8 +12,8 @@ import tempfile
 WORKERS = 4
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-with tempfile.TemporaryDirectory(prefix="cg-") as folder:
-    path = os.path.join(folder, "socket")
+with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+    path = os.path.join(directory, "socket")
     server = subprocess.Popen(
         [sys.argv[1], "--master", "--processes", str(WORKERS), "--http-socket", path, "--need-app",
          # A worker that waits for a request is killed 60 seconds after SIGINT, unless told otherwise.

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""library_call.py FOLDER NAME: the first call to one of NVIDIA's libraries, below FOLDER/*/lib."""
+"""library_call.py DIRECTORY NAME: the first call to one of NVIDIA's libraries, below DIRECTORY/*/lib."""
 
 import ctypes
 import glob
 import sys
 
-folder, name = sys.argv[1:]
+directory, name = sys.argv[1:]
 handle = ctypes.c_void_p()
 
 
 def library(pattern):
-    return ctypes.CDLL(sorted(glob.glob("%s/*/lib/%s" % (folder, pattern)))[0], ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(sorted(glob.glob("%s/*/lib/%s" % (directory, pattern)))[0], ctypes.RTLD_GLOBAL)
 
 
 def cufft_plan():
@@ -45,7 +45,7 @@ CALLS = {
         ctypes.create_string_buffer(128)),
 }
 
-# What they are linked to lies in other wheels' folders, which ld.so does not search.
+# What they are linked to lies in other wheels' directories, which ld.so does not search.
 for needed in ("libnvJitLink", "libcublasLt", "libcublas", "libcusparse"):
     library(needed + ".so.[0-9]*")
 print("%s=%d" % (name, CALLS[name]()))

@@ -508,8 +508,8 @@ def of_a_class_of_names(calls):
 @case
 def from_a_zip(calls):
     import zipfile
-    with tempfile.TemporaryDirectory() as folder:
-        archive = os.path.join(folder, "code.zip")
+    with tempfile.TemporaryDirectory() as directory:
+        archive = os.path.join(directory, "code.zip")
         with zipfile.ZipFile(archive, "w") as stream:
             stream.writestr("cg_zipped.py", "import sys\nfor call in sys.cg_both:\n    call(0)\n")
         sys.path.insert(0, archive)
@@ -519,12 +519,12 @@ def from_a_zip(calls):
 
 @case
 def importing(calls):
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         for name, text in (("cg_outer", "\nimport cg_inner\n"),
                            ("cg_inner", "import sys\nfor call in sys.cg_both:\n    call(0)\n")):
-            with open(os.path.join(folder, name + ".py"), "w") as stream:
+            with open(os.path.join(directory, name + ".py"), "w") as stream:
                 stream.write(text)
-        sys.path.insert(0, folder)
+        sys.path.insert(0, directory)
         sys.cg_both = calls.both
         __import__("cg_outer")
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Part of `cmake --install`: makes the folders that are not there yet, readable by all. CMake's own
-# would have the umask of who installs, and with 077 nobody else's programs found the null drivers.
-foreach(folder IN LISTS CUDAGUARD_FOLDERS)
-  if(NOT IS_ABSOLUTE "${folder}")
-    set(folder "${CMAKE_INSTALL_PREFIX}/${folder}")
+# Part of `cmake --install`: makes the directories that are not there yet, readable by all. CMake's
+# own would have the umask of who installs, and with 077 nobody else's programs found the null
+# drivers.
+foreach(directory IN LISTS CUDAGUARD_DIRECTORIES)
+  if(NOT IS_ABSOLUTE "${directory}")
+    set(directory "${CMAKE_INSTALL_PREFIX}/${directory}")
   endif()
-  get_filename_component(path "$ENV{DESTDIR}${folder}" ABSOLUTE)
+  get_filename_component(path "$ENV{DESTDIR}${directory}" ABSOLUTE)
   set(missing "")
   while(NOT EXISTS "${path}")
     list(PREPEND missing "${path}")
