@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "shim/through/proxies.h"
+#include "shim/proxy_loader/proxies.h"
 
 namespace cudaguard {
 

@@ -7,8 +7,8 @@
 #include "shim/elf/caller_scope.h"
 #include "shim/exports/behind.h"
 #include "shim/exports/denied.h"
+#include "shim/proxy_loader/services.h"
 #include "shim/record/record.h"
-#include "shim/through/services.h"
 
 // Headers of some versions make one name of the two.
 #undef cudaGetDeviceProperties

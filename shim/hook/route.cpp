@@ -12,9 +12,9 @@
 #include "shim/hook/circles.h"
 #include "shim/hook/later_lookups.h"
 #include "shim/hook/null_drivers.h"
+#include "shim/proxy_loader/proxies.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"
-#include "shim/through/proxies.h"
 
 namespace cudaguard {
 

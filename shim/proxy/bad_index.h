@@ -2,7 +2,7 @@
 // A device index that CUDA refused, or that CLAMP replaced: one line per distinct case.
 #pragma once
 
-#include "shim/through/services.h"
+#include "shim/proxy_loader/services.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

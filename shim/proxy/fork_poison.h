@@ -3,7 +3,7 @@
 // suspect the wrong library, so one line says who initialised it. Thread-safe, allocation-free.
 #pragma once
 
-#include "shim/through/services.h"
+#include "shim/proxy_loader/services.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -4,7 +4,7 @@
 // allocated; thread-safe.
 #pragma once
 
-#include "shim/through/services.h"
+#include "shim/proxy_loader/services.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -12,11 +12,11 @@ from support import elf_facts, harness
 
 
 # From below to above, where each may include all that is in front of it.
-GUARD = ["policy", "shim/sys", "shim/elf", "shim/state", "shim/stack", "shim/record", "shim/through", "shim/hook",
+GUARD = ["policy", "shim/sys", "shim/elf", "shim/state", "shim/stack", "shim/record", "shim/proxy_loader", "shim/hook",
          "shim/exports"]  # fmt: skip
 BELOW = {directory: set(GUARD[:place]) for place, directory in enumerate(GUARD)}
 BELOW["shim/sys"] = set()
-BELOW["shim/proxy"] = set(GUARD[:GUARD.index("shim/through") + 1]) | {"shim/api"}
+BELOW["shim/proxy"] = set(GUARD[:GUARD.index("shim/proxy_loader") + 1]) | {"shim/api"}
 BELOW["shim/null_driver"] = {"shim/elf", "shim/api/generated"}
 BELOW["shim/launcher"] = {"policy", "shim/api/generated"}
 BELOW["shim/api"] = set()
@@ -99,10 +99,10 @@ class Arrows(unittest.TestCase):
     def test_the_check_sees(self):
         for directory, wanted, wrong in (
                 ("policy", "shim/sys/system.h", True), ("shim/elf", "shim/state/process.h", True),
-                ("shim/through", "shim/proxy/guard.h", True),
+                ("shim/proxy_loader", "shim/proxy/guard.h", True),
                 ("shim/proxy", "shim/hook/null_drivers.h", True),
                 ("shim/launcher/run", "shim/record/record.h", True),
-                ("shim/hook", "shim/through/proxies.h", False),
+                ("shim/hook", "shim/proxy_loader/proxies.h", False),
                 ("shim/launcher/doctor", "policy/text.h", False)):
             with self.subTest(directory=directory), tempfile.TemporaryDirectory() as source:
                 os.makedirs(os.path.join(source, directory))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/through/proxies.h"
+#include "shim/proxy_loader/proxies.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -14,9 +14,9 @@
 #include "shim/elf/object.h"
 #include "shim/elf/own_files.h"
 #include "shim/elf/symbol_lookup.h"
+#include "shim/proxy_loader/services.h"
 #include "shim/record/record.h"
 #include "shim/sys/system.h"
-#include "shim/through/services.h"
 
 namespace cudaguard {
 
