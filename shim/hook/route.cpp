@@ -9,7 +9,7 @@
 #include "shim/elf/loader.h"
 #include "shim/elf/object.h"
 #include "shim/elf/symbol_lookup.h"
-#include "shim/hook/circles.h"
+#include "shim/hook/dlopen_recursion.h"
 #include "shim/hook/later_lookups.h"
 #include "shim/hook/null_drivers.h"
 #include "shim/proxy_loader/proxies.h"
@@ -136,7 +136,7 @@ template <typename Function>
 [[gnu::always_inline]] inline const void* target(const char* function, Function next,
                                                  Function libcs, const char* name,
                                                  const void* caller) {
-  const bool hooked = next != libcs && goes_in_circles(function, name, caller);
+  const bool hooked = next != libcs && is_recursive_dlopen(function, name, caller);
   return reinterpret_cast<const void*>(hooked ? libcs : next);
 }
 

@@ -8,6 +8,6 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 /// version, and finds libc's; here it finds ours, and we go to the hook again. Where it calls in
 /// tail position nothing tells that from a program's call but that it does not end: when the same
 /// is asked for in the same place again and again, and nothing is loaded, it goes to libc's.
-bool goes_in_circles(const char* function, const char* name, const void* caller);
+bool is_recursive_dlopen(const char* function, const char* name, const void* caller);
 
 }  // namespace cudaguard

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/hook/circles.h"
+#include "shim/hook/dlopen_recursion.h"
 
 #include "shim/elf/object.h"
 #include "shim/elf/reference.h"
@@ -35,7 +35,7 @@ struct HookBehind {
 
 }  // namespace
 
-bool goes_in_circles(const char* function, const char* name, const void* caller) {
+bool is_recursive_dlopen(const char* function, const char* name, const void* caller) {
   constexpr uint32_t kMany = 16;
   HookBehind look = {.function = function, .caller = caller};
   dl_iterate_phdr(find_hook, &look);
