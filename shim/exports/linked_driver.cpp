@@ -6,8 +6,8 @@
 #include <cuda.h>
 #include <nvml.h>
 
-#include "shim/exports/behind.h"
 #include "shim/exports/denied.h"
+#include "shim/exports/next_definition.h"
 #include "shim/hook/null_drivers.h"
 
 // cuda.h and nvml.h rename the old entry points to the newest ones; here each name is itself.
@@ -45,7 +45,7 @@ nvmlReturn_t none(unsigned int* count) {
 }
 
 /// Without a proxy the null driver's.
-[[gnu::noinline]] Behind or_null_driver(Behind it, const char* name) {
+[[gnu::noinline]] NextDefinition or_null_driver(NextDefinition it, const char* name) {
   if (it.function == nullptr && !is_off()) {
     it.function = const_cast<void*>(null_driver(NullDriverKind::kDriver).symbol(name));
   }
@@ -64,7 +64,7 @@ using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern
     auto* const real = (it).as(&::name);           \
     if (real != nullptr) return real(__VA_ARGS__); \
   } while (false)
-#define CG_FORWARD(name, ...) CG_CALL(CG_BEHIND(name), name, __VA_ARGS__)
+#define CG_FORWARD(name, ...) CG_CALL(CG_NEXT(name), name, __VA_ARGS__)
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -96,7 +96,7 @@ CUresult CUDAAPI cuDeviceGetCount(int* count) {
 // The 4-argument form of CUDA 11.3; newer headers declare the other one only.
 CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version,
                                   cuuint64_t flags) {
-  CG_CALL(or_null_driver(CG_BEHIND(cuGetProcAddress), "cuGetProcAddress"), cuGetProcAddress, symbol,
+  CG_CALL(or_null_driver(CG_NEXT(cuGetProcAddress), "cuGetProcAddress"), cuGetProcAddress, symbol,
           function, version, flags);
   if (function != nullptr) *function = nullptr;
   return CUDA_ERROR_NO_DEVICE;
@@ -104,8 +104,8 @@ CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int versi
 
 CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                      cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
-  CG_CALL(or_null_driver(CG_BEHIND(cuGetProcAddress_v2), "cuGetProcAddress_v2"),
-          cuGetProcAddress_v2, symbol, function, version, flags, status);
+  CG_CALL(or_null_driver(CG_NEXT(cuGetProcAddress_v2), "cuGetProcAddress_v2"), cuGetProcAddress_v2,
+          symbol, function, version, flags, status);
   if (function != nullptr) *function = nullptr;
   return CUDA_ERROR_NO_DEVICE;
 }

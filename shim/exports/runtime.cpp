@@ -5,8 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include "shim/elf/caller_scope.h"
-#include "shim/exports/behind.h"
 #include "shim/exports/denied.h"
+#include "shim/exports/next_definition.h"
 #include "shim/proxy_loader/services.h"
 #include "shim/record/record.h"
 
@@ -81,7 +81,7 @@ using Call = cudaError_t (*)(void* real, const void* context, int index);
 
 [[gnu::noinline]] cudaError_t look_at_index(const char* api, const void* caller, int device,
                                             Call call, const void* context) {
-  const Behind it = behind(api, caller);
+  const NextDefinition it = next_definition(api, caller);
   if (it.function == nullptr) return denied(api, caller);
   Process& here = *it.process;
   if (looks_at_indices(here)) check_fork(here, api);
@@ -106,7 +106,7 @@ template <typename Function, typename Lambda>
 [[gnu::always_inline]] inline cudaError_t indexed(Function* like, const char* api,
                                                   const void* caller, int device,
                                                   const Lambda& lambda) {
-  const Behind it = behind(api, caller);
+  const NextDefinition it = next_definition(api, caller);
   if (it.function != nullptr && was_selected(*it.process, device)) [[likely]] {
     return lambda(it.as(like), device);
   }
@@ -132,7 +132,7 @@ extern "C" {
 cudaError_t CUDARTAPI cudaGetDeviceProperties_v2(cudaDeviceProp* properties, int device);
 
 cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
-  const Behind it = CG_BEHIND(cudaGetDeviceCount);
+  const NextDefinition it = CG_NEXT(cudaGetDeviceCount);
   if (it.function == nullptr) {
     // The real runtime leaves it alone; 0 helps callers that ignore the error (llama.cpp passes a
     // live field; OpenCV tests the count alone).
@@ -175,7 +175,7 @@ cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribut
 }
 
 cudaError_t CUDARTAPI cudaDeviceSynchronize(void) {
-  const Behind it = CG_BEHIND(cudaDeviceSynchronize);
+  const NextDefinition it = CG_NEXT(cudaDeviceSynchronize);
   if (it.function == nullptr) return denied("cudaDeviceSynchronize", CG_CALLER);
   if (looks_at_indices(*it.process)) check_fork(*it.process, "cudaDeviceSynchronize");
   return it.as(&::cudaDeviceSynchronize)();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/exports/behind.h"
+#include "shim/exports/next_definition.h"
 
 #include <string_view>
 
@@ -19,7 +19,7 @@ const void* look_up(Process& here, const char* name, const void* caller) {
   return proxy(here, kind).symbol(name);
 }
 
-[[gnu::noinline, gnu::cold]] Behind search(const char* name, const void* caller) {
+[[gnu::noinline, gnu::cold]] NextDefinition search(const char* name, const void* caller) {
   Process& here = process();
   const uint32_t age = lasting.answers_age.load(std::memory_order_acquire);
   void* found = const_cast<void*>(look_up(here, name, caller));
@@ -30,7 +30,7 @@ const void* look_up(Process& here, const char* name, const void* caller) {
 
 }  // namespace
 
-Behind behind(const char* name, const void* caller) {
+NextDefinition next_definition(const char* name, const void* caller) {
   Process* here = lasting.process.load(std::memory_order_acquire);
   void* known;
   if (here != nullptr && here->answers.know(name, caller, known)) [[likely]] {

@@ -6,7 +6,7 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-struct Behind {
+struct NextDefinition {
   void* function;  ///< null under FORCE_CPU, and where there is none
   Process* process;
 
@@ -19,9 +19,9 @@ struct Behind {
 
 /// Of `name`, a constant: under OFF, and for the runtime's functions, what the caller would have
 /// reached without us; else the proxy's. Made for calls in loops: limit 3 ns, scripts/bench F1.
-Behind behind(const char* name, const void* caller);
+NextDefinition next_definition(const char* name, const void* caller);
 
 }  // namespace cudaguard
 
 #define CG_CALLER __builtin_return_address(0)
-#define CG_BEHIND(name) behind(#name, CG_CALLER)
+#define CG_NEXT(name) next_definition(#name, CG_CALLER)
