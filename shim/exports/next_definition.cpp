@@ -21,7 +21,7 @@ const void* look_up(Process& here, const char* name, const void* caller) {
 
 [[gnu::noinline, gnu::cold]] NextDefinition search(const char* name, const void* caller) {
   Process& here = process();
-  const uint32_t age = lasting.answers_age.load(std::memory_order_acquire);
+  const uint32_t age = inherited.answers_age.load(std::memory_order_acquire);
   void* found = const_cast<void*>(look_up(here, name, caller));
   // Not where a forked child would take them for its own.
   if (found != nullptr && here.only_pid == 0) here.answers.keep(name, caller, found, age);
@@ -31,7 +31,7 @@ const void* look_up(Process& here, const char* name, const void* caller) {
 }  // namespace
 
 NextDefinition next_definition(const char* name, const void* caller) {
-  Process* here = lasting.process.load(std::memory_order_acquire);
+  Process* here = inherited.process.load(std::memory_order_acquire);
   void* known;
   if (here != nullptr && here->answers.know(name, caller, known)) [[likely]] {
     return {known, here};

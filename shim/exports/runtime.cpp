@@ -27,7 +27,7 @@ namespace {
 bool looks_at_indices(const Process& here) { return here.config.policy != Policy::kOff; }
 
 /// Null: no CUDA was let through in this process, and there is nothing to explain.
-const Explainer* explainer() { return lasting.explainer.load(std::memory_order_acquire); }
+const Explainer* explainer() { return inherited.explainer.load(std::memory_order_acquire); }
 
 void check_fork(Process& here, const char* api) {
   if (here.fork_checked.load(std::memory_order_relaxed)) return;

@@ -4,7 +4,7 @@
 #include "shim/elf/object.h"
 #include "shim/elf/reference.h"
 #include "shim/elf/symbol_lookup.h"
-#include "shim/state/lasting.h"
+#include "shim/state/inherited.h"
 
 namespace cudaguard {
 
@@ -23,7 +23,7 @@ struct HookBehind {
 [[gnu::cold]] int find_hook(dl_phdr_info* object, size_t /*size*/, void* data) {
   auto& look = *static_cast<HookBehind*>(data);
   const ElfW(Dyn)* dynamic = dynamic_section(*object);
-  if (holds(*object, &lasting)) {
+  if (holds(*object, &inherited)) {
     look.passed_us = true;
   } else if (look.passed_us && elf_symbol(dynamic, object->dlpi_addr, look.function) != nullptr) {
     look.found = version_of_reference(dynamic, object->dlpi_addr, "dlvsym") != nullptr;
@@ -42,10 +42,10 @@ bool is_recursive_dlopen(const char* function, const char* name, const void* cal
   if (!look.found || look.calls) return look.calls;
   const uintptr_t request =
       reinterpret_cast<uintptr_t>(caller) ^ reinterpret_cast<uintptr_t>(name) ^ look.loaded;
-  if (lasting.last_request.exchange(request, std::memory_order_relaxed) != request) {
-    lasting.rounds.store(0, std::memory_order_relaxed);
+  if (inherited.last_request.exchange(request, std::memory_order_relaxed) != request) {
+    inherited.rounds.store(0, std::memory_order_relaxed);
   }
-  return lasting.rounds.fetch_add(1, std::memory_order_relaxed) % kMany == kMany - 1;
+  return inherited.rounds.fetch_add(1, std::memory_order_relaxed) % kMany == kMany - 1;
 }
 
 }  // namespace cudaguard

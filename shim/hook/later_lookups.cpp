@@ -15,7 +15,7 @@ bool leaves(const char* name, const void* policy) {
 }
 
 bool is_null_driver(const dl_phdr_info& object) {
-  for (const Loaded& it : lasting.null_drivers) {
+  for (const Loaded& it : inherited.null_drivers) {
     const auto* map = static_cast<const link_map*>(it.link_map.load(std::memory_order_acquire));
     if (map != nullptr && map->l_addr == object.dlpi_addr) return true;
   }
@@ -24,7 +24,7 @@ bool is_null_driver(const dl_phdr_info& object) {
 
 /// Is this object bound to our exports, or would others be bound to its, if ours were not there?
 int needs_exports(dl_phdr_info* object, size_t /*size*/, void* policy) {
-  if (holds(*object, &lasting) || is_null_driver(*object)) return 0;
+  if (holds(*object, &inherited) || is_null_driver(*object)) return 0;
   const ElfW(Dyn)* dynamic = dynamic_section(*object);
   if (dynamic == nullptr) return 0;
   const char* soname = elf_soname(dynamic, object->dlpi_addr);
@@ -36,7 +36,7 @@ int needs_exports(dl_phdr_info* object, size_t /*size*/, void* policy) {
 }  // namespace
 
 void leave_later_lookups(const Process& here) {
-  if (lasting.left_later_lookups.exchange(true, std::memory_order_relaxed)) return;
+  if (inherited.left_later_lookups.exchange(true, std::memory_order_relaxed)) return;
   Policy policy = here.policy();
   if (rules_of(policy).later == LaterExports::kAll) return;
   if (dl_iterate_phdr(needs_exports, &policy) == 0) hide_own_symbols(leaves, &policy);

@@ -73,9 +73,9 @@ const char* load(const Loader& the, const Files& files, OwnPath& directory, Load
 bool load_from(const Loader& the, OwnPath& directory) {
   bool all_there = true;
   for (int i = 0; i < 2; ++i) {
-    if (lasting.null_drivers[i].path.load(std::memory_order_relaxed) != nullptr) continue;
-    const char* why = load(the, kFiles[i], directory, lasting.null_drivers[i]);
-    lasting.null_drivers[i].why.store(why, std::memory_order_release);
+    if (inherited.null_drivers[i].path.load(std::memory_order_relaxed) != nullptr) continue;
+    const char* why = load(the, kFiles[i], directory, inherited.null_drivers[i]);
+    inherited.null_drivers[i].why.store(why, std::memory_order_release);
     all_there = all_there && why != kMissing;
   }
   return all_there;
@@ -99,18 +99,18 @@ void load_both() {
   }
   bool failed = false;
   bool passing = false;
-  for (const Loaded& it : lasting.null_drivers) {
+  for (const Loaded& it : inherited.null_drivers) {
     if (it.path.load(std::memory_order_relaxed) != nullptr) continue;
     failed = true;
     passing = passing || !known || it.why.load(std::memory_order_relaxed) == kPassing;
   }
   if (failed) the.dlerror();  // ours, not the program's
   if (!passing) {
-    lasting.null_drivers_tried.store(true, std::memory_order_release);
+    inherited.null_drivers_tried.store(true, std::memory_order_release);
     // At once: the program may be linked to the driver, or load what is.
-    if (lasting.null_drivers[0].path.load(std::memory_order_relaxed) == nullptr)
+    if (inherited.null_drivers[0].path.load(std::memory_order_relaxed) == nullptr)
       say_missing(NullDriverKind::kDriver);
-    if (lasting.null_drivers[1].path.load(std::memory_order_relaxed) == nullptr)
+    if (inherited.null_drivers[1].path.load(std::memory_order_relaxed) == nullptr)
       say_missing(NullDriverKind::kNvml);
   }
   errno = saved_errno;
@@ -123,7 +123,7 @@ void load_both() {
   const Loader& the = loader();
   const int saved_errno = errno;
   for (int i = 0; i < 2 && !privileged(); ++i) {
-    const auto* map = static_cast<const link_map*>(lasting.null_drivers[i].link_map.load());
+    const auto* map = static_cast<const link_map*>(inherited.null_drivers[i].link_map.load());
     if (map == nullptr) continue;
     for (const char* name : kFiles[i].claims) {
       if (name == nullptr) continue;
@@ -132,7 +132,7 @@ void load_both() {
       if (same != nullptr && same != map) the.dlclose(same);
     }
   }
-  lasting.dev_names.store(Lasting::kClaimed);
+  inherited.dev_names.store(InheritedState::kClaimed);
   errno = saved_errno;
 }
 
@@ -147,20 +147,22 @@ NullDriver null_driver(NullDriverKind kind) {
   if (!null_drivers_tried()) [[unlikely]] {
     load_both();
   }
-  if (lasting.dev_names.load(std::memory_order_relaxed) == Lasting::kNeeded && null_drivers_tried())
+  if (inherited.dev_names.load(std::memory_order_relaxed) == InheritedState::kNeeded &&
+      null_drivers_tried())
     claim_dev_names();
-  const Loaded& the = lasting.null_drivers[static_cast<int>(kind)];
+  const Loaded& the = inherited.null_drivers[static_cast<int>(kind)];
   return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_acquire)};
 }
 
 void need_dev_names() {
-  uint8_t none = Lasting::kNotNeeded;
-  lasting.dev_names.compare_exchange_strong(none, Lasting::kNeeded, std::memory_order_relaxed);
+  uint8_t none = InheritedState::kNotNeeded;
+  inherited.dev_names.compare_exchange_strong(none, InheritedState::kNeeded,
+                                              std::memory_order_relaxed);
 }
 
 void say_missing(NullDriverKind kind) {
   const int index = static_cast<int>(kind);
-  const char* why = lasting.null_drivers[index].why.load(std::memory_order_acquire);
+  const char* why = inherited.null_drivers[index].why.load(std::memory_order_acquire);
   const sys::Mapped<PathRoom> room;
   if (!room) return;
   OwnPath directory(*room, sizeof *room);

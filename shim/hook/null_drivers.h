@@ -6,7 +6,7 @@
 // the caller's afterwards, and no dlerror is left.
 #pragma once
 
-#include "shim/state/lasting.h"
+#include "shim/state/inherited.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -22,7 +22,7 @@ enum class NullDriverKind { kDriver, kNvml };
 
 /// Have both been loaded, or found unusable?
 inline bool null_drivers_tried() {
-  return lasting.null_drivers_tried.load(std::memory_order_acquire);
+  return inherited.null_drivers_tried.load(std::memory_order_acquire);
 }
 
 /// Loads both on the first call.

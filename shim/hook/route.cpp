@@ -57,7 +57,7 @@ bool is_needed(Library library) {
 bool is_loaded_for_us_alone(const LibraryRequest& request, int mode) {
   const bool driver = request.library == Library::kDriver;
   if (!driver && request.library != Library::kNvml) return false;
-  std::atomic<bool>& requested = lasting.requested[driver ? 0 : 1];
+  std::atomic<bool>& requested = inherited.requested[driver ? 0 : 1];
   if ((mode & RTLD_NOLOAD) == 0) requested.store(true, std::memory_order_relaxed);
   return !requested.load(std::memory_order_relaxed) && !is_needed(request.library);
 }
@@ -111,8 +111,8 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
     // Before the first request of any kind goes on: what it loads may be linked to the driver.
     null_driver(NullDriverKind::kDriver);
     const Loader& the = loader();
-    if (lasting.null_drivers[0].path.load(std::memory_order_acquire) != nullptr &&
-        lasting.null_drivers[1].path.load(std::memory_order_acquire) != nullptr) {
+    if (inherited.null_drivers[0].path.load(std::memory_order_acquire) != nullptr &&
+        inherited.null_drivers[1].path.load(std::memory_order_acquire) != nullptr) {
       leave_later_lookups(here);
     }
     if (null_drivers_tried() && the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
@@ -127,7 +127,7 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
 
 /// Almost every request under FORCE_CPU, decided without a call but strlen.
 [[gnu::always_inline]] inline bool is_nobodys_business(const char* name, int mode) {
-  const Process* here = lasting.process.load(std::memory_order_acquire);
+  const Process* here = inherited.process.load(std::memory_order_acquire);
   return here != nullptr && here->steady.load(std::memory_order_acquire) &&
          (mode & RTLD_DEEPBIND) == 0 && (name == nullptr || !may_be_ours(name));
 }
@@ -160,7 +160,7 @@ static Route answer_null(const cudaguard::Loader& the) {
 Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
   if (is_nobodys_business(name, mode)) [[likely]] {
-    return {name, reinterpret_cast<const void*>(lasting.loader.dlopen.get())};
+    return {name, reinterpret_cast<const void*>(inherited.loader.dlopen.get())};
   }
   name = choose_name(name, mode, caller);
   const Loader& the = loader();

@@ -98,6 +98,6 @@ extern "C" [[gnu::visibility("default")]] const char* cudaguard_companion_prepar
   if (!adopt_guard(guard)) return "";
   if (!driver.bound.load(std::memory_order_acquire)) bind(the_guard());
   if (!list_is_enforced(guard->process())) return "said";
-  guard->lasting->explainer.store(&kExplainer, std::memory_order_release);
+  guard->inherited->explainer.store(&kExplainer, std::memory_order_release);
   return nullptr;
 }

@@ -24,7 +24,7 @@ struct Room {
 }  // namespace
 
 void remember_init(const void* caller) {
-  Lasting::Initialised& initialised = the_guard().lasting->initialised;
+  InheritedState::Initialised& initialised = the_guard().inherited->initialised;
   const uint32_t pid = sys::getpid();
   if (initialised.pid.load(std::memory_order_relaxed) == pid) return;
   const sys::Mapped<Room> room;
@@ -40,7 +40,7 @@ void remember_init(const void* caller) {
 void check_fork(Process& process, const char* api) {
   if (process.fork_checked.load(std::memory_order_relaxed)) return;
   process.fork_checked.store(true, std::memory_order_relaxed);
-  const Lasting::Initialised& initialised = the_guard().lasting->initialised;
+  const InheritedState::Initialised& initialised = the_guard().inherited->initialised;
   const uint32_t parent = initialised.pid.load(std::memory_order_acquire);
   if (parent == 0 || parent == sys::getpid()) return;
   ForkFacts facts;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr Services kServices = {
     .process = &process,
-    .lasting = &lasting,
+    .inherited = &inherited,
     .loader = &loader,
     .variable = &variable,
     .fall_back = &fall_back,
@@ -132,7 +132,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
   if (!there) directory.set_real_directory();
   const char* path = directory.file(files.file);
   if (!there && sys::stat(path, &status) != 0) return give_up(process, files, path, kMissing);
-  load(process, files, path, quiet, lasting.proxies[static_cast<int>(kind)]);
+  load(process, files, path, quiet, inherited.proxies[static_cast<int>(kind)]);
 }
 
 /// NVIDIA's own libraries among themselves: they must see what is there.
@@ -169,7 +169,7 @@ const void* Proxy::symbol(const char* name) const {
 }
 
 Proxy proxy(Process& process, ProxyKind kind) {
-  const Loaded& the = lasting.proxies[static_cast<int>(kind)];
+  const Loaded& the = inherited.proxies[static_cast<int>(kind)];
   if (kind == ProxyKind::kNvml && process.no_nvml.load(std::memory_order_relaxed)) return {};
   if (the.path.load(std::memory_order_acquire) == nullptr) load_proxy(process, kind);
   if (!lets_through(process.policy())) return {};

@@ -18,7 +18,7 @@ struct Services {
   uint32_t id = CUDAGUARD_INTERFACE_ID;  ///< in front; the rest has a meaning where it is the same
 
   Process& (*process)() = nullptr;  ///< this one's state: a forked child's is another
-  Lasting* lasting = nullptr;
+  InheritedState* inherited = nullptr;
   /// libc's own functions, to be called from the proxy's code: they look at who calls.
   const Loader& (*loader)() = nullptr;
   const char* (*variable)(const char* name) = nullptr;  ///< of the environment

@@ -202,7 +202,7 @@ void say_complaints(Process& process) {
 void write_start(char** words, char** variables) {
   const ScratchPages scratch;
   if (!scratch) {
-    lasting.listens = announce(Beacon::kStart, nullptr);
+    inherited.listens = announce(Beacon::kStart, nullptr);
     return;
   }
   const Config config = read_config(false);
@@ -217,7 +217,7 @@ void write_start(char** words, char** variables) {
           ? std::string_view(words[0], size)
           : read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
   const uint32_t pid = sys::getpid();
-  lasting.listens = tell(Beacon::kStart, nullptr, scratch, pid, touch);
+  inherited.listens = tell(Beacon::kStart, nullptr, scratch, pid, touch);
   if (!config.report.empty()) send(config.report, scratch, pid, touch);
 }
 
@@ -242,8 +242,8 @@ Beacon beacon_of(const Touch& touch) {
 /// gives a constructor these arguments; elsewhere the kernel's copy is read at the first call.
 [[gnu::constructor]] void on_load(int, char** words, char** variables) {
   if (!sys::is_glibc()) return;
-  read_start_environment(lasting.start, variables);
-  if (lasting.start.wants_start) write_start(words, variables);
+  read_start_environment(inherited.start, variables);
+  if (inherited.start.wants_start) write_start(words, variables);
 }
 
 }  // namespace
@@ -296,7 +296,7 @@ bool prepare(Process& process, const Event& event, Output& output) {
   // Announced before anything that can fail, because verify counts this call.
   output.heard = announce(beacon_of(touch), event.caller);
   if (output.heard) {
-    lasting.listens.store(true, std::memory_order_relaxed);
+    inherited.listens.store(true, std::memory_order_relaxed);
     process.listens.store(true, std::memory_order_relaxed);
   } else if (event.kind == EventKind::kNone && process.listens.load(std::memory_order_relaxed)) {
     // A filter of the program's own refuses getpid. The launcher receives NVIDIA's ioctls as well.

@@ -6,12 +6,12 @@
 namespace cudaguard {
 
 void libraries_may_change(const char* name, int mode) {
-  lasting.answers_age.fetch_add(kOneAge, std::memory_order_release);
-  if ((mode & RTLD_GLOBAL) != 0 && name != nullptr) lasting.global_names.add(name);
+  inherited.answers_age.fetch_add(kOneAge, std::memory_order_release);
+  if ((mode & RTLD_GLOBAL) != 0 && name != nullptr) inherited.global_names.add(name);
 }
 
 const void* definition_for(const char* name, const void* caller) {
-  return find_definition(name, caller, lasting.global_names);
+  return find_definition(name, caller, inherited.global_names);
 }
 
 void Answers::keep(const char* name, const void* caller, void* target, uint32_t age) {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "shim/state/lasting.h"
+#include "shim/state/inherited.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -22,7 +22,7 @@ class Answers {
   [[gnu::always_inline]] bool know(const char* name, const void* caller, void*& target) const {
     const Answer& it = answers_[place_of(name, caller)];
     const uint64_t stamp = it.stamp.load(std::memory_order_acquire);
-    if (stamp >> 32 != lasting.answers_age.load(std::memory_order_relaxed) ||
+    if (stamp >> 32 != inherited.answers_age.load(std::memory_order_relaxed) ||
         it.caller.load(std::memory_order_relaxed) != caller ||
         it.name.load(std::memory_order_relaxed) != name) {
       return false;

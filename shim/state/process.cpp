@@ -14,7 +14,7 @@ namespace cudaguard {
 
 // The compiler takes only what is all zero into such a section: a Process is never constructed, but
 // made of fresh pages.
-[[gnu::section(".bss.lasting")]] constinit Lasting lasting;
+[[gnu::section(".bss.inherited")]] constinit InheritedState inherited;
 
 namespace {
 
@@ -74,27 +74,27 @@ std::string_view Process::because() const {
 }
 
 Config read_config(bool forked) {
-  if (!lasting.start.read.load(std::memory_order_acquire)) {
-    read_start_environment(lasting.start, kernel_environment());
+  if (!inherited.start.read.load(std::memory_order_acquire)) {
+    read_start_environment(inherited.start, kernel_environment());
   }
-  Environment environment = lasting.start.variables;
+  Environment environment = inherited.start.variables;
   environment.privileged = privileged();
   environment.forked = forked;
   Config config = parse_config(environment);
-  if (lasting.report[0] != '\0') config.report = lasting.report;
+  if (inherited.report[0] != '\0') config.report = inherited.report;
   apply_children_rule(config);
   return config;
 }
 
 void report_to(Process& process, const char* path) {
-  process.config.report = keep(path, lasting.report, sizeof lasting.report);
+  process.config.report = keep(path, inherited.report, sizeof inherited.report);
 }
 
 void fall_back(Process& process, Process::Fallen because_of) {
   process.fallen.store(because_of);
-  lasting.fallen.store(because_of);
+  inherited.fallen.store(because_of);
   process.open.store(false);  // what the driver's proxy library lets through without a look
-  lasting.answers_age.fetch_add(kOneAge, std::memory_order_release);
+  inherited.answers_age.fetch_add(kOneAge, std::memory_order_release);
   process.steady.store(false, std::memory_order_relaxed);
 }
 
@@ -129,13 +129,14 @@ Process& make_process(Process* stale) {
   // write its zeros would touch seven pages.
   auto* made = static_cast<Process*>(memory);
   made->config = read_config(stale != nullptr);
-  made->listens.store(lasting.listens.load(), std::memory_order_relaxed);
-  made->fallen.store(lasting.fallen.load(), std::memory_order_relaxed);
+  made->listens.store(inherited.listens.load(), std::memory_order_relaxed);
+  made->fallen.store(inherited.fallen.load(), std::memory_order_relaxed);
   if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();
   made->ready = true;
   // Another thread may have been faster. A stale object is not unmapped: another thread may be
   // looking at it.
-  if (lasting.process.compare_exchange_strong(stale, made, std::memory_order_acq_rel)) return *made;
+  if (inherited.process.compare_exchange_strong(stale, made, std::memory_order_acq_rel))
+    return *made;
   sys::unmap(memory, kMapped);
   return *stale;
 }

@@ -10,7 +10,7 @@
 
 #include "policy/config.h"
 #include "shim/state/answers.h"
-#include "shim/state/lasting.h"
+#include "shim/state/inherited.h"
 #include "shim/state/visible_gpus.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
@@ -35,8 +35,8 @@ struct Process {
   /// loader known, no other hook behind ours. (Never set with only_pid.)
   std::atomic<bool> steady{false};
   uint32_t only_pid = 0;  ///< kernels without MADV_WIPEONFORK: valid in this process only
-  Config config;          ///< its strings point into StartEnvironment, or are Lasting::report
-  std::atomic<bool> listens{false};  ///< as Lasting's
+  Config config;  ///< its strings point into StartEnvironment, or are InheritedState::report
+  std::atomic<bool> listens{false};  ///< as InheritedState's
   /// What makes it FORCE_CPU although the configuration lets CUDA through.
   enum Fallen : uint8_t { kStands, kNoProxy, kNotEnforced, kNotAccepted };
   std::atomic<uint8_t> fallen{kStands};
@@ -70,7 +70,7 @@ struct Process {
   };
   /// True for the first caller with this bit, if there was none with `other`.
   static bool say_once(Said bit, uint32_t other = 0) {
-    return (lasting.said.fetch_or(bit, std::memory_order_relaxed) & (bit | other)) == 0;
+    return (inherited.said.fetch_or(bit, std::memory_order_relaxed) & (bit | other)) == 0;
   }
 
   /// Distinct cases: hashes, in order of arrival. There are fewer events than places (two for each
@@ -107,7 +107,7 @@ Process& make_process(Process* stale);
 
 /// This process's state; made when this is the first call here.
 inline Process& process() {
-  Process* known = lasting.process.load(std::memory_order_acquire);
+  Process* known = inherited.process.load(std::memory_order_acquire);
   if (known != nullptr && known->ready && known->only_pid == 0) [[likely]] {
     return *known;
   }

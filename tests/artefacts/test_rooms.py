@@ -25,7 +25,7 @@ WHOLE = ("shim/launcher/", "shim/api/")
 
 # {target: the names of all that it can write to}
 WRITABLE = {
-    "guard": {"lasting", "without_memory"},  # of Process the latter: the others are mapped pages
+    "guard": {"inherited", "without_memory"},  # of Process the latter: the others are mapped pages
     "proxy_driver": {"driver"},
     "proxy_nvml": {"nvml"},
 }

@@ -6,7 +6,7 @@
 
 namespace {
 
-using cudaguard::Lasting;
+using cudaguard::InheritedState;
 using cudaguard::Process;
 
 /// Of an object of static storage: its padding is zero, too.
@@ -25,11 +25,11 @@ struct OneMember {
 };
 
 constinit Process process;
-constinit Lasting lasting;
+constinit InheritedState inherited;
 constinit OneMember one_member;
 
 TEST(ZeroPages, AProcessInWhichNothingHasHappened) { EXPECT_TRUE(is_zero(process)); }
-TEST(ZeroPages, WhatLastsBeforeAnythingHasHappened) { EXPECT_TRUE(is_zero(lasting)); }
+TEST(ZeroPages, WhatLastsBeforeAnythingHasHappened) { EXPECT_TRUE(is_zero(inherited)); }
 TEST(ZeroPages, SeesAMemberWithAnotherDefault) { EXPECT_FALSE(is_zero(one_member)); }
 
 }  // namespace

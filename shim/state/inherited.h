@@ -29,7 +29,7 @@ struct Loaded {
   std::atomic<const char*> why{nullptr};  ///< why not: a clause
 };
 
-struct Lasting {
+struct InheritedState {
   // What is read on every call.
   std::atomic<Process*> process{nullptr};  ///< of this process, or of the one it was forked from
   Loader loader;                           ///< ask loader()
@@ -67,14 +67,15 @@ struct Lasting {
   } initialised;
 };
 
-extern constinit Lasting lasting;  // NOLINT(bugprone-dynamic-static-initializers): constinit
+extern constinit InheritedState
+    inherited;  // NOLINT(bugprone-dynamic-static-initializers): constinit
 
 /// The dynamic loader's functions; found on the first call, which takes its lock.
 inline const Loader& loader() {
-  if (!lasting.loader.whole.load(std::memory_order_acquire)) [[unlikely]] {
-    find(lasting.loader);
+  if (!inherited.loader.whole.load(std::memory_order_acquire)) [[unlikely]] {
+    find(inherited.loader);
   }
-  return lasting.loader;
+  return inherited.loader;
 }
 
 }  // namespace cudaguard
