@@ -37,7 +37,7 @@ std::string Symbols::name_of(const NativeFrame& frame) {
   return found == names.end() ? "" : found->second;
 }
 
-std::string source_of(const Findings& /*findings*/, const Toucher& /*toucher*/,
+std::string source_of(const Findings& /*findings*/, const CallSite& /*toucher*/,
                       const PythonFrame& frame) {
   static const std::map<std::string, std::string> sources = {
       {"ppo.py:159",
@@ -109,9 +109,9 @@ struct Run {
     verdict.findings.processes.push_back(process);
     return verdict.findings.processes.size() - 1;
   }
-  Toucher& toucher(Asked asked, const std::string& api, const std::string& library,
-                   const std::string& line, double first) {
-    Toucher one;
+  CallSite& toucher(Asked asked, const std::string& api, const std::string& library,
+                    const std::string& line, double first) {
+    CallSite one;
     one.asked = asked;
     one.api = api;
     one.library = library;
@@ -121,7 +121,7 @@ struct Run {
     return verdict.findings.touchers.back();
   }
   void touched(size_t toucher, size_t process, double at) {
-    Toucher& one = verdict.findings.touchers[toucher];
+    CallSite& one = verdict.findings.touchers[toucher];
     one.processes.push_back(process);
     one.at.push_back(kStart + at);
   }
@@ -151,17 +151,17 @@ Run training() {
        kStart + 30.6},
       {41331, "ffmpeg -i - out.mp4", "its environment lacks LD_PRELOAD", false, kStart + 31.2}};
 
-  Toucher& monitor = run.toucher(Asked::kNvml, "nvmlInit_v2", "ctypes/cffi", "monitor.py:17", 3.4);
+  CallSite& monitor = run.toucher(Asked::kNvml, "nvmlInit_v2", "ctypes/cffi", "monitor.py:17", 3.4);
   monitor.stack.python = {{site_packages + "pynvml/nvml.py", "nvmlInitWithFlags", 1934},
                           {site_packages + "pynvml/nvml.py", "nvmlInit", 1947},
                           {"/home/u/cleanrl/monitor.py", "<module>", 17}};
   monitor.stack.native_missing = "no libgcc_s in the process";
-  Toucher& ppo = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "ppo.py:159", 4.9);
+  CallSite& ppo = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "ppo.py:159", 4.9);
   ppo.stack.python = {{site_packages + "torch/cuda/__init__.py", "device_count", 133},
                       {site_packages + "torch/cuda/__init__.py", "is_available", 101},
                       {"/home/u/cleanrl/ppo.py", "<module>", 159}};
   ppo.stack.native = native_frames;
-  Toucher& worker = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "envs.py:22", 8.4);
+  CallSite& worker = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "envs.py:22", 8.4);
   worker.stack.python = {{site_packages + "torch/cuda/__init__.py", "device_count", 133},
                          {site_packages + "tensordict/memmap.py", "<module>", 41},
                          {"<frozen importlib._bootstrap>", "_call_with_frames_removed", 241},
@@ -260,7 +260,7 @@ Run forged(uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     run.seen(i, i ^ 1, bad + std::to_string(i % 7), -1e300, 1e18 * i, i % 2 != 0);
     verdict.tree.unguarded.push_back({i, bad, bad, true, 0.0 / (i % 2)});
-    Toucher& toucher = run.toucher(static_cast<Asked>(i % 3), bad, bad, bad, 1e40 * i);
+    CallSite& toucher = run.toucher(static_cast<Asked>(i % 3), bad, bad, bad, 1e40 * i);
     toucher.object = bad;
     // No record holds more.
     toucher.stack.python = {100, {bad, bad, ~0U}};
@@ -323,7 +323,7 @@ Findings cluster(uint32_t count) {
   static const std::vector<std::string> apis = {"cuInit",      "cuInit", "cuInit",
                                                 "nvmlInit_v2", "cuInit", "cuInit"};
   for (size_t i = 0; i < lines.size(); ++i) {
-    Toucher one;
+    CallSite one;
     one.api = apis[i];
     one.asked = i == 3 ? Asked::kNvml : Asked::kCuda;
     one.line = lines[i];

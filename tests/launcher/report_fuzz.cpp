@@ -23,7 +23,7 @@ namespace cudaguard::launcher {
 struct Symbols::Impl {};
 Symbols::~Symbols() = default;
 std::string Symbols::name_of(const NativeFrame& /*frame*/) { return {}; }
-std::string source_of(const Findings& /*findings*/, const Toucher& /*toucher*/,
+std::string source_of(const Findings& /*findings*/, const CallSite& /*toucher*/,
                       const PythonFrame& /*frame*/) {
   return {};
 }
@@ -127,7 +127,7 @@ std::string examine(const std::string& text, Random& random, Counts& counts) {
   if (taken != findings.records) return "a record is not handed on";
   if (findings.records + findings.torn + findings.not_understood < lines) return "a line is lost";
   std::string shown = text_of_findings(findings);
-  for (const Toucher& toucher : findings.touchers) {
+  for (const CallSite& toucher : findings.touchers) {
     for (const size_t process : toucher.processes) {
       if (process >= findings.processes.size()) return "a process that is not there";
     }

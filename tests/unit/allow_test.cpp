@@ -41,8 +41,8 @@ TEST(Allow, APatternForCodeMatchesNoProcess) {
 const std::string packages = "/opt/venv/lib/python3.11/site-packages/";
 
 /// train.py:12 calls tensordict, which calls PyTorch.
-Toucher example() {
-  Toucher one;
+CallSite example() {
+  CallSite one;
   one.library = "libc10_cuda.so";
   one.line = "train.py:12";
   one.stack.python = {{packages + "torch/cuda/__init__.py", "is_available", 118},
@@ -58,7 +58,7 @@ TEST(Allow, MatchesTheLibraryThatAsked) {
   for (const char* pattern : {"lib:libc10_cuda", "lib:c10", "libc10_cuda.so", "module:libc10*"}) {
     EXPECT_FALSE(is_code_allowed({pattern}, example())) << pattern;
   }
-  EXPECT_FALSE(is_code_allowed({"lib:*"}, Toucher()));  // not known
+  EXPECT_FALSE(is_code_allowed({"lib:*"}, CallSite()));  // not known
 }
 
 TEST(Allow, MatchesAModuleThatTheLineCalled) {
@@ -72,7 +72,7 @@ TEST(Allow, MatchesAModuleThatTheLineCalled) {
         "module:u", "module:home", "module:tensordict/nn"}) {
     EXPECT_FALSE(is_code_allowed({pattern}, example())) << pattern;
   }
-  Toucher checkout = example();
+  CallSite checkout = example();
   checkout.stack.python[1].file = "/home/u/tensordict/tensordict/__init__.py";
   EXPECT_TRUE(is_code_allowed({"module:tensordict"}, checkout));
 }
@@ -86,7 +86,7 @@ TEST(Allow, MatchesTheUsersLine) {
        {"line:train.py:1", "line:train.py", "line:rain.py:12", "line:start.py:3", "line:12"}) {
     EXPECT_FALSE(is_code_allowed({pattern}, example())) << pattern;
   }
-  EXPECT_FALSE(is_code_allowed({"line:*"}, Toucher()));
+  EXPECT_FALSE(is_code_allowed({"line:*"}, CallSite()));
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ ObservedProcess process(uint32_t pid, const std::string& command) {
   return one;
 }
 
-Toucher toucher(Asked asked, std::vector<size_t> processes) {
-  Toucher one;
+CallSite toucher(Asked asked, std::vector<size_t> processes) {
+  CallSite one;
   one.asked = asked;
   one.processes = std::move(processes);
   one.at.resize(one.processes.size());
@@ -43,7 +43,7 @@ class Decision : public testing::Test {
     verdict_.findings.processes = {process(1, "sh run.sh"), process(2, "python3 train.py"),
                                    process(3, "python3 eval.py")};
   }
-  Toucher& add(Asked asked, std::vector<size_t> processes) {
+  CallSite& add(Asked asked, std::vector<size_t> processes) {
     return verdict_.findings.touchers.emplace_back(toucher(asked, std::move(processes)));
   }
   Verdict verdict_;
@@ -58,7 +58,7 @@ TEST_F(Decision, NobodyTouchedCuda) {
 }
 
 TEST_F(Decision, EachProcessThatTouchedCudaIsForbidden) {
-  const Toucher& one = add(Asked::kCuda, {1, 2});
+  const CallSite& one = add(Asked::kCuda, {1, 2});
   decide(verdict_);
   decide(verdict_);  // whatever was decided before is not added to
   EXPECT_FALSE(verdict_.passed());
@@ -204,7 +204,7 @@ TEST_F(Decision, CountsThoseThatWereHeard) {
   EXPECT_EQ(verdict_.heard, 2u);
 }
 
-Toucher& named(Toucher& toucher, const std::string& line, const std::string& library) {
+CallSite& named(CallSite& toucher, const std::string& line, const std::string& library) {
   toucher.line = line;
   toucher.library = library;
   return toucher;

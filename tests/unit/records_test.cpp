@@ -56,7 +56,7 @@ TEST(Records, OneOfADeniedAttempt) {
   records.add(record());
   const Findings& findings = records.findings();
   ASSERT_EQ(findings.touchers.size(), 1u);
-  const Toucher& one = findings.touchers[0];
+  const CallSite& one = findings.touchers[0];
   EXPECT_EQ(one.api, "cuInit");
   EXPECT_EQ(one.asked, Asked::kCuda);
   EXPECT_TRUE(one.denied);
@@ -217,7 +217,7 @@ TEST(Records, ATouchersFactsAreThoseOfTheCall) {
   records.add(record_of({}, R"("api":"dlopen","object":"libcuda.so.1","event":"init",)"
                             R"("decision":"allow","result":100})"));
   records.add(record_of({}, R"("api":"cuInit","object":"x","decision":"deny"})"));
-  const std::vector<Toucher>& touchers = records.findings().touchers;
+  const std::vector<CallSite>& touchers = records.findings().touchers;
   ASSERT_EQ(touchers.size(), 3u);
   EXPECT_EQ(touchers[0].asked, Asked::kNvml);
   EXPECT_FALSE(touchers[0].denied);
@@ -239,7 +239,7 @@ TEST(Records, AProcessIsListedOnceForATouchWithItsFirstTime) {
   for (int twice = 0; twice < 2; ++twice) {
     const Findings& findings = records.findings();
     ASSERT_EQ(findings.touchers.size(), 2u);
-    const Toucher& one = findings.touchers[0];
+    const CallSite& one = findings.touchers[0];
     EXPECT_EQ(one.processes, (std::vector<size_t>{0, 1, 2}));
     EXPECT_EQ(one.at, (std::vector<double>{0, 4, 2}));
     EXPECT_EQ(one.first, 1);
@@ -251,7 +251,7 @@ TEST(Records, AProcessIsListedOnceForATouchWithItsFirstTime) {
 }
 
 TEST(Records, TheUsersOwnFrameIsTheOneOfTheMessage) {
-  Toucher toucher;
+  CallSite toucher;
   EXPECT_EQ(own_frame(toucher), nullptr);
   toucher.stack.python = {{"/x/my_ppo.py", "f", 3}, {"/x/ppo.py", "f", 3}, {"/y/ppo.py", "f", 3}};
   toucher.line = "ppo.py:3";
@@ -417,7 +417,7 @@ TEST(Records, StacksBeyondNumberAreCountedAndNotKept) {
     records.add(record_of({}, R"("api":"cuInit","decision":"deny","code":"f:)" + std::to_string(i) +
                                   R"(","python":[{"file":"/f","line":1,"function":"f"}]})"));
   }
-  const std::vector<Toucher>& touchers = records.findings().touchers;
+  const std::vector<CallSite>& touchers = records.findings().touchers;
   ASSERT_EQ(touchers.size(), 10001u);
   EXPECT_EQ(touchers[9999].stack.python.size(), 1u);
   EXPECT_TRUE(touchers[10000].stack.python.empty());

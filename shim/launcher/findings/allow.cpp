@@ -49,7 +49,7 @@ bool is_module(const std::string& pattern, const std::string& file) {
 }
 
 /// From the call outwards up to the user's line: what that line called.
-bool is_on_stack(const std::string& pattern, const Toucher& toucher) {
+bool is_on_stack(const std::string& pattern, const CallSite& toucher) {
   const PythonFrame* own = own_frame(toucher);
   for (const PythonFrame& frame : toucher.stack.python) {
     if (is_module(pattern, frame.file)) return true;
@@ -59,7 +59,7 @@ bool is_on_stack(const std::string& pattern, const Toucher& toucher) {
 }
 
 /// "train.py:12", or with directories in front: "src/train.py:12".
-bool is_line(const std::string& pattern, const Toucher& toucher) {
+bool is_line(const std::string& pattern, const CallSite& toucher) {
   if (matches(pattern, toucher.line)) return true;
   const PythonFrame* own = own_frame(toucher);
   if (own == nullptr) return false;
@@ -94,7 +94,7 @@ bool is_allowed(const std::vector<std::string>& patterns, const std::string& com
   });
 }
 
-bool is_code_allowed(const std::vector<std::string>& patterns, const Toucher& toucher) {
+bool is_code_allowed(const std::vector<std::string>& patterns, const CallSite& toucher) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
     const std::string rest = pattern.substr(std::min(pattern.size(), pattern.find(':') + 1));
     if (pattern.starts_with(kLibrary)) return matches(rest, toucher.library);

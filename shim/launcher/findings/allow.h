@@ -17,6 +17,6 @@ void check_patterns(const std::vector<std::string>& patterns);
 bool is_allowed(const std::vector<std::string>& patterns, const std::string& command);
 
 /// Does a pattern match the library that asked, the user's line, or a Python module between these?
-bool is_code_allowed(const std::vector<std::string>& patterns, const Toucher& toucher);
+bool is_code_allowed(const std::vector<std::string>& patterns, const CallSite& toucher);
 
 }  // namespace cudaguard::launcher

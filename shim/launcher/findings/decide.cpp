@@ -42,7 +42,7 @@ std::set<Asked> denied_words(const std::vector<std::string>& lists) {
 namespace {
 
 /// By which code a toucher asked. PyTorch's own libraries keep the answer.
-bool is_torch(const Toucher& toucher) {
+bool is_torch(const CallSite& toucher) {
   return toucher.library == "libc10_cuda.so" || toucher.library.starts_with("libtorch");
 }
 
@@ -52,7 +52,7 @@ std::set<size_t> runtime_may(const Verdict& verdict, const Place& place) {
   std::set<size_t> may;
   std::set<size_t> may_not;
   for (const size_t number : place.touchers) {
-    const Toucher& toucher = verdict.findings.touchers[number];
+    const CallSite& toucher = verdict.findings.touchers[number];
     if (!toucher.counts || passes_calls_on(toucher.library)) continue;
     (is_code_allowed(verdict.allow, toucher) ? may : may_not)
         .insert(toucher.processes.begin(), toucher.processes.end());
@@ -66,7 +66,7 @@ void decide_place(Verdict& verdict, Place& place) {
   std::set<size_t> forbidden;
   const std::set<size_t> with_caller = runtime_may(verdict, place);
   for (const size_t number : place.touchers) {
-    Toucher& toucher = verdict.findings.touchers[number];
+    CallSite& toucher = verdict.findings.touchers[number];
     place.counts |= toucher.counts;
     if (!toucher.counts || is_code_allowed(verdict.allow, toucher)) continue;
     const bool is_runtime = passes_calls_on(toucher.library);
@@ -85,7 +85,7 @@ void decide_place(Verdict& verdict, Place& place) {
 
 void decide_places(Verdict& verdict) {
   verdict.torch_asked = false;
-  for (Toucher& toucher : verdict.findings.touchers) {
+  for (CallSite& toucher : verdict.findings.touchers) {
     toucher.forbidden.clear();
     toucher.counts = verdict.deny.contains(toucher.asked);
     verdict.torch_asked |= toucher.counts && is_torch(toucher);
@@ -118,7 +118,7 @@ void decide(Verdict& verdict) {
     if (process.heard) heard.insert(key(process.pid, process.since));
   }
   decide_places(verdict);
-  for (const Toucher& toucher : verdict.findings.touchers) {
+  for (const CallSite& toucher : verdict.findings.touchers) {
     if (!toucher.counts) continue;
     for (const size_t number : toucher.processes) {
       allowed.insert(key(processes[number].pid, processes[number].since));

@@ -49,7 +49,7 @@ std::vector<Group> by_process(const Findings& findings, By by) {
     note_times(process.first, process.last, group);
   }
   std::vector<bool> touches(group_of.size());
-  for (const Toucher& toucher : findings.touchers) {
+  for (const CallSite& toucher : findings.touchers) {
     for (const size_t process : toucher.processes) {
       Group& group = groups[group_of[process]];
       group.asked.insert(toucher.asked);
@@ -60,7 +60,7 @@ std::vector<Group> by_process(const Findings& findings, By by) {
   return groups;
 }
 
-std::string name_of(const Toucher& toucher) {
+std::string name_of(const CallSite& toucher) {
   if (const PythonFrame* frame = own_frame(toucher); frame != nullptr) return place_of(*frame);
   if (toucher.around_guard()) return "around the guard";
   if (!toucher.line.empty()) return toucher.line;
@@ -93,7 +93,7 @@ void group_by_place(Findings& findings) {
   findings.places.clear();
   std::unordered_map<std::string, size_t> numbers;
   for (size_t i = 0; i < findings.touchers.size(); ++i) {
-    const Toucher& toucher = findings.touchers[i];
+    const CallSite& toucher = findings.touchers[i];
     const auto [number, is_new] = numbers.try_emplace(name_of(toucher), findings.places.size());
     if (is_new) findings.places.emplace_back();
     Place& place = findings.places[number->second];

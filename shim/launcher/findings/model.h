@@ -40,7 +40,7 @@ struct Stack {
 };
 
 /// The same call by the same code, in one process or many.
-struct Toucher {
+struct CallSite {
   Asked asked = Asked::kCuda;
   bool denied = true;
   std::string api;      ///< "cuInit", "nvmlInit_v2", "dlopen"
@@ -139,7 +139,7 @@ struct ObservedProcess {
 /// All of it. Processes in the order of each one's first record, touchers and places likewise.
 struct Findings {
   std::deque<ObservedProcess> processes;  ///< hundreds of thousands: never moved
-  std::vector<Toucher> touchers;
+  std::vector<CallSite> touchers;
   std::vector<Place> places;  ///< by group_by_place()
   size_t records = 0;
   size_t not_understood = 0;  ///< lines that no guard has written

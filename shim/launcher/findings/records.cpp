@@ -65,7 +65,7 @@ std::string place_of(const PythonFrame& frame) {
   return frame.file + ":" + std::to_string(frame.line);
 }
 
-const PythonFrame* own_frame(const Toucher& toucher) {
+const PythonFrame* own_frame(const CallSite& toucher) {
   const std::vector<PythonFrame>& frames = toucher.stack.python;
   const auto own = std::find_if(frames.begin(), frames.end(), [&](const PythonFrame& frame) {
     return ("/" + place_of(frame)).ends_with("/" + toucher.line);
@@ -73,9 +73,9 @@ const PythonFrame* own_frame(const Toucher& toucher) {
   return own == frames.end() ? nullptr : &*own;
 }
 
-bool Records::SameToucher::operator()(size_t a, size_t b) const {
+bool Records::SameCallSite::operator()(size_t a, size_t b) const {
   const auto key = [&](size_t i) {
-    const Toucher& one = touchers[i];
+    const CallSite& one = touchers[i];
     return std::tie(one.asked, one.denied, one.api, one.object, one.library, one.line, one.stack);
   };
   return key(a) < key(b);
@@ -160,7 +160,7 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   if (!rest.known) understand(rest);
   note(call, rest.text, process);
   if (!is_touch(call)) return Kind::kRecord;
-  Toucher& one = findings_.touchers[rest.toucher];
+  CallSite& one = findings_.touchers[rest.toucher];
   note_time(writer.ts, one.first, one.last);
   one.processes.push_back(number);
   one.at.push_back(writer.ts);
@@ -273,8 +273,8 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
 }
 
 size_t Records::toucher_of(const CallFields& call) {
-  std::vector<Toucher>& all = findings_.touchers;
-  Toucher one;
+  std::vector<CallSite>& all = findings_.touchers;
+  CallSite one;
   one.asked = asked_for(call.api, call.object);
   one.denied = call.decision == "deny";
   one.api = call.api;
@@ -295,7 +295,7 @@ size_t Records::toucher_of(const CallFields& call) {
 const Findings& Records::findings() {
   if (sorted_) return findings_;
   sorted_ = true;
-  for (Toucher& one : findings_.touchers) keep_first(one.processes, one.at);
+  for (CallSite& one : findings_.touchers) keep_first(one.processes, one.at);
   group_by_place(findings_);
   return findings_;
 }

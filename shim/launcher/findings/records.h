@@ -25,7 +25,7 @@ inline constexpr std::string_view kRecordMark = R"({"v":1,)";
 std::string place_of(const PythonFrame& frame);
 /// The innermost frame of the line that the guard's message names; null: there is none, or the line
 /// is a notebook's.
-const PythonFrame* own_frame(const Toucher& toucher);
+const PythonFrame* own_frame(const CallSite& toucher);
 
 class Records {
  public:
@@ -64,8 +64,8 @@ class Records {
   };
   /// Lists with one text more, by the list and the text.
   using Longer = std::map<std::pair<const Texts::List*, std::string>, Texts>;
-  struct SameToucher {
-    const std::vector<Toucher>& touchers;
+  struct SameCallSite {
+    const std::vector<CallSite>& touchers;
     bool operator()(size_t a, size_t b) const;
   };
 
@@ -92,7 +92,7 @@ class Records {
   bool bare_starts_ = false;  ///< some start record says no host
   std::unordered_map<std::string, Rest, HashOfBytes, std::equal_to<>> rests_;
   size_t rests_size_ = 0;
-  std::set<size_t, SameToucher> touchers_{SameToucher{findings_.touchers}};
+  std::set<size_t, SameCallSite> touchers_{SameCallSite{findings_.touchers}};
   Longer longer_;
   std::string scratch_;
   const Sender* sender_ = nullptr;  ///< of the current line

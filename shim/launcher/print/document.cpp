@@ -41,7 +41,7 @@ void put_touchers(Json& json, const Verdict& verdict, Symbols& symbols, size_t m
   const Findings& findings = verdict.findings;
   const std::set<size_t> with_stacks = touchers_with_stacks(findings, most_stacks);
   size_t number = 0;
-  json.objects("touchers", findings.touchers, [&](Toucher toucher) {
+  json.objects("touchers", findings.touchers, [&](CallSite toucher) {
     if (!with_stacks.contains(number++)) toucher.stack = {};
     const FrameTexts texts = {
         [&](const PythonFrame& frame) { return source_of(findings, toucher, frame); },

@@ -56,7 +56,7 @@ void put_asked(Json& json, const char* name, const std::set<Asked>& asked) {
   json.end_array();
 }
 
-void put(Json& json, const Toucher& toucher, const FrameTexts* texts) {
+void put(Json& json, const CallSite& toucher, const FrameTexts* texts) {
   const std::vector<PythonFrame>& python = toucher.stack.python;
   const std::vector<NativeFrame>& native = toucher.stack.native;
   std::vector<size_t> own_python;

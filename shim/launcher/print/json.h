@@ -124,7 +124,7 @@ const char* word_of(Asked asked);  ///< "cuda", "nvml", "opencl"
 void put_asked(Json& json, const char* name, const std::set<Asked>& asked);
 // The members of an object that the caller begins and ends.
 /// `texts`: null if the files are not to be read.
-void put(Json& json, const Toucher& toucher, const FrameTexts* texts = nullptr);
+void put(Json& json, const CallSite& toucher, const FrameTexts* texts = nullptr);
 void put(Json& json, const Place& place);
 void put(Json& json, const ObservedProcess& process);
 void put(Json& json, const Group& group);

@@ -33,7 +33,7 @@ struct Question {
 
 std::map<std::string, Question> questions_of(const Findings& findings) {
   std::map<std::string, Question> questions;
-  for (const Toucher& toucher : findings.touchers) {
+  for (const CallSite& toucher : findings.touchers) {
     for (const NativeFrame& frame : toucher.stack.native) {
       if (!frame.module.starts_with("/") || frame.offset == 0) continue;
       Question& question = questions[frame.module];

@@ -51,7 +51,7 @@ void put_touchers(Json& json, const Findings& findings) {
   const std::set<size_t> with_stacks = touchers_with_stacks(findings, kStacks);
   size_t number = 0;
   json.objects("places", findings.places, [&](const Place& place) { put(json, place); });
-  json.objects("touchers", findings.touchers, [&](Toucher toucher) {
+  json.objects("touchers", findings.touchers, [&](CallSite toucher) {
     if (!with_stacks.contains(number++)) toucher.stack = {};
     put(json, toucher);
   });

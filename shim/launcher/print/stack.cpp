@@ -69,7 +69,7 @@ size_t own_frame(const std::vector<NativeFrame>& frames, Symbols& symbols) {
 }
 
 /// Whether there was one. The frame that the guard's message names is marked.
-bool put_python(std::string& out, const Toucher& toucher) {
+bool put_python(std::string& out, const CallSite& toucher) {
   const std::vector<PythonFrame>& frames = toucher.stack.python;
   const PythonFrame* named = own_frame(toucher);
   std::vector<std::string> rows;
@@ -110,7 +110,7 @@ void put_frames(std::string& out, std::string_view label, const std::vector<std:
 }
 
 void name_own_lines(Findings& findings, Symbols& symbols) {
-  for (Toucher& toucher : findings.touchers) {
+  for (CallSite& toucher : findings.touchers) {
     const std::vector<NativeFrame>& frames = toucher.stack.native;
     if (!toucher.line.empty() || !toucher.stack.python.empty()) continue;
     const size_t own = own_frame(frames, symbols);
@@ -118,7 +118,7 @@ void name_own_lines(Findings& findings, Symbols& symbols) {
   }
 }
 
-void put_stack(std::string& out, const Toucher& toucher, Symbols& symbols) {
+void put_stack(std::string& out, const CallSite& toucher, Symbols& symbols) {
   const Stack& stack = toucher.stack;
   const std::vector<NativeFrame> native = native_frames(stack);
   std::vector<std::string> rows;

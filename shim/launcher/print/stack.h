@@ -27,6 +27,6 @@ void put_frames(std::string& out, std::string_view label, const std::vector<std:
 void name_own_lines(Findings& findings, Symbols& symbols);
 
 /// Python's frames and the native ones, or why there are none.
-void put_stack(std::string& out, const Toucher& toucher, Symbols& symbols);
+void put_stack(std::string& out, const CallSite& toucher, Symbols& symbols);
 
 }  // namespace cudaguard::launcher

@@ -96,7 +96,7 @@ std::string source_line(const std::string& file, uint32_t line) {
   return without_blanks(found);
 }
 
-std::string source_of(const Findings& findings, const Toucher& toucher, const PythonFrame& frame) {
+std::string source_of(const Findings& findings, const CallSite& toucher, const PythonFrame& frame) {
   if (frame.file != "<string>") return source_line(frame.file, frame.line);
   if (toucher.processes.empty()) return {};
   const std::string& command = findings.processes[toucher.processes[0]].command;

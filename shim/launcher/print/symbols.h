@@ -41,6 +41,6 @@ class Symbols {
 std::string source_line(const std::string& file, uint32_t line);
 
 /// The same of a frame of this toucher's; in what `python -c` was given, that.
-std::string source_of(const Findings& findings, const Toucher& toucher, const PythonFrame& frame);
+std::string source_of(const Findings& findings, const CallSite& toucher, const PythonFrame& frame);
 
 }  // namespace cudaguard::launcher

@@ -72,7 +72,7 @@ void put_processes(std::string& out, const Verdict& verdict, std::string_view la
 }
 
 /// "cuInit by libc10_cuda.so"
-std::string call_of(const Toucher& toucher) {
+std::string call_of(const CallSite& toucher) {
   if (toucher.around_guard()) {
     return "ioctl " + printable(toucher.object) + " to NVIDIA's driver";
   }
@@ -88,14 +88,14 @@ std::string call_of(const Toucher& toucher) {
 struct Calls {
   std::vector<std::string> rows;  ///< each once
   std::vector<size_t> processes;
-  const Toucher* first = nullptr;
+  const CallSite* first = nullptr;
   std::set<std::vector<PythonFrame>> stacks;
 };
 
 Calls calls_of(const Findings& findings, const Place& place) {
   Calls calls;
   for (const size_t number : place.touchers) {
-    const Toucher& toucher = findings.touchers[number];
+    const CallSite& toucher = findings.touchers[number];
     if (!toucher.counts) continue;
     const std::string row = call_of(toucher);
     const auto known = std::find(calls.rows.begin(), calls.rows.end(), row);
@@ -113,8 +113,8 @@ Calls calls_of(const Findings& findings, const Place& place) {
 }
 
 /// "ppo.py:159 in main", and below it what the file says there.
-void put_title(std::string& out, const Findings& findings, const Place& place, const Toucher& first,
-               const std::string& label) {
+void put_title(std::string& out, const Findings& findings, const Place& place,
+               const CallSite& first, const std::string& label) {
   const PythonFrame* frame = own_frame(first);
   if (frame == nullptr) {
     add_row(out, "  " + label + printable(place.name));
@@ -157,7 +157,7 @@ std::string what_asked(const Verdict& verdict, Asked kind) {
   for (const Place& place : verdict.findings.places) {
     const size_t before = processes.size();
     for (const size_t number : place.touchers) {
-      const Toucher& toucher = verdict.findings.touchers[number];
+      const CallSite& toucher = verdict.findings.touchers[number];
       if (toucher.asked != kind) continue;
       for (const size_t process : toucher.processes) {
         processes.insert(verdict.findings.processes[process].pid);
