@@ -18,13 +18,13 @@ enum class Library : uint8_t {
 };
 
 /// What a touch asks for. A library load counts as what that library would do.
-enum class Asked : uint8_t { kCuda, kNvml, kOpenCl };
+enum class DriverApi : uint8_t { kCuda, kNvml, kOpenCl };
 
 /// A library that must not be loaded under FORCE_CPU.
 struct RefusedLibrary {
   const char* never;  ///< the name to ask ld.so for instead; cannot exist, so the error is its own
-  Asked asked = Asked::kCuda;  ///< what the library would do
-  bool under_list = false;     ///< also under an allow-list, which it does not keep to
+  DriverApi asked = DriverApi::kCuda;  ///< what the library would do
+  bool under_list = false;             ///< also under an allow-list, which it does not keep to
 
   /// The basename, a C string too; a version (".1", ".535.2") may follow in a request.
   constexpr std::string_view name() const;
@@ -34,10 +34,10 @@ struct RefusedLibrary {
 #define CG_NEVER "/proc/self/cudaguard-refused/"
 inline constexpr RefusedLibrary kRefusedLibraries[] = {
     // Opens the device without libcuda; the OpenCL loader then skips NVIDIA.
-    {CG_NEVER "libnvidia-opencl.so", Asked::kOpenCl, true},
+    {CG_NEVER "libnvidia-opencl.so", DriverApi::kOpenCl, true},
     // Makes and opens /dev/nvidiactl by itself. It configures the driver and does no CUDA:
     // nvidia-persistenced ends without it, nvidia-xconfig and nvidia-settings know no GPU.
-    {CG_NEVER "libnvidia-cfg.so", Asked::kNvml},
+    {CG_NEVER "libnvidia-cfg.so", DriverApi::kNvml},
     // ONNX Runtime raises where a driver says "no device", and falls back where these are missing.
     {CG_NEVER "libonnxruntime_providers_cuda.so"},
     {CG_NEVER "libonnxruntime_providers_tensorrt.so"},

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <iterator>
 
-#include "policy/asked.h"
+#include "policy/driver_api.h"
 #include "policy/user_code.h"
 
 namespace cudaguard {
@@ -79,22 +79,22 @@ std::string_view name_of(EventKind event) {
   }
 }
 
-std::string_view what_is_missing(Asked asked) {
+std::string_view what_is_missing(DriverApi asked) {
   switch (asked) {
-    case Asked::kNvml:
+    case DriverApi::kNvml:
       return "no GPU to see";
-    case Asked::kOpenCl:
+    case DriverApi::kOpenCl:
       return "no OpenCL from NVIDIA here";
     default:
       return "no CUDA here";
   }
 }
 
-const char* name_of(Asked asked) {
+const char* name_of(DriverApi asked) {
   switch (asked) {
-    case Asked::kNvml:
+    case DriverApi::kNvml:
       return "NVML";
-    case Asked::kOpenCl:
+    case DriverApi::kOpenCl:
       return "OpenCL";
     default:
       return "CUDA";
@@ -251,7 +251,7 @@ Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", 
 void write_denied(Text& out, const DeniedFacts& facts) {
   const Config& config = facts.config;
   const Touch& touch = facts.touch;
-  const Asked asked = asked_for(touch.api, touch.object);
+  const DriverApi asked = driver_api_of(touch.api, touch.object);
   const bool child = facts.because == kIsChild;
   out.put(what_is_missing(asked)).put(" (");
   if (facts.because.empty()) {

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "policy/asked.h"
+#include "policy/driver_api.h"
 #include "policy/nvidia_requests.h"
 #include "policy/stderr_rule.h"
 #include "shim/elf/own_files.h"
@@ -232,10 +232,10 @@ Beacon beacon_of(const Touch& touch) {
     default:
       return Beacon::kAllowed;
   }
-  const Asked asked = asked_for(touch.api, touch.object);
-  return asked == Asked::kCuda   ? Beacon::kCuda
-         : asked == Asked::kNvml ? Beacon::kNvml
-                                 : Beacon::kOpenCl;
+  const DriverApi asked = driver_api_of(touch.api, touch.object);
+  return asked == DriverApi::kCuda   ? Beacon::kCuda
+         : asked == DriverApi::kNvml ? Beacon::kNvml
+                                     : Beacon::kOpenCl;
 }
 
 /// All that loading the guard does: no system call, unless a start record is wanted. Only glibc
@@ -284,13 +284,13 @@ bool prepare(Process& process, const Event& event, Output& output) {
   if (event.kind == EventKind::kNone) {
     if (event.object != nullptr) touch.api = "dlopen";
     // Each has its own message. NVML's and OpenCL's refusals are no news after CUDA's.
-    const Asked asked = asked_for(touch.api, touch.object);
-    const bool first =
-        sys::is_glibc() && wants_line(log, true) &&
-        (asked == Asked::kCuda ? Process::say_once(Process::kDenied)
-                               : Process::say_once(asked == Asked::kNvml ? Process::kDeniedNvml
-                                                                         : Process::kDeniedOpenCl,
-                                                   Process::kDenied));
+    const DriverApi asked = driver_api_of(touch.api, touch.object);
+    const bool first = sys::is_glibc() && wants_line(log, true) &&
+                       (asked == DriverApi::kCuda
+                            ? Process::say_once(Process::kDenied)
+                            : Process::say_once(asked == DriverApi::kNvml ? Process::kDeniedNvml
+                                                                          : Process::kDeniedOpenCl,
+                                                Process::kDenied));
     output.line = wants_line(log, first);
   }
   // Announced before anything that can fail, because verify counts this call.

@@ -56,7 +56,7 @@ std::string source_of(const Findings& /*findings*/, const CallSite& /*toucher*/,
 
 namespace {
 
-using cudaguard::Asked;
+using cudaguard::DriverApi;
 using namespace cudaguard::launcher;
 
 constexpr double kStart = 1795256748.25;
@@ -81,7 +81,7 @@ struct Run {
     verdict.command = std::move(command);
     verdict.started = kStart;
     verdict.ended = kStart + took;
-    verdict.deny = {Asked::kCuda};
+    verdict.deny = {DriverApi::kCuda};
   }
   TreeTruth::Seen& seen(uint32_t pid, uint32_t ppid, const std::string& command, double first,
                         double last, bool guarded = true) {
@@ -109,7 +109,7 @@ struct Run {
     verdict.findings.processes.push_back(process);
     return verdict.findings.processes.size() - 1;
   }
-  CallSite& toucher(Asked asked, const std::string& api, const std::string& library,
+  CallSite& toucher(DriverApi asked, const std::string& api, const std::string& library,
                     const std::string& line, double first) {
     CallSite one;
     one.asked = asked;
@@ -151,17 +151,18 @@ Run training() {
        kStart + 30.6},
       {41331, "ffmpeg -i - out.mp4", "its environment lacks LD_PRELOAD", false, kStart + 31.2}};
 
-  CallSite& monitor = run.toucher(Asked::kNvml, "nvmlInit_v2", "ctypes/cffi", "monitor.py:17", 3.4);
+  CallSite& monitor =
+      run.toucher(DriverApi::kNvml, "nvmlInit_v2", "ctypes/cffi", "monitor.py:17", 3.4);
   monitor.stack.python = {{site_packages + "pynvml/nvml.py", "nvmlInitWithFlags", 1934},
                           {site_packages + "pynvml/nvml.py", "nvmlInit", 1947},
                           {"/home/u/cleanrl/monitor.py", "<module>", 17}};
   monitor.stack.native_missing = "no libgcc_s in the process";
-  CallSite& ppo = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "ppo.py:159", 4.9);
+  CallSite& ppo = run.toucher(DriverApi::kCuda, "cuInit", "libc10_cuda.so", "ppo.py:159", 4.9);
   ppo.stack.python = {{site_packages + "torch/cuda/__init__.py", "device_count", 133},
                       {site_packages + "torch/cuda/__init__.py", "is_available", 101},
                       {"/home/u/cleanrl/ppo.py", "<module>", 159}};
   ppo.stack.native = native_frames;
-  CallSite& worker = run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "envs.py:22", 8.4);
+  CallSite& worker = run.toucher(DriverApi::kCuda, "cuInit", "libc10_cuda.so", "envs.py:22", 8.4);
   worker.stack.python = {{site_packages + "torch/cuda/__init__.py", "device_count", 133},
                          {site_packages + "tensordict/memmap.py", "<module>", 41},
                          {"<frozen importlib._bootstrap>", "_call_with_frames_removed", 241},
@@ -220,8 +221,8 @@ Run allowed() {
   verdict.tree.left = "probe-daemon &lt; (14)";
   run.seen(12, 11, "make check", 0, 90);
   run.seen(13, 12, "probe --all", 1, 2);
-  run.toucher(Asked::kCuda, "dlopen", "libprobe.so", "", 1.5).object = "libcuda.so.1";
-  run.toucher(Asked::kCuda, "cuInit", "libprobe.so", "", 1.6).denied = false;
+  run.toucher(DriverApi::kCuda, "dlopen", "libprobe.so", "", 1.5).object = "libcuda.so.1";
+  run.toucher(DriverApi::kCuda, "cuInit", "libprobe.so", "", 1.6).denied = false;
   for (size_t i = 0; i < 2; ++i) {
     run.touched(i, run.asked(13, 12, "probe --all", 1, 1.5, "cuInit by libprobe.so"), 1.5);
   }
@@ -234,12 +235,12 @@ Run bypassed() {
   Verdict& verdict = run.verdict;
   verdict.status = 1 << 8;
   verdict.no_new_privs = true;
-  verdict.deny = {Asked::kCuda, Asked::kNvml};
+  verdict.deny = {DriverApi::kCuda, DriverApi::kNvml};
   run.seen(31, 30, "./static", 0, 3);
   const size_t process = run.asked(31, 30, "./static", 0, 1, "ioctl");
-  run.toucher(Asked::kCuda, "ioctl", "", "", 0.2).object = "0xc020462a RM_CONTROL";
-  run.toucher(Asked::kCuda, "cuInit", "libcudart.so.12", "a.py:1", 0.4);
-  run.toucher(Asked::kNvml, "nvmlInit_v2", "libnccl.so.2", "", 0.6);
+  run.toucher(DriverApi::kCuda, "ioctl", "", "", 0.2).object = "0xc020462a RM_CONTROL";
+  run.toucher(DriverApi::kCuda, "cuInit", "libcudart.so.12", "a.py:1", 0.4);
+  run.toucher(DriverApi::kNvml, "nvmlInit_v2", "libnccl.so.2", "", 0.6);
   for (size_t i = 0; i < 3; ++i) run.touched(i, process, 1);
   return run;
 }
@@ -260,7 +261,7 @@ Run forged(uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     run.seen(i, i ^ 1, bad + std::to_string(i % 7), -1e300, 1e18 * i, i % 2 != 0);
     verdict.tree.unguarded.push_back({i, bad, bad, true, 0.0 / (i % 2)});
-    CallSite& toucher = run.toucher(static_cast<Asked>(i % 3), bad, bad, bad, 1e40 * i);
+    CallSite& toucher = run.toucher(static_cast<DriverApi>(i % 3), bad, bad, bad, 1e40 * i);
     toucher.object = bad;
     // No record holds more.
     toucher.stack.python = {100, {bad, bad, ~0U}};
@@ -277,7 +278,7 @@ Run forged(uint32_t count) {
 Run large(uint32_t count) {
   Run run({"pytest", "-n", "40"}, 600);
   run.seen(2, 1, "pytest -n 40", 0, 600);
-  run.toucher(Asked::kCuda, "cuInit", "libc10_cuda.so", "conftest.py:12", 3).stack.native =
+  run.toucher(DriverApi::kCuda, "cuInit", "libc10_cuda.so", "conftest.py:12", 3).stack.native =
       native_frames;
   for (uint32_t i = 3; i < count + 2; ++i) {
     const uint32_t parent = i < 43 ? 2 : 3 + i % 40;
@@ -325,7 +326,7 @@ Findings cluster(uint32_t count) {
   for (size_t i = 0; i < lines.size(); ++i) {
     CallSite one;
     one.api = apis[i];
-    one.asked = i == 3 ? Asked::kNvml : Asked::kCuda;
+    one.asked = i == 3 ? DriverApi::kNvml : DriverApi::kCuda;
     one.line = lines[i];
     one.denied = i != 4;
     one.library = i == 3 ? "ctypes/cffi" : i == 5 ? "libMagma.so.2" : "libc10_cuda.so";

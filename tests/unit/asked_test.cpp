@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/asked.h"
-
 #include <gtest/gtest.h>
 
+#include "policy/driver_api.h"
 #include "policy/user_code.h"
 
 namespace cudaguard {
 namespace {
 
-TEST(Asked, ByTheCall) {
+TEST(DriverApi, ByTheCall) {
   for (const char* api : {"cuInit", "cudaGetDeviceCount", "cudaSetDevice", ""}) {
-    EXPECT_EQ(asked_for(api, ""), Asked::kCuda) << api;
+    EXPECT_EQ(driver_api_of(api, ""), DriverApi::kCuda) << api;
   }
   for (const char* api : {"nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlDeviceGetCount"}) {
-    EXPECT_EQ(asked_for(api, ""), Asked::kNvml) << api;
+    EXPECT_EQ(driver_api_of(api, ""), DriverApi::kNvml) << api;
   }
 }
 
-TEST(Asked, ALibraryCountsAsWhatItWouldDo) {
+TEST(DriverApi, ALibraryCountsAsWhatItWouldDo) {
   const struct {
     const char* object;
-    Asked asked;
-  } cases[] = {{"libcuda.so.1", Asked::kCuda},
-               {"/usr/lib/libcuda.so", Asked::kCuda},
-               {"libnvidia-ml.so.1", Asked::kNvml},
-               {"libnvidia-cfg.so.1", Asked::kNvml},
-               {"/usr/lib/libnvidia-opencl.so.535.261.03", Asked::kOpenCl},
-               {"/x/libonnxruntime_providers_cuda.so", Asked::kCuda},
-               {"libonnxruntime_providers_tensorrt.so", Asked::kCuda},
-               {"", Asked::kCuda}};
-  for (const auto& one : cases) EXPECT_EQ(asked_for("dlopen", one.object), one.asked) << one.object;
+    DriverApi asked;
+  } cases[] = {{"libcuda.so.1", DriverApi::kCuda},
+               {"/usr/lib/libcuda.so", DriverApi::kCuda},
+               {"libnvidia-ml.so.1", DriverApi::kNvml},
+               {"libnvidia-cfg.so.1", DriverApi::kNvml},
+               {"/usr/lib/libnvidia-opencl.so.535.261.03", DriverApi::kOpenCl},
+               {"/x/libonnxruntime_providers_cuda.so", DriverApi::kCuda},
+               {"libonnxruntime_providers_tensorrt.so", DriverApi::kCuda},
+               {"", DriverApi::kCuda}};
+  for (const auto& one : cases)
+    EXPECT_EQ(driver_api_of("dlopen", one.object), one.asked) << one.object;
 }
 
-TEST(Asked, ARequestToTheDriver) {
-  EXPECT_EQ(asked_for(kRequestApi, "0xc020462a RM_CONTROL"), Asked::kCuda);
-  EXPECT_EQ(asked_for(kRequestApi, "0xc020462a RM_CONTROL (NVML)"), Asked::kNvml);
+TEST(DriverApi, ARequestToTheDriver) {
+  EXPECT_EQ(driver_api_of(kRequestApi, "0xc020462a RM_CONTROL"), DriverApi::kCuda);
+  EXPECT_EQ(driver_api_of(kRequestApi, "0xc020462a RM_CONTROL (NVML)"), DriverApi::kNvml);
 }
 
 TEST(UserCode, TheRuntimesOwnFunctions) {

@@ -9,10 +9,10 @@ namespace cudaguard::launcher {
 namespace {
 
 TEST(Deny, IsInitUnlessWordsAreGiven) {
-  EXPECT_EQ(denied_words({}), std::set<Asked>{Asked::kCuda});
-  EXPECT_EQ(denied_words({"nvml"}), std::set<Asked>{Asked::kNvml});
+  EXPECT_EQ(denied_words({}), std::set<DriverApi>{DriverApi::kCuda});
+  EXPECT_EQ(denied_words({"nvml"}), std::set<DriverApi>{DriverApi::kNvml});
   EXPECT_EQ(denied_words({"init,nvml", "opencl"}),
-            (std::set<Asked>{Asked::kCuda, Asked::kNvml, Asked::kOpenCl}));
+            (std::set<DriverApi>{DriverApi::kCuda, DriverApi::kNvml, DriverApi::kOpenCl}));
 }
 
 TEST(Deny, RefusesOtherWords) {
@@ -28,7 +28,7 @@ ObservedProcess process(uint32_t pid, const std::string& command) {
   return one;
 }
 
-CallSite toucher(Asked asked, std::vector<size_t> processes) {
+CallSite toucher(DriverApi asked, std::vector<size_t> processes) {
   CallSite one;
   one.asked = asked;
   one.processes = std::move(processes);
@@ -39,11 +39,11 @@ CallSite toucher(Asked asked, std::vector<size_t> processes) {
 class Decision : public testing::Test {
  protected:
   Decision() {
-    verdict_.deny = {Asked::kCuda};
+    verdict_.deny = {DriverApi::kCuda};
     verdict_.findings.processes = {process(1, "sh run.sh"), process(2, "python3 train.py"),
                                    process(3, "python3 eval.py")};
   }
-  CallSite& add(Asked asked, std::vector<size_t> processes) {
+  CallSite& add(DriverApi asked, std::vector<size_t> processes) {
     return verdict_.findings.touchers.emplace_back(toucher(asked, std::move(processes)));
   }
   Verdict verdict_;
@@ -58,7 +58,7 @@ TEST_F(Decision, NobodyTouchedCuda) {
 }
 
 TEST_F(Decision, EachProcessThatTouchedCudaIsForbidden) {
-  const CallSite& one = add(Asked::kCuda, {1, 2});
+  const CallSite& one = add(DriverApi::kCuda, {1, 2});
   decide(verdict_);
   decide(verdict_);  // whatever was decided before is not added to
   EXPECT_FALSE(verdict_.passed());
@@ -70,7 +70,7 @@ TEST_F(Decision, EachProcessThatTouchedCudaIsForbidden) {
 
 TEST_F(Decision, AllowedProcessesAreCountedAndDoNotFail) {
   verdict_.allow = {"train.py"};
-  add(Asked::kCuda, {1});
+  add(DriverApi::kCuda, {1});
   decide(verdict_);
   EXPECT_TRUE(verdict_.passed());
   EXPECT_EQ(verdict_.allowed, 1u);
@@ -80,19 +80,19 @@ TEST_F(Decision, AllowedProcessesAreCountedAndDoNotFail) {
 TEST_F(Decision, AProcessThatIsBothCountsAsTouched) {
   verdict_.allow = {"train.py"};
   verdict_.findings.processes.push_back(process(2, "python3 other.py"));  // it called execve
-  add(Asked::kCuda, {1, 3});
+  add(DriverApi::kCuda, {1, 3});
   decide(verdict_);
   EXPECT_EQ(verdict_.touched, 1u);
   EXPECT_EQ(verdict_.allowed, 0u);
 }
 
 TEST_F(Decision, WhatIsNotDeniedDoesNotFail) {
-  add(Asked::kNvml, {1});
-  add(Asked::kOpenCl, {2});
+  add(DriverApi::kNvml, {1});
+  add(DriverApi::kOpenCl, {2});
   decide(verdict_);
   EXPECT_TRUE(verdict_.passed());
   EXPECT_EQ(verdict_.allowed, 0u);
-  verdict_.deny = {Asked::kNvml};
+  verdict_.deny = {DriverApi::kNvml};
   decide(verdict_);
   EXPECT_EQ(verdict_.exit_code, 1);
   EXPECT_EQ(verdict_.findings.touchers[0].forbidden, std::vector<size_t>{1});
@@ -122,7 +122,7 @@ TEST_F(Decision, AnUnguardedProcessWithNvmlFailsIfNvmlIsDenied) {
       {.pid = 9, .command = "static", .has_driver = true, .only_nvml = true});
   decide(verdict_);
   EXPECT_TRUE(verdict_.passed());
-  verdict_.deny = {Asked::kCuda, Asked::kNvml};
+  verdict_.deny = {DriverApi::kCuda, DriverApi::kNvml};
   decide(verdict_);
   EXPECT_EQ(verdict_.exit_code, 1);
 }
@@ -132,7 +132,7 @@ TEST_F(Decision, AProgramThatFailsIsExitCode2UnlessCudaWasTouched) {
   decide(verdict_);
   EXPECT_FALSE(verdict_.passed());
   EXPECT_EQ(verdict_.exit_code, 2);
-  add(Asked::kCuda, {0});
+  add(DriverApi::kCuda, {0});
   decide(verdict_);
   EXPECT_EQ(verdict_.exit_code, 1);
 }
@@ -171,7 +171,7 @@ TEST_F(Decision, ATouchOrAFailureIsMoreThanADoubt) {
   verdict_.status = 256;
   decide(verdict_);
   EXPECT_EQ(verdict_.exit_code, 2);
-  add(Asked::kCuda, {1});
+  add(DriverApi::kCuda, {1});
   decide(verdict_);
   EXPECT_EQ(verdict_.exit_code, 1);
   EXPECT_EQ(verdict_.result, Verdict::Result::kFail);
@@ -182,7 +182,7 @@ TEST_F(Decision, ANumberThatWasGivenAgainIsAnotherProcess) {
   verdict_.findings.processes[1].since = 7;
   again.since = 8;
   verdict_.findings.processes.push_back(again);
-  add(Asked::kCuda, {1, 3});
+  add(DriverApi::kCuda, {1, 3});
   decide(verdict_);
   EXPECT_EQ(verdict_.processes, 4u);
   EXPECT_EQ(verdict_.touched, 2u);
@@ -211,9 +211,9 @@ CallSite& named(CallSite& toucher, const std::string& line, const std::string& l
 }
 
 TEST_F(Decision, OneLineIsOnePlaceWithAllItsCalls) {
-  named(add(Asked::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
-  named(add(Asked::kCuda, {1, 2}), "ppo.py:159", "libcudart.so.12");
-  named(add(Asked::kNvml, {0}), "ppo.py:159", "libnvidia-ml.so.1");
+  named(add(DriverApi::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
+  named(add(DriverApi::kCuda, {1, 2}), "ppo.py:159", "libcudart.so.12");
+  named(add(DriverApi::kNvml, {0}), "ppo.py:159", "libnvidia-ml.so.1");
   decide(verdict_);
   ASSERT_EQ(verdict_.findings.places.size(), 1u);
   const Place& place = verdict_.findings.places[0];
@@ -225,9 +225,9 @@ TEST_F(Decision, OneLineIsOnePlaceWithAllItsCalls) {
 }
 
 TEST_F(Decision, WithoutALineThePlaceIsTheLibrary) {
-  named(add(Asked::kCuda, {1}), "", "libfoo.so");
-  named(add(Asked::kCuda, {1}), "train.py:3", "libfoo.so");
-  named(add(Asked::kCuda, {2}), "", "libbar.so");
+  named(add(DriverApi::kCuda, {1}), "", "libfoo.so");
+  named(add(DriverApi::kCuda, {1}), "train.py:3", "libfoo.so");
+  named(add(DriverApi::kCuda, {2}), "", "libbar.so");
   decide(verdict_);
   decide(verdict_);
   ASSERT_EQ(verdict_.findings.places.size(), 3u);
@@ -237,11 +237,11 @@ TEST_F(Decision, WithoutALineThePlaceIsTheLibrary) {
 }
 
 TEST_F(Decision, APlaceThatAskedForNothingThatIsDeniedDoesNotCount) {
-  named(add(Asked::kNvml, {1}), "monitor.py:1", "ctypes/cffi");
+  named(add(DriverApi::kNvml, {1}), "monitor.py:1", "ctypes/cffi");
   decide(verdict_);
   EXPECT_FALSE(verdict_.findings.places[0].counts);
   EXPECT_EQ(verdict_.places, 0u);
-  verdict_.deny = {Asked::kNvml};
+  verdict_.deny = {DriverApi::kNvml};
   verdict_.allow = {"train.py"};
   decide(verdict_);
   EXPECT_TRUE(verdict_.findings.places[0].counts);
@@ -249,17 +249,17 @@ TEST_F(Decision, APlaceThatAskedForNothingThatIsDeniedDoesNotCount) {
 }
 
 TEST_F(Decision, PyTorchThatAskedIsNoted) {
-  named(add(Asked::kNvml, {1}), "a.py:1", "libtorch_python.so");
+  named(add(DriverApi::kNvml, {1}), "a.py:1", "libtorch_python.so");
   decide(verdict_);
   EXPECT_FALSE(verdict_.torch_asked);
-  named(add(Asked::kCuda, {1}), "a.py:1", "libc10_cuda.so");
+  named(add(DriverApi::kCuda, {1}), "a.py:1", "libc10_cuda.so");
   decide(verdict_);
   EXPECT_TRUE(verdict_.torch_asked);
 }
 
 TEST_F(Decision, CodeThatMayDoesNotFail) {
-  named(add(Asked::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
-  named(add(Asked::kCuda, {2}), "ppo.py:159", "libfoo.so");
+  named(add(DriverApi::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
+  named(add(DriverApi::kCuda, {2}), "ppo.py:159", "libfoo.so");
   verdict_.allow = {"lib:libc10_cuda.so"};
   decide(verdict_);
   EXPECT_TRUE(verdict_.findings.touchers[0].forbidden.empty());
@@ -273,19 +273,19 @@ TEST_F(Decision, CodeThatMayDoesNotFail) {
 }
 
 TEST_F(Decision, TheRuntimeMayWhereItsCallerMay) {
-  named(add(Asked::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
-  named(add(Asked::kCuda, {1, 2}), "ppo.py:159", "libcudart.so.12");
+  named(add(DriverApi::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
+  named(add(DriverApi::kCuda, {1, 2}), "ppo.py:159", "libcudart.so.12");
   verdict_.allow = {"lib:libc10_cuda.so"};
   decide(verdict_);  // in process 2 nobody knows the caller
   EXPECT_EQ(verdict_.findings.places[0].forbidden, std::vector<size_t>{2});
-  named(add(Asked::kCuda, {1}), "ppo.py:159", "libfoo.so");
+  named(add(DriverApi::kCuda, {1}), "ppo.py:159", "libfoo.so");
   decide(verdict_);  // in process 1 it may have been libfoo.so
   EXPECT_EQ(verdict_.findings.places[0].forbidden, (std::vector<size_t>{1, 2}));
 }
 
 TEST_F(Decision, TheRuntimeOfAnotherLineMayNot) {
-  named(add(Asked::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
-  named(add(Asked::kCuda, {1}), "other.py:3", "libcudart.so.12");
+  named(add(DriverApi::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
+  named(add(DriverApi::kCuda, {1}), "other.py:3", "libcudart.so.12");
   verdict_.allow = {"lib:libc10_cuda.so"};
   decide(verdict_);
   EXPECT_EQ(verdict_.places, 1u);

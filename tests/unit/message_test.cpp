@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "policy/asked.h"
+#include "policy/driver_api.h"
 
 namespace cudaguard {
 namespace {

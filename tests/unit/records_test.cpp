@@ -58,7 +58,7 @@ TEST(Records, OneOfADeniedAttempt) {
   ASSERT_EQ(findings.touchers.size(), 1u);
   const CallSite& one = findings.touchers[0];
   EXPECT_EQ(one.api, "cuInit");
-  EXPECT_EQ(one.asked, Asked::kCuda);
+  EXPECT_EQ(one.asked, DriverApi::kCuda);
   EXPECT_TRUE(one.denied);
   EXPECT_EQ(one.library, "libx.so");
   EXPECT_EQ(one.line, "a.py:3");
@@ -219,7 +219,7 @@ TEST(Records, ATouchersFactsAreThoseOfTheCall) {
   records.add(record_of({}, R"("api":"cuInit","object":"x","decision":"deny"})"));
   const std::vector<CallSite>& touchers = records.findings().touchers;
   ASSERT_EQ(touchers.size(), 3u);
-  EXPECT_EQ(touchers[0].asked, Asked::kNvml);
+  EXPECT_EQ(touchers[0].asked, DriverApi::kNvml);
   EXPECT_FALSE(touchers[0].denied);
   EXPECT_EQ(touchers[0].object, "");  // it is what the driver was told
   EXPECT_EQ(touchers[0].stack.python, (std::vector<PythonFrame>{{"/a.py", "f", 3}}));

@@ -75,7 +75,7 @@ void let_signals_end_this_process() {
 }
 
 int verify_it(const Options& options, const char* const* environment) {
-  const std::set<Asked> deny = denied_words(options.deny);
+  const std::set<DriverApi> deny = denied_words(options.deny);
   check_patterns(options.allow);
   Variables variables(environment);
   Prepared prepared = prepare(options_of_run(options), variables);

@@ -19,23 +19,23 @@ constexpr int kTouched = 1;
 constexpr int kProgramFailed = 2;
 constexpr int kIncomplete = 3;
 
-Asked asked_of(std::string_view word) {
-  if (word == "init") return Asked::kCuda;
-  if (word == "nvml") return Asked::kNvml;
-  if (word == "opencl") return Asked::kOpenCl;
+DriverApi asked_of(std::string_view word) {
+  if (word == "init") return DriverApi::kCuda;
+  if (word == "nvml") return DriverApi::kNvml;
+  if (word == "opencl") return DriverApi::kOpenCl;
   throw Refusal(kRefused,
                 "--deny " + in_quotes(word) + " is not accepted (accepted: init, nvml, opencl)");
 }
 
 }  // namespace
 
-std::set<Asked> denied_words(const std::vector<std::string>& lists) {
-  std::set<Asked> result;
+std::set<DriverApi> denied_words(const std::vector<std::string>& lists) {
+  std::set<DriverApi> result;
   for (const std::string& list : lists) {
     std::string_view rest = list;
     for (bool last = false; !last;) result.insert(asked_of(take_entry(rest, last)));
   }
-  if (result.empty()) result.insert(Asked::kCuda);
+  if (result.empty()) result.insert(DriverApi::kCuda);
   return result;
 }
 
@@ -129,7 +129,7 @@ void decide(Verdict& verdict) {
   }
   for (TreeTruth::Unguarded& process : tree.unguarded) {
     all.insert(key(process.pid, process.since));
-    const bool denied = !process.only_nvml || verdict.deny.contains(Asked::kNvml);
+    const bool denied = !process.only_nvml || verdict.deny.contains(DriverApi::kNvml);
     process.fails = process.has_driver && denied && !is_allowed(verdict.allow, process.command);
     if (process.fails) touched.insert(key(process.pid, process.since));
   }

@@ -11,7 +11,7 @@
 namespace cudaguard::launcher {
 
 /// --deny's words, "init,nvml" in each; none: init. Throws Refusal for another one.
-std::set<Asked> denied_words(const std::vector<std::string>& lists);
+std::set<DriverApi> denied_words(const std::vector<std::string>& lists);
 
 /// Sets what the model says is set by decide(). A process that was not guarded and has the driver
 /// counts as one that touched CUDA: nobody was there to refuse. NVML alone is no CUDA, as with

@@ -28,9 +28,9 @@ struct Group {
   /// where no line is known. Empty: the records do not say it.
   std::string name;
   size_t processes = 0;
-  size_t touching = 0;    ///< of these
-  std::set<Asked> asked;  ///< by these
-  double first = 0;       ///< seconds since 1970-01-01 UTC; 0: not known
+  size_t touching = 0;        ///< of these
+  std::set<DriverApi> asked;  ///< by these
+  double first = 0;           ///< seconds since 1970-01-01 UTC; 0: not known
   double last = 0;
 };
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "policy/asked.h"
+#include "policy/driver_api.h"
 
 namespace cudaguard::launcher {
 
@@ -41,7 +41,7 @@ struct Stack {
 
 /// The same call by the same code, in one process or many.
 struct CallSite {
-  Asked asked = Asked::kCuda;
+  DriverApi asked = DriverApi::kCuda;
   bool denied = true;
   std::string api;      ///< "cuInit", "nvmlInit_v2", "dlopen"
   std::string object;   ///< of dlopen: the library's name or path; of a request: which
@@ -68,7 +68,7 @@ struct Place {
   std::vector<size_t> touchers;   ///< numbers in Findings::touchers
   std::vector<size_t> processes;  ///< as Toucher's
   std::vector<double> at;         ///< as Toucher's
-  std::set<Asked> asked;
+  std::set<DriverApi> asked;
   double first = 0;
   double last = 0;
   // By decide(): of its touchers.
@@ -212,7 +212,7 @@ struct WatchedTree {
 struct Verdict : WatchedTree {
   std::vector<std::string> command;  ///< the program and its arguments
   std::vector<std::string> allow;    ///< --allow's patterns
-  std::set<Asked> deny;              ///< --deny: what is forbidden, but for those
+  std::set<DriverApi> deny;          ///< --deny: what is forbidden, but for those
   bool no_new_privs = false;         ///< the fence took that: sudo and the like gained nothing
   bool allow_incomplete = false;     ///< --allow-incomplete
   // By decide().

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "policy/asked.h"
+#include "policy/driver_api.h"
 #include "policy/message.h"
 #include "policy/text.h"
 #include "shim/launcher/findings/groups.h"
@@ -275,7 +275,7 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
 size_t Records::toucher_of(const CallFields& call) {
   std::vector<CallSite>& all = findings_.touchers;
   CallSite one;
-  one.asked = asked_for(call.api, call.object);
+  one.asked = driver_api_of(call.api, call.object);
   one.denied = call.decision == "deny";
   one.api = call.api;
   if (one.denied || call.api == "dlopen") one.object = call.object;  // else what it was told

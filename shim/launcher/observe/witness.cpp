@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "policy/asked.h"
+#include "policy/driver_api.h"
 #include "policy/message.h"
 #include "policy/nvidia_requests.h"
 #include "policy/text.h"

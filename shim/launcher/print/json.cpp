@@ -45,14 +45,14 @@ std::string escaped(std::string_view json, char character) {
   return result.append(json);
 }
 
-const char* word_of(Asked asked) {
-  if (asked == Asked::kCuda) return "cuda";
-  return asked == Asked::kNvml ? "nvml" : "opencl";
+const char* word_of(DriverApi asked) {
+  if (asked == DriverApi::kCuda) return "cuda";
+  return asked == DriverApi::kNvml ? "nvml" : "opencl";
 }
 
-void put_asked(Json& json, const char* name, const std::set<Asked>& asked) {
+void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked) {
   json.key(name).begin_array();
-  for (const Asked one : asked) json.value(word_of(one));
+  for (const DriverApi one : asked) json.value(word_of(one));
   json.end_array();
 }
 

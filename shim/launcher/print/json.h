@@ -120,8 +120,8 @@ struct FrameTexts {
 /// `json` with `character`, which can be in its strings alone, as "\u003c".
 std::string escaped(std::string_view json, char character);
 
-const char* word_of(Asked asked);  ///< "cuda", "nvml", "opencl"
-void put_asked(Json& json, const char* name, const std::set<Asked>& asked);
+const char* word_of(DriverApi asked);  ///< "cuda", "nvml", "opencl"
+void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked);
 // The members of an object that the caller begins and ends.
 /// `texts`: null if the files are not to be read.
 void put(Json& json, const CallSite& toucher, const FrameTexts* texts = nullptr);

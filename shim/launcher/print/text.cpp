@@ -19,10 +19,12 @@
 
 namespace cudaguard::launcher {
 
-std::string denied_names(const std::set<Asked>& denied) {
+std::string denied_names(const std::set<DriverApi>& denied) {
   std::string names;
-  for (const Asked one : denied) {
-    const char* name = one == Asked::kCuda ? "CUDA" : one == Asked::kNvml ? "NVML" : "OpenCL";
+  for (const DriverApi one : denied) {
+    const char* name = one == DriverApi::kCuda   ? "CUDA"
+                       : one == DriverApi::kNvml ? "NVML"
+                                                 : "OpenCL";
     names.append(names.empty() ? "" : " or ").append(name);
   }
   return names;
@@ -151,7 +153,7 @@ void put_places(std::string& out, const Verdict& verdict, Symbols& symbols, bool
 }
 
 /// "NVML was asked by 2 processes: monitor.py:17 (not denied)". Empty: it was not.
-std::string what_asked(const Verdict& verdict, Asked kind) {
+std::string what_asked(const Verdict& verdict, DriverApi kind) {
   std::set<uint32_t> processes;
   std::vector<std::string> places;
   for (const Place& place : verdict.findings.places) {
@@ -382,9 +384,9 @@ std::string cell(std::string text, size_t width) {
   return text + "  ";
 }
 
-std::string words_of(const std::set<Asked>& asked) {
+std::string words_of(const std::set<DriverApi>& asked) {
   std::vector<std::string> words;
-  for (const Asked one : asked) words.emplace_back(word_of(one));
+  for (const DriverApi one : asked) words.emplace_back(word_of(one));
   return joined(words, " ");
 }
 
@@ -445,12 +447,12 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
     notes.emplace_back(
         "PyTorch keeps the first answer, so later attempts in the same process are not reported");
   }
-  for (const Asked kind : {Asked::kCuda, Asked::kNvml, Asked::kOpenCl}) {
+  for (const DriverApi kind : {DriverApi::kCuda, DriverApi::kNvml, DriverApi::kOpenCl}) {
     if (verdict.deny.contains(kind)) continue;
     std::string note = what_asked(verdict, kind);
     if (note.empty()) continue;
     // A program that asks NVML first finds no GPU there, and may therefore not come to CUDA.
-    if (kind == Asked::kNvml && verdict.touched == 0) {
+    if (kind == DriverApi::kNvml && verdict.touched == 0) {
       note += "; if NVML finds a GPU, CUDA may follow: --deny=init,nvml fails this";
     }
     notes.push_back(note);

@@ -37,7 +37,7 @@ std::string result_line(const Verdict& verdict);
 std::vector<std::string> notes_of(const Verdict& verdict);
 
 /// "CUDA or NVML"
-std::string denied_names(const std::set<Asked>& denied);
+std::string denied_names(const std::set<DriverApi>& denied);
 
 /// "ended with exit code 3", "was killed by signal 9 (Killed)". `status`: as waitpid gives it.
 std::string text_of_end(int status);

@@ -109,7 +109,7 @@ def _base_name(place: Any) -> str:
 
 
 def _kind(api: str, library: str) -> str:
-    """As policy/asked.h."""
+    """As policy/driver_api.h."""
     if api.startswith("nvml"):
         return "nvml"
     if api == "dlopen" and library.startswith("libnvidia-opencl.so"):

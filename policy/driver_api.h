@@ -14,13 +14,13 @@ inline constexpr std::string_view kRequestApi = "ioctl";
 inline constexpr std::string_view kNvmlMark = " (NVML)";
 
 /// `api`: "cuInit", "nvmlInit_v2", "dlopen"; `object`: of dlopen, the library's name or path.
-inline Asked asked_for(std::string_view api, std::string_view object) {
-  if (api.starts_with("nvml")) return Asked::kNvml;
-  if (api == kRequestApi && object.ends_with(kNvmlMark)) return Asked::kNvml;
-  if (api != "dlopen") return Asked::kCuda;
+inline DriverApi driver_api_of(std::string_view api, std::string_view object) {
+  if (api.starts_with("nvml")) return DriverApi::kNvml;
+  if (api == kRequestApi && object.ends_with(kNvmlMark)) return DriverApi::kNvml;
+  if (api != "dlopen") return DriverApi::kCuda;
   const LibraryRequest request = classify(object);
-  if (request.library == Library::kNvml) return Asked::kNvml;
-  return request.refused == nullptr ? Asked::kCuda : request.refused->asked;
+  if (request.library == Library::kNvml) return DriverApi::kNvml;
+  return request.refused == nullptr ? DriverApi::kCuda : request.refused->asked;
 }
 
 }  // namespace cudaguard
