@@ -12,12 +12,12 @@
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/beacons.h"
+#include "shim/launcher/observe/ioctl_recorder.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/observe/sample.h"
 #include "shim/launcher/observe/trace.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/observe/tree_report.h"
-#include "shim/launcher/observe/witness.h"
 #include "shim/launcher/preload/settings.h"
 
 namespace cudaguard::launcher {
@@ -45,7 +45,7 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
     return records.add(
         record, {static_cast<uint32_t>(who.pid), static_cast<uint32_t>(who.parent), who.started});
   };
-  Witness witness([&](const Identity& who, std::string_view record) {
+  IoctlRecorder ioctls([&](const Identity& who, std::string_view record) {
     if (watch && who.started != 0) watch->note_request(who.pid);
     add(who, record);
   });
@@ -57,7 +57,7 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   std::optional<Listener> listener;
   if (listens) {
     listener.emplace(
-        wanted.fence.listener, [&](const seccomp_notif& call) { witness.take(call, *listener); },
+        wanted.fence.listener, [&](const seccomp_notif& call) { ioctls.take(call, *listener); },
         [&](const seccomp_notif& call) { beacons.take(call, *listener); });
     tree.serve(listener->descriptor(), [&] { return listener->answer(); });
   }
@@ -82,7 +82,7 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   watched.ended = seconds_now();
   bool lost = listener && listener->failed();
   try {
-    witness.finish();
+    ioctls.finish();
     beacons.finish();
   } catch (const std::exception&) {
     lost = true;

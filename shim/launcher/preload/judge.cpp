@@ -148,9 +148,10 @@ constexpr const char* kTryFence = "; to run it without CUDA: cudaguard run --fen
 void note_unguarded(const std::string& path, const std::string& why, const Around& around,
                     Judged& judged, const char* remedy = kTryFence) {
   if (around.fenced && !around.strict) {
-    judged.warnings.push_back(
-        in_quotes(path) + " is not guarded (" + why + "); the fence refuses CUDA, " +
-        (around.witnessed ? "and the result lists its ioctls" : "but no message names the caller"));
+    judged.warnings.push_back(in_quotes(path) + " is not guarded (" + why +
+                              "); the fence refuses CUDA, " +
+                              (around.records_ioctls ? "and the result lists its ioctls"
+                                                     : "but no message names the caller"));
     return;
   }
   throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " + why +

@@ -53,11 +53,11 @@ struct Judged {
 };
 
 struct Around {
-  bool strict = false;     ///< refuse what is not guarded
-  bool fenced = false;     ///< what is not guarded finds no CUDA all the same
-  bool witnessed = false;  ///< and what it asks the driver for is told
-  bool observed = false;   ///< the launcher stays, and reports who asked
-  bool fence_tried = false;  ///< a message that advises --fence would be no remedy
+  bool strict = false;          ///< refuse what is not guarded
+  bool fenced = false;          ///< what is not guarded finds no CUDA all the same
+  bool records_ioctls = false;  ///< and what it asks the driver for is told
+  bool observed = false;        ///< the launcher stays, and reports who asked
+  bool fence_tried = false;     ///< a message that advises --fence would be no remedy
 };
 
 /// Throws Refusal for what can never be guarded, where no fence stands. `variables`: with the guard

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/observe/witness.h"
+#include "shim/launcher/observe/ioctl_recorder.h"
 
 #include <linux/seccomp.h>
 
@@ -57,7 +57,7 @@ std::string record_of(const Owner& owner, const Identity& who, uint32_t request,
 
 }  // namespace
 
-void Witness::take(const seccomp_notif& call, const Listener& listener) {
+void IoctlRecorder::take(const seccomp_notif& call, const Listener& listener) {
   const auto request = static_cast<uint32_t>(call.data.args[1]);
   if (request == kNobodysRequest) return;
   const auto thread = static_cast<pid_t>(call.pid);
@@ -78,7 +78,7 @@ void Witness::take(const seccomp_notif& call, const Listener& listener) {
   tell_(who, record_of(owner, who, request, nvml));
 }
 
-void Witness::finish() {
+void IoctlRecorder::finish() {
   for (const auto& [pid, request] : lost_) {
     const auto told = told_.lower_bound({pid, 0, {}, 0, false});
     if (told != told_.end() && std::get<pid_t>(*told) == pid) continue;

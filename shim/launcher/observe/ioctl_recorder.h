@@ -17,12 +17,12 @@
 
 namespace cudaguard::launcher {
 
-class Witness {
+class IoctlRecorder {
  public:
   /// Of each process and request once: whose it is (`started` is 0: it was killed before that could
   /// be known), and the record.
   using Tell = std::function<void(const Identity& who, std::string_view record)>;
-  explicit Witness(Tell tell) : tell_(std::move(tell)) {}
+  explicit IoctlRecorder(Tell tell) : tell_(std::move(tell)) {}
 
   /// `listener`: which holds the call.
   void take(const seccomp_notif& call, const Listener& listener);
