@@ -34,9 +34,9 @@ bool has_static_sanitizer(const FileBytes& file) {
          has_constant(file, "MSAN_OPTIONS");
 }
 
-class Look {
+class ProgramCheck {
  public:
-  Look(const std::string& name, const Machine& machine, FindingList& findings)
+  ProgramCheck(const std::string& name, const Machine& machine, FindingList& findings)
       : program_(find_program(name, machine.variables.get("PATH"))),
         machine_(machine),
         own_(machine.installation),
@@ -200,7 +200,7 @@ class Look {
 }  // namespace
 
 std::string ask_program(const std::string& name, const Machine& machine, FindingList& findings) {
-  Look(name, machine, findings).all();
+  ProgramCheck(name, machine, findings).all();
   return guarded_line(findings);
 }
 
