@@ -85,11 +85,11 @@ Prepared prepare(const Options& options, Variables& variables) {
   }
   variables.set(kPreload, preload_list(before.c_str(), {}, own));
   if (*options.program != nullptr) {
-    const Around around = {options.strict, fence.holds, fence.listener >= 0, options.observe,
-                           options.fence.value_or(FenceWish::kOff) != FenceWish::kOff};
-    judged = judge(program, installation, variables, around);
+    const RunContext context = {options.strict, fence.holds, fence.listener >= 0, options.observe,
+                                options.fence.value_or(FenceWish::kOff) != FenceWish::kOff};
+    judged = judge(program, installation, variables, context);
     add_for_linked(judged, policy, installation, own);
-    if (!can_preload(own, around, judged)) own.clear();
+    if (!can_preload(own, context, judged)) own.clear();
     variables.set(kPreload, preload_list(before.c_str(), judged.sanitizers, own));
   }
   if (policy == Policy::kOff && !options.policy) {

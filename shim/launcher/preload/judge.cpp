@@ -145,24 +145,24 @@ void note_libraries(const LoaderAnswer& answer, Judged& judged) {
 constexpr const char* kTryFence = "; to run it without CUDA: cudaguard run --fence";
 
 /// Refuses, or warns if there is a fence.
-void note_unguarded(const std::string& path, const std::string& why, const Around& around,
+void note_unguarded(const std::string& path, const std::string& why, const RunContext& context,
                     Judged& judged, const char* remedy = kTryFence) {
-  if (around.fenced && !around.strict) {
+  if (context.fenced && !context.strict) {
     judged.warnings.push_back(in_quotes(path) + " is not guarded (" + why +
                               "); the fence refuses CUDA, " +
-                              (around.records_ioctls ? "and the result lists its ioctls"
-                                                     : "but no message names the caller"));
+                              (context.records_ioctls ? "and the result lists its ioctls"
+                                                      : "but no message names the caller"));
     return;
   }
   throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " + why +
-                              (around.strict || around.fence_tried ? "" : remedy));
+                              (context.strict || context.fence_tried ? "" : remedy));
 }
 
 /// Refuses, or warns once.
-void note_unchecked(const std::string& path, const std::string& why, const Around& around,
+void note_unchecked(const std::string& path, const std::string& why, const RunContext& context,
                     Judged& judged) {
   const std::string subject = in_quotes(path) + " cannot be checked: " + why;
-  if (around.strict) throw Refusal(kRefused, subject + "; without --strict it is started");
+  if (context.strict) throw Refusal(kRefused, subject + "; without --strict it is started");
   if (std::exchange(judged.unchecked, true)) return;
   judged.linked_cuda = judged.linked_nvml = true;
   judged.warnings.push_back(subject +
@@ -172,12 +172,13 @@ void note_unchecked(const std::string& path, const std::string& why, const Aroun
 
 /// examine(), or the little that is known where nothing can be asked.
 Examined examine_if_possible(const Executable& executable, const Installation& installation,
-                             const Variables& variables, const Around& around, Judged& judged) {
+                             const Variables& variables, const RunContext& context,
+                             Judged& judged) {
   try {
     return examine(executable, installation, variables, false);
   } catch (const Shortage& shortage) {
-    if (around.observed) throw;  // the program takes a process, too
-    note_unchecked(executable.path, shortage.what(), around, judged);
+    if (context.observed) throw;  // the program takes a process, too
+    note_unchecked(executable.path, shortage.what(), context, judged);
   }
   for (const std::string& name : executable.facts.needed) {
     if (is_sanitizer_runtime(name)) judged.sanitizers.push_back(name);
@@ -223,11 +224,11 @@ Examined examine(const Executable& executable, const Installation& installation,
 }
 
 Judged judge(const Program& program, const Installation& installation, const Variables& variables,
-             const Around& around) {
+             const RunContext& context) {
   Judged judged;
   for (const Executable& executable : program.executables) {
     const Examined examined =
-        examine_if_possible(executable, installation, variables, around, judged);
+        examine_if_possible(executable, installation, variables, context, judged);
     if (!examined.hindrances.empty()) {
       // A program for another processor does not run under a fence either.
       const Hindrance& first = examined.hindrances.front();
@@ -235,14 +236,14 @@ Judged judge(const Program& program, const Installation& installation, const Var
       const bool runs =
           facts.little_endian && (facts.machine == kMachine || facts.machine == EM_386);
       const bool foreign = std::string_view(first.id) == "architecture" && !runs;
-      note_unguarded(executable.path, first.why, around, judged, foreign ? "" : kTryFence);
-    } else if (examined.kind == Examined::Kind::kStatic && (around.strict || around.fenced)) {
-      note_unguarded(executable.path, "it is a static executable", around, judged);
+      note_unguarded(executable.path, first.why, context, judged, foreign ? "" : kTryFence);
+    } else if (examined.kind == Examined::Kind::kStatic && (context.strict || context.fenced)) {
+      note_unguarded(executable.path, "it is a static executable", context, judged);
     } else if (examined.kind == Examined::Kind::kStatic) {
       judged.warnings.push_back(
           in_quotes(executable.path) +
           " is a static executable, not guarded (dynamic programs that it starts are)" +
-          (around.fence_tried ? "" : "; to keep it off CUDA: --fence"));
+          (context.fence_tried ? "" : "; to keep it off CUDA: --fence"));
     }
     if (examined.kind == Examined::Kind::kLoader) {
       judged.warnings.push_back(in_quotes(executable.path) +
@@ -255,26 +256,26 @@ Judged judge(const Program& program, const Installation& installation, const Var
     }
   }
   if (!program.not_read.empty()) {
-    note_unchecked(program.files.back(), program.not_read, around, judged);
+    note_unchecked(program.files.back(), program.not_read, context, judged);
   }
   if (program.env_clears) {
     note_unguarded(program.path,
                    "its #! line makes env remove LD_PRELOAD (" + printable(program.env_words) + ")",
-                   around, judged);
+                   context, judged);
   }
   return judged;
 }
 
-bool can_preload(const std::vector<std::string>& own, const Around& around, Judged& judged) {
+bool can_preload(const std::vector<std::string>& own, const RunContext& context, Judged& judged) {
   for (const auto& [executable, answer] : judged.answers) {
     const std::vector<ReplacedVariables> replaced = replaced_variables(executable, answer, own);
     if (replaced.empty()) continue;
     const std::string why = why_replaced(replaced.front());
     // Without the guard a program reports nothing, which would count as a PASS.
-    if (around.observed || !around.fenced || around.strict) {
+    if (context.observed || !context.fenced || context.strict) {
       throw Refusal(kRefused, in_quotes(executable) + " cannot be guarded: " + why + kTryFence);
     }
-    note_unguarded(executable, why, around, judged);
+    note_unguarded(executable, why, context, judged);
     return false;
   }
   return true;

@@ -52,7 +52,7 @@ struct Judged {
   std::vector<std::pair<std::string, LoaderAnswer>> answers;  ///< for each executable's path
 };
 
-struct Around {
+struct RunContext {
   bool strict = false;          ///< refuse what is not guarded
   bool fenced = false;          ///< what is not guarded finds no CUDA all the same
   bool records_ioctls = false;  ///< and what it asks the driver for is told
@@ -63,10 +63,10 @@ struct Around {
 /// Throws Refusal for what can never be guarded, where no fence stands. `variables`: with the guard
 /// in LD_PRELOAD.
 Judged judge(const Program& program, const Installation& installation, const Variables& variables,
-             const Around& around);
+             const RunContext& context);
 
 /// May these files of ours be preloaded? Not where they would replace a library's variables: false
 /// where a fence does without them, else throws Refusal.
-bool can_preload(const std::vector<std::string>& own, const Around& around, Judged& judged);
+bool can_preload(const std::vector<std::string>& own, const RunContext& context, Judged& judged);
 
 }  // namespace cudaguard::launcher
