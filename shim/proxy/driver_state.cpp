@@ -13,8 +13,8 @@
 namespace cudaguard {
 
 // As the guard's: the compiler sees to it that this is zero.
-[[gnu::section(".bss.driver")]] constinit DriverKnown driver;
-Known& known() { return driver; }
+[[gnu::section(".bss.driver")]] constinit DriverProxyState driver;
+ProxyState& proxy_state() { return driver; }
 
 const char* const guarded_names[kGuardedCount] = {
 #define GUARDED_DRIVER(name, where) #name,

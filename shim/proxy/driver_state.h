@@ -34,7 +34,7 @@ extern const char* const guarded_names[kGuardedCount];
 
 struct Plan;
 
-struct DriverKnown : Known {
+struct DriverProxyState : ProxyState {
   /// Where cuInit of this driver has succeeded: pages that are wiped in a forked child. (Another
   /// namespace has a driver of its own, behind a proxy of its own.)
   std::atomic<const Process*> process{nullptr};
@@ -47,7 +47,8 @@ struct DriverKnown : Known {
   std::atomic<const Plan*> plan{nullptr};
   std::atomic<uint32_t> times_asked{0};
 };
-extern constinit DriverKnown driver;  // NOLINT(bugprone-dynamic-static-initializers): constinit
+extern constinit DriverProxyState
+    driver;  // NOLINT(bugprone-dynamic-static-initializers): constinit
 
 template <typename Function>
 [[gnu::always_inline]] inline Function real_function(Guarded which) {

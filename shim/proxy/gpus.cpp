@@ -75,8 +75,9 @@ bool list_gpus(const Nvml& nvml, Machine& machine) {
 }
 
 void open_nvml(const Loader& the) {
-  if (known().kept_nvml.load(std::memory_order_acquire) != nullptr) return;
-  known().kept_nvml.store(open_real(the, "libnvidia-ml.so.1", 0).map(), std::memory_order_release);
+  if (proxy_state().kept_nvml.load(std::memory_order_acquire) != nullptr) return;
+  proxy_state().kept_nvml.store(open_real(the, "libnvidia-ml.so.1", 0).map(),
+                                std::memory_order_release);
 }
 
 void resolve_list(Allowed& allowed) {
@@ -86,7 +87,7 @@ void resolve_list(Allowed& allowed) {
   const AllowList list = parse_allow_list(text);
   bool listed = false;
   open_nvml(guard.loader());
-  const Nvml nvml(RealLibrary(known().kept_nvml.load(std::memory_order_acquire)));
+  const Nvml nvml(RealLibrary(proxy_state().kept_nvml.load(std::memory_order_acquire)));
   if (nvml.usable() && nvml.init()) {
     listed = list_gpus(nvml, allowed.machine);
     nvml.shutdown();

@@ -23,15 +23,15 @@ const Services* ask() {
 bool adopt_guard(const Services* guard) {
   if (guard == nullptr || guard->id != CUDAGUARD_INTERFACE_ID) return false;
   const Services* none = nullptr;
-  known().guard.compare_exchange_strong(none, guard, std::memory_order_acq_rel);
+  proxy_state().guard.compare_exchange_strong(none, guard, std::memory_order_acq_rel);
   return true;
 }
 
 const Services* find_guard() {
-  const Services* guard = known().guard.load(std::memory_order_acquire);
+  const Services* guard = proxy_state().guard.load(std::memory_order_acquire);
   if (guard != nullptr) return guard;
   adopt_guard(ask());
-  return known().guard.load(std::memory_order_acquire);
+  return proxy_state().guard.load(std::memory_order_acquire);
 }
 
 }  // namespace cudaguard

@@ -8,8 +8,8 @@
 namespace cudaguard {
 
 // As the guard's: the compiler sees to it that this is zero.
-[[gnu::section(".bss.nvml")]] constinit NvmlKnown nvml;
-Known& known() { return nvml; }
+[[gnu::section(".bss.nvml")]] constinit NvmlProxyState nvml;
+ProxyState& proxy_state() { return nvml; }
 
 namespace {
 

@@ -43,7 +43,7 @@ struct Shown {
   unsigned count;
 };
 
-struct NvmlKnown : Known {
+struct NvmlProxyState : ProxyState {
   /// The real functions; null where the real NVML has none of that name.
   void* real[kGuardedCount] = {};
   nvmlReturn_t (*parent)(nvmlDevice_t, nvmlDevice_t*) = nullptr;
@@ -53,7 +53,7 @@ struct NvmlKnown : Known {
   Extent self;
   std::atomic<const Shown*> shown{nullptr};  ///< null before make_view
 };
-extern constinit NvmlKnown nvml;  // NOLINT(bugprone-dynamic-static-initializers): constinit
+extern constinit NvmlProxyState nvml;  // NOLINT(bugprone-dynamic-static-initializers): constinit
 
 inline const Shown* shown() { return nvml.shown.load(std::memory_order_acquire); }
 
