@@ -167,8 +167,8 @@ void say_missing(NullDriverKind kind) {
   if (!room) return;
   OwnPath directory(*room, sizeof *room);
   if (!directory.set_real_directory()) directory.set_directory(own_path());
-  say_missing_null_driver(kind == NullDriverKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
-                          directory.file(kFiles[index].file), why != nullptr ? why : kMissing);
+  print_missing_null_driver(kind == NullDriverKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
+                            directory.file(kFiles[index].file), why != nullptr ? why : kMissing);
 }
 
 }  // namespace cudaguard

@@ -42,10 +42,10 @@ int main(int argc, char** argv) {
   try {
     return work(argc, argv);
   } catch (const Refusal& refusal) {
-    say(refusal.what());
+    print_message(refusal.what());
     return refusal.code();
   } catch (const std::exception& error) {
-    say(error.what());
+    print_message(error.what());
     return kRefused;
   }
 }

@@ -25,7 +25,7 @@ Refusal cannot_start(const std::string& path, int error) {
 
 void remember_stderr() { g_have_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0; }
 
-void say(std::string_view text) {
+void print_message(std::string_view text) {
   if (!g_have_stderr) return;
   const std::string line = "cudaguard: " + std::string(text) + "\n";
   // Nobody is left to tell if this fails.
@@ -35,7 +35,7 @@ void say(std::string_view text) {
 void silence_warnings() { g_warns = false; }
 
 void warn(std::string_view text) {
-  if (g_warns) say(text);
+  if (g_warns) print_message(text);
 }
 
 void print(const std::string& text) {

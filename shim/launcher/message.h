@@ -31,7 +31,7 @@ Refusal cannot_start(const std::string& path, int error);
 /// To be called first: later a file of ours may have number 2.
 void remember_stderr();
 /// One line on stderr, in one write; "cudaguard: " in front.
-void say(std::string_view text);
+void print_message(std::string_view text);
 /// The same for what does not end cudaguard and is no part of a result: --log=off silences it.
 void warn(std::string_view text);
 void silence_warnings();

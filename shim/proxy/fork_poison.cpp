@@ -48,8 +48,8 @@ void check_fork(Process& process, const char* api) {
   facts.parent = parent;
   facts.by = initialised.by;
   facts.milliseconds = milliseconds() - initialised.at;
-  the_guard().say(process, Process::kForkPoison, write_line_of<write_fork_poison, ForkFacts>,
-                  &facts);
+  the_guard().print_message(process, Process::kForkPoison,
+                            write_line_of<write_fork_poison, ForkFacts>, &facts);
   // cuInit is recorded with its caller where it is made. CUDA's answer to all others is 3 as well.
   constexpr int kNotInitialized = 3;
   if (std::string_view(api) != "cuInit") {

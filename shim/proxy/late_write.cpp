@@ -56,8 +56,8 @@ void compare(Process& process, const LateWrite::Moment* moment, const unsigned* 
   facts.allow_list = process.config.visible_devices;
   facts.by_option = process.config.by_option;
   facts.in_run = process.config.in_run;
-  the_guard().say(process, Process::kLateWrite, write_line_of<write_late_write, LateWriteFacts>,
-                  &facts);
+  the_guard().print_message(process, Process::kLateWrite,
+                            write_line_of<write_late_write, LateWriteFacts>, &facts);
 }
 
 }  // namespace

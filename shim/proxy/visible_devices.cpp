@@ -56,14 +56,14 @@ const Plan* make_plan() {
 
 void say_why(Process& here, const char* why) {
   const NotEnforcedFacts facts = {why, here.config.by_option};
-  the_guard().say(here, Process::kList, write_line_of<write_not_enforced, NotEnforcedFacts>,
-                  &facts);
+  the_guard().print_message(here, Process::kList,
+                            write_line_of<write_not_enforced, NotEnforcedFacts>, &facts);
 }
 
 void say_in_vain(Process& here, const char* why, int error = 0) {
   const ListInVainFacts facts = {here.config.visible_devices, why, here.config.by_option, error};
-  the_guard().say(here, Process::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>,
-                  &facts);
+  the_guard().print_message(here, Process::kListInVain,
+                            write_line_of<write_list_in_vain, ListInVainFacts>, &facts);
 }
 
 constexpr char kNoUuid[] = ": a chosen GPU does not say its UUID";

@@ -30,14 +30,14 @@ constexpr Services kServices = {
     .fall_back = &fall_back,
     .record_event = &record_event,
     .record_touch = &record_touch,
-    .say = &say,
+    .print_message = &print_message,
     .say_case = &say_case,
 };
 
 struct Files {
   const char* file;  // below our own directory
   const char* real;  // its DT_NEEDED
-  Process::Said missing;
+  Process::Message missing;
 };
 constexpr Files kFiles[] = {{"libcudaguard-driver.so", "libcuda.so.1", Process::kNoDriverProxy},
                             {"libcudaguard-nvml.so", "libnvidia-ml.so.1", Process::kNoNvmlProxy}};
@@ -76,7 +76,7 @@ void give_up(Process& process, const Files& files, const char* file, const char*
   } else {
     fall_back(process, Process::kNoProxy);
   }
-  say_missing_proxy(files.missing, file, why);
+  print_missing_proxy(files.missing, file, why);
 }
 
 /// Is a library of that SONAME in this process already?
@@ -100,7 +100,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
       why = why_not_loaded();
     }
     // A shortage passes: this request is refused, the next one may work.
-    if (why == kPassing) say_missing_proxy(files.missing, path, why);
+    if (why == kPassing) print_missing_proxy(files.missing, path, why);
     if (why != nullptr && why != kPassing) give_up(process, files, path, why);
     return;
   }
@@ -211,7 +211,7 @@ const char* name_with_proxy(Process& process, ProxyKind kind, const char* name, 
   the.dlclose(asked);  // the proxy holds it; another copy is not needed
   if (!lets_through(process.policy())) return nullptr;
   if (it.path != nullptr) return it.path;
-  say_missing_proxy(files.missing, name, kNotOurs);
+  print_missing_proxy(files.missing, name, kNotOurs);
   return never;
 }
 

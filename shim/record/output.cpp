@@ -161,7 +161,7 @@ int send(std::string_view report, const ScratchPages& scratch, uint32_t pid, con
 
 void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
   const int error = send(process.config.report, scratch, pid, touch);
-  if (error != 0 && process.config.log != Log::kOff && process.say_once(Process::kReportFailed)) {
+  if (error != 0 && process.config.log != Log::kOff && process.print_once(Process::kReportFailed)) {
     Line line(scratch);
     write_report_failed(line, process.config.report, error);
     line.write();
@@ -172,7 +172,7 @@ void say_complaints(Process& process) {
   const Config& config = process.config;
   const bool bad_list = config.list_error.why != ListError::Why::kNone;
   if ((config.complaint_count == 0 && !bad_list) || config.log == Log::kOff) return;
-  if (!process.say_once(Process::kComplaints)) return;
+  if (!process.print_once(Process::kComplaints)) return;
   const ScratchPages scratch;
   if (!scratch) return;
   if (bad_list) {
@@ -285,12 +285,13 @@ bool prepare(Process& process, const Event& event, Output& output) {
     if (event.object != nullptr) touch.api = "dlopen";
     // Each has its own message. NVML's and OpenCL's refusals are no news after CUDA's.
     const DriverApi asked = driver_api_of(touch.api, touch.object);
-    const bool first = sys::is_glibc() && wants_line(log, true) &&
-                       (asked == DriverApi::kCuda
-                            ? Process::say_once(Process::kDenied)
-                            : Process::say_once(asked == DriverApi::kNvml ? Process::kDeniedNvml
-                                                                          : Process::kDeniedOpenCl,
-                                                Process::kDenied));
+    const bool first =
+        sys::is_glibc() && wants_line(log, true) &&
+        (asked == DriverApi::kCuda
+             ? Process::print_once(Process::kDenied)
+             : Process::print_once(
+                   asked == DriverApi::kNvml ? Process::kDeniedNvml : Process::kDeniedOpenCl,
+                   Process::kDenied));
     output.line = wants_line(log, first);
   }
   // Announced before anything that can fail, because verify counts this call.
@@ -332,8 +333,8 @@ void write_out(Process& process, const void* caller, Output& output) {
   if (!config.report.empty()) write_report(process, scratch, pid, touch);
 }
 
-void say(Process& process, Process::Said bit, Writer write, const void* context) {
-  if (process.config.log == Log::kOff || !process.say_once(bit)) return;
+void print_message(Process& process, Process::Message bit, Writer write, const void* context) {
+  if (process.config.log == Log::kOff || !process.print_once(bit)) return;
   write_one_line(process, write, context);
 }
 
@@ -347,7 +348,8 @@ void record_no_driver(Process& process, const char* api, const void* caller) {
   const ListInVainFacts facts = {process.config.visible_devices, "NVIDIA's driver is not installed",
                                  process.config.by_option};
   if (!facts.list.empty()) {
-    say(process, Process::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>, &facts);
+    print_message(process, Process::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>,
+                  &facts);
   }
   record_event(process, {.api = api, .caller = caller, .result = kNoDevice});
 }
@@ -358,7 +360,7 @@ void say_no_opencl(Process& process, const void* caller) {
   if (!scratch) return;
   const NoOpenClFacts facts = {place_of(caller, scratch->path, sizeof scratch->path),
                                process.config.by_option};
-  say(process, Process::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
+  print_message(process, Process::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
 }
 
 /// True if a file of ours stays unusable until it is installed again.
@@ -366,20 +368,20 @@ static bool is_permanent(const char* why) { return why != kPassing && why != kNo
 
 // A program of musl cannot load these files although they are there: nothing is printed then.
 
-void say_missing_null_driver(Process::Said bit, const char* file, const char* why) {
+void print_missing_null_driver(Process::Message bit, const char* file, const char* why) {
   if (!sys::is_glibc()) return;
   const bool nvml = bit == Process::kNoNvml;
   const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "CUDA is refused",
                               is_permanent(why)};
-  say(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
+  print_message(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
 }
 
-void say_missing_proxy(Process::Said bit, const char* file, const char* why) {
+void print_missing_proxy(Process::Message bit, const char* file, const char* why) {
   if (!sys::is_glibc()) return;
   const bool nvml = bit == Process::kNoNvmlProxy;
   const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "FORCE_CPU applies",
                               is_permanent(why)};
-  say(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
+  print_message(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
 }
 
 }  // namespace cudaguard

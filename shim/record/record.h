@@ -39,7 +39,7 @@ inline bool wants_events(const Process& process) {
 /// Writes the sentence of one line.
 using Writer = void (*)(Text& out, const void* context);
 /// Says a line once per process and `bit`, unless lines are off.
-void say(Process& process, Process::Said bit, Writer write, const void* context);
+void print_message(Process& process, Process::Message bit, Writer write, const void* context);
 /// Says a line once per process and case; `key` is any hash of it.
 void say_case(Process& process, uint64_t key, Writer write, const void* context);
 
@@ -50,8 +50,8 @@ void record_no_driver(Process& process, const char* api, const void* caller);
 void say_no_opencl(Process& process, const void* caller);
 
 /// Says which null driver cannot be used, once per process and `bit`.
-void say_missing_null_driver(Process::Said bit, const char* file, const char* why);
+void print_missing_null_driver(Process::Message bit, const char* file, const char* why);
 /// The same of a proxy; FORCE_CPU applies.
-void say_missing_proxy(Process::Said bit, const char* file, const char* why);
+void print_missing_proxy(Process::Message bit, const char* file, const char* why);
 
 }  // namespace cudaguard

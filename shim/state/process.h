@@ -52,7 +52,7 @@ struct Process {
   /// address first: the callers pass constants.
   std::atomic<const char*> seen[24] = {};
   /// Lines that are said once per process, and not again by its forked children.
-  enum Said : uint32_t {
+  enum Message : uint32_t {
     kDenied = 1,
     kComplaints = 2,
     kReportFailed = 4,
@@ -69,7 +69,7 @@ struct Process {
     kDeniedOpenCl = 8192,
   };
   /// True for the first caller with this bit, if there was none with `other`.
-  static bool say_once(Said bit, uint32_t other = 0) {
+  static bool print_once(Message bit, uint32_t other = 0) {
     return (inherited.said.fetch_or(bit, std::memory_order_relaxed) & (bit | other)) == 0;
   }
 

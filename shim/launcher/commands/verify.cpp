@@ -98,7 +98,7 @@ int verify_it(const Options& options, const char* const* environment) {
     try {
       if (file) file.write(result());
     } catch (const Refusal& refusal) {
-      say(refusal.what());
+      print_message(refusal.what());
       all = false;
     }
   };

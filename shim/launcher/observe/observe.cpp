@@ -35,8 +35,9 @@ void observe(const TreeToWatch& wanted) {
   try {
     watch_tree(wanted, watched);
     const std::string& unheard = watched.tree.why_unheard;
-    if (!unheard.empty()) say("--observe: " + printable(unheard));
-    for (const std::string& doubt : watched.tree.doubts) say("--observe: " + printable(doubt));
+    if (!unheard.empty()) print_message("--observe: " + printable(unheard));
+    for (const std::string& doubt : watched.tree.doubts)
+      print_message("--observe: " + printable(doubt));
     const Variables& variables = *wanted.variables;
     const bool alone = is_root(variables) && variables.has(row_of(Variable::kChildren).name);
     write_stderr(text_of_findings(
@@ -44,7 +45,7 @@ void observe(const TreeToWatch& wanted) {
         alone ? idle_root(watched.findings, watched.pid, wanted.arguments[0]) : ""));
   } catch (const std::exception& error) {
     if (watched.pid == 0) throw;
-    say(std::string("--observe: no summary: ") + error.what());
+    print_message(std::string("--observe: no summary: ") + error.what());
   }
   end_as(watched.status);
 }

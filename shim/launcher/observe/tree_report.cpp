@@ -89,7 +89,7 @@ void TreeReport::read_on() noexcept {
   try {
     read_file();
   } catch (const std::exception& error) {
-    if (!failed_) say(std::string("--observe: ") + error.what());
+    if (!failed_) print_message(std::string("--observe: ") + error.what());
     failed_ = true;
   }
 }
@@ -149,7 +149,7 @@ void TreeReport::copy(std::string_view line, uint32_t pid) {
   if (fd >= 0) close(fd);
   if (written == static_cast<ssize_t>(text.size())) return;
   if (!copy_failed_)
-    say("records are missing in the report " + in_quotes(to_) + ": " + strerror(error));
+    print_message("records are missing in the report " + in_quotes(to_) + ": " + strerror(error));
   copy_failed_ = true;
 }
 
