@@ -5,7 +5,7 @@ import re
 
 from support import box, harness, launcher
 
-OBSERVE = [launcher.LAUNCHER, "run", "--observe", "--log=error"]
+OBSERVE = [launcher.LAUNCHER, "run", "--observe", "--log=off"]
 TOTALS = re.compile(r"(?m)^cudaguard: (\d+) process(?:es)? asked(?:: (.*))?$")
 NOBODY = "cudaguard: no process was seen to ask for CUDA or NVML\n"
 FACTS = {"initialised CUDA by": "by", "context on": "context", "refused": "refused"}
