@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Cross-compiles for AArch64 with Debian's g++-aarch64-linux-gnu:
 #   cmake -S . -B build/aarch64 --toolchain scripts/aarch64-linux-gnu.cmake
-# Its programs run on an x86-64 machine by `qemu-aarch64 -L /usr/aarch64-linux-gnu` (qemu-user).
+# The programs run on an x86-64 machine by `qemu-aarch64 -L /usr/aarch64-linux-gnu` (qemu-user).
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Part of `cmake --install`: makes the directories that are not there yet, readable by all. CMake's
-# own would have the umask of who installs, and with 077 nobody else's programs found the null
-# drivers.
+# Part of `cmake --install`. Makes the missing directories readable by all users. CMake itself would
+# use the installing user's umask. With 077, other users' programs would not find the null drivers.
 foreach(directory IN LISTS CUDAGUARD_DIRECTORIES)
   if(NOT IS_ABSOLUTE "${directory}")
     set(directory "${CMAKE_INSTALL_PREFIX}/${directory}")

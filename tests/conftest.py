@@ -24,9 +24,9 @@ def pytest_configure(config):
     option = config.option
     settings.configure(option.build, option.lib, option.deps, option.full, option.must_run,
                        option.runner, option.write_golden)
-    # "python3" is this one: pyenv's is a shell script, which takes longer than most tests.
+    # "python3" must be this Python. pyenv's is a shell script, which takes longer than most tests.
     os.environ["PATH"] = os.path.dirname(sys.executable) + ":" + os.environ["PATH"]
-    # A shell's background job ignores it, and programs under test would.
+    # A shell's background job ignores SIGINT, and the programs under test would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -38,7 +38,7 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
-    # A pytest that a test starts does not know our options. xdist's workers have read them by now.
+    # A pytest that a test starts rejects these options. xdist's workers have read them by now.
     os.environ.pop("PYTEST_ADDOPTS", None)
     if config.option.full:
         return
@@ -47,5 +47,5 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_xdist_auto_num_workers():
-    """Some tests wait more than they work: twice as many as cores."""
+    """Twice as many as cores, because some tests wait more than they work."""
     return 2 * os.cpu_count()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# need_plain_path DIRECTORY: ld.so splits LD_PRELOAD at spaces and colons, so no test could run
-# there. trust_checkout: git refuses a checkout that belongs to another user than the one who runs
-# the script, who trusts its files already. An entry in the environment holds for this script alone.
-# need_writable_build: everything that is made goes to build/.
+# need_plain_path DIRECTORY: fails if the path has a space or colon; ld.so splits LD_PRELOAD there.
+# trust_checkout: makes git accept a checkout of another user. The user of the script already trusts
+# its files. The entry in the environment applies to this script only.
+# need_writable_build: fails if build/, which receives all output, is not writable.
 
 need_plain_path() {
   case $1 in

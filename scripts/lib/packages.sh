@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# install_packages NAME...: installs the Debian packages that are not there yet, silently unless that
-# fails. Never changes the machine's package sources. `apt-get update` runs only if something is
-# missing. Without root or sudo one line names what to install.
-# install_known_packages NAME...: the same for those that this release has; names the others.
+# install_packages NAME...: installs the missing Debian packages, silently unless that fails. It
+# never changes the machine's package sources. `apt-get update` runs only if a package is missing.
+# Without root or sudo, one line names the packages to install.
+# install_known_packages NAME...: does the same for those that this release has; names the others.
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# need_root NAME...: packages are missing; can they be installed?
+# need_root NAME...: fails if the missing packages cannot be installed, and names them.
 need_root() {
   if [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; then return; fi
   echo "cudaguard: please install: $* (that needs root or sudo)" >&2
   return 1
 }
 
-# quietly COMMAND...: its output is shown only if it fails.
+# quietly COMMAND...: shows the command's output only if it fails.
 quietly() {
   local output
   output=$("$@" 2>&1) || {
@@ -38,7 +38,8 @@ install_known_packages() {
   [ ${#missing[@]} -gt 0 ] || return 0
   need_root "${missing[@]}" || return 1
   quietly as_root apt-get update -q || return 1
-  # By whole names: a "+" makes apt take an unknown one for a pattern, g++-13 for clang-13 too.
+  # Compare whole names, because apt takes an unknown name with "+" for a pattern, so that g++-13
+  # also means clang-13.
   there=$(apt-cache show "${missing[@]}" 2>/dev/null | sed -n 's/^Package: //p' || true)
   for name in "${missing[@]}"; do
     if grep -Fqx -- "$name" <<<"$there"; then

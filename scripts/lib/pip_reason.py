@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pip's own words on why it could not download, out of all that it wrote.
+"""Finds the reason in pip's output why pip could not download.
 
-As a filter (pip ... 2>&1 | python3 pip_reason.py) or as a module. pip ends with "No matching
-distribution found" whatever the reason was; a connection's own is in a warning further up.
+Works as a filter (pip ... 2>&1 | python3 pip_reason.py) or as a module. pip ends with "No matching
+distribution found" for every reason. The reason of a failed connection is in an earlier warning.
 """
 
 import re

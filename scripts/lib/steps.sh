@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# step NAME COMMAND...: runs it whatever became of the ones before, and says how long it took.
-# end_steps: the times of all, the sum, and whether all passed (as the exit code).
+# step NAME COMMAND...: runs the command even if earlier steps failed, and prints its time.
+# end_steps: prints all times and their sum. The exit code is 0 if all steps passed.
 
 steps_failed=0
 steps_told=()

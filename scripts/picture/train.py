@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training script of the picture: it asks for CUDA, as most do, and works on the CPU."""
+"""The training script of the picture: asks for CUDA, as most scripts do, and works on the CPU."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ import time
 
 import torch
 
-os.access("/picture/begin", os.F_OK)  # a mark in a trace
+os.access("/picture/begin", os.F_OK)  # marks the begin in strace's log
 begin = time.perf_counter()
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 gpus = torch.cuda.device_count()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The driver entries with behaviour: what NVIDIA's driver says on a machine without a GPU. The
-// other names of the API are in entries.S.
+// The driver functions that do more than return an error. They answer like NVIDIA's driver on a
+// machine without a GPU. The other names of the API are in entries.S.
 #define __CUDA_API_VERSION_INTERNAL  // also declare what newer versions of a name hide
 #include <cuda.h>
 
@@ -25,7 +25,7 @@ extern "C" CUresult CUDAAPI cuGetProcAddress_v2(const char*, void**, int, cuuint
 
 namespace {
 
-// Newer than every runtime: a lower version than the program's runtime turns its answer into
+// The version is newer than every runtime, because a runtime that is newer than the driver answers
 // "driver too old" (35).
 constexpr int kDriverVersion = 99990;
 constexpr cuuint64_t kKnownFlags =
@@ -50,7 +50,7 @@ CG_EXPORT CUresult CUDAAPI cuDriverGetVersion(int* version) {
   return cudaguard::roomy(CUDA_SUCCESS);
 }
 
-// The real one leaves the count alone; Open MPI does not look at the result.
+// The real driver does not write the count. We write 0, because Open MPI ignores the result.
 CG_EXPORT CUresult CUDAAPI cuDeviceGetCount(int* count) {
   if (count != nullptr) *count = 0;
   return cudaguard::roomy(CUDA_ERROR_NOT_INITIALIZED);
@@ -68,14 +68,14 @@ CG_EXPORT CUresult CUDAAPI cuGetErrorString(CUresult error, const char** text) {
   return *text != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// 500 is the one answer that CUPTI and JAX take as "no driver": 3 makes CUPTI report an error that
-// it cannot name, and success without a table crashes.
+// CUPTI and JAX take only 500 as "no driver". After 3, CUPTI reports an error that it cannot name.
+// Success without a table leads to a crash.
 CG_EXPORT CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid*) {
   if (table != nullptr) *table = nullptr;
   return cudaguard::roomy(CUDA_ERROR_NOT_FOUND);
 }
 
-// The form of CUDA 11.3 cannot say why; its answer for any miss is 500, the output left alone.
+// The variant of CUDA 11.3 has no status. For a missing name it returns 500 and writes no output.
 CG_EXPORT CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** entry, int version,
                                             cuuint64_t flags) {
   if (flags > kKnownFlags || symbol == nullptr || entry == nullptr) return CUDA_ERROR_INVALID_VALUE;

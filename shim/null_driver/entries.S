@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One body per name, for every entry that has nothing of its own to do: it returns 3, which is
-// CUDA_ERROR_NOT_INITIALIZED and NVML_ERROR_NOT_SUPPORTED, and touches no output. Tools such as UCX
-// patch the entries of a driver in place, so each name has room of its own and begins with plain
-// code (no endbr64, no bti): see tests/artefacts/test_null_drivers.py.
+// One body for each name without behaviour: it returns 3, which is CUDA_ERROR_NOT_INITIALIZED and
+// NVML_ERROR_NOT_SUPPORTED, and writes no output. Tools such as UCX patch a driver's functions in
+// place, so each name has its own room and begins with plain code (no endbr64, no bti).
+// tests/artefacts/test_null_drivers.py checks this.
 //
 // The build defines CG_DRIVER or CG_NVML.
 
@@ -30,7 +30,7 @@
 \name:
 .Lcg_\name:
   cg_answer
-  .balign CG_ROOM  // the room is part of the function, also for tools that read st_size
+  .balign CG_ROOM  // st_size includes the room, because tools read it
   .size \name, . - \name
 .endm
 
@@ -57,8 +57,8 @@
 #undef CG_DATA
 
 #if defined(CG_DRIVER)
-// Variables that the debugger looks for; the real driver exports them too. Not in .bss, which would
-// be a mapping of its own.
+// Variables that the debugger looks for. The real driver exports them, too. They are not in .bss,
+// which would be a mapping of its own.
 #define CG_ENTRY(name)
 #define CG_DATA(name, size) cg_data name, size
   .data
@@ -66,9 +66,9 @@
 #undef CG_ENTRY
 #undef CG_DATA
 
-// cuGetProcAddress's table. Offsets of 32 bits instead of pointers: nothing to relocate at load.
-// Each row is {name, entry, version, 1 for a per-thread default stream}, see proc_address.cpp. The
-// entries of this file are reached by local labels, the C++ ones by their hidden aliases.
+// cuGetProcAddress's table. It has 32-bit offsets, because pointers would have to be relocated.
+// Each row is {name, entry, version, 1 for a per-thread default stream}, see proc_address.cpp. An
+// offset leads to a local label of this file, or to the hidden alias of a C++ function.
   .section .rodata
 #define CG_BASE(name) .Lname_##name: .asciz #name
 #define CG_ROW(base, name, version, per_thread)
@@ -99,7 +99,7 @@ cg_lookup_rows:
 #endif
 
 #if defined(__x86_64__)
-// Fit for a shadow stack (bit 1), and not for indirect branch tracking (bit 0: endbr64).
+// The code is fit for a shadow stack (bit 1), not for indirect branch tracking (bit 0: endbr64).
   .section .note.gnu.property, "a"
   .balign 8
   .long 4, 16, 5  // sizes of name and content, NT_GNU_PROPERTY_TYPE_0

@@ -3,9 +3,9 @@
 
 namespace cudaguard {
 
-// Every export has room for the patches that tools write over a driver's entries (see entries.S);
-// a body as short as `return 0` gets it here. The answer passes through, so that the filling cannot
-// move to the front: an entry must begin with plain code.
+// Every export has room for the patches that tools write over a driver's functions (entries.S).
+// This function adds the room to a body as short as `return 0`. The answer passes through the asm,
+// so that the nops cannot move to the front: a function must begin with plain code.
 template <typename T>
 [[gnu::always_inline]] inline T roomy(T answer) {
 #if defined(__x86_64__)
@@ -18,19 +18,18 @@ template <typename T>
 
 }  // namespace cudaguard
 
-// In front of a definition whose name a CUDA header declares: a signature that differs from the
+// Begins a definition whose name a CUDA header declares, so that a signature that differs from the
 // header's does not compile.
 #define CG_EXPORT extern "C" [[gnu::visibility("default")]]
 
-// The hidden second name by which cuGetProcAddress's table reaches a body written in C++.
+// Defines the hidden alias by which cuGetProcAddress's table reaches a body written in C++.
 #define CG_OWN_NAME(name) \
   extern "C" [[gnu::alias(#name), gnu::visibility("hidden")]] decltype(::name) cg_own_##name
 
-// The claim, exported by each null driver: ld.so remembers every name by which a file was asked
-// for, so asking for `name` once makes it ours for the rest of the process. The request must come
-// from this object's code: its DT_RPATH ($ORIGIN) then leads to the link beside it. Where files
-// cannot be links, beside it is a library of that name with nothing in it (cg_add_name), which is
-// loaded.
+// The claim, which each null driver exports. ld.so remembers every name by which a file was loaded,
+// so one request for `name` makes the name ours for the rest of the process. The request must come
+// from this object's code, because its DT_RPATH ($ORIGIN) then leads to the link in its directory.
+// An installation without links has an empty library of that name there (cg_add_name).
 #define CG_CLAIM()                                                                   \
   CG_EXPORT void* cudaguard_standin_claim_v1(void* (*libc_dlopen)(const char*, int), \
                                              const char* name) {                     \

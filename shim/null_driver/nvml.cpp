@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The NVML entries with behaviour: a library that works on a machine without a GPU. The other
-// names of the API are in entries.S.
+// The NVML functions that do more than return an error. They answer like NVML on a machine without
+// a GPU. The other names of the API are in entries.S.
 #define NVML_NO_UNVERSIONED_FUNC_DEFS  // nvmlInit means nvmlInit, not nvmlInit_v2
 #include <nvml.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 #define CG_ERROR_LIST "nvml_errors.inc"
 #include "shim/null_driver/error_table.inc"
 
-// Exported by the real library and older than its header, or in no header at all.
+// The real library exports these, but its header has dropped them, or no header declares them.
 extern "C" {
 nvmlReturn_t nvmlGetBlacklistDeviceCount(unsigned int* count);
 nvmlReturn_t nvmlInternalGetExportTable(const void** table, const void* id);
@@ -26,7 +26,8 @@ using nvmlUUID_t = void;
 
 namespace {
 
-// The driver null driver's, and what belongs to it in NVIDIA's form: tools take the numbers apart.
+// The version of the CUDA null driver, and the matching versions in NVIDIA's form for tools that
+// parse the numbers.
 constexpr int kCudaVersion = 99990;
 constexpr std::string_view kDriverVersion = "999.90";
 constexpr std::string_view kNvmlVersion = "99.999.90";
@@ -123,7 +124,7 @@ CG_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned int si
 CG_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char* version, unsigned int size) {
   return cudaguard::roomy(put_text(version, size, kNvmlVersion));
 }
-// Processes are asked for by the numbers that a GPU gave; nobody has one.
+// Callers get the process numbers from a GPU, so without a GPU no number is valid.
 CG_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int, char*, unsigned int) {
   return not_found();
 }
@@ -135,7 +136,7 @@ CG_EXPORT nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int, unsigned int* c
   return put(count, 0);
 }
 
-// A set to which no GPU can be added: nothing ever happens in it. What waits in a loop must wait.
+// No GPU can be added to this set, so it has no events. The wait sleeps, as loops expect it to.
 CG_EXPORT nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t* set) {
   static constexpr char kOne = 0;
   if (set == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
@@ -152,7 +153,7 @@ CG_EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t, nvmlEventData_t*, uns
 }
 CG_EXPORT nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t) { return cudaguard::roomy(NVML_SUCCESS); }
 
-// Success without a table: nvidia-smi takes any error for a wrong library version.
+// Succeeds without a table, because nvidia-smi takes any error for a wrong library version.
 CG_EXPORT nvmlReturn_t nvmlInternalGetExportTable(const void** table, const void*) {
   if (table != nullptr) *table = nullptr;
   return cudaguard::roomy(NVML_SUCCESS);

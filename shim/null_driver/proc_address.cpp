@@ -14,13 +14,13 @@ struct Row {
 
 }  // namespace
 
-// Made in entries.S from the table of names: ordered by name, per_thread, version.
+// entries.S makes the rows from the table of names, ordered by name, per_thread, version.
 extern "C" [[gnu::visibility("hidden")]] const Row cg_lookup_rows[];
 
 namespace cudaguard {
 namespace {
 
-// One row of the list: the name it is asked by.
+// The name by which programs ask for each row.
 constexpr const char* kRowNames[] = {
 #define CG_BASE(name)
 #define CG_ROW(base, name, version, per_thread) #base,
@@ -44,8 +44,8 @@ constexpr uint32_t hash_of(const char* name) {
   return hash ^ (hash >> 15);
 }
 
-// A runtime asks for 700 names when it starts: an index by hash, made by the compiler. Each name's
-// first row, or kNone; a name whose place is taken is in the next free one.
+// A runtime asks for 700 names when it starts, so the compiler makes a hash index. A place holds a
+// name's first row, or kNone. A name whose place is taken is in the next free one.
 constexpr size_t kPlaces = 2048;
 constexpr uint16_t kNone = 0xffff;
 static_assert(kRows < kPlaces / 2);
@@ -71,7 +71,7 @@ const char* name_of(const Row& row) {
   return reinterpret_cast<const char*>(cg_lookup_rows) + row.name;
 }
 
-// The first row of the name; kRows if there is none.
+// Returns the first row of the name, kRows if there is none.
 size_t first_row(const char* name) {
   for (size_t place = hash_of(name) % kPlaces;; place = (place + 1) % kPlaces) {
     const size_t row = kIndex.first[place];

@@ -12,8 +12,8 @@ struct LookupAnswer {
   void* entry;  // null unless found
 };
 
-// The entry that a program written for CUDA `version` means by `name`: the newest variant of that
-// age. With `per_thread`, names that have a per-thread-default-stream variant mean that one.
+// Returns what a program written for CUDA `version` means by `name`: the newest variant up to that
+// version. With `per_thread`, a name that has a per-thread-default-stream variant means that one.
 [[gnu::visibility("hidden")]] LookupAnswer find_entry(const char* name, uint32_t version,
                                                       bool per_thread);
 

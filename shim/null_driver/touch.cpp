@@ -6,7 +6,7 @@
 
 #include "shim/elf/base_namespace.h"
 
-// Bound by ld.so to the preloaded guard; null without one, and in a namespace of dlmopen.
+// ld.so binds this to the preloaded guard. It is null without a guard and in dlmopen's namespaces.
 extern "C" [[gnu::weak, gnu::visibility("default")]] void cudaguard_touch_v1(
     unsigned abi, const char* api, const void* return_address);
 
@@ -18,8 +18,8 @@ using Tell = void (*)(unsigned, const char*, const void*);
 constexpr unsigned kAbi = 1;
 constexpr uintptr_t kNotAsked = 0;
 constexpr uintptr_t kNobody = 1;
-// Asked once: other threads may be unloading what is on ld.so's list later. Threads that race here
-// find the same. Not in .bss, which would cost a mapping.
+// Looked up once, because later other threads may unload libraries from ld.so's list. Threads that
+// race here find the same guard. Not in .bss, which would cost a mapping.
 [[gnu::section(".data")]] constinit std::atomic<uintptr_t> guard_elsewhere{kNotAsked};
 
 uintptr_t find_elsewhere() {

@@ -3,8 +3,8 @@
 
 namespace cudaguard {
 
-// Tells the guard, if there is one in this process, that `caller` called `api`. Lock-free, no
-// allocation; without a guard it does nothing.
+// Reports to the guard, if this process has one, that `caller` called `api`. Lock-free,
+// allocation-free.
 [[gnu::visibility("hidden")]] void touch(const char* api, const void* caller);
 
 }  // namespace cudaguard

@@ -16,7 +16,7 @@ struct Room {
   char are[1024];
 };
 
-/// Of the names, the address tells them apart: they are constants.
+/// A number that identifies this case. Names are constants, so their addresses suffice.
 uint64_t case_of(const BadIndex& facts) {
   uint64_t key = reinterpret_cast<uintptr_t>(facts.api);
   key = (key ^ static_cast<uint32_t>(facts.asked)) * 0x9e3779b97f4a7c15U;

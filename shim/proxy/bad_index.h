@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device index that CUDA refused, or that CLAMP replaced: one line per distinct case.
+// Prints one message per distinct case of a device index that CUDA refused or CLAMP replaced.
 #pragma once
 
 #include "shim/proxy_loader/services.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The driver proxy: libcudaguard-driver.so, in front of the real libcuda.so.1. It defines the
-// guarded names only; for all others dlsym on its handle finds the real library's, because that is
-// its DT_NEEDED. What cuDeviceGetCount says is the driver's own answer, or an error: a runtime that
-// is lied to about it answers 103.
+// The driver proxy, libcudaguard-driver.so. It defines only the guarded names. For all other names
+// dlsym on its handle finds the real functions, because the real libcuda.so.1 is its DT_NEEDED.
+// cuDeviceGetCount returns the driver's own answer or an error: with a false count the CUDA runtime
+// answers 103.
 #include <cstdint>
 
 #include "shim/proxy/bad_index.h"
@@ -17,7 +17,7 @@ using Event = cudaguard::Event;
 
 #define CG_CALLER __builtin_return_address(0)
 
-/// After a call that made a context or loaded code.
+/// Records a call that made a context or loaded code.
 [[gnu::cold, gnu::noinline]] void note(Event::Kind kind, const char* api, const void* caller,
                                        int device) {
   const Services& guard = the_guard();
@@ -32,7 +32,7 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
   return result;
 }
 
-/// cuDeviceGet has answered 101.
+/// Explains why cuDeviceGet answered 101. Under CLAMP it calls cuDeviceGet with a valid index.
 [[gnu::cold, gnu::noinline]] Result explain(int* device, int ordinal, const void* caller) {
   Process& here = the_guard().process();
   const Policy policy = here.policy();
@@ -46,7 +46,7 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
   return real_function<Result (*)(int*, int)>(k_cuDeviceGet)(device, index);
 }
 
-/// The wrapper of what the real cuGetProcAddress found, if it is one of the guarded functions.
+/// Replaces a guarded function that the real cuGetProcAddress found with our wrapper.
 void put_in_front(void** function) {
   for (size_t i = 0; i < kGuardedCount; ++i) {
     if (*function == driver.real[i] && *function != nullptr) *function = own_functions[i];
@@ -55,11 +55,11 @@ void put_in_front(void** function) {
 
 }  // namespace
 
-/// Goes on to the real function, or ends the call here.
+/// Defines `real`, the real function, or makes the enclosing function return an error.
 #define CG_PASS(name)                                            \
   if (!may_pass(#name)) return kNotInitialized;                  \
   auto* const real = real_function<decltype(&::name)>(k_##name); \
-  if (real == nullptr) return kNotFound /* an older driver; asked for before it was bound */
+  if (real == nullptr) return kNotFound /* old driver; looked up before bind() hid the name */
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -111,7 +111,7 @@ Result cuDeviceGetCount(int* count) {
   return real(count);
 }
 
-/// The driver's own answer, until FORCE_CPU applies: cuInit may have succeeded before that.
+/// Forwards a query until FORCE_CPU applies, which can be after a successful cuInit.
 #define CG_QUERY(name, parameters, ...) \
   Result name parameters {              \
     CG_PASS(name);                      \

@@ -12,7 +12,7 @@
 
 namespace cudaguard {
 
-// As the guard's: the compiler sees to it that this is zero.
+// The compiler checks that this is all zero, because it is in .bss, like the guard's state.
 [[gnu::section(".bss.driver")]] constinit DriverProxyState driver;
 ProxyState& proxy_state() { return driver; }
 
@@ -28,11 +28,12 @@ constexpr Explainer kExplainer = {.check_fork = &check_fork,
                                   .check_late_write = &check_late_write,
                                   .say_bad_index = &say_bad_index};
 
-/// Threads that race find the same. The lock is for the pages that are made writable for a moment;
-/// nothing under it waits for ld.so, whose lock a constructor may hold that calls us.
+/// Threads that race here find the same functions. The lock protects the pages that become writable
+/// for a moment. No code under the lock waits for ld.so, because a constructor that calls us may
+/// hold ld.so's lock.
 void bind_to(const Services& guard, const RealLibrary& real) {
   const Lock lock(guard.process().binding);
-  if (driver.bound.load(std::memory_order_relaxed)) return;  // others are reading it
+  if (driver.bound.load(std::memory_order_relaxed)) return;  // other threads read it already
   for (size_t i = 0; i < kGuardedCount; ++i) {
     driver.real[i] = real.symbol(guarded_names[i]);
     if (driver.real[i] == nullptr) hide_own_symbol(guarded_names[i]);
@@ -45,11 +46,11 @@ void bind(const Services& guard) {
   const RealLibrary real = open_real(guard.loader(), "libcuda.so.1", RTLD_NOLOAD);
   if (!guard.process().config.visible_devices.empty()) open_nvml(guard.loader());
   bind_to(guard, real);
-  // The slot leads here: this proxy must stay as long as the driver may.
+  // The driver's slot for getenv points to this proxy, which must stay as long as the driver.
   if (driver.redirected) {
     open_real(guard.loader(), "libcudaguard-driver.so", RTLD_NOLOAD | RTLD_NODELETE);
   } else if (real.found()) {
-    guard.loader().dlclose(const_cast<link_map*>(real.map()));  // our DT_NEEDED holds it
+    guard.loader().dlclose(const_cast<link_map*>(real.map()));  // our DT_NEEDED keeps it
   }
 }
 
@@ -65,7 +66,7 @@ bool detail::may_pass(const char* api) {
   if (policy == Policy::kForceCpu) return false;
   check_fork(here, api);
   if (!list_is_enforced(here)) return false;
-  // Before cuInit nothing is open: what it finds may close it again.
+  // is_open() stays false until cuInit succeeds, because cuInit may still end in FORCE_CPU.
   return driver.real[k_cuInit] != nullptr;
 }
 
@@ -75,7 +76,7 @@ Result init(const void* caller) {
   if (is_open()) return kSuccess;
   const Lock lock(here.initialising);
   if (is_open()) return kSuccess;
-  // Another thread's try may have ended in FORCE_CPU.
+  // While this thread waited, another thread's cuInit may have ended in FORCE_CPU.
   if (here.policy() == Policy::kForceCpu) return kNoDevice;
   const Result result = init_inside_list(here, caller);
   if (result != kSuccess && here.policy() != Policy::kForceCpu) {
@@ -84,7 +85,7 @@ Result init(const void* caller) {
   if (result == kSuccess && here.only_pid == 0) {
     here.open.store(1, std::memory_order_relaxed);
     driver.process.store(&here, std::memory_order_release);
-    // NVML may have found meanwhile that the list is wrong.
+    // Meanwhile the NVML proxy may have found that the list is wrong.
     if (here.policy() == Policy::kForceCpu) here.open.store(0, std::memory_order_relaxed);
   }
   return result;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver proxy knows: the real functions, whether calls may pass in this process, and
-// the real cuInit, done once. Thread-safe; a forked child starts anew.
+// State of the driver proxy: the real functions, whether calls may pass in this process, and
+// the one call of the real cuInit. Thread-safe. In a forked child is_open() is false again.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-// As cuda.h has them. It is not included: its versions declare different sets of these functions.
+// Values of cuda.h, which is not included because its versions declare different functions.
 using Result = int;
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kInvalidValue = 1;
@@ -26,7 +26,7 @@ enum Guarded : size_t {
   kGuardedCount
 };
 
-/// Ours, and their names.
+/// The proxy's own functions, and their names.
 // NOLINTBEGIN(bugprone-dynamic-static-initializers): constants
 extern void* const own_functions[kGuardedCount];
 extern const char* const guarded_names[kGuardedCount];
@@ -35,15 +35,15 @@ extern const char* const guarded_names[kGuardedCount];
 struct Plan;
 
 struct DriverProxyState : ProxyState {
-  /// Where cuInit of this driver has succeeded: pages that are wiped in a forked child. (Another
-  /// namespace has a driver of its own, behind a proxy of its own.)
+  /// The process in which cuInit of this driver succeeded; its pages are wiped in a forked child.
+  /// (Another dlmopen namespace has its own driver and its own proxy.)
   std::atomic<const Process*> process{nullptr};
 
-  /// The real functions; null where the real driver has none of that name.
+  /// The real functions; null if the real driver has none of that name.
   void* real[kGuardedCount] = {};
 
-  bool redirected = false;  ///< the driver's slot for getenv leads to us
-  /// What the driver is told there, and how often it has asked.
+  bool redirected = false;  ///< the driver's slot for getenv points to us
+  /// The answer for CUDA_VISIBLE_DEVICES, and how often the driver has read the variable.
   std::atomic<const Plan*> plan{nullptr};
   std::atomic<uint32_t> times_asked{0};
 };
@@ -55,26 +55,26 @@ template <typename Function>
   return reinterpret_cast<Function>(driver.real[which]);
 }
 
-/// Has cuInit succeeded in this process? Then all calls pass.
+/// True if cuInit has succeeded in this process. All calls pass then.
 [[gnu::always_inline]] inline bool is_open() {
   const Process* here = driver.process.load(std::memory_order_acquire);
   return here != nullptr && here->open.load(std::memory_order_relaxed) != 0;
 }
 
 namespace detail {
-/// The slow way: binds what is not bound yet, and decides.
+/// Slow path: binds the real functions if necessary, and decides.
 bool may_pass(const char* api);
 }  // namespace detail
 
-/// May this call go on to the real driver? `api` is a constant.
+/// True if this call may go on to the real driver. `api` is a constant.
 [[gnu::always_inline]] inline bool may_pass(const char* api) {
   return is_open() || detail::may_pass(api);
 }
 
-/// How many devices the real driver shows; 0: it does not say.
+/// Number of devices that the real driver shows, 0 if it returns an error.
 int real_count();
 
-/// cuInit(0) with the allow-list enforced; once per process, until it succeeds.
+/// Calls the real cuInit(0) with the allow-list enforced, unless it has already succeeded here.
 Result init(const void* caller);
 
 }  // namespace cudaguard

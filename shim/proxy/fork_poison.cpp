@@ -50,7 +50,7 @@ void check_fork(Process& process, const char* api) {
   facts.milliseconds = milliseconds() - initialised.at;
   the_guard().print_message(process, Process::kForkPoison,
                             write_line_of<write_fork_poison, ForkFacts>, &facts);
-  // cuInit is recorded with its caller where it is made. CUDA's answer to all others is 3 as well.
+  // init() records a cuInit, together with its caller. CUDA answers 3 to all other calls as well.
   constexpr int kNotInitialized = 3;
   if (std::string_view(api) != "cuInit") {
     the_guard().record_event(process, {.api = api, .result = kNotInitialized});

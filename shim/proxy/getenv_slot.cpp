@@ -70,9 +70,9 @@ Library read(const link_map& map) {
   return library;
 }
 
-/// Is the slot among what ld.so made read-only after it had bound it (full RELRO)?
+/// True if ld.so made the slot read-only after binding it (full RELRO).
 bool is_read_only(const Library& library, ElfW(Addr) slot) {
-  // ld.so protects whole pages: from the first byte, rounded down, to the last, rounded down.
+  // ld.so protects whole pages, and rounds both ends of the segment down.
   const ElfW(Addr) inside = getauxval(AT_PAGESZ) - 1;
   const ElfW(Addr) from = library.relro & ~inside;
   const ElfW(Addr) to = (library.relro + library.relro_size) & ~inside;
@@ -94,12 +94,12 @@ int redirect_in(const Library& library, const Relocations& table, Getenv to) {
     if (!elf_detail::same(library.tables.strings + symbol.st_name, "getenv")) continue;
     const ElfW(Addr) slot = library.base + entry.r_offset;
     ++redirected;
-    // A second copy of the guard, with proxies of its own: the first one keeps the slot.
+    // If a second copy of the guard has its own proxies, the first copy keeps the slot.
     if (leads_to_proxy(*reinterpret_cast<const void* const*>(slot))) continue;
     if (is_read_only(library, slot)) {
       if (!overwrite(reinterpret_cast<const void*>(slot), &to, sizeof to, PROT_READ)) return -1;
     } else {
-      // Beside threads that may be calling through it: one store of a word.
+      // One atomic store of a word, because other threads may call through the slot meanwhile.
       __atomic_store_n(reinterpret_cast<Getenv*>(slot), to, __ATOMIC_RELEASE);
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real driver reads CUDA_VISIBLE_DEVICES through its own imported getenv, inside cuInit only
-// (measured on 535 and 550). The slot that ld.so fills for that import is redirected.
+// (measured on 535 and 550). So we redirect the slot that ld.so fills for this import.
 #pragma once
 
 #include <link.h>
@@ -9,7 +9,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 
 using Getenv = char* (*)(const char*);
 
-/// Redirects every slot for `getenv` of the library. False: there is none, or it cannot be written.
+/// Redirects every slot for `getenv` of the library. False if there is none or a write fails.
 bool redirect_getenv(const link_map& library, Getenv to);
 
 }  // namespace cudaguard

@@ -10,7 +10,7 @@ void take(Function& slot, const RealLibrary& library, const char* name) {
   slot = reinterpret_cast<Function>(library.symbol(name));
 }
 
-/// False: there is no room for more.
+/// Returns false if `machine` is full.
 bool add(Machine& machine, const Nvml& nvml, nvmlDevice_t handle, unsigned gpu, bool mig) {
   constexpr size_t kRoom = sizeof machine.devices / sizeof machine.devices[0];
   if (machine.count == kRoom) return false;
@@ -18,7 +18,7 @@ bool add(Machine& machine, const Nvml& nvml, nvmlDevice_t handle, unsigned gpu, 
   device = {};
   device.gpu = static_cast<uint16_t>(gpu);
   device.mig = mig;
-  // A GPU that does not say who it is (lost, or in error) keeps its place, without a UUID.
+  // A GPU that does not report its UUID (lost, or in error) keeps its place without one.
   if (handle == nullptr || nvml.uuid(handle, device.uuid, sizeof device.uuid) != NVML_SUCCESS) {
     device.uuid[0] = '\0';
   }
@@ -92,7 +92,7 @@ void resolve_list(Allowed& allowed) {
     listed = list_gpus(nvml, allowed.machine);
     nvml.shutdown();
   }
-  // On a machine without a GPU no entry is at fault: the driver says what is wrong.
+  // On a machine without a GPU no entry is at fault, and the driver reports what is wrong.
   if (listed && has_no_gpu(allowed)) return;
   if (listed) {
     allowed.view = resolve(list, allowed.machine);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs of this machine as the real NVML lists them, and the allowed ones among them. Both
-// proxies ask this; each once per process. Thread-safe: the objects are the caller's.
+// Lists the GPUs of this machine by the real NVML, and the allowed GPUs among them. Each proxy
+// does this once per process. Thread-safe, because all objects belong to the caller.
 #pragma once
 
 #include <nvml.h>
@@ -11,11 +11,11 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// What is needed of NVML. Null pointers where it has no such function.
+/// The NVML functions that we need. A pointer is null if this NVML lacks the function.
 struct Nvml {
-  /// nvmlInit_v2 calls this one by its name, which leads to us: it would be the program's.
+  /// Preferred: nvmlInit_v2 calls this function by name, which would look like the program's call.
   nvmlReturn_t (*init_with_flags)(unsigned) = nullptr;
-  nvmlReturn_t (*init_v2)() = nullptr;  ///< of an older NVML
+  nvmlReturn_t (*init_v2)() = nullptr;  ///< for an older NVML
   nvmlReturn_t (*shutdown)() = nullptr;
   nvmlReturn_t (*count)(unsigned*) = nullptr;
   nvmlReturn_t (*by_index)(unsigned, nvmlDevice_t*) = nullptr;
@@ -33,25 +33,25 @@ struct Nvml {
   }
 };
 
-/// Fills `machine`; NVML must be initialised. False: it does not say.
+/// Fills `machine`; NVML must be initialised. Returns false if NVML fails or `machine` is full.
 bool list_gpus(const Nvml& nvml, Machine& machine);
 
-/// The machine, and what the allow-list allows of it.
+/// The GPUs of this machine, and those that the allow-list allows.
 struct Allowed {
   Machine machine;
   View view;
 };
 
-/// NVML is in use here, and lists none. The view is empty then.
+/// True if NVML works and lists no GPU. The view is empty then.
 inline bool has_no_gpu(const Allowed& allowed) {
   return allowed.machine.known && allowed.machine.count == 0;
 }
 
-/// Opens the real NVML now, because a constructor may wait for the thread that calls cuInit:
-/// nothing is opened then. Once.
+/// Opens the real NVML, once. cuInit must not open a library, because a constructor may wait for
+/// the thread that calls cuInit.
 void open_nvml(const Loader& the);
 
-/// Resolves the list; an error is said (once per process) and left in `view`.
+/// Resolves the list. Prints an error once per process, and leaves the error in `view`.
 void resolve_list(Allowed& allowed);
 
 }  // namespace cudaguard

@@ -3,7 +3,7 @@
 
 #include "shim/elf/base_namespace.h"
 
-// Bound by ld.so to the preloaded guard; null without one, and in a namespace of dlmopen.
+// ld.so binds this to the preloaded guard. It is null without a guard and in dlmopen's namespaces.
 #pragma weak cudaguard_services_v1
 
 namespace cudaguard {

@@ -34,8 +34,8 @@ bool differs(const LateWrite::Moment& moment, const char* now) {
   return head(now, sizeof moment.value - 1) != std::string_view(moment.value);
 }
 
-/// `moment`: of what the program was told; null: nothing. `sees`: what cuInit found, when it came
-/// after the change.
+/// `moment` is the time when the program got a count, null if it got none. `sees` is the number of
+/// GPUs that cuInit found after the change, null if cuInit came before the change.
 void compare(Process& process, const LateWrite::Moment* moment, const unsigned* sees) {
   const char* now = the_guard().variable(kVariable);
   LateWriteFacts facts;
@@ -45,7 +45,7 @@ void compare(Process& process, const LateWrite::Moment* moment, const unsigned* 
     facts.was = moment->value;
     facts.api = moment->api;
     facts.told = moment->count;
-    // NVML counts all GPUs; CUDA those of the variable as it was.
+    // NVML counts all GPUs. CUDA counts those of the variable's old value.
     const bool all = !moment->set || std::string_view(moment->api).starts_with("nvml");
     if (all) facts.gpus = moment->count;
   }
@@ -72,7 +72,7 @@ void note_init(Process& process, const char* api, unsigned count) {
   LateWrite& late = process.late_write;
   note(late.initialised, api, count);
   if (!happened(late.counted)) return;
-  // As many as it was told, with no list of its own that it may have counted: nothing disagrees.
+  // The count is the earlier one, and the variable had no list then, so nothing disagrees.
   if (!late.counted.set && late.counted.count == count) return;
   compare(process, &late.counted, &count);
 }
@@ -81,7 +81,7 @@ void note_no_device(Process& process) {
   const unsigned none = 0;
   const LateWrite::Moment& counted = process.late_write.counted;
   if (happened(counted)) return compare(process, &counted, &none);
-  // Nobody was told before: numbers that name nothing inside the list ("" and -1 mean no GPU).
+  // Without an earlier count, report numbers that name no GPU of the list ("" and -1 mean no GPU).
   const char* now = the_guard().variable(kVariable);
   const bool number = now != nullptr && *now >= '0' && *now <= '9';
   if (number && !process.config.visible_devices.empty()) compare(process, nullptr, &none);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA_VISIBLE_DEVICES written too late: after somebody told the program how many GPUs there are,
-// or after cuInit has read it. It cannot be undone inside the program; one line says so. Nothing is
-// allocated; thread-safe.
+// Finds a CUDA_VISIBLE_DEVICES that the program wrote too late: after it got the number of GPUs, or
+// after cuInit has read the variable. The program cannot undo this, so one message reports it.
+// Thread-safe, allocation-free.
 #pragma once
 
 #include "shim/proxy_loader/services.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// As in Explainer.
+/// See Explainer.
 void note_count(Process& process, const char* api, unsigned count);
-/// cuInit has succeeded and `count` GPUs are visible.
+/// Notes that cuInit has succeeded and that `count` GPUs are visible.
 void note_init(Process& process, const char* api, unsigned count);
-/// cuInit has found no device: because of a late write?
+/// Reports a late write if it can be the reason why cuInit has found no device.
 void note_no_device(Process& process);
-/// As in Explainer.
+/// See Explainer.
 void check_late_write(Process& process);
 
 }  // namespace cudaguard

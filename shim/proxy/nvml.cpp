@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The NVML proxy: libcudaguard-nvml.so, in front of the real libnvidia-ml.so.1. NVML does not
-// know CUDA_VISIBLE_DEVICES; under an allow-list it shows the allowed GPUs alone, as in a container
-// that holds no others, so that NVML and CUDA agree (PyTorch compares the two).
+// The NVML proxy, libcudaguard-nvml.so, whose DT_NEEDED is the real libnvidia-ml.so.1. NVML does
+// not know CUDA_VISIBLE_DEVICES. Under an allow-list the proxy shows only the allowed GPUs, as in a
+// container that has no others, so that NVML and CUDA agree (PyTorch compares the two).
 #include <nvml.h>
 
 #include "shim/proxy/late_write.h"
 #include "shim/proxy/nvml_state.h"
 
-// nvml.h renames the old entry points to the newest ones; here each name is itself.
+// nvml.h renames the old functions to the newest versions. Here each name must stay itself.
 #undef nvmlInit
 #undef nvmlDeviceGetCount
 #undef nvmlDeviceGetHandleByIndex
 #undef nvmlDeviceGetHandleByPciBusId
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // by serial number
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // nvmlDeviceGetHandleBySerial
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
 
@@ -22,8 +22,8 @@ namespace {
 #define CG_CALLER __builtin_return_address(0)
 #define CG_REAL(name) reinterpret_cast<decltype(&::name)>(nvml.real[k_##name])
 
-/// In front of everything: an older NVML lacks some of the names, and somebody may have asked for
-/// ours before it was bound.
+/// Begins every function. An older NVML lacks some of the names, and the program may have looked up
+/// our function before prepare() hid its name.
 #define CG_NEED(name)                                                      \
   do {                                                                     \
     if (access(CG_CALLER).way != Way::kDeny && CG_REAL(name) == nullptr) { \
@@ -35,7 +35,7 @@ nvmlReturn_t initialised(const Access& now, nvmlReturn_t result, const char* api
                          const void* caller) {
   if (result == NVML_SUCCESS && now.way == Way::kFilter && !make_view(*now.guard)) {
     now.guard->record_touch(now.guard->process(), api, nullptr, caller);
-    return NVML_SUCCESS;  // and no GPU, as FORCE_CPU has it
+    return NVML_SUCCESS;  // with no GPU, as under FORCE_CPU
   }
   if (now.records) {
     now.guard->record_event(
@@ -79,12 +79,12 @@ nvmlReturn_t by_index(Real real, unsigned index, nvmlDevice_t* device, const voi
   if (now.way == Way::kDeny) return NVML_ERROR_INVALID_ARGUMENT;
   if (now.way == Way::kForward) return real(index, device);
   const Shown* view = shown();
-  // The real one says whether NVML is initialised; no machine has this index.
+  // The real function checks whether NVML is initialised. No machine has this index.
   if (view == nullptr || index >= view->count) return real(~0U, device);
   return real(view->physical[index], device);
 }
 
-/// The position of a GPU's handle among those that are shown, or -1.
+/// The position of a GPU among the shown GPUs, or -1.
 int position_of(const Shown& view, nvmlDevice_t device) {
   unsigned physical = 0;
   if (CG_REAL(nvmlDeviceGetIndex)(device, &physical) != NVML_SUCCESS) return -1;
@@ -94,13 +94,13 @@ int position_of(const Shown& view, nvmlDevice_t device) {
   return -1;
 }
 
-/// A handle that names a GPU of its own, or a MIG device of a GPU.
+/// True if the handle is that of a shown GPU, or of a MIG device of a shown GPU.
 bool is_shown(const Shown& view, nvmlDevice_t device) {
   if (nvmlDevice_t parent = parent_gpu(device); parent != nullptr) device = parent;
   return position_of(view, device) >= 0;
 }
 
-/// A handle that was asked for by a name of the GPU: one that is hidden does not exist.
+/// Looks a handle up by UUID, serial number or bus id. A hidden GPU is not found.
 template <typename Ask>
 nvmlReturn_t by_name(nvmlDevice_t* device, const void* caller, Ask ask) {
   const Access now = access(caller);
@@ -115,7 +115,7 @@ nvmlReturn_t by_name(nvmlDevice_t* device, const void* caller, Ask ask) {
   return result;
 }
 
-/// A query that fills an array of handles: hidden GPUs are left out.
+/// Answers a query that fills an array of handles, without the hidden GPUs.
 template <typename Ask>
 nvmlReturn_t listed(unsigned* count, nvmlDevice_t* devices, const void* caller, Ask ask) {
   const Access now = access(caller);
@@ -132,7 +132,7 @@ nvmlReturn_t listed(unsigned* count, nvmlDevice_t* devices, const void* caller, 
     if (devices != nullptr && kept < *count) devices[kept] = all[i];
     ++kept;
   }
-  // As NVML: the number that there is, or that was asked for.
+  // NVML returns the number that exists or, if smaller, the number that the caller asked for.
   if (devices == nullptr || kept < *count) *count = kept;
   return result;
 }
@@ -230,7 +230,7 @@ nvmlReturn_t DECLDIR nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index
   const nvmlReturn_t result = CG_REAL(nvmlDeviceGetIndex)(device, index);
   const Shown* view = shown();
   if (now.way == Way::kForward || result != NVML_SUCCESS || view == nullptr) return result;
-  if (parent_gpu(device) != nullptr) return result;  // a MIG device's number inside its GPU
+  if (parent_gpu(device) != nullptr) return result;  // it is a MIG device's index inside its GPU
   const int position = position_of(*view, device);
   if (position < 0) return NVML_ERROR_INVALID_ARGUMENT;
   *index = static_cast<unsigned>(position);

@@ -7,7 +7,7 @@
 
 namespace cudaguard {
 
-// As the guard's: the compiler sees to it that this is zero.
+// The compiler checks that this is all zero, because it is in .bss, like the guard's state.
 [[gnu::section(".bss.nvml")]] constinit NvmlProxyState nvml;
 ProxyState& proxy_state() { return nvml; }
 
@@ -24,7 +24,7 @@ void prepare(const Services& guard) {
   const Extent inside = real.found() ? extent_of(real.map()->l_ld) : Extent();
   const Extent self = extent_of(&nvml);
   const Lock lock(guard.process().binding);
-  if (nvml.bound.load(std::memory_order_relaxed)) return;  // others are reading it
+  if (nvml.bound.load(std::memory_order_relaxed)) return;  // other threads read it already
   for (size_t i = 0; i < kGuardedCount; ++i) {
     nvml.real[i] = real.symbol(kNames[i]);
     if (nvml.real[i] == nullptr) hide_own_symbol(kNames[i]);
@@ -77,7 +77,7 @@ bool make_view(const Services& guard) {
     return false;
   }
   for (size_t i = 0; i < allowed->view.count; ++i) {
-    // Of a MIG device NVML shows the GPU that it is a part of, once.
+    // For a MIG device NVML shows the GPU that contains the device, once.
     const unsigned gpu = allowed->machine.devices[allowed->view.devices[i]].gpu;
     bool known = false;
     for (unsigned k = 0; k < view->count; ++k) known = known || view->physical[k] == gpu;

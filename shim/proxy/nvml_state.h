@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the NVML proxy knows: the real functions, and the GPUs that are shown. Thread-safe.
+// State of the NVML proxy: the real functions, and the GPUs that it shows. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,26 @@ enum Guarded : size_t {
   kGuardedCount
 };
 
-/// What a call may do.
+/// What the proxy does with a call.
 enum class Way {
-  kDeny,     ///< FORCE_CPU: no GPU
-  kForward,  ///< as without us
-  kFilter,   ///< inside the allow-list
+  kDeny,     ///< shows no GPU (FORCE_CPU)
+  kForward,  ///< calls the real function
+  kFilter,   ///< shows the GPUs of the allow-list
 };
 struct Access {
   Way way = Way::kDeny;
   const Services* guard = nullptr;
-  bool records = false;  ///< false where nothing is to be recorded or explained
+  bool records = false;  ///< false if the call needs neither a record nor an explanation
 };
-/// `caller`: the return address. NVIDIA's functions call each other by name, which leads to ours:
-/// such a call is not the program's. It is forwarded, and nothing is recorded.
+/// `caller` is the return address. NVIDIA's functions call each other by name, which reaches ours.
+/// The program did not make such a call, so it is forwarded without a record.
 Access access(const void* caller);
 
-/// The GPU that a MIG device is a part of; null for a handle of a GPU.
+/// The GPU that contains this MIG device; null for a handle of a GPU.
 nvmlDevice_t parent_gpu(nvmlDevice_t device);
 
-/// After a successful real init. False: the list is wrong; FORCE_CPU applies now.
+/// Decides after a successful init which GPUs are shown. Returns false if memory is short, or if
+/// the list is wrong and FORCE_CPU applies from now on.
 bool make_view(const Services& guard);
 
 /// The shown GPUs as NVML indices.
@@ -44,11 +45,12 @@ struct Shown {
 };
 
 struct NvmlProxyState : ProxyState {
-  /// The real functions; null where the real NVML has none of that name.
+  /// The real functions; null if the real NVML has none of that name.
   void* real[kGuardedCount] = {};
   nvmlReturn_t (*parent)(nvmlDevice_t, nvmlDevice_t*) = nullptr;
   nvmlReturn_t (*is_mig)(nvmlDevice_t, unsigned*) = nullptr;
-  /// Where the real NVML lies, and this library: whose jumps have the return address of our call.
+  /// Address ranges of the real NVML and of this library. If NVML jumps from one of its functions
+  /// to another, the return address is that of our call.
   Extent inside;
   Extent self;
   std::atomic<const Shown*> shown{nullptr};  ///< null before make_view

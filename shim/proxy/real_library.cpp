@@ -12,7 +12,8 @@ namespace cudaguard {
 RealLibrary open_real(const Loader& the, const char* soname, int mode) {
   if (the.dlopen == nullptr) return {};
   const int saved_errno = errno;
-  void* volatile handle = the.dlopen(soname, RTLD_LAZY | mode);  // no tail call: we are the caller
+  // volatile prevents a tail call, because dlopen looks at its caller, which must be this function.
+  void* volatile handle = the.dlopen(soname, RTLD_LAZY | mode);
   if (handle == nullptr && the.dlerror != nullptr) the.dlerror();
   errno = saved_errno;
   return RealLibrary(static_cast<const link_map*>(handle));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real library behind a proxy: its DT_NEEDED, mapped before any of the proxy's code
-// runs. Functions come from its own symbol table, never by RTLD_NEXT: TensorFlow exports 608 `cu*`
-// trampolines of its own, which would call each other for ever.
+// The real library of a proxy is the proxy's DT_NEEDED, so ld.so maps it before the proxy's code
+// runs. We read its own symbol table and never use RTLD_NEXT: TensorFlow exports 608 `cu*`
+// trampolines of its own, which would call each other endlessly.
 #pragma once
 
 #include <link.h>
@@ -26,12 +26,12 @@ class RealLibrary {
   const link_map* map_ = nullptr;
 };
 
-/// By its SONAME, in this proxy's namespace; `mode` RTLD_NOLOAD or not. Keeps a reference;
-/// leaves no dlerror.
+/// Opens a library by its SONAME in this proxy's namespace. `mode` holds flags such as RTLD_NOLOAD.
+/// Keeps a reference, and leaves no dlerror.
 RealLibrary open_real(const Loader& the, const char* soname, int mode);
 
-/// A name of ours that the real library does not have: taken out of our own symbol table, so that
-/// dlsym answers as it would without us, if the kernel lets us write there.
+/// Removes a name that the real library does not have from our own symbol table, so that dlsym
+/// answers as it would without us. Does nothing if the kernel does not let us write there.
 void hide_own_symbol(const char* name);
 
 }  // namespace cudaguard

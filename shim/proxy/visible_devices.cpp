@@ -16,9 +16,9 @@ namespace cudaguard {
 struct Plan {
   Allowed allowed;
   Selection selection;
-  /// What the driver is told: all UUIDs and their commas fit.
+  /// The CUDA_VISIBLE_DEVICES that the driver reads. All UUIDs and their commas fit.
   char told[kMostGpus * kMostUuid + 1];
-  bool ready;  ///< told is what holds
+  bool ready;  ///< `told` is valid
 };
 
 namespace {
@@ -26,9 +26,9 @@ namespace {
 constexpr char kVariable[] = "CUDA_VISIBLE_DEVICES";
 constexpr char kNoneOfThem[] = "-1";
 
-/// What the driver shall be told now; null: no memory. A failed cuInit may be tried again, and the
-/// program may have changed its variable: then it is another plan, for the driver may still be
-/// reading the text of the old one, which stays.
+/// The plan for what the driver shall read now; null if memory is short. A program may change its
+/// variable and repeat a failed cuInit. It then gets another plan, and the old plan stays, because
+/// the driver may still be reading its text.
 const Plan* make_plan() {
   auto* plan = static_cast<Plan*>(sys::map(sizeof(Plan)));
   if (plan == nullptr) return nullptr;
@@ -40,7 +40,7 @@ const Plan* make_plan() {
     plan->ready =
         write_driver_list(told, plan->selection, plan->allowed.view, plan->allowed.machine);
     plan->told[told.view().size()] = '\0';
-    // Listed, but it does not say who it is (lost): by its index the driver would show another one.
+    // A lost GPU is listed without a UUID. By its index the driver would show another GPU.
     for (size_t i = 0; plan->allowed.machine.known && i < plan->selection.count; ++i) {
       const size_t at = plan->allowed.view.devices[plan->selection.view[i]];
       if (plan->allowed.machine.devices[at].uuid[0] == '\0') plan->ready = false;
@@ -70,9 +70,9 @@ constexpr char kNoUuid[] = ": a chosen GPU does not say its UUID";
 
 bool list_is_set(const Process& here) { return !here.config.visible_devices.empty(); }
 
-/// In the driver's place for getenv. Inside cuInit the plan is made; where the driver's cuInit was
-/// reached without us (a plug-in loaded with RTLD_DEEPBIND), it is made here. In a forked child
-/// that narrows to FORCE_CPU there is nothing to see.
+/// Replaces getenv in the driver. Our cuInit makes the plan. If the driver's cuInit was reached
+/// without us (a plug-in loaded with RTLD_DEEPBIND), this function makes the plan. A forked child
+/// that narrows to FORCE_CPU sees no GPU.
 char* answer(const char* name) {
   Process& here = the_guard().process();
   const bool list = list_is_set(here);
@@ -91,19 +91,19 @@ char* answer(const char* name) {
     plan = make_plan();
     if (plan == nullptr) return const_cast<char*>(kNoneOfThem);
     driver.plan.store(plan, std::memory_order_release);
-    if (!plan->ready) say_why(here, kNoUuid);  // a wrong list has said so already
+    if (!plan->ready) say_why(here, kNoUuid);  // a wrong list has its message already
   }
   return const_cast<char*>(plan->ready ? plan->told : kNoneOfThem);
 }
 
-/// False: the real driver does not say.
+/// Returns false if the real driver returns an error.
 bool ask_count(int& count) {
   const auto get_count = real_function<Result (*)(int*)>(k_cuDeviceGetCount);
   return get_count != nullptr && get_count(&count) == kSuccess;
 }
 
-/// "GPU-8932f937-408d-4ae7-8c16-9166cea1225c", or `whole` false: the beginning of it, and the 16
-/// bytes of cuDeviceGetUuid.
+/// Compares "GPU-8932f937-408d-4ae7-8c16-9166cea1225c" with the 16 bytes of cuDeviceGetUuid. If
+/// `whole` is false, the text may be a prefix.
 bool same_uuid(const char* text, bool whole, const unsigned char (&bytes)[16]) {
   const char* at = strchr(text, '-');
   for (const unsigned char byte : bytes) {
@@ -117,7 +117,7 @@ bool same_uuid(const char* text, bool whole, const unsigned char (&bytes)[16]) {
   return *at == '\0';
 }
 
-/// Null, or what is wrong with what the driver shows now.
+/// Returns what is wrong with the GPUs that the driver shows now, or null.
 const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
   if (driver.times_asked.load(std::memory_order_relaxed) == asked_before) {
     return " cannot be enforced: the driver did not read "
@@ -129,7 +129,7 @@ const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
            "gone or unusable)";
   }
   const auto get_device = real_function<Result (*)(int*, int)>(k_cuDeviceGet);
-  // With MIG its second form differs from it; for whole GPUs they are the same.
+  // cuDeviceGetUuid_v2 has other answers for MIG devices only. For whole GPUs both are the same.
   const auto get_uuid = real_function<Result (*)(void*, int)>(k_cuDeviceGetUuid);
   if (get_uuid == nullptr || get_device == nullptr) return nullptr;
   const Allowed& allowed = plan.allowed;
@@ -139,9 +139,9 @@ const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
     unsigned char bytes[16] = {};
     int device = 0;
     if (get_device(&device, i) != kSuccess || get_uuid(bytes, device) != kSuccess) continue;
-    // A MIG device's UUID is another one here; an index without NVML has none.
+    // CUDA reports another UUID for a MIG device. An index without NVML has no UUID.
     if (wanted.mig || wanted.uuid[0] == '\0') continue;
-    // Without NVML the list's entry may be a beginning only.
+    // Without NVML the list's entry may be only a prefix of the UUID.
     if (!same_uuid(wanted.uuid, allowed.machine.known, bytes)) {
       return ": the driver shows other GPUs than were chosen";
     }
@@ -156,7 +156,7 @@ Result deny(Process& here, const char* why, const void* caller) {
   return kNoDevice;
 }
 
-/// By the numbers in CUDA_VISIBLE_DEVICES: what is wrong ends the list, so CUDA shows the first.
+/// Takes the numbers in CUDA_VISIBLE_DEVICES. A wrong one ends the list, so CUDA shows the first.
 void read_numbers(const char* text, size_t count, VisibleGpus& visible) {
   const Selection written = select(text, nullptr, nullptr);
   visible.by_variable = true;
@@ -177,7 +177,7 @@ void tell_guard(Process& here, const Plan* plan, const void* caller) {
     for (size_t i = 0; i < plan->selection.count; ++i) {
       visible.devices[i] =
           visible_device(i, plan->selection, plan->allowed.view, plan->allowed.machine);
-      known = known && visible.devices[i].physical >= 0;  // not by a UUID without NVML
+      known = known && visible.devices[i].physical >= 0;  // unknown for a UUID without NVML
     }
     if (known) visible.count = static_cast<uint16_t>(plan->selection.count);
   } else {
@@ -199,7 +199,7 @@ int real_count() {
 }
 
 void bind_visible_devices(const Process& here, const RealLibrary& real) {
-  // Without a list as well: a forked child may be narrowed to FORCE_CPU.
+  // This is necessary without a list as well, because a forked child may be narrowed to FORCE_CPU.
   if (real.found() && here.policy() != Policy::kOff) {
     driver.redirected = redirect_getenv(*real.map(), &answer);
   }
@@ -220,8 +220,8 @@ Result init_inside_list(Process& here, const void* caller) {
     if (result == kNoDevice) note_no_device(here);
     return result;
   }
-  // Initialised without us, by a plug-in that is bound to the driver itself (RTLD_DEEPBIND): what
-  // it was told then is what holds, whatever the program's variable is now.
+  // A plug-in that is bound to the driver itself (RTLD_DEEPBIND) may have initialised the driver
+  // without us. The plan of that time still applies, whatever the program's variable is now.
   int count = 0;
   const Plan* plan = driver.plan.load(std::memory_order_acquire);
   const bool already = plan != nullptr && ask_count(count);
@@ -236,7 +236,7 @@ Result init_inside_list(Process& here, const void* caller) {
   const Result result = real_init(0);
   const bool read = driver.times_asked.load(std::memory_order_relaxed) != asked_before;
   if (result == kNoDevice && read && plan->selection.count != 0) {
-    // A driver that has no GPU at all does not get as far as to read the variable (measured, 535).
+    // A driver without any GPU fails before it reads the variable (measured, 535).
     return deny(here, ": the driver shows none of the GPUs that were chosen", caller);
   }
   if (result == kNoDevice) {
@@ -244,7 +244,7 @@ Result init_inside_list(Process& here, const void* caller) {
     if (plan->selection.count != 0 || has_no_gpu(plan->allowed)) {
       say_in_vain(here, "this machine shows no GPU");
     }
-  } else if (result != kSuccess && result != kNotInitialized) {  // that is a forked child's
+  } else if (result != kSuccess && result != kNotInitialized) {  // a forked child's answer
     say_in_vain(here, "the driver fails with error", result);
   }
   if (result != kSuccess) return result;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The allow-list, enforced at the real cuInit.
+// Enforces the allow-list at the real cuInit.
 #pragma once
 
 #include "shim/proxy/driver_state.h"
@@ -7,13 +7,13 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Once, before anything is called.
+/// Redirects the driver's getenv. Called once, before any function of the driver.
 void bind_visible_devices(const Process& here, const RealLibrary& real);
-/// False: it cannot be. Then that is said, and FORCE_CPU applies.
+/// Returns false if the list cannot be enforced. A message reports this, and FORCE_CPU applies.
 bool list_is_enforced(Process& here);
 
-/// The real cuInit(0), and whether it found what the list allows and nothing else. The caller holds
-/// the process's lock.
+/// Calls the real cuInit(0), and checks that it found what the list allows and nothing else. The
+/// caller holds the process's lock.
 Result init_inside_list(Process& here, const void* caller);
 
 }  // namespace cudaguard

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DOUT=interface_id.h -P interface_id.cmake
-# A number that is the same for a guard and a proxy made from the same headers, and another one
-# otherwise, whatever the place and the time.
+# Makes a number that is the same for a guard and a proxy built from the same headers, and differs
+# otherwise. It depends on neither the directory nor the time of the build.
 get_filename_component(root "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 file(GLOB headers "${root}/policy/*.h" "${root}/shim/sys/*.h" "${root}/shim/elf/*.h"
      "${root}/shim/state/*.h" "${root}/shim/record/*.h" "${root}/shim/proxy_loader/*.h")

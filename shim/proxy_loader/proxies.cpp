@@ -42,7 +42,7 @@ struct Files {
 constexpr Files kFiles[] = {{"libcudaguard-driver.so", "libcuda.so.1", Process::kNoDriverProxy},
                             {"libcudaguard-nvml.so", "libnvidia-ml.so.1", Process::kNoNvmlProxy}};
 
-/// Keeps errno, and takes away the dlerror that a request of ours leaves.
+/// Restores errno, and removes the dlerror that a failed open() leaves.
 class Quiet {
  public:
   explicit Quiet(const Loader& the) : the_(the), saved_(errno) {}
@@ -69,7 +69,7 @@ bool can_load(const Loader& the) {
   return the.dlopen != nullptr && the.dlclose != nullptr && the.dlerror != nullptr;
 }
 
-/// NVML alone can be refused; without the driver's proxy nothing is let through.
+/// NVML can be refused alone. Without the driver's proxy, FORCE_CPU applies.
 void give_up(Process& process, const Files& files, const char* file, const char* why) {
   if (files.missing == Process::kNoNvmlProxy) {
     process.no_nvml.store(true, std::memory_order_relaxed);
@@ -79,7 +79,7 @@ void give_up(Process& process, const Files& files, const char* file, const char*
   print_missing_proxy(files.missing, file, why);
 }
 
-/// Is a library of that SONAME in this process already?
+/// True if this process already has a library of that SONAME.
 bool is_mapped(const Loader& the, Quiet& quiet, const char* soname) {
   void* handle = quiet.open(soname, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return false;
@@ -87,19 +87,19 @@ bool is_mapped(const Loader& the, Quiet& quiet, const char* soname) {
   return true;
 }
 
-/// Loads the proxy in `path`. Nothing happens where there is no real library.
+/// Loads the proxy in `path`. Nothing happens if there is no real library.
 void load(Process& process, const Files& files, const char* path, Quiet& quiet, Loaded& result) {
   void* handle = quiet.open(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* why = why_unusable(path);
     if (why == nullptr) {
-      // A whole file, it seems. Without a real library it cannot be loaded, and nothing is wrong.
+      // The file looks complete. If there is no real library, the failure is no error.
       void* real = quiet.open(files.real, RTLD_LAZY | RTLD_LOCAL);
       if (real == nullptr) return;
       loader().dlclose(real);
       why = why_not_loaded();
     }
-    // A shortage passes: this request is refused, the next one may work.
+    // A shortage is temporary, so this request is refused and the next one may work.
     if (why == kPassing) print_missing_proxy(files.missing, path, why);
     if (why != nullptr && why != kPassing) give_up(process, files, path, why);
     return;
@@ -114,7 +114,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
     return;
   }
   if (*why == '\0') give_up(process, files, path, "is of another build");
-  // The driver must not stay: what is linked to it shall find the null driver.
+  // The driver must not stay, because a library that is linked to it must find the null driver.
   loader().dlclose(handle);
 }
 
@@ -135,7 +135,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
   load(process, files, path, quiet, inherited.proxies[static_cast<int>(kind)]);
 }
 
-/// NVIDIA's own libraries among themselves: they must see what is there.
+/// True for NVIDIA's own libraries, which must see each other as they are.
 bool is_nvidias(const void* caller) {
   const char* name = object_name(caller);
   if (name == nullptr) return false;
@@ -143,8 +143,8 @@ bool is_nvidias(const void* caller) {
   return base.starts_with("libnvidia-") || base.starts_with("libcuda.so");
 }
 
-/// Loads what the program asks for, as if the program had: a copy that only this request, or only
-/// this caller, would find. Null: ld.so would not find it either.
+/// Loads the library as ld.so would for the program, because only this path, or only this caller,
+/// may lead to a copy. Returns null if ld.so would not find the library either.
 void* open_as_asked(const Loader& the, Quiet& quiet, const char* name, int mode,
                     const void* caller) {
   constexpr int kQuietly = RTLD_LAZY | RTLD_LOCAL;
@@ -199,16 +199,16 @@ const char* name_with_proxy(Process& process, ProxyKind kind, const char* name, 
   Quiet quiet(the);
   void* asked = open_as_asked(the, quiet, name, mode, caller);
   if (asked == nullptr) {
-    // By another name or path there may be one all the same.
+    // Only the SONAME shows that there is no driver. Under another name or path there may be one.
     if (kind == ProxyKind::kDriver && name == std::string_view(files.real) &&
         (mode & RTLD_NOLOAD) == 0) {
       record_no_driver(process, "dlopen", caller);
     }
-    // A token that only ld.so can expand: refused, rather than let past us.
+    // Only ld.so can expand such a token. We refuse the request, which could bypass the proxy.
     return std::string_view(name).find('$') != std::string_view::npos ? never : name;
   }
   const Proxy it = proxy(process, kind);
-  the.dlclose(asked);  // the proxy holds it; another copy is not needed
+  the.dlclose(asked);  // the proxy keeps the real library; another copy is not needed
   if (!lets_through(process.policy())) return nullptr;
   if (it.path != nullptr) return it.path;
   print_missing_proxy(files.missing, name, kNotOurs);

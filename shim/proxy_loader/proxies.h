@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The proxies: our libraries in front of the real driver and NVML, for the policies that let
-// CUDA through. Loaded when the program first asks for the driver; at its first dlopen where that
-// would be too late (load_proxies_early). Where the driver's cannot be used, FORCE_CPU applies
-// from then on; where NVML's cannot, NVML is refused. errno and dlerror are the caller's
-// afterwards.
+// Loads the proxies for the policies that allow CUDA. A proxy is loaded when the program first asks
+// for the driver or, if that would be too late, at its first dlopen (load_proxies_early). If the
+// driver's proxy cannot be used, FORCE_CPU applies from then on. If NVML's cannot be used, NVML is
+// refused. errno and dlerror stay as they were.
 #pragma once
 
 #include "shim/state/process.h"
@@ -18,17 +17,16 @@ struct Proxy {
   const void* symbol(const char* name) const;
 };
 
-/// Loads it, and with it the real library, on the first call that can. Takes ld.so's lock.
+/// Returns the proxy. The first call that can loads it with its real library, under ld.so's lock.
 Proxy proxy(Process& process, ProxyKind kind);
 
-/// At the first request of any kind in a process. With an allow-list or CUDAGUARD_CHILDREN: binds
-/// the driver's view before anything can reach the driver in a way that does not lead past the
-/// hooks (DT_NEEDED of a plug-in, RTLD_DEEPBIND). Else: only what is mapped already, for linked
-/// programs.
+/// Called at the first dlopen in a process. With an allow-list or CUDAGUARD_CHILDREN, binds the
+/// driver's view before a plug-in can reach the driver without our hooks (DT_NEEDED,
+/// RTLD_DEEPBIND). Otherwise, loads only the proxies of libraries that are mapped already.
 void load_proxies_early(Process& process);
 
-/// The name to give to ld.so in place of `name`, a request for the driver or NVML with `mode`.
-/// Null: FORCE_CPU applies (it may just have begun to).
+/// Returns the name that ld.so gets instead of `name`, a request for the driver or NVML with
+/// `mode`. Returns null if FORCE_CPU applies, perhaps only from now on.
 const char* name_with_proxy(Process& process, ProxyKind kind, const char* name, int mode,
                             const void* caller);
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two tables of functions: what the guard does for the proxies (it owns the state, the records
-// and the lines of a process), and what the driver's proxy does for the guard. They are built
-// and installed together; a proxy that was built from other headers is refused. Every function
-// is thread-safe and leaves errno and dlerror alone.
+// Two tables of functions. By one the proxies use the guard, which owns the state, the records and
+// the messages of a process. By the other the guard uses the driver's proxy. The guard refuses a
+// proxy of other headers. Every function is thread-safe and keeps errno and dlerror.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +14,13 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Services {
-  uint32_t id = CUDAGUARD_INTERFACE_ID;  ///< in front; the rest has a meaning where it is the same
+  uint32_t id = CUDAGUARD_INTERFACE_ID;  ///< first, because the rest is valid only if ids match
 
-  Process& (*process)() = nullptr;  ///< this one's state: a forked child's is another
+  Process& (*process)() = nullptr;  ///< state of this process; a forked child has its own
   InheritedState* inherited = nullptr;
-  /// libc's own functions, to be called from the proxy's code: they look at who calls.
+  /// libc's own functions. The proxy's code must call them, because they look at their caller.
   const Loader& (*loader)() = nullptr;
-  const char* (*variable)(const char* name) = nullptr;  ///< of the environment
+  const char* (*variable)(const char* name) = nullptr;  ///< from the environment
 
   decltype(&cudaguard::fall_back) fall_back = nullptr;
   decltype(&cudaguard::record_event) record_event = nullptr;
@@ -35,17 +34,17 @@ struct BadIndex {
   const char* api = nullptr;
   const void* caller = nullptr;
   int asked = 0;
-  int count = 0;  ///< visible devices; 0: not known
-  int used = -1;  ///< under CLAMP: what was used instead
+  int count = 0;  ///< visible devices; 0 if unknown
+  int used = -1;  ///< index used instead, under CLAMP
 };
 
-/// What there is to explain once CUDA was let through. `api` is a constant.
+/// Explanations for programs that use CUDA. `api` is a constant.
 struct Explainer {
-  /// `api` is called: may this process use CUDA at all, after a fork?
+  /// Called for each `api`. Explains that a process forked after cuInit cannot use CUDA.
   void (*check_fork)(Process& process, const char* api) = nullptr;
-  /// `api` is about to tell the program that there are `count` GPUs.
+  /// Called when `api` is about to return `count` GPUs to the program.
   void (*note_count)(Process& process, const char* api, unsigned count) = nullptr;
-  /// Something looks wrong to the program: was CUDA_VISIBLE_DEVICES written too late?
+  /// Called when CUDA looks wrong to the program. Reports a CUDA_VISIBLE_DEVICES written too late.
   void (*check_late_write)(Process& process) = nullptr;
   void (*say_bad_index)(Process& process, const BadIndex& facts) = nullptr;
 };
@@ -53,9 +52,9 @@ struct Explainer {
 }  // namespace cudaguard
 
 extern "C" {
-/// Exported by the guard: whichever copy of it is first in the search order.
+/// Exported by the guard. ld.so picks the copy that is first in the search order.
 [[gnu::visibility("default")]] const cudaguard::Services* cudaguard_services_v1();
-/// Exported by each proxy: binds the real library. Null where it can be used; empty: the guard
-/// is of another build; else it has said why, and FORCE_CPU applies.
+/// Exported by each proxy; binds the real library. Returns null if the proxy can be used, "" if the
+/// guard is of another build. Otherwise, it has printed the reason, and FORCE_CPU applies.
 using cudaguard_prepare_v1 = const char*(const cudaguard::Services*);
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one program in a world with no driver, a recording fake driver or NVIDIA's real one.
 
-The program runs under bubblewrap with a /dev of its own (as root NVIDIA's driver would create
-/dev/nvidiactl on the machine) and under strace, whose log says what the whole process tree opened.
+The program runs under bubblewrap with its own /dev, because as root NVIDIA's driver would create
+/dev/nvidiactl on the machine. The log of strace lists what the whole process tree opened.
 The guard is preloaded into the program only, never into bubblewrap or strace.
 """
 
@@ -25,30 +25,30 @@ GUARD = os.path.join(LIB, "libcudaguard.so")
 NULL_DRIVER_DIR = os.path.join(LIB, "cudaguard")
 NULL_DRIVER_CUDA = os.path.join(NULL_DRIVER_DIR, "libcuda.so.1")
 NULL_DRIVER_NVML = os.path.join(NULL_DRIVER_DIR, "libnvidia-ml.so.1")
-# The fake drivers: one GPU, as installed; others in directories beside it
-# (tests/fakes/CMakeLists.txt).
+# FAKE_DRIVER has one GPU and the layout of an installed driver. Other fakes are in other
+# directories of FAKES (tests/fakes/CMakeLists.txt).
 FAKES = os.path.join(BUILD, "tests", "fakes")
 FAKE_DRIVER = os.path.join(FAKES, "driver")
 PROGRAMS = os.path.join(BUILD, "tests", "programs")
 TRACED = "open,openat,openat2,execve,execveat,mknod,mknodat"
 
-# Debian keeps the driver's files in one directory that the system's links lead to, so an empty file
-# system over that directory is a machine without a driver.
+# Debian keeps the driver's files in one directory to which the system's links lead. An empty file
+# system over that directory makes a machine without a driver.
 REAL_DRIVER_DIRS = [
     "/usr/lib/x86_64-linux-gnu/nvidia/current",
     "/usr/lib/aarch64-linux-gnu/nvidia/current",
 ]
-# What belongs to CUDA, NVML and OpenCL; NVIDIA's OpenGL and Vulkan are nobody's business here.
+# Files of CUDA, NVML and OpenCL. The tests ignore NVIDIA's OpenGL and Vulkan.
 DRIVER_FILE = re.compile(r"^(?:nvidia--)?lib(cuda|nvcuvid|nvidia-(ml|cfg|opencl|nvvm\w*|encode|"
                          r"ptxjitcompiler|opticalflow|gpucomp|compiler))\.so(\.[0-9.]+)?"
                          r"(-\w+-linux-gnu)?$")
 INIT_CALL = re.compile(r"^(cuInit|nvmlInit\w*|opencl)$")
-# What a test must not inherit from the shell it is started from.
+# Variables that a test must not inherit from the shell that starts it.
 SCRUBBED = re.compile(r"^(LD_(PRELOAD|LIBRARY_PATH|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|"
                       r"NVIDIA_.*|OCL_ICD_.*|PYTORCH_.*|PYTHONPATH|CG_FAKE_LOG)$")
 
 def sample(items, most):
-    """All of these in scripts/test --full, else so many, evenly spread."""
+    """All items in scripts/test --full, otherwise at most `most`, evenly spread."""
     items = list(items)
     if FULL or len(items) <= most:
         return items
@@ -56,14 +56,14 @@ def sample(items, most):
 
 
 def skip(case, reason):
-    """Skips the test `case`; where every test has to run, fails it instead."""
+    """Skips the test `case`. Under --must-run it fails the test instead."""
     if settings.MUST_RUN:
         case.fail("may not be skipped (--must-run): " + reason)
     case.skipTest(reason)
 
 
 def real_driver_dir():
-    """Where the real driver is installed: both of its libraries, libcuda and NVML."""
+    """The directory that has both libraries of the real driver, libcuda and NVML, or None."""
     for directory in REAL_DRIVER_DIRS:
         if not missing_driver_files(directory, "libcuda.so.1", "libnvidia-ml.so.1"):
             return directory
@@ -71,12 +71,12 @@ def real_driver_dir():
 
 
 def missing_driver_files(directory, *names):
-    """Which of these libraries of NVIDIA's driver are not in the directory."""
+    """The libraries of NVIDIA's driver in `names` that are not in the directory."""
     return [name for name in names if not os.path.exists(os.path.join(directory, name))]
 
 
 def real_driver_file(name="libcuda.so.1"):
-    """The path by which programs find the real driver: /usr/lib/<arch>/libcuda.so.1."""
+    """The path at which programs find the real driver: /usr/lib/<arch>/libcuda.so.1."""
     directory = real_driver_dir()
     return os.path.join(directory[:-len("/nvidia/current")], name) if directory else None
 
@@ -90,15 +90,15 @@ def have_fake_driver():
 
 
 def fetch_daemon(name):
-    """Unpacks a service to DEPS/NAME (scripts/fetch-daemons), but for what this machine has installed.
-    Returns why not, or nothing."""
+    """Unpacks a service to DEPS/NAME (scripts/fetch-daemons), without packages that this machine
+    has installed. Returns the error, or an empty string."""
     done = subprocess.run([os.path.join(SOURCE, "scripts", "fetch-daemons"), DEPS, name],
                           capture_output=True, text=True, check=False)
     return done.stderr.strip() or "fetch-daemons failed" if done.returncode != 0 else ""
 
 
 def guarded(library, place=r"\w+"):
-    """The names that cudaguard stands in front of (shim/api/guarded.inc) in DRIVER, NVML or RUNTIME."""
+    """The guarded names of DRIVER, NVML or RUNTIME (shim/api/guarded.inc)."""
     with open(os.path.join(SOURCE, "shim", "api", "guarded.inc"), encoding="utf-8") as stream:
         row = r"^GUARDED_(?:%s)\((\w+)(?:, (?:%s))?\)" % (library, place)
         names = re.findall(row, stream.read(), re.MULTILINE)
@@ -112,7 +112,7 @@ def program(name):
 
 
 def records(path):
-    """The records of a report; none where there is no file."""
+    """The records of a report; none if there is no file."""
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as stream:
@@ -139,7 +139,7 @@ def loader_of(path):
 
 
 class Result:
-    """What one run did."""
+    """What the program did in one run."""
 
     def __init__(self):
         self.rc = None  # exit code; 128+n: killed by signal n
@@ -148,29 +148,29 @@ class Result:
         self.timed_out = False
         self.command = ""
         self.fake_calls = []  # names logged by the recording fakes, in order
-        self.device_opens = []  # paths below /dev/nvidia* that somebody tried to open
-        self.device_nodes = []  # such paths that somebody tried to create
-        self.driver_files = []  # driver libraries that were opened, the null drivers left out
+        self.device_opens = []  # paths below /dev/nvidia* that a process tried to open
+        self.device_nodes = []  # such paths that a process tried to create
+        self.driver_files = []  # driver libraries that were opened, without the null drivers
         self.execs = []  # programs executed
-        self.exec_attempts = []  # the same with the attempts that failed
+        self.exec_attempts = []  # programs executed, and failed attempts to execute
 
     @property
     def answers(self):
-        """The words key=value the program printed; a later one replaces an earlier one."""
+        """The words key=value that the program printed. A later value replaces an earlier one."""
         return dict(re.findall(r"([\w.\-]+)=(\S*)", self.out))
 
     def init_calls(self):
         return [name for name in self.fake_calls if INIT_CALL.match(name)]
 
     def reached_driver(self):
-        # Where there is no device an ordinary user's driver goes no further than to try to make it.
+        # Without a device, an ordinary user's driver only tries to make the device node.
         return bool(self.init_calls() or self.device_opens or self.device_nodes)
 
     def broken(self, linked=False):
-        """The parts of the claim that this run breaks, as text; an empty list if none.
+        """The promises that this run breaks, as text; an empty list if none.
 
-        linked: the program is linked to the driver and no null driver is preloaded; ld.so has then
-        mapped the driver before anyone can act, and it must stay uninitialised.
+        linked: the program is linked to the driver and no null driver is preloaded. ld.so then maps
+        the driver before the guard can act, and the driver must stay uninitialised.
         """
         found = []
         if self.init_calls():
@@ -209,7 +209,7 @@ class Result:
 
 
 def child_environment(world, guard, env, preload, fake_log):
-    """The environment of the program itself."""
+    """The environment of the program, without variables of the test runner."""
     result = {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
     result["LC_ALL"] = "C.UTF-8"
     result["CG_FAKE_LOG"] = fake_log
@@ -247,10 +247,10 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
     """Runs argv and returns a Result.
 
     world: "none", "fake" or "real". guard: put libcudaguard.so into the program's LD_PRELOAD.
-    env: variables on top of the test's own (None deletes one). preload: libraries behind the guard
-    in LD_PRELOAD (guard=False and harness.GUARD among them gives another order). stdin: text.
-    bwrap: more arguments for the sandbox. sandboxed=False: without it (bubblewrap forbids setuid);
-    only in the fake world, which cannot change the machine.
+    env: variables in addition to the test's own (None deletes one). preload: libraries after the
+    guard in LD_PRELOAD (for another order, use guard=False and put harness.GUARD among them).
+    stdin: text. bwrap: more arguments for the sandbox. sandboxed=False: no sandbox, for setuid
+    programs, which bubblewrap forbids; only in the fake world, which cannot change the machine.
     """
     if world not in ("none", "fake", "real"):
         raise ValueError("world: " + world)
@@ -268,8 +268,8 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
         variables = ["%s=%s" % item for item in sorted(environment.items())]
         words = ([settings.RUNNER] if settings.RUNNER else []) + [str(word) for word in argv]
         if trace:
-            # Without a filter every system call stops the program. With one setuid does not work,
-            # nor does it in the sandbox.
+            # Without a filter every system call stops the program. With a filter setuid does not
+            # work, but it does not work in the sandbox either.
             quick = ["--seccomp-bpf"] if sandboxed else []
             launch = [shutil.which("strace"), *quick, "-f", "-qq", "-s", "256", "-o", trace_log, "-e",
                       "trace=" + TRACED, "-e", "signal=none", "-EPATH", "-EPWD"]
@@ -282,7 +282,7 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
         hidden = {option + "%s=%s" % item for item in environment.items() for option in ("", "-E")
                   if item[0] not in (env or {}) and not item[0].startswith("LD_")}
         result.command = shlex.join([word for word in command if word not in hidden])
-        # strace looks for the program in its own PATH. bubblewrap adds PWD.
+        # strace searches for the program in its own PATH. bubblewrap adds PWD.
         outer = {"PATH": environment.get("PATH", os.defpath)}
         process = subprocess.Popen(
             command, cwd=cwd, env=outer, stdin=subprocess.DEVNULL if stdin is None else
@@ -344,7 +344,7 @@ def note_attempt(name, path, result):
 
 
 def note_answer(name, path, answer, result):
-    # A successful execve of a vanishing thread is "?": the program did start.
+    # strace prints "?" if the thread vanishes in a successful execve. The program did start.
     worked = answer is not None and (answer[1] == "?" or int(answer[1]) >= 0)
     if not worked:
         return
@@ -357,12 +357,12 @@ def note_answer(name, path, answer, result):
 
 
 def check_tools():
-    """The tools that are missing, as text."""
+    """The names of the missing tools."""
     return [tool for tool in ("bwrap", "strace") if not shutil.which(tool)]
 
 
 class Case(unittest.TestCase):
-    """A test case that needs the sandbox and says so where it cannot be had."""
+    """A test case that needs the sandbox. Without its tools the tests skip, with the reason."""
 
     maxDiff = None
 
@@ -371,7 +371,7 @@ class Case(unittest.TestCase):
 
     @contextlib.contextmanager
     def subTest(self, *message, **parameters):
-        """A skipped one does not keep the next ones from running; the test ends as skipped."""
+        """A skipped subtest does not keep the next ones from running. The test ends as skipped."""
         with super().subTest(*message, **parameters):
             try:
                 yield
@@ -384,7 +384,7 @@ class Case(unittest.TestCase):
             skip(self, "not installed: " + ", ".join(missing))
 
     def need_real_driver(self, *others):
-        """others: the driver's libraries that the test needs besides libcuda and NVML."""
+        """others: libraries of the driver that the test needs in addition to libcuda and NVML."""
         if not have_real_driver():
             skip(self, "NVIDIA's driver libraries (libcuda1, libnvidia-ml1) are not installed")
         if missing := missing_driver_files(real_driver_dir(), *others):
@@ -392,7 +392,7 @@ class Case(unittest.TestCase):
 
 
 class DirectoryCase(Case):
-    """With a directory of its own, which bubblewrap and other users can see."""
+    """A test case with its own directory, which bubblewrap and other users can see."""
 
     def setUp(self):
         super().setUp()

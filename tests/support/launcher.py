@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the launcher's tests share: the command, a clean environment, a directory of one's own."""
+"""Shared by the launcher's tests: the command, a clean environment, a directory for each test."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ PRESETS = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "MPIR_CVAR_ENABLE
 
 
 def environment(**more):
-    """The test's own environment without what the launcher looks at; None in `more` deletes."""
+    """The test's environment without variables that the launcher reads. None in `more` deletes."""
     left_out = (*PRESETS, "GST_REGISTRY", "XDG_CACHE_HOME")
     env = {key: value for key, value in os.environ.items()
            if not harness.SCRUBBED.match(key) and key not in left_out}
@@ -26,13 +26,13 @@ def environment(**more):
 
 class Case(harness.DirectoryCase):
     def installed(self, directory="install"):
-        """A copy of the installed tree, where every user can read it; its launcher's path."""
+        """Copies the installed tree for every user to read. Returns the launcher's path."""
         shutil.copytree(harness.LIB, self.path(directory, "lib"), symlinks=True)
         os.mkdir(self.path(directory, "bin"))
         return shutil.copy(LAUNCHER, self.path(directory, "bin"))
 
     def make(self, name, text, mode=0o755):
-        """A file of these bytes or this text."""
+        """Writes a file with these bytes or this text. Returns its path."""
         with open(self.path(name), "wb") as stream:
             stream.write(text if isinstance(text, bytes) else text.encode())
         os.chmod(self.path(name), mode)
@@ -60,7 +60,7 @@ class Case(harness.DirectoryCase):
                               check=False, **more)
 
     def same_as_golden(self, name, text):
-        """golden/NAME holds this text. pytest --write-golden rewrites it."""
+        """Fails unless golden/NAME has this text. pytest --write-golden rewrites the file."""
         path = os.path.join(harness.SOURCE, "tests", "launcher", "golden", name)
         if settings.WRITE_GOLDEN:
             with open(path, "w", encoding="utf-8") as stream:
@@ -69,7 +69,7 @@ class Case(harness.DirectoryCase):
             self.assertEqual(text, stream.read())
 
     def refused(self, done, code, *meaning):
-        """One clear line, this exit code, nothing printed by a program."""
+        """Fails unless the launcher printed one clear line, returned `code` and ran no program."""
         self.assertEqual((done.returncode, done.stdout), (code, ""), done)
         self.assertRegex(done.stderr, r"\Acudaguard: [ -~]+\n\Z")
         for word in meaning:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cudaguard from Python: where it is installed, the guard that was preloaded into this process, and
-the records of touches.
+"""cudaguard from Python: its installation, the guard of this process, records of CUDA attempts.
 
     cudaguard.library()    the path for LD_PRELOAD
-    cudaguard.touches()    how often this process has asked for a GPU
+    cudaguard.touches()    the number of CUDA attempts of this process
     python -m cudaguard    the command `cudaguard`
 
-`pytest --cudaguard` is in cudaguard.pytest_plugin, `python -m cudaguard.install_kernel` makes a Jupyter kernel.
+`pytest --cudaguard` is in cudaguard.pytest_plugin. `python -m cudaguard.install_kernel` makes a
+Jupyter kernel.
 """
 
 from __future__ import annotations

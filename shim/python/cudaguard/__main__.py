@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m cudaguard: the command `cudaguard` of this environment."""
+"""python -m cudaguard runs the command `cudaguard` of this environment."""
 
 import os
 import sys

@@ -16,7 +16,7 @@ class Guard:
     """libcudaguard.so as it was preloaded into this process. Thread-safe."""
 
     def __init__(self) -> None:
-        """Raises AttributeError where no guard is loaded, or an older one."""
+        """Raises AttributeError if no guard is loaded, or an older one."""
         names = ctypes.CDLL(None)
         self._touches = names.cudaguard_touches
         self._watch = names.cudaguard_watch
@@ -27,13 +27,13 @@ class Guard:
         return int(self._touches())
 
     def watch(self, report: Optional[str] = None) -> bool:
-        """Has the first call of each kind written down again from now on, to the file `report` (a full
-        path; None: where it was until now). False, and nothing is changed, where CUDA is let through."""
+        """From now on the guard records the first call of each kind again, in the file `report` (a
+        full path; None keeps the file). Returns False without effect if the policy allows CUDA."""
         return int(self._watch(None if report is None else os.fsencode(report))) >= 0
 
 
 def find() -> Optional[Guard]:
-    """None: this process is not guarded, or by a cudaguard that is too old."""
+    """The guard of this process, or None if it has no guard or one that is too old."""
     try:
         return Guard()
     except (AttributeError, OSError):

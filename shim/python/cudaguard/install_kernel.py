@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m cudaguard.install_kernel: share/cudaguard/jupyter/install-kernel with this Python."""
+"""python -m cudaguard.install_kernel runs share/cudaguard/jupyter/install-kernel by this Python."""
 
 import os
 import runpy

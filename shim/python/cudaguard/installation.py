@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tree that this package was installed with: bin/, share/, and the libraries."""
+"""Finds the tree that this package was installed with: bin/, share/, and the libraries."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import sys
 
 
 class NotUsable(RuntimeError):
-    """There is no launcher, or it refuses; the text says why."""
+    """The launcher is missing or refuses to run; the text gives the reason."""
 
 
 def prefix() -> str:
-    """The directory above this package that has bin/cudaguard: of a virtual environment, of `pip
-    --user` or `--target`, of an installed tree (share/cudaguard/python). Else this Python's: an
-    editable install leaves the package in the checkout."""
+    """The directory above this package that has bin/cudaguard. It can be a virtual environment, the
+    target of `pip --user` or `--target`, or an installed tree (share/cudaguard/python). An editable
+    install leaves the package in the checkout, so this Python's prefix is tried last."""
     above = os.path.dirname(os.path.abspath(__file__))
     directories = []
     while above != os.path.dirname(above):
@@ -34,9 +34,9 @@ def launcher() -> str:
 
 
 def library() -> str:
-    """The path of libcudaguard.so, for LD_PRELOAD. Raises NotUsable where it cannot be preloaded: ld.so
-    splits LD_PRELOAD at spaces and colons, so the environment's path may have neither."""
-    # The launcher knows, and says what is wrong; with an empty environment it names nothing else.
+    """The path of libcudaguard.so, for LD_PRELOAD. Raises NotUsable if it cannot be preloaded.
+    ld.so splits LD_PRELOAD at spaces and colons, so the path must have neither."""
+    # The launcher checks the path. With an empty environment it adds nothing else to LD_PRELOAD.
     done = subprocess.run([launcher(), "run", "--cpu", "--print"], env={}, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     for line in os.fsdecode(done.stdout).splitlines():

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pytest --cudaguard: a test during which CUDA was initialised fails, and says on which line.
+"""pytest --cudaguard: a test that initialises CUDA fails, and its report names the line.
 
     cudaguard run -- pytest -p cudaguard.pytest_plugin --cudaguard
 
-The guard denies the call, as ever, and writes it down; this looks after each phase of a test, and after
-each file that is collected, whether something is there. A process that a test has started counts for
-it: each test has a report of its own, which its children find in their environment. Works in the
-workers of pytest-xdist. A test that may is marked: @pytest.mark.cudaguard_allow.
+The guard denies the call as usual and records it. The plug-in reads the records after each phase of
+a test and after the collection of each file. An attempt by a process that a test has started counts
+for the test: each test has its own report file, whose path is in the environment. Works in the
+workers of pytest-xdist. The marker @pytest.mark.cudaguard_allow allows a test to initialise CUDA.
 
 The marker no_cuda and the fixture cudaguard_attempts check one test, without --cudaguard.
 """
@@ -61,7 +61,7 @@ def _denied(lists: List[str]) -> List[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """What a conftest.py imports counts, too. Who is not guarded hears it in pytest_configure."""
+    """Starts early, because imports by conftest.py count. pytest_configure reports errors."""
     if getattr(early_config.known_args_namespace, "cudaguard", False):
         _start(early_config)
 
@@ -86,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Without --cudaguard the guard is watched from here on, if a test needs it."""
+    """Without --cudaguard, starts a watcher now if a test needs one."""
     if any(_nearest(item) == _NO_CUDA or _FIXTURE in getattr(item, "fixturenames", ())
            for item in session.items):
         _start_for_marked(session.config)
@@ -104,7 +104,7 @@ def cudaguard_attempts(request: pytest.FixtureRequest) -> "Attempts":
 
 
 def _watcher_for(config: pytest.Config, what: str) -> "Watcher":
-    """Fails the test if there is none."""
+    """The watcher. Fails the test if there can be none."""
     watcher = _start_for_marked(config)
     if isinstance(watcher, str):
         pytest.fail('%s: %s; start the tests with "cudaguard run -- pytest"' % (what, watcher),
@@ -119,12 +119,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _nearest(node: pytest.Collector | pytest.Item) -> str:
-    """The one of the two markers that counts: a test's own one before its class's."""
+    """The name of the marker that applies: a test's own marker goes before its class's."""
     return next((mark.name for mark in node.iter_markers() if mark.name in (_ALLOW, _NO_CUDA)), "")
 
 
 def _start_for_marked(config: pytest.Config) -> "Watcher | str":
-    """As _start. If --cudaguard has not started a watcher, this one judges the marked tests alone."""
+    """Like _start, but a watcher that this starts judges only the tests that are marked no_cuda."""
     watcher = _start(config, whole_suite=False)
     if not isinstance(watcher, str):
         watcher.read_options(config)
@@ -132,7 +132,7 @@ def _start_for_marked(config: pytest.Config) -> "Watcher | str":
 
 
 def _start(config: pytest.Config, whole_suite: bool = True) -> "Watcher | str":
-    """The watcher, or why there can be none."""
+    """The watcher, or the reason why there can be none."""
     watcher = config.pluginmanager.getplugin(_NAME)
     if watcher is not None:
         return watcher  # type: ignore[no-any-return]
@@ -150,8 +150,8 @@ def _start(config: pytest.Config, whole_suite: bool = True) -> "Watcher | str":
 
 
 class Watcher:
-    """Reads what the guard writes: this process's calls in one file, and in one for each test those
-    of the processes that were started during it. From one thread."""
+    """Reads the guard's records. One file has those of this process. Each test has its own file for
+    the processes that it starts. Must be used from one thread."""
 
     def __init__(self, found: guards.Guard, directory: str, whole_suite: bool) -> None:
         self.guard = found
@@ -159,21 +159,21 @@ class Watcher:
         self.own = os.path.join(directory, "own")
         self.denied: List[str] = []
         self.allowed: List[str] = []
-        self.whole_suite = whole_suite  # not only the tests that are marked no_cuda
-        self.session: List[str] = []  # what no test is to blame for
-        self.outer = os.environ.get(_REPORT)  # what somebody else reads; `cudaguard verify` does
+        self.whole_suite = whole_suite  # False: judge only the tests that are marked no_cuda
+        self.session: List[str] = []  # attempts for which no test is to blame
+        self.outer = os.environ.get(_REPORT)  # what another reader expects, e.g. `cudaguard verify`
         if self.outer and not self.outer.startswith("/"):
             self.outer = os.path.abspath(self.outer)
         self.pid = os.getpid()
         self.count = found.touches()
-        self.read: Dict[str, int] = {}  # how far each file was read
-        self.names: Dict[str, str] = {}  # of each test's file
-        self.imports = 0  # collected modules that asked
+        self.read: Dict[str, int] = {}  # position up to which each file was read
+        self.names: Dict[str, str] = {}  # the test of each file
+        self.imports = 0  # collected modules with a CUDA attempt
         self.current = ""
-        self.when = "while conftest.py was imported"  # outside of tests and of what is collected
+        self.when = "while conftest.py was imported"  # outside of tests and collection
         self.phases = 0
         self.attempts: List[records.Attempt] = []  # of the current test, file or directory
-        self.judged = 0  # how many of these
+        self.judged = 0  # number of attempts that were judged
         if self.count:
             self.blame_session_for(["%d calls before the plug-in was loaded" % self.count])
 
@@ -191,7 +191,7 @@ class Watcher:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def enter(self, name: str) -> None:
-        """From now on what is asked for is this test's, file's or directory's."""
+        """Assigns all attempts from now on to this test, file or directory."""
         self.blame_session()
         self.current = os.path.join(self.directory, str(len(self.names)))
         self.names[self.current] = name
@@ -206,7 +206,7 @@ class Watcher:
         return self.attempts
 
     def take(self) -> List[records.Attempt]:
-        """What was asked for since the last time."""
+        """The attempts since the last call."""
         attempts = self._take(self.own) + self._take(self.current)
         count = self.guard.touches()
         if count > self.count and not any(attempt.pid == os.getpid() for attempt in attempts):
@@ -227,7 +227,7 @@ class Watcher:
         return attempts
 
     def _hand_on(self, line: bytes, attempt: Optional[records.Attempt]) -> None:
-        """To where the record would have gone without us."""
+        """Appends the record to the file that it would be in without the plug-in."""
         if not self.outer:
             return
         path = self.outer.replace("%p", str(attempt.pid if attempt else self.pid))
@@ -259,7 +259,8 @@ class Watcher:
 
     def judge(self, node: pytest.Collector | pytest.Item,
               report: pytest.CollectReport | pytest.TestReport) -> str:
-        """The attempts that must fail a report that has not failed; others are a section of it."""
+        """The text of the attempts that must fail a report, unless it has failed already. Other
+        attempts become a section of the report."""
         attempts = self.look()[self.judged:]
         self.judged += len(attempts)
         marker = _nearest(node)
@@ -285,8 +286,8 @@ class Watcher:
         outcome = yield
         bad = self.judge(collector, outcome.get_result())
         if bad:
-            # This is a second report, because pytest runs no tests of a collector whose own one fails.
-            # From several workers pytest-xdist shows one error, if it is plain text.
+            # A second report, because pytest runs no test of a collector whose own report fails.
+            # pytest-xdist shows one error for all workers, but only if the error is plain text.
             is_worker = hasattr(collector.config, "workerinput")
             self.imports += 1
             collector.ihook.pytest_collectreport(report=pytest.CollectReport(
@@ -295,7 +296,8 @@ class Watcher:
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, None]:
-        """pytest runs no test if the collection failed. An import that asks is no reason for that."""
+        """Hides failed imports, because pytest runs no test if the collection failed. A CUDA
+        attempt during an import must not stop the session."""
         session.testsfailed -= self.imports
         yield
         session.testsfailed += self.imports
@@ -305,7 +307,7 @@ class Watcher:
         self.enter(item.nodeid)
         yield
         if self.phases == 0:
-            self.take()  # it ran in a process of its own (pytest-forked), which has judged it
+            self.take()  # the test ran and was judged in its own process (pytest-forked)
         self.when = "after " + item.nodeid
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -318,7 +320,7 @@ class Watcher:
             report.outcome = "failed"
             report.longrepr = _failure(item, bad)
             if hasattr(report, "wasxfail"):
-                del report.wasxfail  # an expected failure is another one
+                del report.wasxfail  # this is not the failure that the test expects
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.blame_session()
@@ -326,7 +328,7 @@ class Watcher:
             attempts = self.bad(self._take(path))
             self.blame_session_for(["after %s, by a process that it started: %s" % (name, story)
                                     for story in self.stories(attempts)])
-        output = getattr(session.config, "workeroutput", None)  # of a worker of pytest-xdist
+        output = getattr(session.config, "workeroutput", None)  # exists in a worker of pytest-xdist
         if output is not None:
             output["cudaguard"] = self.session
         elif self.session and session.exitstatus in (pytest.ExitCode.OK,
@@ -345,13 +347,13 @@ class Watcher:
         if not self.session:
             return
         terminalreporter.section("cudaguard: asked for outside of any test", red=True)
-        for text in dict.fromkeys(self.session):  # each worker says it
+        for text in dict.fromkeys(self.session):  # each worker reports it
             terminalreporter.write_line(text)
 
 
 class Attempts(Sequence[records.Attempt]):
-    """Looks at the guard each time it is read. Between two looks the guard writes down one attempt of
-    each kind."""
+    """The attempts so far. Each access asks the guard, which records one attempt of each kind
+    between two accesses."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
@@ -376,7 +378,7 @@ class Attempts(Sequence[records.Attempt]):
 
 
 def _failure(node: pytest.Collector | pytest.Item, text: str) -> Any:
-    """As pytest shows an exception, so that its first line is in the short summary as well."""
+    """The text as an exception, so that pytest shows its first line in the short summary."""
     try:
         pytest.fail(text, pytrace=False)
     except pytest.fail.Exception:

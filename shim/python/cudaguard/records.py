@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records (share/cudaguard/record.schema.json) as sentences. What they hold is not trusted."""
+"""Turns records (share/cudaguard/record.schema.json) into sentences. Does not trust the records."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Frame(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A process asked for CUDA, NVML or OpenCL."""
+    """One CUDA attempt: a process asked for CUDA, NVML or OpenCL."""
 
     kind: str  # a key of KINDS
     api: str
     pid: int
     command: str
-    library: str  # who asked, as the guard's message names it: "libc10_cuda.so", "ctypes/cffi"
-    code: str  # the line that the message names: "ppo.py:159"; may be empty
-    frames: List[Frame]  # Python's, innermost first
-    missing: str  # why there are none
+    library: str  # the caller as in the guard's message: "libc10_cuda.so", "ctypes/cffi"
+    code: str  # the line as in the message: "ppo.py:159"; may be empty
+    frames: List[Frame]  # Python's frames, innermost first
+    missing: str  # the reason if there are no frames
 
     def line(self) -> Optional[Frame]:
         """The innermost frame of the line that `code` names; None for a notebook's cell."""
@@ -41,7 +41,8 @@ CODE = ("lib:", "module:", "line:")
 
 
 def _module_of(file: str) -> str:
-    """As shim/launcher/findings/allow.cpp: outside of packages the directory and the file alone."""
+    """The module's name as in shim/launcher/findings/allow.cpp. Outside of packages it has only the
+    directory and the file."""
     for directory in ("/site-packages/", "/dist-packages/"):
         if directory in file:
             name = file.rsplit(directory, 1)[1]
@@ -79,7 +80,8 @@ def _may(attempt: Attempt, pattern: str) -> bool:
 
 
 def not_allowed(attempts: List[Attempt], patterns: List[str]) -> List[Attempt]:
-    """CUDA's runtime may where all other callers at the same line of the same process may."""
+    """The attempts that no pattern allows. CUDA's runtime is allowed if all other callers at the
+    same line of the same process are."""
     def is_runtime(attempt: Attempt) -> bool:
         return attempt.library.startswith("libcudart")  # a wheel's is libcudart-d0da41ae.so.12
 
@@ -91,12 +93,12 @@ def not_allowed(attempts: List[Attempt], patterns: List[str]) -> List[Attempt]:
 
 
 def shown(text: str) -> str:
-    """For a terminal."""
+    """The text without characters that a terminal might interpret."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def short_path(path: str) -> str:
-    """Below this directory without it."""
+    """The path relative to the working directory if it is below that."""
     try:
         directory = os.getcwd() + os.sep
     except OSError:
@@ -109,7 +111,7 @@ def _base_name(place: Any) -> str:
 
 
 def _kind(api: str, library: str) -> str:
-    """As policy/driver_api.h."""
+    """The kind of an attempt as in policy/driver_api.h."""
     if api.startswith("nvml"):
         return "nvml"
     if api == "dlopen" and library.startswith("libnvidia-opencl.so"):
@@ -120,7 +122,7 @@ def _kind(api: str, library: str) -> str:
 
 
 def attempt_of(record: Any) -> Optional[Attempt]:
-    """None: nobody asked for anything (a start record), or it is no record."""
+    """The attempt of a record. None for a start record and for a value that is no record."""
     try:
         if record["v"] != 1 or "api" not in record:
             return None
@@ -129,7 +131,7 @@ def attempt_of(record: Any) -> Optional[Attempt]:
                   for f in record.get("python", [])]
         return Attempt(_kind(api, os.path.basename(str(record.get("object", "")))), api,
                        int(record["pid"]), " ".join(str(word) for word in record["argv"]),
-                       # Records of 0.1 name neither.
+                       # Records of 0.1 have neither `library` nor `code`.
                        str(record.get("library") or _base_name(record.get("caller", "?"))),
                        str(record.get("code", "")), frames, str(record.get("python_missing", "")))
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -137,7 +139,7 @@ def attempt_of(record: Any) -> Optional[Attempt]:
 
 
 def lines_of(path: str, start: int) -> Iterator[bytes]:
-    """The whole lines that begin at `start`; none where there is no file."""
+    """The complete lines from `start` on; none if there is no file."""
     try:
         with open(path, "rb") as stream:
             stream.seek(start)
@@ -147,7 +149,7 @@ def lines_of(path: str, start: int) -> Iterator[bytes]:
 
 
 def parse(line: bytes) -> Optional[Attempt]:
-    """Of a line; behind the piece of one whose writer was killed."""
+    """The attempt in a line. Skips a partial record before it, whose writer was killed."""
     start = max(line.rfind(MARK), 0)
     try:
         return attempt_of(json.loads(line[start:].decode("utf-8", "replace")))
@@ -156,7 +158,7 @@ def parse(line: bytes) -> Optional[Attempt]:
 
 
 def headline(attempt: Attempt, own: bool) -> str:
-    """`CUDA was asked for by ppo.py:159 through libc10_cuda.so (cuInit)`. `own`: in this process."""
+    """`CUDA was asked for by ppo.py:159 through libc10_cuda.so (cuInit)`. `own`: by this process."""
     line = attempt.line()
     where = _where(line) if line else attempt.code
     who = "%s through %s" % (where, attempt.library) if where else attempt.library
@@ -176,7 +178,7 @@ def story(attempt: Attempt, own: bool) -> str:
     users = attempt.line()
     for frame in attempt.frames:
         if "/_pytest/" in frame.file:
-            break  # what runs the test
+            break  # the remaining frames only run the test
         rows.append("  %s %s in %s" % (">" if frame is users else " ", _where(frame),
                                        frame.function))
         source = linecache.getline(frame.file, frame.line).strip()
