@@ -47,8 +47,8 @@ class Children(box.Case):
                 self.check(result, dict.fromkeys(("cu", "nv", "rt12"), gpus), self.NOTHING)
                 self.assertEqual(result.fake_calls.count("cuInit:initialised"), 1, result)
 
-    def test_who_has_the_gpu(self):
-        """The line of a refused child names the process that has it, also behind a fork server."""
+    def test_message_names_the_process_that_has_the_gpu(self):
+        """The refused child may also be the child of a fork server."""
         for steps in (["spawn=s", "cu.init", "end"], ["fork=f", "cu.init", "end"],
                       ["spawn=s", "lib.open=libm.so.6", "fork=f", "cu.init", "end", "end"]):
             with self.subTest(steps=steps):
@@ -77,7 +77,7 @@ class Children(box.Case):
         self.assertEqual(box.seen(result.answers["t.cu.see"]), [1, 2], result)
         self.silent(result)
 
-    def test_linked_programs(self):
+    def test_children_of_linked_programs_get_no_gpu(self):
         for name, steps in (("cuda", ["cu.see"]), ("nvml", ["nv.see"]), ("runtime13", ["rt.see"]),
                             ("mixed", ["rt.see", "nv.see", "cu.see"])):
             with self.subTest(program=name):
@@ -89,8 +89,8 @@ class Children(box.Case):
                     for label in ("f.", "s."):
                         self.assertIn(box.seen(result.answers[label + step]), ("!100", []), result)
 
-    def test_many_workers(self):
-        """24 workers: one driver is initialised, one process has contexts."""
+    def test_only_the_root_of_24_workers_initialises_the_driver(self):
+        """Only one process has contexts."""
         worker = ["rt12.sync", "cu.context=v4,0", "end"]
         steps = ["rt12.sync"]
         for number in range(12):
@@ -124,8 +124,9 @@ class Children(box.Case):
         result = box.run(ROOT + ["title"] + WORKERS + SEE, allow="1,2", **CPU)
         self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), self.NOTHING)
 
-    def test_a_shell(self):
-        """The variable set for a script: no program of it is the root. And the line's way out."""
+    def test_programs_of_a_script_are_root_only_if_the_script_says_so(self):
+        """The variable is set for a whole script. CUDAGUARD_ROOT=$$ makes one program of the script
+        the root."""
         see = shlex.join([box.program("open"), "cu.see"])
         env = box.environment(allow="1,2", **CPU)
         result = harness.run(["sh", "-c", see + "; exit $?"], world="none", env=env, trace=False)
@@ -156,21 +157,19 @@ class Children(box.Case):
         # What a number alone cannot tell; docs/devices.md says so.
         self.assertEqual(self.in_a_namespace("export CUDAGUARD_ROOT=$$;"), [1, 2])
 
-    def test_another_root(self):
-        """A process id that is none of these: nobody is the root."""
+    def test_root_outside_the_tree_gives_no_process_a_gpu(self):
         for root in ("1", "4194304", "%d" % os.getpid()):
             result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=root, **CPU)
             self.check(result, self.NOTHING, self.NOTHING)
 
-    def test_bad_roots(self):
+    def test_bad_root_is_reported_and_gives_no_process_a_gpu(self):
         for root in ("abc", "-1", "0", "1x", "1:", "1:x", " 1", "99999999999999999999", "0x10", "1,2"):
             with self.subTest(root=root):
                 result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=root, **CPU)
                 self.check(result, self.NOTHING, self.NOTHING)
                 self.assertIn('CUDAGUARD_ROOT="%s" is not accepted' % root, result.err, result)
 
-    def test_bad_values(self):
-        """What is not understood narrows: children get no GPU."""
+    def test_bad_value_is_reported_and_gives_children_no_gpu(self):
         for value in ("maybe", "OFF", "VALIDATE", "0", "FORCE_CPU "):
             with self.subTest(value=value):
                 result = box.run(ROOT + WORKERS + SEE, allow="1,2",

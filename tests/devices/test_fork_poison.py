@@ -24,7 +24,7 @@ WAYS = [
 
 class ForkPoison(box.Case):
 
-    def test_every_way(self):
+    def test_message_explains_the_use_of_cuda_after_a_fork(self):
         for name, before, call, by in WAYS:
             for policy in ("VALIDATE", "CLAMP"):
                 with self.subTest(program=name, before=before, call=call, policy=policy):
@@ -78,7 +78,7 @@ class ForkPoison(box.Case):
         self.assertEqual(box.seen(result.answers["c.cu.see"]), [2], result)
         self.assertNotIn("forked child", result.err, result)
 
-    def test_quiet(self):
+    def test_log_off_and_policy_off_print_no_message(self):
         for more in ({"CUDAGUARD_LOG": "off", "allow": "5,2"}, {"policy": "OFF"}):
             result = box.run(["cu.init", "fork=c", "cu.init", "end"], **more)
             self.silent(result)

@@ -88,8 +88,8 @@ class Names(box.Case):
         self.assertNotEqual(bare[0], bare[1])
         self.assertIn(bare[4], bare[2])
 
-    def test_brand_new(self):
-        """A name that is in no table of ours works, by dlsym and by cuGetProcAddress."""
+    def test_name_that_no_table_has_still_works(self):
+        """dlsym and cuGetProcAddress both find the name."""
         for route in ("dlsym", "proc"):
             for steps in (["cu.brandnew"], ["cu.see", "cu.brandnew"]):
                 result = box.run(["cu.route=" + route] + steps, allow="5,2")
@@ -114,7 +114,7 @@ class Names(box.Case):
 class Trampolines(box.Case):
     """Programs that export cu* functions of their own, as TensorFlow does: no recursion."""
 
-    def test_trampolines(self):
+    def test_trampolines_do_not_recurse(self):
         for name in ("trampolines", "trampolines_linked"):
             for policy in ("VALIDATE", "CLAMP"):
                 with self.subTest(program=name, policy=policy):
@@ -177,7 +177,7 @@ class Handles(box.Case):
         "local": ["lib.open=LIB", "lib.default=cuMemAlloc_v2", "lib.default=cuBrandNewThing"],
     }
 
-    def test_handles(self):
+    def test_driver_handles_are_as_without_the_guard(self):
         directory = os.path.join(harness.FAKES, "lazy")
         for library in ("libcuda.so.1", "libcuda.so", os.path.join(directory, "libcuda.so.1")):
             for title, steps in self.CASES.items():
@@ -189,7 +189,7 @@ class Handles(box.Case):
                     self.assertEqual(result.out, bare.out, result)
                     self.assertIn("set" if "open" in steps[-2] + steps[0] else "null", bare.out)
 
-    def test_nvml_handles(self):
+    def test_nvml_handles_are_as_without_the_guard(self):
         library = "libnvidia-ml.so.1"
         steps = ["lib.noload=L", "lib.open=L", "lib.noload=L", "lib.open=L", "lib.close=L",
                  "lib.noload=L"]
