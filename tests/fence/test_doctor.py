@@ -26,7 +26,7 @@ class Row(doctor.Case):
                       "                   sets no_new_privs: sudo and setuid programs get no more "
                       "rights\n", text)
 
-    def test_stands_already(self):
+    def test_doctor_reports_that_a_fence_is_already_set_up(self):
         for how in ("run", "verify"):
             with self.subTest(how):
                 done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, how,
@@ -35,8 +35,8 @@ class Row(doctor.Case):
                               "this process, nor in what it starts\n", done.stdout)
                 self.assertEqual(done.returncode, 0, done)
 
-    def test_what_the_driver_says_behind_one(self):
-        """Its answer is the fence's, and no sign of a fault."""
+    def test_doctor_takes_the_fences_answer_for_no_fault(self):
+        """Under a fence, the driver's answer is that of the fence."""
         words = ["env", "-i", "LD_LIBRARY_PATH=" + self.sick(), launcher.LAUNCHER, "doctor"]
         said = "doctor itself is under a fence: cuInit's answer is the fence's"
         for start in ([], [launcher.LAUNCHER, "run", "--fence", "--"]):
@@ -62,8 +62,9 @@ class Programs(doctor.Case):
         answer = self.doctor(*program, **env)
         return answer.facts("with --fence") == ["no CUDA either: cudaguard run --fence"]
 
-    def test_advice(self):
-        """Where the guard does not hold, or not wholly; never where --fence is refused as well."""
+    def test_doctor_advises_the_fence_for_unguarded_programs(self):
+        """If the guard does not hold, or only in part, doctor names --fence, unless that is refused
+        as well."""
         static = fence.program("requests_static")
         cleared = self.make("cleared", "#!/usr/bin/env -S -i true\n")
         self.assertTrue(self.advice(static))

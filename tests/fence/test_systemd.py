@@ -46,11 +46,11 @@ class Systemd(fence.Case):
                                               "SystemCallErrorNumber=EPERM"])
         self.assertEqual(said, "c020462a EPERM\n5401 EPERM\n")
 
-    def test_limit_service(self):
-        """What systemd-run asks for is started by systemd."""
+    def test_limit_service_of_systemd_run_is_not_fenced(self):
+        """systemd starts what systemd-run asks for."""
         self.assertEqual(self.service(*ASK, run=FENCE), BARE)
 
-    def test_scope(self):
+    def test_scope_of_systemd_run_is_fenced(self):
         """systemd-run --scope becomes the program itself."""
         self.assertEqual(self.systemd_run("--scope", "--", *ASK), BARE)
         self.assertEqual(self.systemd_run("--scope", "--", *ASK, run=FENCE), FENCED)

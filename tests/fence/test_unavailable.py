@@ -53,14 +53,14 @@ class Case(fence.Case):
 
 
 class Never(Case):
-    def test_require(self):
+    def test_require_fails_and_gives_the_reason(self):
         for name, (rules, reason) in NEVER.items():
             with self.subTest(name):
                 done = self.run_fenced(rules, "--fence=require", *REQUESTS)
                 self.refused(done, 125, "--fence=require: the fence cannot be set up: ", reason)
 
-    def test_auto(self):
-        """One line, and the preload alone: the same program gets what it would get bare."""
+    def test_auto_starts_the_program_with_the_guard_alone(self):
+        """One message is printed, and NVIDIA's ioctls get the same answer as without cudaguard."""
         for name, (rules, reason) in NEVER.items():
             for how in ("--fence", "--fence=auto"):
                 with self.subTest(name, how=how):
@@ -98,7 +98,7 @@ class Never(Case):
         self.assertEqual(done.stdout, "1\n")
         self.assertIn("(no_new_privs is set anyway)", done.stderr)
 
-    def test_doctor(self):
+    def test_doctor_gives_the_reason(self):
         for name, (rules, reason) in NEVER.items():
             with self.subTest(name):
                 (text,) = self.rows(rules)
@@ -106,7 +106,7 @@ class Never(Case):
 
 
 class OtherWays(Case):
-    def test_a_fence(self):
+    def test_fence_is_set_up_in_another_way(self):
         for name, rules in OTHER_WAYS.items():
             for how in (["--fence=require"], ["--fence=require", "--observe"]):
                 with self.subTest(name, how=how):
@@ -128,13 +128,13 @@ class OtherWays(Case):
         done = self.start("run", "--fence", launcher.LAUNCHER, "doctor")
         self.assertIn("fence              already set up", done.stdout)
 
-    def test_doctor(self):
+    def test_doctor_reports_that_a_fence_is_available(self):
         for name, rules in OTHER_WAYS.items():
             with self.subTest(name):
                 rows = self.rows(rules)
                 self.assertEqual(rows[0], "available (cudaguard run --fence)")
                 self.assertGreater(len(rows), 1, "why nobody is seen")
 
-    def test_the_control(self):
+    def test_control_without_rules_a_fence_is_available(self):
         self.assertEqual(set(self.answers(self.without([], *REQUESTS)).values()), {"ENOTTY"})
         self.assertEqual(self.rows([])[0], "available (cudaguard run --fence)")

@@ -21,7 +21,7 @@ def fenced():
 class Fenced(fence.Case):
     """The control: they are."""
 
-    def test_fenced(self):
+    def test_control_program_is_fenced(self):
         done = self.bare(*observed.OBSERVE, fence.program("asks_static"), "ask")
         self.assertIn(" ENODEV\n", done.stdout)
         self.assertIn("1 process asked", done.stderr)
