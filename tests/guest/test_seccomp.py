@@ -77,7 +77,7 @@ class Seccomp(guest.Case):
         result = self.run_strict("kill-loaded", names, guard=False)
         self.assertEqual(result.rc, 128 + 31, result)  # SIGSYS
 
-    def test_no_kill(self):
+    def test_strict_filter_does_not_kill_the_program(self):
         names = self.needed()
         bare = self.run_strict("kill-loaded", names, guard=False)
         self.assertEqual((bare.rc, bare.out), (0, "locked\ncuInit=100 nvml=0\n"), bare)
