@@ -17,7 +17,7 @@ BY_HANDLE = ASK.replace("int main", "int cuInit(unsigned);\nint (*keep)(unsigned
 
 
 class Linked(doctor_program.Case):
-    def test_linked(self):
+    def test_program_that_is_linked_to_the_driver_is_guarded(self):
         for name, library in (("linked_cuda", "libcuda.so.1"),
                               ("linked_nvml", "libnvidia-ml.so.1")):
             with self.subTest(program=name):
@@ -63,7 +63,7 @@ class Linked(doctor_program.Case):
         self.assertEqual(answer.facts("linked to")[0].split(":")[0], "libcuda.so")
         self.assert_answers([program], "0", "100", "100")
 
-    def test_opencl(self):
+    def test_program_that_is_linked_to_opencl_is_guarded_in_part(self):
         program = self.compile(
             "opencl", "void* clGetExtensionFunctionAddress(const char*);\nint main(void) { return "
             "((int (*)(unsigned, void*, unsigned*))clGetExtensionFunctionAddress("
@@ -73,8 +73,8 @@ class Linked(doctor_program.Case):
             self.assertIn("opencl", self.guarded([program], way).init_calls(), way)
 
 
-    def test_cfg(self):
-        """Mapped by ld.so, which does not ask the guard."""
+    def test_program_that_is_linked_to_libnvidia_cfg_is_guarded_in_part(self):
+        """ld.so maps the library and does not ask the guard."""
         self.compile("libnvidia-cfg.so.1", "int nvCfgOpenDevice(void) { return 0; }", "-shared",
                      "-fPIC", "-Wl,-soname,libnvidia-cfg.so.1")
         program = self.compile(
@@ -84,8 +84,9 @@ class Linked(doctor_program.Case):
 
 
 class RunPaths(doctor_program.Case):
-    def test_copies(self):
-        """The only driver there is: found bare, not under the guard."""
+    def test_run_path_to_a_copy_of_the_driver_is_guarded(self):
+        """The copy is the only driver. The program finds it without the guard, and not under the
+        guard."""
         copy = self.copy_of_driver()
         for kind in ("--disable-new-dtags", "--enable-new-dtags"):
             for path in ("$ORIGIN/copy", "${ORIGIN}/../%s/copy" % os.path.basename(self.directory),
@@ -142,8 +143,8 @@ class Names(doctor_program.Case):
         self.assertEqual(self.answer([program], "bare"), "42")
         self.assertIn(self.guarded([program], "preload").rc, (-11, 139))
 
-    def test_functions(self):
-        """Trampolines: what they open is the null driver."""
+    def test_functions_with_the_drivers_names_are_replaced(self):
+        """What the trampolines open is the null driver."""
         program = harness.program("trampolines")
         self.verdict(program, "yes", [])
         self.assert_stopped([program], "run", "preload")
@@ -164,7 +165,7 @@ class Names(doctor_program.Case):
                               "-l:libcuda.so.1")
         self.verdict(linked, "no", ["variable"])
 
-    def test_own_dlopen(self):
+    def test_program_with_a_dlopen_of_its_own_is_guarded_in_part(self):
         program = self.compile("own", OWN, "-rdynamic", "-ldl")
         self.verdict(program, "in part", ["own_dlopen"])
         driver = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
@@ -179,7 +180,7 @@ class Sanitizers(doctor_program.Case):
         self.need(compiler)
         return self.compile("ask", ASK, *options, compiler=compiler)
 
-    def test_gcc_address(self):
+    def test_gcc_address_sanitizer_works_under_run_alone(self):
         program = self.sanitized("-fsanitize=address")
         self.verdict(program, "yes", [])
         self.assert_stopped([program, "libcuda.so.1"], "run", env=self.QUIET)
@@ -187,8 +188,8 @@ class Sanitizers(doctor_program.Case):
         self.assertNotEqual(result.rc, 0)
         self.assertIn("ASan runtime does not come first", result.err)
 
-    def test_others(self):
-        """Their runtimes do not mind, or are a part of the program."""
+    def test_other_sanitizers_work_with_a_preload_too(self):
+        """Their runtimes need not be first, or are a part of the program."""
         for compiler, options in (("gcc", ["-fsanitize=thread"]),
                                   ("gcc", ["-fsanitize=undefined"]),
                                   ("gcc", ["-fsanitize=address", "-static-libasan"]),

@@ -29,8 +29,8 @@ class Environment(launcher.Case):
         return {key[len("CUDAGUARD_"):]: value.replace(root, "PID")
                 for key, value in env.items() if key.startswith("CUDAGUARD_")}
 
-    def test_options(self):
-        """One of each kind: tests/unit/environment_test.cpp has all cases."""
+    def test_options_become_variables(self):
+        """The list has one of each kind. tests/unit/environment_test.cpp has all cases."""
         root = {"ROOT": "PID"}
         for options, wanted in (
                 ([], {"POLICY": "FORCE_CPU", "PRESETS": ALL_PRESETS, **root}),
@@ -42,15 +42,16 @@ class Environment(launcher.Case):
             with self.subTest(options=options):
                 self.assertEqual(self.ours(*options), wanted)
 
-    def test_relative_report(self):
-        """The guard would take it from the directory that the process is in when it writes."""
+    def test_relative_report_becomes_absolute(self):
+        """The guard would resolve the path against the process's directory at the time of
+        writing."""
         here = os.getcwd()
         os.chdir(self.directory)
         self.addCleanup(os.chdir, here)
         self.assertEqual(self.ours("--report", "r")["REPORT"], self.path("r"))
         self.assertEqual(os.listdir(self.directory), [])
 
-    def test_presets(self):
+    def test_presets_are_set_unless_the_user_has_set_them(self):
         pick = lambda env: {key: env[key] for key in launcher.PRESETS if key in env}  # noqa: E731
         self.assertEqual(pick(self.seen()), launcher.PRESETS)
         for options in (["--no-presets"], ["--gpus", "0"]):
@@ -91,7 +92,7 @@ class Environment(launcher.Case):
         changed = ("CUDAGUARD_", "LD_PRELOAD", *launcher.PRESETS)
         self.assertEqual([entry for entry in done if not entry.startswith(changed)], bare)
 
-    def test_preload(self):
+    def test_ld_preload_starts_with_the_guard_alone(self):
         install = os.path.join(self.directory, "old")
         shutil.copytree(harness.LIB, install, symlinks=True)
         old = os.path.join(install, "libcudaguard.so")
@@ -110,7 +111,7 @@ class Environment(launcher.Case):
 
 
 class Print(launcher.Case):
-    def test_print(self):
+    def test_print_writes_shell_commands_and_starts_nothing(self):
         env = launcher.environment(CUDAGUARD_VISIBLE_DEVICES="1", LD_PRELOAD="lib'm.so")
         mark, report = self.path("mark"), self.path("r 1")
         done = self.start("run", "--print", "--cpu", "--report", report, "touch", mark, env=env)

@@ -41,7 +41,7 @@ class SshLike(Mixed, test_terminal.SshLike):
 class Shell(test_terminal.Case):
     """A shell with job control inside: the terminal is its own, then the outer one's again."""
 
-    def test_inside(self):
+    def test_shell_with_job_control_works_inside(self):
         def check(before):
             env = launcher.environment(PS1="outer> ", TERM="dumb", HISTFILE="/dev/null", ENV=None)
             terminal = self.terminal(["bash", "--norc", "--noprofile", "-i"], env=env)
