@@ -181,7 +181,7 @@ class Descriptors(guest.Case):
         self.assert_line(ours.recv(4096).decode())
         ours.close()
 
-    def test_not_for_writing(self):
+    def test_file_that_is_open_for_reading_gets_no_message(self):
         open(self.path("err"), "w", encoding="utf-8").close()
         self.touch("2<" + self.path("err"))
         self.assertEqual(self.read("err"), "")
@@ -295,7 +295,7 @@ class NeverKills(guest.Case):
         with open(self.path("err"), "wb") as stream:
             yield stream
 
-    def test_no_file_may_grow(self):
+    def test_limit_of_the_file_size_does_not_kill(self):
         self.need("prlimit")
         wrap = ("prlimit", "--fsize=0")
         for env in ({}, {"CUDAGUARD_LOG": "all"}, {"CUDAGUARD_REPORT": "/dev/stderr"},
@@ -344,5 +344,5 @@ class NeverKills(guest.Case):
         self.assertNotEqual(done.returncode, 0)
         self.check_pipes(wrap=wrap)
 
-    def test_no_free_descriptor(self):
+    def test_pipes_do_not_kill_without_a_free_descriptor(self):
         self.check_pipes("load:libcuda.so.1", "nofile:3")

@@ -89,7 +89,7 @@ class Records(guest.Case):
                 self.assertRegex(record["caller"], r"/records\+0x[0-9a-f]+$")
                 self.assertNotIn("cut", record)
 
-    def test_a_file_each(self):
+    def test_each_process_can_have_a_file_of_its_own(self):
         self.many(self.environment(CUDAGUARD_REPORT=self.path("report.%h-%u-%p.jsonl"),
                                    CUDAGUARD_LOG="off"), subprocess.DEVNULL)
         names = [name for name in os.listdir(self.directory) if name.startswith("report.")]
@@ -170,7 +170,7 @@ class Records(guest.Case):
         for lines in said:
             self.assertEqual(lines, [guest.DENIED % "records"])
 
-    def test_a_fifo_that_is_full(self):
+    def test_full_fifo_is_reported_once(self):
         data, said = self.to_a_fifo(8, room=PIPE_BUF)
         self.assertLess(len(self.parse_fifo(data)), 8 * KINDS)
         for lines in said:

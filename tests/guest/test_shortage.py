@@ -34,12 +34,12 @@ class Shortage(guest.Case):
                     result.assert_untouched(self)
                     self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"])
 
-    def test_in_the_same_way_for_nvml(self):
+    def test_nvml_after_a_shortage_gets_the_null_driver(self):
         result = self.steps(*SHORT, "nofile:max", "nvml")
         self.assertEqual(self.values(result, "nvmlInit_v2"), ["0"], result)
         result.assert_untouched(self)
 
-    def test_many_failures_before(self):
+    def test_driver_after_many_failures_gets_the_null_driver(self):
         result = self.steps("nofile:3", *["load:libm.so.6", "touch"] * 20, "grab", "nofile:max",
                             "load:libm.so.6", "libc:libcuda.so.1")
         self.assertEqual(self.values(result), ["unavailable"] * 20 + ["100"], result)

@@ -27,7 +27,7 @@ class Stack(guest.Case):
         self.assertGreater(self.used(harness.NULL_DRIVER_DIR + "/libcudaguard-driver.so", guard=False),
                            bare + 500)
 
-    def test_at_most_so_much_more(self):
+    def test_guard_needs_little_more_stack(self):
         for name in NAMES:
             bare = self.used(name, guard=False)
             for policy in (None, "VALIDATE", "OFF"):
@@ -35,9 +35,9 @@ class Stack(guest.Case):
                     guarded = self.used(name, env={"CUDAGUARD_POLICY": policy})
                     self.assertLessEqual(guarded - bare, MOST_MORE)
 
-    def test_with_a_list(self):
-        """It loads our proxy library and the driver behind it, whatever is asked for: as much
-        more than bare dlopen takes for the proxy."""
+    def test_guard_with_a_list_needs_the_stack_of_its_proxy(self):
+        """At any dlopen the guard loads the proxy and then the driver. The test compares with a
+        dlopen of the proxy alone."""
         bare = self.used(harness.NULL_DRIVER_DIR + "/libcudaguard-driver.so", guard=False)
         for name in NAMES:
             with self.subTest(name):

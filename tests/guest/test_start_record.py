@@ -18,7 +18,7 @@ class StartRecord(guest.Case):
                              env={"CUDAGUARD_REPORT": report, "CUDAGUARD_HELLO": "1", **env})
         return result, harness.records(report)
 
-    def test_each_process_once(self):
+    def test_each_exec_makes_one_start_record(self):
         result, records = self.shell('/bin/true; (/bin/true); "$1" fork print:x end; exec /bin/echo')
         self.assertEqual(result.rc, 0, result)
         self.assertEqual([record["event"] for record in records], ["start"] * 5)
