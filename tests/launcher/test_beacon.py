@@ -241,8 +241,8 @@ class Heard(test_verify_tree.Case):
         self.assertNotEqual(result.rc, 1, result)
         self.assertEqual(tree["by"], "file")
 
-    def test_nothing_is_left(self):
-        """verify needs no writable TMPDIR, and leaves nothing there if it is killed."""
+    def test_verify_writes_nothing_into_tmpdir(self):
+        """verify needs no writable TMPDIR, and leaves nothing there if a signal kills it."""
         directory = self.path("temporary")
         os.mkdir(directory, 0o500)
         done = subprocess.run([*verified.VERIFY, "--", self.program, "killed", "touch"], check=False,
@@ -302,7 +302,7 @@ class Forged(test_verify_tree.Case):
         for address in ("1", "1 << 63", "(1 << 64) - 8", "0xffffffffff600000"):
             self.send("assert send(MAGIC, 2, 0, %s) == -1" % address, rc=1)
 
-    def test_texts_that_are_none(self):
+    def test_attempt_with_an_unreadable_record_counts(self):
         for first, second in (("0", "10"), ("1 << 47", "100"), ("message[0]", "1 << 63"),
                               ("message[0]", "0"), ("message[0]", "65537"), ("at", "16")):
             self.send("message[0] = %s; message[1] = %s; send(MAGIC, 2, 0, at)" % (first, second), rc=1)

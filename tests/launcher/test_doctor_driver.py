@@ -46,7 +46,7 @@ class Found(doctor.Case):
         self.assertIn("; driver: not asked\n", done.stdout)
         self.assertIn("cuInit             not tried: there is no /lib", done.stdout)
 
-    def test_with_a_program(self):
+    def test_doctor_with_a_program_reports_the_machines_problems_too(self):
         answer = self.doctor("sh")
         self.assertEqual((answer.code, answer.line), (0, "guarded: yes"))
         self.assertEqual(list(answer.document), ["v", "cudaguard", "answer", "guarded", "findings",
@@ -78,7 +78,7 @@ class RealDriver(doctor.Case):
         super().setUp()
         self.need_real_driver()
 
-    def test_without_a_gpu(self):
+    def test_real_driver_without_a_gpu_is_no_problem(self):
         answer = self.doctor(world="real")
         self.assertEqual((answer.code, answer.problems), (0, []))
         self.assertTrue(answer.facts("libcuda.so.1")[0].endswith(
@@ -174,7 +174,7 @@ class Sick(doctor.Case):
     def test_output_of_the_driver_is_not_taken_for_the_probes(self):
         self.problem(self.ill("talks", CG_ANSWER="999"), "cuInit fails with 999")
 
-    def test_without_what_is_asked(self):
+    def test_driver_that_does_not_work_is_a_problem(self):
         self.problem(self.ill("exits"),
                      "libcuda.so.1 does not work: the probe ended without an answer")
         directory = os.path.join(harness.FAKES, "sick_no_init")

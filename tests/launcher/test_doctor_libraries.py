@@ -29,22 +29,23 @@ class Linked(doctor_program.Case):
                 result = self.guarded([program], "preload", trace=True)
                 self.assertEqual((result.driver_files, result.init_calls()), ([path], []), result)
 
-    def test_without_a_driver(self):
+    def test_linked_program_without_a_driver_works_under_run(self):
         program = harness.program("linked_cuda")
         self.assertEqual(self.verdict(program, "yes", [], world="none").facts("linked to"),
                          ["libcuda.so.1: not found"])
         self.assertEqual(self.guarded([program], "preload", world="none").rc, 127)
         self.assertEqual(self.guarded([program], "run", world="none").answers["cuInit"], "100")
 
-    def test_through_a_library(self):
+    def test_program_that_links_the_driver_by_a_library_is_guarded(self):
         program = harness.program("linked_middle")
         library = harness.program("middle.so")
         self.assertEqual(self.verdict(program, "yes", []).facts("linked to"),
                          ["libcuda.so.1: " + os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")])
         self.assert_answers([program, "handle", library], "0", "100", "0")
 
-    def test_by_a_path(self):
-        """ld.so does not see that the null driver is the same library: in part by `run` too."""
+    def test_driver_linked_by_a_path_is_guarded_in_part(self):
+        """ld.so does not see that the null driver is the same library, so `run` guards in part,
+        too."""
         stub = os.path.join(harness.FAKES, "unnamed", "libcuda.so.1")
         self.compile("libuser.so", USER, "-shared", "-fPIC", "-Wl," + stub)
         program = self.compile("abs", BY_HANDLE, stub)
@@ -53,8 +54,8 @@ class Linked(doctor_program.Case):
         self.assert_answers([program, self.path("libuser.so")], "0", "0", "0")
         self.assert_answers([self.compile("plain", LINKED, stub)], "0", "100", "100")
 
-    def test_by_the_dev_name(self):
-        """A driver without a SONAME is needed by the name that it was linked by."""
+    def test_driver_linked_by_the_dev_name_is_guarded_in_part(self):
+        """A program needs a driver without a SONAME by the name that the driver was linked by."""
         os.mkdir(self.path("dev"))
         shutil.copy(os.path.join(harness.FAKES, "unnamed", "libcuda.so.1"), self.path("dev", "libcuda.so"))
         program = self.compile("dev-name", LINKED, "-L" + self.path("dev"), "-lcuda",
@@ -96,7 +97,7 @@ class RunPaths(doctor_program.Case):
                     self.verdict(program, "yes", [], world="none")
                     self.assert_stopped([program, "libcuda.so.1"], "run", "preload", world="none")
 
-    def test_linked_to_the_copy(self):
+    def test_program_that_is_linked_to_a_copy_is_guarded(self):
         copy = self.copy_of_driver()
         program = self.compile("ask", LINKED, "-L" + copy, "-l:libcuda.so.1", "-Wl,-rpath," + copy)
         self.assertEqual(self.verdict(program, "yes", [], world="none").facts("linked to"),

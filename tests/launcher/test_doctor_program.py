@@ -101,8 +101,8 @@ class Kinds(doctor_program.Case):
         for way in ("bare", "preload"):  # `run` refuses it
             self.assertTrue(self.guarded([program], way).init_calls())
 
-    def test_not_our_business(self):
-        """ld.so as a command, and a launcher in a launcher, preload into what they start."""
+    def test_ld_so_and_the_launcher_as_commands_are_guarded(self):
+        """Both preload into what they start."""
         ask = self.compile("ask", ASK)
         loader = harness.loader_of(ask)
         for program, link in ((loader, "loader"), (launcher.LAUNCHER, "launcher")):
@@ -222,8 +222,8 @@ class Installation(doctor_program.Case):
         self.assertIn("invalid ELF header",
                       self.verdict("/usr/bin/env", "no", ["loader"], command).line)
 
-    def test_no_null_driver(self):
-        """In part: plug-ins that are linked to the driver get the real one."""
+    def test_missing_null_driver_means_guarded_in_part(self):
+        """Plug-ins that are linked to the driver get the real one."""
         command = self.installed()
         os.unlink(self.path("install", "lib", "cudaguard", "libcuda.so.1"))
         entry_point = harness.program("entry_point")
@@ -262,8 +262,8 @@ class NoProgram(doctor_program.Case):
         return super().start(*words, env=launcher.environment(LD_LIBRARY_PATH=harness.FAKE_DRIVER),
                              **more)
 
-    def test_what_run_cannot_start(self):
-        """The same line and code as from `run`."""
+    def test_program_that_cannot_start_has_the_error_of_run(self):
+        """Doctor prints the same message and returns the same code as `run`."""
         self.make("plain", "", 0o644)
         self.make("binary", "MZ\0")
         self.make("cut", b"\x7fELF")

@@ -59,8 +59,8 @@ class Environment(launcher.Case):
         own = dict.fromkeys(launcher.PRESETS, "mine")
         self.assertEqual(pick(self.seen(**own)), own)
 
-    def test_what_gets_past_the_guard(self):
-        """There the driver itself shows no GPU, by the preset CUDA_VISIBLE_DEVICES=."""
+    def test_preset_hides_the_gpus_from_an_unguarded_program(self):
+        """The driver itself shows no GPU, because of the preset CUDA_VISIBLE_DEVICES=."""
         see = ["env", "-u", "LD_PRELOAD", os.path.join(harness.BUILD, "tests", "devices", "programs", "open"), "cu.see"]
         env = launcher.environment(LD_LIBRARY_PATH=os.path.join(harness.FAKES, "lazy"))
         seen = {options: self.start("run", *options, *see, env=env).stdout.split(":")[1:3]
@@ -128,8 +128,7 @@ class Print(launcher.Case):
         self.start("run", "--cpu", "touch", mark)  # the control
         self.assertTrue(os.path.exists(mark))
 
-    def test_a_shell_takes_it(self):
-        """What a shell makes of it is what a program under `run` has."""
+    def test_shell_gets_the_same_variables_from_print(self):
         def variables(words):
             done = subprocess.run(words, env=launcher.environment(), capture_output=True, text=True,
                                   timeout=120, check=True)

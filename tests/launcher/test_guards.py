@@ -68,7 +68,7 @@ class Cpu(launcher.Case):
         value = [line for line in done.out.splitlines() if line.startswith("export LD_PRELOAD=")]
         return value[0].split("=")[1].split(":")
 
-    def test_only_what_is_linked(self):
+    def test_ld_preload_has_only_the_libraries_that_are_linked(self):
         entry_point = ["entry_point"]
         for name, cpu, chosen in (
                 ("linked_cuda", [harness.NULL_DRIVER_CUDA], [box.PROXIES[0]]),

@@ -104,8 +104,8 @@ class Who(observed.Case):
                         self.assertEqual([one for one in wanted if one in said], wanted, said)
                         self.assertEqual(bool(said), bool(wanted), said)
 
-    def test_what_went_wrong(self):
-        """That is not in the summary: a line says it, unless there shall be none."""
+    def test_errors_are_printed_unless_log_is_off(self):
+        """The summary does not have these errors."""
         for options, steps, line in (
                 (["--gpus", "9"], ["cu.init"], 'entry 1 "9" does not exist (this machine has 8'),
                 ([], ["rt12.set=9"], "device 9 does not exist (asked by runtime_12.so)")):
@@ -307,8 +307,8 @@ class Trees(observed.Case):
             self.assertEqual(summary.facts(pid["w%d" % number]), wanted, summary.text)
         self.assertEqual(len([line for line in summary.lines if "62x" in line]), 1, summary.text)
 
-    def test_64_that_differ(self):
-        """Each has a row; in the order in which they came."""
+    def test_64_processes_that_differ_have_64_rows(self):
+        """The rows are in the order of the processes."""
         steps = []
         for number in range(64):
             steps += ["spawn=w%d" % number, "pid", "cu.init", "end"]
@@ -338,8 +338,8 @@ class Trees(observed.Case):
         summary = self.summary(result, 128 + 9)
         self.assertEqual(summary.facts(observed.pids(result)[""]), {"by": "open"})
 
-    def test_outlives_the_program(self):
-        """A daemon, in a session of its own, whose parents have ended: it is waited for."""
+    def test_summary_waits_for_a_daemon(self):
+        """The daemon has a session of its own, and its parents have ended."""
         late = ("while [ -e /proc/%s ]; do sleep 0.02; done; exec %s label d pid cu.init " +
                 CONTEXT % 6)
         for way in ("(setsid sh -c '%s' &)", "setsid -f sh -c '%s'", "(nohup sh -c '%s' &)",
@@ -368,7 +368,7 @@ class Trees(observed.Case):
 
 
 class Nested(observed.Case):
-    def test_in_a_run(self):
+    def test_observe_under_run_keeps_the_gpus_of_the_inner_command(self):
         """The inner choice holds, as with --gpus; its presets are taken back."""
         for outer in (["run"], ["run", "--cpu"], ["run", "--gpus", "3"]):
             words = [launcher.LAUNCHER] + outer + OBSERVE + [box.program("open"), "pid", "cu.see"]
@@ -390,8 +390,8 @@ class Nested(observed.Case):
         self.assertEqual(summary.facts(observed.pids(result)[""]), {"refused": "cuInit by open"})
         self.agrees(result, summary)
 
-    def test_in_each_other(self):
-        """The inner one sees its own tree, the outer one all of it."""
+    def test_inner_observe_sees_its_own_tree_and_the_outer_one_all(self):
+        """The outer summary has the inner tree, too."""
         inner = " ".join(OBSERVE + ["--gpus", "5", box.program("open"), "label", "i", "pid",
                                     "cu.init"])
         result = self.observe(["sh", "-c", '%s label o pid nv.init; %s' %
@@ -415,8 +415,8 @@ class Nested(observed.Case):
         self.assertEqual(summary.facts(pid["g"]), {"by": "open"}, result)
         self.agrees(result, summary)
 
-    def test_two_at_once(self):
-        """Each has its own tree, also where both write to one report."""
+    def test_two_launchers_at_once_see_their_own_trees(self):
+        """They do so even if both write to one report."""
         report = self.path("report")
         for options in ("", " --report " + report):
             one = " ".join(OBSERVE) + options + " %s label %s pid await cu.init 2>%s & "

@@ -204,8 +204,7 @@ class Passed(Case):
 
         self.assertEqual(self.both(check), -signal.SIGALRM)
 
-    def test_from_the_tree(self):
-        """`kill 0` reaches the program, and not once more by us."""
+    def test_signal_from_the_tree_reaches_the_program_once(self):
         program = ("import os, signal, sys, time\n"
                    "seen = []\n"
                    "signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))\n"
@@ -339,8 +338,8 @@ class Waits(Case):
         with open(self.path("pid"), encoding="utf-8") as stream:
             return process, int(stream.read()), go
 
-    def test_for_what_is_left(self):
-        """With the program's code; who waits too long is told for what."""
+    def test_launcher_waits_for_what_is_left_and_prints_it(self):
+        """The exit code is the program's."""
         process, pid, go = self.leaving()
         self.assertEqual(process.stderr.readline(), "cudaguard: the program has ended; waiting for "
                          "the processes that it left running: sh (%d) "
@@ -390,9 +389,9 @@ class Waits(Case):
         go.close()
         self.assertEqual(process.wait(PATIENCE), 8)
 
-    def test_children_of_others(self):
-        """A shell that has become the launcher had children of its own: they are not waited for,
-        above all not those that wait for us."""
+    def test_launcher_does_not_wait_for_children_of_the_shell(self):
+        """A shell that has become the launcher had children of its own. The launcher does not wait
+        for them, above all not for those that wait for the launcher."""
         code = "exec 2> >(cat >%s); exec \"$@\"" % self.path("err")
         done = self.bare("bash", "-c", code, "bash", *OBSERVE, "sh", "-c", "exit 3")
         self.assertEqual(done.returncode, 3)

@@ -101,8 +101,7 @@ class Keys(test_terminal.Case):
         """The terminal does not reach it: it is passed on."""
         self.check(True)
 
-    def test_what_is_left(self):
-        """The ^C that ends the program does not end the waiting; the next one does."""
+    def test_first_ctrl_c_ends_the_program_and_the_second_the_waiting(self):
         leave = ("(setsid sh -c 'read word <%s' >/dev/null 2>&1 &); "
                  "trap 'exit 8' INT; echo ready; while :; do sleep 0.02; done")
         os.mkfifo(self.path("go"))

@@ -60,8 +60,7 @@ class Case(launcher.Case):
 
 
 class Spared(Case):
-    def test_the_files_are_seen(self):
-        """The control: what the program writes is seen."""
+    def test_control_files_that_the_program_writes_are_seen(self):
         before = self.files()
         self.assertEqual(self.run_here("verify", "--", "python3", "app.py").returncode, 0)
         self.assertEqual(set(self.files()) - set(before), {self.path("started")})
@@ -87,7 +86,7 @@ class Spared(Case):
         self.spared(["doctor", "--force", "--json", "script", "./script"], program)
         self.spared(["doctor", "--force", "--json", "shell", "./script"], program)
 
-    def test_what_cudaguard_did_not_write(self):
+    def test_file_that_cudaguard_did_not_write_is_refused(self):
         self.make("config.json", '{"v":1,"name":"x","cudaguard":"0.2.0"}', 0o644)
         self.make("suite.xml", '<?xml version="1.0"?>\n<testsuites>\n<testsuite name="pytest">',
                   0o644)
@@ -192,7 +191,7 @@ class Spared(Case):
         self.assertEqual(json.loads(self.written("locked/r.json"))["command"], ["true", "again"])
         self.assertEqual(os.listdir(self.path("locked")), ["r.json"])
 
-    def test_the_program_has_made_it(self):
+    def test_file_that_the_program_has_made_is_not_replaced(self):
         for script, code in (("true", 125), ("python3 -c 'import ctypes; "
                                              "ctypes.CDLL(\"libcuda.so.1\").cuInit(0)'", 1)):
             done = self.run_here("verify", "--json", "made", "sh", "-c", "echo a >made; " + script)

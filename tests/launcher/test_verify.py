@@ -40,8 +40,8 @@ class ExitCodes(verified.Case):
         bare = box.run(["cu.init"], guard=False)
         self.assertEqual(bare.fake_calls.count("cuInit:initialised"), 1, bare)
 
-    def test_its_own_error(self):
-        """125, whatever run would say: nothing was verified, nothing was started."""
+    def test_own_error_exits_with_125(self):
+        """The code is 125 whatever `run` would return, because nothing was verified or started."""
         marker = self.path("started")
         program = self.make("program", "#!/bin/sh\ntouch %s\n" % marker)
         other = self.make("not-executable", "", 0o644)
@@ -219,7 +219,7 @@ class Allowed(verified.Case):
             self.refused(self.start("verify", "--allow", pattern, "true"), 125,
                          '--allow "%s" is not accepted (accepted: ' % pattern)
 
-    def test_what_is_denied_otherwise(self):
+    def test_allow_holds_for_nvml_too(self):
         self.ends(self.steps(["nv.init"], ["--deny=nvml", "--allow=open"]), 0, "allowed: open\n    asked    nvmlInit")
 
 

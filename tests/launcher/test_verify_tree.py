@@ -112,8 +112,7 @@ class Starts(Case):
             }""", "-pthread")
         self.finds([program, box.program("open"), "cu.init"])
 
-    def test_many_short_ones(self):
-        """One of a thousand."""
+    def test_one_attempt_among_a_thousand_processes_is_found(self):
         count = 1000 if harness.FULL else 300
         script = ('i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done; "$0" cu.init; '
                   '/bin/true' % (count - 1))
@@ -256,8 +255,7 @@ class Unguarded(Case):
             self.assertIn(said, " ".join(result.err.split()) + "\n")
             self.assertEqual(tree["unguarded"][0]["fails"], rc == 1, result)
 
-    def test_linked_to_the_driver(self):
-        """It has it mapped, and is guarded."""
+    def test_guarded_program_that_maps_the_driver_is_not_listed(self):
         words = [box.program("cuda"), "spawn=a", "end"]
         for options in ([], TRACE):
             result, tree = self.tree(words, options)
@@ -444,8 +442,7 @@ class Lost(Case):
         shutil.rmtree(self.path("small"))
         return self.full_disk(script, *words)
 
-    def test_no_room_any_more(self):
-        """Then it is said that records may be missing."""
+    def test_report_without_room_is_a_doubt(self):
         script = ('dd if=/dev/zero bs=4k 2>/dev/null >>"$CUDAGUARD_REPORT"; '
                   'dd if=/dev/zero of="$TMPDIR/big" bs=512 2>/dev/null; "$0" cu.init')
         result, tree = self.full_disk(script, box.program("open"))
@@ -584,8 +581,8 @@ class Traced(test_observe_signals.Case):
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("Operation not permitted", done.stderr)
 
-    def test_where_it_may_not_trace(self):
-        """One line, and nothing was started."""
+    def test_trace_that_is_not_permitted_is_an_error(self):
+        """One message is printed, and nothing is started."""
         marker = self.path("started")
         done = self.bare("strace", "-f", "-qq", "-o", "/dev/null", *self.VERIFY, "touch", marker)
         self.refused(done, 125, "--trace: ", "Operation not permitted", "leave --trace out")
