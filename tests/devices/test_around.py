@@ -69,8 +69,7 @@ class Proxies(box.Case):
                 with self.subTest(how=how, program=name, steps=steps):
                     self.no_gpu(copy.run(steps, name, allow="2,5"), key)
 
-    def test_no_file_left(self):
-        """A program linked to the driver that can open no file any more."""
+    def test_linked_program_without_a_free_descriptor_gets_no_gpu(self):
         # By dlopen: the null driver cannot be opened either, so there is no library at all.
         for route, code in (("dlsym", "-999"), ("linked", "100")):
             for files, gpus in (("64", [2, 5]), ("3", None)):
@@ -272,8 +271,8 @@ class Native(box.Case):
                                      preload=(*hook, harness.GUARD))
                     self.assertEqual(result.out, bare.out, result)
 
-    def test_errors_are_kept(self):
-        """dlerror's text and errno, over a linked program's first call."""
+    def test_dlerror_and_errno_stay_over_the_first_call(self):
+        """The program is linked to the driver."""
         for steps in (["kept=cu.init"], [HOOK_CALL, "kept=cu.init"],
                       ["lib.open=libcuda.so.1", "kept=cu.init"]):
             bare = box.run(steps, "cuda", guard=False)

@@ -48,8 +48,8 @@ class BadLists(box.Case):
             with self.subTest(allow=allow):
                 self.answers_of_force_cpu(box.run(STEPS, allow=allow), word)
 
-    def test_in_every_program(self):
-        """Linked programs, either API first."""
+    def test_bad_list_means_no_gpu_in_every_program(self):
+        """The programs are linked, and either API may come first."""
         for allow in ("0,0", "8", "1gpu2", uuid(2, 8)):
             for name, steps, wanted in (
                     ("cuda", ["cu.see"], {"cu": "!100"}), ("cuda_now", ["cu.see"], {"cu": "!100"}),
@@ -78,8 +78,7 @@ class BadLists(box.Case):
                     self.assertNotIn("not accepted", result.err, result)
                     self.assertNotIn("cuInit", result.fake_calls, result)
 
-    def test_with_force_cpu(self):
-        """Both at once: no GPU, and a line that says the list has no effect."""
+    def test_list_under_force_cpu_is_reported_as_without_effect(self):
         for allow in ("0,1", "0,0", "nonsense"):
             result = box.run(STEPS, allow=allow, policy="FORCE_CPU")
             self.sees(result, cu="!100", rt12="!100", rt13="!100", nv=[])

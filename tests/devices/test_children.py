@@ -27,8 +27,8 @@ class Children(box.Case):
                                  "%s of %s\n%s" % (key, label, result))
         self.sees(result, **root)
 
-    def test_without_the_variable(self):
-        """The control: every worker has the GPUs, and a driver of its own."""
+    def test_control_without_the_variable_every_worker_has_the_gpus(self):
+        """Every worker initialises a driver of its own."""
         result = box.run(WORKERS + SEE, allow="1,2")
         self.silent(result)
         self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]),
@@ -37,7 +37,7 @@ class Children(box.Case):
 
     NOTHING = {"cu": "!100", "rt12": "!100", "nv": []}
 
-    def test_with_the_root(self):
+    def test_root_keeps_the_gpus_and_its_children_have_none(self):
         for policy, allow, gpus in (("VALIDATE", "1,2", [1, 2]), ("CLAMP", "2", [2]),
                                     (None, "1", [1])):
             with self.subTest(policy=policy):
@@ -62,8 +62,8 @@ class Children(box.Case):
         result = box.run(ROOT + WORKERS + SEE, policy="VALIDATE", **CPU)
         self.check(result, {"cu": box.FASTEST, "nv": box.ALL}, self.NOTHING)
 
-    def test_the_root_first(self):
-        """The root initialises, then starts its workers: no error 3, no hint about forks."""
+    def test_root_may_initialise_before_its_workers(self):
+        """There is no error 3 and no message about forks."""
         result = box.run(ROOT + SEE + WORKERS, allow="1,2", **CPU)
         self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]),
                    {"cu": "!100", "nv": []})
@@ -104,8 +104,7 @@ class Children(box.Case):
 
     RECIPE = "sh -c 'CUDAGUARD_ROOT=$$ exec APP'"
 
-    def test_without_the_root(self):
-        """Nobody can tell who may keep the GPUs: nobody does, and a line has the recipe."""
+    def test_missing_root_gives_no_process_a_gpu_and_prints_the_remedy(self):
         for policy, allow in (("VALIDATE", "1,2"), ("CLAMP", None), (None, "1")):
             with self.subTest(policy=policy):
                 result = box.run(WORKERS + SEE, policy=policy, allow=allow, **CPU)
@@ -182,8 +181,7 @@ class Children(box.Case):
             self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), self.NOTHING)
             self.assertNotIn("is not accepted", result.err, result)
 
-    def test_with_other_policies(self):
-        """OFF stays OFF, FORCE_CPU stays FORCE_CPU."""
+    def test_off_and_force_cpu_stay_as_they_are(self):
         result = box.run(ROOT + WORKERS + SEE, policy="OFF", **CPU)
         self.check(result, {"cu": box.FASTEST}, {"cu": box.FASTEST, "nv": box.ALL})
         result = box.run(ROOT + WORKERS + SEE, policy="FORCE_CPU", **CPU)

@@ -54,8 +54,9 @@ class ForkPoison(box.Case):
         result = box.run(["cu.init", "fork=a", "fork=b", "cu.init", "end", "end"], allow="5,2")
         self.one_line(result, "forked child")
 
-    def test_children_that_are_fine(self):
-        """No CUDA call, NVML alone, a spawned one, a replaced one, one forked before."""
+    def test_child_that_can_use_cuda_gets_no_message(self):
+        """Such a child makes no CUDA call, uses NVML alone, is spawned or replaced, or was forked
+        before."""
         for steps in (["cu.init", "fork=c", "getenv=PATH", "end"],
                       ["nv.see", "cu.init", "fork=c", "nv.list", "end"],
                       ["cu.see", "spawn=c", "cu.see", "end"],
@@ -68,8 +69,7 @@ class ForkPoison(box.Case):
                 if "c.cu.see" in result.answers:
                     self.assertEqual(box.seen(result.answers["c.cu.see"]), [5, 2], result)
 
-    def test_a_start_that_failed(self):
-        """The parent asked and got nothing: the child may try for itself."""
+    def test_child_may_initialise_after_its_parents_failure(self):
         steps = ["setenv=CUDA_VISIBLE_DEVICES=-1", "cu.init", "fork=c",
                  "setenv=CUDA_VISIBLE_DEVICES=1", "cu.see", "end"]
         bare = box.run(steps, guard=False)

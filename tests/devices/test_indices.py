@@ -41,8 +41,8 @@ class Runtime(box.Case):
         steps = [prefix + call + "=" + index] + [prefix + step for step in after]
         return box.run(steps, name, policy=policy, allow=ALLOW, **more)
 
-    def test_without_the_guard(self):
-        """The control: a view of three GPUs by CUDA's own variable."""
+    def test_control_bad_index_is_an_error_without_the_guard(self):
+        """CUDA's own variable makes a view of three GPUs."""
         own = ",".join(box.uuid(gpu) for gpu in VIEW)
         for name, prefix, call, _ in self.each():
             for index, wanted, error in (("2", good_answer(call, 2), "0"),
@@ -105,8 +105,7 @@ class Runtime(box.Case):
                     self.one_line(result, api, "device " + index)
                     self.assertNotIn("is used", result.err, result)
 
-    def test_the_device_in_use(self):
-        """A clamped selection is the selection; a refused one changes nothing."""
+    def test_clamped_selection_is_in_use_and_a_refused_one_is_not(self):
         for name, prefix in RUNTIMES:
             for policy, wanted in (("CLAMP", "0:2"), ("VALIDATE", "0:1")):
                 with self.subTest(program=name, policy=policy):
@@ -150,7 +149,7 @@ class Runtime(box.Case):
 
 class Driver(box.Case):
 
-    def test_without_the_guard(self):
+    def test_control_bad_index_is_an_error_without_the_guard(self):
         for name, steps in DRIVERS:
             bare = box.run(steps + ["cu.init", "cu.get=2"], name, guard=False, own="5,2,7")
             self.assertEqual(bare.answers["cu.get"], "0:2", bare)

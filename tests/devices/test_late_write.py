@@ -8,8 +8,8 @@ WRITE = "setenv=CUDA_VISIBLE_DEVICES=1"
 
 class LateWrite(box.Case):
 
-    def test_without_the_guard(self):
-        """The control, as YOLOv5 had it: a count of 8 kept, then a driver with one."""
+    def test_control_late_write_changes_the_drivers_count(self):
+        """YOLOv5 did so: it kept a count of 8 and then had a driver with one GPU."""
         bare = box.run(["nv.see", WRITE, "rt12.see", "cu.see"], guard=False)
         self.sees(bare, nv=box.ALL, rt12=[0], cu=[0])
 
@@ -42,7 +42,7 @@ class LateWrite(box.Case):
                 self.one_line(result, "CUDA_VISIBLE_DEVICES", "unset", '"1"', "no effect",
                               "CUDAGUARD_VISIBLE_DEVICES=1")
 
-    def test_from_what_to_what(self):
+    def test_message_has_both_values_and_the_remedy(self):
         cases = [("0,1,2", "setenv=CUDA_VISIBLE_DEVICES=2", '"0,1,2"', '"2"'),
                  ("0,1", "unsetenv=CUDA_VISIBLE_DEVICES", '"0,1"', "unset"),
                  (None, "setenv=CUDA_VISIBLE_DEVICES=", "unset", '""'),

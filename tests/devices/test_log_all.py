@@ -39,8 +39,8 @@ class LogAll(box.Case):
             self.assertRegex(record["caller"], r"/(open|libcudart\.so\.12|runtime_12\.so)\+0x",
                              record)
 
-    def test_works_or_only_holds(self):
-        """A process that holds a context and never loads code."""
+    def test_work_is_reported_only_if_code_is_loaded(self):
+        """A process may hold a context and never load code."""
         for steps, works in ((["rt12.free=0"], False), (["rt12.set=0"], False),
                              (["cu.init", "cu.context=v2,0"], False), (["rt12.sync"], True),
                              (["cu.init", "cu.context=v2,0", "cu.load=module"], True)):

@@ -134,7 +134,7 @@ class Majors(box.Case):
 
     STEPS = ["count", "set=1", "properties=1", "attribute=0", "initdevice=0", "sync", "last"]
 
-    def test_each_its_own(self):
+    def test_two_runtimes_answer_their_own_callers(self):
         for program, prefixes in (("open", {"12": "rt12.", "13": "rt13."}),
                                   ("runtime12", {"12": "rt.", "13": "rt13."}),
                                   ("runtime13", {"12": "rt12.", "13": "rt."})):
@@ -157,7 +157,7 @@ class Majors(box.Case):
                         self.assertEqual(len(result.out.splitlines()), len(steps), result)
                         self.assertNotIn("=101", result.out, result)
 
-    def test_error_states_are_apart(self):
+    def test_two_runtimes_have_separate_error_states(self):
         result = box.run(["rt12.set=9", "rt13.peek", "rt12.peek", "rt13.last", "rt12.last"],
                          allow="5,2")
         self.assertEqual([line.split("=")[1] for line in result.out.splitlines()],

@@ -52,8 +52,8 @@ class NoGpu(box.Case):
                     self.assertEqual([code for _, code in self.results(records, event)],
                                      [failed, 0] if step in steps else [], records)
 
-    def test_the_lists_own_line(self):
-        """With a list: once, whatever the log is but off, and whoever asks."""
+    def test_list_without_a_gpu_is_reported_once(self):
+        """Only CUDAGUARD_LOG=off silences the message, and every caller gets it."""
         for name, steps in (("open", ["cu.init", "cu.init", "rt12.count", "cu.see"]),
                             ("open", ["rt13.count"]), ("cuda", ["cu.init"]),
                             ("runtime13", ["rt.count"])):

@@ -10,7 +10,7 @@ NOBODY = "65534"
 
 
 class Row(doctor.Case):
-    def test_can_be_had(self):
+    def test_doctor_reports_that_a_fence_is_available(self):
         answer = self.doctor()
         self.assertEqual((answer.code, answer.facts("fence")),
                          (0, ["available (cudaguard run --fence)"]))
@@ -75,7 +75,7 @@ class Programs(doctor.Case):
         self.assertEqual(self.bare(launcher.LAUNCHER, "run", cleared).returncode, 125)
         self.assertEqual(self.bare(launcher.LAUNCHER, "run", "--fence", cleared).returncode, 0)
 
-    def test_where_there_can_be_none(self):
+    def test_doctor_does_not_advise_a_fence_that_is_unavailable(self):
         static = fence.program("requests_static")
         for rules, wanted in ((["seccomp=1", "prctl=1"], False), ([], True)):
             done = self.bare(*harness.sandbox("none"), fence.program("without"), *rules, "--",

@@ -33,15 +33,15 @@ class Systemd(fence.Case):
         with open(output, encoding="utf-8") as stream:
             return stream.read()
 
-    def test_in_front_of_the_program(self):
+    def test_run_in_a_service_fences_the_program(self):
         for properties in ([], ["NoNewPrivileges=yes"], ["SystemCallFilter=@system-service"],
                            ["SystemCallFilter=@system-service", "SystemCallErrorNumber=EPERM"]):
             with self.subTest(properties=properties):
                 self.assertEqual(self.service(*ASK, properties=properties), BARE)
                 self.assertEqual(self.service(*FENCE, *ASK, properties=properties), FENCED)
 
-    def test_not_by_its_own_filter(self):
-        """`SystemCallFilter=~ioctl` is for every request."""
+    def test_systemds_own_filter_cannot_replace_the_fence(self):
+        """`SystemCallFilter=~ioctl` refuses every ioctl."""
         said = self.service(*ASK, properties=["SystemCallFilter=~ioctl",
                                               "SystemCallErrorNumber=EPERM"])
         self.assertEqual(said, "c020462a EPERM\n5401 EPERM\n")

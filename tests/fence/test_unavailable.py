@@ -75,8 +75,7 @@ class Never(Case):
                     done = self.run_fenced(rules, how, "printenv", "CUDAGUARD_PRESETS")
                     self.assertNotIn("fence", done.stdout)
 
-    def test_what_cannot_be_guarded(self):
-        """Without a fence it is refused, or warned of, as ever."""
+    def test_unguarded_program_is_refused_or_warned_of_without_a_fence(self):
         rules = NEVER["a container's profile"][0]
         cleared = self.make("cleared", "#!/usr/bin/env -S -i true\n")
         done = self.run_fenced(rules, "--fence", cleared)
@@ -86,8 +85,8 @@ class Never(Case):
         self.assertIn("is a static executable, not guarded", done.stderr)
         self.assertEqual(self.run_fenced([], "--fence", cleared).returncode, 0)
 
-    def test_no_half_state(self):
-        """no_new_privs is not set for nothing."""
+    def test_no_new_privs_is_set_only_with_a_fence(self):
+        """If the launcher cannot know in advance that no fence is possible, its message says so."""
         before = self.no_new_privs(fence.program("without"), "--")
         for name, (rules, _) in NEVER.items():
             with self.subTest(name):
@@ -115,10 +114,10 @@ class OtherWays(Case):
                     self.assertEqual({said[one] for one in fence.NVIDIA}, {"ENODEV"})
                     self.assertEqual({said[one] for one in fence.OTHERS}, {"ENOTTY"})
 
-    def test_what_is_no_fence(self):
-        """An emulator that says ENOSYS to what it does not know: a fence whose witness has died
-        says that too, but to NVIDIA's requests alone. The control: one stands, and no other one is
-        put up."""
+    def test_emulator_that_answers_enosys_is_not_taken_for_a_fence(self):
+        """An emulator answers ENOSYS to what it does not know. A fence without its listener answers
+        ENOSYS, too, but to NVIDIA's ioctls alone. The control: under a fence, no other one is set
+        up."""
         rules = ["unknown=" + ENOSYS]
         bare = self.answers(self.without(rules, *REQUESTS))
         self.assertEqual((bare["c020462a"], bare["30000001"]), ("ENOSYS", "ENOTTY"))

@@ -191,8 +191,8 @@ class Programs(Case):
         self.verify(ASKS, "sizes=2000")
         self.assertEqual(self.document["records"]["read"], 1)
 
-    def test_many_at_once(self):
-        """Short-lived, without the guard, most of them never looked at but here."""
+    def test_many_short_processes_are_all_reported(self):
+        """They are unguarded, and only the listener sees most of them."""
         count = 1000 if harness.FULL else 200
         script = 'i=0; while [ $i -lt %d ]; do env -i "$0" ask & i=$((i+1)); done; wait' % count
         for options in ([], ["--trace"]):
