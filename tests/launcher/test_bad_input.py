@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input: one clear line, exit 125 to 127, nothing started, nothing
-overwritten, no crash."""
+"""Bad input makes one clear message and exit code 125 to 127. Nothing is started or overwritten,
+and nothing crashes."""
 
 import os
 import stat

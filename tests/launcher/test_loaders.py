@@ -22,7 +22,7 @@ CALL = ('#include <stdio.h>\nint use(void);\n'
 
 
 class OwnLoader(launcher.Case):
-    """As bundles do that carry a glibc: the interpreter is a file of the bundle."""
+    """The interpreter is a file of a bundle that carries a glibc."""
 
     def setUp(self):
         super().setUp()
@@ -99,7 +99,7 @@ CALLS = ('static long call(long n, long a, long b, long c) { long r; __asm__ vol
 
 @unittest.skipUnless(platform.machine() == "x86_64", "written in its system calls")
 class NoLoader(launcher.Case):
-    """The interpreter is somebody's program, and would be started by us."""
+    """The interpreter is another program, which the launcher would start."""
 
     def program(self, steps, *options):
         interpreter = self.compile("interpreter", CALLS + "void _start(void) { %s }\n" % steps,

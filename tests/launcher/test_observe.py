@@ -166,7 +166,7 @@ class Who(observed.Case):
 
 
 class Tried(observed.Case):
-    """Let through, and found nothing: the driver was entered, and who did it is named."""
+    """CUDA was allowed and found nothing. The summary names the process that entered the driver."""
 
     def one(self, steps, options=(), **env):
         result = self.steps(["pid"] + steps, options, env=env)
@@ -212,7 +212,7 @@ class Tried(observed.Case):
 
 
 class Cpu(observed.Case):
-    """Without CUDA: who asked for it."""
+    """Without CUDA, the summary names the processes that asked for it."""
 
     def test_summary_names_the_refused_process(self):
         for options in (["--cpu"], ["--policy", "FORCE_CPU"]):

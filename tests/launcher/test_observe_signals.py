@@ -128,7 +128,7 @@ class Codes(Case):
 
 
 class Passed(Case):
-    """Signals to the launcher."""
+    """Signals are sent to the launcher."""
     COUNT = ("import os, select, signal\n"
              "seen = []\n"
              "def note(number, _):\n"

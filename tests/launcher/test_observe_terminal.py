@@ -71,7 +71,7 @@ class Shell(test_terminal.Case):
 
 
 class Keys(test_terminal.Case):
-    """What a terminal sends is there once."""
+    """A key at the terminal makes one signal."""
     PROGRAM = ("import os, signal, sys, time\n"
                "if %r: os.setpgid(0, 0); signal.signal(signal.SIGTTIN, signal.SIG_IGN)\n"
                "seen = []\n"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that verify --html and report --html write: what is in it, whatever the records say. What
-a browser makes of it is in test_page_browser.py."""
+"""The file that verify --html and report --html write has the right contents, whatever the records
+are. What a browser makes of it is in test_page_browser.py."""
 
 import base64
 import hashlib
@@ -210,7 +210,7 @@ class Pages(harness.Case):
 
 
 class Written(harness.DirectoryCase):
-    """By the launcher itself."""
+    """The launcher itself writes the pages."""
 
     def written(self, name):
         with open(self.path(name), "rb") as stream:

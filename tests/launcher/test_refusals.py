@@ -116,7 +116,7 @@ class Static(launcher.Case):
 
 
 class Privileged(launcher.Case):
-    """As an ordinary user, to whom the bits mean something."""
+    """The launcher runs as an ordinary user, for whom the bits mean something."""
 
     def setUp(self):
         super().setUp()

@@ -124,7 +124,7 @@ class Refused(Case):
 
 
 class Started(Case):
-    """What is not affected is not refused."""
+    """A program that is not affected is not refused."""
 
     def test_program_starts_unguarded_under_the_fence(self):
         """The refusal names this remedy."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""verify on the machine with eight fake GPUs: who passes, who fails, and with which exit code."""
+"""verify on the machine with eight fake GPUs: results and exit codes."""
 
 import os
 import re

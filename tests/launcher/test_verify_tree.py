@@ -42,7 +42,7 @@ class Case(verified.Case):
 
 
 class Starts(Case):
-    """Whoever touches is found; bare it reaches the driver."""
+    """verify finds every attempt. Without the guard the program reaches the driver."""
 
     def finds(self, words, touching="1", by=" by "):
         bare = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
@@ -381,7 +381,7 @@ class OtherUsers(Case):
 
 
 class Lost(Case):
-    """Where records may be missing."""
+    """Records may be missing."""
 
     def test_piece_of_a_record_does_not_spoil_the_next_record(self):
         """The piece is counted."""
