@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""doctor on the fence: can there be one here, and what would it do for a program that cannot be
-guarded."""
+"""doctor reports whether a fence is possible here, and what it would do for a program that cannot
+be guarded."""
 
 import os
 

@@ -92,7 +92,7 @@ class Driver(driver.Case):
 
 
 class Privileged(fence.Case):
-    """A program as nvidia-modprobe is: setuid root, started by an ordinary user."""
+    """An ordinary user starts a setuid-root program, as nvidia-modprobe is one."""
 
     def setUp(self):
         super().setUp()

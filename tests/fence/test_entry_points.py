@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way to the kernel around the guard, with every request that NVIDIA's driver knows.
-
-/dev/null stands for NVIDIA's device: it knows no request, so each is answered ENOTTY, and behind
-the fence ENODEV.
-"""
+"""Every way to the kernel that bypasses the guard, with every ioctl that NVIDIA's driver knows.
+/dev/null stands for NVIDIA's device. It knows no ioctl, so it answers ENOTTY, and under the fence
+ENODEV."""
 
 import os
 import shutil
@@ -98,7 +96,7 @@ class EntryPoints(EntryPointCase):
 
 
 class OlderArchitectures(EntryPointCase):
-    """What an x86-64 kernel runs besides."""
+    """An x86-64 kernel also runs programs of these architectures."""
 
     def setUp(self):
         super().setUp()
@@ -131,7 +129,7 @@ class OlderArchitectures(EntryPointCase):
 
 
 class SetUser(EntryPointCase):
-    """A setuid program, which ld.so preloads nothing into; started by somebody else."""
+    """Another user starts a setuid program, into which ld.so preloads nothing."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fence does not stop, pinned: docs/limits.md says so, and so do these."""
+"""These tests pin what the fence does not stop. docs/limits.md documents it."""
 
 import socket
 import subprocess

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that are not about CUDA: behind the fence they do what they do without it. Above all
-those that sandbox themselves, watch others, or change who they are."""
+"""Programs that do not use CUDA work under the fence as without it. Most of these programs sandbox
+themselves, trace others or change their user."""
 
 import glob
 import os
@@ -124,7 +124,7 @@ new Worker('require("worker_threads").parentPort.postMessage(6 * 7)', {eval: tru
 
 
 class Sandboxes(Case):
-    """Each with the request inside."""
+    """The ioctl is made inside each sandbox."""
 
     def sandboxed(self, *words, **more):
         self.says(self.bare(*words, *ASK, **more), BARE)
@@ -246,8 +246,8 @@ class Debuggers(Case):
 
 
 class Identities(Case):
-    """su and sudo. Where root has put up the fence they work: no_new_privs is not set. An ordinary
-    user's sets it, and they say that they cannot."""
+    """su and sudo work under root's fence, which does not set no_new_privs. An ordinary user's
+    fence sets it, and they report an error."""
 
     IN_NAMESPACE = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
                     'mount --bind "$1" "$2"; shift 2; exec "$@"', "sh"]
@@ -290,7 +290,7 @@ class Identities(Case):
 
 
 class ObservedInheritance(Inheritance):
-    """Where the launcher stays and answers for the kernel."""
+    """The launcher stays and answers for the kernel."""
     HOW = ["run", "--fence", "--observe"]
 
 

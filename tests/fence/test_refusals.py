@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--fence on the command line: what it goes with, and what the launcher makes of programs that it
-cannot guard."""
+"""--fence on the command line: the options that it allows, and programs that cannot be guarded."""
 
 import os
 import platform
@@ -105,7 +104,7 @@ class Words(fence.Case):
 
 
 class Look(fence.Case):
-    """Before a program is started it is looked at, behind the fence as well."""
+    """The launcher checks a program before the start, under the fence as well."""
 
     def fenced(self, *words, why, before=(), command=launcher.LAUNCHER):
         """Started, and one line."""

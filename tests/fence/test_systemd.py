@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real systemd: a service that begins with the fence, and systemd-run, whose services do not come
-from who asks for them."""
+"""A real systemd starts a service that begins with the fence, and services of systemd-run, which
+are not children of the process that asks for them."""
 
 import shlex
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a fence cannot be had, or not in every way: by seccomp filters that answer as other kernels
-and containers do."""
+"""A fence cannot be set up, or not in every way. Seccomp filters answer as other kernels and
+containers do."""
 
 import json
 import re

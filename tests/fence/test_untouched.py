@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is not NVIDIA's goes on behind the fence as without it."""
+"""Ioctls that are not NVIDIA's have the same answers under the fence as without it."""
 
 import errno
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who ran into the fence: verify and run --observe tell each process that spoke to NVIDIA's driver
-around the guard, whatever it is, however many there are, and wait for none."""
+"""verify and run --observe report each process that sends an ioctl to NVIDIA's driver and bypasses
+the guard. They report any kind of process and any number of processes, and wait for none."""
 
 import errno
 import json
@@ -71,7 +71,7 @@ class Case(fence.Case):
 
 
 class Told(Case):
-    """In each printer's words."""
+    """Each kind of output reports the process in its own words."""
 
     def test_verify_reports_the_process_and_its_ioctl(self):
         """The control: other ioctls are no CUDA attempt, and without a fence verify reports
@@ -170,7 +170,7 @@ class Told(Case):
 
 
 class Programs(Case):
-    """Whoever it is."""
+    """The kind of process makes no difference."""
 
     def test_ioctls_of_several_threads_make_one_record(self):
         done, told = self.verify(ASKS, "thread", "thread", "ask")
@@ -295,7 +295,7 @@ class Programs(Case):
 
 
 class Around(Case):
-    """Another launcher, or nobody, stands where the answer comes from."""
+    """Another launcher gets the kernel's notifications, or no process gets them."""
 
     def test_only_the_outermost_launcher_reports(self):
         """The inner launchers print that they get no notifications."""
@@ -390,7 +390,7 @@ class Around(Case):
 
 
 class Gone(Case):
-    """Who waits, and whom they wait for, may be killed."""
+    """The process that waits may be killed, and so may the launcher."""
 
     def popen(self, *words):
         process = subprocess.Popen(
