@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input: one clear line, the program runs, and it is guarded."""
+"""Bad input makes one clear message. The program runs, and it is guarded."""
 
 import os
 import shutil

@@ -223,7 +223,7 @@ OUR_LINE = r"(?m)^cudaguard\[\d+\]: no CUDA here \(FORCE_CPU; asked by [^)]+\); 
 
 
 class NeverKills(guest.Case):
-    """The line is lost rather than that the program dies or waits."""
+    """The guard rather loses the message than lets the program die or wait."""
 
     def setUp(self):
         super().setUp()

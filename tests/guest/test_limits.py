@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guard does not stop, pinned: docs/limits.md says so, and so do these. Behind the fence:
-tests/fence. (setuid without
-/etc/ld.so.preload: test_privileged.py. A bare name that is not found: test_install.py.)"""
+"""These tests pin what the guard does not stop. docs/limits.md documents it. (For the fence:
+tests/fence. For setuid without /etc/ld.so.preload: test_privileged.py. For a file name that is not
+found: test_install.py.)"""
 
 import os
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the line: who asked in which program, what allows CUDA there, and who says it."""
+"""The words of the message: the caller and its program, and what allows CUDA there."""
 
 import os
 import shutil

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDAGUARD_HELLO=1: every process that was started guarded says so, once, before its main; and
-nothing else is different."""
+"""With CUDAGUARD_HELLO=1, every guarded process makes one start record before its main. Nothing
+else is different."""
 
 import json
 import os

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under valgrind's memcheck a guarded program has no error that it does not have bare."""
+"""Under valgrind's memcheck a guarded program has no error that it does not have without the
+guard."""
 
 import os
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cudaguard_watch: what a process has asked for once is written down again, and where."""
+"""After cudaguard_watch, a process records its attempts again, and may name another file."""
 
 from support import guest, harness
 
