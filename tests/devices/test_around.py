@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways around the guard that were once open; what programs keep of their own with it."""
+"""Ways to bypass the guard that were once open, and what programs keep of their own under the
+guard."""
 
 import os
 import shutil
@@ -39,7 +40,7 @@ class Copy:
 
 
 class Proxies(box.Case):
-    """The proxy cannot be loaded: no GPU rather than all of them."""
+    """If the proxy cannot be loaded, the program sees no GPU rather than all GPUs."""
 
     WAYS = [
         ("open", ["cu.see"], "cu"),
@@ -221,7 +222,7 @@ class Children(box.Case):
 
 
 class Native(box.Case):
-    """What programs keep of their own."""
+    """The program keeps these things as without the guard."""
 
     def test_a_constructor_that_waits(self):
         """ld.so's lock is held while the thread asks; the guard may not need it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists that are a mistake: one clear line, never more GPUs than were allowed."""
+"""A mistake in a list makes one clear message, and never more GPUs than were allowed."""
 
 import os
 import shutil

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers that do not do what we count on: never more GPUs than were allowed, and a line."""
+"""Drivers that do not do what we count on never show more GPUs than were allowed, and a message
+explains it."""
 
 import os
 
@@ -108,7 +109,7 @@ class Drivers(box.Case):
 
 
 class OpenCl(box.Case):
-    """NVIDIA's OpenCL opens the device by itself: not under a list."""
+    """NVIDIA's OpenCL opens the device by itself, so it is refused under a list."""
 
     def test_opencl_is_refused_under_a_list(self):
         steps = ["lib.open=" + os.path.join(harness.FAKE_DRIVER, "libnvidia-opencl.so.1")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A forked child of a process that had initialised CUDA can never use it; a line says why."""
+"""A forked child of a process that had initialised CUDA can never use CUDA; a message says why."""
 
 import re
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA_VISIBLE_DEVICES changed after the program had been told how many GPUs there are."""
+"""The program changes CUDA_VISIBLE_DEVICES after it has counted the GPUs."""
 
 from support import box
 

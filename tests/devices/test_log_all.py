@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDAGUARD_LOG=all says who initialised, selected, made contexts, loaded code, asked NVML."""
+"""CUDAGUARD_LOG=all reports the caller that initialises, selects, makes contexts, loads code or
+asks NVML."""
 
 from support import box
 

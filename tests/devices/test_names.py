@@ -112,7 +112,7 @@ class Names(box.Case):
 
 
 class Trampolines(box.Case):
-    """Programs that export cu* functions of their own, as TensorFlow does: no recursion."""
+    """Programs that export cu* functions of their own, as TensorFlow does, do not recurse."""
 
     def test_trampolines_do_not_recurse(self):
         for name in ("trampolines", "trampolines_linked"):
@@ -130,7 +130,7 @@ class Trampolines(box.Case):
 
 
 class Majors(box.Case):
-    """Each call of the runtime reaches that of its caller."""
+    """A call of a runtime reaches the runtime of its caller."""
 
     STEPS = ["count", "set=1", "properties=1", "attribute=0", "initdevice=0", "sync", "last"]
 

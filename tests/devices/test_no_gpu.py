@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fails is said and recorded: a cuInit or nvmlInit that finds no GPU, a driver that is not
-there, a forked child's error 3."""
+"""The guard reports and records failures: a cuInit or nvmlInit that finds no GPU, a missing driver,
+a forked child's error 3."""
 
 import json
 import os

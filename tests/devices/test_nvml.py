@@ -9,7 +9,7 @@ from support.box import ALL, PROXIES, uuid
 
 
 class Nvml(box.Case):
-    """Handles by index, UUID, serial, bus; what belongs to other GPUs is not found."""
+    """Handles by index, UUID, serial and bus exist for listed GPUs only."""
 
     def test_handles_of_unlisted_gpus_are_not_found(self):
         allow = [5, 2]

@@ -173,7 +173,7 @@ class NoGpu(Case):
 
 
 class Names(Case):
-    """What the user has written is named: the option, or the variable."""
+    """A message names what the user has written: the option or the variable."""
 
     def test_the_option_is_named(self):
         wrong = 'entry 1 "9" does not exist (this machine has 8 GPUs); FORCE_CPU applies'
