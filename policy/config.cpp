@@ -17,7 +17,7 @@ constexpr char folded(char c) {
   return c == '-' ? '_' : c;
 }
 
-/// Takes the first of the words in "one, two" off.
+/// Removes and returns the first of the words in "one, two".
 std::string_view take_word(std::string_view& words) {
   if (words.starts_with(' ')) words.remove_prefix(1);
   return take_entry(words);
@@ -37,8 +37,8 @@ Complaint& complain(Config& config, Variable variable, std::string_view value) {
   return complaint;
 }
 
-/// The place of a variable's value among the words that are accepted; `unset` if it is unset, or
-/// empty, as in most shells' scripts; `bad` if it is none of them.
+/// Returns the place of a variable's value among the accepted words. Returns `unset` if the
+/// variable is unset, or empty as in most shell scripts, and `bad` if the value is no such word.
 uint8_t parse_word(Config& config, const Environment& environment, Variable variable, uint8_t unset,
                    uint8_t bad) {
   const VariableRow& row = row_of(variable);
@@ -52,7 +52,7 @@ uint8_t parse_word(Config& config, const Environment& environment, Variable vari
   return bad;
 }
 
-/// A process id: decimal digits alone. 0: it is none.
+/// Returns the process id that `text` writes in decimal digits, or 0 if it is none.
 uint32_t process_id(std::string_view text) {
   uint32_t value = 0;
   for (const char c : text) {
@@ -62,7 +62,7 @@ uint32_t process_id(std::string_view text) {
   return value;
 }
 
-/// Not if a program inside the run has set another list.
+/// True if `run --gpus` gave the list. False if a program inside the run has set another one.
 bool is_given_by_option(const Environment& environment) {
   if (environment.presets == nullptr || environment.visible_devices == nullptr) return false;
   const std::string_view presets = environment.presets;
@@ -78,7 +78,7 @@ void parse_list(const Environment& environment, Config& config) {
   const std::string_view text = environment.visible_devices;
   const bool named = environment.policy != nullptr && *environment.policy != '\0';
   if (!named) config.policy = Policy::kValidate;
-  if (config.policy == Policy::kOff) return;  // asked for by name
+  if (config.policy == Policy::kOff) return;  // the user has named OFF
   if (config.policy == Policy::kForceCpu) {
     if (config.complaint_count == 0 && !text.empty()) {
       complain(config, Variable::kVisibleDevices, text);
@@ -102,8 +102,8 @@ void parse_list(const Environment& environment, Config& config) {
   config.visible_devices = text;
 }
 
-/// CUDAGUARD_ROOT: "41" or, as the launcher writes it, "41:pid:[4026531836]". Without one nobody
-/// can tell who may keep the GPU.
+/// Reads CUDAGUARD_ROOT: "41" or, as the launcher writes it, "41:pid:[4026531836]". Without a root,
+/// nothing shows which process may keep the GPU.
 void parse_root(const Environment& environment, Config& config) {
   const char* given = environment.root;
   if (given != nullptr && *given != '\0') {
@@ -116,7 +116,7 @@ void parse_root(const Environment& environment, Config& config) {
       return;
     }
     complain(config, Variable::kRoot, text);
-    config.root = UINT32_MAX;  // nobody
+    config.root = UINT32_MAX;  // no process has this id
   } else if (config.children_cpu && lets_through(config.policy)) {
     Complaint& complaint = complain(config, Variable::kChildren, {});
     complaint.accepted = {};
@@ -140,7 +140,7 @@ Config parse_config(const Environment& environment) {
   config.policy = static_cast<Policy>(parse_word(config, environment, Variable::kPolicy,
                                                  number(config.policy), number(Policy::kForceCpu)));
   parse_list(environment, config);
-  constexpr uint8_t kYes = 0;  // its one word
+  constexpr uint8_t kYes = 0;  // the only accepted word
   config.children_cpu = parse_word(config, environment, Variable::kChildren, 1, kYes) == kYes;
   config.forked_child = config.children_cpu && environment.forked;
   parse_root(environment, config);

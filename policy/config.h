@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration: what CUDAGUARD_* variables mean. Pure functions over strings: no I/O, no
-// globals, no allocation; thread-safe, async-signal-safe, callable before constructors.
-// The rule for bad values: they never guard less than was asked for.
+// The configuration: the meaning of the CUDAGUARD_* variables. Pure functions over strings: no I/O,
+// no globals, no allocation; thread-safe, async-signal-safe, callable before constructors. A bad
+// value never makes the guard weaker than the user has requested.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 enum class Log : uint8_t {
-  kOff,    ///< no line
-  kError,  ///< what went wrong; none for a denied touch
-  kDeny,   ///< the default: one line per process, at its first denied touch
-  kAll,    ///< one line per distinct touch
+  kOff,    ///< no message
+  kError,  ///< messages about errors, but none about a denied attempt
+  kDeny,   ///< the default: one message per process, at its first denied attempt
+  kAll,    ///< one message per distinct attempt
 };
 
-/// A value that was not understood: everything that one line about it needs.
+/// A value that was not understood, with everything that the message about it needs.
 struct Complaint {
   std::string_view variable;
-  std::string_view value;     ///< empty: it is not about the value
-  std::string_view accepted;  ///< empty: the value is good, but has no effect
+  std::string_view value;     ///< empty if the complaint is not about the value
+  std::string_view accepted;  ///< empty if the value is good but has no effect
   std::string_view instead;   ///< what applies now
 };
 
@@ -34,51 +34,51 @@ struct Complaint {
 inline constexpr size_t kMaxReportPath = 4095;
 /// Longest allow-list, in bytes: 64 full UUIDs and room to spare.
 inline constexpr size_t kMaxVisibleDevices = 6143;
-/// At most one about each variable.
+/// There is at most one complaint per variable.
 inline constexpr size_t kMostComplaints = std::size(kVariables);
 
 struct Config {
   Policy policy = Policy::kForceCpu;
   Log log = Log::kOff;
   bool privileged = false;
-  bool in_run = false;              ///< inside a `cudaguard run`, but for one with OFF
-  bool fenced = false;              ///< and behind its --fence, which nothing lifts
+  bool in_run = false;              ///< inside a `cudaguard run`, except one with OFF
+  bool fenced = false;              ///< and under its --fence, which is permanent
   bool by_option = false;           ///< the allow-list is the one that `run --gpus` was given
   bool children_by_option = false;  ///< CUDAGUARD_CHILDREN is of `run --children=cpu`
-  /// Of a FORCE_CPU that nobody asked for by name: the cause, as a clause; else empty.
+  /// Why FORCE_CPU applies, as a clause, if the user has not named it; otherwise empty.
   std::string_view because;
   std::string_view report;           ///< points into the Environment; empty: no report
   std::string_view visible_devices;  ///< the allow-list, syntax checked; empty: every GPU
-  ListError list_error;              ///< of a list that was given and is wrong (FORCE_CPU applies)
+  ListError list_error;              ///< of a given list that is wrong (FORCE_CPU applies)
   std::string_view bad_list;         ///< that list, cut if it is too long
   bool children_cpu = false;         ///< CUDAGUARD_CHILDREN=FORCE_CPU
-  bool forked_child = false;         ///< of a process that had it, too
+  bool forked_child = false;         ///< a fork of a process that had CUDAGUARD_CHILDREN, too
   uint32_t root = 0;                 ///< CUDAGUARD_ROOT, a process id; 0: not given
-  /// The PID namespace that the number is of, as readlink shows it: "pid:[4026531836]". Empty: not
-  /// given, points into the environment.
+  /// The PID namespace of that number, as readlink shows it: "pid:[4026531836]". Empty if not
+  /// given; points into the environment.
   std::string_view root_namespace;
   Complaint complaints[kMostComplaints];
   size_t complaint_count = 0;
 };
 
-/// A process under CUDAGUARD_CHILDREN=FORCE_CPU. The number alone does not tell the root from a
-/// process with the same one in a PID namespace of its own.
+/// The identity of a process under CUDAGUARD_CHILDREN=FORCE_CPU. The number alone does not
+/// distinguish the root from a process with the same number in another PID namespace.
 struct Place {
   uint32_t pid = 0;
-  std::string_view pid_namespace;  ///< asked only where the root's is known
+  std::string_view pid_namespace;  ///< read only if the root's is known
 };
 
 /// Config::because of a process that is one of the children.
 inline constexpr char kIsChild[] = "CUDAGUARD_CHILDREN=FORCE_CPU";
 
-/// CUDAGUARD_CHILDREN: does this process narrow to FORCE_CPU?
+/// True if CUDAGUARD_CHILDREN narrows this process to FORCE_CPU.
 bool is_child(const Config& config, const Place& place);
-/// The same process afterwards: FORCE_CPU, and why.
+/// Sets FORCE_CPU and the reason.
 void narrow_to_cpu(Config& config, std::string_view because);
 
 Config parse_config(const Environment& environment);
 
-/// Is there a line for a touch of a new kind? `first`: the first of the process.
+/// True if an attempt of a new kind gets a message. `first`: it is the first of the process.
 bool wants_line(Log log, bool first);
 
 std::string_view name_of(Policy policy);

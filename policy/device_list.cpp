@@ -50,7 +50,7 @@ Why parse_entry(std::string_view text, AllowEntry& entry) {
     return Why::kNotUnderstood;
   }
   if (!all_are(text, is_uuid_char)) return Why::kNotUnderstood;
-  // Even on a machine with one GPU: the list would mean another one after the next is built in.
+  // An error even on a machine with one GPU, because a second GPU would change what the list means.
   if (text.size() == sizeof kGpuPrefix - 1) return Why::kAmbiguousUuid;
   return text.size() < kMostUuid ? Why::kNone : Why::kUnknownUuid;
 }
@@ -73,7 +73,7 @@ Why find_device(const AllowEntry& entry, const Machine& machine, size_t& found) 
   return entry.kind == Kind::kIndex ? Why::kNoSuchIndex : Why::kUnknownUuid;
 }
 
-/// The same device, or a GPU and a part of it.
+/// True if both are the same device, or if one is a part of the other.
 bool overlap(const Machine& machine, size_t a, size_t b) {
   const Device& first = machine.devices[a];
   const Device& second = machine.devices[b];
@@ -139,7 +139,7 @@ ListError machine_from_list(const AllowList& list, Machine& machine) {
     const bool index = entry.kind == Kind::kIndex;
     device.gpu = index ? static_cast<uint16_t>(entry.index) : Machine::kUnknownGpu;
     device.mig = entry.kind == Kind::kMig;
-    // parse_entry has seen to it that the text is shorter than the field.
+    // parse_entry ensures that the text is shorter than the field.
     const std::string_view uuid = index ? std::string_view{} : head(entry.text, kMostUuid - 1);
     for (size_t at = 0; at < kMostUuid; ++at) device.uuid[at] = at < uuid.size() ? uuid[at] : '\0';
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPUs a program may see: the allow-list (CUDAGUARD_VISIBLE_DEVICES). It is strict: a mistake
-// is an error with its reason, never a shorter list. What the program's own list selects among them
-// is in selection.h. Pure; thread-safe, async-signal-safe, allocation-free.
+// The allow-list (CUDAGUARD_VISIBLE_DEVICES): the GPUs that a program may see. It is strict: a
+// mistake is an error with its reason, never a shorter list. selection.h has what the program's own
+// list selects among them. Pure; thread-safe, async-signal-safe, allocation-free.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 inline constexpr size_t kMostGpus = 64;
 /// Bytes with the final zero (NVML_DEVICE_UUID_V2_BUFFER_SIZE).
 inline constexpr size_t kMostUuid = 96;
-/// Largest number that an allow-list may hold: larger ones are no GPU of any machine.
+/// Largest number that an allow-list may hold; no machine has a GPU with a larger one.
 inline constexpr uint32_t kMostIndex = 1'000'000;
 
 /// What is wrong with an allow-list.
@@ -35,7 +35,7 @@ struct ListError {
   };
   Why why = Why::kNone;
   size_t position = 0;     ///< 1-based
-  std::string_view entry;  ///< as written, without blanks around it (points into the text given)
+  std::string_view entry;  ///< as written, without outer blanks (points into the text given)
 };
 
 struct AllowEntry {
@@ -49,13 +49,13 @@ struct AllowList {
   AllowEntry entries[kMostGpus];
   size_t count = 0;
   bool none = false;  ///< empty, blanks, or "-1": no GPU at all, and no mistake
-  ListError error;    ///< the first one; the entries in front of it are counted
+  ListError error;    ///< the first error; the entries before it are counted
 };
 
-/// The number that `digits` (digits only) write, or kMostIndex + 1 for any larger than kMostIndex.
+/// Returns the value of `digits` (digits only), or kMostIndex + 1 if it is larger than kMostIndex.
 uint32_t number_of(std::string_view digits);
 
-/// Syntax only: what the entries name is resolve's business.
+/// Checks only the syntax; resolve() finds the devices.
 AllowList parse_allow_list(std::string_view text);
 
 /// The machine's devices as NVML lists them: GPUs in PCI order, then MIG devices.
@@ -66,19 +66,19 @@ struct Machine {
     uint16_t gpu;          ///< NVML index of the GPU, or of the MIG device's parent
     bool mig;
 
-    /// The characters in front of the zero byte; the whole field if there is none.
+    /// The characters before the zero byte; the whole field if there is none.
     std::string_view name() const;
   };
   Device devices[4 * kMostGpus];
   size_t count = 0;
-  /// False: built from the list alone (no NVML). An index entry then has an empty UUID; a UUID
+  /// False if built from the list alone (no NVML). An index entry then has an empty UUID. A UUID
   /// entry has the text of the list, perhaps only a prefix, and kUnknownGpu.
   bool known = true;
 };
 
-/// Without NVML: one device per entry. A list that mixes indices and UUIDs, or GPU- and MIG-,
-/// cannot be checked: kNeedsNvml. An index that comes twice, or a UUID that starts another:
-/// kDuplicate. `machine` is overwritten; after an error it has no devices.
+/// Makes one device per entry, for use without NVML. A list that mixes indices and UUIDs, or GPU-
+/// and MIG-, cannot be checked: kNeedsNvml. If an index comes twice or a UUID starts another, the
+/// error is kDuplicate. `machine` is overwritten; after an error it has no devices.
 ListError machine_from_list(const AllowList& list, Machine& machine);
 
 /// The allowed devices, in the list's order.
@@ -88,8 +88,9 @@ struct View {
   ListError error;
 };
 
-/// A UUID entry is the case-sensitive start of exactly one UUID of its kind. The same device twice
-/// (an index and its UUID, too), or a GPU and one of its MIG devices: kDuplicate.
+/// Finds the devices of the list. A UUID entry is the case-sensitive start of exactly one UUID of
+/// its kind. If a device comes twice (also as an index and its UUID), or a GPU and one of its MIG
+/// devices, the error is kDuplicate.
 View resolve(const AllowList& list, const Machine& machine);
 
 }  // namespace cudaguard

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a touch asks for. Pure; thread-safe, async-signal-safe, allocation-free.
+// Which API a CUDA attempt asks for. Pure; thread-safe, async-signal-safe, allocation-free.
 #pragma once
 
 #include <string_view>
@@ -8,12 +8,12 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// The `api` of who spoke to the driver around the guard; `object`: "0xc020462a RM_CONTROL",
-/// with the mark behind it where the process has NVML, and not CUDA.
+/// The `api` of an attempt that bypassed the guard. `object` is "0xc020462a RM_CONTROL", followed
+/// by the mark if the process has NVML and not CUDA.
 inline constexpr std::string_view kRequestApi = "ioctl";
 inline constexpr std::string_view kNvmlMark = " (NVML)";
 
-/// `api`: "cuInit", "nvmlInit_v2", "dlopen"; `object`: of dlopen, the library's name or path.
+/// `api` is "cuInit", "nvmlInit_v2" or "dlopen"; `object` is the library's name or path for dlopen.
 inline DriverApi driver_api_of(std::string_view api, std::string_view object) {
   if (api.starts_with("nvml")) return DriverApi::kNvml;
   if (api == kRequestApi && object.ends_with(kNvmlMark)) return DriverApi::kNvml;

@@ -7,11 +7,10 @@ namespace cudaguard {
 
 namespace {
 
-/// "name" or "name.1" or "name.535.261.03": groups of digits, each after one dot.
+/// True for "name", "name.1" or "name.535.261.03": groups of digits, each after one dot.
 bool is_version_of(std::string_view file, std::string_view name) {
   if (!file.starts_with(name)) return false;
   file.remove_prefix(name.size());
-  // "" or ".digits", repeated
   while (!file.empty()) {
     if (file[0] != '.') return false;
     size_t digits = 0;
@@ -22,8 +21,8 @@ bool is_version_of(std::string_view file, std::string_view name) {
   return true;
 }
 
-/// Debian's links to NAME, in /etc/alternatives, are called "nvidia--NAME-x86_64-linux-gnu", those
-/// outside a directory of an architecture "nvidia--NAME".
+/// Returns NAME for Debian's links in /etc/alternatives: "nvidia--NAME-x86_64-linux-gnu", or
+/// "nvidia--NAME" outside a directory of an architecture.
 std::string_view without_alternative(std::string_view file) {
   if (file.starts_with("nvidia--")) {
     file.remove_prefix(8);

@@ -101,7 +101,7 @@ const char* name_of(DriverApi asked) {
   }
 }
 
-/// What takes a script, and what comes before it on the command line.
+/// An interpreter of scripts, and the options that may come before the script.
 struct Interpreter {
   std::string_view name;
   std::string_view alone;       ///< letters of options without a value
@@ -113,11 +113,12 @@ constexpr Interpreter kInterpreters[] = {
     {"luajit", "usSBOWX", ""}, {"lua", "usSBOWX", ""},    {"php", "nqf", "d"},
 };
 
-/// Of "python3.11"; null of "node_exporter": of others the arguments are nobody's business.
+/// Returns the interpreter for "python3.11", null for "node_exporter". The guard shows no arguments
+/// of other programs.
 const Interpreter* interpreter_of(std::string_view name) {
   for (const Interpreter& one : kInterpreters) {
     if (!name.starts_with(one.name)) continue;
-    // A version; "t" is a Python without a GIL.
+    // The rest is a version; "t" marks a Python without a GIL.
     for (const char c : tail(name, one.name.size())) {
       if (c >= 'A' && c != 't') return nullptr;
     }
@@ -126,14 +127,14 @@ const Interpreter* interpreter_of(std::string_view name) {
   return nullptr;
 }
 
-/// Takes the first argument off.
+/// Removes and returns the first argument.
 std::string_view take_argument(std::string_view& rest) {
   const std::string_view argument = head(rest, rest.find('\0'));
   rest = tail(rest, argument.size() + 1);
   return argument;
 }
 
-/// " ppo.py", " -m pkg.train".
+/// Writes " ppo.py" or " -m pkg.train".
 void put_script(Text& out, const Interpreter& interpreter, std::string_view arguments) {
   std::string_view word = take_argument(arguments);
   while (word.size() == 2 && word.front() == '-') {
@@ -149,7 +150,7 @@ void put_script(Text& out, const Interpreter& interpreter, std::string_view argu
   if (!word.empty() && word[0] != '-') out.print(" %n", base_name(word));
 }
 
-/// True if the process runs CPython, by its name where nothing else is known.
+/// True if the process runs CPython; its name decides if nothing else is known.
 bool has_python(const Touch& touch, std::string_view program) {
   if (program.empty() || program.starts_with("py")) return true;
   if (touch.stack == nullptr) return false;
@@ -162,7 +163,7 @@ const PythonFrame* named_frame(const Touch& touch) {
   return touch.stack == nullptr ? nullptr : touch.stack->named();
 }
 
-/// Who asked: "libfoo.so", "ctypes/cffi", "generated code".
+/// Returns the caller: "libfoo.so", "ctypes/cffi" or "generated code".
 std::string_view library_of(const Touch& touch) {
   std::string_view program = touch.program;
   const std::string_view name = base_name(take_argument(program));
@@ -171,7 +172,7 @@ std::string_view library_of(const Touch& touch) {
   return is_foreign_function(file) && has_python(touch, name) ? "ctypes/cffi" : file;
 }
 
-/// "asked by ppo.py:159 through libfoo.so", "asked by libfoo.so in python3 -m pkg".
+/// Writes "asked by ppo.py:159 through libfoo.so" or "asked by libfoo.so in python3 -m pkg".
 Text& put_caller(Text& out, const Touch& touch) {
   const std::string_view file = base_name(touch.caller.module);
   const std::string_view library = library_of(touch);
@@ -186,7 +187,7 @@ Text& put_caller(Text& out, const Touch& touch) {
   std::string_view program = touch.program;
   const std::string_view name = base_name(take_argument(program));
   if (name.empty()) return out;
-  // A library that passes calls on does not say who called it.
+  // A library that passes calls on does not show its caller.
   if (file.starts_with("libOpenCL.so")) out.put(", the OpenCL loader");
   const Interpreter* interpreter = interpreter_of(name);
   if (interpreter != nullptr || file.empty() || passes_calls_on(file)) out.print(" in %n", name);
@@ -199,7 +200,7 @@ Text& put_caller(Text& out, const CodePlace& caller) {
   return put_caller(out, touch);
 }
 
-/// "unset" or the value in quotes.
+/// Writes "unset" or the value in quotes.
 Text& put_value(Text& out, bool set, std::string_view value) {
   return out.print(set ? "\"%s\"" : "unset", value);
 }
@@ -273,7 +274,7 @@ void write_denied(Text& out, const DeniedFacts& facts) {
     out.put("run it without --fence");
   } else {
     out.put(config.in_run ? "cudaguard run --policy OFF" : "CUDAGUARD_POLICY=OFF");
-    // No command of the user's starts a notebook's kernel.
+    // The user does not start a notebook's kernel by a command.
     if (is_kernel(touch)) {
       out.print(" in the %c of kernel.json, then restart the kernel",
                 config.in_run ? "argv" : "env");
@@ -340,13 +341,13 @@ void write_bad_index(Text& out, const IndexFacts& facts) {
 
 namespace {
 
-/// Can the program be started with `list` as its allow-list? kNone: as far as can be told. `known`:
-/// whether that is certain.
+/// Returns why the program cannot be started with the new value as its allow-list, or kNone if no
+/// mistake is known. `known`: whether kNone is certain.
 ListError check_new_list(const LateWriteFacts& facts, bool& known) {
   const AllowList list = parse_allow_list(facts.is);
   known = true;
   if (list.none || list.error.why != ListError::Why::kNone) return list.error;
-  // Where cuInit came after the change, it has read the same list.
+  // If cuInit came after the change, it has read the same list.
   const bool seen = !facts.read_already && facts.sees == list.count;
   for (size_t i = 0; i < list.count; ++i) {
     const AllowEntry& entry = list.entries[i];
@@ -365,7 +366,7 @@ ListError check_new_list(const LateWriteFacts& facts, bool& known) {
   return {};
 }
 
-/// Advises what can be followed on this machine, in the form of the place.
+/// Writes advice that works on this machine, in the form of the place where the message is read.
 void put_new_list(Text& out, const LateWriteFacts& facts) {
   bool known = false;
   const ListError error = check_new_list(facts, known);
@@ -403,14 +404,15 @@ void write_late_write(Text& out, const LateWriteFacts& facts) {
                 facts.told, facts.sees);
     }
   }
-  // The program may have made it of an option of its own: said is what holds, not who is to write.
+  // The program may have derived the value from an option of its own, so the message gives the
+  // numbering, not what to write.
   if (!facts.allow_list.empty()) {
     out.print(facts.by_option
                   ? ". Inside --gpus %s, devices are numbered from 0"
                   : ". Inside CUDAGUARD_VISIBLE_DEVICES=%s, devices are numbered from 0",
               facts.allow_list);
     const char* before = ":";
-    int most = 8;  // of a line that people read
+    int most = 8;  // keeps the message readable
     for (std::string_view rest = facts.is; !rest.empty() && most > 0; before = ",", --most) {
       const std::string_view entry = take_entry(rest);
       const size_t place = place_of_entry(facts.allow_list, entry);
@@ -494,7 +496,8 @@ std::string_view cgroup_of(std::string_view lines) {
 
 namespace {
 
-/// `,"caller":"/opt/lib/libfoo.so+0x12"`; "?" for code outside any file. False: it was cut.
+/// Writes `,"caller":"/opt/lib/libfoo.so+0x12"`; "?" for code outside any file. Returns false if it
+/// was cut.
 bool put_place(Text& out, const CodePlace& place, size_t limit) {
   out.put(R"(,"caller":")");
   const bool whole = out.put_json(place.module.empty() ? "?" : place.module, limit);
@@ -509,7 +512,7 @@ bool put_library(Text& out, const Touch& touch, size_t limit) {
   return whole;
 }
 
-/// `,"code":"ppo.py:159"`, where there is such a line.
+/// Writes `,"code":"ppo.py:159"` if there is such a line. Returns false if it was cut.
 bool put_code(Text& out, const Touch& touch, size_t limit) {
   const PythonFrame* frame = named_frame(touch);
   if (frame == nullptr) return true;
@@ -519,11 +522,11 @@ bool put_code(Text& out, const Touch& touch, size_t limit) {
   return whole;
 }
 
-/// What a frame takes beside its names.
+/// The bytes of a frame in addition to its names.
 constexpr size_t kFrame = 96;
 
-/// `,"python":[{"file":"/home/u/ppo.py","line":159,"function":"<module>"}]`, in a record that is no
-/// longer than `end` with it. False: it was cut.
+/// Writes `,"python":[{"file":"/home/u/ppo.py","line":159,"function":"<module>"}]`, so that the
+/// record with it is no longer than `end`. Returns false if it was cut.
 bool put_stack(Text& out, const Stack& stack, size_t end) {
   if (stack.python_missing != nullptr) {
     out.print(R"(,"python_missing":"%c")", stack.python_missing);
@@ -577,7 +580,8 @@ bool put_arguments(Text& out, std::string_view rest, size_t limit) {
 void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit) {
   // Room for the fixed fields and the closing of the record, so that it is always whole JSON.
   constexpr size_t kFixed = 896;
-  // The long fields but Python's frames, which take what is left, have four and a half times this.
+  // The long fields except Python's frames have four and a half times this size. The frames take
+  // the rest.
   const size_t field = (limit - kFixed) * 2 / 9;
   CutFields cut;
   out.print(R"({"v":1,"ts":%u.)", process.seconds);
@@ -608,7 +612,7 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
     if (touch.device >= 0) out.print(R"(,"device":%u)", static_cast<uint64_t>(touch.device));
     if (touch.result >= 0) out.print(R"(,"result":%u)", static_cast<uint64_t>(touch.result));
     cut.note("caller", put_place(out, touch.caller, field));
-    if (touch.api != kRequestApi) {  // the kernel's filter does not know who asked
+    if (touch.api != kRequestApi) {  // the seccomp filter does not know the caller
       cut.note("library", put_library(out, touch, field / 3));
       cut.note("code", put_code(out, touch, field / 3));
     }

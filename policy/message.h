@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every sentence and every record that a guarded process may write. Formats only; writes nothing.
+// Every sentence and every record that a guarded process may write. Only formats; writes nothing.
 // Pure; thread-safe, async-signal-safe, allocation-free.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// One line is one write; longer ones would interleave on a pipe (POSIX PIPE_BUF on Linux).
+/// A message is one write; longer ones would interleave on a pipe (POSIX PIPE_BUF on Linux).
 inline constexpr size_t kMaxLine = 4096;
 /// One record in a report file.
 inline constexpr size_t kMaxRecord = 65536;
@@ -22,7 +22,8 @@ struct CodePlace {
   uint64_t offset = 0;      ///< bytes from the start of the file
 };
 
-/// What was allowed; kNone: it was denied; kStart: nobody asked, the process has begun.
+/// What was allowed. kNone: the attempt was denied. kStart: there was no attempt, the process has
+/// started.
 enum class EventKind : uint8_t { kNone, kInit, kContext, kSelect, kNvml, kWork, kStart };
 
 /// A frame of Python's.
@@ -32,29 +33,28 @@ struct PythonFrame {
   unsigned line = 0;
 };
 
-/// The thread's Python frames, innermost first. Large: in pages of its own.
+/// The thread's Python frames, innermost first. Too large for a stack, so in pages of its own.
 struct Stack {
   static constexpr unsigned kMostPython = 48;
-  const char* python_missing;  ///< why there is none
+  const char* python_missing;  ///< why there is no Python stack
   unsigned python_count;
-  unsigned shown;   ///< the frame that the message names; kMostPython: none is worth it
-  bool python_cut;  ///< there are more
+  unsigned shown;   ///< the frame that the message names; kMostPython if none is useful
+  bool python_cut;  ///< there are more frames
   PythonFrame python[kMostPython];
 
-  /// What the message names; null: it names the command.
+  /// The frame that the message names, or null if the message names the command.
   const PythonFrame* named() const { return shown < python_count ? &python[shown] : nullptr; }
 };
 
-/// Somebody asked for the driver.
+/// A CUDA attempt, or the start of a process.
 struct Touch {
   std::string_view api;  ///< "cuInit", "nvmlInit_v2", "dlopen"
-  /// For dlopen: the name or path that was asked for. For an init: what the driver was told to
-  /// show.
+  /// For dlopen: the requested name or path. For an init: the list of GPUs that the driver got.
   std::string_view object;
   std::string_view program;  ///< the process's arguments, as ProcessFacts has them
   EventKind event = EventKind::kNone;
-  int device = -1;  ///< the index of a context or selection
-  int result = -1;  ///< of an init or of NVML's: what it answered; -1: none of these
+  int device = -1;                    ///< the index of a context or selection
+  int result = -1;                    ///< of an init of CUDA or NVML: its answer; -1 otherwise
   Policy policy = Policy::kForceCpu;  ///< of kStart
   CodePlace caller;
   const Stack* stack = nullptr;  ///< null: not known
@@ -74,45 +74,46 @@ struct ProcessFacts {
   std::string_view slurm;   ///< the job's number
 };
 
-/// The path that says most, the longest, of what /proc/self/cgroup has. (Version 2 has one line,
-/// "0::/system.slice/x.service"; version 1 has a path for each controller, and a batch system
-/// divides some of them.)
+/// Returns the longest path of /proc/self/cgroup, which is the most specific one. (Version 2 has
+/// one line, "0::/system.slice/x.service". Version 1 has a path for each controller, and a batch
+/// system divides some of them.)
 std::string_view cgroup_of(std::string_view lines);
 
-// Clauses, from which the guard and the launcher put their sentences together.
+// Clauses from which the guard and the launcher make their sentences.
 
-/// `entry 2 "x" is not accepted (accepted: index, GPU-..., MIG-...)`. `count`: the machine's GPUs,
-/// where the error is about them.
+/// Writes `entry 2 "x" is not accepted (accepted: index, GPU-..., MIG-...)`. `count` is the number
+/// of the machine's GPUs, if the error is about them.
 Text& put_list_error(Text& out, const ListError& error, size_t count);
-/// "is not accepted (accepted: off, error, deny, all)"; without what applies now.
+/// Writes "is not accepted (accepted: off, error, deny, all)", without what applies now.
 Text& put_complaint(Text& out, const Complaint& complaint);
-/// "Permission denied (accepted: a file or /dev/stderr)". `error` is an errno value.
+/// Writes "Permission denied (accepted: a file or /dev/stderr)". `error` is an errno value.
 Text& put_report_error(Text& out, int error);
 
-// The guard's sentences. Each is a line between begin_line and "\n".
+// The guard's sentences. Each is a message between begin_line and "\n".
 
-/// "cudaguard[7]: "
+/// Writes "cudaguard[7]: ".
 Text& begin_line(Text& out, uint32_t pid);
 
-/// "no CUDA here (FORCE_CPU; asked by ppo.py:159 through libc10_cuda.so); to allow CUDA:
-/// CUDAGUARD_POLICY=OFF"; if Python's frames are not known, "asked by libfoo.so in python3 ppo.py".
-/// NVML has "no GPU to see", OpenCL "no OpenCL from NVIDIA here". Under CUDAGUARD_LOG=all it names
-/// the call. The advice works in the place where the message is read. There is none in a privileged
-/// process, and none if another message has given the cause.
+/// Facts for "no CUDA here (FORCE_CPU; asked by ppo.py:159 through libc10_cuda.so); to allow CUDA:
+/// CUDAGUARD_POLICY=OFF". If Python's frames are not known: "asked by libfoo.so in python3 ppo.py".
+/// NVML has "no GPU to see", OpenCL "no OpenCL from NVIDIA here". Under CUDAGUARD_LOG=all the
+/// message names the call. The advice works in the place where the message is read. A privileged
+/// process gets no advice. There is none either if another message has given the cause.
 struct DeniedFacts {
   uint32_t pid = 0;
   const Config& config;
-  std::string_view because;  ///< why it is FORCE_CPU, where nobody asked for that by name
+  std::string_view because;  ///< why FORCE_CPU applies, if the user has not named it
   const Touch& touch;
 };
 void write_denied(Text& out, const DeniedFacts& facts);
 
-/// CUDAGUARD_LOG=all: "context on device 1 (policy VALIDATE; cuCtxCreate_v2 asked by libfoo.so)".
+/// Writes, under CUDAGUARD_LOG=all: "context on device 1 (policy VALIDATE; cuCtxCreate_v2 asked by
+/// libfoo.so)".
 void write_allowed(Text& out, Policy policy, const Touch& touch);
 
-// The list is named as the user has given it: `by_option` is Config's.
+// The messages name the list as the user has given it: `by_option` is Config's.
 
-/// What is wrong with an allow-list.
+/// A mistake in an allow-list.
 struct ListErrorFacts {
   std::string_view list;
   const ListError& error;
@@ -121,14 +122,14 @@ struct ListErrorFacts {
 };
 void write_list_error(Text& out, const ListErrorFacts& facts);
 
-/// The allow-list cannot be enforced: `why` is what follows its name.
+/// The allow-list cannot be enforced; `why` follows its name.
 struct NotEnforcedFacts {
   const char* why;
   bool by_option = false;
 };
 void write_not_enforced(Text& out, const NotEnforcedFacts& facts);
 
-/// The allow-list is good, and there is nothing to show: "NVIDIA's driver is not installed".
+/// The allow-list is good, but there is no GPU to show: "NVIDIA's driver is not installed".
 struct ListInVainFacts {
   std::string_view list;
   const char* why;
@@ -143,24 +144,24 @@ struct IndexFacts {
   CodePlace caller;
   int asked = 0;
   int count = 0;               ///< visible devices; 0: not known
-  int used = -1;               ///< under CLAMP: what was used instead
+  int used = -1;               ///< under CLAMP: the index that was used instead
   int meant = -1;              ///< "did you mean"
-  std::string_view are;        ///< what 0 to count-1 are, comma separated; may be empty
+  std::string_view are;        ///< the names of 0 to count-1, comma separated; may be empty
   std::string_view are_whose;  ///< "GPUs " or "CUDA_VISIBLE_DEVICES="
 };
 void write_bad_index(Text& out, const IndexFacts& facts);
 
-/// CUDA_VISIBLE_DEVICES was changed after the program had been told how many GPUs there are; with
-/// no `api`: its numbers name no GPU of the allow-list.
+/// CUDA_VISIBLE_DEVICES was changed after the number of GPUs had been reported to the program. If
+/// `api` is empty, the numbers in the variable name no GPU of the allow-list.
 struct LateWriteFacts {
   bool was_set = false;
   std::string_view was;
   bool is_set = false;
   std::string_view is;
-  std::string_view api;       ///< what told the program, or what read the variable
-  unsigned told = 0;          ///< how many GPUs it said
+  std::string_view api;       ///< the call that reported the number or read the variable
+  unsigned told = 0;          ///< the number of GPUs that it reported
   bool read_already = false;  ///< the change came after cuInit
-  unsigned sees = 0;          ///< else: how many CUDA sees now
+  unsigned sees = 0;          ///< otherwise: the number that CUDA sees now
   unsigned gpus = 0;          ///< of the machine; 0: not known
   std::string_view allow_list;
   bool by_option = false;
@@ -168,16 +169,16 @@ struct LateWriteFacts {
 };
 void write_late_write(Text& out, const LateWriteFacts& facts);
 
-/// A forked child uses CUDA, which its parent had initialised.
+/// A forked child uses CUDA after its parent has initialised it.
 struct ForkFacts {
   std::string_view api;       ///< the child's call
   uint32_t parent = 0;        ///< process id
   std::string_view by;        ///< the library that initialised it there; may be empty
-  uint64_t milliseconds = 0;  ///< before the fork is not known: before this call
+  uint64_t milliseconds = 0;  ///< before this call; the time before the fork is not known
 };
 void write_fork_poison(Text& out, const ForkFacts& facts);
 
-/// NVIDIA's OpenCL under an allow-list.
+/// NVIDIA's OpenCL was refused under an allow-list.
 struct NoOpenClFacts {
   CodePlace caller;
   bool by_option = false;
@@ -186,7 +187,7 @@ void write_no_opencl(Text& out, const NoOpenClFacts& facts);
 
 void write_complaint(Text& out, const Complaint& complaint);
 
-/// A file of ours that cannot be used.
+/// A file of cudaguard that cannot be used.
 struct MissingFacts {
   std::string_view file;
   const char* why;      ///< a clause: "is missing", "is cut short"
@@ -197,23 +198,23 @@ void write_missing(Text& out, const MissingFacts& facts);
 
 void write_report_failed(Text& out, std::string_view path, int error);
 
-/// What the name of a report may contain.
+/// The values for the placeholders in the name of a report.
 struct ReportName {
   uint32_t pid = 0;       ///< for "%p"
-  uint32_t uid = 0;       ///< for "%u": the effective one. A user's name would need a look-up.
+  uint32_t uid = 0;       ///< for "%u": the effective id; a user name would need a look-up
   std::string_view host;  ///< for "%h"; a slash becomes "_"
 };
-/// `path` with each of them replaced.
+/// Writes `path` with each placeholder replaced.
 void put_report_name(Text& out, std::string_view path, const ReportName& name);
 
-/// One of these for a caller that knows its facts by address alone.
+/// Calls a write function for a caller that passes the facts by address.
 template <auto kWrite, typename Facts>
 void write_line_of(Text& out, const void* facts) {
   kWrite(out, *static_cast<const Facts*>(facts));
 }
 
-/// One line of JSON. `limit` is the longest that may be written in one piece, in bytes; the long
-/// fields are cut to fit, and "cut" names them.
+/// Writes one line of JSON. `limit` is the longest that may be written in one piece, in bytes. The
+/// long fields are cut to fit, and "cut" names them.
 void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit);
 
 }  // namespace cudaguard

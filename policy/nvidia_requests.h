@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ioctl requests of NVIDIA's kernel modules. Pure; thread-safe, allocation-free.
+// The ioctls of NVIDIA's kernel modules. Pure; thread-safe, allocation-free.
 //
 // Sources: NVIDIA's open kernel modules (kernel-open/common/inc/nv-ioctl-numbers.h and
 // nv-ioctl-numa.h, src/nvidia/arch/nvalloc/unix/include/nv_escape.h,
-// kernel-open/nvidia-uvm/uvm_linux_ioctl.h); who else has type 'F': the kernel's
+// kernel-open/nvidia-uvm/uvm_linux_ioctl.h). Other users of type 'F': the kernel's
 // Documentation/userspace-api/ioctl/ioctl-number.rst.
 #pragma once
 
@@ -11,35 +11,35 @@
 
 namespace cudaguard {
 
-/// A request's parts, as <asm-generic/ioctl.h> has them on x86 and Arm.
+/// The parts of an ioctl number, as in <asm-generic/ioctl.h> on x86 and Arm.
 constexpr uint32_t number_of(uint32_t request) { return request & 0xff; }
 constexpr uint32_t type_of(uint32_t request) { return request >> 8 & 0xff; }
 constexpr uint32_t size_of(uint32_t request) { return request >> 16 & 0x3fff; }
 constexpr uint32_t direction_of(uint32_t request) { return request >> 30; }
-inline constexpr uint32_t kBothWays = 3;  ///< _IOWR: all of NVIDIA's are
+inline constexpr uint32_t kBothWays = 3;  ///< _IOWR, as in all of NVIDIA's ioctls
 
-/// Of nvidiactl and nvidiaN: NV_IOCTL_MAGIC.
+/// NV_IOCTL_MAGIC, the type for nvidiactl and nvidiaN.
 inline constexpr uint32_t kNvidiaType = 'F';
 struct NumberRange {
   uint8_t first;
   uint8_t last;
 };
 inline constexpr NumberRange kResourceManager = {0x27, 0x5f};  ///< NV_ESC_RM_*
-inline constexpr NumberRange kFrontEnd = {200, 218};           ///< NV_IOCTL_BASE and on
-/// Framebuffers have that type too: most have other numbers (0x00 to 0x20, 0x80 to 0x8f, 0xdd),
-/// electronic paper (mxcfb.h, hwtcon) has some of the resource manager's, one way, or both ways
-/// with eight bytes at most. NVIDIA's smallest there is NVOS00_PARAMETERS, and a wrong size is
-/// refused.
+inline constexpr NumberRange kFrontEnd = {200, 218};           ///< from NV_IOCTL_BASE on
+/// Framebuffers have type 'F', too. Most have other numbers (0x00 to 0x20, 0x80 to 0x8f, 0xdd).
+/// Electronic paper (mxcfb.h, hwtcon) has some of the resource manager's numbers, one way, or both
+/// ways with eight bytes at most. NVIDIA's smallest ioctl there is NVOS00_PARAMETERS, and its
+/// module refuses a wrong size.
 inline constexpr uint32_t kSmallestOfResourceManager = 16;
-/// Of nvidia-uvm, whose requests are plain numbers. It must come first on each descriptor.
+/// The first ioctl on each descriptor of nvidia-uvm, whose ioctls are plain numbers.
 inline constexpr uint32_t kUvmInitialize = 0x30000001;
 
-/// _IOWR of NVIDIA's.
+/// Returns NVIDIA's ioctl with this number and size (_IOWR).
 constexpr uint32_t nvidia_request(uint32_t number, uint32_t size) {
   return kBothWays << 30 | size << 16 | kNvidiaType << 8 | number;
 }
 
-/// Nobody's, for none has a size of zero; answered as theirs.
+/// An ioctl that no driver has, because none has a size of zero. The filter treats it as NVIDIA's.
 inline constexpr uint32_t kNobodysRequest = nvidia_request(kFrontEnd.first, 0);
 
 constexpr bool is_in(NumberRange range, uint32_t number) {
@@ -57,7 +57,7 @@ struct NvidiaRequest {
   uint8_t number;
   const char* name;  ///< without NV_ESC_
 };
-/// All that the modules know today, in order.
+/// All ioctls that the modules know today, in order.
 inline constexpr NvidiaRequest kNvidiaRequests[] = {
     {0x27, "RM_ALLOC_MEMORY"},
     {0x28, "RM_ALLOC_OBJECT"},
@@ -102,7 +102,7 @@ inline constexpr NvidiaRequest kNvidiaRequests[] = {
     {218, "WAIT_OPEN_COMPLETE"},
 };
 
-/// "RM_CONTROL", "UVM_INITIALIZE"; of one that has no name "request".
+/// Returns "RM_CONTROL", "UVM_INITIALIZE", …, or "request" if the ioctl has no name.
 constexpr const char* name_of_request(uint32_t request) {
   if (request == kUvmInitialize) return "UVM_INITIALIZE";
   for (const NvidiaRequest& one : kNvidiaRequests) {

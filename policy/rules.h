@@ -12,32 +12,32 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 
 enum class Policy : uint8_t {
   kForceCpu,  ///< there is no CUDA device; the driver is never entered
-  kValidate,  ///< CUDA, inside the allow-list; a bad device index is explained
-  kClamp,     ///< the same; an index that is too high becomes the last valid one
+  kValidate,  ///< CUDA within the allow-list; a bad device index is explained
+  kClamp,     ///< as kValidate; an index that is too high becomes the last valid one
   kOff,       ///< the guard does nothing
 };
 
-/// What becomes of a request for a library.
+/// What the guard does with a request for a library.
 enum class Action : uint8_t {
-  kPass,        ///< it goes on as it is
-  kNullDriver,  ///< our library that reports no device, in the real one's place
-  kProxy,       ///< our library in front of the real one
-  kRefuse,      ///< a name that cannot exist
+  kPass,        ///< passes it on unchanged
+  kNullDriver,  ///< loads our library that reports no device instead of the real one
+  kProxy,       ///< loads our library, which calls the real one
+  kRefuse,      ///< requests a name that cannot exist
 };
 
-/// Which of the guard's exports libraries that are loaded later may be bound to. Those of a library
-/// that has variables of the same names, as loaders of the driver have, must not be.
+/// The exports of the guard to which ld.so may bind libraries that are loaded later. A library that
+/// has variables of the same names, as loaders of the driver do, must not be bound to them.
 enum class LaterExports : uint8_t {
   kAll,
-  kRuntime,  ///< cudaSetDevice, …: the null drivers have all others
+  kRuntime,  ///< cudaSetDevice, …: the null drivers have all other names
   kOwn,      ///< dlopen, cudaguard_touches, …
 };
 
 struct Rules {
   Policy policy;
-  Action driver;       ///< on a request for the driver, or NVML
-  Action refused;      ///< on one for a row of kRefusedLibraries
-  Action under_list;   ///< the same under an allow-list, where the row says so
+  Action driver;       ///< for a request for the driver or NVML
+  Action refused;      ///< for one in kRefusedLibraries
+  Action under_list;   ///< for such a one under an allow-list, if its row says so
   LaterExports later;  ///< once the null drivers are loaded
   bool clamps;         ///< an index that is too high becomes the last valid one
 };
@@ -55,11 +55,12 @@ static_assert(rules_of(Policy::kValidate).policy == Policy::kValidate);
 static_assert(rules_of(Policy::kClamp).policy == Policy::kClamp);
 static_assert(rules_of(Policy::kOff).policy == Policy::kOff);
 
-/// May a program enter the driver, with us in front?
+/// True if a program may enter the driver through our proxy.
 constexpr bool lets_through(Policy policy) { return rules_of(policy).driver == Action::kProxy; }
 
-/// Does this export of the guard leave later look-ups? "cuInit" and "nvmlInit" are the driver's,
-/// "cudaSetDevice" is the runtime's, "cudaguard_touches" and "dlopen" are the guard's own.
+/// True if later look-ups must not find this export of the guard. "cuInit" and "nvmlInit" are the
+/// driver's, "cudaSetDevice" is the runtime's, "cudaguard_touches" and "dlopen" are the guard's
+/// own.
 constexpr bool leaves_later_lookups(Policy policy, std::string_view name) {
   if (name.starts_with("cudaguard_")) return false;
   const LaterExports later = rules_of(policy).later;
@@ -67,7 +68,7 @@ constexpr bool leaves_later_lookups(Policy policy, std::string_view name) {
   return (name.starts_with("cu") || name.starts_with("nvml")) && later != LaterExports::kAll;
 }
 
-/// `list`: there is an allow-list.
+/// `list`: whether there is an allow-list.
 constexpr Action action_for(Policy policy, bool list, const LibraryRequest& request) {
   const Rules& rules = rules_of(policy);
   if (const RefusedLibrary* row = request.refused; row != nullptr) {
@@ -77,8 +78,9 @@ constexpr Action action_for(Policy policy, bool list, const LibraryRequest& requ
   return driver ? rules.driver : Action::kPass;
 }
 
-/// The device index to use where a program asks for `asked` and `count` devices are visible; 0: it
-/// is not known how many. A negative one is never another: -1 means "none" to those who write it.
+/// Returns the device index to use if a program asks for `asked` and `count` devices are visible
+/// (0: not known). A negative index stays as it is, because -1 means "none" to programs that pass
+/// it.
 constexpr int index_to_use(Policy policy, int asked, int count) {
   return rules_of(policy).clamps && count > 0 && asked >= count ? count - 1 : asked;
 }

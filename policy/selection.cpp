@@ -13,7 +13,7 @@ constexpr std::string_view kMigPrefix = "MIG-";
 /// One entry, as CUDA reads it.
 struct Reading {
   bool ends_list = true;
-  /// A view index; of a UUID without a view: which entry of the list is the first that says so.
+  /// A view index. For a UUID without a view: the position in the list of the first equal entry.
   size_t device = 0;
 };
 
@@ -30,7 +30,7 @@ bool is_uuid(std::string_view text) {
   return text.starts_with(kGpuPrefix) || text.starts_with(kMigPrefix);
 }
 
-/// As strtol(entry, &end, 10), for what CUDA does with it.
+/// Reads a number as strtol(entry, &end, 10) does, as far as CUDA uses it.
 Reading read_number(std::string_view entry, const View* view) {
   std::string_view rest = without_leading_blanks(entry);
   const bool negative = rest.starts_with('-');
@@ -56,7 +56,7 @@ Reading read_uuid(std::string_view entry, std::string_view list, const View* vie
   for (size_t i = 0; i < view->count; ++i) {
     const std::string_view uuid = device_of(i, *view, *machine).name();
     if (uuid.empty()) continue;
-    // Without NVML the allow-list's own text stands for the UUID, and may be the shorter one.
+    // Without NVML the allow-list's own text replaces the UUID, and may be shorter than the entry.
     const bool longer = !machine->known && entry.starts_with(uuid);
     if (!longer && !uuid.starts_with(entry)) continue;
     if (!found.ends_list) return {};  // ambiguous
@@ -100,7 +100,7 @@ Selection select(const char* visible_devices, const View* view, const Machine* m
       selection.count = 0;
       break;
     }
-    if (selection.count == kMostGpus) break;  // more than any view has
+    if (selection.count == kMostGpus) break;  // more devices than any view has
     selection.view[selection.count++] = static_cast<uint32_t>(reading.device);
   }
   return selection;
@@ -108,7 +108,7 @@ Selection select(const char* visible_devices, const View* view, const Machine* m
 
 bool write_driver_list(Text& out, const Selection& selection, const View& view,
                        const Machine& machine) {
-  // One kind for all: the driver stops at the first entry that is not of the first one's kind.
+  // All entries are of one kind, because the driver stops at the first entry of another kind.
   bool indices = false;
   for (size_t i = 0; i < selection.count; ++i) {
     if (device_of(selection.view[i], view, machine).uuid[0] == '\0') indices = true;

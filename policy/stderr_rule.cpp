@@ -7,7 +7,8 @@ namespace {
 
 using Kind = Descriptor::Kind;
 
-/// What shells, supervisors and test runners leave at 0 and 1, and programs do not open there.
+/// True for descriptors that shells, supervisors and test runners leave at 0 and 1, and that
+/// programs do not open there.
 bool looks_inherited(const Descriptor& d) {
   return !d.close_on_exec && (d.kind == Kind::kTerminalOrNull || d.kind == Kind::kPipe);
 }
@@ -24,9 +25,10 @@ bool may_write_line(const Descriptor& in, const Descriptor& out, const Descripto
     case Kind::kRegular:
       // `2>file` opens for writing only; a program's data file is often open for both.
       if (err.kind == Kind::kRegular && err.readable) return false;
-      // Nobody inherits a standard input that cannot be read: 0 was closed, and 2 likely as well.
+      // No program inherits a standard input that cannot be read: 0 was closed, and 2 likely as
+      // well.
       if (in.kind == Kind::kRegular && !in.readable) return false;
-      // `>file 2>&1`, systemd's journal socket: one file twice.
+      // `>file 2>&1` or systemd's journal socket: 1 and 2 are the same file.
       if (out.kind == err.kind && out.same_file(err) && !out.close_on_exec) return true;
       return (looks_inherited(in) && in.readable) || (looks_inherited(out) && out.writable);
     default:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// May a line be written to descriptor 2? A program that was started with descriptors closed has its
-// own files at 0-2, and a line there destroys them. The guard looks at
-// nothing when it is loaded (a system call in every process), so it must judge by what it sees at
-// the touch. Pure; thread-safe.
+// Decides whether a message may be written to descriptor 2. A program that was started with
+// descriptors closed has its own files at 0-2, and a message there destroys them. At load the guard
+// does not inspect descriptors, because this would cost every process a system call. It must judge
+// by what it sees at the CUDA attempt. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ struct Descriptor {
   }
 };
 
-/// Terminals, the null device and pipes: yes. Regular files and sockets: only with evidence that
-/// the standard descriptors were open at start, so that descriptor 2 is not the program's own first
-/// file.
+/// Returns true for terminals, the null device and pipes. For regular files and sockets, returns
+/// true only with evidence that the standard descriptors were open at start. Otherwise descriptor 2
+/// may be the program's own first file.
 bool may_write_line(const Descriptor& in, const Descriptor& out, const Descriptor& err);
 
 }  // namespace cudaguard

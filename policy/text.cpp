@@ -5,8 +5,8 @@ namespace cudaguard {
 
 namespace {
 
-/// Controls a terminal, or turns the direction of what follows: C0, DEL, C1, and where Unicode
-/// keeps such (with some punctuation).
+/// True for a character that controls a terminal or changes the direction of text: C0, DEL, C1, and
+/// Unicode's ranges of such characters (with some punctuation).
 constexpr bool is_control(uint32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x2000 && c < 0x2070) ||
          c == 0xfeff;

@@ -10,16 +10,18 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// The first `count` bytes, or all. (std::string_view::substr may throw, which needs libstdc++.)
+/// Returns the first `count` bytes, or all. (std::string_view::substr may throw, which needs
+/// libstdc++.)
 constexpr std::string_view head(std::string_view text, size_t count) {
   return {text.data(), count < text.size() ? count : text.size()};
 }
-/// What follows the first `count` bytes, or nothing.
+/// Returns the bytes after the first `count`, or nothing.
 constexpr std::string_view tail(std::string_view text, size_t count) {
   if (count > text.size()) count = text.size();
   return {text.data() + count, text.size() - count};
 }
-/// A path without its directories, and the directory without the last '/'.
+/// base_name returns a path without its directories, directory_of the directory without the last
+/// '/'.
 std::string_view base_name(std::string_view path);
 constexpr std::string_view directory_of(std::string_view path) {
   const size_t slash = path.rfind('/');
@@ -29,22 +31,22 @@ constexpr std::string_view directory_of(std::string_view path) {
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/// The length of the first name that `text` begins with, or 0.
+/// Returns the length of the first name with which `text` begins, or 0.
 size_t begins(std::string_view text, std::span<const std::string_view> names);
-/// Where one of them is in `text`; npos: nowhere.
+/// Returns the position of one of the names in `text`, or npos.
 size_t find_any(std::string_view text, std::span<const std::string_view> names);
 
-/// The part in front of the first comma, taken off with the comma.
+/// Removes the part before the first comma, and the comma, from the list. Returns the part.
 std::string_view take_entry(std::string_view& list);
-/// The same; `last`: there was no comma. So an empty list has one empty entry, as "," has two.
+/// Does the same; `last`: there was no comma. So an empty list has one empty entry, as "," has two.
 std::string_view take_entry(std::string_view& list, bool& last);
-/// The place of an entry, as it is written, in a comma-separated list; npos: it is not there.
+/// Returns the place of an entry in a comma-separated list, compared as written, or npos.
 size_t place_of_entry(std::string_view list, std::string_view entry);
 
-/// Length of the UTF-8 sequence at the start of `text`, which is not empty; 0: there is none (RFC
-/// 3629).
+/// Returns the length of the UTF-8 sequence at the start of `text`, which must not be empty, or 0
+/// if there is none (RFC 3629).
 size_t utf8_length(std::string_view text);
-/// The character of such a sequence.
+/// Returns the character of such a sequence.
 uint32_t utf8_value(std::string_view sequence);
 
 class Text {
@@ -52,21 +54,21 @@ class Text {
   constexpr Text(char* buffer, size_t capacity) : begin_(buffer), capacity_(capacity) {}
 
   Text& put(std::string_view text);
-  Text& put(const char* text);  ///< ends in a zero byte; a call with a literal is short this way
+  Text& put(const char* text);  ///< zero-terminated; makes calls with literals short
   Text& put_decimal(uint64_t value) { return put_digits(value, 10); }
   Text& put_hex(uint64_t value) { return put("0x").put_digits(value, 16); }
 
-  /// For a line on a terminal: control characters and bytes above 126 become '?'; more than
-  /// `limit` bytes are cut and marked with "...".
+  /// Writes for a terminal: control characters and bytes above 126 become '?'; more than `limit`
+  /// bytes are cut and marked with "...".
   Text& put_printable(std::string_view text, size_t limit);
 
-  /// The inside of a JSON string (RFC 8259): escapes what must be escaped and what a terminal would
-  /// obey, replaces what is not UTF-8 by U+FFFD. Stops before the character that would exceed
-  /// `limit` bytes of output. Returns false if it stopped early.
+  /// Writes the inside of a JSON string (RFC 8259). Escapes what must be escaped and what a
+  /// terminal would obey, replaces what is not UTF-8 by U+FFFD. Stops before the character that
+  /// would exceed `limit` bytes of output. Returns false if it stopped early.
   bool put_json(std::string_view text, size_t limit);
 
-  /// A pattern, whose places take the arguments in their order: %s a string_view, printable and cut
-  /// at 80 bytes (%n: 40, %l: 2048), %c characters that end in a zero byte, %u a number.
+  /// Writes a pattern whose places take the arguments in their order. %s is a string_view,
+  /// printable and cut at 80 bytes (%n: 40, %l: 2048). %c is a zero-terminated string, %u a number.
   template <typename... Arguments>
   Text& print(const char* pattern, const Arguments&... arguments) {
     const Argument list[] = {arguments...};

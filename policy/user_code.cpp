@@ -13,12 +13,12 @@ constexpr std::string_view kPackageDirectories[] = {
     "/site-packages/",
     "/dist-packages/",
 };
-/// Blender's add-ons lie below its own directory.
+/// Blender's add-ons are in its own directory.
 constexpr std::string_view kAddOnDirectories[] = {
     "/usr/share/",
     "/scripts/addons",
 };
-/// "<string>" is what `python -c` runs, "<ipython-input-...>" a cell: not among these.
+/// "<string>" is what `python -c` runs, "<ipython-input-...>" a cell, so neither is in this list.
 constexpr std::string_view kPythonsFiles[] = {
     "<frozen ",
     "/lib/python3",
@@ -66,7 +66,7 @@ bool has(std::string_view file, std::span<const std::string_view> parts) {
 }  // namespace
 
 Whose whose_code(std::string_view file, std::string_view function) {
-  // A dataclass's; whose __post_init__ asks may be somebody else's.
+  // A dataclass's generated __init__; its __post_init__ may be in other code.
   if (file.starts_with("<string>") && function.starts_with("__init__")) return Whose::kPythons;
   if (has(file, kPackageDirectories) || has(file, kAddOnDirectories)) return Whose::kPackages;
   return has(file, kPythonsFiles) ? Whose::kPythons : Whose::kUsers;
@@ -74,7 +74,8 @@ Whose whose_code(std::string_view file, std::string_view function) {
 
 bool FrameChoice::takes(std::string_view file, std::string_view function) {
   Whose whose = whose_code(file, function);
-  // The command line of a child that multiprocessing spawns, which looks like the user's python -c.
+  // This is the command line of a child that multiprocessing spawns. It looks like the user's
+  // python -c.
   if (starts_child_ && file == "<string>") whose = Whose::kPythons;
   starts_child_ = (function == "spawn_main" && file.ends_with("/spawn.py")) ||
                   (function == "main" && file.ends_with("/forkserver.py"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose code is it? So that a line names the user's own. Pure; thread-safe, async-signal-safe,
-// allocation-free.
+// Finds the owner of code, so that a message names the user's own. Pure; thread-safe,
+// async-signal-safe, allocation-free.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Whose code a Python frame is, the least useful to a reader first.
+/// The owner of a Python frame's code, the least useful to a reader first.
 enum class Whose : uint8_t {
-  kPythons,   ///< the standard library, what the interpreter has frozen, code that libraries make
-  kPackages,  ///< installed: a package's, or an add-on that a program brings along
+  kPythons,   ///< the standard library, frozen modules, code that libraries generate
+  kPackages,  ///< installed packages, and add-ons that a program brings along
   kUsers,
 };
 
@@ -26,12 +26,13 @@ inline bool is_user_code(std::string_view file, std::string_view function) {
 }
 
 /// Chooses the Python frame that a message names: the innermost of the user's own, otherwise the
-/// outermost of a package. The standard library's is never chosen.
+/// outermost of a package. A frame of the standard library is never chosen.
 class FrameChoice {
  public:
-  /// Takes the frames from the innermost outwards. True: this one is the choice so far.
+  /// Call this with the frames from the innermost outwards. Returns true if this frame is the
+  /// choice so far.
   bool takes(std::string_view file, std::string_view function);
-  /// No frame further out can replace it.
+  /// True if no frame further out can replace the choice.
   bool is_final() const { return best_ == Whose::kUsers; }
 
  private:
@@ -43,27 +44,29 @@ class FrameChoice {
 /// in Jupyter, "torch/utils/collect_env.py:952" in a package. The four parts are one text.
 struct CodeLine {
   const char* before;     ///< "" or "notebook cell "
-  std::string_view name;  ///< of the file or the cell: any bytes
+  std::string_view name;  ///< of the file or the cell; may hold any bytes
   const char* after;      ///< ":" or ", line "
   uint64_t line;
 };
 CodeLine code_line(std::string_view file, unsigned line);
 
-/// A cell of a Jupyter kernel: "/tmp/ipykernel_7/2815143473.py".
+/// True for a cell of a Jupyter kernel: "/tmp/ipykernel_7/2815143473.py".
 bool is_kernel_cell(std::string_view file);
 
-/// Why there is no Python stack, where nobody expects one.
+/// Why there is no Python stack in a process without CPython.
 inline constexpr char kNoPython[] = "no CPython";
 
-/// A library that only passes calls on: CUDA's and NVIDIA's own, a foreign-function library, an
-/// OpenCL loader, an OpenMP runtime, libc and ld.so, ours. `module`: a path or a base name.
+/// True for a library that only passes calls on: CUDA's and NVIDIA's own, a foreign-function
+/// library, an OpenCL loader, an OpenMP runtime, libc and ld.so, ours. `module` is a path or a base
+/// name.
 bool passes_calls_on(std::string_view module);
 
-/// Python's ways to call C, ctypes and cffi: each with a copy of libffi of its own or the system's,
-/// which Ruby and others use as well. `file`: a base name.
+/// True for Python's libraries that call C, ctypes and cffi, and for libffi. Each has its own copy
+/// of libffi or uses the system's, which Ruby and others use as well. `file` is a base name.
 bool is_foreign_function(std::string_view file);
 
-/// A function of CUDA's runtime, which may be linked into a program: the frame is not its own.
+/// True for a function of CUDA's runtime. The runtime may be linked into a program, so such a frame
+/// is not the program's own.
 constexpr bool is_runtime_function(std::string_view name) {
   if (name.starts_with("libcudart_static_")) return true;
   return name.starts_with("cuda") && name.size() > 4 && name[4] >= 'A' && name[4] <= 'Z';

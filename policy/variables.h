@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables, one row each. From here the guard, the launcher and doctor take theirs; the tests
-// hold the manual and the completion against it.
+// The variables, one row each. The guard, the launcher and doctor read this table; the tests
+// compare the manual and the completion with it.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ struct Environment {
   const char* children = nullptr;
   const char* root = nullptr;
   const char* presets = nullptr;
-  bool privileged = false;  ///< AT_SECURE: the environment is somebody else's, ignore it
-  bool forked = false;      ///< the process that this one was forked from had read it, too
+  bool privileged = false;  ///< AT_SECURE: ignore the environment, which another user controls
+  bool forked = false;      ///< the parent, which forked this process, had read it, too
 };
 
 struct VariableRow {
   const char* name;
-  const char* accepted;  ///< words in the order of their enumeration, or what the value must be
-  const char* instead;   ///< what becomes of a value that is not
-  const char* Environment::*place;  ///< where the guard has it
+  const char* accepted;  ///< words in the order of their enumeration, or a description of the value
+  const char* instead;   ///< what applies if the value is not accepted
+  const char* Environment::*place;  ///< the guard's copy
 };
 
 enum class Variable : uint8_t {
@@ -38,7 +38,7 @@ enum class Variable : uint8_t {
   kPresets,
 };
 
-/// What the guard reads.
+/// The variables that the guard reads.
 inline constexpr VariableRow kVariables[] = {
     {"CUDAGUARD_POLICY", "FORCE_CPU, VALIDATE, CLAMP, OFF", "FORCE_CPU applies",
      &Environment::policy},
@@ -51,22 +51,23 @@ inline constexpr VariableRow kVariables[] = {
     {"CUDAGUARD_LOG", "off, error, deny, all", "deny applies", &Environment::log},
     {"CUDAGUARD_REPORT", "a path of at most 4095 bytes", "nothing is recorded",
      &Environment::report},
-    // Set by the launcher: the names of what else it has set, which it then takes back.
+    // The launcher sets this to the names of the other variables that it has set. It removes these
+    // later.
     {"CUDAGUARD_PRESETS", "", "", &Environment::presets},
 };
 
-/// The first word of CUDAGUARD_PRESETS behind `run --fence`; no variable begins with its letter.
+/// The first word of CUDAGUARD_PRESETS under `run --fence`; no variable begins with its letter.
 inline constexpr char kFenceMark[] = "fence";
 /// A word of CUDAGUARD_PRESETS inside `run --children=cpu`.
 inline constexpr char kChildrenMark[] = "children";
-/// Before the list at the end of CUDAGUARD_PRESETS inside `run --gpus LIST`: "gpus=2,5". It may
-/// follow the names.
+/// The mark before the list at the end of CUDAGUARD_PRESETS inside `run --gpus LIST`: "gpus=2,5".
+/// Names may come before it.
 inline constexpr char kGpusMark[] = "gpus=";
 
-/// Read where a process begins, and there alone; "1". No row: it would be in the guard's file.
+/// Read only when a process starts; "1". It has no row, because a row would be in the guard's file.
 inline constexpr char kHello[] = "CUDAGUARD_HELLO";
 
-/// Read by doctor alone, and so not in the guard's file.
+/// Only doctor reads this variable, so it is not in the guard's file.
 inline constexpr VariableRow kDoctorTimeout = {"CUDAGUARD_DOCTOR_TIMEOUT", "seconds, 1 to 3600", "",
                                                nullptr};
 
@@ -82,7 +83,7 @@ static_assert(row_of(Variable::kLog).place == &Environment::log);
 static_assert(row_of(Variable::kReport).place == &Environment::report);
 static_assert(row_of(Variable::kPresets).place == &Environment::presets);
 
-/// `get`: a variable's value by its name, null if it is unset.
+/// `get` returns a variable's value by its name, null if it is unset.
 template <typename Get>
 Environment read_environment(Get get) {
   Environment environment;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard, found from inside another namespace (dlmopen): ld.so does not bind to it there. Pure
-// reading of ld.so's list of the base namespace: no lock, no call but getauxval.
+// Finds the guard from inside another namespace (dlmopen), where ld.so does not bind to it. Only
+// reads ld.so's list of the base namespace: no lock, no call but getauxval.
 #pragma once
 
 #include <elf.h>
@@ -11,8 +11,8 @@
 
 namespace cudaguard {
 
-// The program's own dynamic section holds ld.so's list of the base namespace, which is where the
-// guard is even when this copy of the null driver lives in another one.
+// Returns ld.so's list of the base namespace, or null. The program's own dynamic section holds this
+// list. The guard is in that namespace even if this copy of the null driver is in another one.
 inline const link_map* base_objects() {
   const auto* headers = reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR));
   const auto count = getauxval(AT_PHNUM);
@@ -36,7 +36,7 @@ inline const link_map* base_objects() {
   return nullptr;
 }
 
-// An exported function of the guard that is preloaded into the program, or null.
+// Returns an exported function of the guard that is preloaded into the program, or null.
 inline const void* guards_symbol(const char* name) {
   constexpr int kMostObjects = 64;  // a preloaded library is among the first
   const link_map* object = base_objects();

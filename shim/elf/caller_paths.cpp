@@ -35,14 +35,14 @@ Object object_of(const void* address) {
   return object;
 }
 
-/// ld.so's handle for the object, in the base namespace.
+/// Returns ld.so's handle for the object, in the base namespace.
 const link_map* handle_of(const Object& object) {
   const link_map* map = object.dynamic != nullptr ? base_objects() : nullptr;
   while (map != nullptr && map->l_ld != object.dynamic) map = map->l_next;
   return map;
 }
 
-/// A search path as ld.so has it.
+/// A search path as ld.so reports it.
 struct SearchPath {
   union {
     Dl_serinfo info;
@@ -92,8 +92,8 @@ void* open_in(const Loader& the, const char* directory, const char* name, Room& 
 void* open_on_callers_path(const Loader& the, const char* name, const void* caller) {
   const sys::Mapped<Room> room;
   if (!room || !room->callers.read(the, caller)) return nullptr;
-  // The guard has no run path: its own search path is everybody's (and glibc does not say of a
-  // directory where it comes from).
+  // The guard has no run path, so its own search path is the one that all callers share. glibc does
+  // not report where a directory of a search path comes from.
   if (!room->everybodys.read(the, reinterpret_cast<const void*>(&open_on_callers_path))) {
     return nullptr;
   }
@@ -118,7 +118,7 @@ bool expand_origin(const char* path, const void* caller, char* to, size_t size) 
     if (object.empty()) {
       const long length = sys::readlink("/proc/self/exe", to, size - 1);
       if (length <= 0) return false;
-      out.put(directory_of({to, static_cast<size_t>(length)}));  // in place: a beginning of itself
+      out.put(directory_of({to, static_cast<size_t>(length)}));  // in place: a prefix of itself
     } else {
       out.put(directory_of(object));
     }

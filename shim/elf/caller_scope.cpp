@@ -12,7 +12,7 @@ namespace cudaguard {
 
 namespace {
 
-/// Of the last part of a path (FNV-1a).
+/// Returns the hash of the last part of a path (FNV-1a).
 constexpr uint32_t hash_of(const char* path) {
   constexpr uint32_t kEmpty = 2166136261;
   uint32_t hash = kEmpty;
@@ -32,7 +32,7 @@ struct Object {
   bool in_scope;
 };
 
-/// What is loaded, in the order in which it was, and one scope among it.
+/// The loaded objects in the order in which they were loaded, and one scope of them.
 struct Objects {
   static constexpr unsigned kMost = 4096;
   Object* end;
@@ -45,8 +45,8 @@ struct Objects {
     return it;
   }
 
-  /// The objects `first` to `last` and all that they need, breadth first, as ld.so does it. Returns
-  /// the first definition.
+  /// Makes a scope of the objects `first` to `last` and all that they need, breadth first, as ld.so
+  /// does. Returns the first definition.
   const void* open_scope(const Object* first, const Object* last) {
     Object** free = scope;
     for (Object* it = at; it != end; ++it) {
@@ -76,9 +76,9 @@ struct Search {
   const GlobalNames* global = nullptr;
   const ElfW(Dyn) * own = nullptr;  // the caller's dynamic section
   ElfW(Addr) base = 0;
-  const char* version = nullptr;  // of its reference
-  bool behind = false;            // the guard
-  unsigned count = 0;             // of definitions
+  const char* version = nullptr;  // of the caller's reference
+  bool behind = false;            // the guard has been passed
+  unsigned count = 0;             // the number of definitions
   const void* found = nullptr;
   Objects* objects = nullptr;
 };
@@ -97,7 +97,8 @@ uint32_t soname_of(const ElfW(Dyn) * dynamic, ElfW(Addr) base) {
   return soname != nullptr ? hash_of(soname) : 0;
 }
 
-/// Behind the guard: who reaches it was not bound to what is in front, or asks for the next one.
+/// Returns a definition after the guard, or null. A caller that reaches the guard was not bound to
+/// an earlier object, or asks for the next definition.
 const void* definition_in(Search& search, const ElfW(Dyn) * dynamic, ElfW(Addr) base,
                           uint32_t soname) {
   search.behind = search.behind || soname == kGuard;
@@ -114,7 +115,7 @@ int find_definitions(dl_phdr_info* object, size_t /*size*/, void* data) {
   return 0;
 }
 
-/// Called once, for the program: ld.so's list stays as it is meanwhile.
+/// Called once, for the program, under dl_iterate_phdr's lock, so ld.so's list does not change.
 int choose(dl_phdr_info* program, size_t /*size*/, void* data) {
   auto& search = *static_cast<Search*>(data);
   Objects& the = *search.objects;
@@ -136,8 +137,9 @@ int choose(dl_phdr_info* program, size_t /*size*/, void* data) {
     ++end;
   }
   the.end = end;
-  // All up to libc is the program or a preload: everybody needs libc. Then, in the order in which
-  // it was loaded: what was opened with RTLD_GLOBAL, and what brought the caller.
+  // All objects up to libc are the program and its preloads, because every one of them needs libc.
+  // The rest follows in the order of loading: libraries that were opened with RTLD_GLOBAL, and the
+  // one that brought the caller.
   const void* found = the.open_scope(the.at, libc);
   if (caller != nullptr && caller->in_scope) caller = nullptr;
   for (const Object* it = the.at; found == nullptr && it != end; ++it) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The definition that a caller would have reached if the guard did not export that name, as ld.so
-// binds it: two majors of the CUDA runtime may live in one process, and TensorFlow exports `cu*`
-// trampolines of its own, so "the next one" is wrong.
+// Finds the definition that a caller would have reached, as ld.so binds it, if the guard did not
+// export the name. The next definition in the search order may be wrong. Two majors of the CUDA
+// runtime may be in one process, and TensorFlow exports `cu*` trampolines of its own.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// The names by which libraries were asked for with RTLD_GLOBAL, by their hashes.
+/// The hashes of the names by which libraries were requested with RTLD_GLOBAL.
 class GlobalNames {
  public:
   void add(const char* name);
@@ -19,13 +19,14 @@ class GlobalNames {
   std::atomic<uint32_t> hashes_[256] = {};
 };
 
-/// Null if there is no other definition. Where the caller's scope has none, the first one that was
-/// loaded: after a call in tail position the return address is that of the caller's caller.
-/// Thread-safe, async-signal-safe; changes neither errno nor dlerror. dl_iterate_phdr's lock alone,
-/// no dlsym or dlopen: a constructor may hold ld.so's other one and wait for the thread that calls.
+/// Returns null if there is no other definition. If the caller's scope has none, returns the first
+/// one that was loaded, because a tail call leaves the return address of the caller's caller.
+/// Thread-safe, async-signal-safe; changes neither errno nor dlerror. Takes only dl_iterate_phdr's
+/// lock and calls no dlsym or dlopen. A constructor may hold ld.so's other lock and wait for the
+/// calling thread.
 const void* find_definition(const char* name, const void* caller, const GlobalNames& global);
 
-/// The definition of `name` in the library that holds `function`, or null.
+/// Returns the definition of `name` in the library that holds `function`, or null.
 const void* definition_beside(const void* function, const char* name);
 
 }  // namespace cudaguard

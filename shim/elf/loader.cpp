@@ -14,8 +14,8 @@ namespace cudaguard {
 
 namespace {
 
-/// glibc >= 2.34 has the dl* functions in libc.so.6, older ones in libdl.so.2. Another libc has no
-/// common name: it is where its other functions are.
+/// True if the object holds the dl* functions. glibc >= 2.34 has them in libc.so.6, older ones in
+/// libdl.so.2. Another libc has no common name, so its library is the one with its other functions.
 bool has_dl_functions(const dl_phdr_info& object) {
   if (!sys::is_glibc()) return holds(object, reinterpret_cast<const void*>(&dl_iterate_phdr));
   const char* name = elf_soname(dynamic_section(object), object.dlpi_addr);
@@ -38,8 +38,8 @@ int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
   return 0;
 }
 
-/// dlsym(RTLD_NEXT) looks at its return address to know who asks: this must be a real call, never a
-/// tail call, and from this library.
+/// Calls dlsym(RTLD_NEXT), which identifies its caller by the return address. So the call must come
+/// from this library and must not be a tail call.
 [[gnu::noinline]] void* ask_next(void* (*dlsym)(void*, const char*), const char* name) {
   void* volatile result = dlsym(RTLD_NEXT, name);
   return result;

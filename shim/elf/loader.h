@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dynamic loader's functions, found without one versioned reference to any of them: linked on a
-// new glibc such a reference kills every program on glibc < 2.30. Thread-safe.
+// Finds the dynamic loader's functions without a versioned reference to any of them. If the guard
+// is linked on a new glibc, such a reference kills every program on glibc < 2.30. Thread-safe.
 #pragma once
 
 #include <atomic>
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// One of them. Threads that race through the first call write the same.
+/// One such function. Threads that race through the first call write the same address.
 class AnyFound {
  public:
-  /// Null changes nothing: a thread that saw less does not undo what another has found.
+  /// Null changes nothing: a thread that found less does not undo what another thread has found.
   void take(const void* found) {
     if (found != nullptr) at_.store(const_cast<void*>(found), std::memory_order_relaxed);
   }
@@ -30,7 +30,7 @@ struct Loader {
   using Open = void* (*)(const char*, int);
   using OpenIn = void* (*)(long, const char*, int);
 
-  /// The definitions behind ours in the search order: another interposer's or libc's. May be null
+  /// The definitions after ours in the search order: another interposer's or libc's. May be null
   /// (glibc < 2.34, a weak caller, libdl.so.2 not loaded).
   Found<Open> next_dlopen;
   Found<OpenIn> next_dlmopen;
@@ -42,11 +42,11 @@ struct Loader {
   Found<void* (*)(void*, const char*)> dlsym;
   Found<int (*)(void*, int, void*)> dlinfo;
 
-  std::atomic<bool> whole{false};  ///< nothing is left to be found
+  std::atomic<bool> whole{false};  ///< all functions are found
 };
 
-/// Finds what there is so far: with glibc < 2.34 not all without libdl.so.2. Takes the loader's
-/// lock (dl_iterate_phdr).
+/// Finds the functions that are loaded so far. With glibc < 2.34 some are missing until libdl.so.2
+/// is loaded. Takes the loader's lock (dl_iterate_phdr).
 void find(Loader& it);
 
 }  // namespace cudaguard

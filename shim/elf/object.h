@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dl_iterate_phdr says of a loaded object. Pure reading; thread-safe inside its callback.
+// What dl_iterate_phdr reports about a loaded object. Only reads; thread-safe inside its callback.
 #pragma once
 
 #include <link.h>
 
 namespace cudaguard {
 
-// Does one of the object's segments hold the address?
+// True if one of the object's segments holds the address.
 inline bool holds(const dl_phdr_info& object, const void* address) {
   for (int i = 0; i < object.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object.dlpi_phdr[i];
@@ -26,7 +26,8 @@ struct Extent {
   }
 };
 
-// Of the object that holds the address; empty if none does. Takes the loader's lock.
+// Returns the extent of the object that holds the address, empty if none does. Takes the loader's
+// lock.
 inline Extent extent_of(const void* address) {
   struct Search {
     const void* address;
@@ -50,7 +51,7 @@ inline Extent extent_of(const void* address) {
   return search.extent;
 }
 
-// The object's dynamic section, or null.
+// Returns the object's dynamic section, or null.
 inline const ElfW(Dyn) * dynamic_section(const dl_phdr_info& object) {
   for (int i = 0; i < object.dlpi_phnum; ++i) {
     if (object.dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
@@ -59,7 +60,7 @@ inline const ElfW(Dyn) * dynamic_section(const dl_phdr_info& object) {
   return nullptr;
 }
 
-// The name ld.so has for the object that holds the address: "" for the program itself, null if no
+// Returns ld.so's name for the object that holds the address: "" for the program itself, null if no
 // object holds it. Takes the loader's lock.
 inline const char* object_name(const void* address) {
   struct Search {

@@ -27,7 +27,7 @@ bool OwnPath::set_directory(const char* beside) {
 bool OwnPath::set_real_directory() {
   const CodePlace place = place_of(reinterpret_cast<const void*>(&own_path), text_, size_ - 1);
   return !place.module.empty() &&
-         set_directory_of(place.module);  // in place: a beginning of itself
+         set_directory_of(place.module);  // in place: a prefix of its own text
 }
 
 const char* OwnPath::file(std::string_view name) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that are installed with the guard, in the directory `cudaguard` beside it: where they
-// are, and why one cannot be used. Thread-safe; allocates nothing.
+// The files that are installed with the guard, in the directory `cudaguard` next to it: their
+// paths, and why one cannot be used. Thread-safe; allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -8,28 +8,30 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Why a file cannot be used: clauses, compared by address.
+/// Reasons why a file cannot be used: clauses, compared by address.
 inline constexpr char kMissing[] = "is missing";
 inline constexpr char kCutShort[] = "is cut short";
-/// A shortage that may be over at the next dlopen: try again then.
+/// A shortage that may be over at the next dlopen, which tries again.
 inline constexpr char kPassing[] = "cannot be opened now";
-/// Of a driver that the program asks for by a path of its own.
+/// The reason for a driver that the program requests by a path of its own.
 inline constexpr char kNotOurs[] = "cannot be used by cudaguard's proxy library";
 
-/// Room for every path that ld.so takes. Too much for a stack.
+/// Room for every path that ld.so takes; too large for a stack.
 using PathRoom = char[4096];
 
-/// A path in that directory, in room of the caller's.
+/// A path in that directory, in the caller's buffer.
 class OwnPath {
  public:
   OwnPath(char* room, size_t size) : text_(room), size_(size) {}
 
-  /// `beside`: the guard's own path, or null. False: it is not known, or too long.
+  /// `beside` is the guard's own path, or null. Returns false if the path is null or too long.
   bool set_directory(const char* beside);
-  /// Beside the file that the guard is mapped from, links resolved: where the guard's own path is
-  /// relative or a link to another place. False: nobody can tell.
+  /// Uses the directory of the file that the guard is mapped from, with links resolved. This is
+  /// needed if the guard's own path is relative or a link to another directory. Returns false if
+  /// the directory cannot be found.
   bool set_real_directory();
-  /// An empty path, which does not exist, if there is no directory or it is too long.
+  /// Returns the path of the file `name`. If there is no directory or the path is too long, returns
+  /// an empty path, which does not exist.
   const char* file(std::string_view name);
 
  private:
@@ -40,13 +42,13 @@ class OwnPath {
   size_t directory_ = 0;
 };
 
-/// The guard's own path as ld.so has it, if it is absolute; else null.
+/// Returns the guard's own path as ld.so knows it if the path is absolute, otherwise null.
 const char* own_path();
 
-/// An ELF library for this machine with all its bytes? Returns null, or why not.
+/// Returns null if the file is a complete ELF library for this machine, otherwise the reason.
 const char* why_unusable(const char* path);
 
-/// Of a good library that ld.so did not load: would ld.so have found room (RLIMIT_AS)?
+/// Returns why ld.so did not load a good library: kPassing if there is no room (RLIMIT_AS).
 const char* why_not_loaded();
 
 }  // namespace cudaguard

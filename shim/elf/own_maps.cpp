@@ -5,7 +5,7 @@
 
 namespace cudaguard {
 
-/// The next byte, -1 at the end.
+/// Returns the next byte, -1 at the end.
 int MapsReader::byte() {
   if (at_ == filled_) {
     const long got = sys::read(fd_, buffer_, size_);
@@ -17,7 +17,7 @@ int MapsReader::byte() {
   return static_cast<unsigned char>(buffer_[at_++]);
 }
 
-/// A hexadecimal number; eats the byte after it.
+/// Reads a hexadecimal number and the byte after it.
 uint64_t MapsReader::hex() {
   uint64_t value = 0;
   for (;;) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// /proc/self/maps: which file is mapped at an address. Takes no lock (dladdr takes the loader's,
-// which a forked child may inherit locked), allocates nothing. Thread-safe, async-signal-safe.
+// Reads /proc/self/maps to find the file that is mapped at an address. Takes no lock (dladdr takes
+// the loader's, which a forked child may inherit locked), allocates nothing. Thread-safe,
+// async-signal-safe.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +11,13 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// One line of it.
+/// One line of /proc/self/maps.
 struct Mapping {
   uint64_t from;
   uint64_t to;
   uint64_t offset;   ///< in the file
-  const char* path;  ///< the real one, links resolved; no zero byte at its end
-  uint32_t length;   ///< of the path; 0: no file
+  const char* path;  ///< links resolved; not zero-terminated
+  uint32_t length;   ///< of the path; 0 if there is no file
   bool readable;
   bool writable;
   bool executable;
@@ -26,13 +27,13 @@ struct Mapping {
   CodePlace place(uint64_t address) const { return {file(), address - from + offset}; }
 };
 
-/// Reads them one after the other.
+/// Reads mappings one after the other.
 class MapsReader {
  public:
-  /// `buffer` is what is read at once: the kernel gives no more than 4096 bytes.
+  /// `buffer` receives one read(2); the kernel returns at most 4096 bytes at once.
   MapsReader(int fd, char* buffer, size_t size) : fd_(fd), buffer_(buffer), size_(size) {}
 
-  /// The next one, its path copied to `path`. False: there are no more.
+  /// Reads the next mapping and copies its path to `path`. Returns false at the end.
   bool next(Mapping& to, char* path, size_t size);
 
  private:
@@ -47,8 +48,9 @@ class MapsReader {
   bool ended_ = false;
 };
 
-/// The file mapped at `address` and the offset in it. The path is copied into `path`; an empty
-/// module if nothing is mapped there, the mapping has no file, or /proc cannot be read.
+/// Returns the file that is mapped at `address` and the offset in it. Copies the path into `path`.
+/// The module is empty if nothing is mapped there, the mapping has no file, or /proc cannot be
+/// read.
 CodePlace place_of(const void* address, char* path, size_t size);
 
 }  // namespace cudaguard

@@ -9,7 +9,7 @@
 #include "shim/elf/symbol_lookup.h"
 #include "shim/sys/memory.h"
 
-// The linker's name for the beginning of this file in memory.
+// The linker's symbol for the start of this file in memory.
 // NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming)
 extern "C" const ElfW(Ehdr) __ehdr_start [[gnu::visibility("hidden")]];
 
@@ -19,7 +19,7 @@ namespace {
 
 ElfW(Addr) own_base() { return reinterpret_cast<ElfW(Addr)>(&__ehdr_start); }
 
-/// One more than the number of the last symbol in the hash table.
+/// Returns one more than the number of the last symbol in the hash table.
 uint32_t end_of_symbols(const uint32_t* gnu_hash) {
   const uint32_t buckets = gnu_hash[0];
   const uint32_t first = gnu_hash[1];
@@ -40,7 +40,7 @@ bool hide_own_symbols(NameFilter filter, const void* context) {
   constexpr uint32_t kMost = 128;
   const elf_detail::Tables tables = elf_detail::read_tables(_DYNAMIC, own_base());
   if (tables.gnu_hash == nullptr || tables.symbols == nullptr) return false;
-  const uint32_t first = tables.gnu_hash[1];  // imports come before
+  const uint32_t first = tables.gnu_hash[1];  // imports come first
   const uint32_t count = end_of_symbols(tables.gnu_hash) - first;
   if (count > kMost) return false;
   ElfW(Sym) symbols[kMost];

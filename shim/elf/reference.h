@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The version with which an object refers to a symbol. Pure reading of mapped tables.
+// Finds the version with which an object refers to a symbol. Only reads mapped tables.
 #pragma once
 
 #include <link.h>
@@ -8,9 +8,9 @@
 
 namespace cudaguard {
 
-// The number of the first symbol that the object refers to and whose name `wanted` takes; 0: there
-// is none. Found by its relocations, as ld.so does: where an object exports nothing, its hash table
-// does not say how many symbols it imports.
+// Returns the number of the first symbol that the object refers to and whose name `wanted` accepts,
+// 0 if there is none. Searches the relocations, as ld.so does: if an object exports nothing, its
+// hash table does not show how many symbols it imports.
 template <typename Wanted>
 uint32_t find_reference(const elf_detail::Tables& t, const ElfW(Dyn) * dynamic, ElfW(Addr) base,
                         const Wanted& wanted) {
@@ -29,7 +29,8 @@ uint32_t find_reference(const elf_detail::Tables& t, const ElfW(Dyn) * dynamic, 
   return 0;
 }
 
-// "" without a version; null if it does not refer to it.
+// Returns the version of the object's reference to `name`: "" without a version, null without a
+// reference.
 [[gnu::noinline]] inline const char* version_of_reference(const ElfW(Dyn) * dynamic,
                                                           ElfW(Addr) base, const char* name) {
   const elf_detail::Tables t = elf_detail::read_tables(dynamic, base);

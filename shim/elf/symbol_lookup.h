@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Reading the symbol table of an object that is already mapped, without the loader's help: no call
-// leaves this header, nothing is locked, allocated or written. The guard finds libc's own `dlsym`
-// with it, the null drivers find the guard from inside a dlmopen namespace.
+// Reads the symbol table of an object that is already mapped, without the loader's help. This
+// header calls no other code; it locks, allocates and writes nothing. The guard uses it to find
+// libc's own `dlsym`, and the null drivers use it to find the guard from inside a dlmopen
+// namespace.
 #pragma once
 
 #include <elf.h>
@@ -37,11 +37,12 @@ struct Tables {
   const char* needed_versions;
   const char* defined_versions;
   ElfW(Addr) base;
-  // Null: any definition will do. Else an import's version, as ld.so takes it: "" for none.
+  // Null accepts any definition. Otherwise the version of an import, as ld.so takes it: "" for
+  // none.
   const char* wanted;
 };
 
-// A value of the dynamic section; 0 where it has none.
+// Returns a value of the dynamic section, 0 if there is none.
 inline ElfW(Addr) dynamic_value(const ElfW(Dyn) * entry, ElfW(Sxword) tag) {
   for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
     if (entry->d_tag == tag) return entry->d_un.d_val;
@@ -49,7 +50,7 @@ inline ElfW(Addr) dynamic_value(const ElfW(Dyn) * entry, ElfW(Sxword) tag) {
   return 0;
 }
 
-// The same, as an address.
+// Returns the value as an address.
 [[gnu::noinline]] inline const void* dynamic_address(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
                                                      ElfW(Sxword) tag) {
   const ElfW(Addr) value = dynamic_value(dynamic, tag);
@@ -74,7 +75,7 @@ template <typename T>
           .wanted = wanted};
 }
 
-// The name of an object's version `number` (2 and up), or null.
+// Returns the name of an object's version `number` (2 and up), or null.
 inline const char* version_name(const Tables& t, unsigned number) {
   for (const char* at = t.defined_versions; at != nullptr;) {
     const auto* version = reinterpret_cast<const ElfW(Verdef)*>(at);
@@ -96,9 +97,10 @@ inline const char* version_name(const Tables& t, unsigned number) {
   return nullptr;
 }
 
-// The symbol `index` if it is a plain definition of `name` that will do, else null. `second` is to
-// be used only when there is no other: an old version of the name (the hidden bit) where any will
-// do; the default one for an import without a version, which takes the oldest (2) before it.
+// Returns the symbol `index` if it is an acceptable plain definition of `name`, otherwise null.
+// `second` receives a symbol that counts only if there is no other. If any version is acceptable,
+// this is an old version of the name (the hidden bit). For an import without a version it is the
+// default version, because ld.so prefers the oldest one (2).
 inline const ElfW(Sym) *
     match(const Tables& t, uint32_t index, const char* name, const ElfW(Sym) * *second) {
   const ElfW(Sym)* symbol = t.symbols + index;
@@ -142,7 +144,7 @@ inline const ElfW(Sym) * by_gnu_hash(const Tables& t, const char* name, const El
   }
 }
 
-// Without DT_GNU_HASH: one after the other. Small libraries, the vDSO.
+// For objects without DT_GNU_HASH, which are small libraries and the vDSO: a linear search.
 inline const ElfW(Sym) *
     by_sysv_hash(const Tables& t, const char* name, const ElfW(Sym) * *second) {
   for (uint32_t index = 1; index < t.sysv_hash[1]; ++index) {
@@ -151,7 +153,7 @@ inline const ElfW(Sym) *
   return nullptr;
 }
 
-// In one copy for a whole library, whatever each file is optimised for.
+// Not inlined, so that a library has one copy, however its files are optimised.
 [[gnu::noinline]] inline const void* lookup(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
                                             const char* name, const char* wanted) {
   const Tables t = read_tables(dynamic, base, wanted);
@@ -169,19 +171,19 @@ inline const ElfW(Sym) *
 
 }  // namespace elf_detail
 
-// The address of the symbol `name` that the object with this dynamic section *defines* (functions
-// and data; no TLS, no ifunc), or null. `base` is its load base (dlpi_addr, l_addr).
+// Returns the address of the symbol `name` that the object with this dynamic section *defines*
+// (functions and data; no TLS, no ifunc), or null. `base` is its load base (dlpi_addr, l_addr).
 inline const void* elf_symbol(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name) {
   return elf_detail::lookup(dynamic, base, name, nullptr);
 }
 
-// The same for an import of `version` ("" for none): only what ld.so would bind it to.
+// Returns the definition to which ld.so would bind an import of `version` ("" for none), or null.
 inline const void* elf_definition(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name,
                                   const char* version) {
   return elf_detail::lookup(dynamic, base, name, version);
 }
 
-// The object's DT_SONAME, or null when it has none.
+// Returns the object's DT_SONAME, or null if it has none.
 inline const char* elf_soname(const ElfW(Dyn) * dynamic, ElfW(Addr) base) {
   const ElfW(Addr) name = elf_detail::dynamic_value(dynamic, DT_SONAME);
   const char* strings = elf_detail::table<char>(dynamic, base, DT_STRTAB);

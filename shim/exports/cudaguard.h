@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cudaguard.h: what a program may ask the guard that was preloaded into it.
+/* cudaguard.h: functions by which a program queries the guard that was preloaded into it.
  *
- * Nothing needs to be linked. Declare a function weak, or look it up:
+ * The program needs no link to the guard. Declare a function weak, or look it up:
  *
  *     int (*touches)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_touches");
  *     if (touches && touches() != 0) { ... something in this process asked for a GPU ... }
@@ -13,19 +13,20 @@
 extern "C" {
 #endif
 
-/* How many times this process has asked for a GPU under FORCE_CPU: calls of cuInit(0), nvmlInit*,
- * of the runtime's cudaGetDeviceCount, cudaSetDevice, cudaDeviceSynchronize, and loads of a refused
- * library such as NVIDIA's OpenCL. CUDA, NVML and OpenCL are one number here; a report's records
- * tell them apart. Loading the driver library alone is no touch. 0 under the other policies. A
- * forked child starts at 0. Cannot fail. Thread-safe and async-signal-safe; does not change errno.
+/* Returns how many times this process has asked for a GPU under FORCE_CPU, 0 under other policies.
+ * The number counts calls of cuInit(0), nvmlInit*, the runtime's cudaGetDeviceCount, cudaSetDevice
+ * and cudaDeviceSynchronize, and loads of a refused library such as NVIDIA's OpenCL. It is one
+ * number for CUDA, NVML and OpenCL; a report's records distinguish them. Loading the driver library
+ * alone does not count. A forked child starts at 0. Cannot fail. Thread-safe and
+ * async-signal-safe; does not change errno.
  */
 int cudaguard_touches(void) __attribute__((weak));
 
-/* For what tests programs, before each test: from now on the first call of each kind in this
- * process is written down again, to the file `report` (a full path; null: where it was until now)
- * instead of to CUDAGUARD_REPORT's. Returns what cudaguard_touches() does; -1, and nothing is
- * changed, under the other policies. A forked child writes to the same file. Thread-safe and
- * async-signal-safe, but for another `report` while a thread asks for a GPU; does not change errno.
+/* A test runner calls this before each test. From now on the guard records the first call of each
+ * kind in this process again, in the file `report` instead of CUDAGUARD_REPORT's. `report` is a
+ * full path; null keeps the present file. A forked child writes to the same file. Returns what
+ * cudaguard_touches() returns, or -1 without any change under other policies. Thread-safe and
+ * async-signal-safe, unless `report` changes while a thread asks for a GPU; does not change errno.
  */
 int cudaguard_watch(const char* report) __attribute__((weak));
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names in front of the driver and NVML for programs that are *linked* to them: ld.so maps the
-// real library before anyone can act. Under FORCE_CPU it must stay uninitialised; no other of the
-// driver's exports opens anything before cuInit (measured with 535: each one was called).
-// Under VALIDATE and CLAMP these lead to the proxies.
+// The exports for programs that are *linked* to the driver or NVML: ld.so maps the real library
+// before the guard can act. Under FORCE_CPU the real driver must stay uninitialised. Before cuInit,
+// its other exports open nothing (measured with 535: each one was called). Under VALIDATE and CLAMP
+// these exports lead to the proxies.
 #include <cuda.h>
 #include <nvml.h>
 
@@ -10,7 +10,7 @@
 #include "shim/exports/next_definition.h"
 #include "shim/hook/null_drivers.h"
 
-// cuda.h and nvml.h rename the old entry points to the newest ones; here each name is itself.
+// cuda.h and nvml.h rename the old entry points to the newest ones; here each name means itself.
 #undef cuGetProcAddress
 #undef nvmlInit
 #undef nvmlDeviceGetCount
@@ -26,8 +26,9 @@ extern "C" CUresult CUDAAPI cuGetProcAddress_v2(const char*, void**, int, cuuint
 namespace cudaguard {
 namespace {
 
-/// OFF, and nothing behind ours: a weak reference, which without us is null. The answer is that of
-/// a machine without the library; nothing is loaded for it.
+/// True under OFF. If OFF applies and there is no next definition, the caller's reference is weak
+/// and would be null without us. The answer is then that of a machine without the library; the
+/// guard loads nothing for it.
 bool is_off() { return process().policy() == Policy::kOff; }
 
 nvmlReturn_t unless_off(nvmlReturn_t answer) {
@@ -44,7 +45,7 @@ nvmlReturn_t none(unsigned int* count) {
   return unless_off(NVML_SUCCESS);
 }
 
-/// Without a proxy the null driver's.
+/// Returns the null driver's function if there is no proxy.
 [[gnu::noinline]] NextDefinition or_null_driver(NextDefinition it, const char* name) {
   if (it.function == nullptr && !is_off()) {
     it.function = const_cast<void*>(null_driver(NullDriverKind::kDriver).symbol(name));
@@ -58,7 +59,7 @@ nvmlReturn_t none(unsigned int* count) {
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // by serial number
 
-/// Calls what is behind ours, if there is anything. A tail call: the proxy sees our caller.
+/// Calls the next definition, if there is one. This is a tail call, so the proxy sees our caller.
 #define CG_CALL(it, name, ...)                     \
   do {                                             \
     auto* const real = (it).as(&::name);           \
@@ -71,7 +72,7 @@ extern "C" {
 
 CUresult CUDAAPI cuInit(unsigned int flags) {
   Process& here = process();
-  // FORCE_CPU first, because programs ask in loops.
+  // FORCE_CPU comes first, because programs call cuInit in loops.
   if (here.policy() != Policy::kForceCpu) [[unlikely]] {
     CG_FORWARD(cuInit, flags);
     if (flags == 0 && lets_through(here.policy())) {
@@ -89,11 +90,11 @@ CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
 
 CUresult CUDAAPI cuDeviceGetCount(int* count) {
   CG_FORWARD(cuDeviceGetCount, count);
-  if (count != nullptr) *count = 0;  // as the null driver: some callers do not look at the result
+  if (count != nullptr) *count = 0;  // as in the null driver: some callers ignore the result
   return CUDA_ERROR_NOT_INITIALIZED;
 }
 
-// The 4-argument form of CUDA 11.3; newer headers declare the other one only.
+// The 4-argument form of CUDA 11.3; newer headers declare only the other form.
 CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version,
                                   cuuint64_t flags) {
   CG_CALL(or_null_driver(CG_NEXT(cuGetProcAddress), "cuGetProcAddress"), cuGetProcAddress, symbol,
@@ -110,7 +111,7 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int ve
   return CUDA_ERROR_NO_DEVICE;
 }
 
-/// Goes on, or answers as on a machine without a GPU.
+/// Calls the next definition, or answers as on a machine without a GPU.
 #define CG_NVML(name, answer, parameters, ...) \
   nvmlReturn_t DECLDIR name parameters {       \
     CG_FORWARD(name, __VA_ARGS__);             \
@@ -122,8 +123,8 @@ CG_NVML(nvmlInitWithFlags, no_gpu("nvmlInitWithFlags", CG_CALLER), (unsigned int
 CG_NVML(nvmlShutdown, unless_off(NVML_SUCCESS), (void))
 CG_NVML(nvmlDeviceGetCount, none(count), (unsigned int* count), count)
 CG_NVML(nvmlDeviceGetCount_v2, none(count), (unsigned int* count), count)
-// A count that is ours needs handles that are ours: without these a linked program would find the
-// machine's first GPU as its first.
+// Our count needs our handles: without these functions a linked program would find the machine's
+// first GPU as its first.
 CG_NVML(nvmlDeviceGetHandleByIndex, NVML_ERROR_INVALID_ARGUMENT,
         (unsigned int index, nvmlDevice_t* device), index, device)
 CG_NVML(nvmlDeviceGetHandleByIndex_v2, NVML_ERROR_INVALID_ARGUMENT,

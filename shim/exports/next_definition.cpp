@@ -23,7 +23,7 @@ const void* look_up(Process& here, const char* name, const void* caller) {
   Process& here = process();
   const uint32_t age = inherited.answers_age.load(std::memory_order_acquire);
   void* found = const_cast<void*>(look_up(here, name, caller));
-  // Not where a forked child would take them for its own.
+  // If only_pid is set, a forked child would take these answers for its own.
   if (found != nullptr && here.only_pid == 0) here.answers.keep(name, caller, found, age);
   return {found, &here};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind one of the names that the guard exports.
+// The next definition of a name that the guard exports.
 #pragma once
 
 #include "shim/state/process.h"
@@ -7,18 +7,19 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct NextDefinition {
-  void* function;  ///< null under FORCE_CPU, and where there is none
+  void* function;  ///< null under FORCE_CPU, or if there is none
   Process* process;
 
-  /// With the type of `like`.
+  /// Returns the function with the type of `like`.
   template <typename Function>
   [[gnu::always_inline]] Function* as(Function* /*like*/) const {
     return reinterpret_cast<Function*>(function);
   }
 };
 
-/// Of `name`, a constant: under OFF, and for the runtime's functions, what the caller would have
-/// reached without us; else the proxy's. Made for calls in loops: limit 3 ns, scripts/bench F1.
+/// Finds the next definition of `name`, which must be a constant. Under OFF, and for the runtime's
+/// functions, this is the definition that the caller would have reached without us. Otherwise it is
+/// the proxy's. Fast enough for calls in loops: limit 3 ns, scripts/bench F1.
 NextDefinition next_definition(const char* name, const void* caller);
 
 }  // namespace cudaguard

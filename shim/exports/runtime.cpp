@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runtime calls that a program makes through a *shared* cudart. Under FORCE_CPU the null driver
-// would give the same answer through the runtime; in front of it we also see who asked: the
-// program's library, not cudart. Under VALIDATE and CLAMP the device index is looked at here.
+// would give the same answer through the runtime. With these exports we also see the caller: the
+// program's library, not cudart. Under VALIDATE and CLAMP these exports check the device index.
 #include <cuda_runtime_api.h>
 
 #include "shim/elf/caller_scope.h"
@@ -10,23 +10,23 @@
 #include "shim/proxy_loader/services.h"
 #include "shim/record/record.h"
 
-// Headers of some versions make one name of the two.
+// The headers of some versions define one of these names as a macro for the other.
 #undef cudaGetDeviceProperties
 #undef cudaGetDeviceProperties_v2
 
 namespace cudaguard {
 namespace {
 
-/// The answer of a machine without a device. The runtime's own error state needs no help: its
-/// cudaGetLastError initialises the runtime, which the null driver answers with 100 (measured with
-/// cudart 11.8, 12.2, 12.9, 13.5).
+/// Returns the answer of a machine without a device. The runtime's own error state needs no help:
+/// cudaGetLastError initialises the runtime, which the null driver answers with 100. (Measured with
+/// cudart 11.8, 12.2, 12.9, 13.5.)
 [[gnu::cold, gnu::noinline]] cudaError_t denied(const char* api, const void* caller) {
   return static_cast<cudaError_t>(denied(process(), api, caller, cudaErrorNoDevice));
 }
 
 bool looks_at_indices(const Process& here) { return here.config.policy != Policy::kOff; }
 
-/// Null: no CUDA was let through in this process, and there is nothing to explain.
+/// Returns null if this process was not allowed any CUDA, so that there is nothing to explain.
 const Explainer* explainer() { return inherited.explainer.load(std::memory_order_acquire); }
 
 void check_fork(Process& here, const char* api) {
@@ -38,7 +38,8 @@ void say_bad_index(Process& here, const BadIndex& facts) {
   if (const Explainer* it = explainer()) it->say_bad_index(here, facts);
 }
 
-/// How many devices the runtime that holds `function` sees; 0: it does not say.
+/// Returns the number of devices that the runtime that holds `function` sees, or 0 if it does not
+/// answer.
 int ask_count(Process& here, const void* function) {
   using GetCount = cudaError_t (*)(int*);
   const auto ask = reinterpret_cast<GetCount>(
@@ -49,8 +50,8 @@ int ask_count(Process& here, const void* function) {
   return count;
 }
 
-/// The index to use. Asked for before the call, so that the runtime's error state is as if the
-/// program had used it.
+/// Returns the index to use. The count is requested before the call, so that the runtime's error
+/// state is as if the program had used this index.
 int clamped(Process& here, BadIndex facts, const void* function) {
   facts.count = ask_count(here, function);
   const int index = index_to_use(here.config.policy, facts.asked, facts.count);
@@ -62,7 +63,8 @@ int clamped(Process& here, BadIndex facts, const void* function) {
 
 constexpr char kSetDevice[] = "cudaSetDevice";
 
-/// One that was selected before exists: nothing to explain, to clamp or to record.
+/// True if the device was selected before. Such a device exists: there is nothing to explain, to
+/// clamp or to record.
 [[gnu::always_inline]] inline bool was_selected(const Process& here, int device) {
   return static_cast<unsigned>(device) < 64 &&
          (here.selected.load(std::memory_order_relaxed) >> device & 1) != 0;
@@ -76,7 +78,7 @@ void note_selected(Process& here, int device, const void* caller) {
       here, {.kind = Event::Kind::kSelect, .api = kSetDevice, .caller = caller, .device = device});
 }
 
-/// Calls the real function, with all its arguments but the index from `context`.
+/// Calls the real function with the index; all other arguments come from `context`.
 using Call = cudaError_t (*)(void* real, const void* context, int index);
 
 [[gnu::noinline]] cudaError_t look_at_index(const char* api, const void* caller, int device,
@@ -101,7 +103,7 @@ using Call = cudaError_t (*)(void* real, const void* context, int index);
   return result;
 }
 
-/// call(what is behind, device), with the index looked at.
+/// Calls `lambda` with the next definition and the device, after the check of the index.
 template <typename Function, typename Lambda>
 [[gnu::always_inline]] inline cudaError_t indexed(Function* like, const char* api,
                                                   const void* caller, int device,
@@ -134,8 +136,8 @@ cudaError_t CUDARTAPI cudaGetDeviceProperties_v2(cudaDeviceProp* properties, int
 cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
   const NextDefinition it = CG_NEXT(cudaGetDeviceCount);
   if (it.function == nullptr) {
-    // The real runtime leaves it alone; 0 helps callers that ignore the error (llama.cpp passes a
-    // live field; OpenCV tests the count alone).
+    // The real runtime does not change `count`. 0 helps callers that ignore the error: llama.cpp
+    // passes a live field, and OpenCV tests only the count.
     if (count != nullptr) *count = 0;
     return denied("cudaGetDeviceCount", CG_CALLER);
   }

@@ -10,13 +10,14 @@ namespace cudaguard {
 
 namespace {
 
-/// Is there a hook of the same function behind ours that looks things up by version?
+/// The search for another hook of the same function that comes after ours and looks up symbols by
+/// version.
 struct HookBehind {
   const char* function;
   const void* caller;
   bool passed_us = false;
   bool found = false;
-  bool calls = false;  // it is the caller
+  bool calls = false;  // this hook is the caller
   unsigned long long loaded = 0;
 };
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another hook of dlopen, behind ours.
+// The guard's protection against another hook of dlopen that calls ours in a loop.
 #pragma once
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Such a hook may look up RTLD_DEFAULT: bare that passes over its own definition, which has no
-/// version, and finds libc's; here it finds ours, and we go to the hook again. Where it calls in
-/// tail position nothing tells that from a program's call but that it does not end: when the same
-/// is asked for in the same place again and again, and nothing is loaded, it goes to libc's.
+/// Returns true if the request must go to libc's dlopen, because the next hook would call us again.
+/// Such a hook finds dlopen by a versioned look-up of RTLD_DEFAULT. Without the guard, this look-up
+/// skips the hook's own definition, which has no version, and finds libc's. With the guard it finds
+/// ours, and we would call the hook again. If the hook makes a tail call, its request looks like
+/// the program's. The loop is then recognised by repetition: the same request comes from the same
+/// place many times while nothing is loaded.
 bool is_recursive_dlopen(const char* function, const char* name, const void* caller);
 
 }  // namespace cudaguard

@@ -22,7 +22,8 @@ bool is_null_driver(const dl_phdr_info& object) {
   return false;
 }
 
-/// Is this object bound to our exports, or would others be bound to its, if ours were not there?
+/// True if this object is bound to our exports, or if others would be bound to its exports without
+/// ours.
 int needs_exports(dl_phdr_info* object, size_t /*size*/, void* policy) {
   if (holds(*object, &inherited) || is_null_driver(*object)) return 0;
   const ElfW(Dyn)* dynamic = dynamic_section(*object);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard's exports are there for what was loaded at start, which ld.so has bound to them. A
-// library that is loaded later may have *variables* of these names (cuew, slang-rhi and other
-// loaders of the driver do): bound to ours, it would write into the guard's code.
+// The guard's exports serve the libraries that are loaded at start, because ld.so has bound them to
+// these exports. A library that is loaded later may have *variables* of these names, as cuew,
+// slang-rhi and other loaders of the driver do. If ld.so bound such a variable to our export, the
+// library would write into the guard's code.
 #pragma once
 
 #include "shim/state/process.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Takes out of later look-ups what the policy says, once, unless something that is loaded refers
-/// to one of them, or has the real driver or NVML with it. Before the first dlopen goes on.
+/// Hides the exports that the policy names from later look-ups. Call this before the first dlopen
+/// goes on; later calls do nothing. Hides nothing if a loaded object refers to one of these exports
+/// or brings the real driver or NVML.
 void leave_later_lookups(const Process& here);
 
 }  // namespace cudaguard

@@ -21,19 +21,19 @@ namespace cudaguard {
 namespace {
 
 struct Files {
-  const char* file;       // below our own directory
-  const char* claims[2];  // more names, or null: links beside the file
-  int64_t size;           // of the file that was built with this guard, in bytes
+  const char* file;       // in our own directory
+  const char* claims[2];  // more names, or null: links in the same directory
+  int64_t size;           // bytes of the file that was built with this guard
 };
-// NVIDIA's OpenCL is refused by the hook; where the hook is not asked (RTLD_DEEPBIND), its name
-// leads to a library without OpenCL's entry, and the OpenCL loader skips that too.
+// The hook refuses NVIDIA's OpenCL. If the hook does not see a request (RTLD_DEEPBIND), the name
+// leads to a library without OpenCL's entry point, which the OpenCL loader skips, too.
 constexpr Files kFiles[] = {
     {"libcuda.so.1", {"libcuda.so", nullptr}, CG_DRIVER_SIZE},
     {"libnvidia-ml.so.1", {"libnvidia-ml.so", "libnvidia-opencl.so.1"}, CG_NVML_SIZE}};
 
-/// ld.so would die of SIGBUS in a file that is cut short, inside a program that never asked for it.
-/// The file that was built with us is known by its length, which costs one system call.
-/// (Not inlined: its stack would add to ld.so's.)
+/// Returns null, or why the file cannot be used. A truncated file would kill the program with
+/// SIGBUS inside ld.so. The size identifies the file that was built with this guard, at the cost of
+/// one system call. The function is not inlined, because its stack would add to that of ld.so.
 [[gnu::noinline]] const char* unusable(const char* path, int64_t built_size) {
   struct stat status = {};
   const int error = sys::stat(path, &status);
@@ -69,7 +69,8 @@ const char* load(const Loader& the, const Files& files, OwnPath& directory, Load
   return nullptr;
 }
 
-/// Those that are not loaded yet. False: one is not in this directory.
+/// Loads the null drivers that are not loaded yet. Returns false if one is missing in this
+/// directory.
 bool load_from(const Loader& the, OwnPath& directory) {
   bool all_there = true;
   for (int i = 0; i < 2; ++i) {
@@ -86,7 +87,7 @@ void load_both() {
   const Loader& the = loader();
   if (the.dlopen == nullptr || the.dlclose == nullptr || the.dlerror == nullptr) return;
   const int saved_errno = errno;
-  char usual[256];  // a longer path goes the other way, which costs system calls
+  char usual[256];  // set_real_directory() handles a longer path, by system calls
   OwnPath beside(usual, sizeof usual);
   bool known = beside.set_directory(own_path());
   if (!known || !load_from(the, beside)) {
@@ -104,10 +105,10 @@ void load_both() {
     failed = true;
     passing = passing || !known || it.why.load(std::memory_order_relaxed) == kPassing;
   }
-  if (failed) the.dlerror();  // ours, not the program's
+  if (failed) the.dlerror();  // discards our error, which the program must not see
   if (!passing) {
     inherited.null_drivers_tried.store(true, std::memory_order_release);
-    // At once: the program may be linked to the driver, or load what is.
+    // Printed at once, because the program may be linked to the driver, or load a library that is.
     if (inherited.null_drivers[0].path.load(std::memory_order_relaxed) == nullptr)
       say_missing(NullDriverKind::kDriver);
     if (inherited.null_drivers[1].path.load(std::memory_order_relaxed) == nullptr)
@@ -116,9 +117,11 @@ void load_both() {
   errno = saved_errno;
 }
 
-/// ld.so remembers every name by which a file was asked for. Asked by the null driver itself, whose
-/// run path leads to the link beside it, and for a loaded file only: where there is no link, ld.so
-/// looks elsewhere and maps nothing. Not in a privileged process, in which it ignores $ORIGIN.
+/// Makes ld.so answer to the dev names (libcuda.so, …), because ld.so remembers every name by which
+/// a file was requested. The null driver itself requests the names, because its run path leads to
+/// the links in its directory. The request never loads a file (RTLD_NOLOAD): if a link is missing,
+/// ld.so looks elsewhere and maps nothing. A privileged process is left out, because ld.so ignores
+/// $ORIGIN there.
 [[gnu::cold, gnu::noinline]] void claim_dev_names() {
   const Loader& the = loader();
   const int saved_errno = errno;
@@ -128,7 +131,7 @@ void load_both() {
     for (const char* name : kFiles[i].claims) {
       if (name == nullptr) continue;
       void* same = claim_of(*map)(the.dlopen, name);
-      if (same == nullptr) the.dlerror();  // ours, not the program's
+      if (same == nullptr) the.dlerror();  // discards our error, which the program must not see
       if (same != nullptr && same != map) the.dlclose(same);
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a dlopen goes. Called by the thunks on every request, so the way of a request that is not
-// ours is a few loads and compares: no lock, no allocation, no system call.
+// Decides where a dlopen goes. The thunks call this code on every request. A request for another
+// library costs only a few loads and compares: no lock, no allocation, no system call.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace cudaguard {
 
 namespace {
 
-/// The loaded null driver's own name, or one that cannot exist.
+/// Returns the path of the loaded null driver, or `never`, a name that cannot exist.
 const char* null_driver_name(NullDriverKind kind, const char* never) {
   const NullDriver it = null_driver(kind);
   if (it.path != nullptr) return it.path;
@@ -28,10 +28,10 @@ const char* null_driver_name(NullDriverKind kind, const char* never) {
   return never;
 }
 
-/// In place of a name: dlopen answers null, without an error.
+/// A result of choose_name(): dlopen returns null without an error.
 constexpr char kNotLoaded[] = "";
 
-/// Is something loaded, other than our own, that is linked to this library?
+/// True if a loaded object that is not ours is linked to this library.
 bool is_needed(Library library) {
   return dl_iterate_phdr(
              [](dl_phdr_info* object, size_t, void* wanted) {
@@ -52,8 +52,9 @@ bool is_needed(Library library) {
              &library) != 0;
 }
 
-/// RTLD_NOLOAD asks whether the program has that library: what we have loaded in its place, or for
-/// a proxy library, does not count. A request that loads it is remembered.
+/// True for an RTLD_NOLOAD request if the program itself has not loaded this library. Libraries
+/// that we have loaded in its place or for a proxy do not count. The function remembers every
+/// request that loads the library.
 bool is_loaded_for_us_alone(const LibraryRequest& request, int mode) {
   const bool driver = request.library == Library::kDriver;
   if (!driver && request.library != Library::kNvml) return false;
@@ -62,7 +63,7 @@ bool is_loaded_for_us_alone(const LibraryRequest& request, int mode) {
   return !requested.load(std::memory_order_relaxed) && !is_needed(request.library);
 }
 
-/// The name to give to ld.so. Null: FORCE_CPU has just begun to apply.
+/// Returns the name to give to ld.so, or null if FORCE_CPU has just begun to apply.
 const char* act(Process& here, const LibraryRequest& request, const char* name, int mode,
                 const void* caller) {
   const Policy policy = here.policy();
@@ -87,8 +88,9 @@ const char* act(Process& here, const LibraryRequest& request, const char* name, 
   }
 }
 
-/// Does what comes now get hold of libc's own dlopen? A handle of libc gives it to whoever asks for
-/// the symbol; what is loaded with RTLD_DEEPBIND is bound to it.
+/// True if this request lets the caller bypass our hook. A handle of libc gives libc's own dlopen
+/// to any caller of dlsym. ld.so binds a library that is loaded with RTLD_DEEPBIND to libc's
+/// dlopen.
 bool passes_by_us(const LibraryRequest& request, int mode) {
   return request.library == Library::kLibc || (mode & RTLD_DEEPBIND) != 0;
 }
@@ -108,7 +110,8 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
     load_proxies_early(here);
   }
   if (here.policy() == Policy::kForceCpu) {
-    // Before the first request of any kind goes on: what it loads may be linked to the driver.
+    // The null drivers come before the first request of any kind, because the requested library may
+    // be linked to the driver.
     null_driver(NullDriverKind::kDriver);
     const Loader& the = loader();
     if (inherited.null_drivers[0].path.load(std::memory_order_acquire) != nullptr &&
@@ -125,7 +128,7 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
   return chosen != nullptr ? chosen : act(here, request, name, mode, caller);
 }
 
-/// Almost every request under FORCE_CPU, decided without a call but strlen.
+/// True for almost every request under FORCE_CPU; calls nothing but strlen.
 [[gnu::always_inline]] inline bool is_nobodys_business(const char* name, int mode) {
   const Process* here = inherited.process.load(std::memory_order_acquire);
   return here != nullptr && here->steady.load(std::memory_order_acquire) &&
@@ -145,13 +148,14 @@ template <typename Function>
 
 extern "C" {
 
-/// Two registers: the name to ask for and the function to jump to (null: answer null).
+/// Two registers: the name to request and the function to jump to. If `target` is null, dlopen
+/// returns null.
 struct Route {
   const char* name;
   const void* target;
 };
 
-/// As the real call would, this takes an earlier error away.
+/// Clears an earlier dlerror, as the real call would.
 static Route answer_null(const cudaguard::Loader& the) {
   if (the.dlerror != nullptr) the.dlerror();
   return {nullptr, nullptr};

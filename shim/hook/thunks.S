@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two hooks. A thunk saves the integer arguments, asks the router which name to use and where to
- * go, restores, and jumps: the caller's return address stays on top, so that ld.so sees the true
- * caller (RUNPATH, $ORIGIN, RTLD_NEXT, namespaces). C++ tail calls do not promise that.
- * dl* functions take no vector arguments. A null target answers null.
+/* The two hooks. A thunk saves the integer arguments, gets the name and the target from the router,
+ * restores the arguments and jumps. The caller's return address stays on top, so that ld.so sees
+ * the true caller (RUNPATH, $ORIGIN, RTLD_NEXT, namespaces). C++ does not guarantee such a tail
+ * call. dl* functions take no vector arguments. If the target is null, the thunk returns null.
  *
- * Each has both of glibc's versions: that of libdl.so.2 and, as default, that of libc.so.6. dlvsym
- * finds nothing else; imports without a version find them too.
+ * Each hook has both of glibc's versions: that of libdl.so.2 and, as the default, of libc.so.6.
+ * dlvsym finds no definition without a version. Imports without a version find these, too.
  *
  * cudaguard_route_dlopen(const char *name, const void *return_address, int mode) -> {name, target}
  */
 #if defined(__x86_64__)
 
-	.section .note.gnu.property,"a",@note /* IBT and SHSTK kept: endbr64 first, no return games */
+	.section .note.gnu.property,"a",@note /* IBT, SHSTK: endbr64 comes first, returns match */
 	.p2align 3
 	.long 4, 16, 5
 	.asciz "GNU"
 	.long 0xc0000002, 4, 3, 0
 
-/* \slot: where the name lies among the saved registers */
+/* \slot: the stack offset of the saved name */
 .macro THUNK name, router, slot, old
 	.text
 	.p2align 4
@@ -38,7 +38,7 @@ cudaguard_\name:
 	.cfi_adjust_cfa_offset 8
 	.cfi_rel_offset %rdx, 0
 	movq	\slot(%rsp), %rdi
-	movl	(\slot - 8)(%rsp), %edx /* the mode stands behind the name */
+	movl	(\slot - 8)(%rsp), %edx /* the mode is the argument after the name */
 	movq	24(%rsp), %rsi
 	call	\router
 	movq	%rdx, %r11
@@ -87,7 +87,7 @@ cudaguard_\name:
 	stp	x2, x30, [sp, #16]
 	.cfi_rel_offset x30, 24
 	ldr	x0, [sp, #\slot]
-	ldr	x2, [sp, #(\slot + 8)] /* the mode stands behind the name */
+	ldr	x2, [sp, #(\slot + 8)] /* the mode is the argument after the name */
 	mov	x1, x30
 	bl	\router
 	mov	x16, x1

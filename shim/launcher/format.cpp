@@ -9,7 +9,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// How many letters must be added, removed, replaced or swapped with the next one.
+/// The number of letters to add, remove, replace or swap with the next one.
 size_t edits(std::string_view from, std::string_view to) {
   std::vector<std::vector<size_t>> cost(from.size() + 1, std::vector<size_t>(to.size() + 1));
   for (size_t i = 0; i <= from.size(); ++i) {

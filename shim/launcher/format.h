@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way to write each of these: text for a terminal, numbers, times, process ids. Pure.
+// The one way to format text for a terminal, numbers, times and process ids. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ namespace cudaguard::launcher {
 
 inline constexpr size_t kMostPrinted = 400;
 
-/// For a terminal: a tab becomes a blank, any other control character and each character that is
-/// not ASCII become '?'. What is longer than `most` bytes is cut, and ends in "...".
+/// For a terminal: a tab becomes a blank; control and non-ASCII characters become '?'. Text longer
+/// than `most` bytes is cut, and ends in "...".
 std::string printable(std::string_view text, size_t most = kMostPrinted);
-/// In double quotes. What is very long is cut.
+/// Puts the text in double quotes. Very long text is cut.
 std::string in_quotes(std::string_view text);
 
-/// "; did you mean run?", if one of the known words is close to this one. Otherwise empty. `same`:
-/// with how many equal letters all of them begin.
+/// "; did you mean run?", if one of the known words is close to this one. Otherwise empty. `same`
+/// is the number of letters with which all of them begin.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known,
                          size_t same = 0);
 
@@ -29,17 +29,17 @@ std::string grouped(uint64_t number);                    ///< "12,345"
 std::string counted(uint64_t number, const char* what);  ///< "1 process", "2,000 processes"
 std::string id_ranges(std::vector<uint32_t> ids);        ///< "3 7-12 15", each number once
 
-/// `at`: seconds since 1970-01-01 UTC; `format`: strftime's. In UTC; "-" for 0, which is no time.
+/// `at` is in seconds since 1970-01-01 UTC, 0 if unknown ("-"). `format` is strftime's. In UTC.
 std::string utc_time(double at, const char* format);
 
 inline constexpr size_t kColumns = 100;
-/// Lines within kColumns, where they carry no long path: `start` stands in front of the first, as
-/// many blanks in front of the others.
+/// Adds lines within kColumns, except for long paths: `start` comes before the first line, as many
+/// blanks before the others.
 void add_wrapped(std::string& text, const std::string& start, std::string_view rest);
-/// One line, which is cut at kColumns.
+/// Adds one line, which is cut at kColumns.
 void add_row(std::string& text, const std::string& row);
 
-/// What `put` writes: clauses of policy/message.h.
+/// Returns the text that `put` writes: clauses of policy/message.h.
 template <typename Put>
 std::string text_of(Put put) {
   char buffer[kMaxLine];

@@ -26,7 +26,7 @@ int work(int argc, char** argv) {
       return report(options);
     case Options::Command::kHelp:
       print(help_text(options.help_of));
-      return argc < 2 ? kRefused : 0;  // a script whose command is empty must not pass
+      return argc < 2 ? kRefused : 0;  // a script with an empty command must not succeed
     case Options::Command::kVersion:
       print("cudaguard " CUDAGUARD_VERSION "\n");
   }

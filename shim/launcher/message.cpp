@@ -28,7 +28,7 @@ void remember_stderr() { g_have_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0; }
 void print_message(std::string_view text) {
   if (!g_have_stderr) return;
   const std::string line = "cudaguard: " + std::string(text) + "\n";
-  // Nobody is left to tell if this fails.
+  // If this fails, there is no way to report it.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the launcher says, and how it gives up.
+// The launcher's messages, exit codes and refusals.
 #pragma once
 
 #include <stdexcept>
@@ -10,12 +10,12 @@
 
 namespace cudaguard::launcher {
 
-// Exit codes, as those of env and timeout.
+// Exit codes, as in env and timeout.
 inline constexpr int kRefused = 125;
 inline constexpr int kCannotRun = 126;
 inline constexpr int kNotFound = 127;
 
-/// The program is not started; what() is one line without its end.
+/// The program is not started; what() is one line without a newline.
 class Refusal : public std::runtime_error {
  public:
   Refusal(int code, const std::string& reason) : std::runtime_error(reason), code_(code) {}
@@ -25,24 +25,24 @@ class Refusal : public std::runtime_error {
   int code_;
 };
 
-/// The program at `path`, of which execve has said `error`.
+/// The refusal for the program at `path` after execve failed with `error`.
 Refusal cannot_start(const std::string& path, int error);
 
-/// To be called first: later a file of ours may have number 2.
+/// Call this first: later, a file of ours may have descriptor 2.
 void remember_stderr();
-/// One line on stderr, in one write; "cudaguard: " in front.
+/// Prints one line on stderr in one write, with "cudaguard: " before it.
 void print_message(std::string_view text);
-/// The same for what does not end cudaguard and is no part of a result: --log=off silences it.
+/// Like print_message(), for warnings that are no part of a result: --log=off silences them.
 void warn(std::string_view text);
 void silence_warnings();
 
-/// On the standard output. Throws Refusal where it cannot be written.
+/// Prints on the standard output. Throws Refusal if that fails.
 void print(const std::string& text);
 
-/// All of it, also where somebody has made the descriptor non-blocking. 0, or an errno value.
+/// Writes everything, also if the descriptor is non-blocking. Returns 0, or an errno value.
 int write_all(int fd, std::string_view text);
 
-/// As it is, wherever the standard error leads to; as much as goes.
+/// Writes the text unchanged, for any kind of stderr; as much as possible.
 void write_stderr(std::string_view text);
 
 }  // namespace cudaguard::launcher

@@ -21,11 +21,10 @@ using Value = std::optional<std::string> Options::*;
 
 constexpr char kFile[] = "FILE";
 
-/// One option. A flag takes no value, a list may be given several times, --fence's value is
-/// optional.
+/// One option. A flag takes no value, a list may be repeated, and the value of --fence is optional.
 struct Option {
   const char* name;
-  const char* value;  ///< its name in the help page; null: it takes none
+  const char* value;  ///< the value's name in the help page; null: no value
   const char* about;
   std::variant<bool Options::*, Value, std::vector<std::string> Options::*,
                std::optional<FenceWish> Options::*>
@@ -33,12 +32,12 @@ struct Option {
   std::optional<Variable> sets = {};
 };
 
-/// One command with its help page. The tests hold manual, completion and docs/cli.md against it.
+/// One command's help page. The tests compare the manual, completion and docs/cli.md with it.
 struct Page {
   Command command;
   const char* name;
-  const char* words;    ///< of the usage
-  const char* about;    ///< in the list of the commands
+  const char* words;    ///< the words after the command in the usage line
+  const char* about;    ///< for the list of commands
   const char* summary;  ///< one sentence
   std::vector<Option> options;
   const char* notes;
@@ -170,7 +169,7 @@ FenceWish fence_of(std::string_view word) {
   refuse("--fence " + in_quotes(word) + " is not accepted (accepted: auto, require, off)");
 }
 
-/// `value`: null if none was given. `next`: the word after the option, or null.
+/// `value` is null if the user gave none. `next` is the word after the option, or null.
 void set(Options& options, const Option& option, const char* value, const char* next) {
   if (const auto* flag = std::get_if<bool Options::*>(&option.to)) {
     options.** flag = true;
@@ -193,7 +192,7 @@ void set(Options& options, const Option& option, const char* value, const char* 
   }
 }
 
-/// `kind`: "option" of that command (of kHelp: those that run takes, too), or "command".
+/// `kind` is "option" (for kHelp, including the options of run) or "command".
 [[noreturn]] void refuse_unknown(const std::string& kind, const std::string& word,
                                  Command command) {
   std::vector<std::string> known = {"--help"};
@@ -213,10 +212,10 @@ void set(Options& options, const Option& option, const char* value, const char* 
          (near.empty() ? "; " + see : near + " (" + see + ")"));
 }
 
-/// Takes the options of argv[1] on. Returns the number of the first word that is none, or of
+/// Takes the options from argv[1] on. Returns the index of the first word that is no option, or of
 /// --help.
 int take_options(int argc, char** argv, Options& options, bool& help) {
-  constexpr int kFirst = 256;  // above every character
+  constexpr int kFirst = 256;  // larger than every character
   const std::vector<Option>& table = page_of(options.command).options;
   const std::string see = "; " + see_help(options.command);
   std::vector<option> known = {{"help", no_argument, nullptr, 'h'}};
@@ -229,10 +228,10 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
   known.push_back({});
   std::set<const Option*> seen;
   opterr = 0;
-  optind = 0;  // glibc: begin anew
+  optind = 0;  // makes glibc start again
   for (;;) {
     const char* const word = argv[std::max(optind, 1)];  // null at the end
-    // '+': the first word that is no option is the program.
+    // '+' ends the options at the first other word, which is the program.
     const int found = getopt_long(argc, argv, "+:h", known.data(), nullptr);
     if (found == -1) return optind;
     if (found == 'h') {
@@ -242,7 +241,7 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
     const int number = (found == '?' || found == ':' ? optopt : found) - kFirst;
     const Option* const one = number < 0 ? nullptr : &table[static_cast<size_t>(number)];
     const std::string name(word, strcspn(word, "="));
-    // getopt_long takes abbreviations, which a later option would make ambiguous.
+    // getopt_long accepts abbreviations, which a later option would make ambiguous.
     if (one == nullptr || name.substr(2) != one->name) {
       refuse_unknown("option", name, options.command);
     }
@@ -260,14 +259,14 @@ std::string left_of(const Option& option) {
   return left + "  ";
 }
 
-/// `left` in a column of this width.
+/// Puts `left` into a column of this width.
 void append_row(std::string& text, std::string left, size_t column, const char* about) {
   left.resize(column, ' ');
   text.append(left).append(about).append("\n");
 }
 
-/// The command that argv may mean: an option or a program comes first. Throws Refusal for wrong
-/// options. Empty: none.
+/// The command that argv may mean, if an option or a program comes first; otherwise empty. Throws
+/// Refusal for wrong options.
 std::string meant(int argc, char** argv) {
   const std::string_view word = argv[1];
   const std::string_view name = word.substr(0, word.find('='));
@@ -304,7 +303,7 @@ std::string meant(int argc, char** argv) {
          "; did you mean " + printable(command) + "?");
 }
 
-/// The words after the options: what the command needs of them.
+/// Checks the words after the options against what the command needs.
 void check_words(const Options& options) {
   char** words = options.program;
   const bool none = *words == nullptr;

@@ -11,48 +11,48 @@
 
 namespace cudaguard::launcher {
 
-/// What --fence asks for.
+/// The value of --fence.
 enum class FenceWish { kOff, kAuto, kRequire };
 
 struct Options {
   enum class Command { kRun, kVerify, kReport, kDoctor, kHelp, kVersion };
   Command command = Command::kHelp;
-  Command help_of = Command::kHelp;  ///< whose page; kHelp: the list of the commands
+  Command help_of = Command::kHelp;  ///< which page to print; kHelp: the list of the commands
   bool cpu = false;
   std::optional<std::string> gpus;
   std::optional<std::string> policy;
   std::optional<std::string> children;
   std::optional<std::string> log;
   std::optional<std::string> report;
-  std::optional<FenceWish> fence;  ///< of run and verify
+  std::optional<FenceWish> fence;  ///< for run and verify
   bool no_presets = false;
   bool print = false;
   bool strict = false;
   bool observe = false;
-  // Of verify, report and doctor: files for the result.
+  // For verify, report and doctor: files for the result.
   std::optional<std::string> json_file;
   std::optional<std::string> html_file;
   std::optional<std::string> junit_file;
-  bool force = false;  ///< overwrite what cudaguard has not written
-  // Of verify.
-  std::vector<std::string> allow;  ///< patterns of commands that may touch CUDA
-  std::vector<std::string> deny;   ///< what fails: init (the default), nvml, opencl
+  bool force = false;  ///< overwrite files that cudaguard has not written
+  // For verify.
+  std::vector<std::string> allow;  ///< patterns of processes and code that may touch CUDA
+  std::vector<std::string> deny;   ///< attempts that fail the run: init (the default), nvml, opencl
   bool allow_incomplete = false;   ///< pass although attempts may be missing
-  bool trace = false;              ///< look at every exec (ptrace)
-  // Of report.
+  bool trace = false;              ///< examine every exec (ptrace)
+  // For report.
   std::optional<std::string> by;  ///< exe, user, host, job, line
-  /// The program and its arguments: a part of argv, null-terminated; may be empty with --print and
-  /// for doctor, which takes no arguments. Of report: the files and directories to read.
+  /// The program and its arguments: a part of argv, null-terminated. May be empty with --print and
+  /// for doctor, which takes no arguments. For report, the files and directories to read.
   char** program = nullptr;
 };
 
 /// The name of the option that sets the variable, if it was given: "gpus"; otherwise empty.
 std::string_view option_for(Variable variable, const Options& options);
 
-/// Without a word it is kHelp. Throws Refusal for everything that is not understood.
+/// Returns kHelp if there is no word. Throws Refusal for everything that it does not understand.
 Options parse_options(int argc, char** argv);
 
-/// The command's own page; for kHelp the list of the commands.
+/// Returns the command's own page; for kHelp, the list of commands.
 std::string help_text(Options::Command command);
 
 }  // namespace cudaguard::launcher

@@ -10,8 +10,9 @@ namespace cudaguard {
 
 namespace {
 
-/// The effective one. A service gives up its rights: the owner of the directory tells, without a
-/// system call of its own for it, which a strict seccomp filter might forbid.
+/// Returns the effective user id. A service may give up its rights after the start, so the owner of
+/// /proc/self shows the present id. This needs no extra kind of system call, which a strict seccomp
+/// filter might forbid.
 uint32_t user(bool at_start) {
   struct stat status = {};
   return at_start || sys::stat("/proc/self", &status) != 0
@@ -52,7 +53,8 @@ ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Touch& touch) {
   if (length > 0) facts.executable = {at, static_cast<size_t>(length)};
   facts.arguments = touch.program;
   if (const char* job = variable("SLURM_JOB_ID"); job != nullptr) facts.slurm = job;
-  // The other two take as long as all else of a start; the process's first touch says them.
+  // The host and the cgroup take as long as the rest of a start record; the record of the first
+  // CUDA attempt has both.
   if (touch.event == EventKind::kStart) return facts;
   at += facts.executable.size();
   facts.host = read_host(at, FactsRoom::kHost);

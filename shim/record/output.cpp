@@ -30,7 +30,7 @@ struct Scratch {
 
 using ScratchPages = sys::Mapped<Scratch>;
 
-// As glibc's <sys/sysmacros.h>, whose functions are calls where the compiler saves space.
+// The same as glibc's <sys/sysmacros.h>, whose functions become calls if the compiler saves space.
 constexpr unsigned major_of(uint64_t device) {
   return static_cast<unsigned>((device >> 8 & 0xfff) | (device >> 32 & ~0xfffU));
 }
@@ -66,10 +66,10 @@ Descriptor describe(int fd) {
   return result;
 }
 
-/// To a pipe or terminal: through a description of our own, so that the program neither waits for a
-/// reader that sleeps (O_NONBLOCK), nor dies of SIGPIPE when the reader went away (O_RDWR: we are a
-/// reader too). The system calls are those that loading a library needs anyway: a seccomp filter
-/// knows them.
+/// Writes to a pipe or terminal through an open file description of our own. With O_NONBLOCK the
+/// program does not wait for a reader that sleeps. With O_RDWR we are a reader, too, so the program
+/// does not die of SIGPIPE when the other reader has gone away. Loading a library needs the same
+/// system calls, so a seccomp filter allows them.
 void write_without_waiting(std::string_view line) {
   const sys::File own("/proc/self/fd/2", O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (own.ok()) {
@@ -80,7 +80,7 @@ void write_without_waiting(std::string_view line) {
   }
 }
 
-/// Nothing where descriptor 2 is not ours to use.
+/// Writes nothing if descriptor 2 is not ours to use.
 void write_to_stderr(std::string_view line) {
   const Descriptor err = describe(kStderr);
   if (!may_write_line(describe(0), describe(1), err)) return;
@@ -96,7 +96,7 @@ void write_to_stderr(std::string_view line) {
   }
 }
 
-/// A line whose sentence is still to come.
+/// A message whose sentence is still to come.
 struct Line : Text {
   explicit Line(const ScratchPages& scratch) : Text(scratch->line, sizeof scratch->line) {
     begin_line(*this, sys::getpid());
@@ -106,15 +106,15 @@ struct Line : Text {
 
 /// Appends one record to the report. Returns 0 or an errno value.
 int append(const char* path, const ProcessFacts& facts, const Touch& touch, char* buffer) {
-  // O_NONBLOCK: a pipe without a reader must not stop the program. O_NOFOLLOW: a link in a shared
-  // directory must not choose where this user writes; nor must a hard link.
+  // O_NONBLOCK: a pipe without a reader must not stop the program. O_NOFOLLOW and EMLINK: no
+  // symbolic or hard link in a shared directory may choose where this user writes.
   const sys::File file(
       path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);
   if (!file.ok()) return file.error();
   struct stat status = {};
   if (sys::fstat(file.fd(), &status) != 0 || S_ISDIR(status.st_mode)) return EISDIR;
   if (S_ISREG(status.st_mode) && status.st_nlink > 1) return EMLINK;
-  // On a pipe more than PIPE_BUF would mix with other processes' records.
+  // On a pipe, more than PIPE_BUF bytes would mix with other processes' records.
   const size_t limit = S_ISFIFO(status.st_mode) ? kMaxLine : kMaxRecord;
   Text record(buffer, limit);
   write_record(record, facts, touch, limit);
@@ -127,7 +127,8 @@ int append(const char* path, const ProcessFacts& facts, const Touch& touch, char
 bool expand(std::string_view path, const ProcessFacts& facts, char* to, size_t size) {
   Text out(to, size - 1);
   char room[FactsRoom::kHost];
-  // A start record does without the name of its host, which takes as long as the rest of it.
+  // A start record has no host name, because reading the name takes as long as the rest. Only %h
+  // needs it.
   const bool wants_host = path.find("%h") != std::string_view::npos;
   put_report_name(out, path,
                   {facts.pid, facts.uid, wants_host ? read_host(room, sizeof room) : facts.host});
@@ -135,7 +136,7 @@ bool expand(std::string_view path, const ProcessFacts& facts, char* to, size_t s
   return !out.cut();
 }
 
-/// Sends the record to the launcher. Returns false if none listens.
+/// Sends the record to the launcher. Returns false if no launcher listens.
 bool tell(Beacon what, const void* caller, const ScratchPages& scratch, uint32_t pid,
           const Touch& touch) {
   const ProcessFacts facts = gather_facts(scratch->facts, pid, touch);
@@ -148,7 +149,7 @@ bool tell(Beacon what, const void* caller, const ScratchPages& scratch, uint32_t
 int send(std::string_view report, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
   const ProcessFacts facts = gather_facts(scratch->facts, pid, touch);
   if (report == "/dev/stderr") {
-    // A link on most systems; what it leads to is descriptor 2, with its own rule.
+    // On most systems this path is a link to descriptor 2, which has a rule of its own.
     Text record(scratch->record, kMaxLine);
     write_record(record, facts, touch, kMaxLine);
     write_to_stderr(record.view());
@@ -209,8 +210,8 @@ void write_start(char** words, char** variables) {
   Touch touch;
   touch.event = EventKind::kStart;
   touch.policy = config.policy;
-  // The kernel has put the words one behind the other, and the variables behind them. Where the
-  // guard is loaded late, the program may have moved either: far away.
+  // The kernel puts the arguments one after the other, and the variables after them. If the guard
+  // is loaded late, the program may have moved either of them far away.
   const auto size = static_cast<size_t>(variables[0] - words[0]);
   touch.program =
       size < sizeof scratch->arguments
@@ -238,8 +239,9 @@ Beacon beacon_of(const Touch& touch) {
                                      : Beacon::kOpenCl;
 }
 
-/// All that loading the guard does: no system call, unless a start record is wanted. Only glibc
-/// gives a constructor these arguments; elsewhere the kernel's copy is read at the first call.
+/// Everything that loading the guard does: no system call, unless a start record is wanted. Only
+/// glibc gives a constructor these arguments; with another libc the first call reads the kernel's
+/// copy.
 [[gnu::constructor]] void on_load(int, char** words, char** variables) {
   if (!sys::is_glibc()) return;
   read_start_environment(inherited.start, variables);
@@ -258,13 +260,14 @@ bool is_new(Process& process, const char* touched) {
     if (here == touched) return false;
     if (strcmp(here, touched) == 0) is_known = true;
   }
-  return false;  // more kinds than there are: impossible with our own constants
+  return false;  // impossible: there are fewer kinds than slots
 }
 
 bool is_new(Process& process, const Event& event) {
   say_complaints(process);
   if (!wants_events(process)) return false;
-  // The first of its kind: what a process *does* is what counts, not by which of the functions.
+  // Only the first event of a kind counts: the record shows what a process does, not by which
+  // function.
   const bool of_device = event.kind == EventKind::kContext || event.kind == EventKind::kSelect;
   const auto which = static_cast<uint32_t>(of_device ? event.device : event.result);
   const uint64_t key = static_cast<uint64_t>(event.kind) + (uint64_t{which} << 8);
@@ -283,7 +286,8 @@ bool prepare(Process& process, const Event& event, Output& output) {
   output.line = log == Log::kAll;
   if (event.kind == EventKind::kNone) {
     if (event.object != nullptr) touch.api = "dlopen";
-    // Each has its own message. NVML's and OpenCL's refusals are no news after CUDA's.
+    // CUDA, NVML and OpenCL have a message each. A refusal of NVML or OpenCL is no news after one
+    // of CUDA.
     const DriverApi asked = driver_api_of(touch.api, touch.object);
     const bool first =
         sys::is_glibc() && wants_line(log, true) &&
@@ -294,13 +298,14 @@ bool prepare(Process& process, const Event& event, Output& output) {
                    Process::kDenied));
     output.line = wants_line(log, first);
   }
-  // Announced before anything that can fail, because verify counts this call.
+  // The announcement comes before anything that can fail, because verify counts it.
   output.heard = announce(beacon_of(touch), event.caller);
   if (output.heard) {
     inherited.listens.store(true, std::memory_order_relaxed);
     process.listens.store(true, std::memory_order_relaxed);
   } else if (event.kind == EventKind::kNone && process.listens.load(std::memory_order_relaxed)) {
-    // A filter of the program's own refuses getpid. The launcher receives NVIDIA's ioctls as well.
+    // A filter of the program itself refuses getpid, so an NVIDIA ioctl reports the attempt: the
+    // launcher receives these ioctls, too.
     constexpr uint32_t kRmControl = nvidia_request(0x2a, 32);
     sys::call(SYS_ioctl, -1, kRmControl);
   }
@@ -366,7 +371,7 @@ void say_no_opencl(Process& process, const void* caller) {
 /// True if a file of ours stays unusable until it is installed again.
 static bool is_permanent(const char* why) { return why != kPassing && why != kNotOurs; }
 
-// A program of musl cannot load these files although they are there: nothing is printed then.
+// A musl program cannot load these files although they exist, so nothing is printed.
 
 void print_missing_null_driver(Process::Message bit, const char* file, const char* why) {
   if (!sys::is_glibc()) return;

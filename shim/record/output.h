@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines and records on their way out. Writing is one write(2) per line or record; nothing is
-// allocated, errno is unchanged. Thread-safe, async-signal-safe.
+// Writes messages and records. Each message or record is one write(2). Nothing is allocated, errno
+// is unchanged. Thread-safe, async-signal-safe.
 #pragma once
 
 #include "policy/message.h"
@@ -9,24 +9,22 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// What is to be written of a touch or an event.
+/// What is to be written about a CUDA attempt or an event.
 struct Output {
-  Touch touch;  ///< lacks its stack at first, and perhaps its caller
+  Touch touch;  ///< has no stack at first, and perhaps no caller
   bool line = false;
   bool heard = false;  ///< a launcher has answered the announcement
 };
 
-/// Takes a place in the list of what was touched. False: it, or an equal name at another address (a
-/// null driver in another namespace), is there already.
+/// Adds the name to the list of recorded attempts. Returns false if the list has this name already,
+/// perhaps at another address (a null driver in another namespace).
 bool is_new(Process& process, const char* touched);
-/// False as well where nobody wants to know.
+/// Returns false for a known event, and for every event if wants_events() is false.
 bool is_new(Process& process, const Event& event);
 
-/// False: nothing is to be written. Says what is wrong with the configuration, if that was not said
-/// yet.
+/// Returns false if nothing is to be written. Reports mistakes in the configuration, once.
 bool prepare(Process& process, const Event& event, Output& output);
-/// Writes the line, where one is wanted, and the record, where a report is named or a launcher
-/// listens.
+/// Writes the message if one is wanted, and the record if a report is named or a launcher listens.
 void write_out(Process& process, const void* caller, Output& output);
 
 }  // namespace cudaguard

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Touches: counted, and the first of each kind in a process written down as its configuration says.
-// Writing is one write(2) per line or record; nothing is allocated, errno is unchanged.
-// Thread-safe, async-signal-safe.
+// Counts CUDA attempts, and records the first of each kind in a process as its configuration says.
+// Each message or record is one write(2). Nothing is allocated, errno is unchanged. Thread-safe,
+// async-signal-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,46 +12,48 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// A denied request. `key` names its kind: a constant, compared by address and kept. `object` is
-/// what dlopen was asked for, or null; `caller` the return address. Does nothing under OFF.
+/// Counts and records a denied attempt. `key` names its kind: a constant, compared by address and
+/// kept. `object` is the library of a dlopen request, or null; `caller` is the return address. Does
+/// nothing unless FORCE_CPU applies.
 void record_touch(Process& process, const char* key, const char* object, const void* caller);
 
-/// Something that was allowed. Seldom: not for a path that is called often.
+/// Something that the guard allowed. Not for functions that are called often.
 struct Event {
   using Kind = EventKind;
   Kind kind = Kind::kInit;
   const char* api = nullptr;
   const void* caller = nullptr;
   int device = -1;               ///< an index, for kContext and kSelect
-  const char* object = nullptr;  ///< for kInit: what the driver was told to show; may be null
-  int result = 0;                ///< of kInit and kNvml: what the real function answered
+  const char* object = nullptr;  ///< for kInit: the list of GPUs that the driver got; may be null
+  int result = 0;                ///< of kInit and kNvml: the answer of the real function
 };
 
-/// Writes the first event of its kind and device down, where somebody wants to know. Says what is
-/// wrong with the configuration, if that was not said yet.
+/// Records the first event of its kind and device if wants_events() is true. Reports mistakes in
+/// the configuration, once.
 void record_event(Process& process, const Event& event);
-/// Does anybody? (So that callers need not ask for the details.)
+/// True if a message, a report or a launcher wants events. Callers need not collect details
+/// otherwise.
 inline bool wants_events(const Process& process) {
   return process.config.log == Log::kAll || !process.config.report.empty() ||
          process.listens.load(std::memory_order_relaxed);
 }
 
-/// Writes the sentence of one line.
+/// Writes the sentence of one message.
 using Writer = void (*)(Text& out, const void* context);
-/// Says a line once per process and `bit`, unless lines are off.
+/// Prints a message once per process and `bit`, unless messages are off.
 void print_message(Process& process, Process::Message bit, Writer write, const void* context);
-/// Says a line once per process and case; `key` is any hash of it.
+/// Prints a message once per process and case; `key` is any hash of the case.
 void say_case(Process& process, uint64_t key, Writer write, const void* context);
 
-/// There is no driver, and somebody has asked for it by `api`.
+/// Records that the program called `api`, but there is no driver.
 void record_no_driver(Process& process, const char* api, const void* caller);
 
-/// Says that NVIDIA's OpenCL was refused.
+/// Reports that NVIDIA's OpenCL was refused.
 void say_no_opencl(Process& process, const void* caller);
 
-/// Says which null driver cannot be used, once per process and `bit`.
+/// Reports which null driver cannot be used, once per process and `bit`.
 void print_missing_null_driver(Process::Message bit, const char* file, const char* why);
-/// The same of a proxy; FORCE_CPU applies.
+/// Reports the same about a proxy.
 void print_missing_proxy(Process::Message bit, const char* file, const char* why);
 
 }  // namespace cudaguard

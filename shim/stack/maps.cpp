@@ -16,7 +16,7 @@ void Maps::fill() {
   const char* end = paths + sizeof paths;
   while (count < kMost && in.next(at[count], path, static_cast<size_t>(end - path))) {
     Mapping& here = at[count];
-    // A library has several in a row: its path is kept once.
+    // A library has several mappings in a row, so its path is kept once.
     if (count != 0 && here.length != 0 && at[count - 1].file() == here.file()) {
       here.path = at[count - 1].path;
     } else {
@@ -58,7 +58,7 @@ const Mapping* Maps::next_object(const Mapping* last, const char* name) const {
 }
 
 LoadedObject::LoadedObject(const Maps& maps, const Mapping& first) : maps_(maps), first_(first) {
-  // What describes an object stands in its first page.
+  // The headers that describe an object are in its first page.
   const auto* header = reinterpret_cast<const ElfW(Ehdr)*>(first.from);
   if (!first.readable || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return;
   const uint64_t end = first.from + header->e_phoff + sizeof(ElfW(Phdr)) * header->e_phnum;
@@ -68,7 +68,7 @@ LoadedObject::LoadedObject(const Maps& maps, const Mapping& first) : maps_(maps)
     if (segment->p_type == PT_LOAD && segment->p_offset == 0) base_ = first.from - segment->p_vaddr;
     const uint64_t at = base_ + segment->p_vaddr;
     const Mapping* here = maps.find(at);
-    // Another thread may just be loading it: this part becomes read-only when it is relocated.
+    // Another thread may be loading the object: this part becomes read-only after its relocation.
     if (segment->p_type == PT_GNU_RELRO && here != nullptr && here->writable) {
       dynamic_ = nullptr;
       return;

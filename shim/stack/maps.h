@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is mapped in this process at one moment: so that addresses get their files, and that what
-// may not be there can be read without a fault. (process_vm_readv would do that too; strict seccomp
-// filters kill for it.) Not thread-safe.
+// A snapshot of the process's mappings. It maps addresses to files, and allows reading an address
+// that may be invalid without a fault. (process_vm_readv could read such an address, too, but
+// strict seccomp filters kill for it.) Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Zeroed pages; what is not written to takes no memory.
+/// In zeroed pages: what is not written takes no memory.
 struct Maps {
   static constexpr unsigned kMost = 16384;
   unsigned count;
@@ -19,16 +19,17 @@ struct Maps {
   char paths[1 << 20];
   char buffer[4096];
 
-  /// Reads all of them, once.
+  /// Reads all mappings, once.
   void fill();
 
-  /// The one that holds the address, or null.
+  /// Returns the mapping that holds the address, or null.
   const Mapping* find(uint64_t address) const;
   bool readable(uint64_t address, uint64_t size) const;
-  /// The first page of the next file behind `last` (null: of the first) whose name begins so.
+  /// Returns the first page of the next file after `last` (null: of the first file) whose name
+  /// starts with `name`.
   const Mapping* next_object(const Mapping* last, const char* name) const;
 
-  /// Copies an object from an address that may be none. False: it was not read.
+  /// Copies an object from an address that may be invalid. Returns false if nothing was read.
   template <typename T>
   bool read(uint64_t address, T& to) const {
     if (!readable(address, sizeof to)) return false;
@@ -37,15 +38,16 @@ struct Maps {
   }
 };
 
-/// An object that ld.so has loaded and made ready, known by the mapping of its first page.
+/// An object that ld.so has loaded and relocated, identified by the mapping of its first page.
 class LoadedObject {
  public:
-  /// Only what is mapped as ld.so does it: others map such files to look into them.
+  /// Accepts only a file that is mapped as ld.so does it, because other code maps such files to
+  /// read them.
   LoadedObject(const Maps& maps, const Mapping& first);
 
-  /// What it defines, or null.
+  /// Returns the address of a symbol that the object defines, or null.
   const void* symbol(const char* name) const;
-  /// The same of a function, which is where its file is mapped executable.
+  /// Returns the address of a function, which must be in an executable mapping of the file.
   const void* code(const char* name) const;
 
  private:

@@ -9,14 +9,14 @@ namespace cudaguard {
 
 namespace {
 
-/// Where CPython's headers have their fields, in bytes; the same on x86-64 and AArch64.
+/// The offsets of fields in CPython's headers, in bytes; the same on x86-64 and AArch64.
 struct Layout {
   uint8_t thread_frame;  ///< PyThreadState: frame, cframe or current_frame
-  int8_t current;        ///< _PyCFrame.current_frame; -1: there is none in between
-  uint8_t back;          ///< of a frame: the one that called it
+  int8_t current;        ///< _PyCFrame.current_frame; -1 if there is no _PyCFrame
+  uint8_t back;          ///< of a frame: its caller's frame
   uint8_t code;
   uint8_t instruction;
-  uint8_t bytecode;  ///< PyCodeObject: what the instruction points into; 0: it is a number
+  uint8_t bytecode;  ///< PyCodeObject: base of the instruction pointer; 0 if that is a number
   uint8_t file;
   uint8_t name;
   uint8_t ascii;    ///< sizeof(PyASCIIObject)
@@ -41,7 +41,7 @@ constexpr unsigned kLength = 16;
 constexpr unsigned kState = 32;
 constexpr int kDeepest = 4096;
 
-/// What CPython exports.
+/// The symbols that CPython exports.
 struct Names {
   uint64_t (*thread_state)();
   const char* (*version)();
@@ -50,11 +50,11 @@ struct Names {
   const void* (*newest)();
   uint64_t code_type;
   const void* (*main)();  ///< null in 3.6
-  // The one up to 3.12, the other one from 3.13 on.
+  // The first name is that of CPython up to 3.12, the second that from 3.13 on.
   int (*is_finalizing[2])();
 };
 
-/// `program` may have copies of the library's data, which are the ones in use then.
+/// `program` may have copy relocations of the library's data, and then these copies are in use.
 bool find(const LoadedObject& it, const LoadedObject& program, Names& names) {
   const auto set = [](auto& to, const void* found) {
     static_assert(sizeof to == sizeof found);
@@ -90,7 +90,7 @@ bool find_python(const Maps& maps, Names& names) {
   return false;
 }
 
-/// "3.11.2 (main, ...": the table of that version, or null.
+/// Returns the table for a version such as "3.11.2 (main, ...", or null.
 const Layout* layout_of(std::string_view version) {
   if (!version.starts_with("3.")) return nullptr;
   if (version.find("free-thread") != std::string_view::npos) return nullptr;
@@ -127,7 +127,7 @@ class Reader {
   bool cut_ = false;
 };
 
-/// A string as UTF-8, cut where there is no more room.
+/// Returns a string as UTF-8, cut if there is no more room.
 std::string_view Reader::text(uint64_t object) {
   uint64_t length = 0;
   uint32_t state = 0;
@@ -164,14 +164,15 @@ unsigned Reader::line(uint64_t frame, uint64_t code) const {
   } else {
     int32_t number = 0;
     maps_.read(frame + layout_.instruction, number);
-    // From 3.10 on in units of two bytes.
+    // 3.10 counts in units of two bytes.
     at = &layout_ == &kLayouts[10 - kFirst] ? number * 2 : number;
   }
   const int line = names_.line(code, static_cast<int>(at));
   return line > 0 ? static_cast<unsigned>(line) : 0;
 }
 
-/// False: a frame that a traceback leaves out. ("<shim>" is where 3.12 enters its interpreter.)
+/// Returns false for a frame that a traceback omits. ("<shim>" is the frame with which 3.12 enters
+/// its interpreter.)
 bool Reader::read(uint64_t frame, uint64_t code, PythonFrame& row) {
   row.file = text(pointer(code + layout_.file));
   if (row.file.data() == nullptr) return false;
@@ -187,14 +188,14 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
   to.shown = Stack::kMostPython;
   FrameChoice choice;
   size_t last = 0;
-  // What the message names, if it is further out than there is room for.
+  // The frame that the message names, if it is further out than there is room for.
   uint64_t far_frame = 0;
   uint64_t far_code = 0;
   for (int depth = 0; frame != 0 && depth < kDeepest; ++depth) {
-    const uint64_t code = pointer(frame + layout_.code) & ~uint64_t{3};  // 3.14 marks it
+    const uint64_t code = pointer(frame + layout_.code) & ~uint64_t{3};  // 3.14 tags the pointer
     const uint64_t here = frame;
     frame = pointer(frame + layout_.back);
-    // Frames of the interpreter itself have none.
+    // Frames of the interpreter itself have no code object.
     if (pointer(code + kType) != names_.code_type) continue;
     const bool full = to.python_count == Stack::kMostPython;
     if (full && choice.is_final()) {
@@ -218,7 +219,7 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
       to.python[to.python_count++] = row;
     }
   }
-  if (far_code != 0) {  // It takes the last place.
+  if (far_code != 0) {  // This frame takes the last place.
     used_ = last;
     to.shown = Stack::kMostPython - 1;
     read(far_frame, far_code, to.python[to.shown]);

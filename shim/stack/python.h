@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frames of CPython, 3.6 to 3.14, read without its lock: they are this thread's own, which sits
-// in a call of ours, so that they cannot change. They keep their code alive, and that its strings,
-// which are immutable. No count of references is touched. Not thread-safe.
+// Reads the frames of CPython 3.6 to 3.14 without the GIL. The frames belong to this thread, which
+// is inside a call of ours, so they cannot change. A frame keeps its code object alive, and the
+// code object its strings, which are immutable. No reference count is changed. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Room for the names.
+/// Room for file and function names.
 using PythonNames = char[32768];
 
-/// Returns null, or why there are none.
+/// Returns null, or why there are no Python frames.
 const char* read_python(const Maps& maps, Stack& to, PythonNames& names);
 
 }  // namespace cudaguard

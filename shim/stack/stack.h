@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who called, for the message and the record of a CUDA attempt: the return address and this
-// thread's Python frames. No native unwinding: libgcc's unwinder takes a lock that a forked child
-// may inherit locked, and it reads wherever a return address on a coroutine's stack points to.
-// Thread-safe, async-signal-safe.
+// The call site for the message and the record of a CUDA attempt: the return address and this
+// thread's Python frames. There is no native unwinding: libgcc's unwinder takes a lock that a
+// forked child may inherit locked. It also reads any address to which a return address on a
+// coroutine's stack points. Thread-safe, async-signal-safe.
 #pragma once
 
 #include "policy/message.h"
@@ -11,7 +11,7 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Zeroed pages.
+/// In zeroed pages.
 struct StackRoom {
   Maps maps;
   Stack stack;

@@ -19,7 +19,7 @@ void Answers::keep(const char* name, const void* caller, void* target, uint32_t 
   uint64_t stamp = it.stamp.load(std::memory_order_relaxed);
   if (stamp >= kWriting ||
       !it.stamp.compare_exchange_strong(stamp, stamp | kWriting, std::memory_order_acquire)) {
-    return;  // another thread keeps one there
+    return;  // another thread writes this answer
   }
   std::atomic_thread_fence(std::memory_order_release);
   it.caller.store(caller, std::memory_order_relaxed);

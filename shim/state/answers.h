@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where calls that are made in loops went before. Part of Process, whose pages a forked child finds
-// empty.
+// A cache of next definitions for calls that are made in loops. It is part of Process, whose pages
+// are empty in a forked child.
 #pragma once
 
 #include <atomic>
@@ -10,15 +10,17 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Before a request for a library goes on: to find other code at a caller's address takes one.
+/// Call this before a request for a library goes on. Only such a request can put other code at a
+/// caller's address.
 void libraries_may_change(const char* name, int mode);
 
-/// What `caller` would have reached without us (find_definition), with what was opened so far.
+/// Returns what `caller` would have reached without us (find_definition), with the libraries that
+/// were opened so far.
 const void* definition_for(const char* name, const void* caller);
 
 class Answers {
  public:
-  /// Is there an answer for this name (a constant) and caller that still holds?
+  /// True if a valid answer exists for this caller and this name, which is a constant.
   [[gnu::always_inline]] bool know(const char* name, const void* caller, void*& target) const {
     const Answer& it = answers_[place_of(name, caller)];
     const uint64_t stamp = it.stamp.load(std::memory_order_acquire);
@@ -32,20 +34,22 @@ class Answers {
     return it.stamp.load(std::memory_order_relaxed) == stamp;
   }
 
-  /// Keeps what a search has found that began when answers_age was `age`.
+  /// Keeps the result of a search that began when answers_age was `age`.
   void keep(const char* name, const void* caller, void* target, uint32_t age);
 
  private:
   [[gnu::always_inline]] static unsigned place_of(const char* name, const void* caller) {
-    // Callers that a compiler made alike lie at equal distances: the upper bits tell them apart.
+    // Callers that a compiler made alike lie at equal distances, so the upper bits distinguish
+    // them.
     return static_cast<unsigned>(
         (reinterpret_cast<uintptr_t>(caller) ^ reinterpret_cast<uintptr_t>(name)) *
             0x9e3779b97f4a7c15 >>
         (64 - kBits));
   }
 
-  /// A sequence lock that never waits: who finds a stamp of another age, or sees it change,
-  /// searches. Its upper half is the age, kWriting while it is written; the lower half counts.
+  /// A sequence lock that never waits: a reader that finds a stamp of another age, or sees the
+  /// stamp change, searches. The upper half of the stamp is the age, or kWriting during a write;
+  /// the lower half counts.
   struct Answer {
     std::atomic<uint64_t> stamp;
     std::atomic<const void*> caller;

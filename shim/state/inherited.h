@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a forked child shall know as its parent did: all of the guard's variables that are not in
-// Process. What ld.so holds is inherited, and so is what we know of it; what was said is not said
-// again; FORCE_CPU that began stays. All zero is its first state (process.cpp sees to
-// that), so it takes no room in the file. Thread-safe, async-signal-safe: atomics, and what is
-// published by one.
+// The state that a forked child keeps from its parent: all of the guard's variables that are not in
+// Process. The child inherits what ld.so holds, and so our knowledge of it. The child prints no
+// message again, and a FORCE_CPU that began stays. The first state is all zero, which process.cpp
+// ensures, so it takes no room in the file. Thread-safe, async-signal-safe: every member is atomic
+// or is published by an atomic one.
 #pragma once
 
 #include <atomic>
@@ -18,48 +18,49 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct Process;
 struct Explainer;
 
-/// An age is even: the odd number that marks an answer as being written is none, however long a
-/// process lives.
+/// Ages are even. The mark of an answer that is being written is odd, so no age equals the mark,
+/// however long a process lives.
 inline constexpr uint32_t kOneAge = 2;
 
-/// A library of ours as ld.so has it.
+/// One of our libraries as ld.so has loaded it.
 struct Loaded {
   std::atomic<const char*> path{nullptr};  ///< published last
   std::atomic<const void*> link_map{nullptr};
-  std::atomic<const char*> why{nullptr};  ///< why not: a clause
+  std::atomic<const char*> why{nullptr};  ///< why the library cannot be used: a clause
 };
 
 struct InheritedState {
-  // What is read on every call.
-  std::atomic<Process*> process{nullptr};  ///< of this process, or of the one it was forked from
-  Loader loader;                           ///< ask loader()
+  // Every call reads these members.
+  std::atomic<Process*> process{nullptr};       ///< of this process, or of the one that forked it
+  Loader loader;                                ///< read by loader()
   std::atomic<bool> null_drivers_tried{false};  ///< both loaded, or found unusable
-  /// Goes up where Answers may not hold any more: a library is asked for, FORCE_CPU begins.
+  /// Goes up when Answers may be invalid: a library is requested, or FORCE_CPU begins.
   std::atomic<uint32_t> answers_age{0};
 
   Loaded null_drivers[2];
-  /// Does ld.so have to answer to the names libcuda.so, … with them, and does it?
+  /// Whether ld.so must answer to the dev names (libcuda.so, …) with the null drivers, and already
+  /// does.
   enum DevNames : uint8_t { kNotNeeded, kNeeded, kClaimed };
   std::atomic<uint8_t> dev_names{kNotNeeded};
-  std::atomic<bool> left_later_lookups{false};  ///< was tried (hook/later_lookups.h)
-  /// The program has asked for the driver, for NVML, otherwise than by RTLD_NOLOAD.
+  std::atomic<bool> left_later_lookups{false};  ///< tried (hook/later_lookups.h)
+  /// The program has requested the driver, or NVML, otherwise than by RTLD_NOLOAD.
   std::atomic<bool> requested[2]{};
   Loaded proxies[2];
-  std::atomic<const Explainer*> explainer{nullptr};  ///< null: no CUDA was let through
+  std::atomic<const Explainer*> explainer{nullptr};  ///< null if no CUDA was allowed
   GlobalNames global_names;
 
-  /// Of the last request that went to another hook, and how often it came in a row.
+  /// The hash of the last request that went to another hook, and how often it came in a row.
   std::atomic<uintptr_t> last_request{0};
   std::atomic<uint32_t> rounds{0};
 
   StartEnvironment start;
   std::atomic<bool> listens{false};      ///< a launcher has answered a beacon of this process
-  char report[kMaxReportPath + 1] = {};  ///< of report_to; empty: the start's
-  /// Process::Fallen of this process, or of one that it was forked from.
+  char report[kMaxReportPath + 1] = {};  ///< set by report_to; empty: that of the start
+  /// Process::Fallen of this process, or of one that forked it.
   std::atomic<uint8_t> fallen{0};
-  std::atomic<uint32_t> said{0};  ///< lines: bits of Process::Said
+  std::atomic<uint32_t> said{0};  ///< printed messages: bits of Process::Message
 
-  /// Who has initialised CUDA.
+  /// The process and the library that have initialised CUDA.
   struct Initialised {
     std::atomic<uint32_t> pid{0};
     uint64_t at = 0;  ///< milliseconds since 1970
@@ -70,7 +71,7 @@ struct InheritedState {
 extern constinit InheritedState
     inherited;  // NOLINT(bugprone-dynamic-static-initializers): constinit
 
-/// The dynamic loader's functions; found on the first call, which takes its lock.
+/// Returns the dynamic loader's functions. The first call finds them and takes the loader's lock.
 inline const Loader& loader() {
   if (!inherited.loader.whole.load(std::memory_order_acquire)) [[unlikely]] {
     find(inherited.loader);

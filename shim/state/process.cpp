@@ -6,24 +6,24 @@
 #include "policy/text.h"
 #include "shim/sys/system.h"
 
-// Data, not getenv(): bash and others export a getenv of their own. And by libc's name for it: a
-// program may have an `environ` of its own.
+// Data instead of getenv(), because bash and others export a getenv of their own. The name is
+// libc's own, because a program may define its own `environ`.
 extern "C" char** __environ;  // NOLINT(readability-redundant-declaration)
 
 namespace cudaguard {
 
-// The compiler takes only what is all zero into such a section: a Process is never constructed, but
-// made of fresh pages.
+// The compiler accepts only all-zero objects in such a section. A Process is never constructed; it
+// consists of fresh pages.
 [[gnu::section(".bss.inherited")]] constinit InheritedState inherited;
 
 namespace {
 
 constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 
-/// For a process that cannot map a page: guarded, silent. Filled when it is needed.
+/// The state of a process that cannot map a page: guarded and silent. Filled when it is needed.
 [[gnu::section(".bss.without_memory")]] constinit Process without_memory;
 
-/// Copies as much as fits, ends with a zero byte, returns the copy.
+/// Copies as much as fits and appends a zero byte. Returns the copy.
 [[gnu::noinline]] std::string_view keep(std::string_view text, char* to, size_t size) {
   if (text.empty()) return {};
   const size_t length = text.size() < size ? text.size() : size - 1;
@@ -33,7 +33,7 @@ constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 }
 
 void apply_children_rule(Config& config) {
-  if (!config.children_cpu) return;  // no system call for nothing
+  if (!config.children_cpu) return;  // avoids needless system calls
   char own[32];                      // pid:[4026531836]
   Place place = {.pid = sys::getpid(), .pid_namespace = {}};
   if (!config.root_namespace.empty()) {
@@ -93,7 +93,7 @@ void report_to(Process& process, const char* path) {
 void fall_back(Process& process, Process::Fallen because_of) {
   process.fallen.store(because_of);
   inherited.fallen.store(because_of);
-  process.open.store(false);  // what the driver's proxy library lets through without a look
+  process.open.store(false);  // the driver's proxy allows calls unchecked while this is set
   inherited.answers_age.fetch_add(kOneAge, std::memory_order_release);
   process.steady.store(false, std::memory_order_relaxed);
 }
@@ -111,7 +111,7 @@ bool Process::first_case(Cases& cases, uint64_t key) {
 }
 
 bool privileged() {
-  // getauxval sets errno for an entry that is not there; the kernel always gives AT_SECURE.
+  // getauxval would set errno for a missing entry, but the kernel always gives AT_SECURE.
   return getauxval(AT_SECURE) != 0;
 }
 
@@ -125,16 +125,16 @@ Process& make_process(Process* stale) {
     without_memory.ready = true;
     return without_memory;
   }
-  // No constructor: fresh pages are zero, and so is a Process that nothing has happened in. To
-  // write its zeros would touch seven pages.
+  // No constructor runs: fresh pages are zero, and so is a new Process. Writing its zeros would
+  // touch seven pages.
   auto* made = static_cast<Process*>(memory);
   made->config = read_config(stale != nullptr);
   made->listens.store(inherited.listens.load(), std::memory_order_relaxed);
   made->fallen.store(inherited.fallen.load(), std::memory_order_relaxed);
   if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();
   made->ready = true;
-  // Another thread may have been faster. A stale object is not unmapped: another thread may be
-  // looking at it.
+  // Another thread may have been faster. A stale object stays mapped, because another thread may be
+  // reading it.
   if (inherited.process.compare_exchange_strong(stale, made, std::memory_order_acq_rel))
     return *made;
   sys::unmap(memory, kMapped);

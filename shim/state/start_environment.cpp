@@ -9,7 +9,7 @@ namespace cudaguard {
 
 namespace {
 
-/// The value in "NAME=value" if that is the name, else null.
+/// Returns the value in "NAME=value" if the name is equal, otherwise null.
 const char* value_of(const char* entry, const char* name) {
   for (; *name != '\0'; ++name, ++entry) {
     if (*entry != *name) return nullptr;
@@ -17,7 +17,7 @@ const char* value_of(const char* entry, const char* name) {
   return *entry == '=' ? entry + 1 : nullptr;
 }
 
-/// The most bytes of a value that count, with one more.
+/// Returns one more than the number of bytes of a value that count.
 size_t room_for(const VariableRow& row) {
   if (row.place == &Environment::report) return kMaxReportPath + 1;
   return row.place == &Environment::visible_devices ? kMaxVisibleDevices + 1 : 255;
@@ -34,7 +34,7 @@ void read_start_environment(StartEnvironment& to, char** variables) {
     if (hello != nullptr) to.wants_start = hello[0] == '1' && hello[1] == '\0';
     for (const VariableRow& row : kVariables) {
       const char* value = value_of(entry, row.name);
-      // As getenv(): the first one counts.
+      // The first entry counts, as in getenv().
       if (value == nullptr || to.variables.*row.place != nullptr) continue;
       to.variables.*row.place = free;
       for (size_t left = room_for(row); left != 0 && *value != '\0'; --left) *free++ = *value++;
@@ -45,8 +45,8 @@ void read_start_environment(StartEnvironment& to, char** variables) {
 }
 
 char** kernel_environment() {
-  // From the bottom: argc, argv, null, envp, null, pairs of the auxiliary vector, and above it,
-  // among other things, 16 random bytes to which AT_RANDOM points.
+  // The stack holds, from the bottom: argc, argv, null, envp, null, pairs of the auxiliary vector.
+  // Above them, among other things, lie 16 random bytes to which AT_RANDOM points.
   const uintptr_t random = getauxval(AT_RANDOM);
   if (random == 0) return nullptr;
   constexpr uintptr_t kMostPairs = 256;
@@ -56,7 +56,7 @@ char** kernel_environment() {
   while (left != 0 && (pair[0] != AT_RANDOM || pair[1] != random)) --pair, --left;
   while (left != 0 && pair[0] != AT_NULL && pair[0] <= kLastType) pair -= 2, --left;
   if (left == 0) return nullptr;
-  // `pair` is now the last variable and the null behind it.
+  // `pair` now points to the last variable and the null after it.
   auto** variables = reinterpret_cast<char**>(pair + 1);
   while (variables[-1] != nullptr) --variables;
   return variables;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard's variables as the process was started with them, copied before the program can change
-// them: it may clear or overwrite its environment at any time, and setproctitle writes over it.
-// No system call, no allocation. Thread-safe once it was read; async-signal-safe.
+// The guard's variables at the start of the process, copied before the program can change them. The
+// program may clear or overwrite its environment at any time, and setproctitle writes over it. No
+// system call, no allocation. Thread-safe once the environment was read; async-signal-safe.
 #pragma once
 
 #include <atomic>
@@ -17,15 +17,17 @@ struct StartEnvironment {
   std::atomic<bool> read{false};
   Environment variables;     ///< the values are in `text`
   bool wants_start = false;  ///< CUDAGUARD_HELLO=1
-  /// One byte more than the longest value that is accepted: a longer one is still too long here.
+  /// Room for one byte more than the longest accepted value, so that a value that is too long stays
+  /// too long here.
   char text[kMaxReportPath + 2 + kMaxVisibleDevices + 2 + (std::size(kVariables) - 2) * 256] = {};
 };
 
-/// Reads `variables`, which end in a null pointer, unless it was done before.
+/// Reads `variables`, which end in a null pointer, unless they were read before.
 void read_start_environment(StartEnvironment& to, char** variables);
 
-/// The array that the kernel put on the first thread's stack, or null where it cannot be found.
-/// For who asks before libc has set `environ`: constructors of .preinit_array, IFUNC resolvers.
+/// Returns the array that the kernel put on the first thread's stack, or null if it cannot be
+/// found. For callers that run before libc has set `environ`: constructors of .preinit_array, IFUNC
+/// resolvers.
 char** kernel_environment();
 
 }  // namespace cudaguard

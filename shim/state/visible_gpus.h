@@ -7,11 +7,12 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// What a program's devices 0 to count-1 are.
+/// The GPUs that a program's devices 0 to count-1 are.
 struct VisibleGpus {
   VisibleDevice devices[kMostGpus];
   uint16_t count = 0;  ///< 0: not known
-  /// By the numbers in CUDA_VISIBLE_DEVICES (CUDA's order); else in PCI order, as NVML has it.
+  /// True if the devices are named by the numbers in CUDA_VISIBLE_DEVICES (CUDA's order), otherwise
+  /// by NVML's indices (PCI order).
   bool by_variable = false;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing to a place that is mapped read-only, and a lock for the rare ways. No libc function:
-// errno stays.
+// Writes to read-only pages, and a lock for code that seldom runs. Calls no libc function that
+// changes errno.
 #pragma once
 
 #include <sys/auxv.h>
@@ -15,8 +15,8 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Copies `size` bytes to `at` and gives the pages `protection` afterwards (PROT_*). False: the
-/// kernel forbids it; nothing was written then.
+/// Copies `size` bytes to `at` and gives the pages `protection` afterwards (PROT_*). Returns false
+/// if the kernel forbids it; nothing was written then.
 inline bool overwrite(const void* at, const void* from, size_t size, int protection) {
   const uintptr_t inside = getauxval(AT_PAGESZ) - 1;
   const auto start = reinterpret_cast<uintptr_t>(at) & ~inside;
@@ -31,7 +31,7 @@ inline bool overwrite(const void* at, const void* from, size_t size, int protect
   return true;
 }
 
-/// A mutex of one word. Not for signal handlers, and not reentrant, as CUDA's own.
+/// A mutex of one word. Not for signal handlers, and not reentrant, like CUDA's own.
 class Lock {
  public:
   explicit Lock(std::atomic<uint32_t>& word) : word_(word) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few system calls the guard makes, made directly: libc's wrappers would change errno, and its
-// fstat is versioned GLIBC_2.33. Each returns what the kernel returns: negative errno on failure.
-// Thread-safe, async-signal-safe, callable before constructors.
+// The few system calls that the guard makes directly, because libc's wrappers change errno, and its
+// fstat is versioned GLIBC_2.33. Each returns the kernel's result: a negative errno value on
+// failure. Thread-safe, async-signal-safe, callable before constructors.
 #pragma once
 
 #include <fcntl.h>
@@ -17,8 +17,8 @@ extern "C" [[gnu::weak]] const char* gnu_get_libc_version();
 
 namespace cudaguard::sys {
 
-/// False in a program of musl: it can preload the guard, but it cannot load what is linked to
-/// glibc, and it gives constructors no arguments.
+/// False in a musl program. Such a program can preload the guard, but it cannot load libraries that
+/// are linked to glibc, and musl gives constructors no arguments.
 inline bool is_glibc() { return &gnu_get_libc_version != nullptr; }
 
 inline long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
@@ -73,8 +73,8 @@ inline int stat(const char* path, struct stat* to) {
 inline long readlink(const char* path, char* to, size_t size) {
   return call(SYS_readlinkat, AT_FDCWD, word(path), word(to), static_cast<long>(size));
 }
-/// Can a line be written to the descriptor at once? Not to a pipe that is full or that nobody
-/// reads.
+/// True if a message can be written to the descriptor at once. False for a pipe that is full or has
+/// no reader.
 inline bool takes_now(int fd) {
   struct {
     int fd;
@@ -85,14 +85,14 @@ inline bool takes_now(int fd) {
   return call(SYS_ppoll, word(&wanted), 1, word(&none), 0, 8) == 1 && wanted.revents == 4;
 }
 
-/// For a socket: neither waits nor raises SIGPIPE.
+/// Writes to a socket; neither waits nor raises SIGPIPE.
 inline long send_now(int fd, const void* from, size_t size) {
   constexpr long kFlags = 0x4040;  // MSG_DONTWAIT | MSG_NOSIGNAL
   return call(SYS_sendto, fd, word(from), static_cast<long>(size), kFlags);
 }
 
-/// write(2) that cannot kill the program: SIGPIPE and SIGXFSZ (a reader that went away, a limit on
-/// file sizes) are held back while it writes, and taken away if it raised them.
+/// A write(2) that cannot kill the program. It blocks SIGPIPE and SIGXFSZ (no reader, a limit on
+/// file sizes) while it writes, and discards a signal that it raised.
 inline long quiet_write(int fd, const void* from, size_t size) {
   constexpr uint64_t kHeld = 1ULL << (13 - 1) | 1ULL << (25 - 1);
   uint64_t before = 0;
@@ -100,7 +100,7 @@ inline long quiet_write(int fd, const void* from, size_t size) {
       call(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, word(&kHeld), word(&before), sizeof before);
   const long written = write(fd, from, size);
   if (held != 0) return written;
-  // What the program itself has blocked may be its own: leave it pending.
+  // A signal that the program has blocked may be its own, so it stays pending.
   const uint64_t ours = kHeld & ~before;
   if (written < 0 && ours != 0) {
     timespec none = {};
@@ -118,7 +118,7 @@ inline timespec now() {
   return time;
 }
 
-/// Zeroed private memory, or null.
+/// Returns zeroed private memory, or null.
 inline void* map(size_t size) {
   const long at = call(SYS_mmap, 0, static_cast<long>(size), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -126,13 +126,13 @@ inline void* map(size_t size) {
 }
 inline void unmap(void* at, size_t size) { call(SYS_munmap, word(at), static_cast<long>(size)); }
 
-/// A forked child finds these pages zeroed (Linux 4.14). False: not possible here.
+/// Makes the kernel zero these pages in a forked child (Linux 4.14). Returns false if it cannot.
 inline bool wipe_on_fork(void* at, size_t size) {
   return call(SYS_madvise, word(at), static_cast<long>(size), 18 /* MADV_WIPEONFORK */) == 0;
 }
 
-/// Work space of its own pages, zeroed, gone at the end of the scope. For rare ways that need more
-/// than a thread with the smallest stack (16 KiB) or a signal handler has.
+/// Zeroed work space in pages of its own, which are unmapped at the end of the scope. For rare code
+/// that needs more than the smallest thread stack (16 KiB) or a signal handler has.
 template <typename T>
 class Mapped {
  public:

@@ -254,7 +254,7 @@ class Container(fence.Case):
     def test_a_launcher_inside_knows(self):
         done = self.run_in(self.fenced(self.profile()), launcher.LAUNCHER, "doctor")
         self.assertIn("fence              already set up", done.stdout)
-        self.assertIn("cannot be had", self.run_in(self.strict(), launcher.LAUNCHER,
+        self.assertIn("not available", self.run_in(self.strict(), launcher.LAUNCHER,
                                                    "doctor").stdout)
 
     def strict(self):

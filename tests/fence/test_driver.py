@@ -12,16 +12,16 @@ from support import driver, fence, harness, launcher
 NOBODY = 65534
 FIRST = 0xC04846D2  # CHECK_VERSION_STR: what each of these libraries asks first
 LAST = 0xC020462A  # RM_CONTROL, of libcuda to -1
-DOOR = harness.program("entry_point")
+ENTRY_POINT = harness.program("entry_point")
 # What these programs need besides libcuda and NVML.
 NEEDED = {"clinfo": ["libnvidia-opencl.so.1"], "ffmpeg": ["libnvidia-encode.so.1"]}
 CALL_EXPORTS = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
-LINE = r"^cudaguard\[\d+\]: .*; to allow CUDA: run it without --fence\n"
+LINE = r"^cudaguard\[\d+\]: .*; to allow (?:CUDA|NVML|OpenCL): run it without --fence\n"
 
 
 class Driver(driver.Case):
     def test_driver_without_device_nodes_is_refused(self):
-        for words in ([DOOR, "lib=libcuda.so.1"],
+        for words in ([ENTRY_POINT, "lib=libcuda.so.1"],
                       [harness.program("static_entry_point"), harness.real_driver_file()]):
             with self.subTest(words):
                 done = self.same_but_refused(*words, expected=[LAST])
@@ -30,10 +30,10 @@ class Driver(driver.Case):
     def test_driver_with_device_nodes_is_refused(self):
         """The driver comes as far as it can. After its first ioctl, NVML takes any error for a
         wrong version."""
-        done = self.same_but_refused(driver.NODES, DOOR, "lib=libcuda.so.1",
+        done = self.same_but_refused(driver.NODES, ENTRY_POINT, "lib=libcuda.so.1",
                                      expected=[FIRST, 0xC00846D6, 0xC90046C8, LAST])
         self.assertRegex(done.stdout, r"^cuInit=100 .* countRc=3 ")
-        done = self.same_but_refused(driver.NODES, DOOR, "lib=libnvidia-ml.so.1", "api=nvml",
+        done = self.same_but_refused(driver.NODES, ENTRY_POINT, "lib=libnvidia-ml.so.1", "api=nvml",
                                      expected=[FIRST])
         self.assertRegex(done.stdout, r"^nvmlInit=18 ")
 
@@ -63,7 +63,7 @@ class Driver(driver.Case):
             self.assertEqual("around the guard" in done.stderr, "--fence=off" not in options)
 
     def test_guarded_programs_make_no_nvidia_ioctl(self):
-        entry_points = [[DOOR, "lib=" + library, "api=" + api]
+        entry_points = [[ENTRY_POINT, "lib=" + library, "api=" + api]
                  for library, api in (("libcuda.so.1", "cuda"), ("libnvidia-ml.so.1", "nvml"))]
         starters = ([], ["sh", "-c", '"$@"; exit', "-"], ["timeout", "60"])
         programs = [[*starter, *entry_point] for entry_point in entry_points for starter in starters]
@@ -77,8 +77,8 @@ class Driver(driver.Case):
 
     def test_only_programs_that_bypass_the_guard_are_reported_as_such(self):
         """Under `verify` and `run --observe` the launcher stays and reports."""
-        entry_point = [DOOR, "lib=libcuda.so.1"]
-        for words, told in ((entry_point, "cuInit by entry point"),
+        entry_point = [ENTRY_POINT, "lib=libcuda.so.1"]
+        for words, told in ((entry_point, "cuInit by entry_point"),
                             (["env", "-i", *entry_point], "RM_CONTROL")):
             for before in (["run", "--fence", "--observe"], ["verify"]):
                 with self.subTest(words, before=before):

@@ -224,7 +224,7 @@ class Activation(places.Case):
         show = "env | grep -E '^(CUDA|JAX_|MPIR_|LD_PRELOAD|_CUDAGUARD)' || true"
         for separators in ("IFS=:", "IFS=,", "IFS=", "IFS=AD_", "unset IFS"):
             conda = Conda(self.directory).run(separators).activate("cpu")
-            conda.run("'%s' lib=libcuda.so.1" % places.DOOR)
+            conda.run("'%s' lib=libcuda.so.1" % places.ENTRY_POINT)
             conda.deactivate().run("echo ----; echo \"${IFS-unset}.\"; echo ----; " + show)
             for name, words in self.shells():
                 result = self.shell(words, conda, {"JAX_PLATFORMS": "a b"})

@@ -14,8 +14,8 @@ from support import harness, image, places
 pytestmark = pytest.mark.full
 
 TEXT = places.read("container", "Dockerfile")
-DOOR = "/mnt/programs/entry_point"
-OPEN = [DOOR, "lib=libcuda.so.1"]
+ENTRY_POINT = "/mnt/programs/entry_point"
+OPEN = [ENTRY_POINT, "lib=libcuda.so.1"]
 LINKED = ["/mnt/programs/linked_cuda"]
 GUARD = "/usr/local/lib/libcudaguard.so"
 WARNING = r'cudaguard: "/usr/bin/tini-static" is a static executable[^\n]* not guarded[^\n]*\n'
@@ -213,7 +213,7 @@ class Variable(Case):
     def test_missing(self):
         """Where the file is not: a line from every program, and no guard."""
         bare = image.Image(self)
-        result = bare.run(["/bin/sh", "-c", "true; /bin/true; %s lib=libcuda.so.1" % DOOR],
+        result = bare.run(["/bin/sh", "-c", "true; /bin/true; %s lib=libcuda.so.1" % ENTRY_POINT],
                           env=self.ENV)
         self.a_device(result)
         lines = result.err.splitlines()

@@ -13,7 +13,7 @@ from support import harness, places, slurm_node
 from support.places import launcher
 
 PROLOG = places.script("slurm", "task-prolog")
-DOOR = " ".join(places.OPEN)
+ENTRY_POINT = " ".join(places.OPEN)
 SHOWN = ("LD_PRELOAD", "CUDAGUARD_POLICY", "_CUDAGUARD_TASK_PROLOG", "CUDAGUARD_ROOT",
          "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "MPIR_CVAR_ENABLE_GPU")
 
@@ -114,21 +114,21 @@ class Slurm(places.Case):
         result = self.task("srun", *places.OPEN)
         self.is_guarded(result)
         self.assertRegex(result.stderr, r"\Acudaguard\[\d+\]: no CUDA here [^\n]*\n\Z")
-        self.is_guarded(self.batch(DOOR, "srun " + DOOR), times=2)
+        self.is_guarded(self.batch(ENTRY_POINT, "srun " + ENTRY_POINT), times=2)
         self.is_guarded(self.task("srun", "--ntasks=2", "--overcommit", *places.OPEN), times=2)
         lifted = {"CUDAGUARD_POLICY": "OFF"}
         self.is_free(self.task("srun", *places.OPEN, env=lifted))
-        self.is_free(self.batch(DOOR, "srun " + DOOR, env=lifted), times=2)
+        self.is_free(self.batch(ENTRY_POINT, "srun " + ENTRY_POINT, env=lifted), times=2)
 
     def test_one_program(self):
         """Lifted inside of the task: by the launcher, as the variable leaves the presets."""
         result = self.batch("/usr/local/bin/cudaguard run --policy OFF -- env",
-                            "/usr/local/bin/cudaguard run --policy OFF -- " + DOOR, DOOR)
+                            "/usr/local/bin/cudaguard run --policy OFF -- " + ENTRY_POINT, ENTRY_POINT)
         self.assertEqual((result.returncode, result.answer), (0, ["0", "100"]), result)
         self.assertEqual([key for key in launcher.PRESETS if key in result.shown], [], result)
         self.assertIn("cuInit", result.calls)
         # The fake driver that is asked here does not read the variable; NVIDIA's does.
-        result = self.batch("CUDAGUARD_POLICY=OFF " + DOOR, "CUDAGUARD_POLICY=OFF env")
+        result = self.batch("CUDAGUARD_POLICY=OFF " + ENTRY_POINT, "CUDAGUARD_POLICY=OFF env")
         self.is_free(result)
         self.assertEqual(result.shown.get("CUDA_VISIBLE_DEVICES"), "")
 
@@ -148,19 +148,19 @@ class Slurm(places.Case):
                 self.is_free(self.task("srun", *way, *places.OPEN))
                 self.assertEqual(chosen(self.task("srun", *way, "env").shown),
                                  {"CUDA_VISIBLE_DEVICES": visible})
-                step = "srun %s %s" % (" ".join(way), DOOR)
-                self.is_free(self.batch(DOOR, step, options=way), times=2)
+                step = "srun %s %s" % (" ".join(way), ENTRY_POINT)
+                self.is_free(self.batch(ENTRY_POINT, step, options=way), times=2)
 
     def test_step_without_gpus(self):
         """Of a job that has some: it inherits SLURM_JOB_GPUS, which does not count."""
-        result = self.batch("srun --gres=none env", "srun --gres=none " + DOOR,
+        result = self.batch("srun --gres=none env", "srun --gres=none " + ENTRY_POINT,
                             options=["--gres=gpu:2"])
         self.assertEqual(result.shown.get("SLURM_JOB_GPUS"), "0,1", result)
         self.is_guarded(result)
 
     def test_jobs_that_submit_jobs(self):
         """The environment comes along, and does not decide."""
-        ask = self.job("ask", "env", DOOR)
+        ask = self.job("ask", "env", ENTRY_POINT)
         self.is_guarded(self.batch(self.inner(ask), options=["--gres=gpu:1"]))
         for env in ({}, {"JAX_PLATFORMS": "cuda", "LD_PRELOAD": "libm.so.6"},
                     {"MPIR_CVAR_ENABLE_GPU": "1"}):
@@ -180,10 +180,10 @@ class Slurm(places.Case):
         self.is_guarded(self.task("srun", "-p", "all", *places.OPEN))  # control: no list
         self.edit_prolog(text.replace("\npartitions=\n", "\npartitions='debug cpu'\n"))
         self.is_guarded(self.task("srun", "-p", "cpu", *places.OPEN))
-        self.is_guarded(self.batch("srun " + DOOR, options=["-p", "cpu"]))
+        self.is_guarded(self.batch("srun " + ENTRY_POINT, options=["-p", "cpu"]))
         self.is_free(self.task("srun", "-p", "all", *places.OPEN))
         self.is_free(self.task("srun", "-p", "cpu", "--gres=gpu:1", *places.OPEN))
-        ask = self.job("ask", DOOR)
+        ask = self.job("ask", ENTRY_POINT)
         self.is_free(self.batch(self.inner(ask, "-p all"), options=["-p", "cpu"]))
         self.is_guarded(self.batch(self.inner(ask, "-p cpu"), options=["-p", "all"]))
 

@@ -49,7 +49,7 @@ class Linked(doctor_program.Case):
         stub = os.path.join(harness.FAKES, "unnamed", "libcuda.so.1")
         self.compile("libuser.so", USER, "-shared", "-fPIC", "-Wl," + stub)
         program = self.compile("abs", BY_HANDLE, stub)
-        self.assertIn("ld.so maps %s beside" % stub,
+        self.assertIn("ld.so maps %s as well as the null driver" % stub,
                       self.verdict(program, "in part", ["linked_file"]).line)
         self.assert_answers([program, self.path("libuser.so")], "0", "0", "0")
         self.assert_answers([self.compile("plain", LINKED, stub)], "0", "100", "100")

@@ -237,7 +237,7 @@ class Moved(launcher.Case):
         for name in ("with space", "with:colon"):
             os.rename(self.path("a"), self.path(name))
             done = self.start("run", "true", launcher=self.path(name, "bin", "cudaguard"))
-            self.refused(done, 125, name, "a path with a space or a colon")
+            self.refused(done, 125, name, "takes no path with a space or a colon")
             os.rename(self.path(name), self.path("a"))
         os.unlink(self.path("a", "lib", "cudaguard", "libcuda.so.1"))
         command = self.path("a", "bin", "cudaguard")
@@ -284,7 +284,7 @@ class Moved(launcher.Case):
                 done = self.bare(program)
                 self.assertEqual(done.returncode, 125, done)
                 missing = os.path.join(tree, "usr", "lib/some-linux-gnu", "libcudaguard.so")
-                self.assertEqual(done.stdout, missing + " is missing or cannot be read\n")
+                self.assertEqual(done.stdout, missing + " is missing or cannot be read; install cudaguard again\n")
                 lib = os.path.join(tree, "usr", directory)
                 shutil.copytree(harness.LIB, lib, symlinks=True)
                 done = self.bare(program)

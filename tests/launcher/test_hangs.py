@@ -92,7 +92,8 @@ class Hangs(doctor.Case):
             silent = pool.submit(self.start, "run", closes)
             answer = self.doctor(program, LD_LIBRARY_PATH=directory, **doctor.WAIT)
         why = "its ld.so gave no answer within 10 s, at %s/libcuda.so.1" % directory
-        self.refused(run.result(), 125, '"%s" cannot be guarded: %s\n' % (program, why))
+        self.refused(run.result(), 125, '"%s" cannot be guarded: %s; to run it without CUDA: '
+                     "cudaguard run --fence\n" % (program, why))
         self.refused(silent.result(), 125, "cannot be guarded", "its ld.so gave no answer")
         self.assertEqual(answer.code, 2)
         self.assertIn(why, answer.line)

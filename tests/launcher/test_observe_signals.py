@@ -331,7 +331,7 @@ class Waits(Case):
     def leaving(self, before=(), end="exit 7"):
         """A program that leaves a process behind, and the process's number."""
         script = self.LEAVE % (self.path("go"), self.path("pid"))
-        process = self.popen([*before, *OBSERVE, "sh", "-c", script + "echo; " + end])
+        process = self.popen([*before, *OBSERVE[:-1], "--log=error", "sh", "-c", script + "echo; " + end])
         go = open(self.path("go"), "w", encoding="utf-8")
         self.addCleanup(go.close)
         self.until(lambda: os.path.exists(self.path("pid")) and os.path.getsize(self.path("pid")))

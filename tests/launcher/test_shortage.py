@@ -32,7 +32,7 @@ class Case(launcher.Case):
 
     def limited(self, limit, *words):
         """Started under the limit; with the fake driver, and quiet but for the launcher."""
-        env = launcher.environment(LD_LIBRARY_PATH=self.path("driver"), CUDAGUARD_LOG="off")
+        env = launcher.environment(LD_LIBRARY_PATH=self.path("driver"), CUDAGUARD_LOG="error")
         return self.bare(*limit, *words, env=env)
 
     def assert_started(self, limit, why):

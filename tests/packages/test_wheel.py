@@ -19,7 +19,7 @@ MOST_BYTES = 1500000
 FRAMEWORKS = os.path.join(harness.DEPS, "frameworks")
 # What another file name or RTLD_DEEPBIND would open where links are missing.
 DOORS = ("deepbind", "nvml.deepbind-plugin-dev", "opencl.deepbind")
-SPACE = "a path with a space or a colon"
+SPACE = "takes no path with a space or a colon"
 
 
 def environment(**more):

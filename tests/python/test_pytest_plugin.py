@@ -179,8 +179,8 @@ class Plugin(harness.DirectoryCase):
         self.make("test_all.py", SUITE)
         for guard, env, reason in (
                 (False, {}, "the guard is not loaded in this process, or is an older one"),
-                (True, {"CUDAGUARD_POLICY": "OFF"}, "CUDA is let through"),
-                (True, {"CUDAGUARD_POLICY": "VALIDATE"}, "CUDA is let through")):
+                (True, {"CUDAGUARD_POLICY": "OFF"}, "CUDA is allowed in this process"),
+                (True, {"CUDAGUARD_POLICY": "VALIDATE"}, "CUDA is allowed in this process")):
             for arguments in HOW:
                 with self.subTest(env, arguments=arguments):
                     result = self.pytest(*arguments, guard=guard, env=env)
@@ -304,7 +304,7 @@ class Plugin(harness.DirectoryCase):
     def test_a_marked_test_without_the_guard(self):
         """Each one is an error that names the command. The others are run."""
         for how, reason in (({"guard": False}, "the guard is not loaded in this process"),
-                            ({"env": {"CUDAGUARD_POLICY": "OFF"}}, "CUDA is let through")):
+                            ({"env": {"CUDAGUARD_POLICY": "OFF"}}, "CUDA is allowed in this process")):
             result = self.check_marked((), {
                 "passed": {"other", "may", "last"},
                 "error": {"clean", "asks", "child", "nvml", "in_class"}}, **how)

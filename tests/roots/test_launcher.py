@@ -13,7 +13,7 @@ pytestmark = pytest.mark.full
 
 LAUNCHER = "/mnt/bin/cudaguard"
 RUN = [LAUNCHER, "run"]
-OPEN = [systems.DOOR, "lib=libcuda.so.1"]
+OPEN = [systems.ENTRY_POINT, "lib=libcuda.so.1"]
 
 BY_DESCRIPTOR = """
 #include <fcntl.h>

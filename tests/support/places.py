@@ -9,8 +9,8 @@ from support import harness, launcher
 
 PLATFORMS = os.path.join(harness.DEPS, "frameworks", "platforms", "bin")
 HERE = os.path.join(harness.SOURCE, "tests", "integrations")
-DOOR = harness.program("entry_point")
-OPEN = [DOOR, "lib=libcuda.so.1"]
+ENTRY_POINT = harness.program("entry_point")
+OPEN = [ENTRY_POINT, "lib=libcuda.so.1"]
 
 
 def script(*names):

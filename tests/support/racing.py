@@ -21,7 +21,7 @@ ALLOWED = "5,2"
 
 # Which program, and by which entry points its threads come (programs/racers.c); may one of them
 # reach cuInit?
-Race = collections.namedtuple("Race", "program entry points inits")
+Race = collections.namedtuple("Race", "program entry_points inits")
 RACES = [Race("racers", "o", True), Race("racers", "p", True), Race("racers", "n", False),
          Race("racers", "r", True), Race("racers", "onrp", True), Race("racers_linked", "l", True),
          Race("racers_linked", "m", False), Race("racers_linked", "lmonrp", True)]

@@ -4,7 +4,7 @@
 from support.harness import GUARD
 from support.matrix import CUDA, DRIVEN, Row
 
-DOOR = "{programs}/entry_point"
+ENTRY_POINT = "{programs}/entry_point"
 COPY = ("{copy}",)
 NULL_DRIVER = ("{null_driver}/libcuda.so.1",)
 # Of the driver that ld.so has mapped only these entries are ours; the rest stays uninitialised.
@@ -74,13 +74,13 @@ for key, about, library in (
         ("versioned", "the file with its full version", "{versioned}")):
     for flags in ("now", "lazy,global"):
         ROWS.append(Row("dlopen.%s-%s" % (key, flags.split(",")[0]), about,
-                        [DOOR, "lib=" + library, "flags=" + flags], CUDA))
+                        [ENTRY_POINT, "lib=" + library, "flags=" + flags], CUDA))
 ROWS += [
-    Row("dlopen.relative", "./libcuda.so.1 in the current directory", [DOOR, "lib=./libcuda.so.1"], CUDA,
+    Row("dlopen.relative", "./libcuda.so.1 in the current directory", [ENTRY_POINT, "lib=./libcuda.so.1"], CUDA,
         cwd="{copy}", mounts=COPY),
-    Row("dlopen.compat", "a compat directory by its path", [DOOR, "lib={copy}/libcuda.so.1"], CUDA,
+    Row("dlopen.compat", "a compat directory by its path", [ENTRY_POINT, "lib={copy}/libcuda.so.1"], CUDA,
         mounts=COPY),
-    Row("dlopen.compat-path", "a compat directory on LD_LIBRARY_PATH", [DOOR, "lib=libcuda.so.1"], CUDA,
+    Row("dlopen.compat-path", "a compat directory on LD_LIBRARY_PATH", [ENTRY_POINT, "lib=libcuda.so.1"], CUDA,
         mounts=COPY, env={"LD_LIBRARY_PATH": "{copy}"}),
     Row("dlopen.rpath", "a copy behind DT_RPATH", ["{programs}/entry_point_rpath", "lib=libcuda.so.1"], CUDA,
         mounts=COPY),
@@ -91,16 +91,16 @@ ROWS += [
     Row("dlopen.runpath-dev", "a copy behind DT_RUNPATH, dev name",
         ["{programs}/entry_point_runpath", "lib=libcuda.so"], CUDA, mounts=COPY),
     Row("dlopen.all-names", "every name, one after the other",
-        [DOOR, "lib=libcuda.so,libcuda.so.1,{driver}/libcuda.so.1,{versioned}"], CUDA, lines=4),
+        [ENTRY_POINT, "lib=libcuda.so,libcuda.so.1,{driver}/libcuda.so.1,{versioned}"], CUDA, lines=4),
 ]
 
 ROWS += [
     Row("dlopen.closed", "opened and closed more often than opened, then once more",
-        [DOOR, "lib=libcuda.so.1,libcuda.so,{driver}/libcuda.so.1", "close=1"], CUDA, lines=3),
+        [ENTRY_POINT, "lib=libcuda.so.1,libcuda.so,{driver}/libcuda.so.1", "close=1"], CUDA, lines=3),
     Row("dlopen.closed-libc", "opened and closed, then by libc's own dlopen",
-        [DOOR, "lib=libcuda.so.1,libcuda.so", "via=libc.so.6", "close=1"], CUDA, lines=2),
+        [ENTRY_POINT, "lib=libcuda.so.1,libcuda.so", "via=libc.so.6", "close=1"], CUDA, lines=2),
     Row("dlopen.threads", "eight threads open it by different names at once",
-        [DOOR, "lib=libcuda.so.1,libcuda.so,{driver}/libcuda.so.1,{versioned}", "when=threads"],
+        [ENTRY_POINT, "lib=libcuda.so.1,libcuda.so,{driver}/libcuda.so.1,{versioned}", "when=threads"],
         CUDA, lines=32),
 ]
 
@@ -109,31 +109,31 @@ ALTERNATIVE = "/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu"
 for space in ("base", "new"):
     ROWS += [
         Row("dlopen.alternative-" + space, "Debian's link to the driver",
-            [DOOR, "lib=" + ALTERNATIVE, "space=" + space], CUDA, worlds=("real",), bare=("real",),
+            [ENTRY_POINT, "lib=" + ALTERNATIVE, "space=" + space], CUDA, worlds=("real",), bare=("real",),
             needs=(ALTERNATIVE,), why="Debian's package libcuda1"),
         Row("dlopen.alternative-fake-" + space, "a link named as Debian's",
-            [DOOR, "lib={programs}/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu",
+            [ENTRY_POINT, "lib={programs}/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu",
              "space=" + space], CUDA, worlds=("fake",), bare=("fake",)),
     ]
 for key, name in (("dev", "libcuda.so-x86_64-linux-gnu"), ("plain", "libcuda.so.1"),
                   ("aarch64", "libcuda.so.1-aarch64-linux-gnu")):
     ROWS.append(Row("dlopen.alternative-" + key, "such a link, nvidia--" + name,
-                    [DOOR, "lib={programs}/alternatives/nvidia--" + name], CUDA, worlds=("fake",),
+                    [ENTRY_POINT, "lib={programs}/alternatives/nvidia--" + name], CUDA, worlds=("fake",),
                     bare=("fake",)))
 
 # RTLD_DEEPBIND, in C (other languages are in rows of their own).
 for name in ("libcuda.so.1", "libcuda.so", "{driver}/libcuda.so.1"):
     key = {"libcuda.so.1": "soname", "libcuda.so": "devname"}.get(name, "absolute")
     ROWS.append(Row("deepbind.deepbind-" + key, "dlopen with RTLD_DEEPBIND",
-                    [DOOR, "lib=" + name, "flags=now,deepbind"], CUDA))
+                    [ENTRY_POINT, "lib=" + name, "flags=now,deepbind"], CUDA))
 ROWS += [
     Row("deepbind.plugin", "an RTLD_DEEPBIND plug-in that dlopens both names",
-        [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], CUDA, lines=2),
+        [ENTRY_POINT, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], CUDA, lines=2),
     Row("deepbind.plugin-dev-first", "the same, dev name first",
-        [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], CUDA, lines=2,
+        [ENTRY_POINT, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], CUDA, lines=2,
         env={"CG_NAMES": "libcuda.so:libcuda.so.1"}),
     Row("deepbind.plain-plugin", "a plain plug-in that dlopens three names",
-        [DOOR, "plugin={programs}/plugin_open.so", "flags=now"], CUDA, lines=3,
+        [ENTRY_POINT, "plugin={programs}/plugin_open.so", "flags=now"], CUDA, lines=3,
         env={"CG_NAMES": "libcuda.so:libcuda.so.1:{driver}/libcuda.so.1"}),
 ]
 
@@ -143,49 +143,49 @@ for via, about in (("libc.so.6", "from libc's handle"), ("libdl.so.2", "from lib
     for name in ("libcuda.so.1", "libcuda.so"):
         key = "%s-%s" % (via.split(".")[0], "soname" if name[-1] == "1" else "devname")
         ROWS.append(Row("pointer." + key, "dlopen taken %s" % about,
-                        [DOOR, "lib=" + name, "via=" + via], CUDA))
+                        [ENTRY_POINT, "lib=" + name, "via=" + via], CUDA))
 ROWS.append(Row("pointer.libm-soname", "dlopen taken from the handle of any library",
-                [DOOR, "lib=libcuda.so.1", "via=libm.so.6"], CUDA))
+                [ENTRY_POINT, "lib=libcuda.so.1", "via=libm.so.6"], CUDA))
 for via in ("next", "default"):
     ROWS.append(Row("pointer.%s-absolute" % via, "dlopen taken by RTLD_%s, absolute path" % via.upper(),
-                    [DOOR, "lib={driver}/libcuda.so.1", "via=" + via], CUDA))
+                    [ENTRY_POINT, "lib={driver}/libcuda.so.1", "via=" + via], CUDA))
 
 # A new namespace.
 for key, name in (("soname", "libcuda.so.1"), ("devname", "libcuda.so"),
                   ("absolute", "{driver}/libcuda.so.1")):
     ROWS.append(Row("dlmopen." + key, "dlmopen into a new namespace",
-                    [DOOR, "lib=" + name, "space=new"], CUDA))
+                    [ENTRY_POINT, "lib=" + name, "space=new"], CUDA))
 
 # Plug-ins linked to the driver.
 for name in ("plugin_linked_cuda", "plugin_linked_cuda_now"):
     for flags in ("now", "lazy,global", "now,deepbind"):
         ROWS.append(Row("plugin.%s-%s" % (name[7:].replace("_", "-"), flags.split(",")[-1]),
                         "a plug-in linked to libcuda",
-                        [DOOR, "plugin={programs}/%s.so" % name, "flags=" + flags], CUDA))
+                        [ENTRY_POINT, "plugin={programs}/%s.so" % name, "flags=" + flags], CUDA))
 
 ROWS += [
     Row("plugin.rpath", "a plug-in linked to libcuda with a copy behind its DT_RPATH",
-        [DOOR, "plugin={programs}/plugin_linked_cuda_rpath.so"], CUDA, mounts=COPY),
+        [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_rpath.so"], CUDA, mounts=COPY),
     Row("plugin.rpath-deepbind", "the same with RTLD_DEEPBIND",
-        [DOOR, "plugin={programs}/plugin_linked_cuda_rpath.so", "flags=now,deepbind"], CUDA,
+        [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_rpath.so", "flags=now,deepbind"], CUDA,
         mounts=COPY),
     # ld.so maps the real one for such a plug-in; the guard's cuInit is in front.
     Row("limit.plugin-needed-path", "a plug-in whose DT_NEEDED is an absolute path",
-        [DOOR, "plugin={programs}/plugin_linked_cuda_path.so"],
+        [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_path.so"],
         mounts=("{unnamed}",), worlds=DRIVEN, limit=True),
     Row("limit.plugin-needed-devname", "a plug-in whose DT_NEEDED is the dev name",
-        [DOOR, "plugin={programs}/plugin_linked_cuda_dev.so"],
+        [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_dev.so"],
         bare=("fake",), worlds=("fake",), limit=True),
 ]
 
 # CuGetProcAddress.
 ROWS += [
     Row("procaddress.proc", "cuGetProcAddress_v2 and its odd questions",
-        [DOOR, "lib=libcuda.so.1", "get=proc"], PROC),
+        [ENTRY_POINT, "lib=libcuda.so.1", "get=proc"], PROC),
     Row("procaddress.chain", "cuGetProcAddress_v2 through itself",
-        [DOOR, "lib=libcuda.so.1", "get=chain"], dict(PROC, chainStatus="0")),
+        [ENTRY_POINT, "lib=libcuda.so.1", "get=chain"], dict(PROC, chainStatus="0")),
     Row("procaddress.proc1", "cuGetProcAddress with four arguments",
-        [DOOR, "lib=libcuda.so.1", "get=proc1"], CUDA),
+        [ENTRY_POINT, "lib=libcuda.so.1", "get=proc1"], CUDA),
 ]
 
 # Found by name in the whole process.
@@ -193,4 +193,4 @@ for get, about in (("default", "RTLD_DEFAULT"), ("next", "RTLD_NEXT"), ("self", 
     for name in ("libcuda.so.1", "libcuda.so", "{driver}/libcuda.so.1"):
         key = {"libcuda.so.1": "soname", "libcuda.so": "devname"}.get(name, "absolute")
         ROWS.append(Row("scope.%s-%s" % (get, key), about + " after dlopen with RTLD_GLOBAL",
-                        [DOOR, "lib=" + name, "flags=now,global", "get=" + get], CUDA))
+                        [ENTRY_POINT, "lib=" + name, "flags=now,global", "get=" + get], CUDA))

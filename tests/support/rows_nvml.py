@@ -5,7 +5,7 @@ import re
 
 from support.matrix import DRIVEN, NVML, Row
 
-DOOR = "{programs}/entry_point"
+ENTRY_POINT = "{programs}/entry_point"
 NULL_DRIVERS = ("{null_driver}/libcuda.so.1", "{null_driver}/libnvidia-ml.so.1")
 COUNTS = {key: NVML[key] for key in ("nvmlInit", "nvmlInitOld", "nvmlInitWithFlags", "countRc",
                                      "count", "countOld", "shutdown")}
@@ -24,7 +24,7 @@ def row(key, about, arguments, expect=None, **more):
 
 
 def opened(key, about, *arguments, **more):
-    return row(key, about, [DOOR, "api=nvml"] + list(arguments), **more)
+    return row(key, about, [ENTRY_POINT, "api=nvml"] + list(arguments), **more)
 
 
 ROWS = [
@@ -54,10 +54,10 @@ ROWS = [
            "flags=lazy,global"),
     opened("deepbind", "RTLD_DEEPBIND", "lib=libnvidia-ml.so.1", "flags=now,deepbind"),
     row("deepbind-plugin", "an RTLD_DEEPBIND plug-in that dlopens the soname",
-        [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"],
+        [ENTRY_POINT, "plugin={programs}/plugin_open.so", "flags=now,deepbind"],
         env={"CG_NAMES": "libnvidia-ml.so.1"}),
     row("deepbind-plugin-dev", "the same with the dev name",
-        [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"],
+        [ENTRY_POINT, "plugin={programs}/plugin_open.so", "flags=now,deepbind"],
         env={"CG_NAMES": "libnvidia-ml.so"}, bare=("fake",)),
     opened("libc-soname", "dlopen taken from libc", "lib=libnvidia-ml.so.1", "via=libc.so.6"),
     opened("libc-devname", "dlopen taken from libc, dev name", "lib=libnvidia-ml.so", "via=libc.so.6",
@@ -70,9 +70,9 @@ ROWS = [
     opened("dlmopen-absolute", "dlmopen, absolute path", "lib={driver}/libnvidia-ml.so.1",
            "space=new"),
     row("linked-plugin", "a plug-in linked to NVML",
-        [DOOR, "plugin={programs}/plugin_linked_nvml.so", "flags=lazy"]),
+        [ENTRY_POINT, "plugin={programs}/plugin_linked_nvml.so", "flags=lazy"]),
     row("linked-plugin-deepbind", "the same with RTLD_DEEPBIND",
-        [DOOR, "plugin={programs}/plugin_linked_nvml.so", "flags=now,deepbind"]),
+        [ENTRY_POINT, "plugin={programs}/plugin_linked_nvml.so", "flags=now,deepbind"]),
 ]
 for get, about in (("default", "RTLD_DEFAULT"), ("next", "RTLD_NEXT"), ("self", "dlopen(NULL)")):
     ROWS.append(opened("by-" + get, about + " after dlopen with RTLD_GLOBAL",

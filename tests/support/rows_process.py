@@ -3,7 +3,7 @@
 
 from support.matrix import CUDA, DRIVEN, NVML, Row
 
-DOOR = "{programs}/entry_point"
+ENTRY_POINT = "{programs}/entry_point"
 LIBRARY = "{programs}/timed_library.so"
 
 
@@ -36,11 +36,11 @@ ROWS += [
             "OCL_ICD_VENDORS":
                 "{programs}/alternatives/nvidia--libnvidia-opencl.so.1-x86_64-linux-gnu"}),
     Row("opencl.deepbind", "an RTLD_DEEPBIND plug-in that is linked to the OpenCL loader",
-        [DOOR, "plugin={programs}/plugin_opencl.so", "flags=now,deepbind"], {"nvidia": "0"},
+        [ENTRY_POINT, "plugin={programs}/plugin_opencl.so", "flags=now,deepbind"], {"nvidia": "0"},
         says=None, needs=("{programs}/plugin_opencl.so", ICD), driver_files=OPENCL,
         why="Debian's packages ocl-icd-libopencl1, nvidia-opencl-icd"),
     Row("opencl.plugin", "a plug-in that is linked to the OpenCL loader",
-        [DOOR, "plugin={programs}/plugin_opencl.so"], {"nvidia": "0"},
+        [ENTRY_POINT, "plugin={programs}/plugin_opencl.so"], {"nvidia": "0"},
         needs=("{programs}/plugin_opencl.so", ICD), driver_files=OPENCL,
         why="Debian's packages ocl-icd-libopencl1, nvidia-opencl-icd"),
 ]
@@ -53,10 +53,10 @@ for when, about in (("thread", "from a thread"), ("signal", "from a signal handl
                     ("system", "from a program started by system()"),
                     ("daemon", "from a daemon")):
     # A daemon has no stderr to say anything on.
-    ROWS.append(Row("when." + when, about, [DOOR, "lib=libcuda.so.1", "when=" + when], CUDA,
+    ROWS.append(Row("when." + when, about, [ENTRY_POINT, "lib=libcuda.so.1", "when=" + when], CUDA,
                     says=when != "daemon"))
     ROWS.append(Row("when.%s-absolute" % when, about + ", by path",
-                    [DOOR, "lib={driver}/libcuda.so.1", "when=" + when], CUDA,
+                    [ENTRY_POINT, "lib={driver}/libcuda.so.1", "when=" + when], CUDA,
                     says=when != "daemon"))
 for when in ("preinit", "library-constructor", "constructor", "destructor", "library-destructor"):
     for key, library in (("soname", "libcuda.so.1"), ("absolute", "{driver}/libcuda.so.1")):
@@ -74,7 +74,7 @@ ROWS += [
         ["true"], CUDA, env={"CG_WHEN": "library-constructor"}, own_preload=(LIBRARY,)),
     Row("when.preload-before", "the constructor of a library preloaded before the guard", ["true"],
         CUDA, env={"CG_WHEN": "library-constructor"}, own_preload=(LIBRARY,), guard_last=True),
-    Row("when.ld-so", "started by ld.so", ["{loader}", DOOR, "lib=libcuda.so.1"], CUDA),
+    Row("when.ld-so", "started by ld.so", ["{loader}", ENTRY_POINT, "lib=libcuda.so.1"], CUDA),
     Row("when.shell", "from a program that a shell starts",
         ["sh", "-c", "{programs}/entry_point lib=libcuda.so.1"], CUDA),
     Row("when.command-substitution", "its output is taken by a shell",
@@ -93,7 +93,7 @@ for number, name in enumerate((
         if way == "name" and "/" in name:
             continue
         ROWS.append(Row("decoy.%s-%d" % (way, number + 1), "decoy " + name,
-                        [DOOR, "plugin=" + argument], {"cudnnCreate": "4711", "cuFunny": "4712"},
+                        [ENTRY_POINT, "plugin=" + argument], {"cudnnCreate": "4711", "cuFunny": "4712"},
                         bare=(), same_as_bare="none", worlds=("none", "fake"), env=env,
                         says=False))
 ROWS.append(Row("decoy.own-names", "the program's own cuFunny, cudaFunny, nvmlFunny",
@@ -106,35 +106,35 @@ ROWS += [
                                                                      "{driver}/libcuda.so.1"],
         worlds=DRIVEN, limit=True),
     Row("limit.env-i", "an environment wiped by env -i",
-        ["sh", "-c", "exec env -i CG_FAKE_LOG=$CG_FAKE_LOG " + DOOR + " lib={driver}/libcuda.so.1"],
+        ["sh", "-c", "exec env -i CG_FAKE_LOG=$CG_FAKE_LOG " + ENTRY_POINT + " lib={driver}/libcuda.so.1"],
         worlds=DRIVEN, limit=True),
     Row("limit.libc-absolute", "an absolute path given to libc's own dlopen",
-        [DOOR, "lib={driver}/libcuda.so.1", "via=libc.so.6"], worlds=DRIVEN, limit=True),
+        [ENTRY_POINT, "lib={driver}/libcuda.so.1", "via=libc.so.6"], worlds=DRIVEN, limit=True),
     Row("limit.libc-relative", "a relative path given to libc's own dlopen",
-        [DOOR, "lib=./libcuda.so.1", "via=libc.so.6"], worlds=DRIVEN, limit=True, cwd="{copy}",
+        [ENTRY_POINT, "lib=./libcuda.so.1", "via=libc.so.6"], worlds=DRIVEN, limit=True, cwd="{copy}",
         mounts=("{copy}",)),
     # Debian's driver has its versioned file where ld.so does not look; the fake's directory is
     # searched.
     Row("limit.libc-versioned", "the driver's full version, as a bare name, given to libc's own dlopen",
-        [DOOR, "lib=libcuda.so.599.01", "via=libc.so.6"], worlds=("fake",), bare=("fake",), limit=True),
+        [ENTRY_POINT, "lib=libcuda.so.599.01", "via=libc.so.6"], worlds=("fake",), bare=("fake",), limit=True),
     Row("limit.libm-devname", "the dev name given to a dlopen taken from the handle of any library",
-        [DOOR, "lib=libcuda.so", "via=libm.so.6"], worlds=DRIVEN, limit=True),
+        [ENTRY_POINT, "lib=libcuda.so", "via=libm.so.6"], worlds=DRIVEN, limit=True),
     Row("limit.deepbind-needed-path", "an RTLD_DEEPBIND plug-in whose DT_NEEDED is an absolute path",
-        [DOOR, "plugin={programs}/plugin_linked_cuda_path.so", "flags=now,deepbind"],
+        [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_path.so", "flags=now,deepbind"],
         mounts=("{unnamed}",), worlds=DRIVEN, limit=True),
     Row("limit.preload-overwritten", "a child whose LD_PRELOAD is another one",
-        ["sh", "-c", "LD_PRELOAD=libm.so.6 exec " + DOOR + " lib=libcuda.so.1"], worlds=DRIVEN,
+        ["sh", "-c", "LD_PRELOAD=libm.so.6 exec " + ENTRY_POINT + " lib=libcuda.so.1"], worlds=DRIVEN,
         limit=True),
     Row("limit.deepbind-absolute", "an absolute path from inside an RTLD_DEEPBIND plug-in",
-        [DOOR, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], worlds=DRIVEN, limit=True,
+        [ENTRY_POINT, "plugin={programs}/plugin_open.so", "flags=now,deepbind"], worlds=DRIVEN, limit=True,
         env={"CG_NAMES": "{driver}/libcuda.so.1"}),
     Row("limit.dlmopen-plugin", "a plug-in linked to libcuda in a new namespace",
-        [DOOR, "plugin={programs}/plugin_linked_cuda.so", "space=new"], worlds=DRIVEN, limit=True),
+        [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda.so", "space=new"], worlds=DRIVEN, limit=True),
     Row("limit.renamed", "the driver's file under a name of its own",
-        [DOOR, "lib={programs}/renamed/vendor.so"], worlds=("fake",), bare=("fake",), limit=True),
+        [ENTRY_POINT, "lib={programs}/renamed/vendor.so"], worlds=("fake",), bare=("fake",), limit=True),
     Row("limit.behind", "libc's dlopen, by a library preloaded behind the guard, before any other",
         ["true"], worlds=DRIVEN, limit=True, env={"CG_WHEN": "own-next"}, own_preload=(LIBRARY,)),
     Row("limit.setuid", "a privileged program (AT_SECURE)",
-        ["{source}/tests/entry_points/privileged", DOOR, "lib={driver}/libcuda.so.1"],
+        ["{source}/tests/entry_points/privileged", ENTRY_POINT, "lib={driver}/libcuda.so.1"],
         bare=("fake",), worlds=("fake",), limit=True, sandboxed=False, root=True),
 ]

@@ -3,7 +3,7 @@
 
 from support.matrix import CUDA, DRIVEN, Row
 
-DOOR = "{programs}/entry_point"
+ENTRY_POINT = "{programs}/entry_point"
 HOOK = ("{programs}/dlopen_hook.so",)
 ABSOLUTE = "lib={driver}/libcuda.so.1"
 
@@ -16,30 +16,30 @@ for version in ("old", "new"):
         hook = {"CG_HOOK": via, "CG_HOOK_VERSION": version}
         ROWS += [
             Row("versions.%s-soname" % key, about + "from the program",
-                [DOOR, "lib=libcuda.so.1"] + given, CUDA),
+                [ENTRY_POINT, "lib=libcuda.so.1"] + given, CUDA),
             Row("versions.%s-absolute" % key, about + "from the program, by path",
-                [DOOR, ABSOLUTE] + given, CUDA),
-            Row("versions.%s-dlmopen" % key, about + "dlmopen", [DOOR, ABSOLUTE, "space=new"] + given,
+                [ENTRY_POINT, ABSOLUTE] + given, CUDA),
+            Row("versions.%s-dlmopen" % key, about + "dlmopen", [ENTRY_POINT, ABSOLUTE, "space=new"] + given,
                 CUDA),
             Row("versions.%s-own" % key, about + "from a dlopen of the program's own",
                 ["{programs}/entry_point_own", ABSOLUTE], CUDA, env=hook),
             Row("versions.%s-own-dlmopen" % key, about + "from a dlmopen of the program's own",
                 ["{programs}/entry_point_own", ABSOLUTE, "space=new"], CUDA, env=hook),
             Row("versions.%s-front" % key, about + "from a hook preloaded in front of the guard",
-                [DOOR, ABSOLUTE], CUDA, env=hook, own_preload=HOOK, guard_last=True),
+                [ENTRY_POINT, ABSOLUTE], CUDA, env=hook, own_preload=HOOK, guard_last=True),
             Row("versions.%s-front-dlmopen" % key, about + "from such a hook of dlmopen",
-                [DOOR, ABSOLUTE, "space=new"], CUDA, env=hook, own_preload=HOOK, guard_last=True),
+                [ENTRY_POINT, ABSOLUTE, "space=new"], CUDA, env=hook, own_preload=HOOK, guard_last=True),
             # RTLD_DEFAULT leads from there back to the guard, which must not ask the hook again.
             Row("versions.%s-behind" % key, about + "from a hook preloaded behind the guard",
-                [DOOR, ABSOLUTE], CUDA, env=hook, own_preload=HOOK),
+                [ENTRY_POINT, ABSOLUTE], CUDA, env=hook, own_preload=HOOK),
             Row("versions.%s-behind-dlmopen" % key, about + "from such a hook of dlmopen",
-                [DOOR, ABSOLUTE, "space=new"], CUDA, env=hook, own_preload=HOOK),
+                [ENTRY_POINT, ABSOLUTE, "space=new"], CUDA, env=hook, own_preload=HOOK),
         ]
     ROWS += [
         Row("versions.library-" + version, "dlvsym(RTLD_DEFAULT) from a library, %s version" % version,
             ["{programs}/entry_point_linked", ABSOLUTE, "via=default", "version=" + version], CUDA),
         Row("versions.plugin-" + version, "dlvsym(RTLD_DEFAULT) from a plug-in, %s version" % version,
-            [DOOR, "plugin={programs}/plugin_open.so"], CUDA,
+            [ENTRY_POINT, "plugin={programs}/plugin_open.so"], CUDA,
             env={"CG_VERSION": version, "CG_NAMES": "{driver}/libcuda.so.1"}),
         # As with dlsym: what lies behind the guard finds libc's, and nothing was opened before.
         Row("limit.behind-" + version, "dlvsym(RTLD_NEXT) from a library behind the guard",
@@ -47,9 +47,9 @@ for version in ("old", "new"):
             limit=True),
     ]
 ROWS.append(Row("limit.got", "a path, after a library has written libc's dlopen to the program's GOT",
-                [DOOR, ABSOLUTE], worlds=DRIVEN, limit=True,
+                [ENTRY_POINT, ABSOLUTE], worlds=DRIVEN, limit=True,
                 own_preload=("{programs}/patch_got.so",)))
-ROWS.append(Row("versions.got-soname", "the soname, after that", [DOOR, "lib=libcuda.so.1"], CUDA,
+ROWS.append(Row("versions.got-soname", "the soname, after that", [ENTRY_POINT, "lib=libcuda.so.1"], CUDA,
                 own_preload=("{programs}/patch_got.so",)))
 for via in ("call", "next", "default"):
     for space in ("base", "new"):
@@ -59,7 +59,7 @@ for via in ("call", "next", "default"):
                         CUDA))
 ROWS += [
     Row("versions.unversioned-plugin", "a plug-in that imports all it does without versions",
-        [DOOR, "plugin={programs}/plugin_open_unversioned.so"], CUDA,
+        [ENTRY_POINT, "plugin={programs}/plugin_open_unversioned.so"], CUDA,
         env={"CG_NAMES": "{driver}/libcuda.so.1"}),
     Row("versions.own", "from a dlopen of the program's own, by dlsym(RTLD_NEXT)",
         ["{programs}/entry_point_own", ABSOLUTE], CUDA),

@@ -17,7 +17,7 @@ SOURCES = os.path.join(harness.SOURCE, "tests", "programs")
 CUDA_12 = os.path.join(harness.DEPS, "cuda-12")
 CUDA_13 = os.path.join(harness.DEPS, "cuda-13")
 ARCH = os.uname().machine + "-linux-gnu"
-DOOR = "/mnt/programs/entry_point"
+ENTRY_POINT = "/mnt/programs/entry_point"
 LINKED = "/mnt/programs/linked_cuda"
 
 

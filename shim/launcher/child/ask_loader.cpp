@@ -15,7 +15,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// Of a second question, which is only to show where the first one hangs.
+/// The time limit of the second run, which only finds out where the first one hangs.
 constexpr std::chrono::seconds kSecondPatience{2};
 
 /// "\tlibc.so.6 => /lib/libc.so.6 (0x7f)", "\t/lib/ld.so (0x7f)", "\tlibx.so => not found".
@@ -43,7 +43,7 @@ std::string last_file(std::string_view errors) {
   return std::string(errors.substr(0, errors.find(" [")));
 }
 
-/// Where it hangs, asked once more; of a process that cannot be killed one is enough.
+/// Describes the hang. Runs ld.so once more to find the file, unless a process cannot be killed.
 std::string trouble_of(const std::vector<std::string>& words, Variables variables,
                        std::chrono::seconds patience, pid_t stuck) {
   std::string trouble = "gave no answer within " + std::to_string(patience.count()) + " s";
@@ -78,13 +78,13 @@ LoaderAnswer ask_loader(const std::string& loader, const std::string& executable
                         const Variables& variables, std::chrono::seconds patience) {
   Variables own = variables;
   unset_loader_questions(own);
-  own.unset("LD_BIND_NOW");  // here it asks for more
+  own.unset("LD_BIND_NOW");  // in this mode it makes ld.so do more
   own.set("LD_TRACE_LOADED_OBJECTS", "1");
-  // As ldd asks: by the loader as a command, which is never privileged, and only if it knows the
-  // variable; another one would start the program. (--list stops at a library that is missing.)
+  // Works like ldd: ld.so as a command is never privileged. An ld.so that does not know the
+  // variable would start the program, so it gets --list, which stops at a missing library.
   std::vector<std::string> words = {loader};
   if (!contains(FileBytes(loader), "TRACE_LOADED_OBJECTS")) words.emplace_back("--list");
-  // Without a slash it would search for it as for a library.
+  // Without a slash, ld.so would search for the executable like for a library.
   words.push_back(executable.find('/') == std::string::npos ? "./" + executable : executable);
   ChildEnd end = run_child(words, own, patience);
   if (end.not_started != 0) {

@@ -12,23 +12,23 @@
 namespace cudaguard::launcher {
 
 struct LoadedLibrary {
-  std::string name;  ///< as it was asked for: "libc.so.6", or the path that was preloaded
-  std::string path;  ///< empty: not found
+  std::string name;  ///< the name in the request, "libc.so.6", or the preloaded path
+  std::string path;  ///< empty if not found
 };
 
 struct LoaderAnswer {
   std::vector<LoadedLibrary> libraries;
-  std::string errors;   ///< what it wrote on stderr
-  std::string trouble;  ///< "gave no answer within 10 s, at /nfs/libcuda.so.1"; empty: it did
+  std::string errors;   ///< the text on stderr
+  std::string trouble;  ///< "gave no answer within 10 s, at /nfs/libcuda.so.1"; empty if none
 
   const LoadedLibrary* find(std::string_view name) const;
 };
 
-/// Takes out what changes or redirects what ld.so prints, or runs other people's code (LD_AUDIT).
+/// Removes variables that change or redirect ld.so's output, or that run foreign code (LD_AUDIT).
 void unset_loader_questions(Variables& variables);
 
-/// `variables`: the environment that the program will have. `loader` must be a glibc's. Throws
-/// Refusal where it cannot be started, Shortage where no process can.
+/// `variables` is the program's future environment. `loader` must be a glibc's. Throws Refusal if
+/// `loader` cannot be started, Shortage if no process can be created.
 LoaderAnswer ask_loader(const std::string& loader, const std::string& executable,
                         const Variables& variables,
                         std::chrono::seconds patience = std::chrono::seconds{10});

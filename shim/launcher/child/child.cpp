@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// For a process that was killed to be gone.
+/// How long to wait for the death of a killed process.
 constexpr milliseconds kDeath{2000};
 constexpr size_t kMostText = size_t{4} << 20;
 
@@ -30,8 +30,8 @@ constexpr size_t kMostText = size_t{4} << 20;
   throw Shortage(std::string("cannot start a process: ") + strerror(errno));
 }
 
-/// A pipe, and what came out of it. Its ends are none of 0-2, which may be closed where we are
-/// started, and stay with this process.
+/// A pipe and its contents. Its ends are closed on exec, and above 2, because the caller may have
+/// closed descriptors 0 to 2.
 class Stream {
  public:
   Stream() {
@@ -49,12 +49,12 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// -1: nobody is left who could write.
+  /// -1 if no process can write to the pipe any more.
   int from() const { return from_; }
   int to() const { return to_; }
   std::string& text() { return text_; }
   void close_writing() { close_end(to_); }
-  /// As much as is there: a pipe holds no more than this.
+  /// Reads what is available, which is at most the capacity of a pipe.
   void take() {
     char buffer[65536];
     const ssize_t got = read(from_, buffer, sizeof buffer);
@@ -82,7 +82,7 @@ class Stream {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
-  dup2(err, STDIN_FILENO);  // nothing can be read there; a bare root may have no /dev/null
+  dup2(err, STDIN_FILENO);  // reads fail there; a minimal root may have no /dev/null
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   int why = kHeldBack;
@@ -94,7 +94,7 @@ class Stream {
   _exit(kRefused);
 }
 
-/// False: it has not ended in that time. Its output may outlive it, in a child of its own.
+/// Returns false if the child has not ended in time. Its own children may keep its output open.
 bool wait_for(pid_t child, Stream& out, Stream& err, milliseconds patience, int& status) {
   const auto limit = Clock::now() + patience;
   for (useconds_t pause = 20; Clock::now() < limit; pause = std::min<useconds_t>(2 * pause, 1000)) {
@@ -105,7 +105,7 @@ bool wait_for(pid_t child, Stream& out, Stream& err, milliseconds patience, int&
     out.take();
     err.take();
     if (ended == child || error == ECHILD) return true;
-    // Where a seccomp filter forbids to wait, it has ended when its output has.
+    // If a seccomp filter forbids waiting, the end of its output counts as the child's end.
     if (error != 0 && error != EINTR && out.from() < 0 && err.from() < 0) return true;
   }
   return false;
@@ -139,7 +139,7 @@ ChildEnd run_child(std::vector<std::string> words, Variables variables, millisec
   for (Stream* stream : {&out, &err, &failure}) stream->close_writing();
   ChildEnd end;
   end.in_time = wait_for(child, out, err, patience, end.status);
-  kill(-child, SIGKILL);  // with what it may have started
+  kill(-child, SIGKILL);  // including the processes that it has started
   if (!end.in_time && !wait_for(child, out, err, kDeath, end.status)) end.stuck = child;
   failure.take();
   if (failure.text().size() == sizeof end.not_started) {

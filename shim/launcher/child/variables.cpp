@@ -17,7 +17,7 @@ bool is_of(const std::string& entry, std::string_view name) {
 std::string shell_quoted(std::string_view text) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,%+@$";
-  // "$$" alone stands for a shell's own process id.
+  // "$$" stays unquoted: a shell replaces it by its own process id.
   if (text == "$$" || (text.find_first_not_of(kPlain) == std::string_view::npos &&
                        text.find('$') == std::string_view::npos)) {
     return std::string(text);
@@ -62,7 +62,7 @@ void Variables::set(std::string_view name, std::string_view value) {
     return;
   }
   *first = entry;
-  // A name that is there twice is read differently by different programs.
+  // If a name occurs twice, programs differ in which value they read.
   entries_.erase(std::remove_if(std::next(first), entries_.end(),
                                 [&](const std::string& other) { return is_of(other, name); }),
                  entries_.end());

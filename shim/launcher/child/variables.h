@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment that the program will have, and what was changed in it.
+// The environment for the program, and the changes to it.
 #pragma once
 
 #include <list>
@@ -9,15 +9,15 @@
 
 namespace cudaguard::launcher {
 
-/// One word for a shell.
+/// Quotes the text as one word for a shell.
 std::string shell_quoted(std::string_view text);
 
 class Variables {
  public:
-  /// `environment`: as the process has it. Entries that are not touched keep their place and bytes.
+  /// `environment` is this process's. Unchanged entries keep their place and bytes.
   explicit Variables(const char* const* environment);
 
-  /// Null: unset. Valid until this variable is changed.
+  /// Null if unset. Valid until this variable is changed.
   const char* get(std::string_view name) const;
   bool has(std::string_view name) const { return get(name) != nullptr; }
   void set(std::string_view name, std::string_view value);
@@ -30,7 +30,7 @@ class Variables {
 
  private:
   void note(std::string_view name);
-  std::list<std::string> entries_;  ///< they keep their addresses
+  std::list<std::string> entries_;  ///< a list, so that entries keep their addresses
   std::vector<std::string> changed_;
 };
 

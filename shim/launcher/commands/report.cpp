@@ -48,7 +48,7 @@ Refusal cannot_be_read(const std::string& path, int error) {
   return {kRefused, in_quotes(path) + " cannot be read: " + strerror(error)};
 }
 
-/// gzip, zstd, xz.
+/// True for gzip, zstd and xz.
 bool is_compressed(std::string_view bytes) {
   for (const std::string_view magic : {"\x1f\x8b", "\x28\xb5\x2f\xfd", "\xfd\x37zXZ"}) {
     if (bytes.starts_with(magic)) return true;
@@ -56,7 +56,7 @@ bool is_compressed(std::string_view bytes) {
   return false;
 }
 
-/// False: it is compressed.
+/// Returns false if the input is compressed.
 bool read_stream(int fd, const std::string& path, Records& records) {
   Lines lines([&](std::string_view line) { records.add(line); });
   std::vector<char> part(kPart);
@@ -88,12 +88,12 @@ bool read_file(const std::string& path, Read& all) {
   return good;
 }
 
-/// Of a directory that the user has named, what cannot be read is left out.
+/// Counts an unreadable file of a directory that the user has named, and skips it.
 void leave_out(Read& all, const Refusal& refusal) {
   if (all.unreadable++ == 0) all.why = refusal.what();
 }
 
-/// Below it: report.jsonl, report.jsonl.1, report.jsonl-20261122. In the order of their names.
+/// The files in the directory: report.jsonl, report.jsonl.1, report.jsonl-20261122, sorted by name.
 std::vector<std::string> files_below(const std::string& directory, Read& all) {
   std::vector<std::string> files;
   std::vector<std::string> directories = {directory};
@@ -188,10 +188,10 @@ void put_list(OutputFile& out, const char* name, const auto& list) {
   out.put(text + "]");
 }
 
-/// A part at a time: there may be hundreds of thousands of processes.
+/// Writes one part at a time, because there may be hundreds of thousands of processes.
 void write_json(OutputFile& out, const Findings& findings, const Read& all,
                 const std::optional<ByWord>& by) {
-  Json start;  // its object is not ended yet
+  Json start;  // its object is still open
   start.begin_object()
       .field("v", 1)
       .field("cudaguard", CUDAGUARD_VERSION)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudaguard report: what the records of finished jobs say.
+// cudaguard report: summarises the records of finished jobs.
 #pragma once
 
 #include "shim/launcher/options.h"

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kPreload = "LD_PRELOAD";
 
-/// What a program that is linked to the driver needs behind the guard.
+/// Adds the libraries that a program linked to the driver needs after the guard.
 void add_for_linked(const Judged& judged, Policy policy, const Installation& installation,
                     std::vector<std::string>& own) {
   if (policy == Policy::kOff) return;
@@ -37,7 +37,7 @@ void add_for_linked(const Judged& judged, Policy policy, const Installation& ins
   if (judged.linked_nvml) add(cpu ? installation.null_driver_nvml : installation.proxy_nvml);
 }
 
-/// --fence; without it, what is said of one that stands here already.
+/// Installs the fence for --fence. Without --fence, warns if a fence already holds.
 Fence fence_for(const Options& options, Policy policy, Variables& variables) {
   const FenceWish wish = options.fence.value_or(FenceWish::kOff);
   Fence fence;
@@ -46,7 +46,7 @@ Fence fence_for(const Options& options, Policy policy, Variables& variables) {
     if (!fence.holds && wish == FenceWish::kRequire) {
       throw Refusal(kRefused, "--fence=require: the fence cannot be set up: " + fence.why_not);
     }
-    // verify's block has it.
+    // The report of verify has this reason.
     if (!fence.holds && options.command != Options::Command::kVerify) {
       warn("--fence: the fence cannot be set up: " + fence.why_not + "; only the guard is active");
     }
@@ -57,7 +57,7 @@ Fence fence_for(const Options& options, Policy policy, Variables& variables) {
            std::string(name_of(policy)) + " gets no CUDA; run it outside of the fence");
     }
   }
-  // What --print shows is for programs that are not behind this process's.
+  // The commands that --print shows run outside of this process's new fence.
   const bool behind = fence.was_there || !options.print;
   if (fence.holds && behind && policy == Policy::kForceCpu) mark_fenced(variables);
   return fence;

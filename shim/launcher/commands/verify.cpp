@@ -23,8 +23,8 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// Every process under FORCE_CPU, whatever the environment says. No presets: a framework that
-/// reads CUDA_VISIBLE_DEVICES="" and asks nobody would pass here, and not where it is unset.
+/// Sets FORCE_CPU in every process and no presets. With CUDA_VISIBLE_DEVICES="" a framework might
+/// not call the driver at all, and pass here but not with the variable unset.
 Options options_of_run(Options options) {
   options.cpu = true;
   options.no_presets = true;
@@ -66,7 +66,7 @@ Verdict run_tree(const Options& options, Prepared& prepared, const Outputs& outp
   return verdict;
 }
 
-/// The watched tree has blocked every signal. A pipe's reader may never read.
+/// Unblocks the signals that the watched tree has blocked, because a pipe's reader may never read.
 void let_signals_end_this_process() {
   sigset_t ends;
   sigemptyset(&ends);
@@ -114,7 +114,7 @@ int verify(const Options& options, const char* const* environment) {
   try {
     return verify_it(options, environment);
   } catch (const Refusal& refusal) {
-    throw Refusal(kRefused, refusal.what());  // 126 and 127, too: nothing was verified
+    throw Refusal(kRefused, refusal.what());  // also for 126 and 127, because nothing was verified
   }
 }
 

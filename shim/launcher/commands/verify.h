@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudaguard verify: runs a program under FORCE_CPU and says whether anything in it touched CUDA.
+// cudaguard verify: runs a program under FORCE_CPU and reports whether any process touched CUDA.
 #pragma once
 
 #include "shim/launcher/options.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which driver files would be found, and does the driver answer? The child process that asks it is
-// killed at the limit, or abandoned if it does not die: a sick driver hangs or crashes.
+// Finds the driver files and asks the driver. A broken driver hangs or crashes, so a child process
+// asks it, which is killed at the time limit, or abandoned if it does not die.
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -55,7 +55,7 @@ void add(FindingList& findings, const char* id, State state, std::string text,
   findings.push_back({id, Question::kDriver, state, std::move(text), std::move(remedy)});
 }
 
-/// ld.so's words, without its "PROBE: ".
+/// The text of ld.so, without its "PROBE: ".
 std::string why_no_answer(const ChildEnd& end, const std::string& probe) {
   if (end.out.find("\ncudaguard-probe no-cuInit") != std::string::npos) return "it has no cuInit";
   std::string words = end.err.substr(0, end.err.find('\n'));
@@ -65,26 +65,26 @@ std::string why_no_answer(const ChildEnd& end, const std::string& probe) {
   return printable(words);
 }
 
-/// The driver's answer is asked for: not the guard's, nor that of anything else that is preloaded.
+/// Removes the guard and other preloaded libraries, so that the driver itself answers.
 void leave_driver_alone(Variables& variables) {
   unset_loader_questions(variables);
   variables.unset("LD_PRELOAD");
   for (const VariableRow& row : kVariables) variables.unset(row.name);
-  // A guard in /etc/ld.so.preload stays.
+  // A guard in /etc/ld.so.preload stays loaded, so its policy becomes OFF.
   variables.set(row_of(Variable::kPolicy).name, name_of(Policy::kOff));
 }
 
-/// Runs in the child, before it becomes the probe. False: what follows could not be forbidden.
+/// Runs in the child before execve. Returns false if it cannot restrict what the driver may do.
 bool prepare_probe() {
-  // An abandoned child must not hold other people's pipes open: close_range(2), of Linux 5.9, with
-  // CLOSE_RANGE_CLOEXEC, of 5.11.
+  // An abandoned child must not keep its parent's pipes open: close_range(2) of Linux 5.9, with
+  // CLOSE_RANGE_CLOEXEC of 5.11.
   constexpr long kCloseRange = 436;
   syscall(kCloseRange, 3U, ~0U, 1U << 2);
-  // As root a driver loads its module and makes device nodes, and for others nvidia-modprobe does,
-  // which is setuid: then a machine without a GPU looks as if it had one.
+  // Run by root, a driver loads its module and makes device nodes. For others the setuid program
+  // nvidia-modprobe does. Then a machine without a GPU looks as if it had one.
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
   if (geteuid() != 0) return true;
-  // After execve root's capabilities are those of these two sets.
+  // After execve, root has the capabilities in these two sets.
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
   if (syscall(SYS_capget, &header, sets) != 0) return false;
@@ -97,7 +97,7 @@ bool prepare_probe() {
 }
 
 void add_libraries(const Libraries& libraries, FindingList& findings) {
-  constexpr uint64_t kMostNullDriver = uint64_t{1} << 20;  // NVIDIA's is larger by far
+  constexpr uint64_t kMostNullDriver = uint64_t{1} << 20;  // NVIDIA's is far larger
   for (const auto& [name, path] : libraries.found) {
     std::error_code error;
     const std::string file = std::filesystem::canonical(path, error).string();
@@ -226,7 +226,7 @@ std::string ask_driver(const Machine& machine, const Libraries& libraries, Findi
   const std::string& probe = machine.own_files.back().path;
   Variables variables = machine.variables;
   leave_driver_alone(variables);
-  signal(SIGCHLD, SIG_DFL);  // ignored, it would hide how the child has ended
+  signal(SIGCHLD, SIG_DFL);  // if ignored, waitpid would not report the child
   const ChildEnd end = run_child({probe}, std::move(variables), machine.limit, prepare_probe);
   if (end.not_started == kHeldBack) {
     return not_asked("the driver could not be kept from making device nodes");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is cudaguard installed, and active here?
+// Checks whether cudaguard is installed and active.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void add(FindingList& findings, const char* id, State state, const std::string& 
   findings.push_back({id, Question::kInstalled, state, text, remedy});
 }
 
-/// Is the library whole, and of this command's version? By the note in it.
+/// True if the library is complete and of this command's version, according to its note.
 bool is_sound(const std::string& path) {
   using namespace std::string_view_literals;
   constexpr std::string_view kNote = "\1\0\0\0cudaguard\0\0\0cudaguard " CUDAGUARD_VERSION "\0"sv;
@@ -65,7 +65,7 @@ void add_fence(const Fence& fence, FindingList& findings) {
   }
 }
 
-/// What preloads a guard into the programs of this environment; empty: nothing does.
+/// Returns what preloads a guard into the programs of this environment; empty if nothing does.
 std::string active_by(const Machine& machine, const Libraries& libraries, FindingList& findings) {
   const std::string own = printable(machine.installation.guard);
   std::string by = libraries.system_guard.empty() ? "" : "/etc/ld.so.preload";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Can this program be guarded, and if not why? preload/judge says what `run` would refuse; here are
-// the exceptions of programs that it starts. The program is not started.
+// Checks whether a program can be guarded. preload/judge finds the reasons for which `run` refuses;
+// this file adds the exceptions for programs that `run` starts. Does not start the program.
 #include <elf.h>
 #include <unistd.h>
 
@@ -25,10 +25,10 @@ namespace cudaguard::launcher {
 namespace {
 
 constexpr const char* kPreload = "LD_PRELOAD";
-// An installer's script may have gigabytes behind it.
+// An installer's script may be followed by gigabytes of data.
 constexpr uint64_t kScriptText = uint64_t{1} << 20;
 
-/// A static sanitizer's dlopen goes on to the next one, the guard's.
+/// True if a sanitizer is linked statically. Its dlopen calls the next one, the guard's.
 bool has_static_sanitizer(const FileBytes& file) {
   return has_constant(file, "ASAN_OPTIONS") || has_constant(file, "TSAN_OPTIONS") ||
          has_constant(file, "MSAN_OPTIONS");
@@ -93,12 +93,12 @@ class ProgramCheck {
     }
   }
 
-  /// A null driver that is missing or damaged.
+  /// Reports null drivers that are missing or damaged.
   void broken_files() {
     for (const OwnFile& file : machine_.own_files) {
       if (!file.null_driver || file.trouble.empty()) continue;
       const std::string what = printable(file.path) + " " + file.trouble;
-      // `run` has to preload it.
+      // `run` must preload this file.
       const bool needed = (links_driver_ && file.path == own_.null_driver_cuda) ||
                           (links_nvml_ && file.path == own_.null_driver_nvml);
       if (needed && access(file.path.c_str(), R_OK) != 0) {
@@ -111,7 +111,7 @@ class ProgramCheck {
   }
 
   void fence() {
-    // With these `run --fence` refuses as well.
+    // `run --fence` refuses these as well.
     const bool refused =
         std::any_of(findings_.begin(), findings_.end(), [](const Finding& finding) {
           return finding.id == "policy_off" || finding.id == "null_driver";
@@ -138,7 +138,7 @@ class ProgramCheck {
   void kind(const Executable& executable, const Examined& examined) {
     const ElfFacts& elf = executable.facts;
     std::string link = elf.type == ET_DYN ? "static-pie, " : "static, ";
-    if (elf.type == 0) link = "";  // of a class that was not read
+    if (elf.type == 0) link = "";  // a file of another class was not read
     if (examined.kind == Examined::Kind::kLoader) link = "loader, ";
     if (examined.kind == Examined::Kind::kLauncher) link = "launcher, ";
     if (!elf.interpreter.empty()) link = "dynamic, ";
@@ -147,7 +147,7 @@ class ProgramCheck {
                            (elf.little_endian ? machine_name(elf.machine) : "big-endian"));
   }
 
-  /// NVIDIA's libraries that ld.so loads with it.
+  /// Reports NVIDIA's libraries that ld.so loads with the program.
   void linked(const LoaderAnswer& answer) {
     for (const LoadedLibrary& library : answer.libraries) {
       const Library kind = classify(library.name).library;
@@ -162,7 +162,7 @@ class ProgramCheck {
       }
       const bool driver = kind == Library::kDriver;
       (driver ? links_driver_ : links_nvml_) = true;
-      // ld.so takes the preloaded null driver for the library of that name, and of no other one.
+      // ld.so uses the preloaded null driver only for a library with exactly its name.
       if (path.empty() ||
           library.name == base_name(driver ? own_.null_driver_cuda : own_.null_driver_nvml))
         continue;
@@ -170,7 +170,7 @@ class ProgramCheck {
     }
   }
 
-  /// Names that are also exported by what `run` preloads.
+  /// Reports names that the libraries preloaded by `run` export as well.
   void names(const Executable& executable, const LoaderAnswer& answer) {
     std::vector<std::string> preloaded = {own_.guard};
     if (links_driver_) preloaded.push_back(own_.null_driver_cuda);

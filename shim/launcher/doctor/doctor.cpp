@@ -43,7 +43,7 @@ int doctor(const Options& options, const char* const* environment) {
     taken = taken_by_program(program.files, options.program);
   }
   OutputFile json("--json", options.json_file, options.force, taken);
-  // First, because the program may not be there, and the driver may take its time.
+  // The program comes first, because it may not exist, and the driver may take long.
   if (document.has_program) {
     document.answer = ask_program(*options.program, machine, document.findings);
   }

@@ -21,14 +21,14 @@ const char* name_of(State state) {
   return kNames[static_cast<size_t>(state)];
 }
 
-/// The first finding in this state, or null.
+/// Returns the first finding in this state, or null.
 const Finding* first(const FindingList& findings, State state) {
   const auto found = std::find_if(findings.begin(), findings.end(),
                                   [&](const Finding& row) { return row.state == state; });
   return found == findings.end() ? nullptr : &*found;
 }
 
-/// Why the program is not guarded, or not completely; null: it is guarded.
+/// Returns why the program is not, or not completely, guarded; null if it is guarded.
 const Finding* main_reason(const FindingList& findings) {
   const Finding* reason = first(findings, State::kNo);
   return reason != nullptr ? reason : first(findings, State::kInPart);
@@ -50,7 +50,7 @@ void add_rows(std::string& text, const FindingList& findings, Question question)
     if (finding.question != question || finding.state == State::kProblem) continue;
     if (&finding == in_the_answer) continue;
     const std::string heading = finding.state == State::kFact ? finding.id : "also";
-    // A second executable has a row of its own.
+    // A second executable gets a heading of its own.
     add_row(text, heading == before && heading != "executable" ? "" : heading, finding.text);
     before = heading;
   }

@@ -14,21 +14,21 @@ namespace cudaguard::launcher {
 
 namespace {
 
-// More than any linker makes; a file that claims more is not worth the memory.
+// A linker makes far fewer; a file that claims more is not worth the memory.
 constexpr size_t kMostDynamic = 65536;
 constexpr size_t kMostNeeded = 4096;
 
-/// Is [at, at + count) inside `size`? Without an overflow.
+/// True if [at, at + count) is inside `size`. Cannot overflow.
 bool inside(uint64_t at, uint64_t count, uint64_t size) { return at <= size && count <= size - at; }
 
-/// The parts of the program header that are read; p_type is PT_NULL where there is none.
+/// The parts of the program header that are used; p_type is PT_NULL if a part is missing.
 struct Layout {
   std::vector<Elf64_Phdr> loads;
   Elf64_Phdr dynamic = {};
   Elf64_Phdr interpreter = {};
 };
 
-/// Empty, or a clause that says what is damaged.
+/// Returns a clause that says what is damaged; empty if nothing is.
 std::string read_layout(const Bytes& file, const Elf64_Ehdr& elf, Layout& layout) {
   if (elf.e_phnum == 0) return "it has no program header";
   if (elf.e_phentsize != sizeof(Elf64_Phdr)) return "its program header is damaged";
@@ -76,7 +76,7 @@ std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& fact
       });
   if (load == layout.loads.end()) return "its string table is not in the file";
   const uint64_t start = load->p_offset + (address - load->p_vaddr);
-  // patchelf makes tables that go on in the next segment.
+  // Tables written by patchelf may continue in the next segment.
   const bool sized = inside(start, values[DT_STRSZ], file.size());
   const uint64_t end = sized ? start + values[DT_STRSZ] : load->p_offset + load->p_filesz;
   const auto name_at = [&](uint64_t at, std::string& to) {
@@ -90,7 +90,7 @@ std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& fact
 }
 
 bool contains(const Bytes& file, std::string_view text, uint64_t start, uint64_t end) {
-  constexpr size_t kPiece = size_t{256} << 10;  // as much memory as is touched
+  constexpr size_t kPiece = size_t{256} << 10;  // the memory that the search uses
   if (text.empty() || text.size() > 64) return false;
   const size_t overlap = text.size() - 1;
   end = std::min({end, file.size(), start + kMostSearched});
@@ -131,7 +131,7 @@ bool FileBytes::read(uint64_t at, void* to, size_t count) const {
     piece_.resize(static_cast<size_t>(std::min(kPiece, size_ - piece_at_)));
     if (!read_all(piece_at_, piece_.data(), piece_.size())) {
       piece_.clear();
-      return read_all(at, static_cast<char*>(to), count);  // the file was cut further on
+      return read_all(at, static_cast<char*>(to), count);  // the file was truncated meanwhile
     }
   }
   memcpy(to, piece_.data() + (at - piece_at_), count);
@@ -177,7 +177,7 @@ ElfFacts read_elf(const Bytes& file) {
   if (!file.read(0, ident, sizeof ident)) return facts;
   facts.is_64 = ident[EI_CLASS] == ELFCLASS64;
   facts.little_endian = ident[EI_DATA] == ELFDATA2LSB;
-  // At the same place in both classes.
+  // This field is at the same place in both classes.
   if (!file.read(offsetof(Elf64_Ehdr, e_machine), &facts.machine, sizeof facts.machine)) {
     return facts;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what an ELF file says about itself. The file is anybody's: cut short, damaged, or made to
-// mislead; every offset is checked against the file before it is used.
+// Reads an ELF file's own description. The file is untrusted: truncated, damaged, or malicious.
+// Every offset is checked against the file before it is used.
 #pragma once
 
 #include <elf.h>
@@ -14,7 +14,7 @@
 
 namespace cudaguard::launcher {
 
-/// Ours, as an ELF header has it.
+/// This machine's values in an ELF header.
 #if defined(__x86_64__)
 inline constexpr uint16_t kMachine = EM_X86_64;
 #elif defined(__aarch64__)
@@ -29,18 +29,18 @@ class Bytes {
   Bytes& operator=(const Bytes&) = delete;
   virtual ~Bytes() = default;
   virtual uint64_t size() const = 0;
-  /// All `count` bytes from `at` on, or false.
+  /// Reads all `count` bytes from `at` on. Returns false on failure.
   virtual bool read(uint64_t at, void* to, size_t count) const = 0;
 };
 
-/// An open file. Read by system calls: a mapping would fault if somebody cut the file. Small reads
-/// are served from the last piece that was read, because headers and tables are read entry by
+/// An open file, read by system calls, because a mapping would fault if the file were truncated.
+/// Small reads use the last piece that was read, because headers and tables are read entry by
 /// entry.
 class FileBytes : public Bytes {
  public:
   explicit FileBytes(const std::string& path);
   ~FileBytes() override;
-  /// 0, or why it cannot be read (errno).
+  /// 0, or the reason why the file cannot be read (errno).
   int error() const { return error_; }
   uint64_t size() const override { return size_; }
   bool read(uint64_t at, void* to, size_t count) const override;
@@ -54,18 +54,18 @@ class FileBytes : public Bytes {
   uint64_t size_ = 0;
 };
 
-// More than any linker makes; a file that claims more is not worth the memory.
+// A linker makes far shorter names; a file that claims more is not worth the memory.
 inline constexpr size_t kLongestName = 4096;
 
 /// The string that starts at `at` and ends before `end`. Returns false if it does not end there, or
 /// is longer than any name.
 bool read_string(const Bytes& file, uint64_t at, uint64_t end, std::string& to);
 
-/// The section headers of a file with this ELF header; none: it has none, or they are damaged.
+/// The section headers of a file with this ELF header; empty if there are none or they are damaged.
 std::vector<Elf64_Shdr> read_sections(const Bytes& file, const Elf64_Ehdr& elf);
 
-/// Calls `use` with each entry of a table at `at`, a piece of it in memory at a time. Returns false
-/// if the file does not have all of them.
+/// Calls `use` with each entry of the table at `at`, reading one piece of it at a time. Returns
+/// false if the file does not have all entries.
 template <typename Entry, typename Use>
 bool for_each_entry(const Bytes& file, uint64_t at, uint64_t count, Use use) {
   constexpr size_t kPiece = (size_t{1} << 16) / sizeof(Entry);
@@ -81,8 +81,8 @@ bool for_each_entry(const Bytes& file, uint64_t at, uint64_t count, Use use) {
 }
 
 struct ElfFacts {
-  bool is_elf = false;  ///< begins as one
-  std::string damage;   ///< a clause: "its program header is cut short"; empty: sound
+  bool is_elf = false;  ///< the file starts with the ELF magic
+  std::string damage;   ///< a clause: "its program header is cut short"; empty: undamaged
   bool is_64 = false;
   bool little_endian = false;
   uint16_t machine = 0;     ///< EM_*, valid if little_endian
@@ -90,20 +90,20 @@ struct ElfFacts {
   std::string interpreter;  ///< PT_INTERP; empty: static, or ld.so itself
   std::string soname;
   std::vector<std::string> needed;
-  uint64_t loaded_end = 0;  ///< no byte of the file behind this place is loaded
+  uint64_t loaded_end = 0;  ///< no byte of the file after this offset is loaded
 };
 
-/// What is not for a 64-bit little-endian machine is not read beyond its header.
+/// Reads only the header unless the file is for a 64-bit little-endian machine.
 ElfFacts read_elf(const Bytes& file);
 
-/// As much of a file as is searched: a crafted one may claim to be any size.
+/// The most bytes to search, because a crafted file may claim any size.
 inline constexpr uint64_t kMostSearched = uint64_t{512} << 20;
 
-/// Does `text` (at most 64 bytes) stand in the file, in front of `end`?
+/// True if `text` (at most 64 bytes) is in the file, before `end`.
 bool contains(const Bytes& file, std::string_view text, uint64_t end = kMostSearched);
 
-/// Does it stand in a section that is loaded and is neither code nor written to? Of a file without
-/// sections: in what is loaded.
+/// True if `text` is in a section that is loaded and is neither code nor writable. Without
+/// sections, searches everything that is loaded.
 bool has_constant(const Bytes& file, std::string_view text);
 
 }  // namespace cudaguard::launcher

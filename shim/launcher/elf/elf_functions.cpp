@@ -8,7 +8,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// 16 bytes each. libtorch_cuda.so has 0.3 million, a Chromium with debug symbols 2.
+/// Each needs 16 bytes. libtorch_cuda.so has 0.3 million, a Chromium with debug symbols 2.
 constexpr size_t kMostFunctions = size_t{4} << 20;
 
 bool is_function(const Elf64_Sym& symbol) {

@@ -11,11 +11,11 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// libtorch_cuda.so's is 20 MB.
+/// libtorch_cuda.so has 20 MB of strings.
 constexpr uint64_t kMostStrings = uint64_t{256} << 20;
-/// 200 MB of symbols. Chromium has 2 million relocations.
+/// Such symbols need 200 MB. Chromium has 2 million relocations.
 constexpr uint64_t kMostEntries = uint64_t{8} << 20;
-/// A linker makes two.
+/// A linker makes two tables.
 constexpr size_t kMostRelocationTables = 8;
 
 struct Tables {
@@ -24,12 +24,12 @@ struct Tables {
   std::string strings;
 };
 
-/// By the section headers, which strip leaves in place for these. False: damaged. A file without
-/// dynamic symbols has an empty `symbols`.
+/// Uses the section headers, which strip keeps for these tables. Returns false if they are damaged.
+/// A file without dynamic symbols has an empty `symbols`.
 bool find_tables(const Bytes& file, Tables& tables) {
   const ElfFacts facts = read_elf(file);
   if (!facts.is_elf || !facts.damage.empty()) return false;
-  if (facts.type == 0) return true;  // of another class
+  if (facts.type == 0) return true;  // of another ELF class
   Elf64_Ehdr elf = {};
   if (!file.read(0, &elf, sizeof elf)) return false;
   const std::vector<Elf64_Shdr> sections = read_sections(file, elf);
@@ -49,15 +49,15 @@ bool find_tables(const Bytes& file, Tables& tables) {
   return file.read(strings.sh_offset, tables.strings.data(), tables.strings.size());
 }
 
-/// As for_each_entry().
+/// Like for_each_entry() of elf_file.h.
 template <typename Entry, typename Use>
 bool for_each(const Bytes& file, const Elf64_Shdr& table, Use use) {
   const uint64_t count = std::min<uint64_t>(table.sh_size / sizeof(Entry), kMostEntries);
   return for_each_entry<Entry>(file, table.sh_offset, count, use);
 }
 
-/// Returns false if the name is not in the table of strings. A very long one is left out: nobody
-/// asks for it.
+/// Returns false if the name is not in the table of strings. A very long name is omitted, because
+/// no caller needs it.
 bool add_name(const Tables& tables, const Elf64_Sym& symbol, std::set<std::string>& names) {
   const std::string_view rest = tail(tables.strings, symbol.st_name);
   const size_t end = head(rest, kLongestName + 1).find('\0');
@@ -66,7 +66,7 @@ bool add_name(const Tables& tables, const Elf64_Sym& symbol, std::set<std::strin
   return true;
 }
 
-/// Not the names of versions, which are absolute.
+/// Excludes the names of versions, which are absolute symbols.
 bool is_export(const Elf64_Sym& symbol) {
   const unsigned char binding = ELF64_ST_BIND(symbol.st_info);
   const unsigned char visibility = ELF64_ST_VISIBILITY(symbol.st_other);

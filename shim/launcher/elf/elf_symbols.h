@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an ELF file offers to others by name, and what it asks of them. As careful as elf_file.h.
+// Reads the names that an ELF file exports and references. As careful as elf_file.h.
 #pragma once
 
 #include <set>
@@ -12,16 +12,16 @@ namespace cudaguard::launcher {
 
 enum class Exports { kAll, kVariables };
 
-/// Adds the names that other files are bound to. False: the tables are damaged; what was read
-/// before is there.
+/// Adds the names that other files can be bound to. Returns false if the tables are damaged, but
+/// keeps the names that were read before.
 bool read_exports(const Bytes& file, std::set<std::string>& names, Exports which = Exports::kAll);
 
 enum class References {
   kAll,
-  kCopies,  ///< variables of libraries of which the executable has a copy
+  kCopies,  ///< library variables that the executable has a copy of
 };
 
-/// Adds the names that ld.so looks up when it relocates the file. False: likewise.
+/// Adds the names that ld.so looks up to relocate the file. Returns false as above.
 bool read_references(const Bytes& file, std::set<std::string>& names,
                      References which = References::kAll);
 

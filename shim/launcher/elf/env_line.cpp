@@ -17,7 +17,7 @@ std::string_view without_blanks(std::string_view text) {
   return text.substr(start);
 }
 
-/// The first word, taken off. Quotes are left in it.
+/// Removes and returns the first word. Keeps its quotes.
 std::string_view take_word(std::string_view& text) {
   text = without_blanks(text);
   const size_t end = std::min(text.find_first_of(kBlanks), text.size());
@@ -30,7 +30,7 @@ bool is_assignment(std::string_view word, std::string_view name) {
   return word.starts_with(name) && word.substr(name.size()).starts_with("=");
 }
 
-/// A group of short options: "-i", "-vS", "-uNAME". `rest`: the words behind it.
+/// A group of short options: "-i", "-vS", "-uNAME". `rest` has the words after it.
 bool group_takes_preload(std::string_view group, std::string_view& rest) {
   for (size_t at = 1; at < group.size(); ++at) {
     if (group[at] == 'i') return true;
@@ -40,12 +40,12 @@ bool group_takes_preload(std::string_view group, std::string_view& rest) {
       return group[at] == 'u' && value == kPreload;
     }
     if (group[at] == 'S') {
-      // What stands behind it is more of the line: "-Spython3", "-S-i".
+      // The text after S is more of the line: "-Spython3", "-S-i".
       const std::string_view more = group.substr(at + 1);
       return more.starts_with("-") && more.size() > 1 && group_takes_preload(more, rest);
     }
   }
-  return group.size() == 1;  // "-" is "-i"
+  return group.size() == 1;  // "-" means "-i"
 }
 
 bool long_takes_preload(std::string_view option, std::string_view& rest) {
@@ -67,7 +67,7 @@ std::string started_by_env(std::string_view argument) {
   while (!without_blanks(argument).empty()) {
     const std::string_view word = take_word(argument);
     if (word.starts_with("-") || word.find_first_of("\"'\\$") != std::string_view::npos) return {};
-    if (is_assignment(word, "PATH")) return {};  // it is looked for there
+    if (is_assignment(word, "PATH")) return {};  // env would search the program there
     if (word.find('=') == std::string_view::npos) return std::string(word);
   }
   return {};
@@ -84,7 +84,7 @@ bool env_takes_preload(std::string_view argument) {
     } else if (is_assignment(word, kPreload)) {
       return true;
     } else if (word.find('=') == std::string_view::npos && base_name(word) != "env") {
-      return false;  // the program; env may start env
+      return false;  // this word is the program; env may start env
     }
   }
   return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a "#!/usr/bin/env ..." line makes of its words (coreutils env.c). Pure.
+// Interprets the words of a "#!/usr/bin/env ..." line (coreutils env.c). Pure.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace cudaguard::launcher {
 
-/// The program that `env ARGUMENT` starts: "python3", or of "-S VAR=x python3 -u". Empty: not that
-/// simple.
+/// The program that `env ARGUMENT` starts: "python3", also for "-S VAR=x python3 -u". Empty if the
+/// line is not that simple.
 std::string started_by_env(std::string_view argument);
 
-/// Does it start it without our LD_PRELOAD: "-S -i", "-S LD_PRELOAD= python3"?
+/// True if env removes our LD_PRELOAD: "-S -i", "-S LD_PRELOAD= python3".
 bool env_takes_preload(std::string_view argument);
 
 }  // namespace cudaguard::launcher

@@ -16,12 +16,12 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr int kMostScripts = 5;                        // the kernel's own limit
-constexpr size_t kMostFiles = 32;                      // env starts anew, and may go in a circle
-constexpr size_t kScriptHead = 256;                    // as much of a "#!" line as the kernel reads
-constexpr const char* kDefaultPath = "/bin:/usr/bin";  // execvp's, where PATH is unset
+constexpr int kMostScripts = 5;      // the kernel's own limit
+constexpr size_t kMostFiles = 32;    // env starts a new chain, and may form a cycle
+constexpr size_t kScriptHead = 256;  // the kernel reads this much of a "#!" line
+constexpr const char* kDefaultPath = "/bin:/usr/bin";  // execvp's, if PATH is unset
 
-/// 0: it can be started; EISDIR, EACCES, ENOENT...
+/// Returns 0 if the file can be started, otherwise EISDIR, EACCES, ENOENT...
 int cannot_start(const std::string& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0) return errno;
@@ -29,7 +29,7 @@ int cannot_start(const std::string& path) {
   return access(path.c_str(), X_OK) == 0 && S_ISREG(status.st_mode) ? 0 : EACCES;
 }
 
-/// What to do if the file of a command is not found. Empty: nothing is known.
+/// Returns what to do if the file of a command is not found; empty if unknown.
 std::string remedy(const std::string& name) {
   if (name.find('/') == std::string::npos && access(name.c_str(), F_OK) == 0 && !name.empty()) {
     return "; did you mean ./" + printable(name) + "?";
@@ -74,12 +74,12 @@ std::string look_up(const std::string& name, const char* search, const std::stri
 
 struct Script {
   std::string interpreter;
-  std::string argument;  ///< one word for the kernel, blanks included
+  std::string argument;  ///< the kernel passes one word, including blanks
 };
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
-/// The "#!" line, as the kernel reads it. False: it names nothing.
+/// Reads the "#!" line like the kernel. Returns false if it names no interpreter.
 bool read_script(const std::string& head, Script& script) {
   std::string line = head.substr(2, head.find('\n') - 2);
   line.resize(std::min(line.size(), line.find('\0')));
@@ -94,14 +94,14 @@ bool read_script(const std::string& head, Script& script) {
   return !script.interpreter.empty();
 }
 
-/// What a file begins with.
+/// The beginning of a file.
 struct Start {
   int error = 0;
   ElfFacts facts;
-  std::string head;  ///< of what is no ELF file
+  std::string head;  ///< empty for an ELF file
 };
 
-/// Closes the file: few descriptors may be left.
+/// Closes the file, because descriptors may be scarce.
 Start read_start(const std::string& path) {
   const FileBytes file(path);
   Start start = {file.error(), read_elf(file), ""};
@@ -126,7 +126,7 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
     if (!facts.damage.empty()) {
       throw Refusal(kCannotRun, in_quotes(path) + " is damaged: " + facts.damage);
     }
-    // A static executable needs none, whatever else it has.
+    // A static executable needs no libraries, even if it names some.
     if (facts.interpreter.empty() && !facts.needed.empty()) {
       throw Refusal(kCannotRun, in_quotes(path) + " is a shared library, no program");
     }
@@ -138,7 +138,7 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
     if (depth > 0 || head.find('\0') != std::string::npos) {
       throw Refusal(kCannotRun, in_quotes(path) + " is neither an ELF file nor a script");
     }
-    // As execvp does, which env and timeout use.
+    // Does the same as execvp, which env and timeout use.
     if (path == program.path) program.by_shell = true;
     script.interpreter = kShell;
   }

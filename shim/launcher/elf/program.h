@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which file is started, and which executables run in the end: PATH, "#!" lines, `env`.
+// Finds the file that is started and the executables that finally run: PATH, "#!" lines, `env`.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace cudaguard::launcher {
 
-/// Runs a script that begins with no "#!" line.
+/// Runs a script that has no "#!" line.
 inline constexpr char kShell[] = "/bin/sh";
 
 /// An ELF file that will run in the program's process.
@@ -20,15 +20,15 @@ struct Executable {
 
 struct Program {
   std::string path;                     ///< for execve
-  bool by_shell = false;                ///< which gives ENOEXEC: /bin/sh is started with it instead
+  bool by_shell = false;                ///< execve gives ENOEXEC, so /bin/sh is started with `path`
   std::vector<std::string> files;       ///< every file of the chain, `path` first
-  std::vector<Executable> executables;  ///< the last is the one that stays
-  std::string env_words;                ///< what "#!.../env" is given, where it is not plain
-  bool env_clears = false;              ///< and has LD_PRELOAD taken away by
-  std::string not_read;                 ///< why the last file was not: no descriptor is left
+  std::vector<Executable> executables;  ///< the last one keeps running
+  std::string env_words;                ///< the argument of "#!.../env", if it is not plain
+  bool env_clears = false;              ///< and makes env remove LD_PRELOAD
+  std::string not_read;                 ///< why the last file was not read: no descriptor is left
 };
 
-/// `name` as a shell would look it up; `search`: PATH, or null. Throws Refusal with 126 or 127.
+/// Looks up `name` like a shell; `search` is PATH, or null. Throws Refusal with 126 or 127.
 Program find_program(const std::string& name, const char* search);
 
 }  // namespace cudaguard::launcher

@@ -22,23 +22,23 @@ namespace cudaguard::launcher {
 
 namespace {
 
-// Older headers do not have them.
+// Older headers lack these constants.
 constexpr unsigned long kSpecAllow = 1UL << 2;
 constexpr unsigned long kNewListener = 1UL << 3;
 constexpr unsigned long kWaitKillable = 1UL << 5;
 constexpr uint32_t kUserNotif = 0x7fc00000;
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | ENODEV;
 
-/// What seccomp(2) or prctl(2) says; a descriptor or 0, or -1 and errno.
+/// Calls seccomp(2) or prctl(2). Returns a descriptor or 0, or -1 and errno.
 int install(const sock_fprog* filter, unsigned long flags) {
   if (flags == 0) return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0, 0);
   return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, filter));
 }
 
-/// A filter that is there already may kill who asks, as that of systemd's SystemCallFilter= does.
-/// Tried in a child process, without a filter to install.
+/// Returns false if a filter such as systemd's SystemCallFilter= kills a process that installs
+/// another one. Tries this in a child process, without a filter to install.
 bool survives(unsigned long flags) {
-  const auto before = signal(SIGCHLD, SIG_DFL);  // ignored, the child's end would not be told
+  const auto before = signal(SIGCHLD, SIG_DFL);  // if ignored, waitpid would not report the child
   int status = -1;
   const pid_t child = fork();
   if (child == 0) {
@@ -52,8 +52,8 @@ bool survives(unsigned long flags) {
   return child < 0 || WIFEXITED(status);
 }
 
-/// The same with no_new_privs where the kernel itself wants that. It never gets that far with a
-/// filter that cannot be read: so it is not set for nothing where somebody else answers EACCES.
+/// Installs the filter; sets no_new_privs only if the kernel requires it. The kernel answers EFAULT
+/// to an unreadable filter before it checks privileges; an outer filter still answers EACCES.
 int install_here(uint32_t answer, unsigned long flags, bool& no_new_privs) {
   std::vector<sock_filter> program = fence_filter(answer);
   const sock_fprog filter = {static_cast<uint16_t>(program.size()), program.data()};
@@ -69,7 +69,7 @@ std::string reason(int error) {
   switch (error) {
     case EINVAL:
       return "this kernel has no seccomp filters";
-    case ENOSYS:  // no kernel's answer to prctl(2), which is asked last
+    case ENOSYS:  // prctl(2) comes last, and no kernel answers ENOSYS to it
     case EPERM:
     case EACCES:
       return "another seccomp filter, or a container's profile, forbids it";
@@ -78,7 +78,7 @@ std::string reason(int error) {
   }
 }
 
-/// `error`: of the attempt to have a listener.
+/// `error` is the errno value of the attempt to install a listener.
 std::string why_unseen(const Fence& fence, int error) {
   if (!fence.holds) {
     return "processes that bypass the guard are not reported: the fence cannot be set up: " +
@@ -96,7 +96,7 @@ std::string why_unseen(const Fence& fence, int error) {
 bool is_fenced() {
   const auto error_of = [](uint32_t request) { return ioctl(-1, request) == 0 ? 0 : errno; };
   const int error = error_of(kNobodysRequest);
-  // ENOSYS: of one whose listener has died; or of an emulator, for all that it does not know.
+  // ENOSYS comes from a fence whose listener has died, or from an emulator for every unknown ioctl.
   return error == ENODEV || (error == ENOSYS && error_of(kNobodysRequest - 1) != ENOSYS);
 }
 
@@ -107,10 +107,9 @@ Fence put_up_fence(bool listens) {
     uint32_t answer;
     unsigned long flags;
   };
-  // Without kSpecAllow kernels before 5.16 make the program slower: they take every filter for a
-  // sign that its code is not to be trusted. Linux 4.17 has it. prctl: before that, or where
-  // seccomp(2) is forbidden. kWaitKillable (Linux 5.19): no signal but KILL takes who waits for the
-  // listener out of its request, once that has been read.
+  // Without kSpecAllow (Linux 4.17), kernels before 5.16 slow the program down, because they treat
+  // filtered code as untrusted. prctl(2) is for older kernels, or if seccomp(2) is forbidden. With
+  // kWaitKillable (Linux 5.19), only KILL interrupts a call that the listener has read.
   constexpr Way kWays[] = {{kUserNotif, kSpecAllow | kNewListener | kWaitKillable},
                            {kUserNotif, kSpecAllow | kNewListener},
                            {kRefuse, kSpecAllow},
@@ -132,7 +131,7 @@ Fence put_up_fence(bool listens) {
     if (way.answer == kUserNotif) unseen = error;
   }
   fence.holds |= fence.was_there;
-  // Some emulators say yes and do nothing.
+  // Some emulators report success and do nothing.
   if (fence.holds && fence.listener < 0 && !is_fenced()) {
     fence.holds = false;
     fence.why_not = "this system accepts a seccomp filter and ignores it";

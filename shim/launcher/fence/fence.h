@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fence: from then on the kernel refuses requests to NVIDIA's driver, in this process and in
-// all that it starts, for ever.
+// The fence is a seccomp filter: the kernel permanently refuses NVIDIA ioctls in this process and
+// in all that it starts.
 #pragma once
 
 #include <string>
@@ -9,23 +9,23 @@ namespace cudaguard::launcher {
 
 struct Fence {
   bool holds = false;
-  bool was_there = false;  ///< somebody around us has put it up, or the like of it
-  /// Setuid programs inside gain nothing, because the kernel wanted that.
+  bool was_there = false;  ///< a fence or the like was active before
+  /// The kernel required it; setuid programs gain no privileges under the fence.
   bool no_new_privs = false;
   /// The descriptor of SECCOMP_RET_USER_NOTIF, which receives NVIDIA ioctls and beacons
   /// (observe/listener.h). -1 if there is none: the kernel then refuses the ioctls itself.
   int listener = -1;
-  /// A clause; empty if it holds.
+  /// A clause that says why the fence does not hold; empty if it does.
   std::string why_not;
   /// If a listener was wanted: a clause that says why NVIDIA ioctls are not reported; may be empty.
   std::string unseen;
 };
 
-/// Is there one around this process already?
+/// True if this process is already under a fence.
 bool is_fenced();
 
-/// Puts it up around this process, which must have no other threads. `listens`: with a
-/// descriptor, where that can be had. Sets no_new_privs only where the kernel wants it.
+/// Installs the fence on this process, which must have no other threads. If `listens`, tries to get
+/// a listener. Sets no_new_privs only if the kernel requires it.
 Fence put_up_fence(bool listens);
 
 }  // namespace cudaguard::launcher

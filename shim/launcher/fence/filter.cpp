@@ -15,14 +15,13 @@ namespace {
 
 static_assert(kThisMachine.ioctl == __NR_ioctl && kThisMachine.getpid == __NR_getpid);
 
-// Where a jump goes: to the next one, or out of here.
+// Targets of a jump: the next instruction, or one of the two ends of the filter.
 constexpr uint8_t kNext = 0;
 constexpr uint8_t kPass = 0xfe;
 constexpr uint8_t kFence = 0xff;
 
 constexpr uint32_t kNr = offsetof(seccomp_data, nr);
-// Both architectures have the lower half first; the upper half counts for nothing, as in the
-// kernel.
+// Both architectures are little-endian. The upper half is ignored, as in the kernel.
 constexpr uint32_t kRequest = offsetof(seccomp_data, args[1]);
 constexpr uint32_t kFirstArgument = offsetof(seccomp_data, args[0]);
 constexpr uint32_t kNoCall = ~0U;
@@ -40,8 +39,8 @@ std::vector<sock_filter> fence_filter(uint32_t answer, const Machine& machine) {
                                 if_false);
   };
   const auto type_and = [](uint32_t number) { return kNvidiaType << 8 | number; };
-  // Up to the load of the request there is nothing that depends on an argument: so the kernel knows
-  // once and for all which system calls always pass (Linux 5.11 and later), and asks no more.
+  // Nothing before the load of the ioctl's number depends on an argument. Linux 5.11 and later
+  // therefore skip the filter for system calls that always pass.
   std::vector<sock_filter> program = {
       word(offsetof(seccomp_data, arch)),
       jump(BPF_JEQ, machine.architecture, 3, kNext),
@@ -59,7 +58,7 @@ std::vector<sock_filter> fence_filter(uint32_t answer, const Machine& machine) {
       jump(BPF_JEQ, static_cast<uint32_t>(kBeaconMagic >> 32), kFence, kPass),
       word(kRequest),
       jump(BPF_JEQ, kUvmInitialize, kFence, kNext),
-      // The direction stands in the uppermost bits, the size below: "at least" asks for both.
+      // The direction is in the uppermost bits, above the size: "at least" tests for both ways.
       jump(BPF_JGE, kBothWays << 30, kNext, kPass),
       BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~kUpperHalf),
       jump(BPF_JGE, type_and(kFrontEnd.first), kNext, 1),

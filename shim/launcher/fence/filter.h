@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seccomp filter. It examines the request of every ioctl, and with a listener also the first
+// The seccomp filter. It examines the number of every ioctl, and with a listener also the first
 // argument of getpid, which marks a beacon (policy/beacon.h).
 #pragma once
 
@@ -11,15 +11,15 @@
 
 namespace cudaguard::launcher {
 
-/// An architecture, the older one whose programs it runs too, and the numbers that ioctl has there.
+/// An architecture, its older one whose programs it also runs, and the numbers of ioctl there.
 struct Machine {
   uint32_t architecture;  ///< AUDIT_ARCH_*
   uint32_t ioctl;
   uint32_t older;
   uint32_t older_ioctl;
-  /// Of x32, which says that it is x86-64: its number, and the bit that its numbers have. Kernels
-  /// differ in which table that bit means, so both numbers are ioctl's with it and without. Where
-  /// there is none: ioctl, 0.
+  /// x32 reports itself as x86-64: its ioctl number, and the bit that its numbers have. Kernels
+  /// differ in which table that bit means, so the filter matches both ioctl numbers with and
+  /// without the bit. Without x32: ioctl, 0.
   uint32_t x32_ioctl;
   uint32_t x32_bit;
   uint32_t getpid;
@@ -32,9 +32,9 @@ inline constexpr Machine kThisMachine = kX86;
 inline constexpr Machine kThisMachine = kArm;
 #endif
 
-/// `answer`: SECCOMP_RET_ERRNO with an error, or SECCOMP_RET_USER_NOTIF, for every request that
-/// is_nvidia_request() knows, from all programs that the machine runs; SECCOMP_RET_USER_NOTIF
-/// applies to beacons as well. Whatever else is asked goes on. Pure.
+/// `answer` is SECCOMP_RET_ERRNO with an error, or SECCOMP_RET_USER_NOTIF. It applies to every
+/// ioctl that is_nvidia_request() knows, from all programs that the machine runs.
+/// SECCOMP_RET_USER_NOTIF applies to beacons as well. All other calls pass. Pure.
 std::vector<sock_filter> fence_filter(uint32_t answer, const Machine& machine = kThisMachine);
 
 }  // namespace cudaguard::launcher

@@ -13,7 +13,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// What the child says, before its reason.
+/// The child writes this before its reason.
 struct Outcome {
   bool holds;
   bool was_there;
@@ -26,7 +26,7 @@ struct Outcome {
   const Outcome outcome = {fence.holds, fence.was_there, fence.no_new_privs, fence.listener >= 0};
   std::string text(reinterpret_cast<const char*>(&outcome), sizeof outcome);
   text += fence.holds ? fence.unseen : fence.why_not;
-  const ssize_t written = write(pipe, text.data(), text.size());  // far less than a pipe takes
+  const ssize_t written = write(pipe, text.data(), text.size());  // a pipe holds far more
   _exit(written < 0);
 }
 

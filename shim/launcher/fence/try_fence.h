@@ -5,8 +5,8 @@
 
 namespace cudaguard::launcher {
 
-/// What put_up_fence(true) would come to here. It is tried in a child process, which ends: this one
-/// stays as it is. Of `listener` only the sign says something.
+/// Returns what put_up_fence(true) would return here. A child process tries it and ends, so this
+/// process stays unchanged. Only the sign of `listener` is meaningful.
 Fence try_fence();
 
 }  // namespace cudaguard::launcher

@@ -19,7 +19,7 @@ constexpr std::string_view kLibrary = "lib:";
 constexpr std::string_view kModule = "module:";
 constexpr std::string_view kLine = "line:";
 
-/// An empty text matches nothing: the base name of "dir/", a line that is not known.
+/// An empty text matches nothing: it is the base name of "dir/", or a line that is not known.
 bool matches(const std::string& pattern, const std::string& text) {
   return !text.empty() && fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
 }
@@ -29,8 +29,8 @@ bool is_for_code(std::string_view pattern) {
          pattern.starts_with(kLine);
 }
 
-/// "tensordict.nn" of ".../site-packages/tensordict/nn/__init__.py". Outside of packages, where
-/// nothing tells the root, the directory and the file: "project.train".
+/// "tensordict.nn" for ".../site-packages/tensordict/nn/__init__.py". Outside of packages, the root
+/// is unknown, so the result is the directory and the file: "project.train".
 std::string module_of(const std::string& file) {
   std::string name(code_line(file, 0).name);
   if (name == base_name(file)) name = std::string(base_name(directory_of(file))) + "/" + name;
@@ -40,7 +40,7 @@ std::string module_of(const std::string& file) {
   return name;
 }
 
-/// The module, or one in it.
+/// True if the file is the module or a module in it.
 bool is_module(const std::string& pattern, const std::string& file) {
   const std::string name = module_of(file);
   if (matches(pattern, name) || matches(pattern + ".*", name)) return true;
@@ -48,7 +48,7 @@ bool is_module(const std::string& pattern, const std::string& file) {
   return !in_package && matches(pattern, name.substr(name.find('.') + 1));
 }
 
-/// From the call outwards up to the user's line: what that line called.
+/// Searches the stack from the call outwards up to the user's line.
 bool is_on_stack(const std::string& pattern, const CallSite& toucher) {
   const PythonFrame* own = own_frame(toucher);
   for (const PythonFrame& frame : toucher.stack.python) {
@@ -58,7 +58,7 @@ bool is_on_stack(const std::string& pattern, const CallSite& toucher) {
   return false;
 }
 
-/// "train.py:12", or with directories in front: "src/train.py:12".
+/// "train.py:12", or with directories before it: "src/train.py:12".
 bool is_line(const std::string& pattern, const CallSite& toucher) {
   if (matches(pattern, toucher.line)) return true;
   const PythonFrame* own = own_frame(toucher);

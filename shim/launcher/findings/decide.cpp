@@ -41,13 +41,13 @@ std::set<DriverApi> denied_words(const std::vector<std::string>& lists) {
 
 namespace {
 
-/// By which code a toucher asked. PyTorch's own libraries keep the answer.
+/// True if the call site is in PyTorch, which caches the answer.
 bool is_torch(const CallSite& toucher) {
   return toucher.library == "libc10_cuda.so" || toucher.library.starts_with("libtorch");
 }
 
-/// CUDA's runtime asks for its caller. That is another call at the same place, in the same process:
-/// the processes where all of these may.
+/// CUDA's runtime calls the driver for its own caller, a different call site at the same place.
+/// Returns the processes in which all of these callers are allowed.
 std::set<size_t> runtime_may(const Verdict& verdict, const Place& place) {
   std::set<size_t> may;
   std::set<size_t> may_not;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the touches fail. Pure.
+// Decides which of the CUDA attempts fail the run. Pure.
 #pragma once
 
 #include <set>
@@ -10,12 +10,12 @@
 
 namespace cudaguard::launcher {
 
-/// --deny's words, "init,nvml" in each; none: init. Throws Refusal for another one.
+/// The words of --deny, each list like "init,nvml". No list means init. Throws Refusal otherwise.
 std::set<DriverApi> denied_words(const std::vector<std::string>& lists);
 
-/// Sets what the model says is set by decide(). A process that was not guarded and has the driver
-/// counts as one that touched CUDA: nobody was there to refuse. NVML alone is no CUDA, as with
-/// --deny.
+/// Sets the members of the model that say "by decide()". An unguarded process that has the driver
+/// counts as one that touched CUDA, because no guard could refuse the attempt. NVML alone does not
+/// count as CUDA, as with --deny.
 void decide(Verdict& verdict);
 
 }  // namespace cudaguard::launcher

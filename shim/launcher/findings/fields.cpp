@@ -27,7 +27,7 @@ std::string_view text_of(const Value& value) {
 
 bool is_number(const Value& value) { return value.IsUint64() && value.GetUint64() <= UINT32_MAX; }
 
-/// "/opt/lib/libx.so+0x12"; what is not so has the offset 0.
+/// "/opt/lib/libx.so+0x12". Text of another form gets the offset 0.
 NativeFrame native_frame(std::string_view text) {
   const size_t plus = text.rfind("+0x");
   NativeFrame frame{std::string(head(text, plus)), 0};
@@ -49,7 +49,7 @@ PythonFrame python_frame(const Value& object) {
   return frame;
 }
 
-/// Up to the first one that is no text.
+/// Stops at the first word that is not text.
 void add_words(const Value& argv, std::string& command) {
   for (const Value& word : argv.GetArray()) {
     if (!word.IsString() || command.size() > kMostCommand) return;
@@ -73,7 +73,7 @@ void add_frames(const Value& list, std::vector<NativeFrame>& frames) {
   }
 }
 
-/// A name that is there twice counts as the last one says.
+/// If a name occurs twice, the last value counts.
 void take_members(const Value& record, WriterFields& writer, CallFields& call) {
   const std::pair<std::string_view, std::string*> texts[] = {
       {"host", &writer.host},
@@ -116,7 +116,7 @@ void take_members(const Value& record, WriterFields& writer, CallFields& call) {
   }
 }
 
-/// What stands behind `mark` up to the next '/' or '.', or nothing.
+/// The text after `mark` up to the next '/' or '.'; empty if `mark` does not occur.
 std::string_view part_behind(std::string_view path, std::string_view mark) {
   const size_t at = path.find(mark);
   if (at == std::string_view::npos) return {};
@@ -131,19 +131,19 @@ Whole read_fields(std::string_view text, WriterFields& writer, CallFields& call)
   rapidjson::MemoryPoolAllocator<> allocator(memory, sizeof memory);
   rapidjson::Document record(&allocator);
   rapidjson::MemoryStream stream(text.data(), text.size());
-  // Iterative: of thousands of nested lists a recursion would take all of the stack.
+  // Iterative, because a recursive parser would use up the stack on thousands of nested lists.
   constexpr unsigned kHow = rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag |
                             rapidjson::kParseFullPrecisionFlag;
   record.ParseStream<kHow, rapidjson::UTF8<>>(stream);
-  // A zero byte in the text ends it for the parser.
+  // The parser stops at a zero byte in the text.
   if (stream.Tell() < text.size()) return Whole::kNo;
   if (record.HasParseError()) return Whole::kCut;
   if (record.IsObject()) take_members(record, writer, call);
-  // The guard records the caller alone; records of 0.1 and 0.2 hold native stacks. "?": no /proc.
+  // The guard records only the caller; records of 0.1 and 0.2 have native stacks. "?": no /proc.
   if (call.stack.native.empty() && !call.caller.empty() && call.caller != "?") {
     call.stack.native.push_back(native_frame(call.caller));
   }
-  // Records of 0.1 do not name the library.
+  // Records of version 0.1 do not name the library.
   if (call.library.empty() && call.api != kRequestApi) {
     call.library = base_name(native_frame(call.caller).module);
   }
@@ -157,7 +157,7 @@ std::string job_of(const std::string& slurm, std::string_view cgroup) {
   }
   if (cgroup.find("kubepods") != std::string_view::npos) {
     std::string_view pod = part_behind(cgroup, "/pod");
-    if (pod.empty()) pod = part_behind(cgroup, "-pod");  // of systemd's driver, with '_' for '-'
+    if (pod.empty()) pod = part_behind(cgroup, "-pod");  // systemd's, with '_' for '-'
     if (!pod.empty()) {
       std::string uid(pod);
       std::replace(uid.begin(), uid.end(), '_', '-');

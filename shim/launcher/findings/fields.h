@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of one record, out of JSON that anybody may have written.
+// Reads the fields of one record. The JSON is untrusted.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace cudaguard::launcher {
 
-// What is missing, or of another kind, is empty or -1.
+// A field that is missing, or of another type, is empty or -1.
 
-/// What a record says of the process that wrote it.
+/// The fields that describe the process that wrote the record.
 struct WriterFields {
   int64_t v = -1;
   int64_t pid = -1;
@@ -21,13 +21,13 @@ struct WriterFields {
   double ts = 0;
   std::string host;
   std::string exe;
-  std::string command;  ///< argv's words; of the first without its directories
+  std::string command;  ///< the words of argv, the first one without its directories
   std::string cgroup;
   std::string slurm;
   bool operator==(const WriterFields&) const = default;
 };
 
-/// What it says of the call.
+/// The fields that describe the call.
 struct CallFields {
   int64_t device = -1;
   int64_t result = -1;
@@ -36,20 +36,20 @@ struct CallFields {
   std::string event;
   std::string decision;
   std::string caller;
-  std::string library;  ///< who asked: "libc10_cuda.so", "ctypes/cffi"
+  std::string library;  ///< the calling library: "libc10_cuda.so", "ctypes/cffi"
   std::string code;     ///< the user's line: "ppo.py:159"; may be empty
   std::string policy;
   Stack stack;
   bool operator==(const CallFields&) const = default;
 };
 
-/// Of a text: a whole value; the beginning of one, as far as can be told; something else.
+/// Whether a text is a whole value, possibly the beginning of one, or something else.
 enum class Whole { kYes, kCut, kNo };
 
-/// Sets what the text has, if it is whole.
+/// Sets the fields that the text has, if it is whole.
 Whole read_fields(std::string_view text, WriterFields& writer, CallFields& call);
 
-/// "slurm:1234", "kubernetes:PODUID", "systemd:UNIT", or empty: where the process belongs.
+/// The process's job: "slurm:1234", "kubernetes:PODUID", "systemd:UNIT", or empty.
 std::string job_of(const std::string& slurm, std::string_view cgroup);
 
 }  // namespace cudaguard::launcher

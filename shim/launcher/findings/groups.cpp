@@ -13,7 +13,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// Of a Group or a Place. 0 is no time.
+/// `group` is a Group or a Place. A time of 0 is ignored.
 void note_times(double first, double last, auto& group) {
   if (first != 0 && (group.first == 0 || first < group.first)) group.first = first;
   group.last = std::max(group.last, last);
@@ -38,7 +38,7 @@ std::vector<Group> by_line(const Findings& findings) {
 std::vector<Group> by_process(const Findings& findings, By by) {
   std::vector<Group> groups;
   std::unordered_map<std::string, size_t> numbers;
-  std::vector<size_t> group_of;  // each process
+  std::vector<size_t> group_of;  // the group of each process
   group_of.reserve(findings.processes.size());
   for (const ObservedProcess& process : findings.processes) {
     const auto [number, is_new] = numbers.try_emplace(name_of(process, by), groups.size());

@@ -24,23 +24,23 @@ inline constexpr ByWord kByWords[] = {{"exe", By::kExe},
                                       {"line", By::kLine}};
 
 struct Group {
-  /// A program's path, a uid, a host, a job; a line with its file's path, or the library that asked
-  /// where no line is known. Empty: the records do not say it.
+  /// A program's path, a uid, a host, a job, or a line with its file's path. If the line is
+  /// unknown, the calling library. Empty if the records do not have the name.
   std::string name;
   size_t processes = 0;
-  size_t touching = 0;        ///< of these
-  std::set<DriverApi> asked;  ///< by these
-  double first = 0;           ///< seconds since 1970-01-01 UTC; 0: not known
+  size_t touching = 0;        ///< how many of these made a CUDA attempt
+  std::set<DriverApi> asked;  ///< what these processes asked for
+  double first = 0;           ///< seconds since 1970-01-01 UTC; 0: unknown
   double last = 0;
 };
 
-/// Those with the most touching processes first. Of lines: those that asked, and no others.
+/// Sorted by the number of touching processes, largest first. Lists only lines with an attempt.
 std::vector<Group> groups_of(const Findings& findings, By by);
 
-/// Fills Findings::places, as --by line has them.
+/// Fills Findings::places with the groups of --by line.
 void group_by_place(Findings& findings);
 
-/// Leaves each process once, in the order of their numbers, with its first time.
+/// Keeps each process once, in the order of their numbers, with its first time.
 void keep_first(std::vector<size_t>& processes, std::vector<double>& at);
 
 }  // namespace cudaguard::launcher

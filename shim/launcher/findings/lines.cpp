@@ -19,7 +19,7 @@ void Lines::feed(std::string_view part) {
   }
   if (!skipping_) rest_.append(part);
   if (rest_.size() <= kMaxRecord) return;
-  // Records of killed writers have no end.
+  // If a writer was killed, its record has no newline.
   const size_t mark = rest_.rfind(kRecordMark);
   if (mark != std::string::npos && mark != 0) {
     take_(head(rest_, mark));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream cut into lines that are no longer than a record may be, but for those in one part.
+// Cuts a stream into lines no longer than a record may be. A line within one part may be longer.
 #pragma once
 
 #include <functional>
@@ -11,16 +11,16 @@ namespace cudaguard::launcher {
 
 class Lines {
  public:
-  /// `take` gets each line without its end; of one that is too long, and no record, nothing.
+  /// Calls `take` with each line, without its newline. A too long line without a record is empty.
   explicit Lines(std::function<void(std::string_view)> take) : take_(std::move(take)) {}
   void feed(std::string_view part);
-  /// A line without an end counts as well.
+  /// Also takes a last line without a newline.
   void finish();
 
  private:
   std::function<void(std::string_view)> take_;
   std::string rest_;       ///< the beginning of a line
-  bool skipping_ = false;  ///< in a line that is too long
+  bool skipping_ = false;  ///< inside a line that is too long
 };
 
 }  // namespace cudaguard::launcher

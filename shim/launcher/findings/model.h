@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the records of one run, or of many jobs, say: put together once, shown as text, JSON, JUnit
-// and HTML. Texts are as the records have them, not for a terminal or a page yet.
+// The model of all records of one run or of many jobs, which is printed as text, JSON, JUnit and
+// HTML. Its texts are as in the records, not yet escaped for a terminal or a page.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +26,11 @@ struct PythonFrame {
 
 struct NativeFrame {
   std::string module;   ///< full path
-  uint64_t offset = 0;  ///< bytes from the start of the file; a return address
+  uint64_t offset = 0;  ///< bytes from the start of the file to the return address
   auto operator<=>(const NativeFrame&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// Innermost frame first. Where there are no frames, the reason.
+/// Innermost frame first. Without frames, the reason why there are none.
 struct Stack {
   std::vector<PythonFrame> python;
   std::vector<NativeFrame> native;
@@ -39,44 +39,44 @@ struct Stack {
   auto operator<=>(const Stack&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// The same call by the same code, in one process or many.
+/// One call by one piece of code, in one process or many.
 struct CallSite {
   DriverApi asked = DriverApi::kCuda;
   bool denied = true;
   std::string api;      ///< "cuInit", "nvmlInit_v2", "dlopen"
-  std::string object;   ///< of dlopen: the library's name or path; of a request: which
-  std::string library;  ///< who called, as the guard's line has it: "libc10_cuda.so", "ctypes/cffi"
-  std::string line;     ///< the user's own, as the guard's line has it: "ppo.py:159"; of native
+  std::string object;   ///< for dlopen, the library's name or path; for an ioctl, which one
+  std::string library;  ///< the caller as in the guard's message: "libc10_cuda.so", "ctypes/cffi"
+  std::string line;     ///< the user's line as in the guard's message: "ppo.py:159"; for native
                         ///< code "app.cpp:12", by name_own_lines(); may be empty
   Stack stack;
-  double first = 0;               ///< seconds since 1970-01-01 UTC; 0: not known
-  double last = 0;                ///< likewise
-  std::vector<size_t> processes;  ///< numbers in Findings::processes, each once
-  std::vector<double> at;         ///< for each of these, when it first did so
+  double first = 0;               ///< seconds since 1970-01-01 UTC; 0: unknown
+  double last = 0;                ///< the same
+  std::vector<size_t> processes;  ///< indexes into Findings::processes, each once
+  std::vector<double> at;         ///< the time of the first attempt, for each of these
   // By decide(), for a verify run.
-  bool counts = false;            ///< --deny names what it asked for
-  std::vector<size_t> forbidden;  ///< those of the processes that fail the run
-  /// It spoke to the driver itself, and the kernel's fence saw it: no stack, no library.
+  bool counts = false;            ///< --deny names this kind of attempt
+  std::vector<size_t> forbidden;  ///< the processes that fail the run
+  /// True if the process bypassed the guard and the fence saw it: no stack, no library.
   bool around_guard() const { return api == kRequestApi; }
 };
 
-/// What a person can change: a line of the user's code with all that it asked for. Where no line is
-/// known, the user's own library or program that asked.
+/// What the user can change: a line of their code with all its attempts. If no line is known, the
+/// user's own library or program that made the attempts.
 struct Place {
   std::string name;               ///< "/home/u/ppo.py:159", "libfoo.so", "around the guard"
-  std::string line;               ///< "ppo.py:159"; empty: no line is known
-  std::vector<size_t> touchers;   ///< numbers in Findings::touchers
-  std::vector<size_t> processes;  ///< as Toucher's
-  std::vector<double> at;         ///< as Toucher's
+  std::string line;               ///< "ppo.py:159"; empty if unknown
+  std::vector<size_t> touchers;   ///< indexes into Findings::touchers
+  std::vector<size_t> processes;  ///< as in CallSite
+  std::vector<double> at;         ///< as in CallSite
   std::set<DriverApi> asked;
   double first = 0;
   double last = 0;
-  // By decide(): of its touchers.
+  // By decide(), for its touchers.
   bool counts = false;
   std::vector<size_t> forbidden;
 };
 
-/// A list that many processes have alike: one copy of it.
+/// A list of texts. Processes with the same list share one copy.
 class Texts {
  public:
   using List = std::vector<std::string>;
@@ -91,7 +91,7 @@ class Texts {
   const std::string& operator[](size_t i) const { return list()[i]; }
   List::const_iterator begin() const { return list().begin(); }
   List::const_iterator end() const { return list().end(); }
-  /// The list with one more.
+  /// Returns the list with one more text.
   Texts with(const std::string& text) const {
     auto longer = std::make_shared<List>(list());
     longer->push_back(text);
@@ -104,75 +104,75 @@ class Texts {
   std::shared_ptr<const List> list_;
 };
 
-inline constexpr uint32_t kNoUid = UINT32_MAX;  ///< not known
+inline constexpr uint32_t kNoUid = UINT32_MAX;  ///< unknown
 
 struct ObservedProcess {
-  // Who it is.
+  // The identity of the process.
   std::string host;
   uint32_t pid = 0;
   uint32_t ppid = 0;
-  uint64_t since = 0;  ///< its start in clock ticks since boot; 0: unknown
+  uint64_t since = 0;  ///< start time in clock ticks since boot; 0: unknown
   uint32_t uid = kNoUid;
   std::string exe;
-  std::string command;  ///< its words
+  std::string command;  ///< the words of its command line
   std::string job;      ///< "slurm:1234", "kubernetes:POD", "systemd:UNIT"; may be empty
-  // When: seconds since 1970-01-01 UTC; 0: not known.
+  // Times in seconds since 1970-01-01 UTC; 0: unknown.
   double started = 0;  ///< from its start record (CUDAGUARD_HELLO)
   double first = 0;    ///< its first record of any kind
   double last = 0;     ///< its last record
   std::string policy;  ///< from its start record; empty: there was none
-  // What it did.
+  // Facts from its records.
   bool initialised = false;
-  std::string by;           ///< the file whose code called cuInit, without its directories
-  std::string told;         ///< what the driver was told to show; empty: no list
+  std::string by;           ///< the file that called cuInit, without its directories
+  std::string told;         ///< the list of devices that the driver got; empty: no list
   std::set<int> contexts;   ///< devices
   bool worked = false;      ///< loaded code
-  bool nvml = false;        ///< was let into NVML
-  bool found_none = false;  ///< asked the driver, which showed no GPU
-  bool failed = false;      ///< asked, and was told of an error
-  Texts tried;              ///< these two: "found no GPU by libx.so", each once
+  bool nvml = false;        ///< was allowed to use NVML
+  bool found_none = false;  ///< asked the driver, which reported no GPU
+  bool failed = false;      ///< asked the driver, which reported an error
+  Texts tried;              ///< for these two: "found no GPU by libx.so", each once
   Texts refused;            ///< "cuInit by libx.so", each once
-  bool only_start = true;   ///< nothing but its start record
+  bool only_start = true;   ///< has no record but its start record
   bool asked() const { return !only_start; }
 };
 
-/// All of it. Processes in the order of each one's first record, touchers and places likewise.
+/// Processes, touchers and places are in the order of their first records.
 struct Findings {
   std::deque<ObservedProcess> processes;  ///< hundreds of thousands: never moved
   std::vector<CallSite> touchers;
   std::vector<Place> places;  ///< by group_by_place()
   size_t records = 0;
   size_t not_understood = 0;  ///< lines that no guard has written
-  size_t torn = 0;            ///< records of which only a piece is there: their writer was killed
+  size_t torn = 0;            ///< records that are incomplete because their writer was killed
 };
 
 /// The files that the records were read from.
 struct ReadFiles {
   size_t files = 0;
-  // Of directories: left out.
+  // Counts of the files in directories that were left out.
   size_t compressed = 0;
   size_t unreadable = 0;
-  std::string why;  ///< of the first one
+  std::string why;  ///< the error of the first such file
 };
 
-/// How sure it is that every process of a tree was guarded.
+/// How certain it is that every process of a tree was guarded.
 struct TreeTruth {
   enum class Value : uint8_t {
-    kAllGuarded,  ///< --trace: every program that ptrace told of
-    kNoneSeen,    ///< looked at from time to time; none that was not guarded
-    kUnguarded,   ///< some
+    kAllGuarded,  ///< --trace: every program that ptrace reported
+    kNoneSeen,    ///< sampling saw no unguarded process
+    kUnguarded,   ///< some processes were unguarded
   };
   struct Unguarded {
     uint32_t pid = 0;
     std::string command;
     std::string reason;       ///< "a static executable", "LD_PRELOAD was replaced", "setuid"
-    bool has_driver = false;  ///< maps it or has /dev/nvidia* open: worse than not guarded
+    bool has_driver = false;  ///< maps the driver or has /dev/nvidia* open: worse than unguarded
     double seen = 0;
     bool only_nvml = false;  ///< it maps NVML, and not libcuda
-    bool fails = false;      ///< counts as one that touched CUDA; by decide()
+    bool fails = false;      ///< counts as a process that touched CUDA; by decide()
     uint64_t since = 0;      ///< as in ObservedProcess
   };
-  /// Every process that was seen, guarded or not. `last`: its end, to a tenth of a second or so.
+  /// Every process that was seen, guarded or not. `last` is its end, to about a tenth of a second.
   struct Seen {
     uint32_t pid = 0;
     uint32_t ppid = 0;
@@ -180,7 +180,7 @@ struct TreeTruth {
     double first = 0;
     double last = 0;
     bool guarded = false;
-    bool heard = false;  ///< it, or the process it was forked from, has sent a start beacon
+    bool heard = false;  ///< the process, or the one it was forked from, has sent a start beacon
     uint64_t since = 0;  ///< as in ObservedProcess
   };
   Value value = Value::kNoneSeen;
@@ -189,42 +189,42 @@ struct TreeTruth {
   size_t hello = 0;            ///< start records
   std::vector<Seen> seen;
   std::vector<Unguarded> unguarded;
-  std::string left;  ///< processes that were not waited for; may be empty
-  /// Clauses: "there is no /proc"; "train.py (12) sent no start beacon". Each means that
-  /// an attempt may be missing, so the result is no PASS.
+  std::string left;  ///< the processes that were still running; may be empty
+  /// Clauses: "there is no /proc"; "train.py (12) sent no start beacon". Each means that an attempt
+  /// may be missing, so the result cannot be PASS.
   std::vector<std::string> doubts;
-  /// The guards wrote their records to a file, which a program can lose, and sent no beacons.
+  /// The guards sent no beacons, but wrote records to a file, which a program can delete.
   bool by_file = false;
-  std::string why_unheard;  ///< why there was no listener, or what it cannot hear; may be empty
+  std::string why_unheard;  ///< why there was no listener, or what it misses; may be empty
 };
 
-/// What watch_tree() has seen of a program.
+/// The observations of watch_tree() about a program.
 struct WatchedTree {
   Findings findings;
   TreeTruth tree;
-  uint32_t pid = 0;    ///< the program's
-  int status = 0;      ///< of the program, as waitpid gives it
+  uint32_t pid = 0;    ///< the program's process id
+  int status = 0;      ///< the program's, as waitpid returns it
   double started = 0;  ///< seconds since 1970-01-01 UTC
   double ended = 0;
 };
 
-/// Of a verify run: what all printers (text, JSON, JUnit, HTML) get.
+/// A verify run: the input of all printers (text, JSON, JUnit, HTML).
 struct Verdict : WatchedTree {
   std::vector<std::string> command;  ///< the program and its arguments
   std::vector<std::string> allow;    ///< --allow's patterns
-  std::set<DriverApi> deny;          ///< --deny: what is forbidden, but for those
-  bool no_new_privs = false;         ///< the fence took that: sudo and the like gained nothing
+  std::set<DriverApi> deny;          ///< --deny: forbidden unless `allow` matches
+  bool no_new_privs = false;         ///< the fence needed it: sudo and the like gain nothing
   bool allow_incomplete = false;     ///< --allow-incomplete
   // By decide().
   enum class Result : uint8_t { kPass, kFail, kIncomplete };
   Result result = Result::kPass;
   size_t processes = 0;  ///< all that were seen
-  size_t heard = 0;      ///< those that sent beacons, or were forked from one that did
-  size_t touched = 0;    ///< those that touched what is denied
-  size_t allowed = 0;    ///< those that did, and may
-  size_t places = 0;     ///< those that fail the run
-  size_t lines = 0;      ///< of these: lines of the user's code
-  /// PyTorch asked, which keeps the first answer for the rest of the process.
+  size_t heard = 0;      ///< processes that sent beacons, or were forked from one that did
+  size_t touched = 0;    ///< processes that made a denied attempt
+  size_t allowed = 0;    ///< processes that made one and are allowed to
+  size_t places = 0;     ///< places that fail the run
+  size_t lines = 0;      ///< of these, lines of the user's code
+  /// PyTorch made an attempt; it caches the first answer for the rest of the process.
   bool torch_asked = false;
   int exit_code = 0;
   bool passed() const { return result == Result::kPass; }

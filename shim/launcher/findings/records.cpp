@@ -18,19 +18,19 @@ constexpr int64_t kMostDevice = 4095;
 constexpr int64_t kNotInitialised = 3;
 constexpr int64_t kNoDevice = 100;
 constexpr std::string_view kApi = R"(,"api":")";
-// A file in which all differ costs no more memory than these.
+// Limits the memory for a file in which all rests differ.
 constexpr size_t kMostRests = size_t{16} << 20;
 constexpr size_t kMostStacks = 10000;
 constexpr size_t kMostTexts = 16;
 constexpr size_t kMostText = 256;
 
-/// An initialisation that has failed with this CUresult or nvmlReturn_t.
+/// True if an initialisation has failed with this CUresult or nvmlReturn_t.
 bool has_failed(const CallFields& call) {
   return call.decision == "allow" && call.result > 0 &&
          (call.event == "init" || call.event == "nvml");
 }
 
-/// What was refused or has failed.
+/// The text about a call that was refused or has failed.
 std::string text_of(const CallFields& call) {
   if (call.api == kRequestApi)
     return std::string(tail(call.object, call.object.find(' ') + 1)) + " around the guard";
@@ -39,7 +39,7 @@ std::string text_of(const CallFields& call) {
     return call.api + (call.object.empty() ? "" : " ") + std::string(base_name(call.object)) + by;
   }
   if (call.event == "nvml") return "NVML error " + std::to_string(call.result) + by;
-  if (call.result == kNotInitialised) return "forked after init";  // no matter by whom
+  if (call.result == kNotInitialised) return "forked after init";  // for any caller
   if (call.result != kNoDevice) return "error " + std::to_string(call.result) + by;
   return (call.api == "dlopen" ? "found no driver" : "found no GPU") + by;
 }
@@ -52,7 +52,7 @@ bool begins_as_record(std::string_view text) {
   return text.size() > 1 && head(text, kRecordMark.size()) == head(kRecordMark, text.size());
 }
 
-/// 0 is no time.
+/// A time of 0 is ignored.
 void note_time(double at, double& first, double& last) {
   if (at == 0) return;
   if (first == 0 || at < first) first = at;
@@ -95,8 +95,8 @@ bool Records::add(std::string_view line, const Take& take, const Sender* sender)
   return touched_;
 }
 
-/// The guard writes what is said of the process first; the rest is mostly known. Who has ordered
-/// the fields otherwise is understood, too.
+/// The guard writes the facts about the process first, and the rest is mostly known already. A
+/// record with another order of fields is understood, too.
 Records::Kind Records::add_one(std::string_view text, const Take& take) {
   if (text.size() > kMaxRecord) return Kind::kForeign;
   WriterFields writer;
@@ -120,7 +120,7 @@ Records::Kind Records::add_one(std::string_view text, const Take& take) {
   return kind;
 }
 
-/// `bytes`: from the comma in front of "api" on. Null: it is not the end of a record.
+/// `bytes` starts at the comma before "api". Null if this is not the end of a record.
 Records::Rest* Records::rest_of(std::string_view bytes) {
   if (const auto known = rests_.find(bytes); known != rests_.end()) return &known->second;
   scratch_.assign(bytes);
@@ -227,8 +227,8 @@ Records::Places::iterator Records::place_of(const WriterFields& writer, const st
   return places_.end();
 }
 
-/// A start record does not say the host, nor a job that the cgroup tells: the process's first
-/// other record does.
+/// Finds a process by its start record. That record has no host and no job from the cgroup; the
+/// first other record supplies them.
 bool Records::adopt(const WriterFields& writer, const std::string& job, size_t& number) {
   const auto begun = place_of(writer, {}, job_of(writer.slurm, {}));
   if (begun == places_.end() || !findings_.processes[begun->second].only_start) return false;
@@ -251,7 +251,7 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
   if (!starts && bare_starts_ && !writer.host.empty() && adopt(writer, job, number)) return number;
   const auto place = place_of(writer, writer.host, job);
   if (place != places_.end()) {
-    // A number that was given again; but files may be read in any order.
+    // A start record may mean a reused process id, but files may be read in any order.
     const ObservedProcess& one = findings_.processes[place->second];
     if (!starts || (one.policy.empty() && writer.ts <= one.first)) return place->second;
     place->second = static_cast<uint32_t>(findings_.processes.size());
@@ -267,7 +267,7 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
   if (writer.uid >= 0) process.uid = static_cast<uint32_t>(writer.uid);
   process.exe = writer.exe;
   process.command = writer.command.empty() ? std::string(base_name(writer.exe)) : writer.command;
-  if (process.command.empty()) process.command = "?";  // without /proc
+  if (process.command.empty()) process.command = "?";  // there is no /proc
   process.job = job;
   return findings_.processes.size() - 1;
 }
@@ -278,7 +278,7 @@ size_t Records::toucher_of(const CallFields& call) {
   one.asked = driver_api_of(call.api, call.object);
   one.denied = call.decision == "deny";
   one.api = call.api;
-  if (one.denied || call.api == "dlopen") one.object = call.object;  // else what it was told
+  if (one.denied || call.api == "dlopen") one.object = call.object;  // not the device list
   one.library = call.library;
   one.line = call.code;
   if (all.size() < kMostStacks) {

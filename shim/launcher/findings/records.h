@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the records (policy/message.h, write_record) say of each process, and of who asked.
+// Reads records (policy/message.h, write_record) into the model.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@
 
 namespace cudaguard::launcher {
 
-/// Every record begins so, and has it nowhere else: in a text the quotes would be escaped.
+/// The start of every record. It occurs nowhere else in one, because JSON escapes quotes in texts.
 inline constexpr std::string_view kRecordMark = R"({"v":1,)";
 
 /// "/home/u/ppo.py:159"
 std::string place_of(const PythonFrame& frame);
-/// The innermost frame of the line that the guard's message names; null: there is none, or the line
-/// is a notebook's.
+/// The innermost frame of the line that the guard's message names. Null if there is none, or if the
+/// line is in a notebook.
 const PythonFrame* own_frame(const CallSite& toucher);
 
 class Records {
@@ -33,7 +33,7 @@ class Records {
   Records(const Records&) = delete;
   Records& operator=(const Records&) = delete;
 
-  /// Is told of each record, and of who wrote it.
+  /// Called with each record and the id of the process that wrote it.
   using Take = std::function<void(std::string_view record, uint32_t pid)>;
   /// The process that sent a record, with its ids in the launcher's PID namespace.
   struct Sender {
@@ -41,28 +41,28 @@ class Records {
     uint32_t ppid;
     uint64_t since;  ///< clock ticks since boot; unique together with `pid`
   };
-  /// One line, without its end: any content is possible. Behind the piece of a record whose writer
-  /// was killed stands the next one, in the same line. What is no record is counted. The ids
-  /// of `sender`, which may be null, replace those in the record. Returns true if the (last) record
-  /// is a CUDA attempt.
+  /// Adds one line, which may have any content. If a killed writer left a piece of a record, the
+  /// next record follows in the same line. Lines without a record are counted. The ids of `sender`,
+  /// which may be null, replace those in the record. Returns true if the last record is a CUDA
+  /// attempt.
   bool add(std::string_view line, const Take& take = {}, const Sender* sender = nullptr);
-  /// All of it so far.
+  /// Everything that was added so far.
   const Findings& findings();
 
  private:
   enum class Kind { kRecord, kTorn, kForeign };
-  /// What follows the process's own facts. Most records of many processes have one of a few of
-  /// these, byte by byte: each is understood once.
+  /// The part of a record after the facts about the process. Most records share a few of these byte
+  /// by byte, so each is parsed once.
   struct Rest {
     CallFields call;
-    bool known = false;  ///< the next two are
-    std::string text;    ///< what was refused or failed
+    bool known = false;  ///< the next two members are set
+    std::string text;    ///< the text about a call that was refused or failed
     size_t toucher = 0;
   };
   struct HashOfBytes : std::hash<std::string_view> {
     using is_transparent = void;
   };
-  /// Lists with one text more, by the list and the text.
+  /// Lists with one more text, by the list and the text.
   using Longer = std::map<std::pair<const Texts::List*, std::string>, Texts>;
   struct SameCallSite {
     const std::vector<CallSite>& touchers;
@@ -85,18 +85,18 @@ class Records {
   size_t toucher_of(const CallFields& call);
 
   Findings findings_;
-  bool sorted_ = true;  ///< Toucher::processes
-  /// By a hash of host, pid, program and job. One process may be several programs, one after
-  /// another, and processes of several pid namespaces may have the same number.
+  bool sorted_ = true;  ///< CallSite::processes are in order
+  /// By a hash of host, pid, program and job. One process may run several programs in turn, and
+  /// processes of different PID namespaces may have the same id.
   Places places_;
-  bool bare_starts_ = false;  ///< some start record says no host
+  bool bare_starts_ = false;  ///< some start record has no host
   std::unordered_map<std::string, Rest, HashOfBytes, std::equal_to<>> rests_;
   size_t rests_size_ = 0;
   std::set<size_t, SameCallSite> touchers_{SameCallSite{findings_.touchers}};
   Longer longer_;
   std::string scratch_;
-  const Sender* sender_ = nullptr;  ///< of the current line
-  bool touched_ = false;            ///< by the last record
+  const Sender* sender_ = nullptr;  ///< the sender of the current line
+  bool touched_ = false;            ///< the last record is a CUDA attempt
 };
 
 }  // namespace cudaguard::launcher

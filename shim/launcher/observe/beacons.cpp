@@ -20,7 +20,7 @@ namespace {
 /// The most bytes of memory for the records of a run. A program can send any number of forged
 /// beacons.
 constexpr size_t kMostBytes = size_t{1} << 30;
-/// What the model may keep of one record.
+/// The most bytes that the model keeps of one record.
 constexpr size_t kModelOfRecord = 2000;
 constexpr size_t kMostAnnounced = 100000;
 constexpr size_t kMaxModule = 4096;
@@ -102,7 +102,7 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
   if (message == 0 && what != Beacon::kStart) {
     too_many_ |= announced_.size() >= kMostAnnounced;
     if (!is_touch || too_many_) return;
-    // A repeated call is no news. Another program may have the number now.
+    // A repeated call is ignored, unless another program has the same id now.
     if (known != announced_.end() && !is_same_program(known->second, who)) tell_ended(*known);
     announced_.insert_or_assign({thread, what}, who);
     return;

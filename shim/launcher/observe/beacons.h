@@ -27,13 +27,13 @@ class Beacons {
 
   /// `listener` has received the call.
   void take(const seccomp_notif& call, const Listener& listener);
-  /// At the end of the run: reports the announced attempts whose record never came.
+  /// Call this at the end of the run: reports the announced attempts whose record never came.
   void finish();
   /// A clause about what was lost, or empty.
   std::string doubt() const;
 
  private:
-  /// By thread and kind: which process and program has announced an attempt.
+  /// The process and program that has announced an attempt, by thread and kind.
   using Announced = std::map<std::pair<pid_t, Beacon>, Identity>;
   using Announcement = Announced::value_type;
   /// A record without the details that the guard would have sent.

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kMostTold = 100000;
 
-/// The same request comes with other sizes in other versions of the driver.
+/// The size in an ioctl number depends on the driver's version.
 uint32_t kind_of(uint32_t request) {
   return request == kUvmInitialize ? request : number_of(request);
 }
@@ -30,7 +30,7 @@ bool is_libc(std::string_view file) {
   return name.starts_with("libc.so.") || name.starts_with("libc-2.");
 }
 
-/// True if NVML's own code made the ioctl. UVM_INITIALIZE is never sent by NVML. False if the stack
+/// True if NVML's own code made the ioctl. NVML never sends UVM_INITIALIZE. False if the stack
 /// of the waiting thread cannot be read.
 bool is_by_nvml(pid_t thread, uint32_t request) {
   if (request == kUvmInitialize) return false;
@@ -68,7 +68,7 @@ void IoctlRecorder::take(const seccomp_notif& call, const Listener& listener) {
   std::get<bool>(key) = nvml;
   if (told_.contains(key)) return;
   const Owner owner = can_look_ ? owner_of(who.pid) : unknown_owner(who.pid);
-  // Was all of that about the one that waits, and not about a later one of that number?
+  // The facts above belong to the waiting thread only if that thread still waits.
   if (!listener.still_waits(call)) {
     lost_.emplace(who.pid, request);
     return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Those that run into the fence: processes that the guard is not in, or that have gone around it.
+// Records NVIDIA ioctls that reach the seccomp fence, because the process bypassed the guard.
 #pragma once
 
 #include <sys/types.h>
@@ -19,27 +19,27 @@ namespace cudaguard::launcher {
 
 class IoctlRecorder {
  public:
-  /// Of each process and request once: whose it is (`started` is 0: it was killed before that could
-  /// be known), and the record.
+  /// Called once for each process and ioctl. `who.started` is 0 if the process was killed before it
+  /// could be identified.
   using Tell = std::function<void(const Identity& who, std::string_view record)>;
   explicit IoctlRecorder(Tell tell) : tell_(std::move(tell)) {}
 
-  /// `listener`: which holds the call.
+  /// `listener` holds the call.
   void take(const seccomp_notif& call, const Listener& listener);
-  /// In the end: tells of those that were gone before they were looked at, by their numbers alone,
-  /// unless they were told of at another time.
+  /// Call this at the end: reports processes that ended before they were examined, by their ids
+  /// alone. Leaves out ids that were reported already.
   void finish();
 
  private:
-  /// A process, the program in it, which of NVIDIA's requests (sizes differ), and: with NVML and
-  /// without CUDA?
+  /// A process, the program in it, the NVIDIA ioctl without its size, and whether NVML made the
+  /// ioctl without CUDA.
   using Key = std::tuple<pid_t, uint64_t, Image, uint32_t, bool>;
 
   Tell tell_;
-  const bool can_look_ = has_own_numbers();  ///< else of nobody more is known than the number
+  const bool can_look_ = has_own_numbers();  ///< otherwise only the process ids are known
   std::set<Key> told_;
-  /// What was asked by processes that were gone before they were looked at; threads, where whose is
-  /// not known.
+  /// The ioctls of processes that ended before they were examined. The key is the thread if the
+  /// process is not known.
   std::map<pid_t, uint32_t> lost_;
 };
 

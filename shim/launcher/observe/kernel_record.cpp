@@ -32,7 +32,7 @@ std::string kernel_record(const Owner& owner, const Identity& who, Touch touch, 
   std::string text(kMaxRecord, '\0');
   Text out(text.data(), text.size());
   write_record(out, facts, touch, text.size());
-  text.resize(out.view().size() - 1);  // without the end of the line
+  text.resize(out.view().size() - 1);  // remove the newline
   return text;
 }
 

@@ -21,7 +21,8 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// Per answer(): a program that calls in a loop must not delay the signals of the tree.
+/// The most calls per answer(), because a program that calls in a loop must not delay the signals
+/// of the tree.
 constexpr int kMostAnswers = 256;
 /// SECCOMP_IOCTL_NOTIF_ID_VALID before Linux 5.9, which declared the wrong direction.
 constexpr unsigned long kOlderIdValid = SECCOMP_IOR(2, uint64_t);

@@ -14,8 +14,8 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// A program that was to have the GPU for itself, has not asked for it, and whose children were
-/// refused: it only starts others. Empty, or a clause.
+/// Returns a clause if the program never asked for the GPU that it had for itself, while its
+/// children were refused. Otherwise returns an empty string.
 std::string idle_root(const Findings& findings, uint32_t pid, const char* name) {
   bool refused = false;
   for (const ObservedProcess& process : findings.processes) {

@@ -41,7 +41,7 @@ std::string path_of(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + "/" + name;
 }
 
-/// Calls `take` with each part, until that says no. 0 or errno.
+/// Calls `take` with each part until `take` returns false. Returns 0 or errno.
 template <typename Take>
 int read_parts(const std::string& path, Take take) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -80,7 +80,8 @@ uint64_t take_number(std::string_view& text) {
   return parsed.ec == std::errc() ? value : 0;
 }
 
-/// The files that it has mapped, until `take` says no. Lines: "7f00-7f10 r-xp 0 fe:00 12   /lib/x".
+/// Calls `take` with each mapped file until `take` returns false. Lines of maps look like
+/// "7f00-7f10 r-xp 0 fe:00 12   /lib/x".
 template <typename Take>
 void each_mapped(pid_t pid, Take take) {
   std::string rest;
@@ -100,7 +101,7 @@ void each_mapped(pid_t pid, Take take) {
 
 struct Libraries {
   bool guard = false;
-  bool libc = false;  ///< ld.so maps it after what is preloaded
+  bool libc = false;  ///< ld.so maps libc after the preloaded libraries
 };
 
 Libraries libraries_of(pid_t pid) {
@@ -114,7 +115,7 @@ Libraries libraries_of(pid_t pid) {
   return result;
 }
 
-/// Lines of /proc/PID/status: the numbers behind `name`.
+/// The numbers after `name` in /proc/PID/status.
 std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
   std::string text;
   read_file(path_of(pid, "status"), text, 65536);
@@ -127,7 +128,7 @@ std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
   return numbers;
 }
 
-/// Of one of this program's machine.
+/// True if ld.so runs in secure mode. The process must be of this program's architecture.
 bool is_secure(pid_t pid) {
   std::string bytes;
   read_file(path_of(pid, "auxv"), bytes, 4096);
@@ -139,7 +140,7 @@ bool is_secure(pid_t pid) {
   return false;
 }
 
-/// The value in what /proc/PID/environ has; null: not set.
+/// The value of a variable in the bytes of /proc/PID/environ; null if it is unset.
 const char* value_of(const std::string& environment, std::string_view name) {
   for (size_t at = 0; at < environment.size(); at += strlen(environment.c_str() + at) + 1) {
     const char* entry = environment.c_str() + at;
@@ -150,7 +151,7 @@ const char* value_of(const std::string& environment, std::string_view name) {
   return nullptr;
 }
 
-/// Is it the file that we have by that name? True where nobody can tell.
+/// True if the process finds the same file as the launcher by this path, or if that is unknown.
 bool reaches(pid_t pid, const std::string& file) {
   struct stat ours = {};
   struct stat theirs = {};
@@ -177,7 +178,7 @@ FileId id_of(const std::string& path) {
 
 Answer no(std::string reason) { return {Answer::Is::kNot, std::move(reason), false}; }
 
-/// Its memory may not be looked at.
+/// The answer for a process whose memory may not be read.
 Answer closed(pid_t pid) {
   const std::vector<uint64_t> users = status_of(pid, "Uid");  // real, effective, saved, of files
   if (users.size() > 1 && users[0] != users[1]) {
@@ -191,12 +192,12 @@ Answer closed(pid_t pid) {
   return {Answer::Is::kClosed, "it does not let others look at its memory", false, true};
 }
 
-/// Will its ld.so find the guard?
+/// True if the process's ld.so will find the guard.
 bool can_preload(pid_t pid, const char* list) {
   const std::vector<std::string> entries = preload_entries(list);
   return std::any_of(entries.begin(), entries.end(), [&](const std::string& entry) {
     if (!base_name(entry).starts_with("libcudaguard.so")) return false;
-    const std::string path = path_of(pid, "root") + entry;  // in a container another one
+    const std::string path = path_of(pid, "root") + entry;  // a container has another root
     return entry.front() != '/' || access(path.c_str(), R_OK) == 0;
   });
 }
@@ -208,10 +209,10 @@ FileId executable_id(pid_t pid) { return id_of(path_of(pid, "exe")); }
 Stat read_stat(pid_t pid) {
   Stat result;
   std::string text;
-  // Of the thread alone: /proc/PID/stat adds up what all threads have used.
+  // Reads the thread's own file, because /proc/PID/stat adds up the values of all threads.
   read_file(path_of(pid, "task/") + std::to_string(pid) + "/stat", text, 4096);
   const size_t open = text.find('(');
-  const size_t close = text.rfind(')');  // any name may be between them
+  const size_t close = text.rfind(')');  // the name in parentheses may contain any character
   if (open == std::string::npos || close == std::string::npos || close + 4 >= text.size()) {
     return result;
   }
@@ -221,7 +222,7 @@ Stat read_stat(pid_t pid) {
   uint64_t fields[52] = {};  // numbered as in proc_pid_stat(5)
   for (size_t i = 4; i < std::size(fields); ++i) fields[i] = take_number(rest);
   result.parent = static_cast<pid_t>(fields[4]);
-  constexpr uint64_t kForkNoExec = 0x40;  // ps shows it as 1 of its F
+  constexpr uint64_t kForkNoExec = 0x40;  // `ps` shows this bit as 1 in column F
   result.forked = (fields[9] & kForkNoExec) != 0;
   result.started = fields[22];
   result.image = {fields[26], fields[28], fields[50], fields[51]};
@@ -237,7 +238,7 @@ bool has_own_numbers() {
 
 Identity identify(pid_t thread) {
   Identity who = {.pid = thread, .thread = thread};
-  // Most often it is the first thread of its process.
+  // Usually the thread is the first one of its process.
   if (syscall(SYS_tgkill, thread, thread, 0) != 0 && errno == ESRCH) {
     const std::vector<uint64_t> group = status_of(thread, "Tgid");
     if (!group.empty()) who.pid = static_cast<pid_t>(group[0]);
@@ -251,8 +252,8 @@ Identity identify(pid_t thread) {
 }
 
 std::optional<WaitingAt> waiting_at(pid_t thread) {
-  // "16 0x3 0xc020462a 0x0 0x0 0x0 0x0 0x7ffd6c1e9a08 0x7f31b2f0c2ad": number, arguments, stack,
-  // code.
+  // "16 0x3 0xc020462a 0x0 0x0 0x0 0x0 0x7ffd6c1e9a08 0x7f31b2f0c2ad": the system call's number,
+  // its arguments, the stack pointer and the program counter.
   std::string text;
   read_file(path_of(thread, "syscall"), text, 4096);
   std::istringstream words(text);
@@ -405,7 +406,7 @@ Answer Examiner::of_file(const std::string& path) {
   answer.is = Answer::Is::kGuarded;
   answer.starts = true;
   const FileBytes file(path);
-  if (file.error() != 0) return answer;  // execute-only
+  if (file.error() != 0) return answer;  // it is executable but not readable
   const Examined examined = examine_file({path, read_elf(file)});
   if (!examined.hindrances.empty()) {
     answer = no(examined.hindrances.front().why);
@@ -414,7 +415,7 @@ Answer Examiner::of_file(const std::string& path) {
   } else if (examined.kind == Examined::Kind::kStatic) {
     answer = no("it is a static executable");
   }
-  answer.starts = examined.kind == Examined::Kind::kDynamic;  // ld.so may only be asked
+  answer.starts = examined.kind == Examined::Kind::kDynamic;  // ld.so may only list
   return answer;
 }
 
@@ -437,12 +438,12 @@ Answer Examiner::of_environment(pid_t pid, bool loaded, bool forked) const {
                 (report == nullptr ? "taken away" : "changed"),
             false};
   }
-  // A forked process may be changing its root step by step (bubblewrap). It is asked after execve.
+  // A forked process may be changing its root in steps (bubblewrap): it is checked after execve.
   if (!report_.empty() && !forked && !reaches(pid, report_)) {
     return no("guarded, but its records do not come here: it has another root or other mounts");
   }
   const char* hello = value_of(text, "CUDAGUARD_HELLO");
-  const bool listed = value_of(text, "LD_TRACE_LOADED_OBJECTS") != nullptr;  // by ldd, not started
+  const bool listed = value_of(text, "LD_TRACE_LOADED_OBJECTS") != nullptr;  // by ldd
   return {Answer::Is::kGuarded, {}, hello != nullptr && strcmp(hello, "1") == 0 && !listed};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc says of one process, and whether the guard is in it.
+// Reads what /proc has about one process, and finds out whether the guard is in it.
 #pragma once
 
 #include <sys/types.h>
@@ -15,9 +15,9 @@
 
 namespace cudaguard::launcher {
 
-/// Tells whether one process has called execve since the last look: where its code, its stack and
-/// its environment begin, and where that ends. execve chooses these addresses at random. The last
-/// one is 0 inside execve, and of a process that may not be looked at.
+/// Changes when a process calls execve: the addresses at which its code, stack and environment
+/// begin, and where its environment ends. execve chooses them at random. The last one is 0 inside
+/// execve, and if the process may not be examined.
 using Image = std::array<uint64_t, 4>;
 
 /// Identifies an executable: device, inode, size and ctime (seconds, nanoseconds), because the
@@ -30,13 +30,13 @@ struct Stat {
   std::string name;
   char state = 'X';
   pid_t parent = -1;
-  uint64_t started = 0;  ///< in ticks since the machine's start; with the number it is unique
+  uint64_t started = 0;  ///< clock ticks since boot; unique together with the id
   Image image;
-  bool forked = false;  ///< and has not called execve
+  bool forked = false;  ///< it has not called execve since the fork
   bool runs() const { return state != 'X' && state != 'Z'; }
 };
 
-/// Of no process: state 'X'. A thread's number: of that thread.
+/// Returns state 'X' if there is no such process. The id of a thread gives that thread's values.
 Stat read_stat(pid_t pid);
 
 /// The process of a thread. Unknown values are 0.
@@ -44,93 +44,94 @@ struct Identity {
   pid_t pid = 0;
   pid_t parent = 0;
   pid_t thread = 0;
-  uint64_t started = 0;  ///< as Stat's
+  uint64_t started = 0;  ///< as in Stat
   Image image = {};
 };
-/// If the thread is gone, `pid` is the thread's id. The time does not depend on the number of
+/// If the thread is gone, `pid` is the thread's id. The cost does not depend on the number of
 /// threads.
 Identity identify(pid_t thread);
 
-/// Are the numbers in /proc those that this process is told? It may be that of another PID
-/// namespace, where they mean others; or there is none.
+/// True if /proc shows the process ids of this process's PID namespace. /proc may be missing, or
+/// may belong to another PID namespace, in which the same ids mean other processes.
 bool has_own_numbers();
 
-/// Where a thread is that waits in a system call.
+/// The registers of a thread that waits in a system call.
 struct WaitingAt {
   uint64_t stack;
   uint64_t code;
 };
 std::optional<WaitingAt> waiting_at(pid_t thread);
 
-/// What a record has of a process.
+/// The facts that a record states about a process.
 struct Owner {
   pid_t pid = 0;
-  uint32_t uid = 0;  ///< the effective one; without /proc our own
+  uint32_t uid = 0;  ///< the effective one; without /proc, the launcher's
   std::string exe;
   std::string arguments;  ///< each ends in a zero byte
   std::string cgroup;     ///< the lines of /proc/PID/cgroup
 };
 Owner owner_of(pid_t pid);
-/// For a process that has ended, or without /proc.
+/// The owner of a process that has ended, or of any process without /proc.
 Owner unknown_owner(pid_t pid);
 
-/// How many seccomp filters it has. Unknown before Linux 5.9, and if the process is gone.
+/// The number of the process's seccomp filters. Unknown before Linux 5.9, and if the process is
+/// gone.
 std::optional<uint64_t> filters_of(pid_t pid);
 
 /// True if the calling process traces `pid`.
 bool is_traced(pid_t pid);
 
-/// As far as there are any, and /proc tells.
+/// The children that /proc lists; empty if it lists none.
 std::vector<pid_t> children_of(pid_t pid);
 
-/// This process's. Unlike children_of(), from all of /proc: not every kernel lists children. None
-/// where there is no /proc.
+/// Unlike children_of(), searches all of /proc, because some kernels do not list children. Empty
+/// without /proc.
 std::set<pid_t> children_of_this_process();
 
-/// Is it a child of this process, or one's child? False where nobody can tell (any more).
+/// True if `pid` is this process or its descendant. False if that is unknown.
 bool descends_from_this_process(pid_t pid);
 
-/// "sleep (12), cat (13)"; of many the first few.
+/// "sleep (12), cat (13)"; a long list is cut.
 std::string names_of(const std::set<pid_t>& processes);
 
-/// Its words, the first without its directories.
+/// The words of the process's command line, the first one without its directories.
 std::string command_of(pid_t pid);
 
-/// Who wrote a record: the number that a process has for itself (in a container another one), and
-/// its executable without the directories.
+/// The process that wrote a record: its id in its own PID namespace, which differs in a container,
+/// and the name of its executable without directories.
 using Writer = std::pair<uint32_t, std::string>;
 Writer writer_of(pid_t pid);
 
-/// Has it the driver or a device? Only of one that is not guarded this says anything.
-enum class Driver : uint8_t { kNone, kNvml, kAny };  ///< NVML and not libcuda
+/// What the process has open. Meaningful only if the process is unguarded.
+enum class Driver : uint8_t { kNone, kNvml, kAny };  ///< kNvml: NVML and not libcuda
 Driver driver_of(pid_t pid);
 
-/// Is the guard in a process?
+/// Whether the guard is in a process.
 struct Answer {
   enum class Is : uint8_t {
     kGuarded,
-    kNot,        ///< with the reason, as the three that follow
-    kElsewhere,  ///< guarded, but it does not write to our file
-    kForeign,    ///< another user's, or has become one's
-    kClosed,     ///< ours, and its memory may not be looked at
-    kStarting,   ///< ld.so has not loaded anything yet; or it has ended
-    kLauncher,   ///< a cudaguard command, which is none of the programs
+    kNot,        ///< `reason` says why, as for the next three
+    kElsewhere,  ///< guarded, but its records do not come to our file
+    kForeign,    ///< owned by another user, or has become another user's
+    kClosed,     ///< ours, but its memory may not be read
+    kStarting,   ///< ld.so has not loaded anything yet, or the process has ended
+    kLauncher,   ///< a cudaguard command, which does not count as a program
   };
   Is is = Is::kStarting;
   std::string reason;   ///< a clause
-  bool starts = false;  ///< guarded or kStarting, and a start record is due
-  bool hides = false;   ///< whether it is guarded cannot be found out
+  bool starts = false;  ///< guarded or kStarting, and must send a start record
+  bool hides = false;   ///< it is impossible to find out whether it is guarded
   bool is_guarded() const { return is == Is::kGuarded || is == Is::kLauncher; }
 };
 
 class Examiner {
  public:
-  /// `report`: what CUDAGUARD_REPORT must name; empty: it does not matter.
+  /// `report` is the value that CUDAGUARD_REPORT must have; empty if any value is accepted.
   explicit Examiner(std::string report) : report_(std::move(report)) {}
-  /// `at_exec`: it stands at the end of execve, where nothing is loaded: will the guard be?
-  /// `forked`: it has not called execve.
+  /// If `at_exec`, the process is at the end of execve and has loaded nothing, so the answer is a
+  /// prediction. `forked`: the process has not called execve.
   Answer ask(pid_t pid, bool at_exec, bool forked);
-  /// The same of an executable alone. kGuarded: nothing speaks against it.
+  /// Examines an executable alone. kGuarded means that nothing prevents the guard.
   Answer of_file(const std::string& path);
 
  private:

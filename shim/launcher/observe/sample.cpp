@@ -18,27 +18,27 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kPeriod{20};
-/// Of thousands of processes a look takes long: at most this part of the time goes into it.
+/// Sampling thousands of processes takes long, so at most this share of the time is used for it.
 constexpr int kShare = 8;
-/// A program that is seen so often without its start beacon has left ld.so.
+/// A program that was sampled this often without its start beacon has left ld.so.
 constexpr int kLooksInLoader = 2;
 
-/// By this process: another one's share of the machine is no reason to look less often.
+/// CPU time of this process. Wall time would make it sample less often on a busy machine.
 std::chrono::nanoseconds time_used() {
   timespec used = {};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
-/// What it had once counts.
+/// Keeps the driver that a process had once, even if the process has closed it since.
 void note_driver(TreeTruth::Unguarded& entry, Driver driver) {
   if (driver == Driver::kNone) return;
   entry.only_nvml = driver == Driver::kNvml && (entry.only_nvml || !entry.has_driver);
   entry.has_driver = true;
 }
 
-/// Has the process written its start record? A fork writes none, so one of its executable is
-/// enough.
+/// True if the process has written its start record. A forked child writes none, so any start
+/// record of the same executable counts.
 bool has_written(const Writer& writer, bool forked, const std::set<Writer>& started) {
   // Without /proc a process does not know its executable.
   return started.contains(writer) || started.contains({writer.first, ""}) ||
@@ -63,7 +63,7 @@ Watch::Watch(const std::string& report) : listens_(report.empty()), examiner_(re
   }
 }
 
-/// A program is running: without memory it is not looked at any more.
+/// If memory runs out while a program is running, sampling stops.
 template <typename Look>
 void Watch::try_to(Look look) noexcept {
   try {
@@ -131,10 +131,9 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
     if (!process.judged) process.may_be_refused = may_be_refused(pid);
     return;
   }
-  // A child of the launcher that has not called execve yet.
+  // This is a child of the launcher that has not called execve yet.
   if (answer.is == Is::kLauncher && stat.forked) return;
-  // Of one that has closed itself what was known before holds, or of the one that it was forked
-  // from.
+  // If a process has made its memory unreadable, the earlier verdict about it or its parent holds.
   if (answer.is == Is::kClosed && (process.judged || parent_was_heard(stat))) return;
   const bool inside_execve = stat.image.back() == 0;
   if (inside_execve && answer.is != Is::kForeign && answer.is != Is::kClosed) return;
@@ -235,11 +234,11 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
   const bool refused = may_be_refused(pid);
   const Writer writer = writer_of(pid);
   const Driver driver = loaded && !answer.is_guarded() ? driver_of(pid) : Driver::kNone;
-  // Was all of that about the same program?
+  // The facts above count only if the process still runs the same program.
   const Stat after = read_stat(pid);
   const FileId file = executable_id(pid);
   if (after.image != stat.image || after.started != stat.started) return;
-  // A look may have come before the end of execve was told.
+  // A sample may have judged this program before the tracer reported the end of its execve.
   if (process.judged && process.image == stat.image && process.file == file &&
       process.listed != SIZE_MAX) {
     return;
@@ -268,7 +267,7 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
 std::string Watch::missing(const std::set<Writer>& started) const {
   std::vector<std::string> names = unheard_;
   for (const auto& [key, process] : processes_) {
-    // It was killed in ld.so, or lacks a library: nothing else can keep the beacon back so briefly.
+    // Only a kill in ld.so or a missing library delays a beacon this briefly.
     if (listens_ && process.looks < kLooksInLoader && !process.may_be_refused) continue;
     if (!process.due.empty() && !was_heard(process)) names.push_back(process.due);
   }
@@ -305,7 +304,7 @@ TreeTruth Watch::finish(const Findings& findings) const {
   }
   for (const Listed& listed : listed_) {
     if (listed.is == Answer::Is::kGuarded) continue;
-    // A program may write over its environment; its record says where it has written.
+    // A program may overwrite its environment, but its record shows which report it writes to.
     if (listed.is == Answer::Is::kElsewhere && has_written(listed.writer, listed.forked, started)) {
       continue;
     }
@@ -316,7 +315,7 @@ TreeTruth Watch::finish(const Findings& findings) const {
     }
   }
   for (const auto& [key, process] : processes_) {
-    // It ended while ld.so was loading it, and ran no code of its own.
+    // The process ended while ld.so was loading it, and ran no code of its own.
     if (listens_ && !process.judged && !was_heard(process) && process.due.empty()) continue;
     truth.seen.push_back(process.seen);
     if (const auto said = commands.find(key); process.heard && said != commands.end()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks at this process's descendants from time to time: is the guard in them? What lives shorter
-// than that is not seen; --trace (trace.h) tells of every execve.
+// Samples the descendants of this process and checks whether the guard is in them. Sampling misses
+// short-lived processes; --trace (trace.h) reports every execve.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@
 
 namespace cudaguard::launcher {
 
-/// Since 1970-01-01 UTC.
+/// Seconds since 1970-01-01 UTC.
 double seconds_now();
 
 class Watch {
@@ -29,22 +29,22 @@ class Watch {
   /// if the guards send beacons.
   explicit Watch(const std::string& report);
 
-  /// Looks, if it is time. Returns when that will be again. Throws nothing: a program is running.
+  /// Takes a sample if one is due. Returns the time until the next. Never throws: a program runs.
   std::chrono::milliseconds sample() noexcept;
 
-  /// Of a tracer: it stands at the end of execve.
+  /// The tracer calls this while the process is at the end of execve.
   void note_exec(pid_t pid) noexcept;
 
-  /// It has run into the fence, and waits: it is looked at now, if it was not before.
+  /// The process waits in an ioctl that the fence caught. Examines it unless that was done before.
   void note_request(pid_t pid) noexcept;
 
-  /// Its guard has sent the start beacon, and waits for the answer.
+  /// The process's guard has sent the start beacon and waits for the answer.
   void note_start(const Identity& who) noexcept;
 
   /// Call this at the end with the started program, which may have ended before the first look.
   void note_program(pid_t pid, const std::string& path);
 
-  /// After the last process has ended.
+  /// Call this after the last process has ended.
   TreeTruth finish(const Findings& findings) const;
 
  private:
@@ -53,7 +53,7 @@ class Watch {
     Answer::Is is;
     Writer writer;
     bool forked;
-    bool hides;  ///< as Answer's
+    bool hides;  ///< as in Answer
   };
   struct Process {
     TreeTruth::Seen seen;
@@ -61,10 +61,10 @@ class Watch {
     FileId file;  ///< likewise; without ASLR two programs can have the same Image
     bool judged = false;
     bool loaded = false;          ///< the guard was seen in it, and not only foreseen
-    bool heard = false;           ///< it has sent a start beacon
-    bool inherits = false;        ///< forked from one that was heard, and has not called execve
-    std::string due;              ///< its name, if it must send a start beacon
-    int looks = 0;                ///< at this program, after the first one
+    bool heard = false;           ///< the process has sent a start beacon
+    bool inherits = false;        ///< forked from one that was heard; no execve since
+    std::string due;              ///< the process's name, if it must send a start beacon
+    int looks = 0;                ///< samples of this program after the first one
     bool may_be_refused = false;  ///< a seccomp filter of its own may refuse the beacon
     size_t listed = SIZE_MAX;     ///< its place in listed_
   };
@@ -73,7 +73,7 @@ class Watch {
     std::string name;  ///< "python3 (12)"
     bool forked;
   };
-  using Key = std::pair<uint64_t, pid_t>;  ///< since when, and its number
+  using Key = std::pair<uint64_t, pid_t>;  ///< start time and process id
 
   template <typename Look>
   void try_to(Look look) noexcept;
@@ -91,7 +91,7 @@ class Watch {
   const bool listens_;  ///< the guards send beacons
   const std::optional<uint64_t> filters_ = filters_of(getpid());
   Examiner examiner_;
-  std::set<pid_t> others_;  ///< children that this process had before
+  std::set<pid_t> others_;  ///< children that this process had before it started the program
   std::map<Key, Process> processes_;
   std::map<Writer, Expected> expected_;  ///< the processes that must write to the report
   std::vector<std::string> unheard_;     ///< names of programs whose start beacon never came
@@ -99,7 +99,7 @@ class Watch {
   std::chrono::steady_clock::time_point next_;
   bool traced_ = false;
   bool some_untraced_ = false;
-  std::string blind_;  ///< why nothing can be looked at
+  std::string blind_;  ///< why no process can be examined
 };
 
 }  // namespace cudaguard::launcher

@@ -18,14 +18,14 @@ namespace cudaguard::launcher {
 
 namespace {
 
-// Threads too: each can start programs.
+// Threads are followed as well, because each can start programs.
 constexpr unsigned long kEvents =
     PTRACE_O_TRACEEXEC | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE;
 
-/// As WIFCONTINUED has it.
+/// The status for which WIFCONTINUED is true.
 constexpr int kContinued = 0xffff;
 
-/// Of one that has been killed meanwhile this fails, and waitpid tells of its end.
+/// Fails if the thread was killed meanwhile; waitpid then reports its end.
 void resume(pid_t pid, int signal) {
   ptrace(PTRACE_CONT, pid, nullptr, reinterpret_cast<void*>(static_cast<intptr_t>(signal)));
 }
@@ -62,15 +62,15 @@ std::optional<int> Trace::take(pid_t pid, int status) {
   if (!WIFSTOPPED(status)) return status;
   const int number = WSTOPSIG(status);
   switch (status >> 16) {
-    case 0:  // a signal on its way to it
+    case 0:  // a signal is about to be delivered
       resume(pid, number);
       return {};
     case PTRACE_EVENT_STOP:
-      if (number == SIGTRAP) {  // a new one; or one that was stopped goes on
+      if (number == SIGTRAP) {  // a new process, or a stopped one that continues
         resume(pid, 0);
         return kContinued;
       }
-      // Stopped, as all of its process; SIGCONT lets it go on.
+      // The whole process has stopped; SIGCONT lets it continue.
       ptrace(PTRACE_LISTEN, pid, nullptr, nullptr);
       return status & 0xffff;
     case PTRACE_EVENT_EXEC:

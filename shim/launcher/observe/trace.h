@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows the program and all that it starts by ptrace, and tells of every execve. Of nothing else:
-// signals and stops go their way. What must itself trace fails inside (strace, gdb), and setuid
+// Follows the program and its descendants by ptrace and reports every execve. Signals and stops
+// work as usual. Programs that use ptrace themselves (strace, gdb) fail under it, and setuid
 // programs get no privileges.
 #pragma once
 
@@ -14,19 +14,19 @@ namespace cudaguard::launcher {
 
 class Trace {
  public:
-  /// `at_exec` is called while the process stands at the end of execve, before its first
+  /// `at_exec` is called while the process is at the end of execve, before its first
   /// instruction. Throws Refusal.
   explicit Trace(std::function<void(pid_t)> at_exec);
 
-  /// In the child: until it is followed.
+  /// Call this in the child: waits until the parent follows it.
   void hold() const;
-  /// In the parent. Throws Refusal where this system does not allow it.
+  /// Call this in the parent. Throws Refusal if this system does not allow ptrace.
   void follow(pid_t child) const;
 
-  /// Threads too. Not WCONTINUED: a tracer that asks for that takes it away from the parent.
+  /// Includes threads, but not WCONTINUED, which would take the event away from the parent.
   static constexpr int kWaitFor = __WALL;
-  /// Of each status that waitpid gives. Returns what it would be without ptrace;
-  /// none: nothing has happened.
+  /// Call this with each status from waitpid. Returns the status without ptrace; nothing if only
+  /// ptrace caused it.
   std::optional<int> take(pid_t pid, int status);
 
  private:

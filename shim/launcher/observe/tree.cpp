@@ -31,7 +31,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// After the program's end, before a line says what is waited for.
+/// How long to wait after the program's end before a message names the processes that still run.
 constexpr milliseconds kPatience{2000};
 
 void close_from_to(unsigned first, unsigned last) {
@@ -43,7 +43,8 @@ void close_from_to(unsigned first, unsigned last) {
   for (unsigned fd = first; fd < last; ++fd) close(static_cast<int>(fd));
 }
 
-/// An open pipe or lock must not outlive the program because we have it too. `kept`: -1 is none.
+/// Closes inherited descriptors, because our copies would keep pipes and locks open after the
+/// program's end. In `kept`, -1 stands for no descriptor.
 void give_up_descriptors(std::vector<int> kept) {
   std::sort(kept.begin(), kept.end());
   unsigned first = STDERR_FILENO + 1;
@@ -55,7 +56,7 @@ void give_up_descriptors(std::vector<int> kept) {
   close_from_to(first, ~0U);
   close(STDIN_FILENO);
   close(STDOUT_FILENO);
-  // So that no file of ours is taken for one of them.
+  // Descriptors 0 to 2 must be open, so that no later file of ours gets such a number.
   for (int fd = open("/dev/null", O_RDWR | O_CLOEXEC); fd >= 0; fd = dup(fd)) {
     if (fd >= STDERR_FILENO) {
       if (fd > STDERR_FILENO) close(fd);
@@ -64,7 +65,7 @@ void give_up_descriptors(std::vector<int> kept) {
   }
 }
 
-/// Does the terminal belong to our process group, or to the program's (a shell has its own)?
+/// True if the terminal's foreground process group is ours or the program's (a shell has its own).
 bool in_foreground(pid_t program) {
   const int terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
   if (terminal < 0) return false;
@@ -74,7 +75,7 @@ bool in_foreground(pid_t program) {
   return ours;
 }
 
-/// Does what this signal does by default; every signal is blocked.
+/// Performs the default action of a signal while every signal is blocked.
 void take_default(int number) {
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
@@ -102,11 +103,11 @@ bool ends_waiting(int number) { return is_one_of({SIGINT, SIGTERM, SIGHUP, SIGQU
 Tree::Tree() {
   sigfillset(&all_);
   sigprocmask(SIG_BLOCK, &all_, &mask_);
-  // Where children are ignored, they leave no status.
+  // If SIGCHLD is ignored, the kernel discards the status of children.
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &action, &on_child_);
-  // What loses its parent becomes our child instead of process 1's, so that it can be waited for.
+  // Orphaned descendants become our children instead of process 1's, so that we can wait for them.
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
@@ -120,14 +121,15 @@ void Tree::serve(int descriptor, std::function<bool()> serve) {
 }
 
 void Tree::start(const std::function<int()>& become, Trace* trace, std::vector<int> kept) {
-  // This process is no child of its own. Another answer is a seccomp filter's, under which the end
-  // of the program would never be seen.
+  // The expected answer is ECHILD, because a process is not its own child. Any other error comes
+  // from a seccomp filter, under which we would never see the program end.
   if (waitpid(getpid(), nullptr, WNOHANG) < 0 && errno != ECHILD) {
     throw Refusal(kRefused, std::string("cannot wait for processes: ") + strerror(errno) +
                                 "; allow the system call wait4");
   }
   siginfo_t any = {};
-  // A shell that becomes this process may have started some: `exec 2> >(tee log); exec cudaguard`.
+  // A shell may have started children before it became this process: `exec 2> >(tee log); exec
+  // cudaguard`.
   if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) == 0) {
     others_ = children_of_this_process();
   }
@@ -141,7 +143,7 @@ void Tree::start(const std::function<int()>& become, Trace* trace, std::vector<i
     throw Refusal(kRefused, std::string("cannot start a process: ") + strerror(errno));
   }
   if (pid_ == 0) {
-    // KILL cannot be passed on. Who sends it means the program, and may start it again.
+    // KILL cannot be passed on. The sender means the program, and may start it again.
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent) _exit(kRefused);
     if (trace != nullptr) trace->hold();
@@ -194,7 +196,7 @@ void Tree::note_program(int status) {
     continued_ = true;
   } else {
     status_ = status;
-    // The ^C that ended it has come here, too, and does not say that nobody shall be waited for.
+    // The ^C that ended the program has reached this process, too, but must not end the wait.
     program_ = Program::kEnds;
     take_signals();
     program_ = Program::kHasEnded;
@@ -216,7 +218,7 @@ void Tree::handle(const siginfo_t& signal) {
   const int number = signal.si_signo;
   if (number == SIGCHLD || program_ == Program::kEnds) return;
   if (program_ == Program::kHasEnded) {
-    // Those that it has left behind would not have heard of it without us, either.
+    // Without the launcher, these signals would not reach the processes left running either.
     if (is_refused(number)) return;
     if (ends_waiting(number)) no_longer_ = true;
     if (number == SIGTSTP) take_default(number);
@@ -231,30 +233,31 @@ void Tree::handle(const siginfo_t& signal) {
   }
 }
 
-/// Somebody has started us so that it does nothing: nohup, a shell's `&`.
+/// True if our parent made us ignore or block this signal: nohup, a shell's `&`.
 bool Tree::is_refused(int number) const {
   struct sigaction now = {};
   sigaction(number, nullptr, &now);
   return now.sa_handler == SIG_IGN || sigismember(&mask_, number) == 1;
 }
 
-/// A terminal's signals (^C, ^\, ^Z, a new size, a hangup) go to its whole foreground group, which
-/// the program is in, unless it has left it. Who sends one to a process means us, and the
-/// program; `kill -TERM -GROUP` reaches it twice, as under timeout and a service manager.
+/// True if the program has received the signal already. A terminal sends ^C, ^\, ^Z, resizes and
+/// hangups to the whole foreground group, which usually includes the program. A signal to our
+/// process alone is meant for the program. `kill -TERM -GROUP` reaches the program twice, as under
+/// timeout and a service manager.
 bool Tree::has_it_already(const siginfo_t& signal) const {
-  // A process of the tree means its group (`kill 0`); this one has written to a closed pipe.
+  // A process of the tree has signalled its group (`kill 0`), or we have written to a closed pipe.
   if (signal.si_code != SI_KERNEL) return descends_from_this_process(signal.si_pid);
   const int number = signal.si_signo;
-  if (!comes_from_terminals(number)) return false;  // of an alarm that was set before us
+  if (!comes_from_terminals(number)) return false;  // from an alarm that was set before execve
   const bool leader = getsid(0) == getpid();
-  // A hangup is told to the leader of the session alone.
+  // The kernel sends a hangup only to the session leader.
   if (leader && (number == SIGHUP || number == SIGCONT)) return false;
   return getpgid(pid_) == getpgrp();
 }
 
-/// The shell waits for this process, and must see it stop. By SIGSTOP somebody may hold the program
-/// alone, by its number, and let it go on likewise: nobody would wake us then. SIGCONT of `fg` goes
-/// to the group; one that was sent to us alone is passed on.
+/// Stops when the program stops, because the shell waits for this process. Ignores a SIGSTOP sent
+/// to the program alone, because the SIGCONT that ends it would not wake us. `fg` sends SIGCONT to
+/// the whole group; a SIGCONT sent only to us is passed on.
 void Tree::stop_or_go_on() {
   const int number = std::exchange(stopped_by_, 0);
   if (number != 0 && (number != SIGSTOP || in_foreground(pid_))) take_default(number);
@@ -279,7 +282,8 @@ bool Tree::is_over() {
   return no_longer_;
 }
 
-/// Its number; less: there was none in that time, or somebody was served. 0: for any time.
+/// Returns a signal number, or at most 0 after a time-out or after `serve_` was called. A
+/// `patience` of 0 means no limit.
 int Tree::next_signal(milliseconds patience, siginfo_t& signal) {
   const bool any = patience == milliseconds::zero();
   timespec limit = {patience.count() / 1000, patience.count() % 1000 * 1000000};
@@ -294,7 +298,7 @@ int Tree::next_signal(milliseconds patience, siginfo_t& signal) {
   return sigtimedwait(&all_, &signal, &limit);
 }
 
-/// False: it took too long. `patience`: zero for any time.
+/// Returns false after a time-out. A `patience` of zero means no limit.
 bool Tree::wait_for_signal(milliseconds patience, siginfo_t& signal) {
   const bool tell = program_ == Program::kHasEnded && !said_;
   if (tell && (patience == milliseconds::zero() || patience > kPatience)) patience = kPatience;
@@ -312,12 +316,12 @@ bool Tree::wait_for_signal(milliseconds patience, siginfo_t& signal) {
 
 void end_as(int status) {
   if (!WIFSIGNALED(status)) _exit(WEXITSTATUS(status));
-  // Not by the limit alone: a program that takes core files asks for another one.
+  // The resource limit alone does not suffice: a core_pattern program ignores that limit.
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   take_default(WTERMSIG(status));
-  _exit(128 + WTERMSIG(status));  // process 1 of a container does not die by it
+  _exit(128 + WTERMSIG(status));  // process 1 of a container survives the signal
 }
 
 }  // namespace cudaguard::launcher

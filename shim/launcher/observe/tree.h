@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program as a child, and everything that it starts: waits for all of it. What comes to this
-// process as a signal was meant for the program.
+// Runs the program as a child and waits for all its descendants. Passes signals that this process
+// receives on to the program.
 #pragma once
 
 #include <sys/types.h>
@@ -19,34 +19,33 @@ class Trace;
 
 class Tree {
  public:
-  /// From here on no signal ends or stops this process. Those that it was started with blocked or
-  /// ignored are so in the program.
+  /// From here on no signal ends or stops this process. The program still inherits the signals that
+  /// were blocked or ignored before.
   Tree();
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
-  /// Before start(). `serve` is called while wait() waits, and the descriptor can be read; false:
-  /// never again. Throws Refusal.
+  /// Call this before start(). While wait() waits, it calls `serve` whenever the descriptor is
+  /// readable, until `serve` returns false. Throws Refusal.
   void serve(int descriptor, std::function<bool()> serve);
 
-  /// `become` is called in the child, replaces it by the program, and returns errno if it cannot.
-  /// Throws Refusal where there can be no child. Gives up all descriptors but the standard error,
-  /// the one that is served, and `kept`.
-  /// `trace`: follows it; may be null.
+  /// Calls `become` in the child, which replaces the child by the program, or returns errno.
+  /// `trace`, which may be null, follows the child. Closes all descriptors but the standard error,
+  /// the served one and `kept`. Throws Refusal if the child cannot be started.
   void start(const std::function<int()>& become, Trace* trace = nullptr,
              std::vector<int> kept = {});
 
-  /// Until every process of the tree has ended, or somebody does not want to wait for those that
-  /// the program has left behind. Calls `now_and_then`, which says after how long at the latest it
-  /// wants to be called again (zero: it does not matter), and once more at the end.
+  /// Returns when every process of the tree has ended, or when the user ends the wait for processes
+  /// that the program left running. Calls `now_and_then`, which returns the longest time until
+  /// its next call (zero: no limit), and calls it once more at the end.
   void wait(const std::function<std::chrono::milliseconds()>& now_and_then);
 
-  pid_t pid() const { return pid_; }  ///< the program's
-  /// Of execve; 0: the program was started.
+  pid_t pid() const { return pid_; }  ///< the program's id
+  /// The errno value of a failed execve; 0 if the program was started.
   int start_error() const { return *start_error_; }
-  /// As waitpid gives it.
+  /// As waitpid returns it.
   int status() const { return status_; }
-  /// Processes that were not waited for: "sleep (12), cat (13)". Empty: all have ended.
+  /// Processes that were still running at the end: "sleep (12), cat (13)". Empty if all have ended.
   const std::string& left() const { return left_; }
 
  private:
@@ -65,20 +64,20 @@ class Tree {
   std::set<pid_t> left_behind() const;
 
   sigset_t all_ = {};
-  sigset_t mask_ = {};              ///< as this process was started
-  struct sigaction on_child_ = {};  ///< likewise
+  sigset_t mask_ = {};              ///< this process's signal mask before the constructor
+  struct sigaction on_child_ = {};  ///< the same for the action of SIGCHLD
   int* start_error_ = nullptr;      ///< shared with the child
-  std::set<pid_t> others_;          ///< children that this process had before
+  std::set<pid_t> others_;          ///< children that this process had before start()
   Trace* trace_ = nullptr;
   int served_ = -1;
-  int signals_ = -1;  ///< signalfd(2): to wait for both
+  int signals_ = -1;  ///< signalfd(2), so that one poll waits for signals and the served descriptor
   std::function<bool()> serve_;
   pid_t pid_ = -1;
   Program program_ = Program::kRuns;
   int status_ = 0;
   int stopped_by_ = 0;
-  bool continued_ = false;    ///< it has gone on by itself
-  bool to_continue_ = false;  ///< somebody has told us to
+  bool continued_ = false;    ///< the program continued by itself
+  bool to_continue_ = false;  ///< this process has received SIGCONT
   timespec ended_at_ = {};
   bool none_left_ = false;
   bool no_longer_ = false;
@@ -86,7 +85,7 @@ class Tree {
   std::string left_;
 };
 
-/// Ends as a child with this status has ended, without a core file of its own.
+/// Ends this process with the same status as the child, but without a core file.
 [[noreturn]] void end_as(int status);
 
 }  // namespace cudaguard::launcher

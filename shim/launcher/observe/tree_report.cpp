@@ -29,7 +29,7 @@ constexpr uint64_t kReserve = 1 << 20;
                               "; set TMPDIR to one that you can write to");
 }
 
-/// The programs may run in any directory, so the path must not depend on this one.
+/// Returns an absolute path, because the programs may run in any directory.
 std::string temporary_directory() {
   const char* given = getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): one thread
   const std::string directory = given != nullptr && *given != '\0' ? given : "/tmp";
@@ -37,7 +37,7 @@ std::string temporary_directory() {
   if (realpath(directory.c_str(), path) == nullptr) {
     refuse(directory, std::string(": ") + strerror(errno));
   }
-  // The guard replaces them.
+  // The guard would replace these marks in the path.
   for (const char* mark : {"%p", "%u", "%h"}) {
     if (strstr(path, mark) != nullptr)
       refuse(directory, std::string(": it has ") + mark + " in its path");
@@ -62,12 +62,12 @@ TreeReport::TreeReport(std::string to, bool by_file)
     rmdir(directory_.c_str());
     refuse(where, std::string(": ") + strerror(error));
   }
-  // A process may become another user. Who has not inherited the name cannot list the directory.
+  // A process may become another user. Only processes that inherited the name can find the file.
   chmod(directory_.c_str(), S_IRWXU | S_IXGRP | S_IXOTH);
   fchmod(fd, S_IRUSR | S_IWUSR | S_IWGRP | S_IWOTH);
   struct stat status = {};
   if (fstat(fd, &status) == 0) inode_ = status.st_ino;
-  // Room for records where the program fills the disk. (Above its limit it would be a signal.)
+  // Reserves room in case the program fills the disk. Above RLIMIT_FSIZE this would raise a signal.
   rlimit limit = {};
   getrlimit(RLIMIT_FSIZE, &limit);
   if (limit.rlim_cur >= kReserve) fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, kReserve);
@@ -76,7 +76,7 @@ TreeReport::TreeReport(std::string to, bool by_file)
 
 TreeReport::~TreeReport() {
   if (file_.empty()) return;
-  // A guard may make the file anew between the two.
+  // A guard may create the file again between unlink() and rmdir().
   constexpr int kTries = 8;
   for (int i = 0; i < kTries; ++i) {
     unlink(file_.c_str());
@@ -100,12 +100,12 @@ void TreeReport::finish() noexcept {
   try {
     lines_.finish();
   } catch (const std::exception&) {
-    // Out of memory, for one line that is cut.
+    // Memory has run out, so one line is lost.
   }
   look_for_doubt();
 }
 
-/// Can a guard still write there?
+/// Checks whether a guard can still write to the file.
 void TreeReport::look_for_doubt() {
   const int fd = open(file_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
   struct stat status = {};
@@ -140,7 +140,7 @@ bool TreeReport::take_line(std::string_view line, const Records::Sender* sender)
 void TreeReport::copy(std::string_view line, uint32_t pid) {
   const std::string text = std::string(line) + "\n";
   if (to_ == "/dev/stderr") return write_stderr(text);
-  // One write, as the guard's own: other programs may append to the same file.
+  // One write per record, like the guard, because other programs may append to the same file.
   const int fd =
       open(report_path(to_, static_cast<int>(pid)).c_str(),
            O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file that the guards of one observed tree write to. It is the tree's own: who writes to it
-// has inherited its name, so that no record of somebody else's program is among them. The records
-// are taken out as they come, and copied to the report that the user asked for.
+// The report file of one observed tree. Only processes of the tree inherit its name, so that it has
+// no records of other programs. Records are read from it as they arrive, and copied to the report
+// that the user asked for.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,28 @@ namespace cudaguard::launcher {
 
 class TreeReport {
  public:
-  /// `by_file`: an empty file, which this user alone can read, and who knows its name can write to,
-  /// in a directory that is made for it (a guard that writes after the end finds no directory, and
-  /// leaves no file behind). In TMPDIR or /tmp. Throws Refusal. `to`: the user's report, as
-  /// CUDAGUARD_REPORT names it; may be empty.
+  /// If `by_file`, creates an empty file in a new directory in TMPDIR or /tmp. Only this user can
+  /// read the file; every process that knows its name can write to it. A guard that writes after
+  /// the end finds no directory, so no file is left over. `to` is the user's report as in
+  /// CUDAGUARD_REPORT, and may be empty. Throws Refusal.
   TreeReport(std::string to, bool by_file);
-  /// Removes both.
+  /// Removes the file and its directory.
   ~TreeReport();
   TreeReport(const TreeReport&) = delete;
   TreeReport& operator=(const TreeReport&) = delete;
-  const std::string& path() const { return file_; }  ///< empty: there is none
+  const std::string& path() const { return file_; }  ///< empty if there is none
 
-  /// One record that did not come by the file. True: it is a touch.
+  /// Adds a record that did not come by the file. Returns true if the record is a CUDA attempt.
   bool add(std::string_view record, const Records::Sender& sender) {
     return take_line(record, &sender);
   }
-  /// Everything that was written since the last time. Throws nothing: a program is running.
+  /// Reads what was written since the last call. Never throws, because a program is running.
   void read_on() noexcept;
-  /// The last time: a line without an end counts as well.
+  /// Reads the file for the last time; a line without a newline counts as well.
   void finish() noexcept;
   bool copies() const { return !to_.empty(); }
   const Findings& findings() { return records_.findings(); }
-  /// After finish(): why records may be missing, a clause; may be empty.
+  /// A clause that says why records may be missing, valid after finish(); may be empty.
   const std::string& doubt() const { return doubt_; }
 
  private:
@@ -50,8 +50,8 @@ class TreeReport {
   std::string file_;
   uint64_t inode_ = 0;
   uint64_t offset_ = 0;
-  bool failed_ = false;       ///< to read
-  bool copy_failed_ = false;  ///< to write to the user's report
+  bool failed_ = false;       ///< reading has failed
+  bool copy_failed_ = false;  ///< writing to the user's report has failed
   std::string doubt_;
   Records records_;
   Lines lines_;

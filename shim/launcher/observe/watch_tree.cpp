@@ -33,8 +33,8 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   } else {
     variables.set(row_of(Variable::kReport).name, records.path());
   }
-  // CUDAGUARD_ROOT has this process's number, because without a watch it becomes the program. Here
-  // the program is a child: it puts its own number there.
+  // CUDAGUARD_ROOT has this process's id, because without a watch this process becomes the program.
+  // Here the program is a child, so the child sets its own id.
   const bool root = is_root(variables);
   std::optional<Watch> watch;
   if (wanted.counts) {
@@ -70,7 +70,7 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
         return errno;
       },
       trace ? &*trace : nullptr, wanted.kept);
-  // A reader may follow the user's report while the program runs.
+  // A reader may follow the user's report while the program runs, so it is copied regularly.
   const std::chrono::milliseconds period{records.copies() ? 1000 : 0};
   tree.wait([&] {
     records.read_on();

@@ -15,17 +15,17 @@ struct TreeToWatch {
   std::string path;  ///< for execve
   char** arguments = nullptr;
   Variables* variables = nullptr;
-  std::string report;          ///< the user's, as CUDAGUARD_REPORT names it; may be empty
-  Fence fence;                 ///< around this process
-  bool counts = false;         ///< each process writes a start record, and is looked at
-  bool trace = false;          ///< by ptrace, at every execve
+  std::string report;          ///< the user's, as in CUDAGUARD_REPORT; may be empty
+  Fence fence;                 ///< installed on this process
+  bool counts = false;         ///< each process writes a start record, and is examined
+  bool trace = false;          ///< use ptrace to examine every execve
   std::vector<int> kept = {};  ///< descriptors that this process needs after the program's end
 };
 
-/// Returns when all have ended, or somebody does not want to wait for those that the program has
-/// left behind. Without `counts`, `watched.tree` has what was left and the doubts alone. Throws
-/// Refusal if the program cannot be started or watched. If it throws after the program's end, for
-/// lack of memory, `watched` has the program's number and status.
+/// Returns when all processes have ended, or when the user ends the wait. Without `counts`,
+/// `watched.tree` holds only the remaining processes and the doubts. Throws Refusal if the program
+/// cannot be started or watched. If memory runs out after the program's end, it throws, and
+/// `watched` has the program's id and status.
 void watch_tree(const TreeToWatch& wanted, WatchedTree& watched);
 
 }  // namespace cudaguard::launcher

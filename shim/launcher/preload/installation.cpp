@@ -22,7 +22,7 @@ std::string own_path() {
   char path[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
   if (length > 0) return {path, static_cast<size_t>(length)};
-  // In a root without /proc, the path that was started: in this very directory.
+  // Without /proc, resolves the path of the start command from the current directory.
   const char* started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
   if (started == nullptr || realpath(started, path) == nullptr) {
     throw Refusal(
@@ -32,7 +32,7 @@ std::string own_path() {
   return path;
 }
 
-/// `way` from `directory`, which has no links in it.
+/// Follows `way` from `directory`, which contains no links.
 std::string go(std::string_view directory, std::string_view way) {
   for (; way.starts_with("../"); way.remove_prefix(3)) directory = directory_of(directory);
   return std::string(directory) + "/" + std::string(way);
@@ -43,7 +43,7 @@ std::string go(std::string_view directory, std::string_view way) {
 Installation find_installation() {
   const std::string self = own_path();
   const std::string_view bin = directory_of(self);
-  // As the packager calls it; a build tree always has lib.
+  // The packager may choose another name for lib; a build tree always has lib.
   std::string lib = go(bin, CUDAGUARD_LIB_FROM_BIN);
   const std::string plain = go(bin, "../lib");
   if (access((lib + kGuard).c_str(), R_OK) != 0 && access((plain + kGuard).c_str(), R_OK) == 0) {

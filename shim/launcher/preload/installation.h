@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where our own files are: beside this executable, never by a search.
+// Finds our own files relative to this executable, never by a search.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct Installation {
   std::string proxy_nvml;        ///< .../lib/cudaguard/libcudaguard-nvml.so
 };
 
-/// Throws Refusal where the guard is missing, or ld.so could not be told its path.
+/// Throws Refusal if the guard is missing, or if LD_PRELOAD cannot carry its path.
 Installation find_installation();
 
 }  // namespace cudaguard::launcher

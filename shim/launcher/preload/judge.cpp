@@ -40,12 +40,12 @@ void check_machine(const ElfFacts& facts, Examined& examined) {
   }
 }
 
-/// As the kernel decides it: only for one who is not what the file would make of them.
+/// As in the kernel, a setuid or setgid file changes nothing if the user has that id already.
 void check_privileges(const std::string& file, Examined& examined) {
   struct stat status = {};
   struct statvfs system = {};
   const char* path = file.c_str();
-  if (stat(path, &status) != 0) return;  // execve says why
+  if (stat(path, &status) != 0) return;  // execve reports the error
   if (statvfs(path, &system) == 0 && (system.f_flag & ST_NOSUID) != 0) return;
   if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) return;
   const std::string why = ", so ld.so ignores LD_PRELOAD";
@@ -61,7 +61,7 @@ void check_privileges(const std::string& file, Examined& examined) {
   }
 }
 
-/// Of this and later versions: a launcher in a launcher needs no warning, it preloads by itself.
+/// A mark in this and later versions. A nested launcher needs no warning: it preloads by itself.
 constexpr std::string_view kLauncherMark = "cudaguard-launcher-v1";
 
 bool is_loader(const ElfFacts& facts) {
@@ -70,7 +70,7 @@ bool is_loader(const ElfFacts& facts) {
 
 void examine_static(const Executable& executable, Examined& examined) {
   const FileBytes file(executable.path);
-  // What is behind that, such as an image that it mounts, may be very long.
+  // The rest of the file, such as an image that the program mounts, may be very long.
   const uint64_t end = executable.facts.loaded_end;
   if (is_loader(executable.facts)) {
     examined.kind = Examined::Kind::kLoader;
@@ -92,7 +92,7 @@ bool is_for_musl(const ElfFacts& facts) {
          (!name.starts_with("ld-") && contains(FileBytes(facts.interpreter), "musl libc"));
 }
 
-/// ld.so's reason for leaving our library out.
+/// The reason that ld.so gives for ignoring the guard.
 std::string reason_for(const LoaderAnswer& answer, const std::string& guard) {
   if (!answer.trouble.empty()) return "its ld.so " + answer.trouble;
   std::string last;
@@ -107,7 +107,7 @@ std::string reason_for(const LoaderAnswer& answer, const std::string& guard) {
 
 void examine_dynamic(const Executable& executable, const Installation& installation,
                      const Variables& variables, Examined& examined) {
-  // Only a glibc's is asked: anything else would be somebody's code, started by us.
+  // Only glibc's ld.so is started; any other interpreter would be untrusted code.
   const std::string& interpreter = executable.facts.interpreter;
   const FileBytes loader(interpreter);
   const ElfFacts facts = read_elf(loader);
@@ -125,15 +125,15 @@ void examine_dynamic(const Executable& executable, const Installation& installat
   }
 }
 
-/// What has to be preloaded besides the guard.
+/// Notes the libraries that must be preloaded besides the guard.
 void note_libraries(const LoaderAnswer& answer, Judged& judged) {
   for (const LoadedLibrary& library : answer.libraries) {
-    // Also by a path, or by the name of a driver without a SONAME.
+    // Includes libraries linked by path, or by the name of a driver without a SONAME.
     const Library kind = classify(library.name).library;
     judged.linked_cuda = judged.linked_cuda || kind == Library::kDriver;
     judged.linked_nvml = judged.linked_nvml || kind == Library::kNvml;
     if (library.name == library.path || !is_sanitizer_runtime(library.name)) continue;
-    // A path that LD_PRELOAD cannot carry is left to the sanitizer's own message.
+    // If LD_PRELOAD cannot carry the path, the sanitizer prints its own message.
     if (!can_be_preloaded(library.path)) continue;
     if (std::find(judged.sanitizers.begin(), judged.sanitizers.end(), library.path) ==
         judged.sanitizers.end()) {
@@ -170,14 +170,14 @@ void note_unchecked(const std::string& path, const std::string& why, const RunCo
                             "(--strict refuses)");
 }
 
-/// examine(), or the little that is known where nothing can be asked.
+/// Like examine(), or only what is known if no process can be started.
 Examined examine_if_possible(const Executable& executable, const Installation& installation,
                              const Variables& variables, const RunContext& context,
                              Judged& judged) {
   try {
     return examine(executable, installation, variables, false);
   } catch (const Shortage& shortage) {
-    if (context.observed) throw;  // the program takes a process, too
+    if (context.observed) throw;  // the program needs a process as well
     note_unchecked(executable.path, shortage.what(), context, judged);
   }
   for (const std::string& name : executable.facts.needed) {
@@ -201,7 +201,7 @@ std::string machine_name(uint16_t machine) {
 Examined examine_file(const Executable& executable) {
   Examined examined;
   check_machine(executable.facts, examined);
-  // Of another class it was not read: no interpreter is known.
+  // A file of another class was not read, so its interpreter is unknown.
   if (!examined.hindrances.empty()) return examined;
   if (executable.facts.interpreter.empty()) {
     examine_static(executable, examined);
@@ -271,7 +271,7 @@ bool can_preload(const std::vector<std::string>& own, const RunContext& context,
     const std::vector<ReplacedVariables> replaced = replaced_variables(executable, answer, own);
     if (replaced.empty()) continue;
     const std::string why = why_replaced(replaced.front());
-    // Without the guard a program reports nothing, which would count as a PASS.
+    // An unguarded program reports nothing, which would count as a PASS.
     if (context.observed || !context.fenced || context.strict) {
       throw Refusal(kRefused, in_quotes(executable) + " cannot be guarded: " + why + kTryFence);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Will the guard hold in this program? Asked before it is started.
+// Decides before the program starts whether the guard will work in it.
 #pragma once
 
 #include <optional>
@@ -14,39 +14,39 @@
 
 namespace cudaguard::launcher {
 
-/// What speaks against guarding an executable.
+/// A reason why an executable cannot be guarded.
 struct Hindrance {
-  const char* id;   ///< doctor's, never changed: "musl"
+  const char* id;   ///< used by doctor, never changed: "musl"
   std::string why;  ///< a clause: "it is for musl, the guard is for glibc"
 };
 
 struct Examined {
   enum class Kind {
     kDynamic,
-    kStatic,    ///< not guarded itself; what it starts may be
-    kLoader,    ///< ld.so as a command, which preloads into what it starts
+    kStatic,    ///< not guarded itself; the programs that it starts may be
+    kLoader,    ///< ld.so as a command, which preloads into the program that it starts
     kLauncher,  ///< a cudaguard command, which preloads by itself
   };
   Kind kind = Kind::kDynamic;
-  std::vector<Hindrance> hindrances;   ///< none: it can be guarded
-  std::optional<LoaderAnswer> answer;  ///< of its own ld.so, where that was asked
+  std::vector<Hindrance> hindrances;   ///< empty if it can be guarded
+  std::optional<LoaderAnswer> answer;  ///< of its own ld.so, if that was asked
 };
 
-/// `variables`: with the guard in LD_PRELOAD. `all`: what comes after the first hindrance too.
+/// `variables` has the guard in LD_PRELOAD. `all`: continue after the first hindrance.
 Examined examine(const Executable& executable, const Installation& installation,
                  const Variables& variables, bool all);
 
-/// What the file alone says, without a question to its ld.so; not whether it is setuid.
+/// Examines the file alone: does not ask ld.so, and does not check for setuid.
 Examined examine_file(const Executable& executable);
 
-/// "x86-64", as people write it.
+/// "x86-64", as in usual spelling.
 std::string machine_name(uint16_t machine);
 
-/// What the program's own ld.so says.
+/// The answer of the program's own ld.so.
 struct Judged {
-  bool linked_cuda = false;  ///< to the driver, itself or through a library
+  bool linked_cuda = false;  ///< the program or one of its libraries is linked to the driver
   bool linked_nvml = false;
-  bool unchecked = false;               ///< something cannot be looked at: taken as linked to both
+  bool unchecked = false;               ///< a file is unreadable: assume that both are linked
   std::vector<std::string> sanitizers;  ///< full paths of runtimes that must come first
   std::vector<std::string> warnings;
   std::vector<std::pair<std::string, LoaderAnswer>> answers;  ///< for each executable's path
@@ -54,19 +54,19 @@ struct Judged {
 
 struct RunContext {
   bool strict = false;          ///< refuse what is not guarded
-  bool fenced = false;          ///< what is not guarded finds no CUDA all the same
-  bool records_ioctls = false;  ///< and what it asks the driver for is told
-  bool observed = false;        ///< the launcher stays, and reports who asked
-  bool fence_tried = false;     ///< a message that advises --fence would be no remedy
+  bool fenced = false;          ///< unguarded programs find no CUDA either
+  bool records_ioctls = false;  ///< and their ioctls are reported
+  bool observed = false;        ///< the launcher stays, and reports CUDA attempts
+  bool fence_tried = false;     ///< the user gave --fence, so messages must not advise it
 };
 
-/// Throws Refusal for what can never be guarded, where no fence stands. `variables`: with the guard
-/// in LD_PRELOAD.
+/// Throws Refusal if the program can never be guarded and there is no fence. `variables` has the
+/// guard in LD_PRELOAD.
 Judged judge(const Program& program, const Installation& installation, const Variables& variables,
              const RunContext& context);
 
-/// May these files of ours be preloaded? Not where they would replace a library's variables: false
-/// where a fence does without them, else throws Refusal.
+/// Returns false if our files would replace a library's variables and the fence suffices. Throws
+/// Refusal if the fence does not suffice.
 bool can_preload(const std::vector<std::string>& own, const RunContext& context, Judged& judged);
 
 }  // namespace cudaguard::launcher

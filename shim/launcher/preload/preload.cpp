@@ -41,7 +41,7 @@ std::string preload_list(const char* before, const std::vector<std::string>& fir
   for (const std::string& entry : preload_entries(before)) {
     if (is_own_library(entry)) continue;
     if (std::find(entries.begin(), entries.end(), entry) != entries.end()) continue;
-    // Somebody who preloads a sanitizer's runtime knows that it must come first.
+    // A user who preloads a sanitizer's runtime knows that it must come first.
     (is_sanitizer_runtime(entry) ? entries : others).push_back(entry);
   }
   entries.insert(entries.end(), own.begin(), own.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LD_PRELOAD: other people's entries stay, older ones of ours go. Pure.
+// Computes LD_PRELOAD: keeps foreign entries and removes older ones of ours. Pure.
 #pragma once
 
 #include <string>
@@ -8,21 +8,21 @@
 
 namespace cudaguard::launcher {
 
-/// Ours by its name, of any installation: the guard, a proxy, a null driver.
+/// True if the name is ours, of any installation: the guard, a proxy, a null driver.
 bool is_own_library(std::string_view entry);
 
-/// A sanitizer's runtime, which must come before every other library: libasan.so.8.
+/// True for a sanitizer's runtime, which must come before every other library: libasan.so.8.
 bool is_sanitizer_runtime(std::string_view path);
 
-/// What LD_PRELOAD names; `list`: its value, or null.
+/// The entries of LD_PRELOAD. `list` is its value, or null.
 std::vector<std::string> preload_entries(const char* list);
 
-/// The new value. `before`: the old one, or null. `first`: sanitizer runtimes; `own`: the guard and
-/// what belongs to it, in their order.
+/// Returns the new value. `before` is the old one, or null. `first`: sanitizer runtimes. `own`: the
+/// guard and the libraries that belong to it, in order.
 std::string preload_list(const char* before, const std::vector<std::string>& first,
                          const std::vector<std::string>& own);
 
-/// Can LD_PRELOAD carry it?
+/// True if LD_PRELOAD can carry the path.
 inline bool can_be_preloaded(std::string_view path) {
   return !path.empty() && path.find_first_of(" :") == std::string_view::npos;
 }

@@ -16,7 +16,7 @@ namespace {
 
 using Names = std::set<std::string>;
 
-/// What the file exports; of damaged files as much as can be read.
+/// The exports of a file; for a damaged file, those that can be read.
 Names exports_of(const std::string& path, Exports which) {
   Names names;
   read_exports(FileBytes(path), names, which);
@@ -29,8 +29,8 @@ Names references_of(const std::string& path, References which) {
   return names;
 }
 
-/// Not glibc itself, nor NVIDIA's libraries, which have functions alone, nor the kernel's vDSO,
-/// which has no path. A path may be relative: a run path is.
+/// Excludes glibc, NVIDIA's libraries, which export only functions, and the vDSO, which has no
+/// path. A path may be relative, because a run path may be.
 bool may_have_variables(const LoadedLibrary& library) {
   const Library kind = classify(library.name).library;
   return library.path.find('/') != std::string::npos && library.name != "libc.so.6" &&
@@ -65,8 +65,8 @@ std::vector<ReplacedVariables> replaced_variables(const std::string& executable,
   }
   std::vector<ReplacedVariables> found = called(ours, files);
   if (found.empty()) return found;
-  // The executable's own definition comes before ours. Its copy of a library's variable does not
-  // count: ld.so fills it from the first library that has the name, which is the guard.
+  // The executable's own definition comes before ours. A copy of a library's variable does not
+  // count: ld.so fills it from the first library with that name, which is the guard.
   Names looked_up = references_of(executable, References::kAll);
   for (const std::string& file : files) looked_up.merge(references_of(file, References::kAll));
   Names defined = exports_of(executable, Exports::kAll);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that ld.so loads at the start may have a variable called like a function of the guard:
-// `CUresult (*cuInit)(unsigned)`, which it fills by dlsym. A preloaded library comes first, so the
-// library would be given the function instead, and write into the guard's code.
+// A library may have a variable called like a function of the guard, and fill it by dlsym:
+// `CUresult (*cuInit)(unsigned)`. A preloaded library comes first, so the library would get the
+// function instead, and write into the guard's code.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ struct ReplacedVariables {
   std::vector<std::string> names;  ///< of its variables, sorted
 };
 
-/// `answer`: what ld.so loads with the executable. `preloaded`: our files. Not those that only the
-/// library itself uses and was linked to (-Bsymbolic), nor those that the executable defines.
+/// `answer` is what ld.so loads with the executable; `preloaded` are our files. Ignores variables
+/// that the library binds to itself (-Bsymbolic), and those that the executable defines.
 std::vector<ReplacedVariables> replaced_variables(const std::string& executable,
                                                   const LoaderAnswer& answer,
                                                   const std::vector<std::string>& preloaded);

@@ -20,7 +20,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// 0, or an errno value.
+/// Returns 0, or an errno value.
 int cannot_append(const std::string& path) {
   struct stat status = {};
   if (lstat(path.c_str(), &status) != 0) {
@@ -28,7 +28,7 @@ int cannot_append(const std::string& path) {
     if (path.ends_with("/")) return EISDIR;
     const size_t slash = path.rfind('/');
     const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-    // root may write there, and yet nobody can make a file.
+    // For root, faccessat() succeeds here, although no process can create a file.
     struct statfs system = {};
     if (statfs(directory.c_str(), &system) == 0 &&
         (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC)) {
@@ -39,7 +39,7 @@ int cannot_append(const std::string& path) {
   if (S_ISLNK(status.st_mode)) return ELOOP;
   if (S_ISDIR(status.st_mode)) return EISDIR;
   if (S_ISSOCK(status.st_mode)) return ENXIO;
-  // A pipe is not opened: its reader would see an end when we close it.
+  // A pipe is not opened, because closing it would end the reader's input.
   if (!S_ISREG(status.st_mode)) {
     return faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0 ? 0 : errno;
   }
@@ -50,13 +50,13 @@ int cannot_append(const std::string& path) {
   return 0;
 }
 
-/// Records are never appended to what is something else: a script, the guard itself.
+/// True if no record may be appended to the file's contents: a script, the guard itself.
 bool has_other_things(const std::string& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
     return false;
   }
-  // A whole record, {"v":1,...}, stands at its start, and the last one is ended.
+  // A report starts with a whole record, {"v":1,...}, and its last record ends with a newline.
   constexpr std::string_view kStart = R"({"v":)";
   const FileBytes file(path);
   if (file.error() != 0) return false;
@@ -71,7 +71,7 @@ bool has_other_things(const std::string& path) {
 std::string report_path(std::string_view report, int pid) {
   utsname system = {};
   uname(&system);
-  std::string path(2 * size_t{PATH_MAX}, '\0');  // what is longer cannot be opened
+  std::string path(2 * size_t{PATH_MAX}, '\0');  // a longer path cannot be opened
   Text out(path.data(), path.size());
   put_report_name(out, report, {static_cast<uint32_t>(pid), geteuid(), system.nodename});
   path.resize(out.view().size());
@@ -87,7 +87,7 @@ bool check_report(std::string_view report, const ReportCheck& check,
   if (const int error = cannot_append(path); error != 0) {
     const std::string wrong =
         text_of([&](Text& out) { put_report_error(out.print("%c\"%l\": ", name, report), error); });
-    // Another user's file: the program is of more use than its records.
+    // The report belongs to another user; the program still runs, without a report.
     const bool is_forbidden = error == EACCES || error == EPERM || error == EROFS;
     if (!is_forbidden || check.strict) throw Refusal(kRefused, wrong);
     warn(wrong + "; nothing is recorded");

@@ -33,22 +33,22 @@ constexpr const char* kPreset = row_of(Variable::kPresets).name;
 struct Preset {
   const char* name;
   const char* value;
-  bool in_cache = false;            // the value is a file below the user's cache directory
-  const char* also_read = nullptr;  // a variable for the same: who has set that has chosen
+  bool in_cache = false;            // the value is a file in the user's cache directory
+  const char* also_read = nullptr;  // if this variable is set, the user has chosen
 };
-// Programs that ask somebody else than the driver, or complain loudly where there is none.
+// Programs that detect GPUs without the driver, or print long errors if there is none.
 constexpr Preset kPresets[] = {
     {"CUDA_VISIBLE_DEVICES", ""},   // frameworks that read it before they ask the driver
-    {"JAX_PLATFORMS", "cpu"},       // else JAX prints a traceback
+    {"JAX_PLATFORMS", "cpu"},       // otherwise JAX prints a traceback
     {"MPIR_CVAR_ENABLE_GPU", "0"},  // MPICH asks for a GPU in MPI_Init
-    // GStreamer remembers "nvcodec can do nothing" for programs that are not guarded as well. One
-    // file for each architecture, as its own. It reads this variable first.
+    // GStreamer caches "nvcodec can do nothing", also for unguarded programs. The file's name has
+    // the architecture, like GStreamer's own. GStreamer reads this variable first.
     {"GST_REGISTRY_1_0", "/cudaguard/gstreamer-1.0/registry." CG_ARCHITECTURE ".bin", true,
      "GST_REGISTRY"}};
 
 bool is_given(const char* value) { return value != nullptr && *value != '\0'; }
 
-/// What has set a variable, as people write it: `--policy "x"`, `CUDAGUARD_POLICY="x"`.
+/// How a user writes the setting: `--policy "x"`, `CUDAGUARD_POLICY="x"`.
 std::string given(const Options& options, Variable variable, std::string_view value) {
   const std::string_view option = option_for(variable, options);
   const std::string name =
@@ -83,8 +83,8 @@ void refuse_empty(const char* flag, const std::optional<std::string>& value) {
   if (value && value->empty()) throw Refusal(kRefused, std::string(flag) + " needs a value");
 }
 
-/// What the word asks for, which an option or the environment gives; unset: the default. A bad
-/// one is refused.
+/// The policy of a word from an option or the environment; null gives the default. Throws Refusal
+/// for a bad word.
 Policy policy_of(const Options& options, const char* word) {
   Environment environment;
   environment.policy = word;
@@ -93,7 +93,7 @@ Policy policy_of(const Options& options, const char* word) {
   return config.policy;
 }
 
-/// `policy`: what --policy says.
+/// `policy` is the value of --policy.
 void check_contradictions(const Options& options, Policy policy) {
   refuse_empty("--log", options.log);
   refuse_empty("--report", options.report);
@@ -114,8 +114,8 @@ void check_contradictions(const Options& options, Policy policy) {
   if (options.observe && policy == Policy::kOff) contradict("--observe", shown);
 }
 
-/// Sets CUDAGUARD_POLICY: an option, then the environment, then FORCE_CPU. Returns what it says;
-/// none if it stays unset, because a list in the environment chooses VALIDATE.
+/// Sets CUDAGUARD_POLICY: an option, then the environment, then FORCE_CPU. Returns that
+/// policy; none if it stays unset, because a list in the environment chooses VALIDATE.
 std::optional<Policy> set_policy(const Options& options, Policy wanted, Variables& variables) {
   const auto set = [&](Policy policy) {
     variables.set(kPolicy, name_of(policy));
@@ -135,7 +135,7 @@ std::optional<Policy> set_policy(const Options& options, Policy wanted, Variable
     return set(Policy::kForceCpu);
   }
   const Policy policy = policy_of(options, word);
-  // CLAMP from the environment goes with a list, FORCE_CPU and OFF do not.
+  // CLAMP from the environment is compatible with a list; FORCE_CPU and OFF are not.
   return through && !(named && lets_through(policy)) ? set(Policy::kValidate) : policy;
 }
 
@@ -148,22 +148,22 @@ void set_devices(const Options& options, Variables& variables) {
   if (options.gpus) variables.set(kVisible, *options.gpus);
   if (options.children) variables.set(kChildren, name_of(Policy::kForceCpu));
   if (policy && !lets_through(*policy)) {
-    // Leftovers that have no meaning under the policy that was asked for by name.
+    // Removes old settings that mean nothing under the chosen policy.
     variables.unset(kVisible);
     variables.unset(kChildren);
     if (options.children) {
       throw Refusal(kRefused, "--children needs --gpus, --policy VALIDATE or --policy CLAMP");
     }
   }
-  // A worker of a tree whose children have no device must not become a root by our help; only an
-  // option says so. exec keeps the process id.
+  // A worker whose parent denies devices to its children must not become a root by accident; only
+  // an option makes it one. exec keeps the process id.
   const bool asked = options.gpus || options.policy || options.children || options.cpu;
   if (asked || !is_given(variables.get(kChildren)) || !is_given(variables.get(kRoot))) {
     variables.set(kRoot, options.print ? "$$" : root_name());
   }
 }
 
-/// $XDG_CACHE_HOME or $HOME/.cache, which must be absolute; else empty.
+/// $XDG_CACHE_HOME or $HOME/.cache, which must be absolute; otherwise empty.
 std::string cache_directory(const Variables& variables) {
   for (const auto& [name, below] :
        {std::pair("XDG_CACHE_HOME", ""), std::pair("HOME", "/.cache")}) {
@@ -173,7 +173,7 @@ std::string cache_directory(const Variables& variables) {
   return {};
 }
 
-/// An outer run's presets are not the user's wish: `run --gpus` in a `run --cpu` would find no GPU.
+/// Removes an outer run's presets: with them, `run --gpus` in a `run --cpu` would find no GPU.
 void take_back_presets(Variables& variables) {
   const char* names = variables.get(kPreset);
   if (names == nullptr) return;
@@ -190,8 +190,8 @@ void take_back_presets(Variables& variables) {
   variables.unset(kPreset);
 }
 
-/// The names are set where there are none, too: by them the guard knows that `run` is at work here,
-/// and what its line has to advise. A list is kept, so that messages name the option.
+/// Sets the names even without presets. They show the guard that `run` started it, so that its
+/// message gives the right advice. A list is kept, so that messages name the option.
 void set_presets(bool wanted, const Options& options, Variables& variables) {
   std::string names;
   for (const Preset& preset : kPresets) {
@@ -257,14 +257,14 @@ Config settle(const Options& options, Variables& variables) {
   if (options.log) {
     variables.set(kLog, *options.log);
   } else if (options.observe && !is_given(variables.get(kLog))) {
-    variables.set(kLog, "error");  // the summary says who was refused
+    variables.set(kLog, "error");  // the summary lists the refused processes
   }
-  // The guard takes a relative path from the directory that the process is in at that time.
+  // The guard would resolve a relative path in the directory that is current at that time.
   if (options.report) variables.set(kReport, absolute(*options.report));
   take_back_presets(variables);
 
   Environment environment = read_environment([&](const char* name) { return variables.get(name); });
-  if (options.print) environment.root = "1";  // a shell's "$$"
+  if (options.print) environment.root = "1";  // the variable holds a shell's "$$"
   const Config config = parse_config(environment);
   if (options.fence.value_or(FenceWish::kOff) != FenceWish::kOff &&
       config.policy != Policy::kForceCpu) {
@@ -275,7 +275,7 @@ Config settle(const Options& options, Variables& variables) {
   }
   if (config.complaint_count > 0) refuse_complaint(options, config.complaints[0]);
   if (!config.visible_devices.empty()) {
-    // What can be seen without the machine's GPUs: "1,01". The guard sees the rest.
+    // Checks the list as far as possible without the GPUs: "1,01". The guard checks the rest.
     const auto machine = std::make_unique<Machine>();
     const ListError error = machine_from_list(parse_allow_list(config.visible_devices), *machine);
     if (error.why == ListError::Why::kDuplicate) {

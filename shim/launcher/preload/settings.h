@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the options and the environment ask for together: flag, then environment, then default.
+// Merges the options and the environment: option first, then environment, then default.
 #pragma once
 
 #include <string>
@@ -11,21 +11,21 @@
 
 namespace cudaguard::launcher {
 
-/// Sets the CUDAGUARD_* variables and, under FORCE_CPU, the presets. Returns what the guard will
-/// make of them; its strings are `variables`' own. Throws Refusal for what the guard would complain
-/// about, and for options that contradict each other.
+/// Sets the CUDAGUARD_* variables and, under FORCE_CPU, the presets. Returns the guard's
+/// configuration; its strings belong to `variables`. Throws Refusal for values that the guard would
+/// reject, and for options that contradict each other.
 Config settle(const Options& options, Variables& variables);
 
-/// A line for each variable CUDAGUARD_* that cudaguard does not read, such as a misspelt one.
+/// Returns a message for each CUDAGUARD_* variable that cudaguard does not read, such as a misspelt
+/// one.
 std::vector<std::string> unknown_variables(Variables& variables);
 
-/// Behind a fence: by this the guard knows what its line must not advise.
+/// Tells the guard that it runs under a fence, so that its message does not advise a fence.
 void mark_fenced(Variables& variables);
 
-/// CUDAGUARD_ROOT for this process: its number, and where /proc says it the PID namespace that the
-/// number is of.
+/// CUDAGUARD_ROOT for this process: its id and, if /proc has it, the PID namespace of that id.
 std::string root_name();
-/// Does CUDAGUARD_ROOT mean this process?
+/// True if CUDAGUARD_ROOT names this process.
 bool is_root(const Variables& variables);
 
 }  // namespace cudaguard::launcher

@@ -32,7 +32,7 @@ void put_program(Json& json, int status) {
       .end_object();
 }
 
-/// Of a toucher or a place.
+/// `one` is a toucher or a place.
 void put_forbidden(Json& json, const auto& one) {
   json.field("fails", !one.forbidden.empty()).list("forbidden", one.forbidden);
 }

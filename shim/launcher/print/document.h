@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// verify --json, as verify.schema.json has it.
+// Writes the JSON of verify --json (verify.schema.json).
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace cudaguard::launcher {
 
-/// `indent`: as Json's. `most_stacks`: so many attempts have their stacks, those that fail first.
+/// `indent` as in Json. Only `most_stacks` attempts get their stacks, failing ones first.
 std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent = 1,
                      size_t most_stacks = SIZE_MAX);
 

@@ -30,7 +30,7 @@ Json& Json::value(double number) {
 }
 
 std::string Json::text() const {
-  // It is ASCII, but no character that a terminal can show.
+  // DEL is ASCII, but a terminal cannot show it.
   return escaped({buffer_.GetString(), buffer_.GetSize()}, '\x7f');
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON, and the findings in it: the same in each document that holds them (report.schema.json).
+// JSON, and the findings in it, in the same form in each document (report.schema.json).
 #pragma once
 
 #include <rapidjson/prettywriter.h>
@@ -16,10 +16,10 @@
 
 namespace cudaguard::launcher {
 
-/// Writes one JSON document in ASCII: a terminal can show it, too.
+/// Writes one JSON document in ASCII, so that a terminal can show it.
 class Json {
  public:
-  /// `indent`: blanks for each level; 0: everything in one line.
+  /// `indent` is the number of blanks per level; 0 puts everything on one line.
   explicit Json(unsigned indent = 0) : indent_(indent) { pretty_.SetIndent(' ', indent); }
 
   Json& begin_object() {
@@ -38,13 +38,13 @@ class Json {
     return put([&](auto& writer) { writer.Key(name); });
   }
 
-  /// The text may hold any bytes: each one that is not UTF-8 becomes U+FFFD.
+  /// The text may have any bytes. Each byte that is not UTF-8 becomes U+FFFD.
   Json& value(std::string_view text);
   Json& value(const char* text) { return value(std::string_view(text)); }
   Json& value(bool flag) {
     return put([&](auto& writer) { writer.Bool(flag); });
   }
-  /// null if the number is infinite or none.
+  /// Writes null if the number is infinite or NaN.
   Json& value(double number);
   Json& value(std::unsigned_integral auto number) {
     return put([&](auto& writer) { writer.Uint64(number); });
@@ -71,12 +71,12 @@ class Json {
     return end_array();
   }
 
-  /// null unless `known`.
+  /// Writes null unless `known`.
   template <typename Value>
   Json& field_if(bool known, const char* name, const Value& what) {
     return known ? field(name, what) : key(name).null();
   }
-  /// `put` puts the members of each one's object.
+  /// `put` writes the members of each object.
   template <typename List, typename Put>
   Json& objects(const char* name, const List& list, Put put) {
     key(name).begin_array();
@@ -88,7 +88,7 @@ class Json {
     return end_array();
   }
 
-  /// All that was put so far.
+  /// Everything that was written so far.
   std::string text() const;
 
  private:
@@ -111,27 +111,27 @@ class Json {
   rapidjson::PrettyWriter<rapidjson::StringBuffer, Utf8, Ascii> pretty_{buffer_};
 };
 
-/// What files of this machine say of a frame: a line of source code, a function's name.
+/// Texts about a frame from files of this machine: a line of source code, a function's name.
 struct FrameTexts {
   std::function<std::string(const PythonFrame&)> source;
   std::function<std::string(const NativeFrame&)> symbol;
 };
 
-/// `json` with `character`, which can be in its strings alone, as "\u003c".
+/// Replaces `character`, which may occur only in strings of `json`, by an escape: "\u003c".
 std::string escaped(std::string_view json, char character);
 
 const char* word_of(DriverApi asked);  ///< "cuda", "nvml", "opencl"
 void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked);
-// The members of an object that the caller begins and ends.
-/// `texts`: null if the files are not to be read.
+// These write the members of an object that the caller begins and ends.
+/// `texts` is null if files must not be read.
 void put(Json& json, const CallSite& toucher, const FrameTexts* texts = nullptr);
 void put(Json& json, const Place& place);
 void put(Json& json, const ObservedProcess& process);
 void put(Json& json, const Group& group);
-/// The touchers that have their stacks where not all can: up to `most`, those of the places that
-/// fail, and of the most processes, first.
+/// The touchers that keep their stacks if not all can: at most `most`. Those of failing places come
+/// first, then those of the most processes.
 std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most);
-/// "records": how many lines were read, cut short, and left out.
+/// Writes "records": the numbers of lines that were read, cut short and left out.
 void put_records(Json& json, const Findings& findings);
 
 }  // namespace cudaguard::launcher

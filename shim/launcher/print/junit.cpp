@@ -22,7 +22,7 @@ namespace {
 constexpr std::pair<char, const char*> kEntities[] = {
     {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
 
-/// Of what a terminal can show: XML 1.0 has no place for control characters, escaped or not.
+/// The text is printable, because XML 1.0 allows no control characters, not even escaped.
 std::string xml(std::string_view text) {
   std::string result;
   bool first = true;

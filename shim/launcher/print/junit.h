@@ -7,7 +7,7 @@
 
 namespace cudaguard::launcher {
 
-/// One test suite with the same three tests each time. `text`: the block of text.h.
+/// One test suite with the same three tests each time. `text` is the text report (text.h).
 std::string junit(const Verdict& verdict, const std::string& text);
 
 }  // namespace cudaguard::launcher

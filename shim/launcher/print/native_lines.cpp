@@ -23,12 +23,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience{10};  ///< for all files together
-constexpr size_t kMostFrames = 1000;           ///< of one file: they are words of a command
+constexpr size_t kMostFrames = 1000;           ///< per file, because they are words of a command
 
-/// What is asked about one file.
+/// The question about one file.
 struct Question {
   std::set<uint64_t> offsets;
-  double first = 0;  ///< when the first frame was recorded; 0: not known
+  double first = 0;  ///< time of the first record of a frame; 0: unknown
 };
 
 std::map<std::string, Question> questions_of(const Findings& findings) {
@@ -44,7 +44,7 @@ std::map<std::string, Question> questions_of(const Findings& findings) {
   return questions;
 }
 
-/// Runs in the child: a crafted file must not use up this machine's memory.
+/// Runs in the child, because a crafted file must not use up this machine's memory.
 bool limit_memory() {
   const rlimit most = {uint64_t{4} << 30, uint64_t{4} << 30};
   return setrlimit(RLIMIT_AS, &most) == 0;
@@ -58,7 +58,7 @@ bool has_changed(const std::string& path, double since) {
          static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec) > since;
 }
 
-/// "/src/app.cpp:12 (discriminator 3)"; of what is not known "??:0", "??:?" or "/src/app.cpp:?".
+/// "/src/app.cpp:12 (discriminator 3)"; if unknown, "??:0", "??:?" or "/src/app.cpp:?".
 std::string line_of(std::string_view answer) {
   answer = head(answer, answer.find(" (discriminator "));
   const std::string_view number = tail(answer, std::min(answer.size(), answer.rfind(':') + 1));
@@ -74,13 +74,13 @@ void ask(const std::string& tool, const std::string& path, const std::set<uint64
   if (!functions.has_lines()) return;
   std::vector<std::string> words = {tool, "-e", path};
   for (const uint64_t offset : offsets) {
-    // The call precedes the return address, which may be the next line's.
+    // The call precedes the return address, which may belong to the next line.
     words.push_back(text_of([&](Text& out) { out.put_hex(functions.address_of(offset - 1)); }));
   }
   const char* const no_variables[] = {nullptr};
   const ChildEnd end = run_child(std::move(words), Variables(no_variables), patience, limit_memory);
   if (!end.in_time || end.status != 0) return;
-  // One line for each.
+  // The answer must have one line for each offset.
   if (std::count(end.out.begin(), end.out.end(), '\n') !=
       static_cast<std::ptrdiff_t>(offsets.size()))
     return;
@@ -107,7 +107,7 @@ NativeLines find_native_lines(const Findings& findings, const char* search) {
       if (!has_changed(path, question.first)) ask(tool, path, question.offsets, left, lines);
     }
   } catch (const Refusal&) {
-    // It is not installed, or there can be no process.
+    // addr2line is not installed, or no process can be created.
   }
   return lines;
 }

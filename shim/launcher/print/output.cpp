@@ -22,13 +22,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kStart = 1024;  // within so many bytes a result says what it is
-constexpr int kMostLinks = 40;   // as the kernel follows
+constexpr size_t kStart = 1024;  // a result's first bytes, which identify it
+constexpr int kMostLinks = 40;   // the kernel follows as many
 
 std::string path_of(const std::string& name) { return name == "-" ? "/dev/stdout" : name; }
 
-/// Which descriptor of this process the path means. Opened anew, a file would be written from its
-/// start, over what the shell or another program has written.
+/// The descriptor of this process that the path means. A newly opened file would be written from
+/// its start, over the output of the shell or of other programs.
 std::optional<int> descriptor_of(std::string_view path) {
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
@@ -42,7 +42,7 @@ std::optional<int> descriptor_of(std::string_view path) {
   return {};
 }
 
-/// The full path without links, also of a file that does not exist.
+/// The full path without links; the file need not exist.
 std::string full_path(fs::path path) {
   std::error_code error;
   for (int i = 0; i < kMostLinks && fs::is_symlink(path, error); ++i) {
@@ -57,13 +57,13 @@ bool is_same(const std::string& one, const std::string& other) {
   const bool exists = stat(one.c_str(), &a) == 0;
   if (exists != (stat(other.c_str(), &b) == 0)) return false;
   if (!exists) return full_path(one) == full_path(other);
-  // A terminal or /dev/null takes any number of results.
+  // A terminal or /dev/null may receive several results.
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino && !S_ISCHR(a.st_mode);
 }
 
-/// So begin a JSON document, JUnit's XML and a page of ours. doctor's document is indented.
+/// True for the start of a JSON document, JUnit's XML or our page. doctor's document is indented.
 bool is_result(std::string_view text) {
-  constexpr std::string_view kVersion = R"({"v":)";  // and one digit
+  constexpr std::string_view kVersion = R"({"v":)";  // followed by one digit
   std::string start;
   for (const char c : text) {
     if (isspace(static_cast<unsigned char>(c)) == 0) start += c;
@@ -74,7 +74,7 @@ bool is_result(std::string_view text) {
          (start.starts_with("<!DOCTYPEhtml>") && has("<title>cudaguard</title>"));
 }
 
-/// Renaming another file to a mount point fails.
+/// True for a mount point, onto which no file can be renamed.
 bool is_mount_point(const std::string& path) {
   struct statx status = {};
   return statx(AT_FDCWD, path.c_str(), 0, 0, &status) == 0 &&
@@ -129,7 +129,7 @@ void OutputFile::refuse(const std::string& reason) const {
 }
 
 void OutputFile::take_descriptor(int descriptor) {
-  // One that we were started with survived an execve. Otherwise the number is closed, or ours.
+  // A descriptor that we inherited has no FD_CLOEXEC. Otherwise the number is closed, or ours.
   const int flags = fcntl(descriptor, F_GETFD);
   if (flags < 0 || (flags & FD_CLOEXEC) != 0) refuse(strerror(EBADF));
   if ((fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_RDONLY) refuse("open for reading only");
@@ -143,7 +143,7 @@ void OutputFile::open_special(mode_t mode) {
   if (fd_ < 0) refuse(strerror(errno));
 }
 
-/// Before the program starts, which may run for hours: can the file be written?
+/// Checks before the program starts, which may run for hours, whether the file can be written.
 void OutputFile::find_target() {
   target_ = full_path(name_);
   check_content();
@@ -182,7 +182,7 @@ int OutputFile::make_temporary() {
 }
 
 void OutputFile::open_target() {
-  check_content();  // the program may have made it meanwhile
+  check_content();  // the program may have created the file meanwhile
   const int flags = O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW;
   fd_ = in_place_ ? above_stderr(open(target_.c_str(), flags)) : make_temporary();
   if (fd_ < 0) refuse(strerror(errno));
@@ -192,7 +192,7 @@ void OutputFile::open_target() {
   struct stat old = {};
   old.st_mode = 0666 & ~mask;
   if (stat(target_.c_str(), &old) == 0) {
-    // Only root can give a file away.
+    // Only root can change a file's owner.
     [[maybe_unused]] const int given = fchown(fd_, old.st_uid, old.st_gid);
   }
   fchmod(fd_, old.st_mode & 0777);

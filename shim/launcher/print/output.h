@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that a result is written to: --json, --junit, --html.
+// Writes the result files of --json, --junit and --html.
 #pragma once
 
 #include <sys/types.h>
@@ -17,16 +17,16 @@ struct TakenFile {
   const char* reason;
 };
 
-/// The program's files and what its arguments name: "x.py", "--config=x.ini".
+/// The program's files, and the files that its arguments name: "x.py", "--config=x.ini".
 std::vector<TakenFile> taken_by_program(const std::vector<std::string>& files, char** arguments);
 
-/// A regular file is written beside its name and renamed at the end, so that an interrupted run
+/// A regular file is written under another name and renamed at the end, so that an interrupted run
 /// leaves the old file. A pipe or a device is opened at once, and kept open.
 class OutputFile {
  public:
-  /// `option`: "--json". `name`: its value; "-" is the standard output; without one this is no
-  /// file. Throws Refusal if it cannot be written to, if it is one of `taken`, and, unless `force`,
-  /// if there is something in it that cudaguard has not written. Adds itself to `taken`.
+  /// `option` is "--json". `name` is its value; "-" is the standard output; no value means no file.
+  /// Throws Refusal if the file cannot be written, if it is one of `taken`, or if it has contents
+  /// that cudaguard has not written, unless `force`. Adds itself to `taken`.
   OutputFile(const char* option, const std::optional<std::string>& name, bool force,
              std::vector<TakenFile>& taken);
   OutputFile(const OutputFile&) = delete;
@@ -35,9 +35,9 @@ class OutputFile {
 
   explicit operator bool() const { return !name_.empty(); }
   bool is_stdout() const { return is_stdout_; }
-  int descriptor() const { return fd_; }  ///< of a pipe or a device; otherwise -1
+  int descriptor() const { return fd_; }  ///< for a pipe or a device; otherwise -1
 
-  // These throw Refusal if not all of it can be written.
+  // These functions throw Refusal if not all of it can be written.
   void put(std::string_view text);
   void finish();
   void write(std::string_view all) { put(all), finish(); }
@@ -56,9 +56,9 @@ class OutputFile {
   bool force_ = false;
   bool is_stdout_ = false;
   int fd_ = -1;
-  std::string target_;     ///< a regular file's full path, without links
-  bool in_place_ = false;  ///< its directory allows no other file, or no renaming
-  std::string temporary_;  ///< to be removed unless finish() has renamed it
+  std::string target_;     ///< full path of a regular file, without links
+  bool in_place_ = false;  ///< the directory allows no other file, or no renaming
+  std::string temporary_;  ///< a file to remove unless finish() has renamed it
 };
 
 }  // namespace cudaguard::launcher

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# include/page.inc: the HTML page of print/page/ as one literal for page.cpp, with its style sheet
-# and its script in it, which alone its content security policy allows.
+# Makes include/page.inc: the HTML page of print/page/ as one literal for page.cpp, with its style
+# sheet and its script. Its content security policy allows only these two.
 
-# The base64 of the SHA-256 of a text, as a policy names it. CMake itself makes hexadecimal alone.
+# The base64 of the SHA-256 of a text, as in a policy. CMake itself makes only hexadecimal hashes.
 function(cg_policy_hash result text)
   set(digits "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
   string(SHA256 hash "${text}")
   set(base64 "")
-  # 32 bytes and a zero, three at a time.
+  # Encodes 32 bytes and a zero, three at a time.
   foreach(at RANGE 0 60 6)
     string(SUBSTRING "${hash}00" ${at} 6 bytes)
     foreach(shift 18 12 6 0)

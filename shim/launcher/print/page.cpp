@@ -30,8 +30,8 @@ std::string page_of(const std::string& document, const std::string& text) {
   std::string shown;
   for (const char c : text) shown += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string(1, c);
   std::string page = kPage;
-  // From the last mark on: what was put in is not searched. Without '<' the document ends no
-  // element and begins no comment.
+  // Fills in the last mark first, so that inserted text is not searched. Without '<', the document
+  // cannot end an element or begin a comment.
   fill(page, "{{document}}", escaped(document, '<'));
   fill(page, "{{text}}", shown);
   return page;

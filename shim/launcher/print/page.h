@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One self-contained HTML page, made of page/page.{html,css,js}: the script draws the JSON document
+// One self-contained HTML page, made of page/page.{html,css,js}. Its script draws the JSON document
 // that is in the page.
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace cudaguard::launcher {
 
-/// `text`: the text report, for a reader without JavaScript. The document is that of --json; only
-/// the stacks of the 40 attempts that the page shows are in it.
+/// `text` is the text report, for a reader without JavaScript. The document is that of --json, but
+/// it has only the stacks of the 40 attempts that the page shows.
 std::string page_of_verdict(const Verdict& verdict, Symbols& symbols, const std::string& text);
-/// Of records alone. `title`: what was read, "3 files of /var/log/cudaguard".
+/// The page of records alone. `title` is what was read: "3 files of /var/log/cudaguard".
 std::string page_of_records(const Findings& findings, const std::string& title,
                             const std::string& text);
 

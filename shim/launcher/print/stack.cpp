@@ -17,13 +17,13 @@ namespace {
 
 constexpr size_t kMostFrames = 10;
 constexpr size_t kLastFrames = 2;          ///< of these, the outermost ones
-constexpr std::string_view kRow = "    ";  ///< in front of what belongs to a place
+constexpr std::string_view kRow = "    ";  ///< before the rows of a place
 constexpr std::string_view kMark = "> ";   ///< the user's own line
 constexpr size_t kLabel = 9;               ///< "python   "
 constexpr const char* kMissing = "not available: ";
 
-/// Where a reader finds the file: below this directory, else the whole path; of a package what
-/// follows site-packages; of the standard library "python3.11/json/decoder.py".
+/// The path as a reader knows it: relative to this directory, otherwise whole. In a package, the
+/// part after site-packages; in the standard library, "python3.11/json/decoder.py".
 std::string short_file(const std::string& file) {
   for (const std::string_view part : {"/site-packages/", "/dist-packages/"}) {
     const size_t at = file.rfind(part);
@@ -47,7 +47,7 @@ std::string row_of(const NativeFrame& frame, Symbols& symbols) {
   return text_of([&](Text& out) { out.put(module).put("+").put_hex(frame.offset); });
 }
 
-/// The interpreter's own frames say nothing where there are Python's.
+/// Omits the interpreter's own frames if there are Python frames.
 std::vector<NativeFrame> native_frames(const Stack& stack) {
   const auto is_interpreter = [](const NativeFrame& frame) {
     const std::string_view file = base_name(frame.module);
@@ -60,7 +60,7 @@ std::vector<NativeFrame> native_frames(const Stack& stack) {
   return {stack.native.begin(), end};
 }
 
-/// The innermost one of the user's own.
+/// The innermost frame of the user's own code.
 size_t own_frame(const std::vector<NativeFrame>& frames, Symbols& symbols) {
   const auto own = std::find_if(frames.begin(), frames.end(), [&](const auto& frame) {
     return !passes_calls_on(frame.module) && !is_runtime_function(symbols.name_of(frame));
@@ -68,7 +68,7 @@ size_t own_frame(const std::vector<NativeFrame>& frames, Symbols& symbols) {
   return own == frames.end() ? kNoFrame : static_cast<size_t>(own - frames.begin());
 }
 
-/// Whether there was one. The frame that the guard's message names is marked.
+/// Returns whether there was a frame. Marks the frame that the guard's message names.
 bool put_python(std::string& out, const CallSite& toucher) {
   const std::vector<PythonFrame>& frames = toucher.stack.python;
   const PythonFrame* named = own_frame(toucher);
@@ -76,7 +76,7 @@ bool put_python(std::string& out, const CallSite& toucher) {
   rows.reserve(frames.size());
   for (const PythonFrame& one : frames) rows.push_back(row_of(one));
   const size_t own = named == nullptr ? kNoFrame : static_cast<size_t>(named - frames.data());
-  // One frame alone is what the title says.
+  // A single frame repeats the title.
   if (rows.size() > 1 || own == kNoFrame) put_frames(out, "python", rows, own);
   return !frames.empty();
 }
@@ -134,7 +134,7 @@ void put_stack(std::string& out, const CallSite& toucher, Symbols& symbols) {
   }
   const bool is_said = rows.size() == 1 && own == 0;
   if (!stack.native_missing.empty()) {
-    // Of the stack there is the caller, at most.
+    // At most the caller is known.
     rows.push_back(std::string(rows.empty() ? "" : "its callers: ") + kMissing +
                    printable(stack.native_missing));
   }

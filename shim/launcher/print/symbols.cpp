@@ -8,8 +8,8 @@
 #include "policy/text.h"
 #include "shim/launcher/elf/elf_functions.h"
 
-/// libstdc++'s own (cp-demangle.c). __cxa_demangle would put a name of any size together: 300 bytes
-/// are enough for one that does not fit into memory.
+/// libstdc++'s own function (cp-demangle.c). __cxa_demangle has no limit, and 300 bytes can encode
+/// a name that does not fit into memory.
 extern "C" int __gcclibcxx_demangle_callback(const char* mangled,
                                              void (*put)(const char*, size_t, void*), void* to);
 
@@ -29,11 +29,11 @@ struct Demangled {
 void put_demangled(const char* text, size_t size, void* to) {
   auto* out = static_cast<Demangled*>(to);
   out->name.append(text, size);
-  // No object of ours, and nothing that has to be freed, is on the stack between here and there.
+  // The skipped stack frames hold no object of ours and nothing that has to be freed.
   if (out->name.size() > kLongestName) std::longjmp(out->full, 1);  // NOLINT(cert-err52-cpp)
 }
 
-/// As it is where it is no C++ name.
+/// Returns the name unchanged if it is no C++ name.
 std::string demangled(const std::string& name) {
   if (!name.starts_with("_Z")) return name;
   Demangled out;
@@ -41,7 +41,7 @@ std::string demangled(const std::string& name) {
   // NOLINTNEXTLINE(cert-err52-cpp): the frames between are C's
   if (setjmp(out.full) != 0) return out.name + "...";
   if (__gcclibcxx_demangle_callback(name.c_str(), put_demangled, &out) != 0) return name;
-  // As people write it.
+  // Uses the common spelling of std::string.
   constexpr std::string_view kString =
       "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
   for (size_t at = 0; (at = out.name.find(kString, at)) != std::string::npos;) {
@@ -73,7 +73,7 @@ Symbols::~Symbols() = default;
 std::string Symbols::name_of(const NativeFrame& frame) {
   if (!frame.module.starts_with("/") || frame.offset == 0) return {};
   const auto& file = impl_->files.try_emplace(frame.module, frame.module).first->second;
-  // The call is in front of where it returns to, which may be the next function.
+  // The call precedes the return address, which may belong to the next function.
   return demangled(file.functions.name_at(file.bytes, frame.offset - 1));
 }
 

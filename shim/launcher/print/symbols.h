@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names for native frames, from the files themselves.
+// Finds names for native frames in the files themselves.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace cudaguard::launcher {
 
-/// Reads each file once. Files that other people made: any content is possible.
+/// Reads each file once. The files are untrusted.
 class Symbols {
  public:
   Symbols();
   ~Symbols();
   Symbols(const Symbols&) = delete;
   Symbols& operator=(const Symbols&) = delete;
-  /// The function that holds the instruction before this return address, demangled: from .symtab,
-  /// else .dynsym. Empty where there is none, or the file cannot be read.
+  /// The demangled function that has the instruction before this return address, from .symtab,
+  /// otherwise .dynsym. Empty if there is none, or the file cannot be read.
   std::string name_of(const NativeFrame& frame);
   void set_lines(NativeLines lines) { lines_ = std::move(lines); }
-  /// "/src/app.cpp:12"; empty: not known.
+  /// "/src/app.cpp:12"; empty if unknown.
   std::string line_of(const NativeFrame& frame) const {
     const auto found = lines_.find(frame);
     return found == lines_.end() ? std::string() : found->second;
@@ -36,11 +36,11 @@ class Symbols {
   NativeLines lines_;
 };
 
-/// "    device = torch.device(...)": that line of a source file, without its end and outer blanks;
-/// empty where it cannot be read.
+/// That line of a source file, without its newline and outer blanks: "device = torch.device(...)".
+/// Empty if it cannot be read.
 std::string source_line(const std::string& file, uint32_t line);
 
-/// The same of a frame of this toucher's; in what `python -c` was given, that.
+/// The source line of a toucher's frame; for `python -c`, a line of the given text.
 std::string source_of(const Findings& findings, const CallSite& toucher, const PythonFrame& frame);
 
 }  // namespace cudaguard::launcher

@@ -35,13 +35,13 @@ namespace {
 constexpr size_t kMostPlaces = 20;
 constexpr size_t kMostCommand = 60;
 constexpr size_t kMostUnguarded = 20;
-constexpr std::string_view kRow = "    ";  ///< in front of what belongs to a toucher
+constexpr std::string_view kRow = "    ";  ///< before the rows of a toucher
 constexpr size_t kMostName = 36;
 constexpr size_t kMostRows = 100;
-constexpr size_t kMostLines = 20;        ///< of who asked, of lists of devices
+constexpr size_t kMostLines = 20;        ///< of callers, of lists of devices
 constexpr size_t kMostNumbers = 800;     ///< characters of process ids below a row
 constexpr size_t kTime = 16;             ///< "2026-11-22 07:28"
-constexpr const char* kFact = "      ";  ///< in front of what is said of a process
+constexpr const char* kFact = "      ";  ///< before the facts about a process
 
 template <typename List>
 std::string joined(const List& list, std::string_view between) {
@@ -85,8 +85,8 @@ std::string call_of(const CallSite& toucher) {
   return call;
 }
 
-/// What a place did that counts. The first one shows its stack: where the place fails, of those
-/// that fail.
+/// The attempts of a place that count. `first` shows its stack; if the place fails, it is one of
+/// the failing attempts.
 struct Calls {
   std::vector<std::string> rows;  ///< each once
   std::vector<size_t> processes;
@@ -114,7 +114,7 @@ Calls calls_of(const Findings& findings, const Place& place) {
   return calls;
 }
 
-/// "ppo.py:159 in main", and below it what the file says there.
+/// Prints "ppo.py:159 in main", and below it the source line.
 void put_title(std::string& out, const Findings& findings, const Place& place,
                const CallSite& first, const std::string& label) {
   const PythonFrame* frame = own_frame(first);
@@ -152,7 +152,7 @@ void put_places(std::string& out, const Verdict& verdict, Symbols& symbols, bool
   put_more(out, count, kMostPlaces, "(--json has all)");
 }
 
-/// "NVML was asked by 2 processes: monitor.py:17 (not denied)". Empty: it was not.
+/// "NVML was asked by 2 processes: monitor.py:17 (not denied)". Empty if there was no such attempt.
 std::string what_asked(const Verdict& verdict, DriverApi kind) {
   std::set<uint32_t> processes;
   std::vector<std::string> places;
@@ -216,7 +216,7 @@ std::string first_of(const Texts& list) {
   return text;
 }
 
-/// Lines about what is no record, or only a piece of one.
+/// Lines about text that is no record, or only a piece of one.
 std::string what_was_left_out(const Findings& findings) {
   std::string text;
   if (findings.torn != 0) {
@@ -249,7 +249,7 @@ std::string facts_of(const ObservedProcess& process) {
   return facts.empty() ? "-" : joined(facts, ", ");
 }
 
-/// Processes that cannot be told apart.
+/// Processes with the same command, facts and list of devices.
 struct Alike {
   std::string command;
   std::string facts;
@@ -257,7 +257,7 @@ struct Alike {
   std::set<std::string> hosts;
 };
 
-/// In the order of each one's first process.
+/// In the order of each row's first process.
 std::vector<Alike> alike_processes(const Findings& findings) {
   std::vector<Alike> rows;
   std::map<std::string, size_t> places;
@@ -274,7 +274,7 @@ std::vector<Alike> alike_processes(const Findings& findings) {
   return rows;
 }
 
-/// Process ids of several hosts say nothing.
+/// Omits the process ids if they are of several hosts, because they identify nothing.
 void put_alike(std::string& out, const Alike& row, bool many_hosts) {
   const size_t count = row.pids.size();
   const std::string id = " (" + std::to_string(row.pids[0]) + ")";
@@ -301,7 +301,7 @@ void put_findings_processes(std::string& out, const Findings& findings) {
   put_more(out, all, rows.size(), "rows");
 }
 
-/// Which GPUs the devices' numbers stand for, where there is a list.
+/// Prints which GPUs the device numbers mean, if there is a list.
 void put_told(std::string& out, const Findings& findings) {
   std::vector<std::pair<std::string, std::vector<uint32_t>>> lists;
   std::map<std::string, size_t> places;
@@ -326,7 +326,7 @@ void put_told(std::string& out, const Findings& findings) {
   put_more(out, all, lists.size(), "lists of devices");
 }
 
-/// The user's own lines, those of the most processes first.
+/// Prints the user's own lines, those with the most processes first.
 void put_lines(std::string& out, const Findings& findings) {
   std::vector<const Place*> lines;
   for (const Place& place : findings.places) {
@@ -390,7 +390,7 @@ std::string words_of(const std::set<DriverApi>& asked) {
   return joined(words, " ");
 }
 
-/// The name is the last column: it may be long.
+/// The name is the last column, because it may be long.
 std::string table_of(const std::vector<Group>& groups, std::string_view title) {
   size_t width = 3;
   for (const Group& group : groups) width = std::max(width, words_of(group.asked).size());
@@ -413,7 +413,7 @@ std::string table_of(const std::vector<Group>& groups, std::string_view title) {
 std::string counted_allowed(size_t processes) { return counted(processes, "allowed process"); }
 
 /// "no CUDA use (12 processes checked)", "2 lines asked for CUDA, in 3 of 12 processes". If no
-/// place did, an unguarded process has the driver.
+/// place made an attempt, an unguarded process has the driver.
 std::string what_touched(const Verdict& verdict) {
   const std::string all = " of " + counted(verdict.processes, "process");
   const std::string kinds = denied_names(verdict.deny);
@@ -451,7 +451,7 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
     if (verdict.deny.contains(kind)) continue;
     std::string note = what_asked(verdict, kind);
     if (note.empty()) continue;
-    // A program that asks NVML first finds no GPU there, and may therefore not come to CUDA.
+    // A program that asks NVML first finds no GPU there, and may therefore not ask CUDA at all.
     if (kind == DriverApi::kNvml && verdict.touched == 0) {
       note += "; if NVML finds a GPU, CUDA may follow: --deny=init,nvml fails this";
     }

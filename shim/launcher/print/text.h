@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text that verify, run --observe and report end with: of the finished model. Pure, but that
-// verify's reads the files which the stacks name. Lines of at most 100 columns, where names allow,
-// of what a terminal can show.
+// The final text of verify, run --observe and report, from the finished model. Pure, but verify's
+// reads the source files that the stacks name. Lines have at most 100 printable columns, unless
+// names are longer.
 #pragma once
 
 #include <optional>
@@ -15,15 +15,15 @@
 
 namespace cudaguard::launcher {
 
-/// Of verify. Long stacks are cut.
+/// The text of verify. Long stacks are cut.
 std::string text_of_verdict(const Verdict& verdict, Symbols& symbols);
 
-/// Of run --observe. `left`: processes that were not waited for, or empty. `idle`: that the program
-/// has not used what was kept for it, or empty.
+/// The text of run --observe. `left` has the processes that still run. `idle` says that the program
+/// has not used the GPU that it had for itself. Both may be empty.
 std::string text_of_findings(const Findings& findings, const std::string& left = {},
                              const std::string& idle = {});
 
-/// Of report. With `by`: the table of these groups.
+/// The text of report. With `by`, the table of these groups.
 std::string text_of_records(const Findings& findings, const ReadFiles& read,
                             const std::optional<ByWord>& by);
 
@@ -33,13 +33,13 @@ std::string what_was_read(const Findings& findings, const ReadFiles& read);
 /// "PASS: none of 3 processes touched CUDA", "FAIL: 1 line asked for CUDA, in 2 of 3 processes"
 std::string result_line(const Verdict& verdict);
 
-/// What a reader should know besides, each a sentence.
+/// Sentences with further facts for the reader.
 std::vector<std::string> notes_of(const Verdict& verdict);
 
 /// "CUDA or NVML"
 std::string denied_names(const std::set<DriverApi>& denied);
 
-/// "ended with exit code 3", "was killed by signal 9 (Killed)". `status`: as waitpid gives it.
+/// "ended with exit code 3", "was killed by signal 9 (Killed)". `status` is as from waitpid.
 std::string text_of_end(int status);
 
 }  // namespace cudaguard::launcher

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudaguard-probe: asks the driver that ld.so finds, for `cudaguard doctor`, which is static and
-// cannot. Linked to libcuda.so.1 and libc alone, with a start of its own: glibc 2.34's would not
-// let it run on an older one. Each answer is a line that is written at once, so that a hang or a
-// crash leaves what came before.
+// cudaguard-probe asks the driver that ld.so finds, because the static `cudaguard doctor` cannot.
+// The probe is linked to libcuda.so.1 and libc alone, and has its own start code, because that of
+// glibc 2.34 would not run with an older glibc. Each answer is a line that is written at once, so
+// that a hang or a crash keeps the earlier ones.
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
-// Weak: what only has the driver's name may lack it.
+// Weak, because a file that only has the driver's name may lack the function.
 extern "C" [[gnu::weak]] int cuInit(unsigned flags);
 
 namespace {
 
-/// The line begins with its end: the driver may have left half a line of its own.
+/// Starts with a newline, because the driver may have written half a line of its own.
 void tell(const char* key, int code, long value) {
   dprintf(STDOUT_FILENO, "\ncudaguard-probe %s %d %ld\n", key, code, value);
 }
@@ -38,7 +38,7 @@ int probe() {
 }  // namespace
 
 extern "C" [[noreturn, gnu::used, gnu::visibility("hidden")]] void cudaguard_probe_main() {
-  // Without the driver's own farewell, which may hang too.
+  // Skips the driver's exit handlers, which may hang too.
   _exit(probe());
 }
 

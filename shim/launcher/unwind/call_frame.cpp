@@ -25,22 +25,22 @@ struct Rule {
   enum class Kind : uint8_t {
     kSame,
     kUndefined,
-    kSavedAt,   ///< in memory, `value` bytes from the frame's address or where `expression` says
-    kComputed,  ///< the frame's address and `value`, or what `expression` says
+    kSavedAt,   ///< in memory, `value` bytes from the frame's address or at `expression`
+    kComputed,  ///< the frame's address and `value`, or the value of `expression`
     kRegister,  ///< in register `value`
   };
   Kind kind = Kind::kSame;
   uint64_t value = 0;
-  std::string_view expression;  ///< without data: there is none
+  std::string_view expression;  ///< without data if there is none
 };
 
 /// The rules for one instruction. A frame's address is DWARF's CFA, the stack pointer before the
-/// call: it is computed from a register, unless there is an expression.
+/// call. It is computed from a register, unless there is an expression.
 struct Row {
   uint64_t frame_register = Registers::kCount;
   uint64_t frame_offset = 0;
   std::string_view frame_expression;
-  /// The last one is for all registers that are not tracked.
+  /// The last rule is for all registers that are not tracked.
   std::array<Rule, Registers::kCount + 1> rules;
   static size_t index(uint64_t number) { return std::min(number, Registers::kCount); }
 };
@@ -64,7 +64,7 @@ constexpr RuleInstruction kRuleInstructions[] = {
     {0x16, Rule::Kind::kComputed, Operand::kBlock},           // DW_CFA_val_expression
 };
 
-/// The entries of a function and of what it has in common with others (FDE and CIE).
+/// The entry of a function and the one that it shares with others (FDE and CIE).
 struct Entry {
   std::string bytes;
   std::string common_bytes;
@@ -97,7 +97,7 @@ bool read_augmentation(std::string_view letters, Cursor data, Entry& entry) {
   return data.ok();
 }
 
-/// False: it is damaged, or of an unknown form.
+/// Returns false if the entry is damaged, or of an unknown form.
 bool read_common(WordReader& memory, uint64_t address, Entry& entry) {
   if (!read_entry(memory, address, entry.common_bytes)) return false;
   Cursor in(entry.common_bytes, address + sizeof(uint32_t));
@@ -120,8 +120,8 @@ bool read_common(WordReader& memory, uint64_t address, Entry& entry) {
   return in.ok();
 }
 
-/// Finds the entry for `code` by the sorted table in .eh_frame_hdr. 0: there is none, or it cannot
-/// be read.
+/// Finds the entry for `code` in the sorted table of .eh_frame_hdr. Returns 0 if there is none, or
+/// if it cannot be read.
 uint64_t find_entry(WordReader& memory, uint64_t tables, uint64_t code) {
   struct Header {
     uint32_t version_and_encodings;
@@ -132,7 +132,7 @@ uint64_t find_entry(WordReader& memory, uint64_t tables, uint64_t code) {
     int32_t begin;  // Both are relative to the header.
     int32_t entry;
   };
-  // What every linker writes: version 1, DW_EH_PE_pcrel|sdata4, udata4, datarel|sdata4.
+  // Every linker writes version 1, DW_EH_PE_pcrel|sdata4, udata4, datarel|sdata4.
   constexpr uint32_t kKnown = 0x3b031b01;
   const auto header = memory.word<Header>(tables);
   if (!header || header->version_and_encodings != kKnown || header->count == 0) return 0;
@@ -150,7 +150,7 @@ uint64_t find_entry(WordReader& memory, uint64_t tables, uint64_t code) {
   return item ? tables + static_cast<uint64_t>(item->entry) : 0;
 }
 
-/// Sets the rule of a register. False: `op` is another instruction.
+/// Sets the rule of a register. Returns false if `op` is another instruction.
 bool set_rule(uint64_t op, Cursor& program, const Entry& entry, Row& row) {
   const auto* found = std::find_if(std::begin(kRuleInstructions), std::end(kRuleInstructions),
                                    [&](const RuleInstruction& known) { return known.op == op; });
@@ -164,13 +164,13 @@ bool set_rule(uint64_t op, Cursor& program, const Entry& entry, Row& row) {
   return true;
 }
 
-/// Fills in the row for `code`. `location`: where the program begins. False: it is damaged.
+/// Fills in the row for `code`. The program begins at `location`. Returns false if it is damaged.
 bool execute(Cursor program, const Entry& entry, uint64_t location, uint64_t code, Row& row) {
   const Row initial = row;
   std::vector<Row> remembered;
   while (program.more() && location <= code) {
     const uint64_t op = program.number<uint8_t>();
-    // Of three frequent instructions the lower bits are an operand.
+    // In three frequent instructions, the lower bits are an operand.
     const uint64_t low = op & 0x3fU;
     switch (op < 0x40 ? op : op - low) {
       case 0x00:  // DW_CFA_nop
@@ -237,7 +237,7 @@ bool execute(Cursor program, const Entry& entry, uint64_t location, uint64_t cod
   return program.ok();
 }
 
-/// The caller's value of register `number`. None if it is not known, or not in readable memory.
+/// The caller's value of register `number`. None if it is unknown, or if its memory is unreadable.
 std::optional<uint64_t> apply(const Rule& rule, uint64_t number, uint64_t frame,
                               const Registers& registers, WordReader& memory) {
   if (rule.kind == Rule::Kind::kUndefined) return std::nullopt;

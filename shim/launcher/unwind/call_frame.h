@@ -13,12 +13,12 @@ enum class Step : uint8_t {
   kCaller,      ///< the registers are the caller's
   kSignal,      ///< the registers are those of code that a signal interrupted
   kOutermost,   ///< the tables say that nothing called this code
-  kNoTable,     ///< the tables do not describe this code, or not in a form that we know
+  kNoTable,     ///< the tables do not describe this code, or their form is unknown
   kUnreadable,  ///< memory that is needed cannot be read: the stack, or the tables
 };
 
-/// `tables`: the address of .eh_frame_hdr; `code`: an address in the instruction that the frame is
-/// at. Unless there is a caller, the registers stay as they are.
+/// `tables` is the address of .eh_frame_hdr; `code` is an address in the frame's instruction.
+/// Unless there is a caller, the registers stay unchanged.
 Step step(const Processor& processor, WordReader& memory, uint64_t tables, uint64_t code,
           Registers& registers);
 

@@ -14,7 +14,7 @@ namespace cudaguard::launcher {
 /// is false and every number is 0.
 class Cursor {
  public:
-  /// `address`: where the process has these bytes.
+  /// `address` is the address of these bytes in the process.
   Cursor(std::string_view bytes, uint64_t address)
       : rest_(bytes), end_address_(address + bytes.size()) {}
 

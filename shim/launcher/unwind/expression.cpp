@@ -9,7 +9,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// An operation on the two topmost values, `right` on top.
+/// Performs an operation on the two topmost values; `right` is on top.
 std::optional<uint64_t> combine(uint64_t op, uint64_t left, uint64_t right) {
   const auto signed_left = static_cast<int64_t>(left);
   const auto signed_right = static_cast<int64_t>(right);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DWARF expressions, as far as call frame information has them: those of the linkers' PLT stubs, of
-// libc's signal trampoline, and of functions that realign the stack.
+// DWARF expressions, as far as call frame information uses them: in the linkers' PLT stubs, in
+// libc's signal trampoline, and in functions that realign the stack.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace cudaguard::launcher {
 
-/// `first`: what is on the expression's stack at its start. No value if the expression is damaged,
-/// jumps, or needs a register or memory that is not known.
+/// `first` is on the expression's stack at its start. Returns no value if the expression is
+/// damaged, jumps, or needs a register or memory that is unknown.
 std::optional<uint64_t> evaluate(std::string_view expression, std::optional<uint64_t> first,
                                  const Registers& registers, WordReader& memory);
 

@@ -12,10 +12,10 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// A linker writes about 12.
+/// A linker writes about 12 headers.
 constexpr size_t kMostHeaders = 64;
 
-/// Takes a hexadecimal number and the character behind it.
+/// Takes a hexadecimal number and the character after it.
 uint64_t take_hex(std::string_view& line) {
   uint64_t value = 0;
   const char* end = std::from_chars(line.data(), line.data() + line.size(), value, 16).ptr;
@@ -24,7 +24,7 @@ uint64_t take_hex(std::string_view& line) {
 }
 
 /// The address of .eh_frame_hdr, from the program headers of the ELF file whose first byte is
-/// mapped at `start`. 0: it has none.
+/// mapped at `start`. 0 if there is none.
 uint64_t find_tables(WordReader& memory, uint64_t start) {
   Elf64_Ehdr elf = {};
   if (!memory.read(start, &elf, sizeof elf) || memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0) return 0;
@@ -45,7 +45,7 @@ uint64_t find_tables(WordReader& memory, uint64_t start) {
 
 }  // namespace
 
-// Lines: "55d0c0a00000-55d0c0a21000 r-xp 00002000 08:01 1234      /path of/the file"
+// A line is "55d0c0a00000-55d0c0a21000 r-xp 00002000 08:01 1234      /path of/the file"
 ProcessImage::ProcessImage(std::string maps) : text_(std::move(maps)) {
   std::string_view rest = text_;
   for (size_t end = 0; (end = rest.find('\n')) != std::string_view::npos;) {
@@ -69,7 +69,7 @@ MappedCode ProcessImage::find(WordReader& memory, uint64_t address) const {
   if (here == mappings_.end() || address < here->from || !here->executable) return {};
   if (!here->file.starts_with('/') && here->file != "[vdso]") return {};
   MappedCode code{here->file, address - here->from + here->offset, 0};
-  // ld.so maps a file's parts one behind the other.
+  // ld.so maps a file's parts one after the other.
   for (auto part = here; part->file == code.file; --part) {
     if (part->offset == 0) {
       code.tables = find_tables(memory, part->from);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which file's code is at an address of another process, and where that file's unwind tables are.
+// Finds the file whose code is at an address of another process, and the file's unwind tables.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@ namespace cudaguard::launcher {
 
 /// Code of a file that is mapped executable.
 struct MappedCode {
-  std::string_view file;  ///< as maps names it: "/lib/libc.so.6", "[vdso]"; empty: there is none
+  std::string_view file;  ///< as maps names it: "/lib/libc.so.6", "[vdso]"; empty if there is none
   uint64_t offset = 0;    ///< in the file
-  uint64_t tables = 0;    ///< address of .eh_frame_hdr in the process; 0: there is none
+  uint64_t tables = 0;    ///< address of .eh_frame_hdr in the process; 0 if there is none
 };
 
-/// The mappings of a process at one moment. They change when it loads a library, so that one image
-/// serves one stack.
+/// The mappings of a process at one moment. They change when the process loads a library, so use
+/// one image for one stack only.
 class ProcessImage {
  public:
-  /// `maps`: the text of /proc/PID/maps.
+  /// `maps` is the text of /proc/PID/maps.
   explicit ProcessImage(std::string maps);
   ProcessImage(const ProcessImage&) = delete;  // The mappings refer to the text.
   ProcessImage& operator=(const ProcessImage&) = delete;
   bool empty() const { return mappings_.empty(); }
   MappedCode find(WordReader& memory, uint64_t address) const;
-  /// Bits that an address of this process can have. The others of an AArch64 return address may
-  /// hold its signature (pointer authentication).
+  /// The bits that an address of this process can have. The other bits of an AArch64 return address
+  /// may hold its signature (pointer authentication).
   uint64_t address_bits() const;
 
  private:

@@ -13,7 +13,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// About 80,000 mappings. The kernel allows 65,530 unless somebody raises the limit.
+/// About 80,000 mappings. The kernel allows 65,530 unless the administrator raises the limit.
 constexpr size_t kMostMaps = size_t{8} << 20;
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What unwinding reads of another process: its memory and the list of its mappings. It opens none
-// of the process's files, so a chroot, a deleted file or a mount namespace makes no difference.
+// Gives unwinding the memory and the mappings of another process. Unwinding opens none of the
+// process's files, so a chroot, a deleted file or a mount namespace makes no difference.
 #pragma once
 
 #include <sys/types.h>
@@ -26,10 +26,10 @@ class ProcessView {
   virtual std::string maps() = 0;
 };
 
-/// A process whose thread waits. Keeps pages that it has read: use a new one for each stack.
+/// A process whose thread waits. Keeps the pages that it has read, so use a new one for each stack.
 class WaitingProcess : public ProcessView {
  public:
-  /// `thread`: its number, as this process sees it. `in_proc`: /proc has it under this number, too.
+  /// `thread` is its id for this process. `in_proc`: /proc has the thread under this id, too.
   explicit WaitingProcess(pid_t thread, bool in_proc = true) : thread_(thread), in_proc_(in_proc) {}
   ~WaitingProcess() override;
   bool read(uint64_t address, void* to, size_t size) override;
@@ -37,7 +37,7 @@ class WaitingProcess : public ProcessView {
 
  private:
   static constexpr uint64_t kPageSize = 4096;
-  /// A stack of 20 frames of CPython takes 36. A hostile one can ask for any number.
+  /// A stack of 20 frames of CPython takes 36 pages. A hostile stack can ask for any number.
   static constexpr size_t kMostPages = 256;
   using Page = std::array<char, kPageSize>;
   const Page* page_at(uint64_t address);
@@ -45,7 +45,7 @@ class WaitingProcess : public ProcessView {
 
   pid_t thread_;
   bool in_proc_;
-  int memory_ = -1;                 ///< /proc/PID/mem, where process_vm_readv is refused
+  int memory_ = -1;                 ///< /proc/PID/mem, if process_vm_readv is refused
   std::map<uint64_t, Page> pages_;  ///< by address
 };
 

@@ -7,7 +7,7 @@
 
 namespace cudaguard::launcher {
 
-/// What unwinding needs to know of a processor. Registers are called by their DWARF numbers.
+/// The facts about a processor that unwinding needs. Registers are called by their DWARF numbers.
 struct Processor {
   uint64_t stack_pointer;
   uint64_t program_counter;

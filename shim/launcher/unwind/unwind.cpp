@@ -8,12 +8,12 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// AArch64's kernel has no tables for the code that returns from a signal handler. What that code
-/// finds on the stack is a struct rt_sigframe (arch/arm64/kernel/signal.c).
+/// The kernel of AArch64 has no tables for the code that returns from a signal handler. That code
+/// finds a struct rt_sigframe on the stack (arch/arm64/kernel/signal.c).
 bool leave_signal_handler(WordReader& memory, uint64_t code, Registers& registers) {
   constexpr uint64_t kReturnFromSignal = 0xd4000001d2801168;  // mov x8, #139; svc #0
   constexpr uint64_t kSavedRegisters =
-      128 + 184;  // the siginfo_t; of the ucontext_t, its registers
+      128 + 184;  // the siginfo_t, and the registers in the ucontext_t
   if (memory.word(code) != kReturnFromSignal) return false;
   const auto stack = registers.get(kArmProcessor.stack_pointer);
   for (uint64_t number = 0; number < Registers::kCount; ++number) {
@@ -51,7 +51,7 @@ NativeStack unwind(ProcessView& process, const Registers& registers,
     const MappedCode mapped = image.find(memory, code);
     if (mapped.file.empty()) return cut("code outside any file");
     if (!stack.frames.empty() || !is_left_out || !is_left_out(mapped.file)) {
-      // A frame is a return address: names are looked up for the byte before it.
+      // A frame is a return address, and names are looked up for the byte before it.
       stack.frames.push_back({std::string(mapped.file), mapped.offset + 1});
     }
     if (mapped.tables == 0) return cut("code without unwind tables");
@@ -60,7 +60,7 @@ NativeStack unwind(ProcessView& process, const Registers& registers,
     if (found == Step::kOutermost) return stack;
     if (found == Step::kNoTable) return cut("code without unwind tables");
     if (found == Step::kUnreadable) return cut("the stack cannot be read");
-    // A function of AArch64 that calls nothing may use no stack.
+    // A function of AArch64 that calls no other function may use no stack.
     const bool is_same = frame.get(processor.stack_pointer) == stack_pointer;
     if (is_same && is_after_call) return cut("the stack goes in a circle");
     is_after_call = found == Step::kCaller;

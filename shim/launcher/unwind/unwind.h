@@ -17,16 +17,16 @@ namespace cudaguard::launcher {
 
 struct UnwindLimits {
   size_t frames = 64;
-  size_t words = 100'000;  ///< that are read of the process's memory
+  size_t words = 100'000;  ///< the most words to read of the process's memory
 };
 
 struct NativeStack {
   std::vector<NativeFrame> frames;  ///< innermost first
-  const char* cut = nullptr;        ///< why outer frames are missing, a clause; null: none is
+  const char* cut = nullptr;  ///< a clause that says why outer frames are missing; null if none are
 };
 
-/// `is_left_out`: the innermost frames whose files it accepts are left out. Never fails: whatever
-/// the process has in its registers and its memory, the stack ends there.
+/// The stack omits the innermost frames whose files `is_left_out` accepts. Never fails: if the
+/// process's registers or memory are invalid, the stack ends there.
 NativeStack unwind(ProcessView& process, const Registers& registers,
                    const std::function<bool(std::string_view file)>& is_left_out = {},
                    const UnwindLimits& limits = {}, const Processor& processor = kThisProcessor);
