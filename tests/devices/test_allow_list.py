@@ -63,7 +63,7 @@ class Ways(box.Case):
                 for key in keys:
                     self.sees(result, **{key: ALL if key.endswith("nv") else FASTEST})
 
-    def test_every_way(self):
+    def test_every_way_to_cuda_sees_the_listed_gpus(self):
         for name, steps, keys in WAYS:
             for allow, gpus in (("2,5", [2, 5]), ("6,0,3", [6, 0, 3])):
                 with self.subTest(program=name, steps=steps, allow=allow):
@@ -71,8 +71,9 @@ class Ways(box.Case):
                     self.silent(result)
                     self.sees(result, **dict.fromkeys(keys, gpus))
 
-    def test_processes(self):
-        """In a forked child, a spawned one, a thread, a program that replaces this one."""
+    def test_children_threads_and_execs_see_the_listed_gpus(self):
+        """The program asks in a forked child, a spawned one, a thread and a program that replaces
+        it."""
         for name, steps, keys in WAYS:
             with self.subTest(program=name, steps=steps):
                 blocks = ["fork=f"] + steps + ["end", "spawn=s"] + steps + ["end"]
@@ -89,9 +90,9 @@ class Ways(box.Case):
                         self.assertEqual(len(box.seen(bare.answers[answer])), 8, bare)
                 self.assertEqual(len(result.out.splitlines()), len(bare.out.splitlines()), result)
 
-    def test_deep_binding(self):
-        """Plug-ins linked to the driver and loaded with RTLD_DEEPBIND: their calls reach the driver
-        without us, and the driver's own reading of the variable does not."""
+    def test_deep_bound_plugins_see_the_listed_gpus(self):
+        """A plug-in that is linked to the driver and loaded with RTLD_DEEPBIND calls the driver
+        without the proxy. The driver still reads the proxy's list."""
         bare = box.run(["deep.cu.see", "deep.nv.see"], guard=False)
         self.sees(bare, deep_cu=FASTEST, deep_nv=ALL)
         for steps in (["deep.cu.see"], ["deep.cu.see", "cu.see", "rt12.see"],
@@ -113,8 +114,8 @@ class Ways(box.Case):
                 self.assertNotIn("cuInit", result.fake_calls, result)
                 self.assertNotIn("nvmlInit", " ".join(result.fake_calls), result)
 
-    def test_preloaded_proxy(self):
-        """A program linked to the driver, with the proxy behind the guard."""
+    def test_preloaded_proxies_show_the_listed_gpus(self):
+        """LD_PRELOAD names the proxies after the guard."""
         for name, steps, keys in WAYS:
             with self.subTest(program=name, steps=steps):
                 result = box.run(steps, name, allow="5,2", preload=PROXIES)
@@ -131,13 +132,13 @@ class Lists(box.Case):
         self.sees(result, cu=gpus, nv=gpus, rt12=gpus, rt13=gpus)
         return result
 
-    def test_lists(self):
+    def test_each_list_shows_its_gpus(self):
         for allow, gpus in LISTS:
             with self.subTest(allow=allow):
                 self.check(allow, gpus)
 
-    def test_policies(self):
-        """Set without a policy: VALIDATE. CLAMP has the same view."""
+    def test_validate_and_clamp_show_the_listed_gpus(self):
+        """A list without a policy means VALIDATE."""
         for policy in (None, "VALIDATE", "CLAMP", "clamp"):
             with self.subTest(policy=policy):
                 self.check("4,1", [4, 1], policy=policy)
@@ -162,8 +163,7 @@ class Lists(box.Case):
                         self.silent(result)
                         self.sees(result, **dict.fromkeys(keys, [7, 2, 0]))
 
-    def test_mig(self):
-        """Parts of a GPU: NVML shows the GPU that they are parts of."""
+    def test_mig_list_shows_the_part_to_cuda_and_its_gpu_to_nvml(self):
         listed = "1," + box.mig(1)
         bare = box.run(["cu.see"], guard=False, own=box.mig(1), CG_MIG="1")
         self.sees(bare, cu=["M1"])
@@ -217,8 +217,9 @@ class Rewrites(box.Case):
         ("1," + uuid(7), [2]),
     ]
 
-    def test_rewrites(self):
-        """In the environment, written by the program, in its children."""
+    def test_the_programs_own_variable_is_read_inside_the_list(self):
+        """The program, its forked child or its spawned child writes the variable, or a child
+        inherits it."""
         steps = ["cu.see", "nv.see", "rt12.see", "getenv=CUDA_VISIBLE_DEVICES"]
         for own, gpus in self.CASES:
             with self.subTest(own=own):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways around the guard that were once open; what programs keep of their own with it."""
+"""Ways to bypass the guard that were once open, and what programs keep of their own under the
+guard."""
 
 import os
 import shutil
@@ -39,7 +40,7 @@ class Copy:
 
 
 class Proxies(box.Case):
-    """The proxy cannot be loaded: no GPU rather than all of them."""
+    """If the proxy cannot be loaded, the program sees no GPU rather than all GPUs."""
 
     WAYS = [
         ("open", ["cu.see"], "cu"),
@@ -55,8 +56,8 @@ class Proxies(box.Case):
         named = [line for line in box.lines(result) if DRIVER in line]
         self.assertEqual(len(named), 1, result)
 
-    def test_driver_proxy(self):
-        """Corrupt or missing."""
+    def test_broken_driver_proxy_shows_no_gpu(self):
+        """The proxy is corrupt or missing."""
         whole = Copy(self)
         broken = {"corrupt": Copy(self), "missing": Copy(self)}
         broken["corrupt"].corrupt(DRIVER)
@@ -69,8 +70,7 @@ class Proxies(box.Case):
                 with self.subTest(how=how, program=name, steps=steps):
                     self.no_gpu(copy.run(steps, name, allow="2,5"), key)
 
-    def test_no_file_left(self):
-        """A program linked to the driver that can open no file any more."""
+    def test_linked_program_without_a_free_descriptor_gets_no_gpu(self):
         # By dlopen: the null driver cannot be opened either, so there is no library at all.
         for route, code in (("dlsym", "-999"), ("linked", "100")):
             for files, gpus in (("64", [2, 5]), ("3", None)):
@@ -83,8 +83,7 @@ class Proxies(box.Case):
                     else:
                         self.sees(result, cu=gpus)
 
-    def test_nvml_proxy(self):
-        """NVML is refused; CUDA keeps the list."""
+    def test_broken_nvml_proxy_refuses_nvml_and_keeps_the_list_for_cuda(self):
         broken = {"corrupt": Copy(self), "missing": Copy(self)}
         broken["corrupt"].corrupt(NVML)
         broken["missing"].remove(NVML)
@@ -99,8 +98,8 @@ class Proxies(box.Case):
                     self.sees(result, cu=[2, 5], nv=nvml)
                     self.one_line(result, copy.proxy(NVML), "NVML")
 
-    def test_two_guards(self):
-        """A second copy from another directory behind the first."""
+    def test_second_copy_of_the_guard_changes_nothing(self):
+        """LD_PRELOAD names a second copy, from another directory, after the first."""
         copy = Copy(self)
         for name, steps, key in self.WAYS:
             with self.subTest(program=name, steps=steps):
@@ -127,9 +126,10 @@ class Paths(box.Case):
                     self.silent(result)
                     self.sees(result, cu=[2, 5])
 
-    def test_debians_links(self):
-        """/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu, the first link behind the usual
-        name. (Bound early, the driver keeps to the list; the proxy's answers show the way.)"""
+    def test_link_in_etc_alternatives_gets_the_proxy(self):
+        """/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu is the link to which the usual
+        name links. (Bound early, the driver keeps to the list; the proxy's answers show the
+        way.)"""
         directory = tempfile.mkdtemp(prefix="cg-around-")
         self.addCleanup(shutil.rmtree, directory)
         link = os.path.join(directory, "nvidia--libcuda.so.1-x86_64-linux-gnu")
@@ -152,8 +152,8 @@ class Paths(box.Case):
                 result = box.run(steps, allow="2,5")
                 self.sees(result, **dict.fromkeys(keys, [2, 5]))
 
-    def test_no_slot(self):
-        """A driver that cannot be shown a list, and a deep-bound plug-in."""
+    def test_deep_bound_plugin_gets_no_gpu_if_the_driver_imports_no_getenv(self):
+        """The proxy cannot show a list to this driver."""
         self.sees(box.run(["deep.cu.see"], guard=False, box="noslot"), deep_cu=FASTEST)
         for steps in (["deep.cu.see"], ["deep.cu.see", "cu.see"], ["cu.see", "deep.cu.see"]):
             result = box.run(steps, box="noslot", allow="2,5")
@@ -161,8 +161,8 @@ class Paths(box.Case):
                 self.assertEqual(result.answers[step].split(":")[0], "100", result)
             self.assertNotIn("cuInit:initialised", result.fake_calls, result)
 
-    def test_lost(self):
-        """NVML counts a GPU and does not hand it out: an error, never the next one."""
+    def test_gpu_without_an_nvml_handle_is_an_error_and_never_the_next_gpu(self):
+        """NVML counts the GPU and does not return its handle."""
         lost = {"CG_LOST": "1", "CG_GONE": "1"}
         bare = box.run(["cu.see", "nv.see"], guard=False, **lost)
         self.sees(bare, cu=[gpu for gpu in FASTEST if gpu != 1],
@@ -222,7 +222,7 @@ class Children(box.Case):
 
 
 class Native(box.Case):
-    """What programs keep of their own."""
+    """The program keeps these things as without the guard."""
 
     def test_a_constructor_that_waits(self):
         """ld.so's lock is held while the thread asks; the guard may not need it."""
@@ -253,8 +253,8 @@ class Native(box.Case):
                          preload=PROXIES)
         self.assertEqual(result.answers["context"], "0", result)
 
-    def test_another_preload(self):
-        """A profiler's hooks, behind the guard or in front of it, are called as without it."""
+    def test_hooks_of_another_preload_are_called(self):
+        """A profiler's hooks, before or after the guard, are called as without the guard."""
         hook = (box.program("hook.so"),)
         both = ("OFF", "VALIDATE")
         # A hook of the driver's functions is not called under VALIDATE: a known limit.
@@ -272,8 +272,8 @@ class Native(box.Case):
                                      preload=(*hook, harness.GUARD))
                     self.assertEqual(result.out, bare.out, result)
 
-    def test_errors_are_kept(self):
-        """dlerror's text and errno, over a linked program's first call."""
+    def test_dlerror_and_errno_stay_over_the_first_call(self):
+        """The program is linked to the driver."""
         for steps in (["kept=cu.init"], [HOOK_CALL, "kept=cu.init"],
                       ["lib.open=libcuda.so.1", "kept=cu.init"]):
             bare = box.run(steps, "cuda", guard=False)
@@ -291,7 +291,7 @@ class Versions(box.Case):
     STEPS = ["cu.see", "nv.see", "rt12.see", "linked.cu.see"]
     HOOK = harness.program("dlopen_hook.so")
 
-    def test_hooks(self):
+    def test_list_holds_with_hooks_that_use_dlvsym(self):
         for where in ("next", "default"):
             for version in ("old", "new"):
                 more = {"CG_HOOK": where, "CG_HOOK_VERSION": version}

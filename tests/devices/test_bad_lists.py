@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists that are a mistake: one clear line, never more GPUs than were allowed."""
+"""A mistake in a list makes one clear message, and never more GPUs than were allowed."""
 
 import os
 import shutil
@@ -36,21 +36,20 @@ class BadLists(box.Case):
         self.assertEqual(result.answers["nv.uuid"], "6:77:!6", result)
         self.refused(result, *words)
 
-    def test_control(self):
-        """A good list beside the bad ones, and the bad ones without the guard."""
+    def test_control_good_list_works_and_without_the_guard_all_gpus_show(self):
         result = box.run(STEPS, allow="0,1")
         self.silent(result)
         self.sees(result, cu=[0, 1], nv=[0, 1], rt12=[0, 1], rt13=[0, 1])
         bare = box.run(STEPS, guard=False, allow="0,0")
         self.sees(bare, cu=box.FASTEST, nv=box.ALL)
 
-    def test_mistakes(self):
+    def test_each_mistake_in_a_list_means_force_cpu(self):
         for allow, word in MISTAKES:
             with self.subTest(allow=allow):
                 self.answers_of_force_cpu(box.run(STEPS, allow=allow), word)
 
-    def test_in_every_program(self):
-        """Linked programs, either API first."""
+    def test_bad_list_means_no_gpu_in_every_program(self):
+        """The programs are linked, and either API may come first."""
         for allow in ("0,0", "8", "1gpu2", uuid(2, 8)):
             for name, steps, wanted in (
                     ("cuda", ["cu.see"], {"cu": "!100"}), ("cuda_now", ["cu.see"], {"cu": "!100"}),
@@ -79,15 +78,14 @@ class BadLists(box.Case):
                     self.assertNotIn("not accepted", result.err, result)
                     self.assertNotIn("cuInit", result.fake_calls, result)
 
-    def test_with_force_cpu(self):
-        """Both at once: no GPU, and a line that says the list has no effect."""
+    def test_list_under_force_cpu_is_reported_as_without_effect(self):
         for allow in ("0,1", "0,0", "nonsense"):
             result = box.run(STEPS, allow=allow, policy="FORCE_CPU")
             self.sees(result, cu="!100", rt12="!100", rt13="!100", nv=[])
             self.assertIn("CUDAGUARD_VISIBLE_DEVICES", result.err, result)
             self.assertEqual(result.fake_calls, [], result)
 
-    def test_with_off(self):
+    def test_off_ignores_the_list(self):
         result = box.run(STEPS, allow="0,1", policy="OFF")
         self.sees(result, cu=box.FASTEST, rt12=box.FASTEST, rt13=box.FASTEST, nv=box.ALL)
         self.silent(result)
@@ -97,8 +95,8 @@ class BadLists(box.Case):
         self.sees(result, cu="!100", rt12="!100", rt13="!100", nv=[])
         self.assertIn("CUDAGUARD_POLICY=", result.err, result)
 
-    def test_long_lists(self):
-        """More than 64 entries, 10,000, a megabyte-long one, one endless word."""
+    def test_too_long_lists_mean_force_cpu_and_short_messages(self):
+        """The lists have more than 64 entries, 10,000 entries or one entry without an end."""
         for title, allow in (("65", ",".join(str(i) for i in range(65))),
                              ("64 unknown", ",".join(str(i) for i in range(8, 72))),
                              ("10,000", ",".join(["1"] * 10000)),

@@ -27,8 +27,8 @@ class Children(box.Case):
                                  "%s of %s\n%s" % (key, label, result))
         self.sees(result, **root)
 
-    def test_without_the_variable(self):
-        """The control: every worker has the GPUs, and a driver of its own."""
+    def test_control_without_the_variable_every_worker_has_the_gpus(self):
+        """Every worker initialises a driver of its own."""
         result = box.run(WORKERS + SEE, allow="1,2")
         self.silent(result)
         self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]),
@@ -37,7 +37,7 @@ class Children(box.Case):
 
     NOTHING = {"cu": "!100", "rt12": "!100", "nv": []}
 
-    def test_with_the_root(self):
+    def test_root_keeps_the_gpus_and_its_children_have_none(self):
         for policy, allow, gpus in (("VALIDATE", "1,2", [1, 2]), ("CLAMP", "2", [2]),
                                     (None, "1", [1])):
             with self.subTest(policy=policy):
@@ -47,8 +47,8 @@ class Children(box.Case):
                 self.check(result, dict.fromkeys(("cu", "nv", "rt12"), gpus), self.NOTHING)
                 self.assertEqual(result.fake_calls.count("cuInit:initialised"), 1, result)
 
-    def test_who_has_the_gpu(self):
-        """The line of a refused child names the process that has it, also behind a fork server."""
+    def test_message_names_the_process_that_has_the_gpu(self):
+        """The refused child may also be the child of a fork server."""
         for steps in (["spawn=s", "cu.init", "end"], ["fork=f", "cu.init", "end"],
                       ["spawn=s", "lib.open=libm.so.6", "fork=f", "cu.init", "end", "end"]):
             with self.subTest(steps=steps):
@@ -62,8 +62,8 @@ class Children(box.Case):
         result = box.run(ROOT + WORKERS + SEE, policy="VALIDATE", **CPU)
         self.check(result, {"cu": box.FASTEST, "nv": box.ALL}, self.NOTHING)
 
-    def test_the_root_first(self):
-        """The root initialises, then starts its workers: no error 3, no hint about forks."""
+    def test_root_may_initialise_before_its_workers(self):
+        """There is no error 3 and no message about forks."""
         result = box.run(ROOT + SEE + WORKERS, allow="1,2", **CPU)
         self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]),
                    {"cu": "!100", "nv": []})
@@ -77,7 +77,7 @@ class Children(box.Case):
         self.assertEqual(box.seen(result.answers["t.cu.see"]), [1, 2], result)
         self.silent(result)
 
-    def test_linked_programs(self):
+    def test_children_of_linked_programs_get_no_gpu(self):
         for name, steps in (("cuda", ["cu.see"]), ("nvml", ["nv.see"]), ("runtime13", ["rt.see"]),
                             ("mixed", ["rt.see", "nv.see", "cu.see"])):
             with self.subTest(program=name):
@@ -89,8 +89,8 @@ class Children(box.Case):
                     for label in ("f.", "s."):
                         self.assertIn(box.seen(result.answers[label + step]), ("!100", []), result)
 
-    def test_many_workers(self):
-        """24 workers: one driver is initialised, one process has contexts."""
+    def test_only_the_root_of_24_workers_initialises_the_driver(self):
+        """Only one process has contexts."""
         worker = ["rt12.sync", "cu.context=v4,0", "end"]
         steps = ["rt12.sync"]
         for number in range(12):
@@ -104,8 +104,7 @@ class Children(box.Case):
 
     RECIPE = "sh -c 'CUDAGUARD_ROOT=$$ exec APP'"
 
-    def test_without_the_root(self):
-        """Nobody can tell who may keep the GPUs: nobody does, and a line has the recipe."""
+    def test_missing_root_gives_no_process_a_gpu_and_prints_the_remedy(self):
         for policy, allow in (("VALIDATE", "1,2"), ("CLAMP", None), (None, "1")):
             with self.subTest(policy=policy):
                 result = box.run(WORKERS + SEE, policy=policy, allow=allow, **CPU)
@@ -124,8 +123,9 @@ class Children(box.Case):
         result = box.run(ROOT + ["title"] + WORKERS + SEE, allow="1,2", **CPU)
         self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), self.NOTHING)
 
-    def test_a_shell(self):
-        """The variable set for a script: no program of it is the root. And the line's way out."""
+    def test_programs_of_a_script_are_root_only_if_the_script_says_so(self):
+        """The variable is set for a whole script. CUDAGUARD_ROOT=$$ makes one program of the script
+        the root."""
         see = shlex.join([box.program("open"), "cu.see"])
         env = box.environment(allow="1,2", **CPU)
         result = harness.run(["sh", "-c", see + "; exit $?"], world="none", env=env, trace=False)
@@ -156,21 +156,19 @@ class Children(box.Case):
         # What a number alone cannot tell; docs/devices.md says so.
         self.assertEqual(self.in_a_namespace("export CUDAGUARD_ROOT=$$;"), [1, 2])
 
-    def test_another_root(self):
-        """A process id that is none of these: nobody is the root."""
+    def test_root_outside_the_tree_gives_no_process_a_gpu(self):
         for root in ("1", "4194304", "%d" % os.getpid()):
             result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=root, **CPU)
             self.check(result, self.NOTHING, self.NOTHING)
 
-    def test_bad_roots(self):
+    def test_bad_root_is_reported_and_gives_no_process_a_gpu(self):
         for root in ("abc", "-1", "0", "1x", "1:", "1:x", " 1", "99999999999999999999", "0x10", "1,2"):
             with self.subTest(root=root):
                 result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=root, **CPU)
                 self.check(result, self.NOTHING, self.NOTHING)
                 self.assertIn('CUDAGUARD_ROOT="%s" is not accepted' % root, result.err, result)
 
-    def test_bad_values(self):
-        """What is not understood narrows: children get no GPU."""
+    def test_bad_value_is_reported_and_gives_children_no_gpu(self):
         for value in ("maybe", "OFF", "VALIDATE", "0", "FORCE_CPU "):
             with self.subTest(value=value):
                 result = box.run(ROOT + WORKERS + SEE, allow="1,2",
@@ -183,8 +181,7 @@ class Children(box.Case):
             self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), self.NOTHING)
             self.assertNotIn("is not accepted", result.err, result)
 
-    def test_with_other_policies(self):
-        """OFF stays OFF, FORCE_CPU stays FORCE_CPU."""
+    def test_off_and_force_cpu_stay_as_they_are(self):
         result = box.run(ROOT + WORKERS + SEE, policy="OFF", **CPU)
         self.check(result, {"cu": box.FASTEST}, {"cu": box.FASTEST, "nv": box.ALL})
         result = box.run(ROOT + WORKERS + SEE, policy="FORCE_CPU", **CPU)

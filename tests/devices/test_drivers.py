@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers that do not do what we count on: never more GPUs than were allowed, and a line."""
+"""Drivers that do not do what we count on never show more GPUs than were allowed, and a message
+explains it."""
 
 import os
 
@@ -12,14 +13,14 @@ class Drivers(box.Case):
 
     STEPS = ["cu.see", "rt12.see", "nv.see"]
 
-    def test_controls(self):
+    def test_control_each_fake_driver_shows_gpus_without_the_guard(self):
         self.sees(box.run(self.STEPS, guard=False, box="noslot", own="1"), cu=[0], rt12=[0], nv=ALL)
         self.sees(box.run(self.STEPS, guard=False, box="liar", own="1"), cu=FASTEST, nv=ALL)
         self.sees(box.run(self.STEPS, guard=False, box="around", own="1"), cu=[0], nv=ALL)
         self.sees(box.run(self.STEPS, guard=False, CG_GONE="5", own=uuid(5)), cu="!100", nv=ALL)
         self.sees(box.run(["cu.see"], guard=False, box="no_nvml"), cu=FASTEST)
 
-    def test_no_slot(self):
+    def test_driver_without_a_getenv_import_shows_no_gpu(self):
         for steps in (["cu.see", "rt12.see"], ["rt13.see", "cu.see"]):
             result = box.run(steps, box="noslot", allow="2,5")
             self.sees(result, cu="!100")
@@ -27,16 +28,16 @@ class Drivers(box.Case):
         result = box.run(self.STEPS, box="noslot", allow="2,5")
         self.assertNotIn(box.seen(result.answers["nv.see"]), (ALL, FASTEST), result)
 
-    def test_around(self):
-        """A driver that imports getenv, and reads the one variable without it."""
+    def test_driver_that_reads_the_list_without_getenv_is_refused(self):
+        """The driver imports getenv, and reads this one variable without it."""
         for own in (None, uuid(2) + "," + uuid(5)):
             result = box.run(["cu.see", "rt12.see"], box="around", allow="2,5", own=own)
             self.assertEqual(result.answers["cu.see"].split(":")[0], "100", result)
             self.sees(result, rt12="!100")
             self.explained(result, "did not read")
 
-    def test_old(self):
-        """Libraries that lack some guarded names: dlsym finds nothing, as without us."""
+    def test_names_that_an_old_driver_lacks_are_not_found(self):
+        """dlsym finds nothing for these names, as without the guard."""
         names = ("cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4", "cuLibraryLoadData",
                  "cuLibraryLoadFromFile", "cuModuleLoadData")
         steps = ["cu.where=" + name for name in names] + ["cu.context=v4,0", "nv.initflags"]
@@ -54,7 +55,7 @@ class Drivers(box.Case):
         result = box.run(["cu.see", "nv.see", "rt12.count"], box="old", allow="5,2")
         self.sees(result, cu=[5, 2], nv=[5, 2])
 
-    def test_liar(self):
+    def test_driver_that_ignores_the_list_is_refused(self):
         for how in (None, "others"):
             with self.subTest(how=how):
                 result = box.run(["cu.see", "rt12.see"], box="liar", allow="2,5", CG_LIE=how)
@@ -62,8 +63,8 @@ class Drivers(box.Case):
                 self.sees(result, rt12="!100")
                 self.explained(result)
 
-    def test_gone(self):
-        """A GPU that NVML lists and the driver does not know any more."""
+    def test_gpu_that_the_driver_no_longer_knows_is_refused(self):
+        """NVML still lists the GPU."""
         for allow, own in (("2,5", None), ("5", None), ("5,2", "0,1"), (uuid(5), None)):
             with self.subTest(allow=allow, own=own):
                 result = box.run(["cu.see", "rt12.see"], allow=allow, own=own, CG_GONE="5")
@@ -73,8 +74,8 @@ class Drivers(box.Case):
         self.silent(result)
         self.sees(result, cu=[2, 6], rt12=[2, 6], nv=[2, 6])
 
-    def test_without_nvml(self):
-        """The driver counts by itself; a list of one kind only."""
+    def test_list_of_one_kind_works_without_nvml(self):
+        """The driver itself counts the GPUs."""
         steps = ["cu.see", "rt12.see"]
         for allow, own, gpus in (("2,5", None, [2, 5]), ("5,2", "1", [2]),
                                  (uuid(3) + "," + uuid(0, 8), None, [3, 0]), ("7", "0,0", "!100")):
@@ -108,9 +109,9 @@ class Drivers(box.Case):
 
 
 class OpenCl(box.Case):
-    """NVIDIA's OpenCL opens the device by itself: not under a list."""
+    """NVIDIA's OpenCL opens the device by itself, so it is refused under a list."""
 
-    def test_opencl(self):
+    def test_opencl_is_refused_under_a_list(self):
         steps = ["lib.open=" + os.path.join(harness.FAKE_DRIVER, "libnvidia-opencl.so.1")]
         for more in ({"guard": False}, {"policy": "VALIDATE"}, {"policy": "OFF", "allow": "2"}):
             with self.subTest(more=more):

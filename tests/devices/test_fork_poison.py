@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A forked child of a process that had initialised CUDA can never use it; a line says why."""
+"""A forked child of a process that had initialised CUDA can never use CUDA; a message says why."""
 
 import re
 
@@ -24,7 +24,7 @@ WAYS = [
 
 class ForkPoison(box.Case):
 
-    def test_every_way(self):
+    def test_message_explains_the_use_of_cuda_after_a_fork(self):
         for name, before, call, by in WAYS:
             for policy in ("VALIDATE", "CLAMP"):
                 with self.subTest(program=name, before=before, call=call, policy=policy):
@@ -54,8 +54,9 @@ class ForkPoison(box.Case):
         result = box.run(["cu.init", "fork=a", "fork=b", "cu.init", "end", "end"], allow="5,2")
         self.one_line(result, "forked child")
 
-    def test_children_that_are_fine(self):
-        """No CUDA call, NVML alone, a spawned one, a replaced one, one forked before."""
+    def test_child_that_can_use_cuda_gets_no_message(self):
+        """Such a child makes no CUDA call, uses NVML alone, is spawned or replaced, or was forked
+        before."""
         for steps in (["cu.init", "fork=c", "getenv=PATH", "end"],
                       ["nv.see", "cu.init", "fork=c", "nv.list", "end"],
                       ["cu.see", "spawn=c", "cu.see", "end"],
@@ -68,8 +69,7 @@ class ForkPoison(box.Case):
                 if "c.cu.see" in result.answers:
                     self.assertEqual(box.seen(result.answers["c.cu.see"]), [5, 2], result)
 
-    def test_a_start_that_failed(self):
-        """The parent asked and got nothing: the child may try for itself."""
+    def test_child_may_initialise_after_its_parents_failure(self):
         steps = ["setenv=CUDA_VISIBLE_DEVICES=-1", "cu.init", "fork=c",
                  "setenv=CUDA_VISIBLE_DEVICES=1", "cu.see", "end"]
         bare = box.run(steps, guard=False)
@@ -78,7 +78,7 @@ class ForkPoison(box.Case):
         self.assertEqual(box.seen(result.answers["c.cu.see"]), [2], result)
         self.assertNotIn("forked child", result.err, result)
 
-    def test_quiet(self):
+    def test_log_off_and_policy_off_print_no_message(self):
         for more in ({"CUDAGUARD_LOG": "off", "allow": "5,2"}, {"policy": "OFF"}):
             result = box.run(["cu.init", "fork=c", "cu.init", "end"], **more)
             self.silent(result)

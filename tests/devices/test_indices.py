@@ -41,8 +41,8 @@ class Runtime(box.Case):
         steps = [prefix + call + "=" + index] + [prefix + step for step in after]
         return box.run(steps, name, policy=policy, allow=ALLOW, **more)
 
-    def test_without_the_guard(self):
-        """The control: a view of three GPUs by CUDA's own variable."""
+    def test_control_bad_index_is_an_error_without_the_guard(self):
+        """CUDA's own variable makes a view of three GPUs."""
         own = ",".join(box.uuid(gpu) for gpu in VIEW)
         for name, prefix, call, _ in self.each():
             for index, wanted, error in (("2", good_answer(call, 2), "0"),
@@ -55,7 +55,7 @@ class Runtime(box.Case):
                     self.assertEqual(result.answers[prefix + "peek"], error, result)
                     self.assertEqual(result.answers[prefix + "last"], error, result)
 
-    def test_good_indices(self):
+    def test_good_index_stays_and_makes_no_message(self):
         for name, prefix, call, _ in self.each():
             for policy in ("VALIDATE", "CLAMP"):
                 for position in range(3):
@@ -66,8 +66,8 @@ class Runtime(box.Case):
                                          good_answer(call, position), result)
                         self.assertEqual(result.answers[prefix + "peek"], "0", result)
 
-    def test_validate(self):
-        """The answer and the error state as without us, and a line."""
+    def test_validate_keeps_the_error_and_prints_a_message(self):
+        """The answer and the error state are as without the guard."""
         for name, prefix, call, api in self.each():
             for index in TOO_HIGH + NEGATIVE:
                 with self.subTest(program=name, call=call, index=index):
@@ -80,8 +80,8 @@ class Runtime(box.Case):
                     self.one_line(result, api, "device " + index, "0 to 2", "5,2,7")
                     self.assertNotIn("is used", result.err, result)
 
-    def test_clamp(self):
-        """The last valid one, as if it had been asked for."""
+    def test_clamp_uses_the_last_device(self):
+        """The answers are as if the program had asked for the last valid device."""
         for name, prefix, call, api in self.each():
             for index in TOO_HIGH:
                 with self.subTest(program=name, call=call, index=index):
@@ -105,8 +105,7 @@ class Runtime(box.Case):
                     self.one_line(result, api, "device " + index)
                     self.assertNotIn("is used", result.err, result)
 
-    def test_the_device_in_use(self):
-        """A clamped selection is the selection; a refused one changes nothing."""
+    def test_clamped_selection_is_in_use_and_a_refused_one_is_not(self):
         for name, prefix in RUNTIMES:
             for policy, wanted in (("CLAMP", "0:2"), ("VALIDATE", "0:1")):
                 with self.subTest(program=name, policy=policy):
@@ -127,8 +126,7 @@ class Runtime(box.Case):
                     self.assertEqual(result.answers[prefix + "peek"], "1", result)
                     self.assertEqual(result.answers[prefix + "last"], "1", result)
 
-    def test_nothing_visible(self):
-        """No device at all: the natural answer, nothing to clamp to."""
+    def test_clamp_without_a_device_keeps_the_error(self):
         for name, prefix, call, _ in self.each():
             with self.subTest(program=name, call=call):
                 steps = [prefix + call + "=0", prefix + call + "=3"]
@@ -151,14 +149,14 @@ class Runtime(box.Case):
 
 class Driver(box.Case):
 
-    def test_without_the_guard(self):
+    def test_control_bad_index_is_an_error_without_the_guard(self):
         for name, steps in DRIVERS:
             bare = box.run(steps + ["cu.init", "cu.get=2"], name, guard=False, own="5,2,7")
             self.assertEqual(bare.answers["cu.get"], "0:2", bare)
             bare = box.run(steps + ["cu.init", "cu.get=3"], name, guard=False, own="5,2,7")
             self.assertEqual(bare.answers["cu.get"], "101:-7", bare)
 
-    def test_validate(self):
+    def test_validate_keeps_the_error_and_prints_a_message(self):
         for name, steps in DRIVERS:
             for index in TOO_HIGH + NEGATIVE:
                 with self.subTest(program=name, steps=steps, index=index):
@@ -166,7 +164,7 @@ class Driver(box.Case):
                     self.assertEqual(result.answers["cu.get"], "101:-7", result)
                     self.one_line(result, "cuDeviceGet", "device " + index, "0 to 2", "5,2,7")
 
-    def test_clamp(self):
+    def test_clamp_uses_the_last_device_unless_the_index_is_negative(self):
         for name, steps in DRIVERS:
             for index in TOO_HIGH + NEGATIVE:
                 with self.subTest(program=name, steps=steps, index=index):
@@ -180,15 +178,14 @@ class Driver(box.Case):
                         self.one_line(result, "cuDeviceGet", "device " + index)
                         self.assertNotIn("is used", result.err, result)
 
-    def test_not_initialised(self):
-        """Before cuInit: 3, and nothing to say."""
+    def test_call_before_cuinit_gets_error_3_and_no_message(self):
         for policy in ("VALIDATE", "CLAMP"):
             for name, steps in DRIVERS:
                 result = box.run(steps + ["cu.get=9"], name, allow=ALLOW, policy=policy)
                 self.assertEqual(result.answers["cu.get"], "3:-7", result)
                 self.silent(result)
 
-    def test_good_indices(self):
+    def test_good_index_stays_and_makes_no_message(self):
         for name, steps in DRIVERS:
             result = box.run(steps + ["cu.init", "cu.get=2"], name, allow=ALLOW, policy="CLAMP")
             self.assertEqual(result.answers["cu.get"], "0:2", result)
@@ -197,8 +194,8 @@ class Driver(box.Case):
 
 class Lines(box.Case):
 
-    def test_distinct_cases(self):
-        """The same call with the same index is said once; another index or call once more."""
+    def test_each_call_and_index_makes_one_message(self):
+        """Another index, or another call, makes one more message."""
         for policy in ("VALIDATE", "CLAMP"):
             with self.subTest(policy=policy):
                 again = ["rt12.set=9"] * 5 + ["cu.get=9"] * 5
@@ -228,15 +225,13 @@ class Lines(box.Case):
         result = box.run(["setenv=CUDA_VISIBLE_DEVICES=2,0", "rt12.set=7"], allow=ALLOW)
         self.one_line(result, "0 to 1", "7,5", "did you mean 0")
 
-    def test_log_off(self):
-        """No line; the clamping stays."""
+    def test_log_off_prints_no_message_and_still_clamps(self):
         result = box.run(["rt12.set=9", "rt12.current"], allow=ALLOW, policy="CLAMP",
                          CUDAGUARD_LOG="off")
         self.silent(result)
         self.assertEqual(result.answers["rt12.current"], "0:2", result)
 
-    def test_who_asked(self):
-        """The line names the code that made the call."""
+    def test_message_names_the_caller(self):
         result = box.run(["rt12.set=9"], allow=ALLOW)
         self.one_line(result, "runtime_12.so")
         result = box.run(["rt.set=9"], "runtime13", allow=ALLOW)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA_VISIBLE_DEVICES changed after the program had been told how many GPUs there are."""
+"""The program changes CUDA_VISIBLE_DEVICES after it has counted the GPUs."""
 
 from support import box
 
@@ -8,12 +8,12 @@ WRITE = "setenv=CUDA_VISIBLE_DEVICES=1"
 
 class LateWrite(box.Case):
 
-    def test_without_the_guard(self):
-        """The control, as YOLOv5 had it: a count of 8 kept, then a driver with one."""
+    def test_control_late_write_changes_the_drivers_count(self):
+        """YOLOv5 did so: it kept a count of 8 and then had a driver with one GPU."""
         bare = box.run(["nv.see", WRITE, "rt12.see", "cu.see"], guard=False)
         self.sees(bare, nv=box.ALL, rt12=[0], cu=[0])
 
-    def test_after_nvml(self):
+    def test_write_after_an_nvml_count_is_reported(self):
         for name, steps, first in (
                 ("open", ["nv.see", WRITE, "cu.see"], "nvmlDeviceGetCount_v2"),
                 ("open", ["nv.see", WRITE, "rt12.see"], "nvmlDeviceGetCount_v2"),
@@ -31,8 +31,8 @@ class LateWrite(box.Case):
                                   "CUDA sees 1",
                                   "with CUDAGUARD_VISIBLE_DEVICES=1 and use device 0")
 
-    def test_after_cuda(self):
-        """CUDA itself had told: the driver does not read the variable again."""
+    def test_write_after_cuda_is_reported_as_without_effect(self):
+        """The driver does not read the variable again."""
         for steps in (["rt12.count", WRITE, "rt12.count"], ["rt13.count", WRITE, "rt13.set=0"],
                       ["cu.see", WRITE, "rt12.see"], ["rt12.see", WRITE, "nv.see"]):
             with self.subTest(steps=steps):
@@ -42,7 +42,7 @@ class LateWrite(box.Case):
                 self.one_line(result, "CUDA_VISIBLE_DEVICES", "unset", '"1"', "no effect",
                               "CUDAGUARD_VISIBLE_DEVICES=1")
 
-    def test_from_what_to_what(self):
+    def test_message_has_both_values_and_the_remedy(self):
         cases = [("0,1,2", "setenv=CUDA_VISIBLE_DEVICES=2", '"0,1,2"', '"2"'),
                  ("0,1", "unsetenv=CUDA_VISIBLE_DEVICES", '"0,1"', "unset"),
                  (None, "setenv=CUDA_VISIBLE_DEVICES=", "unset", '""'),
@@ -64,15 +64,14 @@ class LateWrite(box.Case):
                 self.silent(box.run(steps, policy="VALIDATE"))
         self.silent(box.run(["nv.see", WRITE, "cu.see"], policy="VALIDATE", own="1"))
 
-    def test_once(self):
+    def test_several_late_writes_make_one_message(self):
         result = box.run(["nv.see", WRITE, "cu.see", "setenv=CUDA_VISIBLE_DEVICES=2", "rt12.see",
                           "rt13.set=0", "setenv=CUDA_VISIBLE_DEVICES=3", "nv.see"],
                          policy="VALIDATE")
         self.one_line(result)
 
-    def test_the_remedy(self):
-        """The list in front: NVML, a count that was kept and the driver agree, whatever the
-        program writes for the device that it was given."""
+    def test_list_makes_nvml_the_runtime_and_the_driver_agree(self):
+        """They agree whatever the program writes for the device that it was given."""
         for steps in (["nv.see", "cu.see", "rt12.see"],
                       ["nv.see", "setenv=CUDA_VISIBLE_DEVICES=0", "cu.see", "rt12.see"],
                       ["rt12.see", "setenv=CUDA_VISIBLE_DEVICES=0", "cu.see", "nv.see"]):
@@ -106,14 +105,14 @@ class LateWrite(box.Case):
         self.one_line(result, "CUDA_VISIBLE_DEVICES changed", '"1"', "2 GPUs", "CUDA sees 1",
                       "CUDAGUARD_VISIBLE_DEVICES")
 
-    def test_children(self):
-        """A child that writes before its own first call is not late; one that is, is told."""
+    def test_child_that_writes_before_its_first_call_is_not_reported(self):
+        """A child that writes later gets a message."""
         result = box.run(["nv.see", "spawn=s", WRITE, "cu.see", "end"], policy="VALIDATE")
         self.silent(result)
         result = box.run(["nv.see", "fork=f", WRITE, "nv.list", "cu.see", "end"], policy="VALIDATE")
         self.assertEqual(box.seen(result.answers["f.cu.see"]), [0], result)
 
-    def test_log_off(self):
+    def test_log_off_and_policy_off_print_no_message(self):
         for env in ({"CUDAGUARD_LOG": "off", "policy": "VALIDATE"}, {"policy": "OFF"}):
             result = box.run(["nv.see", WRITE, "cu.see"], **env)
             self.silent(result)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDAGUARD_LOG=all says who initialised, selected, made contexts, loaded code, asked NVML."""
+"""CUDAGUARD_LOG=all reports the caller that initialises, selects, makes contexts, loads code or
+asks NVML."""
 
 from support import box
 
@@ -12,7 +13,7 @@ class LogAll(box.Case):
         """How many lines have all these words."""
         return sum(all(word in line for word in words) for line in box.lines(result))
 
-    def test_everything(self):
+    def test_each_use_of_cuda_makes_a_message_and_a_record(self):
         steps = ["pid", "nv.init", "nv.count", "rt12.set=1", "cu.context=v4,0", "cu.load=library"]
         result, records = self.run_reported(steps, allow="5,2", **ALL_LINES)
         self.assertEqual(self.said(result, "CUDA initialised", "libcudart.so.12"), 1, result)
@@ -39,8 +40,8 @@ class LogAll(box.Case):
             self.assertRegex(record["caller"], r"/(open|libcudart\.so\.12|runtime_12\.so)\+0x",
                              record)
 
-    def test_works_or_only_holds(self):
-        """A process that holds a context and never loads code."""
+    def test_work_is_reported_only_if_code_is_loaded(self):
+        """A process may hold a context and never load code."""
         for steps, works in ((["rt12.free=0"], False), (["rt12.set=0"], False),
                              (["cu.init", "cu.context=v2,0"], False), (["rt12.sync"], True),
                              (["cu.init", "cu.context=v2,0", "cu.load=module"], True)):
@@ -89,7 +90,7 @@ class LogAll(box.Case):
         self.assertEqual(self.said(result, "context on device"), 0, result)
         self.assertNotIn("context", [record.get("event") for record in records], records)
 
-    def test_linked_programs(self):
+    def test_linked_programs_are_reported(self):
         result, records = self.run_reported(["cu.init"], "cuda", allow="5,2", **ALL_LINES)
         self.assertEqual(self.said(result, "CUDA initialised", "asked by cuda"), 1, result)
         self.assertIn("init", [record.get("event") for record in records], records)
@@ -103,8 +104,7 @@ class LogAll(box.Case):
         self.assertEqual(self.said(result, "CUDA initialised"), 1, result)
         self.assertIn("work", [record.get("event") for record in records], records)
 
-    def test_processes(self):
-        """Each process speaks for itself."""
+    def test_each_process_reports_its_own_use(self):
         steps = ["fork=a", "rt12.sync", "end", "spawn=b", "cu.init", "end", "nv.init"]
         result, records = self.run_reported(steps, allow="5,2", **ALL_LINES)
         by_process = {}
@@ -120,7 +120,7 @@ class LogAll(box.Case):
         result, _ = self.run_reported(["nv.init", "rt12.set=1", "rt12.sync"], allow="5,2")
         self.silent(result)
 
-    def test_same_answers(self):
+    def test_answers_are_the_same_as_with_log_off(self):
         steps = ["nv.see", "rt12.see", "rt12.set=1", "rt12.set=9", "rt12.last", "cu.context=v4,1",
                  "cu.load=library", "cu.memory"]
         quiet = box.run(steps, allow="5,2", CUDAGUARD_LOG="off")

@@ -88,8 +88,8 @@ class Names(box.Case):
         self.assertNotEqual(bare[0], bare[1])
         self.assertIn(bare[4], bare[2])
 
-    def test_brand_new(self):
-        """A name that is in no table of ours works, by dlsym and by cuGetProcAddress."""
+    def test_name_that_no_table_has_still_works(self):
+        """dlsym and cuGetProcAddress both find the name."""
         for route in ("dlsym", "proc"):
             for steps in (["cu.brandnew"], ["cu.see", "cu.brandnew"]):
                 result = box.run(["cu.route=" + route] + steps, allow="5,2")
@@ -112,9 +112,9 @@ class Names(box.Case):
 
 
 class Trampolines(box.Case):
-    """Programs that export cu* functions of their own, as TensorFlow does: no recursion."""
+    """Programs that export cu* functions of their own, as TensorFlow does, do not recurse."""
 
-    def test_trampolines(self):
+    def test_trampolines_do_not_recurse(self):
         for name in ("trampolines", "trampolines_linked"):
             for policy in ("VALIDATE", "CLAMP"):
                 with self.subTest(program=name, policy=policy):
@@ -130,11 +130,11 @@ class Trampolines(box.Case):
 
 
 class Majors(box.Case):
-    """Each call of the runtime reaches that of its caller."""
+    """A call of a runtime reaches the runtime of its caller."""
 
     STEPS = ["count", "set=1", "properties=1", "attribute=0", "initdevice=0", "sync", "last"]
 
-    def test_each_its_own(self):
+    def test_two_runtimes_answer_their_own_callers(self):
         for program, prefixes in (("open", {"12": "rt12.", "13": "rt13."}),
                                   ("runtime12", {"12": "rt.", "13": "rt13."}),
                                   ("runtime13", {"12": "rt12.", "13": "rt."})):
@@ -157,7 +157,7 @@ class Majors(box.Case):
                         self.assertEqual(len(result.out.splitlines()), len(steps), result)
                         self.assertNotIn("=101", result.out, result)
 
-    def test_error_states_are_apart(self):
+    def test_two_runtimes_have_separate_error_states(self):
         result = box.run(["rt12.set=9", "rt13.peek", "rt12.peek", "rt13.last", "rt12.last"],
                          allow="5,2")
         self.assertEqual([line.split("=")[1] for line in result.out.splitlines()],
@@ -177,7 +177,7 @@ class Handles(box.Case):
         "local": ["lib.open=LIB", "lib.default=cuMemAlloc_v2", "lib.default=cuBrandNewThing"],
     }
 
-    def test_handles(self):
+    def test_driver_handles_are_as_without_the_guard(self):
         directory = os.path.join(harness.FAKES, "lazy")
         for library in ("libcuda.so.1", "libcuda.so", os.path.join(directory, "libcuda.so.1")):
             for title, steps in self.CASES.items():
@@ -189,7 +189,7 @@ class Handles(box.Case):
                     self.assertEqual(result.out, bare.out, result)
                     self.assertIn("set" if "open" in steps[-2] + steps[0] else "null", bare.out)
 
-    def test_nvml_handles(self):
+    def test_nvml_handles_are_as_without_the_guard(self):
         library = "libnvidia-ml.so.1"
         steps = ["lib.noload=L", "lib.open=L", "lib.noload=L", "lib.open=L", "lib.close=L",
                  "lib.noload=L"]

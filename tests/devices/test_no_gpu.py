@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fails is said and recorded: a cuInit or nvmlInit that finds no GPU, a driver that is not
-there, a forked child's error 3."""
+"""The guard reports and records failures: a cuInit or nvmlInit that finds no GPU, a missing driver,
+a forked child's error 3."""
 
 import json
 import os
@@ -21,7 +21,7 @@ class NoGpu(box.Case):
         return [(record["pid"], record["result"]) for record in records
                 if record["event"] == event]
 
-    def test_controls(self):
+    def test_control_fake_drivers_fail_without_the_guard(self):
         bare = box.run(["pid", "cu.init", "nv.init"], guard=False, **SICK)
         self.assertEqual((bare.answers["cu.init"], bare.answers["nv.init"]), ("100", "9"), bare)
         self.assertEqual(bare.fake_calls, ["cuInit", "nvmlInit_v2", "nvmlInitWithFlags"], bare)
@@ -30,8 +30,8 @@ class NoGpu(box.Case):
         bare = box.run(["cu.init", "fork=c", "cu.init", "end"], guard=False)
         self.assertEqual(bare.answers["c.cu.init"], "3", bare)
 
-    def test_recorded(self):
-        """Every result, once each, with the caller; and what succeeds after it."""
+    def test_each_result_of_an_init_is_recorded_once(self):
+        """The record has the caller. A success after an error is recorded, too."""
         for more in EVERY_POLICY:
             for code in (100, 3, 999):
                 with self.subTest(code=code, **more):
@@ -52,8 +52,8 @@ class NoGpu(box.Case):
                     self.assertEqual([code for _, code in self.results(records, event)],
                                      [failed, 0] if step in steps else [], records)
 
-    def test_the_lists_own_line(self):
-        """With a list: once, whatever the log is but off, and whoever asks."""
+    def test_list_without_a_gpu_is_reported_once(self):
+        """Only CUDAGUARD_LOG=off silences the message, and every caller gets it."""
         for name, steps in (("open", ["cu.init", "cu.init", "rt12.count", "cu.see"]),
                             ("open", ["rt13.count"]), ("cuda", ["cu.init"]),
                             ("runtime13", ["rt.count"])):
@@ -66,8 +66,8 @@ class NoGpu(box.Case):
         # The program's own wish is no news.
         self.silent(box.run(["cu.init"], allow="0,2", own="-1"))
 
-    def test_no_driver(self):
-        """The name that everybody asks by is not found: said and recorded as an init."""
+    def test_missing_driver_is_reported_and_recorded_as_an_init(self):
+        """Only the usual name of the driver counts."""
         for steps in (["cu.open", "cu.open"], ["rt12.count"],
                       ["cu.library=libcuda.so", "cu.open", "cu.library=libcuda.so.1", "cu.open"]):
             with self.subTest(steps=steps):
@@ -86,7 +86,7 @@ class NoGpu(box.Case):
         self.silent(result)
         self.assertEqual(len(records), 1, records)
 
-    def test_log_all(self):
+    def test_log_all_reports_a_failed_init_once(self):
         for more, words in ((SICK, "cuInit"), (NO_DRIVER, "dlopen")):
             for config in EVERY_POLICY:
                 with self.subTest(words=words, **config):
@@ -98,8 +98,8 @@ class NoGpu(box.Case):
         result = box.run(["nv.init"], policy="VALIDATE", CUDAGUARD_LOG="all", **SICK)
         self.one_line(result, "NVML not in use, error 9 (policy VALIDATE; nvmlInit_v2 asked by open)")
 
-    def test_complaints(self):
-        """Printed at the first call, whatever its answer."""
+    def test_bad_variable_is_reported_at_the_first_call(self):
+        """The answer of the call does not matter."""
         for more in (SICK, {"CG_SICK": "999"}, NO_DRIVER):
             for config in EVERY_POLICY:
                 with self.subTest(**more, **config):
@@ -108,8 +108,8 @@ class NoGpu(box.Case):
         result = box.run(["nv.init"], policy="VALIDATE", CUDAGUARD_LOG="loud", **SICK)
         self.one_line(result, 'CUDAGUARD_LOG="loud" is not accepted')
 
-    def test_forked_children(self):
-        """The driver's error 3 is in the records, beside the parent's success."""
+    def test_error_3_of_a_forked_child_is_recorded(self):
+        """The records also have the parent's success."""
         for name, before, call in (("open", "cu.init", "cu.init"), ("cuda", "cu.init", "cu.init"),
                                    ("open", "rt12.sync", "rt12.set=0"),
                                    ("open", "cu.init", "cu.get=0"),

@@ -9,9 +9,9 @@ from support.box import ALL, PROXIES, uuid
 
 
 class Nvml(box.Case):
-    """Handles by index, UUID, serial, bus; what belongs to other GPUs is not found."""
+    """Handles by index, UUID, serial and bus exist for listed GPUs only."""
 
-    def test_handles(self):
+    def test_handles_of_unlisted_gpus_are_not_found(self):
         allow = [5, 2]
         # The guard's own exports have the names that linked programs use; the proxy has all.
         for name, preload in (("open", ()), ("nvml", ()), ("nvml", PROXIES)):
@@ -39,7 +39,7 @@ class Nvml(box.Case):
                             result.answers["nv." + step],
                             "0:" + box.GPUS[gpu][0] if gpu in allow else "6:!6", result)
 
-    def test_indices(self):
+    def test_index_outside_the_list_is_an_error(self):
         steps = ["nv.get=0"]
         result = box.run(["nv.init"] + steps + ["nv.listold"], allow="5,2")
         self.assertEqual(result.answers["nv.get"], "0:set", result)
@@ -48,8 +48,8 @@ class Nvml(box.Case):
             result = box.run(["nv.init", "nv.get=" + index], allow="5,2")
             self.assertEqual(result.answers["nv.get"], "2:null", result)
 
-    def test_facts(self):
-        """Index back again, serial, bus and name belong to the GPU that was asked for."""
+    def test_facts_are_those_of_the_gpu_that_was_asked_for(self):
+        """The facts are the index, the serial number, the bus and the name."""
         for position, gpu in enumerate([5, 2, 7]):
             wanted = "0:%d:%s:%s:Box_GPU_%d" % (position, box.GPUS[gpu][2], box.bus_id(gpu), gpu)
             steps = ["nv.init", "nv.facts=%d" % position]
@@ -57,8 +57,7 @@ class Nvml(box.Case):
             self.assertEqual(box.run(steps, "nvml", allow="5,2,7").answers["nv.facts"][:20],
                              wanted[:20])
 
-    def test_neighbours(self):
-        """Queries that give handles of other GPUs give those of the list only."""
+    def test_queries_for_other_gpus_return_listed_gpus_only(self):
         cases = [("nv.nearest=0,40", [0, 1, 3], [0, 3]), ("nv.nearest=0,50", ALL[4:], [6]),
                  ("nv.set=0", [0, 1, 2, 3], [0, 2, 3]), ("nv.set=1", ALL[4:], [6])]
         for step, machine, listed in cases:
@@ -71,8 +70,8 @@ class Nvml(box.Case):
                 self.assertEqual(sorted(box.seen(result.answers[key].split(":", 2)[2])), listed,
                                  result)
 
-    def test_not_initialised(self):
-        """Before nvmlInit, after nvmlShutdown: 1, as NVML says."""
+    def test_call_before_init_or_after_shutdown_gets_error_1(self):
+        """NVML gives the same answer without the guard."""
         for guard in (False, True):
             result = box.run(["nv.count", "nv.get=0", "nv.init", "nv.shutdown", "nv.list",
                               "nv.shutdown"], guard=guard, allow="5,2")
@@ -88,7 +87,7 @@ class Nvml(box.Case):
                              allow="5,2")
             self.assertEqual(result.answers["nv.get"], "0:set", result)
 
-    def test_other_starts(self):
+    def test_list_holds_with_each_init_function(self):
         for start in ("nv.initold", "nv.initflags"):
             for name in ("open", "nvml"):
                 result = box.run([start, "nv.list"], name, allow="5,2")

@@ -22,7 +22,7 @@ OURS = {"libcudaguard.so"}
 
 class Off(box.Case):
 
-    def test_changes_nothing(self):
+    def test_off_changes_nothing(self):
         for kind in ("lazy", "now", "noslot", "no_nvml"):
             for name, steps in STEPS.items():
                 if kind == "no_nvml" and name in ("nvml", "mixed", "mixed_now"):
@@ -38,14 +38,13 @@ class Off(box.Case):
                         self.assertEqual(result.err, bare.err, result)
                         self.assertEqual(result.fake_calls, bare.fake_calls, result)
 
-    def test_maps_nothing(self):
+    def test_off_maps_nothing_more(self):
         for name, steps in STEPS.items():
             with self.subTest(program=name):
                 result = box.run(steps + ["maps"], name, policy="OFF")
                 self.assertEqual(set(result.answers["maps"].split(",")), OURS, result)
 
-    def test_control(self):
-        """What the other policies map."""
+    def test_control_a_list_maps_the_proxies_and_force_cpu_does_not(self):
         steps = ["cu.see", "nv.see", "maps"]
         validate = set(box.run(steps, allow="5,2").answers["maps"].split(","))
         self.assertEqual(validate, OURS | {"libcudaguard-driver.so", "libcudaguard-nvml.so"})

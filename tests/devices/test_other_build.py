@@ -41,7 +41,7 @@ class OtherBuild(box.Case):
             return box.run(STEPS[kind], guard=False, preload=[guard], allow=allow,
                            policy="VALIDATE")
 
-    def test_another_id(self):
+    def test_proxy_with_another_interface_number_is_refused(self):
         own = interface_id(harness.SOURCE)
         for kind, steps in STEPS.items():
             for allow in ("0,1", None):

@@ -41,8 +41,8 @@ class RealDriver(box.Case):
                         self.assertEqual(bare.answers["cu.version"][:2], "0:", bare)
                         self.assertEqual(bare.answers["cu.init"], "100", bare)
 
-    def test_every_name(self):
-        """The same status and the same place in the driver, but for the guarded names."""
+    def test_every_unguarded_name_has_the_same_status_and_place(self):
+        """A guarded name has its place in the proxy."""
         names = test_names.bases()
         questions = ["%s,%d,%d" % (name, version, flags) for name in names
                      for version in (11030, 12000, 12020) for flags in (0, 2)]
@@ -88,7 +88,7 @@ class RealDriver(box.Case):
                 self.assertEqual(result.answers["cu.init"], "100", result)
                 self.assertEqual(result.answers["cu.count"][:1], "3", result)
 
-    def test_the_fake_says_the_same(self):
+    def test_the_fake_answers_the_same(self):
         """What the fake driver of these tests answers to the questions that need no device."""
         steps = ["cu.count", "cu.get=0", "cu.init=1", "cu.where=cuNoSuchThing",
                  "cu.ask=cuNoSuchThing,12000,0", "cu.ask=cuMemAlloc,12000,4", "nv.count"]

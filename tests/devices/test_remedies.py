@@ -135,7 +135,7 @@ class NoGpu(Case):
         yield 'CUDAGUARD_VISIBLE_DEVICES="0,2"', box.run(steps, allow="0,2", **more)
         yield '--gpus "0,2"', self.launch(["--gpus", "0,2"], steps, **more)
 
-    def test_no_gpu_is_said(self):
+    def test_missing_gpu_is_reported(self):
         for more in ({"CG_SICK": "100"}, {"CG_SICK": "100", "CG_EMPTY": "1"}, {"CG_EMPTY": "1"}):
             bare = box.run(["cu.init"], guard=False, **more)
             self.assertEqual(bare.answers["cu.init"], more.get("CG_SICK", "0"), bare)
@@ -152,7 +152,7 @@ class NoGpu(Case):
             self.assertEqual(result.answers["nv.get"], "2:null", result)
             self.assertIn(named + ": this machine shows no GPU", self.one(result))
 
-    def test_a_broken_driver_is_said_and_doctor_finds_it(self):
+    def test_broken_driver_is_reported_and_doctor_finds_it(self):
         for more in ({"CG_SICK": "999"}, {"CG_SICK": "999", "CG_EMPTY": "1"}, {"CG_SICK": "802"}):
             code = more["CG_SICK"]
             for named, result in self.each(["cu.init", "cu.init", "rt12.count"], **more):
@@ -166,14 +166,14 @@ class NoGpu(Case):
                                          guard=False, trace=False, env=box.environment(**more))
                     self.assertRegex(doctor.out, r"\b%s\b" % code)
 
-    def test_a_healthy_machine_says_nothing(self):
+    def test_healthy_machine_prints_nothing(self):
         for _, result in self.each(["cu.see"]):
             self.silent(result)
             self.sees(result, cu=[0, 2])
 
 
 class Names(Case):
-    """What the user has written is named: the option, or the variable."""
+    """A message names what the user has written: the option or the variable."""
 
     def test_the_option_is_named(self):
         wrong = 'entry 1 "9" does not exist (this machine has 8 GPUs); FORCE_CPU applies'
@@ -212,7 +212,7 @@ class Names(Case):
 
 class OtherRemedies(Case):
 
-    def test_fork(self):
+    def test_fork_message_advises_spawn_or_a_later_init(self):
         steps = ["cu.init", "fork=c", "cu.init", "end"]
         line = self.one(box.run(steps, policy="VALIDATE"))
         self.assertIn("Start this process by spawn, or initialise CUDA after the fork", line)

@@ -18,7 +18,7 @@ ROWS = ["linked.lazy-plt-guard", "cudart-shared.12-count", "cudart-static.12-mal
 
 class MatrixFails(harness.Case):
 
-    def test_without_a_guard(self):
+    def test_matrix_fails_without_a_guard(self):
         idle = os.path.join(harness.PROGRAMS, "idle-guard")
         with tempfile.TemporaryDirectory() as directory:
             report = os.path.join(directory, "report.json")

@@ -78,8 +78,8 @@ class Script(fence.Case):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return json.loads(done.stdout)
 
-    def test_every_request(self):
-        """Against the launcher's own list, over all types and numbers, and bit by bit."""
+    def test_profile_refuses_the_same_ioctls_as_the_launcher(self):
+        """The test compares both over all types and numbers, and bit by bit."""
         self.need("g++")
         text = ('#include <cstdio>\n#include "policy/nvidia_requests.h"\n'
                 "int main() { unsigned one; while (scanf(\"%x\", &one) == 1) "
@@ -140,7 +140,7 @@ class Script(fence.Case):
         self.assertEqual([answer(after, int(one, 16)) for one in fence.OTHERS],
                          [(ALLOW, None)] * len(fence.OTHERS))
 
-    def test_bad_input(self):
+    def test_unusable_profile_is_an_error(self):
         for text, meaning in (
                 ("{", "Expecting"), ("[]", "no seccomp profile"), ("{}", "no seccomp profile"),
                 (json.dumps(like_default(["read"])), "does not allow ioctl"),
@@ -223,8 +223,8 @@ class Container(fence.Case):
                  *fence.OTHERS]
         return self.answers(self.run_in(profile, *words))
 
-    def test_default_profile(self):
-        """It lets a fence be put up; by the profile alone NVIDIA's requests pass."""
+    def test_default_profile_allows_a_fence(self):
+        """With the profile alone, NVIDIA's ioctls pass."""
         profile = self.profile()
         bare = self.requests(profile)
         self.assertEqual(set(bare.values()), {"ENOTTY"})
@@ -267,7 +267,7 @@ class Container(fence.Case):
             {"index": 0, "value": PR_SET_SECCOMP, "op": "SCMP_CMP_NE"}]})
         return profile
 
-    def test_strict_profile(self):
+    def test_strict_profile_forbids_a_fence(self):
         done = self.run_in(self.strict(), launcher.LAUNCHER, "run", "--fence=require", "true")
         self.refused(done, 125, "--fence=require: the fence cannot be set up",
                      "a container's profile, forbids it")

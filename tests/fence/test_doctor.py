@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""doctor on the fence: can there be one here, and what would it do for a program that cannot be
-guarded."""
+"""doctor reports whether a fence is possible here, and what it would do for a program that cannot
+be guarded."""
 
 import os
 
@@ -10,7 +10,7 @@ NOBODY = "65534"
 
 
 class Row(doctor.Case):
-    def test_can_be_had(self):
+    def test_doctor_reports_that_a_fence_is_available(self):
         answer = self.doctor()
         self.assertEqual((answer.code, answer.facts("fence")),
                          (0, ["available (cudaguard run --fence)"]))
@@ -26,7 +26,7 @@ class Row(doctor.Case):
                       "                   sets no_new_privs: sudo and setuid programs get no more "
                       "rights\n", text)
 
-    def test_stands_already(self):
+    def test_doctor_reports_that_a_fence_is_already_set_up(self):
         for how in ("run", "verify"):
             with self.subTest(how):
                 done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, how,
@@ -35,8 +35,8 @@ class Row(doctor.Case):
                               "this process, nor in what it starts\n", done.stdout)
                 self.assertEqual(done.returncode, 0, done)
 
-    def test_what_the_driver_says_behind_one(self):
-        """Its answer is the fence's, and no sign of a fault."""
+    def test_doctor_takes_the_fences_answer_for_no_fault(self):
+        """Under a fence, the driver's answer is that of the fence."""
         words = ["env", "-i", "LD_LIBRARY_PATH=" + self.sick(), launcher.LAUNCHER, "doctor"]
         said = "doctor itself is under a fence: cuInit's answer is the fence's"
         for start in ([], [launcher.LAUNCHER, "run", "--fence", "--"]):
@@ -62,8 +62,9 @@ class Programs(doctor.Case):
         answer = self.doctor(*program, **env)
         return answer.facts("with --fence") == ["no CUDA either: cudaguard run --fence"]
 
-    def test_advice(self):
-        """Where the guard does not hold, or not wholly; never where --fence is refused as well."""
+    def test_doctor_advises_the_fence_for_unguarded_programs(self):
+        """If the guard does not hold, or only in part, doctor names --fence, unless that is refused
+        as well."""
         static = fence.program("requests_static")
         cleared = self.make("cleared", "#!/usr/bin/env -S -i true\n")
         self.assertTrue(self.advice(static))
@@ -74,7 +75,7 @@ class Programs(doctor.Case):
         self.assertEqual(self.bare(launcher.LAUNCHER, "run", cleared).returncode, 125)
         self.assertEqual(self.bare(launcher.LAUNCHER, "run", "--fence", cleared).returncode, 0)
 
-    def test_where_there_can_be_none(self):
+    def test_doctor_does_not_advise_a_fence_that_is_unavailable(self):
         static = fence.program("requests_static")
         for rules, wanted in ((["seccomp=1", "prctl=1"], False), ([], True)):
             done = self.bare(*harness.sandbox("none"), fence.program("without"), *rules, "--",

@@ -20,15 +20,16 @@ LINE = r"^cudaguard\[\d+\]: .*; to allow (?:CUDA|NVML|OpenCL): run it without --
 
 
 class Driver(driver.Case):
-    def test_without_a_device(self):
+    def test_driver_without_device_nodes_is_refused(self):
         for words in ([ENTRY_POINT, "lib=libcuda.so.1"],
                       [harness.program("static_entry_point"), harness.real_driver_file()]):
             with self.subTest(words):
                 done = self.same_but_refused(*words, expected=[LAST])
                 self.assertRegex(done.stdout, r"^cuInit=100 .* countRc=3 ")
 
-    def test_with_a_device(self):
-        """As far as it comes. NVML calls whatever its first request ends with a wrong version."""
+    def test_driver_with_device_nodes_is_refused(self):
+        """The driver comes as far as it can. After its first ioctl, NVML takes any error for a
+        wrong version."""
         done = self.same_but_refused(driver.NODES, ENTRY_POINT, "lib=libcuda.so.1",
                                      expected=[FIRST, 0xC00846D6, 0xC90046C8, LAST])
         self.assertRegex(done.stdout, r"^cuInit=100 .* countRc=3 ")
@@ -36,8 +37,8 @@ class Driver(driver.Case):
                                      expected=[FIRST])
         self.assertRegex(done.stdout, r"^nvmlInit=18 ")
 
-    def test_their_programs(self):
-        """By NVML; by its OpenCL; by its encoder."""
+    def test_nvidias_programs_are_refused(self):
+        """They use NVML, NVIDIA's OpenCL and NVIDIA's encoder."""
         encode = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=s=64x64:d=0.1", "-c:v",
                   "h264_nvenc", "-f", "null", "-"]
         for words in (["nvidia-smi"], ["nvidia-smi", "-L"], ["clinfo", "-l"], encode):
@@ -48,7 +49,7 @@ class Driver(driver.Case):
                 if words[0] == "nvidia-smi":
                     self.assertIn("Driver/library version mismatch", done.stdout)
 
-    def test_of_the_display(self):
+    def test_display_libraries_are_refused_as_cuda_is(self):
         """EGL and Vulkan, which are in one library, begin as CUDA does."""
         self.need_real_driver("libEGL_nvidia.so.0")
         library = os.path.join(harness.real_driver_dir(), "libEGL_nvidia.so.0")
@@ -61,8 +62,7 @@ class Driver(driver.Case):
             self.assertEqual((done.returncode, done.stdout), (rc, "called=2\n"), done)
             self.assertEqual("around the guard" in done.stderr, "--fence=off" not in options)
 
-    def test_guarded(self):
-        """With the guard nothing comes to the fence."""
+    def test_guarded_programs_make_no_nvidia_ioctl(self):
         entry_points = [[ENTRY_POINT, "lib=" + library, "api=" + api]
                  for library, api in (("libcuda.so.1", "cuda"), ("libnvidia-ml.so.1", "nvml"))]
         starters = ([], ["sh", "-c", '"$@"; exit', "-"], ["timeout", "60"])
@@ -75,8 +75,8 @@ class Driver(driver.Case):
                 self.assertRegex(done.stderr, LINE)
                 self.assertEqual(driver.requests_of(asked), ([], set()))
 
-    def test_who_is_told_of(self):
-        """Where the launcher stays: what goes around the guard, and nothing of what does not."""
+    def test_only_programs_that_bypass_the_guard_are_reported_as_such(self):
+        """Under `verify` and `run --observe` the launcher stays and reports."""
         entry_point = [ENTRY_POINT, "lib=libcuda.so.1"]
         for words, told in ((entry_point, "cuInit by entry_point"),
                             (["env", "-i", *entry_point], "RM_CONTROL")):
@@ -92,7 +92,7 @@ class Driver(driver.Case):
 
 
 class Privileged(fence.Case):
-    """A program as nvidia-modprobe is: setuid root, started by an ordinary user."""
+    """An ordinary user starts a setuid-root program, as nvidia-modprobe is one."""
 
     def setUp(self):
         super().setUp()
@@ -109,15 +109,16 @@ class Privileged(fence.Case):
         self.assertEqual(done.returncode, 0, done)
         return done.stdout, done.stderr
 
-    def test_fenced_by_root(self):
-        """Without no_new_privs: it becomes root as ever, and is fenced."""
+    def test_setuid_program_under_roots_fence_becomes_root(self):
+        """Root's fence sets no no_new_privs."""
         bare, _ = self.said(*self.as_nobody, self.helper)
         self.assertEqual(bare, "uid=65534 euid=0 no_new_privs=0 request=ENOTTY\n")
         fenced, _ = self.said(self.launcher, "run", "--fence", "--", *self.as_nobody, self.helper)
         self.assertEqual(fenced, "uid=65534 euid=0 no_new_privs=0 request=ENODEV\n")
 
-    def test_fenced_by_nobody(self):
-        """With no_new_privs: it stays who started it. The launcher knows, and so guards it."""
+    def test_setuid_program_under_a_users_fence_stays_the_user(self):
+        """With no_new_privs the program gains no rights. The launcher knows that, and so it guards
+        the program."""
         run = [*self.as_nobody, self.launcher, "run"]
         expected = "uid=65534 euid=65534 no_new_privs=1 request=ENODEV\n"
         for words in ([self.helper], ["env", "-i", self.helper]):

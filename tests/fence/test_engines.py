@@ -254,7 +254,7 @@ class Engines(fence.Case):
         self.assertIn("'/tmp/x': Read-only file system", control)
         self.assertIn("cuInit:initialised\n", control)
 
-    def test_podman(self):
+    def test_podman_is_fenced_as_documented(self):
         make, use = commands("podman")
         printed = self.run_there(PODMAN, {
             "podman": without_fence(use) + make + use,

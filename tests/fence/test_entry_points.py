@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way to the kernel around the guard, with every request that NVIDIA's driver knows.
-
-/dev/null stands for NVIDIA's device: it knows no request, so each is answered ENOTTY, and behind
-the fence ENODEV.
-"""
+"""Every way to the kernel that bypasses the guard, with every ioctl that NVIDIA's driver knows.
+/dev/null stands for NVIDIA's device. It knows no ioctl, so it answers ENOTTY, and under the fence
+ENODEV."""
 
 import os
 import shutil
@@ -44,13 +42,13 @@ class EntryPointCase(fence.Case):
 
 
 class EntryPoints(EntryPointCase):
-    def test_dynamic(self):
+    def test_dynamic_program_is_refused(self):
         self.refused(fence.program("requests"))
 
-    def test_static(self):
+    def test_static_program_is_refused(self):
         self.refused(fence.program("requests_static"))
 
-    def test_cleared_environment(self):
+    def test_program_without_the_preload_is_refused(self):
         self.refused("env", "-i", fence.program("requests"))
         self.refused("env", "-u", "LD_PRELOAD", fence.program("requests"))
         self.refused("env", "LD_PRELOAD=", fence.program("requests"))
@@ -58,7 +56,7 @@ class EntryPoints(EntryPointCase):
     def test_child_of_a_child(self):
         self.refused("sh", "-c", 'env -i "$@"; exit', "sh", fence.program("requests_static"))
 
-    def test_raw_system_call(self):
+    def test_raw_system_call_is_refused(self):
         self.refused(fence.program("requests"), "--by=syscall")
 
     def test_upper_half_of_the_request(self):
@@ -68,26 +66,26 @@ class EntryPoints(EntryPointCase):
                 self.refused(fence.program("requests"), "--by=syscall",
                              requests=[upper + request for request in self.requests])
 
-    def test_musl(self):
+    def test_musl_program_is_refused(self):
         self.refused(self.need_program("requests_musl", "musl-gcc (musl-tools)"))
 
-    def test_musl_static(self):
+    def test_static_musl_program_is_refused(self):
         self.refused(self.need_program("requests_musl_static", "musl-gcc (musl-tools)"))
 
-    def test_go(self):
+    def test_go_program_is_refused(self):
         self.refused(self.need_program("requests_go", "go (golang-go)"))
 
-    def test_libc_dlopen(self):
-        """A driver by its path, given to libc's own dlopen: the guard does not see that."""
+    def test_driver_that_libcs_own_dlopen_loads_is_refused(self):
+        """The guard does not see libc's own dlopen of a path."""
         words = [fence.program("libc_dlopen"), fence.program("driver/libcuda.so.1")]
         self.assertEqual(self.answers(self.bare(*words)), {"cuInit": "ENOTTY"})
         self.assertEqual(self.answers(self.start("run", "--", *words)), {"cuInit": "ENOTTY"})
         self.assertEqual(self.answers(self.start("run", "--fence", "--", *words)),
                          {"cuInit": "ENODEV"})
 
-    def test_io_uring(self):
-        """It has no operation that is an ioctl. What is nearest does not come to an ioctl either,
-        so there is nothing to refuse: /dev/zero has no uring_cmd, as NVIDIA's modules have none."""
+    def test_io_uring_makes_no_ioctl(self):
+        """io_uring has no operation that is an ioctl. The nearest operation needs uring_cmd, which
+        /dev/zero and NVIDIA's modules do not have, so there is nothing to refuse."""
         words = [fence.program("uring"), "/dev/zero", *self.requests]
         alone = self.answers(self.bare(*words))
         self.assertEqual(self.answers(self.start("run", "--fence", "--", *words)), alone)
@@ -98,7 +96,7 @@ class EntryPoints(EntryPointCase):
 
 
 class OlderArchitectures(EntryPointCase):
-    """What an x86-64 kernel runs besides."""
+    """An x86-64 kernel also runs programs of these architectures."""
 
     def setUp(self):
         super().setUp()
@@ -109,19 +107,19 @@ class OlderArchitectures(EntryPointCase):
         """Has this kernel i386's system calls?"""
         return self.bare(fence.program("freestanding"), "/dev/null").returncode == 0
 
-    def test_i386(self):
+    def test_i386_program_is_refused(self):
         if not self.emulated():
             self.skipTest("this kernel runs no i386 programs")
         self.refused(fence.program("freestanding"))
 
-    def test_int80(self):
-        """i386's system call from an x86-64 program."""
+    def test_i386_system_call_of_an_x86_64_program_is_refused(self):
         if not self.emulated():
             self.skipTest("this kernel has no i386 system calls")
         self.refused(fence.program("requests"), "--by=int80")
 
-    def test_x32(self):
-        """Kernels have none of it, by default; the filter is asked before they say so."""
+    def test_x32_system_calls_are_refused(self):
+        """Most kernels have no x32 system calls. The filter runs before such a kernel answers
+        ENOSYS."""
         for way in ("x32", "x32_native", "x32_bare"):
             with self.subTest(way=way):
                 words = [fence.program("requests"), "--by=" + way, "/dev/null"]
@@ -131,7 +129,7 @@ class OlderArchitectures(EntryPointCase):
 
 
 class SetUser(EntryPointCase):
-    """A setuid program, which ld.so preloads nothing into; started by somebody else."""
+    """Another user starts a setuid program, into which ld.so preloads nothing."""
 
     def setUp(self):
         super().setUp()
@@ -150,8 +148,8 @@ class SetUser(EntryPointCase):
         self.assertEqual(got.pop("euid"), euid)
         self.assertEqual(set(got.values()), {answer}, got)
 
-    def test_by_root(self):
-        """The launcher needs no no_new_privs: setuid works on, fenced."""
+    def test_setuid_program_under_roots_fence_becomes_root_and_is_refused(self):
+        """Root's launcher needs no no_new_privs, so setuid still works."""
         if not has_admin():
             self.skipTest("root without CAP_SYS_ADMIN")
         self.check(*NOBODY, *self.words, euid="0", answer="ENOTTY")
@@ -159,8 +157,8 @@ class SetUser(EntryPointCase):
         self.check(self.command, "run", "--fence", "--", *NOBODY, *self.words, euid="0",
                    answer="ENODEV")
 
-    def test_by_a_user(self):
-        """With no_new_privs, which the launcher sets: the program keeps the user's rights."""
+    def test_setuid_program_under_a_users_fence_stays_the_user(self):
+        """The launcher sets no_new_privs, so the program keeps the user's rights."""
         self.check(*NOBODY, self.command, "run", "--fence", "--", *self.words, euid="65534",
                    answer="ENODEV")
         self.check(*NOBODY, self.command, "run", "--fence", "--", "env", "-i", *self.words,

@@ -49,20 +49,20 @@ class Frameworks(driver.Case):
         self.assertIn(": run it without --fence", fenced.stderr)
         self.assertNotIn(": run it without --fence", bare.stderr)
 
-    def test_guarded(self):
+    def test_guarded_frameworks_run_as_without_a_fence(self):
         for program in harness.sample(PROGRAMS, 2):
             with self.subTest(program):
                 self.same(*program)
 
-    def test_unguarded(self):
-        """With a device to be seen."""
+    def test_unguarded_frameworks_find_no_gpu(self):
+        """The machine has NVIDIA's device nodes."""
         for program, printed in ((PROGRAMS[0], "gpus=0\n"), (PROGRAMS[1], "driver=0 runtime=0\n")):
             with self.subTest(program):
                 done = self.same_but_refused(driver.NODES, *self.words(*program), expected=[])
                 self.assertEqual((done.returncode, done.stdout), (0, printed))
 
     @pytest.mark.full
-    def test_torch(self):
+    def test_torch_finds_no_gpu(self):
         query = "torch", "torch_query.py"
         self.same(*query)
         done = self.same_but_refused(driver.NODES, *self.words(*query), expected=[])

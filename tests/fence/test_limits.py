@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fence does not stop, pinned: docs/limits.md says so, and so do these."""
+"""These tests pin what the fence does not stop. docs/limits.md documents it."""
 
 import socket
 import subprocess
@@ -128,7 +128,7 @@ class Limits(fence.Case):
             "read": "bytes", "mapped": "bytes", RM_CONTROL: theirs_own,
             UVM_INITIALIZE: theirs_own, **dict.fromkeys(UVM_OTHERS, "ENOTTY")})
 
-    def test_a_process_outside_the_tree(self):
+    def test_limit_process_outside_the_tree_is_not_fenced(self):
         program = [fence.program("requests_static"), "/dev/null", RM_CONTROL]
         for way, wanted in (("itself", "ENODEV"), ("asks", "ENOTTY")):
             with self.subTest(way), socket.socket(socket.AF_UNIX) as listening:
@@ -159,12 +159,13 @@ class Limits(fence.Case):
         """NVIDIA's module looks at the number and the size alone."""
         self.passes(*MADE_UP)
 
-    def test_the_display_side(self):
+    def test_ioctls_of_the_display_pass(self):
         self.passes(*DISPLAY)
 
-    def test_listeners(self):
-        """The kernel has one listener (SECCOMP_RET_USER_NOTIF) for a tree: where the launcher is it,
-        a container runtime inside cannot be. Where the kernel refuses by itself, it can."""
+    def test_limit_second_listener_in_a_tree_gets_ebusy(self):
+        """The kernel has one listener (SECCOMP_RET_USER_NOTIF) for a tree. If the launcher is that
+        listener, a container runtime inside cannot be one. If the kernel refuses by itself, the
+        runtime can."""
         program = fence.program("listener")
         self.assertEqual(self.bare(program).stdout, "listens\n")
         for words, wanted in ((("run", "--fence=require"), "listens\n"),
@@ -173,5 +174,5 @@ class Limits(fence.Case):
             with self.subTest(words):
                 self.assertEqual(self.start(*words, "--", program).stdout, wanted)
 
-    def test_other_makers(self):
+    def test_ioctls_of_other_makers_pass(self):
         self.passes(*OTHER_MAKERS)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that are not about CUDA: behind the fence they do what they do without it. Above all
-those that sandbox themselves, watch others, or change who they are."""
+"""Programs that do not use CUDA work under the fence as without it. Most of these programs sandbox
+themselves, trace others or change their user."""
 
 import glob
 import os
@@ -45,7 +45,7 @@ class OwnFilters(Case):
         self.says(self.bare(self.PROGRAM, *words), bare + "\n")
         self.says(self.fenced(self.PROGRAM, *words), fenced + "\n")
 
-    def test_many(self):
+    def test_program_can_install_20_filters_of_its_own(self):
         self.differ("many", 20, bare="many=yes request=ENOTTY", fenced="many=yes request=ENODEV")
 
     def test_for_all_threads(self):
@@ -67,13 +67,12 @@ class OwnFilters(Case):
 
 
 class Inheritance(Case):
-    def test_threads(self):
+    def test_fence_holds_in_50_threads(self):
         words = [fence.program("threads"), 50]
         self.says(self.bare(*words), "ENOTTY 52\n")
         self.says(self.fenced(*words), "ENODEV 52\n")
 
-    def test_hundred_fences(self):
-        """One filter, whoever else asks for one."""
+    def test_100_nested_fences_make_one_filter(self):
         # Copies, which every user can execute.
         installed, ask = self.installed(), [shutil.copy(ASK[0], self.path("ask")), *ASK[1:]]
         nested = [installed, *self.HOW, "--"]
@@ -106,7 +105,7 @@ if __name__ == "__main__":
 
 
 class Languages(Case):
-    def test_java(self):
+    def test_java_runs_as_without_a_fence(self):
         self.need("java")
         source = self.make("Sum.java", """public class Sum {
     public static void main(String[] words) {
@@ -116,7 +115,7 @@ class Languages(Case):
 """)
         self.same("java", "-XX:TieredStopAtLevel=1", source)
 
-    def test_node(self):
+    def test_node_runs_as_without_a_fence(self):
         if not shutil.which("node"):
             self.skipTest("no node")
         self.same("node", "-e", """const {Worker} = require("worker_threads");
@@ -125,7 +124,7 @@ new Worker('require("worker_threads").parentPort.postMessage(6 * 7)', {eval: tru
 
 
 class Sandboxes(Case):
-    """Each with the request inside."""
+    """The ioctl is made inside each sandbox."""
 
     def sandboxed(self, *words, **more):
         self.says(self.bare(*words, *ASK, **more), BARE)
@@ -180,8 +179,9 @@ class Sandboxes(Case):
         self.assertGreater(min(seen["off"]), 0)
         self.assertEqual(min(seen["fenced"]), min(seen["off"]) + 1)
 
-    def test_sshd(self):
-        """It sandboxes what speaks before the login, and clears the environment of what follows."""
+    def test_sshd_sandboxes_and_its_commands_are_fenced(self):
+        """sshd sandboxes the process that speaks before the login, and clears the environment of
+        what follows."""
         server = sshd.Server(self)
         log = self.path("log")
         strace = ["strace", "-f", "-qq", "-o", log, "-e", "trace=prctl,seccomp"]
@@ -216,7 +216,7 @@ def filters_of_renderers(root):
 
 
 class Debuggers(Case):
-    def test_gdb(self):
+    def test_gdb_stops_at_an_ioctl(self):
         self.need("gdb")
         words = ["gdb", "-nx", "-batch"]
         for command in ("break ioctl", "run", "stepi", "finish", "delete", "continue"):
@@ -234,7 +234,7 @@ class Debuggers(Case):
         self.assertEqual(done.returncode, 0, done)
         return re.findall(r"0x(\w+), 0\) += -1 (\w+)", done.stderr)
 
-    def test_strace(self):
+    def test_strace_shows_the_refusal(self):
         self.assertEqual(self.strace(self.bare), [("c020462a", "ENOTTY"), ("5401", "ENOTTY")])
         self.assertEqual(self.strace(self.fenced), [("c020462a", "ENODEV"), ("5401", "ENOTTY")])
 
@@ -246,8 +246,8 @@ class Debuggers(Case):
 
 
 class Identities(Case):
-    """su and sudo. Where root has put up the fence they work: no_new_privs is not set. An ordinary
-    user's sets it, and they say that they cannot."""
+    """su and sudo work under root's fence, which does not set no_new_privs. An ordinary user's
+    fence sets it, and they report an error."""
 
     IN_NAMESPACE = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
                     'mount --bind "$1" "$2"; shift 2; exec "$@"', "sh"]
@@ -271,18 +271,18 @@ class Identities(Case):
         self.assertEqual((done.returncode, done.stdout), (1, ""), done)
         self.assertIn(complaint, done.stderr)
 
-    def test_su(self):
+    def test_su_works_only_under_roots_fence(self):
         yes = self.make("pam", "".join("%s sufficient pam_permit.so\n" % kind
                                        for kind in ("auth", "account", "session")), 0o644)
         self.becomes_root(yes, "/etc/pam.d/su", ["su", "root", "-c", self.helper],
                           "Operation not permitted")
 
-    def test_sudo(self):
+    def test_sudo_works_only_under_roots_fence(self):
         self.need("sudo")
         yes = self.make("sudoers", "nobody ALL=(ALL) NOPASSWD: ALL\n", 0o440)
         self.becomes_root(yes, "/etc/sudoers", ["sudo", "-n", self.helper], "no new privileges")
 
-    def test_root_becomes_somebody(self):
+    def test_root_can_become_another_user(self):
         words = ["su", "-s", "/bin/sh", "nobody", "-c", self.helper]
         told = "uid=65534 euid=65534 no_new_privs=0 request=%s\n"
         self.says(self.bare(*words), told % "ENOTTY")
@@ -290,7 +290,7 @@ class Identities(Case):
 
 
 class ObservedInheritance(Inheritance):
-    """Where the launcher stays and answers for the kernel."""
+    """The launcher stays and answers for the kernel."""
     HOW = ["run", "--fence", "--observe"]
 
 

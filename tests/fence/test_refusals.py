@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--fence on the command line: what it goes with, and what the launcher makes of programs that it
-cannot guard."""
+"""--fence on the command line: the options that it allows, and programs that cannot be guarded."""
 
 import os
 import platform
@@ -14,7 +13,7 @@ EXIT_7 = "void _start(void) { __asm__ volatile(\"int $0x80\" : : \"a\"(1), \"b\"
 
 
 class Words(fence.Case):
-    def test_contradictions(self):
+    def test_options_that_allow_cuda_contradict_the_fence(self):
         for words, meaning in (
                 (["--gpus", "0"], "--fence and --gpus contradict each other"),
                 (["--policy", "VALIDATE"], "--fence and --policy VALIDATE contradict each other"),
@@ -28,7 +27,7 @@ class Words(fence.Case):
             done = self.start("run", "--fence=off", *words, "--print")
             self.assertEqual(done.returncode, 125 if "--children" in words else 0, done.stderr)
 
-    def test_environment(self):
+    def test_variables_that_allow_cuda_contradict_the_fence(self):
         for name, value, policy in (("POLICY", "VALIDATE", "VALIDATE"), ("POLICY", "OFF", "OFF"),
                                     ("VISIBLE_DEVICES", "0", "VALIDATE")):
             env = launcher.environment(**{"CUDAGUARD_" + name: value})
@@ -42,7 +41,7 @@ class Words(fence.Case):
         env = launcher.environment(CUDAGUARD_POLICY="OFF")
         self.assertEqual(self.start("verify", "--fence=require", "true", env=env).returncode, 0)
 
-    def test_bad_words(self):
+    def test_unknown_or_second_mode_is_refused(self):
         for command in ("run", "verify"):
             for word in ("", "bad", "REQUIRE", "auto=off"):
                 with self.subTest(command, word=word):
@@ -65,12 +64,12 @@ class Words(fence.Case):
             done = self.start("run", "--fence", program)
             self.assertEqual(done.stdout, "it is %s\n" % program)
 
-    def test_other_commands(self):
+    def test_doctor_and_report_have_no_fence_option(self):
         for words in (["doctor", "--fence"], ["report", "--fence=auto", "x"]):
             self.refused(self.start(*words), 125, "unknown option", "--fence")
 
-    def test_print(self):
-        """It cannot be had by setting variables: a comment says so, and the shell takes it."""
+    def test_print_comments_that_variables_make_no_fence(self):
+        """The shell ignores the comment."""
         plain = self.start("run", "--print")
         for how in ("--fence", "--fence=auto", "--fence=require"):
             done = self.start("run", how, "--print")
@@ -105,7 +104,7 @@ class Words(fence.Case):
 
 
 class Look(fence.Case):
-    """Before a program is started it is looked at, behind the fence as well."""
+    """The launcher checks a program before the start, under the fence as well."""
 
     def fenced(self, *words, why, before=(), command=launcher.LAUNCHER):
         """Started, and one line."""
@@ -122,7 +121,7 @@ class Look(fence.Case):
             self.refused(self.bare(*before, command, "run", *how, *words), 125,
                          "cannot be guarded")
 
-    def test_static(self):
+    def test_static_program_starts_fenced(self):
         for name, option in (("static", "-static"), ("static-pie", "-static-pie")):
             program = self.compile(name, HELLO, option)
             done = self.fenced(program, why="it is a static executable")
@@ -137,7 +136,7 @@ class Look(fence.Case):
         done = self.fenced(program, why="it is a static executable and names libcuda.so")
         self.assertEqual(done.stdout, "libcuda.so.1\n")
 
-    def test_musl(self):
+    def test_musl_program_starts_only_fenced(self):
         self.need("musl-gcc")
         program = self.compile("musl", HELLO, compiler="musl-gcc")
         self.refused_without(program)
@@ -145,7 +144,7 @@ class Look(fence.Case):
         self.assertEqual(done.stdout, "hello\n")
 
     @unittest.skipUnless(platform.machine() == "x86_64", "an i386 program")
-    def test_i386(self):
+    def test_i386_program_starts_only_fenced(self):
         program = self.compile("i386", EXIT_7, "-m32", "-nostdlib", "-static")
         self.assertEqual(self.bare(program).returncode, 7)
         self.refused_without(program)
@@ -153,14 +152,14 @@ class Look(fence.Case):
                            why="it is a 32-bit program (i386), the guard is 64-bit x86-64")
         self.assertEqual(done.returncode, 7)
 
-    def test_cleared_environment(self):
+    def test_script_that_removes_the_preload_starts_only_fenced(self):
         program = self.make("cleared", "#!/usr/bin/env -S -i printenv\n")
         self.refused_without(program)
         done = self.fenced(program, why="its #! line makes env remove LD_PRELOAD (-S -i printenv)")
         self.assertNotIn("LD_PRELOAD", done.stdout)
 
-    def test_setuid(self):
-        """As an ordinary user: it is started, and gains nothing."""
+    def test_setuid_program_starts_only_fenced_and_gains_nothing(self):
+        """An ordinary user starts the program."""
         if os.geteuid() != 0 or os.statvfs(self.directory).f_flag & os.ST_NOSUID:
             harness.skip(self, "needs root, and temporary files that may be setuid")
         self.need("setpriv")

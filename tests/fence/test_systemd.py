@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real systemd: a service that begins with the fence, and systemd-run, whose services do not come
-from who asks for them."""
+"""A real systemd starts a service that begins with the fence, and services of systemd-run, which
+are not children of the process that asks for them."""
 
 import shlex
 
@@ -33,24 +33,24 @@ class Systemd(fence.Case):
         with open(output, encoding="utf-8") as stream:
             return stream.read()
 
-    def test_in_front_of_the_program(self):
+    def test_run_in_a_service_fences_the_program(self):
         for properties in ([], ["NoNewPrivileges=yes"], ["SystemCallFilter=@system-service"],
                            ["SystemCallFilter=@system-service", "SystemCallErrorNumber=EPERM"]):
             with self.subTest(properties=properties):
                 self.assertEqual(self.service(*ASK, properties=properties), BARE)
                 self.assertEqual(self.service(*FENCE, *ASK, properties=properties), FENCED)
 
-    def test_not_by_its_own_filter(self):
-        """`SystemCallFilter=~ioctl` is for every request."""
+    def test_systemds_own_filter_cannot_replace_the_fence(self):
+        """`SystemCallFilter=~ioctl` refuses every ioctl."""
         said = self.service(*ASK, properties=["SystemCallFilter=~ioctl",
                                               "SystemCallErrorNumber=EPERM"])
         self.assertEqual(said, "c020462a EPERM\n5401 EPERM\n")
 
-    def test_limit_service(self):
-        """What systemd-run asks for is started by systemd."""
+    def test_limit_service_of_systemd_run_is_not_fenced(self):
+        """systemd starts what systemd-run asks for."""
         self.assertEqual(self.service(*ASK, run=FENCE), BARE)
 
-    def test_scope(self):
+    def test_scope_of_systemd_run_is_fenced(self):
         """systemd-run --scope becomes the program itself."""
         self.assertEqual(self.systemd_run("--scope", "--", *ASK), BARE)
         self.assertEqual(self.systemd_run("--scope", "--", *ASK, run=FENCE), FENCED)

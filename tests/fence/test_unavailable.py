@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a fence cannot be had, or not in every way: by seccomp filters that answer as other kernels
-and containers do."""
+"""A fence cannot be set up, or not in every way. Seccomp filters answer as other kernels and
+containers do."""
 
 import json
 import re
@@ -53,14 +53,14 @@ class Case(fence.Case):
 
 
 class Never(Case):
-    def test_require(self):
+    def test_require_fails_and_gives_the_reason(self):
         for name, (rules, reason) in NEVER.items():
             with self.subTest(name):
                 done = self.run_fenced(rules, "--fence=require", *REQUESTS)
                 self.refused(done, 125, "--fence=require: the fence cannot be set up: ", reason)
 
-    def test_auto(self):
-        """One line, and the preload alone: the same program gets what it would get bare."""
+    def test_auto_starts_the_program_with_the_guard_alone(self):
+        """One message is printed, and NVIDIA's ioctls get the same answer as without cudaguard."""
         for name, (rules, reason) in NEVER.items():
             for how in ("--fence", "--fence=auto"):
                 with self.subTest(name, how=how):
@@ -75,8 +75,7 @@ class Never(Case):
                     done = self.run_fenced(rules, how, "printenv", "CUDAGUARD_PRESETS")
                     self.assertNotIn("fence", done.stdout)
 
-    def test_what_cannot_be_guarded(self):
-        """Without a fence it is refused, or warned of, as ever."""
+    def test_unguarded_program_is_refused_or_warned_of_without_a_fence(self):
         rules = NEVER["a container's profile"][0]
         cleared = self.make("cleared", "#!/usr/bin/env -S -i true\n")
         done = self.run_fenced(rules, "--fence", cleared)
@@ -86,8 +85,8 @@ class Never(Case):
         self.assertIn("is a static executable, not guarded", done.stderr)
         self.assertEqual(self.run_fenced([], "--fence", cleared).returncode, 0)
 
-    def test_no_half_state(self):
-        """no_new_privs is not set for nothing."""
+    def test_no_new_privs_is_set_only_with_a_fence(self):
+        """If the launcher cannot know in advance that no fence is possible, its message says so."""
         before = self.no_new_privs(fence.program("without"), "--")
         for name, (rules, _) in NEVER.items():
             with self.subTest(name):
@@ -98,7 +97,7 @@ class Never(Case):
         self.assertEqual(done.stdout, "1\n")
         self.assertIn("(no_new_privs is set anyway)", done.stderr)
 
-    def test_doctor(self):
+    def test_doctor_gives_the_reason(self):
         for name, (rules, reason) in NEVER.items():
             with self.subTest(name):
                 (text,) = self.rows(rules)
@@ -106,7 +105,7 @@ class Never(Case):
 
 
 class OtherWays(Case):
-    def test_a_fence(self):
+    def test_fence_is_set_up_in_another_way(self):
         for name, rules in OTHER_WAYS.items():
             for how in (["--fence=require"], ["--fence=require", "--observe"]):
                 with self.subTest(name, how=how):
@@ -115,10 +114,10 @@ class OtherWays(Case):
                     self.assertEqual({said[one] for one in fence.NVIDIA}, {"ENODEV"})
                     self.assertEqual({said[one] for one in fence.OTHERS}, {"ENOTTY"})
 
-    def test_what_is_no_fence(self):
-        """An emulator that says ENOSYS to what it does not know: a fence whose witness has died
-        says that too, but to NVIDIA's requests alone. The control: one stands, and no other one is
-        put up."""
+    def test_emulator_that_answers_enosys_is_not_taken_for_a_fence(self):
+        """An emulator answers ENOSYS to what it does not know. A fence without its listener answers
+        ENOSYS, too, but to NVIDIA's ioctls alone. The control: under a fence, no other one is set
+        up."""
         rules = ["unknown=" + ENOSYS]
         bare = self.answers(self.without(rules, *REQUESTS))
         self.assertEqual((bare["c020462a"], bare["30000001"]), ("ENOSYS", "ENOTTY"))
@@ -128,13 +127,13 @@ class OtherWays(Case):
         done = self.start("run", "--fence", launcher.LAUNCHER, "doctor")
         self.assertIn("fence              already set up", done.stdout)
 
-    def test_doctor(self):
+    def test_doctor_reports_that_a_fence_is_available(self):
         for name, rules in OTHER_WAYS.items():
             with self.subTest(name):
                 rows = self.rows(rules)
                 self.assertEqual(rows[0], "available (cudaguard run --fence)")
                 self.assertGreater(len(rows), 1, "why nobody is seen")
 
-    def test_the_control(self):
+    def test_control_without_rules_a_fence_is_available(self):
         self.assertEqual(set(self.answers(self.without([], *REQUESTS)).values()), {"ENOTTY"})
         self.assertEqual(self.rows([])[0], "available (cudaguard run --fence)")

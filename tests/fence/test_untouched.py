@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is not NVIDIA's goes on behind the fence as without it."""
+"""Ioctls that are not NVIDIA's have the same answers under the fence as without it."""
 
 import errno
 
@@ -22,7 +22,7 @@ class Untouched(fence.Case):
         self.assertEqual((bare.returncode, fenced.returncode), (0, 0), fenced.stderr)
         return bare.stdout, fenced.stdout
 
-    def test_framebuffers(self):
+    def test_ioctls_of_framebuffers_pass(self):
         words = [fence.program("requests_static"), "/dev/null", *fence.OTHERS]
         bare, fenced = self.both(*words)
         self.assertEqual(bare, fenced)
@@ -52,8 +52,7 @@ class Untouched(fence.Case):
                 self.assertTrue(fenced == wanted)
 
     @pytest.mark.full
-    def test_kernel_headers(self):
-        """None of the requests that the kernel's headers name is taken for NVIDIA's."""
+    def test_ioctls_of_the_kernels_headers_pass(self):
         self.need("gcc")
         names = uapi.requests()
         self.assertLessEqual(KNOWN, set(names))
@@ -67,8 +66,8 @@ class Untouched(fence.Case):
         self.assertEqual(bare, fenced)
         self.assertEqual(fenced.count("EBADF"), len(numbers))
 
-    def test_devices(self):
-        """Terminals, sockets, files, and what devices this machine has."""
+    def test_ioctls_of_this_machines_devices_pass(self):
+        """The test opens terminals, sockets, files and the devices of this machine."""
         bare, fenced = self.both(fence.program("devices"))
         self.assertEqual(bare, fenced)
         self.assertNotIn("ENODEV", bare)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launcher waits for the fence's questions and for signals at once: what run --observe is held
-to (tests/launcher: exit codes, signals, job control, descriptors, terminals), with --fence."""
+"""The launcher waits for the fence's notifications and for signals at once. These tests of run
+--observe (exit codes, signals, job control, descriptors, terminals) run with --fence."""
 
 import pytest
 
@@ -19,9 +19,9 @@ def fenced():
 
 
 class Fenced(fence.Case):
-    """The control: they are."""
+    """The control: the programs are fenced."""
 
-    def test_fenced(self):
+    def test_control_program_is_fenced(self):
         done = self.bare(*observed.OBSERVE, fence.program("asks_static"), "ask")
         self.assertIn(" ENODEV\n", done.stdout)
         self.assertIn("1 process asked", done.stderr)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who ran into the fence: verify and run --observe tell each process that spoke to NVIDIA's driver
-around the guard, whatever it is, however many there are, and wait for none."""
+"""verify and run --observe report each process that sends an ioctl to NVIDIA's driver and bypasses
+the guard. They report any kind of process and any number of processes, and wait for none."""
 
 import errno
 import json
@@ -71,10 +71,11 @@ class Case(fence.Case):
 
 
 class Told(Case):
-    """In each printer's words."""
+    """Each kind of output reports the process in its own words."""
 
-    def test_verify(self):
-        """The control: what is not NVIDIA's is no touch; nor is anything told without a fence."""
+    def test_verify_reports_the_process_and_its_ioctl(self):
+        """The control: other ioctls are no CUDA attempt, and without a fence verify reports
+        nothing."""
         done, told = self.verify(ASKS, "ask")
         self.assertEqual(told, {RM_CONTROL: self.asked(done)})
         self.assertIn("cudaguard: FAIL: 1 place asked for CUDA, in 1 of 1 process" + REQUEST +
@@ -87,7 +88,7 @@ class Told(Case):
         self.assertEqual((told, self.document["tree"]["doubts"]), ({}, []))
         self.asked(done, "ENOTTY")
 
-    def test_every_request(self):
+    def test_each_nvidia_ioctl_is_reported_by_its_name(self):
         requests = [fence.program("requests_static"), "/dev/null", *fence.NVIDIA]
         done, told = self.verify(*requests)
         self.assertEqual([int(name.split()[0], 16) for name in told],
@@ -121,8 +122,7 @@ class Told(Case):
         shown = json.loads(self.start("report", "--json", "-", files["report"]).stdout)
         self.validates(shown, "launcher", "print", "report.schema.json")
 
-    def test_run_observe(self):
-        """As a row; the exit code is the program's."""
+    def test_observe_adds_a_row_and_keeps_the_exit_code(self):
         words = ["sh", "-c", '"$0" ask; exit 7', ASKS]
         done = self.start("run", "--fence", "--observe", "--", *words)
         self.assertEqual(done.returncode, 7, done)
@@ -143,7 +143,7 @@ class Told(Case):
         done, _ = self.verify(ASKS, "ask", options=["--deny", "nvml"], rc=0)
         self.assertIn("\n  CUDA was asked by 1 process: around the guard (not denied)\n", done.stderr)
 
-    def test_nvml_alone(self):
+    def test_ioctl_of_nvml_is_no_cuda_attempt(self):
         """The code that makes the ioctl decides, and not which libraries are mapped."""
         source = """
             #include <sys/ioctl.h>
@@ -170,9 +170,9 @@ class Told(Case):
 
 
 class Programs(Case):
-    """Whoever it is."""
+    """The kind of process makes no difference."""
 
-    def test_thread(self):
+    def test_ioctls_of_several_threads_make_one_record(self):
         done, told = self.verify(ASKS, "thread", "thread", "ask")
         self.assertEqual(told, {RM_CONTROL: self.asked(done)})
         self.assertEqual(self.document["records"]["read"], 1)
@@ -183,16 +183,16 @@ class Programs(Case):
         self.assertEqual(told, {RM_CONTROL: self.asked(done)})
         self.assertEqual(self.document["records"]["read"], 2, done)
 
-    def test_loops(self):
-        """Of many the first; of a number the first size."""
+    def test_repeated_ioctl_makes_one_record(self):
+        """The record is that of the first ioctl, and of the first size of a number."""
         _, told = self.verify(ASKS, "loop=%d" % (100000 if harness.FULL else 3000))
         self.assertEqual(set(told), {RM_CONTROL})
         self.assertEqual(self.document["records"]["read"], 1)
         self.verify(ASKS, "sizes=2000")
         self.assertEqual(self.document["records"]["read"], 1)
 
-    def test_many_at_once(self):
-        """Short-lived, without the guard, most of them never looked at but here."""
+    def test_many_short_processes_are_all_reported(self):
+        """They are unguarded, and only the listener sees most of them."""
         count = 1000 if harness.FULL else 200
         script = 'i=0; while [ $i -lt %d ]; do env -i "$0" ask & i=$((i+1)); done; wait' % count
         for options in ([], ["--trace"]):
@@ -228,7 +228,7 @@ class Programs(Case):
             self.assertRegex(err, r"(?s)not waited for: .*asks_static \(%d\)" % pid)
             self.until(lambda one=pid: not os.path.exists("/proc/%d" % one), "the storm's end")
 
-    def test_i386(self):
+    def test_ioctl_of_an_i386_program_is_reported(self):
         words = [fence.program("freestanding"), "/dev/null", "c020462a"]
         try:
             self.assertEqual(self.bare(*words).stdout, "c020462a ENOTTY\n")
@@ -237,7 +237,7 @@ class Programs(Case):
         done, told = self.verify(*words)
         self.assertEqual((done.stdout, set(told)), ("c020462a ENODEV\n", {RM_CONTROL}))
 
-    def test_another_user(self):
+    def test_ioctl_of_another_user_is_reported(self):
         if os.geteuid() != 0:
             harness.skip(self, "needs root to become another user")
         self.need("setpriv")
@@ -273,8 +273,9 @@ class Programs(Case):
             self.assertEqual([one["command"] for one in document["processes"]], [command])
             self.assertEqual(document["tree"]["doubts"], doubts)
 
-    def test_closed_descriptors(self):
-        """The launcher's own are none of 0 to 2, which it gives up; it sleeps while nobody asks."""
+    def test_launcher_answers_with_descriptors_0_to_2_closed(self):
+        """The launcher's own descriptors are none of 0 to 2, which it gives up. The launcher sleeps
+        while no process asks."""
         self.need("strace")
         log, answer = self.path("trace"), self.path("answer")
         inside = "sleep 0.5; exec %s ask >%s" % (ASKS, answer)
@@ -294,10 +295,10 @@ class Programs(Case):
 
 
 class Around(Case):
-    """Another launcher, or nobody, stands where the answer comes from."""
+    """Another launcher gets the kernel's notifications, or no process gets them."""
 
-    def test_nested(self):
-        """The outermost answers, and knows; the inner ones say that they do not."""
+    def test_only_the_outermost_launcher_reports(self):
+        """The inner launchers print that they get no notifications."""
         def words(*inner):
             return [launcher.LAUNCHER, *inner, "--", ASKS, "ask"]
         done, told = self.verify(*words("run", "--fence"))
@@ -316,9 +317,9 @@ class Around(Case):
         self.assertIn("cudaguard: --observe: " + NOT_KNOWN + "this command is already under a "
                       "fence\n", done.stderr)
 
-    def test_among_signals(self):
-        """Who waits for the answer is interrupted, asks again, and is told of once; before Linux
-        5.19 at any time, since then only until the launcher has read the request."""
+    def test_ioctl_that_signals_interrupt_is_reported_once(self):
+        """The process repeats its ioctl. Before Linux 5.19 a signal interrupts it at any time,
+        since then only until the launcher has read the notification."""
         for rules in ([], ["killable=%d" % errno.EINVAL]):
             before = [fence.program("without"), *rules, "--", launcher.LAUNCHER]
             _, told = self.verify(ASKS, "timer", "loop=5000", before=before)
@@ -326,8 +327,8 @@ class Around(Case):
             self.assertEqual((set(told), self.document["records"]["read"]), ({RM_CONTROL}, 1))
             self.assertEqual(self.document["tree"]["doubts"], [])
 
-    def test_nobody_is_told(self):
-        """The fence holds, and the block says what it does not know."""
+    def test_fence_holds_if_the_kernel_sends_no_notifications(self):
+        """The result names what is not known."""
         for rule, why in (("busy", "another process has the kernel's notifications"),
                           ("listener=%d" % errno.EINVAL, "this kernel sends no notifications"),
                           ("listener=%d" % errno.EPERM,
@@ -346,17 +347,17 @@ class Around(Case):
                 self.asked(done)
                 self.assertIn("cudaguard: --observe: " + NOT_KNOWN + why + "\n", done.stderr)
 
-    def test_deaf(self):
-        """Who cannot be told lets go: nobody waits. That is no PASS."""
+    def test_launcher_that_cannot_receive_blocks_no_process(self):
+        """The launcher closes its listener, so that no process waits. The result is not PASS."""
         before = [fence.program("without"), "receive=%d" % errno.EINVAL, "--", launcher.LAUNCHER]
         done, told = self.verify(ASKS, "ask", "ask", rc=3, before=before)
         self.asked(done, "ENOSYS")
         self.assertEqual((told, self.document["tree"]["doubts"]),
                          ({}, ["some records were not received or not written"]))
 
-    def test_gone(self):
-        """Who is killed while it is looked at is a touch too, by its number alone, and once. The
-        control: before Linux 5.9 the same question had another number."""
+    def test_process_that_is_killed_meanwhile_counts_once(self):
+        """A process that is killed while the launcher looks at it has a record with its process id
+        alone. The control: before Linux 5.9 the same ioctl had another number."""
         for rule, command in (("valid=%d" % errno.ENOENT, "?"),
                               ("valid=%d" % errno.EINVAL, "asks_static thread ask")):
             with self.subTest(rule):
@@ -369,8 +370,8 @@ class Around(Case):
                 done = self.start("run", "--fence", "--observe", "--", ASKS, "ask", before=before)
                 self.assertIn("1 process asked: 1 refused", done.stderr)
 
-    def test_no_fence(self):
-        """In the block, and nowhere else. A touch that the guard sees is one."""
+    def test_result_says_that_the_fence_cannot_be_set_up(self):
+        """There is no other message. A CUDA attempt that the guard sees still counts."""
         denied = ["seccomp=%d" % errno.EPERM, "prctl=%d" % errno.EPERM]
         before = [fence.program("without"), *denied, "--", launcher.LAUNCHER]
         done, told = self.verify(ASKS, "ask", rc=0, before=before)
@@ -389,7 +390,7 @@ class Around(Case):
 
 
 class Gone(Case):
-    """Who waits, and whom they wait for, may be killed."""
+    """The process that waits may be killed, and so may the launcher."""
 
     def popen(self, *words):
         process = subprocess.Popen(
@@ -413,8 +414,9 @@ class Gone(Case):
         with open("/proc/%d/syscall" % pid, encoding="utf-8") as stream:
             return "0xc020462a" in stream.read()
 
-    def test_killed_while_it_waits(self):
-        """Nobody else is harmed. Documented: it is not told, for nobody has read its request."""
+    def test_limit_ioctl_of_a_killed_process_is_not_reported(self):
+        """No other process is harmed. Documented: the launcher does not report the ioctl, because
+        it has not read the notification."""
         script = 'echo $$ >"$1/pid"; "$0" "wait=$1/go" ask & echo $! >"$1/child"; wait $!; echo $?; "$0" ask'
         process = self.popen("sh", "-c", script, ASKS, self.directory)
         self.until(lambda: self.file("child").endswith("\n"), "the child")
@@ -430,8 +432,8 @@ class Gone(Case):
         other = out.split()[1]
         self.assertEqual(re.findall(r"process  .* \((\d+)\)", err), [other])
 
-    def test_limit_interrupted(self):
-        """Documented: by a handler without SA_RESTART. The control: with it the request goes on."""
+    def test_limit_handler_without_sa_restart_gets_eintr(self):
+        """The control: with SA_RESTART the ioctl goes on."""
         for step, first in ("restart", "ENODEV"), ("no-restart", "EINTR"):
             with self.subTest(step):
                 process = self.popen("sh", "-c", 'echo $$ >"$1"; exec "$0" "$2" "wait=$3" ask ask',
@@ -452,9 +454,9 @@ class Gone(Case):
         with open("/proc/%d/status" % pid, encoding="utf-8") as stream:
             return "\nShdPnd:\t0000000000000000\n" not in stream.read()
 
-    def test_killed_supervisor(self):
-        """What it leaves is told ENOSYS, whether it waits already or asks later; no hang. A launcher
-        in there knows that for a fence, too."""
+    def test_killed_launcher_leaves_enosys_and_no_hang(self):
+        """An ioctl that waits already gets ENOSYS, and so does a later one. A launcher inside takes
+        that for a fence, too."""
         script = ('{ "$0" "wait=$1/go" ask "wait=$1/later" ask >"$1/out";'
                   ' "$2" run --policy OFF -- true 2>"$1/said"; } & echo $! >"$1/shell";'
                   ' until pgrep -P $! >"$1/child"; do sleep 0.01; done; wait')

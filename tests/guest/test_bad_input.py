@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input: one clear line, the program runs, and it is guarded."""
+"""Bad input makes one clear message. The program runs, and it is guarded."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ class BadInput(guest.Case):
         self.assertEqual(result.err, "", result)
         return result
 
-    def test_control(self):
+    def test_control_driver_is_reached_without_the_guard(self):
         self.steps("touch", guard=False).assert_reached(self)
 
     def test_an_environ_of_the_programs_own(self):
@@ -48,7 +48,7 @@ class BadInput(guest.Case):
         self.untouched(result)
         self.assertIn(POLICY % "x", guest.lines_of(result.err), result)
 
-    def test_unknown_policy(self):
+    def test_unknown_policy_is_reported_and_means_force_cpu(self):
         for world in self.worlds():
             for value in ("foo", "0", "force", "OFF ", " off", "none", "VALIDATED", "CLAMPED",
                           "FORCE_CPU,OFF"):
@@ -58,14 +58,14 @@ class BadInput(guest.Case):
     def test_values_are_made_printable(self):
         self.guarded({"CUDAGUARD_POLICY": 'a"b\n\x1b[31mé'}, POLICY % 'a"b??[31m??')
 
-    def test_unknown_log(self):
+    def test_unknown_log_level_is_reported(self):
         self.guarded({"CUDAGUARD_LOG": "loud"}, LOG % "loud")
         self.guarded({"CUDAGUARD_LOG": "loud", "CUDAGUARD_POLICY": "x"}, LOG % "loud", POLICY % "x")
 
     def test_silent_if_asked(self):
         self.guarded({"CUDAGUARD_LOG": "off", "CUDAGUARD_POLICY": "x"}, denied=0)
 
-    def test_accepted(self):
+    def test_known_values_of_any_case_are_accepted(self):
         for value in ("", "force-cpu", "Force_Cpu", "FORCE_CPU", "force_CPU"):
             with self.subTest(value):
                 self.guarded({"CUDAGUARD_POLICY": value})
@@ -75,7 +75,7 @@ class BadInput(guest.Case):
         self.guarded({"CUDAGUARD_LOG": "", "CUDAGUARD_REPORT": ""})
         self.guarded({"CUDAGUARD_LOG": "All"}, denied=2, line=guest.CALLED % ("cuInit", "steps"))
 
-    def test_over_long(self):
+    def test_over_long_value_is_cut_in_its_message(self):
         for length in (5000, 100000):  # the kernel takes no more than 131,072 bytes in one string
             with self.subTest(length):
                 long = "x" * length
@@ -85,7 +85,7 @@ class BadInput(guest.Case):
                              'CUDAGUARD_REPORT="/%s..." is not accepted (accepted: a path of at '
                              'most 4095 bytes); nothing is recorded' % long[:79])
 
-    def test_report_paths(self):
+    def test_unusable_report_path_is_reported(self):
         os.mkdir(self.path("directory"))
         os.symlink(self.path("target"), self.path("link"))
         os.symlink(self.path("nowhere", "x"), self.path("dangling"))
@@ -150,7 +150,7 @@ class BadInput(guest.Case):
             key = "cuInit" if name.startswith("libcuda") else "nvmlInit_v2"
             self.assertEqual(result.answers[key], "unavailable", result)
 
-    def test_cut_short(self):
+    def test_null_driver_that_is_cut_short_is_refused(self):
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             size = os.path.getsize(os.path.join(harness.NULL_DRIVER_DIR, name))
             with open(os.path.join(harness.NULL_DRIVER_DIR, name), "rb") as stream:
@@ -167,10 +167,10 @@ class BadInput(guest.Case):
             self.broken(name, lambda data: data.replace(b"\0libc.so.6\0", b"\0libX.so.6\0"),
                         "cannot be loaded")
 
-    def test_not_elf(self):
+    def test_null_driver_that_is_no_library_is_refused(self):
         self.broken("libcuda.so.1", lambda data: b"#!/bin/sh\n" * 1000, "is not a library")
 
-    def test_other_machine(self):
+    def test_null_driver_for_another_machine_is_refused(self):
         for field in (0xF3, 3):  # RISC-V; a 32-bit one
             self.broken("libcuda.so.1", lambda data, f=field: data[:18] + struct.pack("<H", f) +
                         data[20:], "is for another machine")
@@ -212,8 +212,8 @@ class BadInput(guest.Case):
         return next(at for at in range(table, table + 56 * count, 56)
                     if struct.unpack_from("<I", data, at)[0] == 1)
 
-    def test_other_version(self):
-        """Another program's libcuda.so.1 in our directory, or a later null driver of ours."""
+    def test_null_driver_of_another_version_is_refused(self):
+        """Our directory has another program's libcuda.so.1, or a later null driver of ours."""
         with open(guest.EMPTY, "rb") as stream:
             other = stream.read()
         self.broken("libcuda.so.1", lambda data: other, "is of another version")

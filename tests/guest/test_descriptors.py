@@ -80,7 +80,7 @@ class Descriptors(guest.Case):
         pipe at 0 this is the same as `>out 2>err`."""
         return closed in ((2,), (1, 2)) and mode in ("w", "wa")
 
-    def test_the_exception(self):
+    def test_limit_message_can_land_in_a_file_of_the_program(self):
         for closed in self.subsets():
             for mode in MODES:
                 if not self.is_exception(closed, mode):
@@ -131,7 +131,7 @@ class Descriptors(guest.Case):
         with open(self.path(name), encoding="utf-8", newline="") as stream:
             return stream.read()
 
-    def test_file(self):
+    def test_message_goes_to_a_file(self):
         self.touch("2>" + self.path("err"))
         self.assert_line(self.read("err"))
 
@@ -147,27 +147,27 @@ class Descriptors(guest.Case):
         self.touch("<&- >%s 2>&1" % self.path("err"))
         self.assert_line(self.read("err"))
 
-    def test_append(self):
+    def test_messages_are_appended_to_a_file(self):
         for _ in range(2):
             self.touch(">>%s 2>>%s" % (self.path("out"), self.path("err")))
         self.assert_line(self.read("err"), 2)
 
-    def test_pipe(self):
+    def test_message_goes_to_a_pipe(self):
         read_end, write_end = os.pipe()
         self.touch(stderr=write_end)
         os.close(write_end)
         with os.fdopen(read_end, encoding="utf-8") as stream:
             self.assert_line(stream.read())
 
-    def test_terminal(self):
+    def test_message_goes_to_a_terminal(self):
         ours, theirs = pty.openpty()
         self.touch(stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
         self.assert_line(os.read(ours, 4096).decode().replace("\r\n", "\n"))
         os.close(ours)
 
-    def test_journal(self):
-        """systemd: /dev/null at 0, one stream socket at 1 and 2."""
+    def test_message_goes_to_the_journal(self):
+        """systemd opens /dev/null as descriptor 0 and one stream socket as 1 and 2."""
         ours, theirs = socket.socketpair()
         self.touch(stdout=theirs, stderr=theirs)
         theirs.close()
@@ -181,7 +181,7 @@ class Descriptors(guest.Case):
         self.assert_line(ours.recv(4096).decode())
         ours.close()
 
-    def test_not_for_writing(self):
+    def test_file_that_is_open_for_reading_gets_no_message(self):
         open(self.path("err"), "w", encoding="utf-8").close()
         self.touch("2<" + self.path("err"))
         self.assertEqual(self.read("err"), "")
@@ -223,7 +223,7 @@ OUR_LINE = r"(?m)^cudaguard\[\d+\]: no CUDA here \(FORCE_CPU; asked by [^)]+\); 
 
 
 class NeverKills(guest.Case):
-    """The line is lost rather than that the program dies or waits."""
+    """The guard rather loses the message than lets the program die or wait."""
 
     def setUp(self):
         super().setUp()
@@ -295,7 +295,7 @@ class NeverKills(guest.Case):
         with open(self.path("err"), "wb") as stream:
             yield stream
 
-    def test_no_file_may_grow(self):
+    def test_limit_of_the_file_size_does_not_kill(self):
         self.need("prlimit")
         wrap = ("prlimit", "--fsize=0")
         for env in ({}, {"CUDAGUARD_LOG": "all"}, {"CUDAGUARD_REPORT": "/dev/stderr"},
@@ -326,7 +326,7 @@ class NeverKills(guest.Case):
         code = self.same_as_bare(*before, "touch", "put:2:x", make_stderr=self.no_reader, wrap=wrap)
         self.assertEqual(code, -signal.SIGPIPE)
 
-    def test_pipe(self):
+    def test_pipe_without_reader_or_room_does_not_kill(self):
         self.check_pipes()
 
     def test_pipe_of_another_user(self):
@@ -344,5 +344,5 @@ class NeverKills(guest.Case):
         self.assertNotEqual(done.returncode, 0)
         self.check_pipes(wrap=wrap)
 
-    def test_no_free_descriptor(self):
+    def test_pipes_do_not_kill_without_a_free_descriptor(self):
         self.check_pipes("load:libcuda.so.1", "nofile:3")

@@ -45,7 +45,7 @@ class FirstDlopen(guest.Case):
         self.assertEqual(self.names(by_hand) - self.names(guarded), {})
         self.assertEqual([call for call in guarded if call.error], [], "ld.so was sent to search")
 
-    def test_how_many(self):
+    def test_first_dlopen_adds_few_system_calls(self):
         bare = self.calls(guest.EMPTY, preload=self.other)
         guarded = self.calls(guest.EMPTY, preload=harness.GUARD)
         self.assertLessEqual(len(guarded) - len(bare), MOST)

@@ -17,12 +17,12 @@ class Forks(guest.Case):
         self.assertGreater(int(result.answers["loads"]), 100, result)
         return result
 
-    def test_control(self):
+    def test_control_driver_is_reached_without_the_guard(self):
         result = self.check(20, 3, "ready", guard=False)
         result.assert_reached(self)
         self.assertEqual(result.answers["right"], "20", result)
 
-    def test_300_forks(self):
+    def test_300_forked_children_make_one_record_each(self):
         report = self.path("report")
         result = self.check(300, 100, "ready", CUDAGUARD_REPORT=report)
         self.assertEqual(result.answers["parent"], "100")
@@ -51,7 +51,7 @@ class Forks(guest.Case):
         for line in result.err.splitlines():
             self.assertRegex(line, r"ld\.so|^$")
 
-    def test_grandchildren(self):
+    def test_child_and_grandchild_make_records_of_their_own(self):
         report = self.path("report")
         result = self.steps("touch", "fork", "touches", "touch", "fork", "touches", "touch", "end",
                             "touches", "end", "touches", env={"CUDAGUARD_REPORT": report})

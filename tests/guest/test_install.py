@@ -30,7 +30,7 @@ class Install(guest.Case):
         self.assertEqual(guest.lines_of(result.err)[0], guest.DENIED % "steps")
         return result
 
-    def test_control(self):
+    def test_control_driver_is_reached_without_the_guard(self):
         self.steps("touch", guard=False).assert_reached(self)
 
     def test_ldconfig_makes_no_driver_link(self):
@@ -57,14 +57,14 @@ class Install(guest.Case):
         subprocess.run(["/sbin/ldconfig", "-n", self.lib], check=True, timeout=60)
         self.assertIn("libcuda.so.1", os.listdir(self.lib))
 
-    def test_relative(self):
+    def test_relative_preload_path_guards(self):
         for preload, cwd in (("./libcudaguard.so", self.lib), ("prefix/lib/libcudaguard.so",
                                                                self.directory),
                              ("../lib/libcudaguard.so", self.lib)):
             with self.subTest(preload):
                 self.guarded(preload, cwd=cwd)
 
-    def test_chdir_before_the_first_touch(self):
+    def test_chdir_before_the_first_attempt_changes_nothing(self):
         self.guarded("prefix/lib/libcudaguard.so", "chdir:/", "load:libm.so.6", "touch", "nvml",
                      cwd=self.directory)
         self.guarded(self.guard, "chdir:/", "touch")
@@ -76,7 +76,7 @@ class Install(guest.Case):
         self.guarded("prefix/lib/libcudaguard.so", "chdir:" + self.path("trap"), "touch", "nvml",
                      cwd=self.directory)
 
-    def test_links(self):
+    def test_symbolic_link_to_the_guard_guards(self):
         os.symlink(self.guard, self.path("link.so"))
         os.mkdir(self.path("elsewhere"))
         os.symlink("../prefix/lib/libcudaguard.so", self.path("elsewhere", "libcudaguard.so"))
@@ -86,7 +86,7 @@ class Install(guest.Case):
             with self.subTest(preload):
                 self.guarded(preload)
 
-    def test_moved(self):
+    def test_moved_installation_guards(self):
         os.rename(self.path("prefix"), self.path("another place"))
         # ld.so splits LD_PRELOAD at spaces: by a link.
         os.symlink(self.path("another place"), self.path("place"))
@@ -166,12 +166,13 @@ class Install(guest.Case):
         code, out, _ = self.upgraded("cp", self.path("new", "libcudaguard.so"), self.guard)
         self.assertLess(code, 0, out)
 
-    def test_bare_name_by_library_path(self):
+    def test_file_name_is_found_by_ld_library_path(self):
         self.guarded("libcudaguard.so",
                      env={"LD_LIBRARY_PATH": harness.FAKE_DRIVER + ":" + self.lib})
 
-    def test_bare_name_by_cache(self):
-        """The default install: the guard's directory in ld.so.cache. The cache is made in a copy."""
+    def test_file_name_is_found_by_ld_so_cache(self):
+        """In the default installation, the guard's directory is in ld.so.cache. The test makes the
+        cache in a copy."""
         cache = self.path("ld.so.cache")
         config = self.path("ld.so.conf")
         with open("/etc/ld.so.conf", encoding="utf-8") as old, \
@@ -187,8 +188,9 @@ class Install(guest.Case):
         self.assertIn(self.guard, listing)
         self.assertNotIn(os.path.join(self.lib, "cudaguard"), listing)
 
-    def test_bare_name_that_is_not_found(self):
-        """The first trap: unguarded, exit code 0, one line of ld.so's. docs/troubleshooting.md."""
+    def test_file_name_that_is_not_found_leaves_the_program_unguarded(self):
+        """The exit code is 0, and ld.so prints one line. docs/troubleshooting.md names this trap
+        first."""
         result = self.steps("touch", guard=False, env={"LD_PRELOAD": "libcudaguard-none.so"})
         self.assertEqual(result.rc, 0, result)
         result.assert_reached(self)

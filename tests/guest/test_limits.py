@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guard does not stop, pinned: docs/limits.md says so, and so do these. Behind the fence:
-tests/fence. (setuid without
-/etc/ld.so.preload: test_privileged.py. A bare name that is not found: test_install.py.)"""
+"""These tests pin what the guard does not stop. docs/limits.md documents it. (For the fence:
+tests/fence. For setuid without /etc/ld.so.preload: test_privileged.py. For a file name that is not
+found: test_install.py.)"""
 
 import os
 
@@ -9,7 +9,7 @@ from support import guest, harness
 
 
 class Limits(guest.Case):
-    def test_scrubbed_environment(self):
+    def test_limit_cleared_environment_removes_the_guard(self):
         keep = ["LD_LIBRARY_PATH=" + harness.FAKE_DRIVER]
         for words in (["env", "-i"], ["env", "-u", "LD_PRELOAD"]):
             with self.subTest(words):
@@ -22,7 +22,7 @@ class Limits(guest.Case):
         self.assertEqual(result.answers["cuInit"], "100")
         result.assert_untouched(self)
 
-    def test_static_executable(self):
+    def test_limit_static_program_is_not_guarded(self):
         program = guest.binary("steps_static")
         # glibc's static dlopen reads LD_LIBRARY_PATH, not LD_PRELOAD.
         result = harness.run([program, "touch"])
@@ -30,14 +30,14 @@ class Limits(guest.Case):
         result.assert_reached(self)
         self.assertEqual(result.err, "", result)
 
-    def test_system_calls(self):
-        """A program that opens the device itself is not stopped, nor should it be noticed."""
+    def test_limit_program_that_opens_the_device_itself_is_not_stopped(self):
+        """The guard should not notice such a program either."""
         script = "import os\ntry: os.open('/dev/nvidiactl', os.O_RDWR)\nexcept OSError: print('none')\n"
         result = harness.run([guest.PYTHON, "-I", "-S", "-c", script])
         self.assertEqual(result.device_opens, ["/dev/nvidiactl"])
         self.assertEqual((result.out, result.err), ("none\n", ""))
 
-    def test_off_is_off(self):
+    def test_off_lets_the_program_reach_the_driver(self):
         result = self.steps("touch", "nvml", "touches", env={"CUDAGUARD_POLICY": "OFF"})
         result.assert_reached(self)
         self.assertEqual(result.answers, {"cuInit": "0", "nvmlInit_v2": "0", "touches": "0"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the line: who asked in which program, what allows CUDA there, and who says it."""
+"""The words of the message: the caller and its program, and what allows CUDA there."""
 
 import os
 import shutil
@@ -89,7 +89,7 @@ class Lines(Programs):
                 line, = guest.lines_of(result.err)
                 self.assertRegex(line, r"; asked by %s\); " % by)
 
-    def test_notebook_cell(self):
+    def test_message_names_the_notebook_cell(self):
         script = self.script("kernel.py", CELL)
         for file, cell, where in (
                 ("/tmp/ipykernel_7/2815143473.py", "notebook cell, line 3",
@@ -108,7 +108,7 @@ class Lines(Programs):
         """The guard's lines, with the process that each is of."""
         return [match.groups() for match in map(guest.LINE.match, result.err.splitlines()) if match]
 
-    def test_control(self):
+    def test_control_driver_is_reached_without_the_guard(self):
         result = self.steps("nvml", "touch", "fork", "touch", "end", guard=False)
         result.assert_reached(self)
         # NVML's entry points call each other.
@@ -146,8 +146,8 @@ class Lines(Programs):
                 self.assertEqual(guest.lines_of(result.err), [guest.NO_GPU % by, guest.DENIED % by],
                                  result)
 
-    def test_other_interpreters(self):
-        """Ruby calls by libffi as well: it is not called ctypes."""
+    def test_libffi_in_ruby_is_not_called_ctypes(self):
+        """Ruby calls by libffi, too."""
         self.need("ruby")
         text = ('require "fiddle"\nf = Fiddle.dlopen("libcuda.so.1")["cuInit"]\n'
                 "puts Fiddle::Function.new(f, [4], 4).call(0)\n")
@@ -214,8 +214,8 @@ class Lines(Programs):
         result = harness.run(outer + ["env", "CUDAGUARD_POLICY=OFF"] + inner, guard=False, trace=False)
         self.assertIn("CUDA=\n", result.out, result)
 
-    def test_forked_children(self):
-        """Silent where the parent has said the same; their records are written all the same."""
+    def test_forked_child_does_not_repeat_its_parents_message(self):
+        """The guard writes the child's record all the same."""
         report = self.path("report")
         result = self.steps("touch", *FORKS, "touch", env={"CUDAGUARD_REPORT": report})
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"], result)

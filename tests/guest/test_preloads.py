@@ -18,7 +18,7 @@ class Preloads(guest.Case):
         return result, [line for line in lines if "(" in line], \
             [line for line in lines if "=" in line]
 
-    def test_orders(self):
+    def test_guard_works_before_and_after_other_preloads(self):
         bare, bare_calls, _ = self.order(FIRST, SECOND)
         bare.assert_reached(self)
         self.assertIn("first dlopen(libm.so.6)", bare_calls)
@@ -46,8 +46,9 @@ class Preloads(guest.Case):
                     name = harness.NULL_DRIVER_CUDA if behind else "libcuda.so.1"
                     self.assertEqual(mine[1], "%s dlopen(%s)" % (tag, name))
 
-    def test_twice(self):
-        """The same guard twice, as nested launchers do, and two copies of it."""
+    def test_guard_that_is_preloaded_twice_prints_one_message(self):
+        """LD_PRELOAD names the same guard twice, as nested launchers do, or two copies of the
+        guard."""
         other = harness.copy_install(self.path("lib"))
         for libraries in ((harness.GUARD, harness.GUARD), (harness.GUARD, other)):
             with self.subTest(libraries):

@@ -68,9 +68,9 @@ class Privileged(guest.Case):
         os.unlink(self.fake_log)
         return calls
 
-    def test_control(self):
-        """Without the file the setuid program reaches the fake; it does get its privilege; and for an
-        ordinary program OFF is obeyed under the same file."""
+    def test_control_setuid_program_reaches_the_driver_without_the_file(self):
+        """The setuid program does get its privilege. An ordinary program obeys OFF under the same
+        file."""
         done = self.run_as_nobody(self.setuid, "touch", "results:" + self.path("made-by-root"),
                                   preload=False)
         self.assertEqual(done.stdout, "cuInit=0\n", done)
@@ -80,14 +80,14 @@ class Privileged(guest.Case):
         self.assertEqual(done.stdout, "cuInit=0\n", done)
         self.assertIn("cuInit", self.fake_calls())
 
-    def test_ordinary_program(self):
+    def test_ordinary_program_reads_its_environment(self):
         done = self.run_as_nobody(self.plain, "touch", CUDAGUARD_REPORT=self.report,
                                   CUDAGUARD_HELLO="1")
         self.assertEqual(done.stdout, "cuInit=100\n", done)
         self.assertEqual(self.fake_calls(), [])
         self.assertEqual([(record.get("event"), record["uid"]) for record in
                           harness.records(self.report)], [("start", NOBODY), (None, NOBODY)])
-        # Here OFF is obeyed (test_control), so the line may say so.
+        # Here OFF is obeyed (as the control shows), so the message may name OFF.
         self.assertEqual(guest.lines_of(done.stderr), [guest.DENIED % "steps-plain"])
 
     def test_environment_is_not_read(self):
@@ -107,7 +107,7 @@ class Privileged(guest.Case):
                 self.assertEqual(done.stderr.count("\n"), 1, done)
                 self.assertEqual(sorted(os.listdir(self.path("open"))), [])
 
-    def test_forked_child(self):
+    def test_forked_child_of_a_setuid_program_reads_no_variable(self):
         done = self.run_as_nobody(self.setuid, "touch", "fork", "setenv:CUDAGUARD_POLICY=OFF",
                                   "setenv:CUDAGUARD_REPORT=" + self.report, "touch", "end")
         self.assertEqual(done.stdout.count("cuInit=100"), 2, done)
@@ -150,8 +150,8 @@ class Privileged(guest.Case):
         done = self.run_as_nobody(self.plain, "touch", preload=False, LD_PRELOAD=self.guard)
         self.assertEqual(done.stdout, "cuInit=100\n", done)
 
-    def test_limit_setuid_and_the_bare_name(self):
-        """Documented: of a bare name ld.so says that it is ignored, at every start."""
+    def test_limit_ld_so_ignores_a_file_name_for_setuid_programs(self):
+        """Documented: at each start, ld.so prints that it ignores the file name."""
         os.symlink(self.guard, os.path.join(self.driver, "libcudaguard.so"))
         done = self.run_as_nobody(self.setuid, "touch", preload=False, LD_PRELOAD="libcudaguard.so")
         self.assertEqual((done.stdout, done.stderr), ("cuInit=0\n", IGNORED), done)

@@ -57,23 +57,23 @@ class RecordSchema(guest.Case):
         self.assertEqual({record["slurm"] for record in records}, {"7"})
         self.assertEqual([record.get("library") for record in records], [None] + ["steps"] * 3)
 
-    def test_allowed(self):
+    def test_records_of_allowed_attempts_follow_the_schema(self):
         events = {record["event"] for record in self.allowed()}
         self.assertEqual(events, {"init", "nvml", "select", "context", "work"})
 
-    def test_python(self):
+    def test_record_of_python_has_its_frames(self):
         call = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
         record = self.reported([guest.PYTHON, "-c", call])[0]
         self.assertEqual(record["python"], [{"file": "<string>", "line": 1, "function": "<module>"}])
         self.assertEqual((record["library"], record["code"]), ("ctypes/cffi", "<string>:1"))
 
-    def test_cut(self):
+    def test_record_names_the_fields_that_were_cut(self):
         for words in (["print:" + "x" * 100000], ["print:" + "\x01" * 20000] * 3):
             records = self.reported([guest.STEPS, *words, "touch"], CUDAGUARD_HELLO="1")
             self.assertEqual([record["cut"] for record in records], [["argv"]] * 2)
 
-    def test_without_proc(self):
-        """An empty directory in the place of /proc."""
+    def test_records_without_proc_follow_the_schema(self):
+        """An empty directory replaces /proc."""
         report = self.path("report")
         harness.run([guest.STEPS, "touch"], trace=False, bwrap=["--tmpfs", "/proc"],
                     env={"CUDAGUARD_REPORT": report, "CUDAGUARD_HELLO": "1"})
@@ -85,8 +85,8 @@ class RecordSchema(guest.Case):
                              [os.geteuid(), "", "", ""])
             self.assertEqual([error.message for error in self.validator.iter_errors(record)], [])
 
-    def test_forged(self):
-        """Each real record, one thing about it changed."""
+    def test_forged_records_do_not_follow_the_schema(self):
+        """The test changes one thing about each real record."""
         wrong = {"v": [2, "1"], "ts": ["now", -1], "pid": [-1, 1 << 32, "7", None],
                  "uid": [1.5], "host": [7], "exe": [None], "argv": ["a b", [1]],
                  "cgroup": ["x.service"], "slurm": [7, ""], "api": ["", "a b", 5],

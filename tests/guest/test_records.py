@@ -63,11 +63,11 @@ class Records(guest.Case):
         self.assertEqual(set(answers), {b"touches=%d\n" % (THREADS * KINDS)})
         return {p.pid: i for i, p in enumerate(processes)}
 
-    def test_control(self):
+    def test_control_driver_is_reached_without_the_guard(self):
         result = harness.run([RECORDS, "1"], guard=False)
         result.assert_reached(self)
 
-    def test_one_file(self):
+    def test_many_processes_write_whole_records_to_one_file(self):
         report = self.path("report")
         pids = self.many(self.environment(CUDAGUARD_REPORT=report, CUDAGUARD_LOG="off"),
                          subprocess.DEVNULL)
@@ -89,7 +89,7 @@ class Records(guest.Case):
                 self.assertRegex(record["caller"], r"/records\+0x[0-9a-f]+$")
                 self.assertNotIn("cut", record)
 
-    def test_a_file_each(self):
+    def test_each_process_can_have_a_file_of_its_own(self):
         self.many(self.environment(CUDAGUARD_REPORT=self.path("report.%h-%u-%p.jsonl"),
                                    CUDAGUARD_LOG="off"), subprocess.DEVNULL)
         names = [name for name in os.listdir(self.directory) if name.startswith("report.")]
@@ -100,7 +100,7 @@ class Records(guest.Case):
             self.assertEqual({"report.%s-%d-%d.jsonl" % (r["host"], r["uid"], r["pid"])
                               for r in records}, {name})
 
-    def test_one_pipe(self):
+    def test_many_processes_write_whole_lines_to_one_pipe(self):
         read_end, write_end = os.pipe()
         with open(self.path("read"), "wb") as target:
             reader = subprocess.Popen(["cat"], stdin=read_end, stdout=target)
@@ -162,7 +162,7 @@ class Records(guest.Case):
             records.append(record)
         return records
 
-    def test_a_fifo(self):
+    def test_many_processes_write_whole_records_to_a_fifo(self):
         data, said = self.to_a_fifo(8, room=1 << 20)
         records = self.parse_fifo(data)
         self.assertEqual(len(records), 8 * KINDS)
@@ -170,7 +170,7 @@ class Records(guest.Case):
         for lines in said:
             self.assertEqual(lines, [guest.DENIED % "records"])
 
-    def test_a_fifo_that_is_full(self):
+    def test_full_fifo_is_reported_once(self):
         data, said = self.to_a_fifo(8, room=PIPE_BUF)
         self.assertLess(len(self.parse_fifo(data)), 8 * KINDS)
         for lines in said:
@@ -202,7 +202,7 @@ class Records(guest.Case):
         self.assertEqual(done.stdout, b"touches=%d\n" % KINDS)
         return self.parse(report)
 
-    def test_huge_arguments(self):
+    def test_huge_arguments_are_cut(self):
         for argv in (["records", "1"] + ["x" * 100000] * 10, ["records", "1"] + ["y"] * 100000,
                      ["records", "1"] + ["\x01\x02"] * 40000, ["records", "1", '"\\' * 40000]):
             with self.subTest(len(argv)):
@@ -216,14 +216,14 @@ class Records(guest.Case):
                     self.assertRegex(record["caller"], r"\+0x[0-9a-f]+$")
                 os.unlink(self.path("report"))
 
-    def test_not_utf8(self):
+    def test_bytes_that_are_not_utf8_are_replaced(self):
         for record in self.one([b"records", b"1", b"caf\xe9", b"\xff\xfe", b"\xed\xa0\x80", b"a\nb",
                                 "größe\U0001f600".encode()]):
             self.assertEqual(record["argv"][2:], ["caf\ufffd", "\ufffd\ufffd", "\ufffd" * 3, "a\nb",
                                                   "größe\U0001f600"])
             self.assertNotIn("cut", record)
 
-    def test_empty_arguments(self):
+    def test_empty_arguments_are_kept(self):
         # argv that says nothing is kept: the numbers of arguments matter.
         for record in self.one([b"", b"1", b"", b""]):
             self.assertEqual(record["argv"], ["", "1", "", ""])

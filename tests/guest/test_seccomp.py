@@ -53,8 +53,8 @@ class Seccomp(guest.Case):
     def needed(self):
         return self.calls_after_lock(False) | {"exit_group", "rt_sigreturn"}
 
-    def test_what_the_guard_adds(self):
-        """The list of docs/limits.md, measured."""
+    def test_guard_adds_only_documented_system_calls(self):
+        """docs/limits.md has the list."""
         bare = self.calls_after_lock(False)
         self.assertLessEqual({"openat", "mmap", "write", "exit_group"}, bare)
         bare_early = self.calls_after_lock(False, action="none-early")
@@ -77,7 +77,7 @@ class Seccomp(guest.Case):
         result = self.run_strict("kill-loaded", names, guard=False)
         self.assertEqual(result.rc, 128 + 31, result)  # SIGSYS
 
-    def test_no_kill(self):
+    def test_strict_filter_does_not_kill_the_program(self):
         names = self.needed()
         bare = self.run_strict("kill-loaded", names, guard=False)
         self.assertEqual((bare.rc, bare.out), (0, "locked\ncuInit=100 nvml=0\n"), bare)

@@ -45,7 +45,7 @@ class Semantics(guest.Case):
                         self.assertIn("leaves: caught 43", bare[1])
                     self.assertEqual(behave(level, last, guard, **extra), bare)
 
-    def test_this_build(self):
+    def test_loading_works_as_without_the_guard(self):
         self.compare(harness.GUARD)
         touched = harness.run([guest.STEPS, "touch"], trace=False)
         self.assertEqual(touched.answers, {"cuInit": "100"}, touched)
@@ -71,5 +71,5 @@ class Semantics(guest.Case):
                 stream.write(data.replace(b"\0libc.so.6\0", b"\0libX.so.6\0"))
         self.compare(guard, CUDAGUARD_LOG="off")
 
-    def test_off(self):
+    def test_loading_under_off_works_as_without_the_guard(self):
         self.compare(harness.GUARD, CUDAGUARD_POLICY="OFF")

@@ -15,7 +15,7 @@ class Shortage(guest.Case):
         return [line.split("=", 1)[1] for line in result.out.splitlines()
                 if line.startswith(key + "=")]
 
-    def test_control(self):
+    def test_control_shortage_begins_and_ends(self):
         result = self.steps(*SHORT, "grab", "nofile:max", "load:libm.so.6", "libc:libcuda.so.1",
                             guard=False)
         # There is a shortage, and it ends.
@@ -34,18 +34,18 @@ class Shortage(guest.Case):
                     result.assert_untouched(self)
                     self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"])
 
-    def test_in_the_same_way_for_nvml(self):
+    def test_nvml_after_a_shortage_gets_the_null_driver(self):
         result = self.steps(*SHORT, "nofile:max", "nvml")
         self.assertEqual(self.values(result, "nvmlInit_v2"), ["0"], result)
         result.assert_untouched(self)
 
-    def test_many_failures_before(self):
+    def test_driver_after_many_failures_gets_the_null_driver(self):
         result = self.steps("nofile:3", *["load:libm.so.6", "touch"] * 20, "grab", "nofile:max",
                             "load:libm.so.6", "libc:libcuda.so.1")
         self.assertEqual(self.values(result), ["unavailable"] * 20 + ["100"], result)
         result.assert_untouched(self)
 
-    def test_refused_meanwhile(self):
+    def test_driver_is_refused_during_the_shortage(self):
         result = self.steps(*SHORT, "touch", "touch:libcuda.so", "nofile:max", "touch")
         self.assertEqual(self.values(result), ["unavailable", "unavailable", "100"], result)
         result.assert_untouched(self)
@@ -59,8 +59,9 @@ class Shortage(guest.Case):
         self.assertEqual(self.values(result), ["unavailable", "100"], result)
         result.assert_untouched(self, linked=True)
 
-    def test_no_memory(self):
-        """From too little for a page of the guard's to almost enough for both null drivers."""
+    def test_driver_is_never_reached_during_a_shortage_of_memory(self):
+        """The memory is too little for a page of the guard, almost enough for both null drivers, or
+        between."""
         bare = self.steps("memory:0", "load:libm.so.6", "memory:max", "load:libm.so.6", "grab",
                           "libc:libcuda.so.1", guard=False)
         self.assertEqual(self.values(bare, "load"), ["failed", "ok"], bare)

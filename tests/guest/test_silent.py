@@ -65,7 +65,7 @@ class Silent(guest.Case):
         shutil.rmtree(directory)
         return done.returncode, done.stdout, done.stderr
 
-    def test_same_output(self):
+    def test_guarded_programs_print_the_same(self):
         for name, (line, code, text) in PROGRAMS.items():
             with self.subTest(name):
                 bare = self.plain_run(line, None)
@@ -153,8 +153,7 @@ class Silent(guest.Case):
         self.assertIn(first_request, following[0])
         self.assertGreater(end - start, 12)
 
-    def test_first_dlopen(self):
-        """A program that loads libraries pays once, before its first request, and no more."""
+    def test_null_drivers_are_loaded_once_before_the_first_dlopen(self):
         for argv, request in (
                 (["/usr/bin/python3", "-I", "-S", "-c", "import ctypes; import _json"], "_ctypes"),
                 (["/usr/bin/perl", "-MPOSIX", "-MList::Util", "-e", "print POSIX::floor(2.5)"],

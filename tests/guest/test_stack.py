@@ -20,14 +20,14 @@ class Stack(guest.Case):
         self.assertEqual(result.answers["opened"], str(int("none" not in name)), result)
         return int(result.answers["used"])
 
-    def test_it_measures(self):
-        """The control: ld.so's own need, which grows with what a library is linked to."""
+    def test_control_more_libraries_need_more_stack(self):
+        """ld.so itself needs more stack for a library that is linked to more libraries."""
         bare = self.used(guest.EMPTY, guard=False)
         self.assertGreater(bare, 1000)
         self.assertGreater(self.used(harness.NULL_DRIVER_DIR + "/libcudaguard-driver.so", guard=False),
                            bare + 500)
 
-    def test_at_most_so_much_more(self):
+    def test_guard_needs_little_more_stack(self):
         for name in NAMES:
             bare = self.used(name, guard=False)
             for policy in (None, "VALIDATE", "OFF"):
@@ -35,9 +35,9 @@ class Stack(guest.Case):
                     guarded = self.used(name, env={"CUDAGUARD_POLICY": policy})
                     self.assertLessEqual(guarded - bare, MOST_MORE)
 
-    def test_with_a_list(self):
-        """It loads our proxy library and the driver behind it, whatever is asked for: as much
-        more than bare dlopen takes for the proxy."""
+    def test_guard_with_a_list_needs_the_stack_of_its_proxy(self):
+        """At any dlopen the guard loads the proxy and then the driver. The test compares with a
+        dlopen of the proxy alone."""
         bare = self.used(harness.NULL_DRIVER_DIR + "/libcudaguard-driver.so", guard=False)
         for name in NAMES:
             with self.subTest(name):
@@ -47,9 +47,9 @@ class Stack(guest.Case):
     def in_handler(self, name, size, guard):
         return harness.run([PROGRAM, "signal", name, size], guard=guard, trace=False)
 
-    def test_alternate_stack(self):
-        """In a signal handler, with little more than ld.so itself needs: that depends on the
-        processor, whose registers ld.so saves there."""
+    def test_guard_needs_little_of_an_alternate_stack(self):
+        """The stack of the signal handler has little more than ld.so itself needs. That need
+        depends on the processor, whose registers ld.so saves there."""
         for name in NAMES:
             with self.subTest(name):
                 need = 2048

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDAGUARD_HELLO=1: every process that was started guarded says so, once, before its main; and
-nothing else is different."""
+"""With CUDAGUARD_HELLO=1, every guarded process makes one start record before its main. Nothing
+else is different."""
 
 import json
 import os
@@ -18,7 +18,7 @@ class StartRecord(guest.Case):
                              env={"CUDAGUARD_REPORT": report, "CUDAGUARD_HELLO": "1", **env})
         return result, harness.records(report)
 
-    def test_each_process_once(self):
+    def test_each_exec_makes_one_start_record(self):
         result, records = self.shell('/bin/true; (/bin/true); "$1" fork print:x end; exec /bin/echo')
         self.assertEqual(result.rc, 0, result)
         self.assertEqual([record["event"] for record in records], ["start"] * 5)
@@ -32,7 +32,7 @@ class StartRecord(guest.Case):
             self.assertEqual(record["pid"], record["tid"])
             self.assertNotIn("api", record)
 
-    def test_what_it_says(self):
+    def test_records_have_the_user_the_job_and_the_host(self):
         with open("/proc/sys/kernel/hostname", encoding="utf-8") as stream:
             host = stream.read()[:-1]
         with open("/proc/self/cgroup", encoding="utf-8") as stream:
@@ -51,8 +51,8 @@ class StartRecord(guest.Case):
                 self.assertIn(record["cgroup"], groups)
                 self.assertEqual(len(record["cgroup"]), max(map(len, groups)))
 
-    def test_another_user(self):
-        """The effective one, at the time: of a program that gave up its rights."""
+    def test_record_has_the_effective_user(self):
+        """The program gives up its rights before the attempt."""
         if os.geteuid() != 0:
             harness.skip(self, "needs root")
         report = self.path("report")
@@ -62,8 +62,8 @@ class StartRecord(guest.Case):
         subprocess.run([guest.PYTHON, "-c", program], env=env, check=True)
         self.assertEqual([record["uid"] for record in harness.records(report)], [4711])
 
-    def test_loaded_late(self):
-        """The words lie where the kernel put them; the variables may not any more."""
+    def test_guard_that_is_loaded_late_records_the_arguments(self):
+        """The arguments still lie where the kernel put them; the variables may not."""
         report = self.path("report")
         program = "import ctypes, os; os.environ['FIRST'] = '2'; ctypes.CDLL(%r)" % harness.GUARD
         words = [guest.PYTHON, "-c", program]
@@ -82,7 +82,7 @@ class StartRecord(guest.Case):
         self.assertEqual(len(self.shell("/bin/true")[1]), 2)
         self.assertEqual(self.shell("/bin/true", guard=False)[1], [])
 
-    def test_the_policy(self):
+    def test_start_record_has_the_policy(self):
         for policy, env in (
                 ("OFF", {"CUDAGUARD_POLICY": "OFF"}), ("CLAMP", {"CUDAGUARD_POLICY": "clamp"}),
                 ("VALIDATE", {"CUDAGUARD_VISIBLE_DEVICES": "0"}),
@@ -127,13 +127,14 @@ class StartRecord(guest.Case):
         self.assertEqual(len(said), 2, said)
         self.assertIn("No such file or directory", said[1])
 
-    def test_on_stderr(self):
+    def test_start_record_goes_to_stderr(self):
         result = self.steps("print:x", env={"CUDAGUARD_REPORT": "/dev/stderr",
                                             "CUDAGUARD_HELLO": "1"})
         self.assertEqual(json.loads(result.err)["event"], "start", result)
 
-    def test_system_calls(self):
-        """Without the variable none; with it those that docs/limits.md has for a report."""
+    def test_start_record_adds_only_documented_system_calls(self):
+        """Without the variable the guard makes no system call. With the variable it makes those
+        that docs/limits.md lists for a report."""
         def calls(**env):
             log = self.path("strace")
             words = ["%s=%s" % item for item in env.items()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/troubleshooting.md: what it quotes of cudaguard and of ld.so is what is printed today."""
+"""cudaguard and ld.so still print what docs/troubleshooting.md quotes."""
 
 import os
 import re

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under valgrind's memcheck a guarded program has no error that it does not have bare."""
+"""Under valgrind's memcheck a guarded program has no error that it does not have without the
+guard."""
 
 import os
 
@@ -45,11 +46,11 @@ class Memcheck(guest.Case):
                 self.assertIn(answers[answer], result.out, result)
 
     @pytest.mark.full
-    def test_bare(self):
-        """The control: the driver is reached, and nothing is wrong with the programs."""
+    def test_control_programs_have_no_errors_without_the_guard(self):
+        """The driver is reached."""
         self.check(None, 0)
 
-    def test_guarded(self):
+    def test_guarded_programs_have_no_errors(self):
         self.check(harness.GUARD, 1)
 
     def test_it_sees_errors(self):

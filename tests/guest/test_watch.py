@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cudaguard_watch: what a process has asked for once is written down again, and where."""
+"""After cudaguard_watch, a process records its attempts again, and may name another file."""
 
 from support import guest, harness
 
@@ -13,7 +13,7 @@ class Watch(guest.Case):
         self.assertEqual(result.rc, 0, result)
         return result
 
-    def test_again(self):
+    def test_watch_makes_new_records_and_no_second_message(self):
         report = self.path("report")
         result = self.watched("touch", "touch", "nvml", "watch", "touch", "touch", "watch", "nvml",
                               "touches", CUDAGUARD_REPORT=report)
@@ -24,8 +24,8 @@ class Watch(guest.Case):
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"])
         result.assert_untouched(self)
 
-    def test_control(self):
-        """Without it each kind is there once; and the bare program reaches the driver."""
+    def test_control_without_watch_each_kind_has_one_record(self):
+        """Without the guard the program reaches the driver."""
         report = self.path("report")
         self.watched("touch", "touch", "nvml", "touch", "nvml", CUDAGUARD_REPORT=report)
         self.assertEqual(self.apis(report), ["cuInit", "nvmlInit_v2"])
@@ -33,7 +33,7 @@ class Watch(guest.Case):
         self.assertEqual(bare.answers["watch"], "-2", bare)
         bare.assert_reached(self)
 
-    def test_another_file(self):
+    def test_watch_can_name_another_file(self):
         for env in ({}, {"CUDAGUARD_REPORT": self.path("first")}):
             second, third = self.path("second"), self.path("third.%d" % len(env))
             self.watched("touch", "watch:" + second, "touch", "watch", "touch", "watch:" + third,
@@ -43,7 +43,7 @@ class Watch(guest.Case):
         self.assertEqual(self.apis(self.path("first")), ["cuInit"])
         self.assertEqual(self.apis(second), ["cuInit"] * 4)
 
-    def test_where_cuda_is_let_through(self):
+    def test_watch_does_nothing_if_the_policy_allows_cuda(self):
         for env in ({"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"}):
             report = self.path("report")
             result = self.watched("watch:" + report, "touch", **env)

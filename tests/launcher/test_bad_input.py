@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input: one clear line, exit 125 to 127, nothing started, nothing
-overwritten, no crash."""
+"""Bad input makes one clear message and exit code 125 to 127. Nothing is started or overwritten,
+and nothing crashes."""
 
 import os
 import stat
@@ -16,12 +16,12 @@ class CommandLine(launcher.Case):
         self.refused(done, 125, *meaning)
         self.assertFalse(os.path.exists(mark))
 
-    def test_control(self):
+    def test_control_run_starts_the_program(self):
         self.start("run", "touch", self.path("mark"))
         self.assertTrue(os.path.exists(self.path("mark")))
 
-    def test_words(self):
-        """One of each kind: tests/unit has all (options_test, environment_test)."""
+    def test_bad_words_are_refused(self):
+        """The list has one of each kind. tests/unit has all (options_test, environment_test)."""
         for words, meaning in (
                 (["--bad", "run"], "unknown option"), (["walk"], "unknown command"),
                 (["run", "--gpu", "1"], '"--gpu"'), (["run", "--cpu=1"], "takes no value"),
@@ -33,7 +33,7 @@ class CommandLine(launcher.Case):
             with self.subTest(words=words):
                 self.refused(self.start(*words), 125)
 
-    def test_lists(self):
+    def test_bad_lists_of_gpus_are_refused(self):
         for text, meaning in (("1,1", "repeats"), ("-1,0", "negative"),
                               (",".join(map(str, range(65))), "one too many")):
             with self.subTest(list=text[:40]):
@@ -44,7 +44,7 @@ class CommandLine(launcher.Case):
             with self.subTest(good=text):
                 self.assertEqual(self.start("run", "--gpus", text, "true").returncode, 0)
 
-    def test_environment(self):
+    def test_bad_variables_are_refused(self):
         for name, value in (("POLICY", "nonsense"), ("LOG", "x"), ("CHILDREN", "GPU"),
                             ("REPORT", "x" * 4096), ("REPORT", "/nonexistent/report")):
             with self.subTest(name=name, value=value[:20]):
@@ -60,7 +60,7 @@ class Reports(launcher.Case):
     def check(self, report, meaning, program="true", **more):
         self.refused(self.start("run", "--report", report, program, **more), 125, meaning)
 
-    def test_reports(self):
+    def test_unusable_report_is_refused_and_no_file_is_made(self):
         os.mkdir(self.path("directory"))
         os.symlink("nowhere", self.path("link"))
         kept = '{"v":1,"kept":1}\n'
@@ -91,7 +91,7 @@ class Reports(launcher.Case):
         self.assertEqual(done.returncode, 0, done)
         self.assertTrue(os.read(reader, 65536).startswith(b'{"v":1,'))
 
-    def test_own_file(self):
+    def test_report_must_not_be_the_programs_own_file(self):
         script = self.make("script", "#!/bin/sh\necho started\n")
         program = self.compile("program", "int main(void) { return 0; }")
         for report in (script, self.path(".", "script")):
@@ -111,7 +111,7 @@ class Programs(launcher.Case):
     def check(self, code, name, *meaning, **more):
         self.refused(self.start("run", name, **more), code, *meaning)
 
-    def test_not_found(self):
+    def test_missing_program_exits_with_127(self):
         os.symlink("nowhere", self.path("link"))
         for name in ("no-such-program", self.path("none"), "./none", self.path("link"),
                      self.path("a", "b"), ""):
@@ -120,7 +120,7 @@ class Programs(launcher.Case):
         self.check(127, "sh", "No such file", env={"PATH": self.directory})
         self.assertEqual(self.start("run", "sh", "-c", "exit 7", env={}).returncode, 7)
 
-    def test_not_executable(self):
+    def test_program_that_is_not_executable_exits_with_126(self):
         self.make("plain", "#!/bin/sh\n", 0o644)
         self.check(126, self.path("plain"), "not executable")
         self.check(126, self.directory, "Is a directory")
@@ -135,7 +135,7 @@ class Programs(launcher.Case):
         env = {"PATH": self.directory + ":" + os.environ["PATH"]}
         self.assertEqual(self.start("run", "sh", "-c", "exit 7", env=env).returncode, 7)
 
-    def test_scripts(self):
+    def test_script_with_a_bad_interpreter_is_refused(self):
         for text, code, meaning in (
                 ("#!/no/interpreter\n", 127, "the interpreter of"),
                 ("#!relative\n", 127, '"relative": No such file'),
@@ -153,8 +153,8 @@ class Programs(launcher.Case):
                 done = self.start("run", script)
                 self.assertEqual((done.returncode, done.stderr), (7, ""))
 
-    def test_chains(self):
-        """Each the interpreter of the next; the kernel has a limit, and a loop has no end."""
+    def test_chain_of_scripts_has_the_kernels_limit(self):
+        """Each script is the interpreter of the next. A loop has no end."""
         previous = "/bin/sh"
         for i in range(8):
             previous = self.make("s%d" % i, "#!%s\nexit 7\n" % previous)
@@ -170,13 +170,13 @@ class Programs(launcher.Case):
         self.check(126, "loop2", "more than 5 scripts",
                    env={"PATH": self.directory + ":" + os.environ["PATH"]})
 
-    def test_missing_interpreter(self):
+    def test_missing_ld_so_exits_with_127(self):
         program = self.compile("program", "int main(void) { return 7; }",
                                "-Wl,-dynamic-linker,/no/ld-linux.so.2")
         self.check(127, program, "the interpreter of", "/no/ld-linux.so.2")
 
-    def test_cut_short(self):
-        """A program that is cut is not started. (launcher.elf_fuzz cuts it anywhere.)"""
+    def test_truncated_program_is_not_started(self):
+        """launcher.elf_fuzz cuts a program anywhere."""
         with open(harness.program("entry_point"), "rb") as stream:
             whole = stream.read()
         for size in (4, 63, 64, 120, 1000, 8999):
@@ -186,8 +186,8 @@ class Programs(launcher.Case):
         done = self.start("run", self.make("cut", whole), "no-such-way")
         self.assertNotEqual(done.stderr[:11], "cudaguard: ", done)
 
-    def test_unreadable(self):
-        """Nobody can say whether it can be guarded."""
+    def test_unreadable_program_is_refused(self):
+        """The launcher cannot know whether such a program can be guarded."""
         if os.geteuid() != 0:
             harness.skip(self, "needs root to become an ordinary user")
         self.need("setpriv")

@@ -157,7 +157,7 @@ class Heard(test_verify_tree.Case):
     def shape(self, name, what, options=()):
         return self.tree([self.program, name, what], options)
 
-    def test_each_that_asks(self):
+    def test_process_that_asks_fails(self):
         self.assertGreater(len(self.shapes), 25)
         for name in self.shapes:
             with self.subTest(name):
@@ -169,7 +169,7 @@ class Heard(test_verify_tree.Case):
                 stack = [frame["symbol"] for frame in self.document["touchers"][0]["native"]]
                 self.assertEqual(stack[0], "ask", result)
 
-    def test_its_twin(self):
+    def test_process_that_does_not_ask_passes(self):
         for name in self.shapes:
             if name == "killed":
                 continue  # the program fails
@@ -181,8 +181,8 @@ class Heard(test_verify_tree.Case):
     def processes(self):
         return self.document["counts"]["processes"]
 
-    def test_older_kernels(self):
-        """Before Linux 5.19 a signal takes the beacon back, and the guard repeats it."""
+    def test_guard_repeats_the_beacon_on_older_kernels(self):
+        """Before Linux 5.19 a signal takes the beacon back."""
         for name in ("timer", "plain"):
             done = self.bare(fence.program("without"), "killable=%d" % errno.EINVAL, "--",
                              *verified.VERIFY, "--json", self.path("older.json"), "--", self.program,
@@ -231,8 +231,8 @@ class Heard(test_verify_tree.Case):
         self.assertEqual(self.document["touchers"][0]["native_missing"],
                          "/proc is another PID namespace's", result)
 
-    def test_control(self):
-        """Unguarded programs reach the driver. Without beacons verify misses an attempt."""
+    def test_control_without_beacons_verify_misses_an_attempt(self):
+        """Unguarded programs reach the driver."""
         for name in ("plain", "thread", "coroutine"):    # the others hide the fake driver's log
             bare = harness.run([self.program, name, "touch"], world="none", guard=False, trace=False,
                                env=box.environment())
@@ -241,8 +241,8 @@ class Heard(test_verify_tree.Case):
         self.assertNotEqual(result.rc, 1, result)
         self.assertEqual(tree["by"], "file")
 
-    def test_nothing_is_left(self):
-        """verify needs no writable TMPDIR, and leaves nothing there if it is killed."""
+    def test_verify_writes_nothing_into_tmpdir(self):
+        """verify needs no writable TMPDIR, and leaves nothing there if a signal kills it."""
         directory = self.path("temporary")
         os.mkdir(directory, 0o500)
         done = subprocess.run([*verified.VERIFY, "--", self.program, "killed", "touch"], check=False,
@@ -253,8 +253,8 @@ class Heard(test_verify_tree.Case):
                        env=launcher.environment(TMPDIR=directory), capture_output=True)
         self.assertEqual(os.listdir(directory), [])
 
-    def test_who_is_killed_before_its_record(self):
-        """The announcement alone counts."""
+    def test_announcement_of_a_killed_process_counts(self):
+        """The process is killed before it sends the record."""
         magic = 0x6375646167756172
         text = ("import ctypes, os\n"
                 "ctypes.CDLL(None).syscall(39, ctypes.c_ulong(%d), ctypes.c_ulong(2), 0, 0)\n"
@@ -293,8 +293,7 @@ class Forged(test_verify_tree.Case):
         self.assertEqual(result.rc, rc, result)
         return tree
 
-    def test_wrong_magic(self):
-        """Without the magic number the call is an ordinary getpid."""
+    def test_call_without_the_magic_number_is_an_ordinary_getpid(self):
         self.send("import os\nfor magic in (0, MAGIC - 1, MAGIC ^ 1 << 63, MAGIC & 0xffffffff):\n"
                   "    assert send(magic, 2, 0, at) == os.getpid()")
 
@@ -303,22 +302,21 @@ class Forged(test_verify_tree.Case):
         for address in ("1", "1 << 63", "(1 << 64) - 8", "0xffffffffff600000"):
             self.send("assert send(MAGIC, 2, 0, %s) == -1" % address, rc=1)
 
-    def test_texts_that_are_none(self):
+    def test_attempt_with_an_unreadable_record_counts(self):
         for first, second in (("0", "10"), ("1 << 47", "100"), ("message[0]", "1 << 63"),
                               ("message[0]", "0"), ("message[0]", "65537"), ("at", "16")):
             self.send("message[0] = %s; message[1] = %s; send(MAGIC, 2, 0, at)" % (first, second), rc=1)
 
-    def test_what_belies_itself(self):
-        """An announced attempt counts even if the record is about something else."""
+    def test_announced_attempt_counts_with_a_record_of_something_else(self):
         self.send("send(MAGIC, 2, 0, at)", rc=1)
 
-    def test_other_kinds(self):
-        """--deny decides about NVML and OpenCL. A start or an unknown kind is no attempt."""
+    def test_start_or_unknown_kind_is_no_attempt(self):
+        """--deny decides about NVML and OpenCL."""
         self.send("for kind in (0, 1, 3, 4, 5, 6, 1 << 40): send(MAGIC, kind, 0, at)")
         self.send("send(MAGIC, 3, 0, 1)", rc=1, options=["--deny=nvml"])
         self.send("send(MAGIC, 4, 0, 1)", rc=1, options=["--deny=opencl"])
 
-    def test_a_flood(self):
+    def test_flood_of_beacons_does_not_block_verify(self):
         count = 1000000 if harness.FULL else 20000
         program = self.compile("flood", """
             #include <stdio.h>
@@ -356,8 +354,8 @@ class Doubt(test_verify_tree.Case):
         self.ends(result, 0, "PASS: no CUDA use (", "in doubt: ")
         self.assertRegex("\n".join(tree["doubts"]), reason, result)
 
-    def test_who_does_not_tell(self):
-        """A program whose own seccomp filter refuses getpid sends no beacon."""
+    def test_process_without_a_start_beacon_makes_the_result_incomplete(self):
+        """The program's own seccomp filter refuses getpid, so it sends no beacon."""
         script = ("import ctypes, os, struct\n"
                   "libc = ctypes.CDLL(None)\n"
                   "code = struct.pack('HBBI' * 4, 0x20, 0, 0, 0, 0x15, 0, 1, 39, 6, 0, 0, 0x50001,\n"
@@ -390,7 +388,7 @@ class Doubt(test_verify_tree.Case):
             self.ends(result, 0, "PASS: no CUDA use (")
             self.assertEqual(tree["doubts"], [], result)
 
-    def test_no_proc(self):
+    def test_missing_proc_makes_the_result_incomplete(self):
         self.incomplete(["sh", "-c", "true"], "^unguarded processes were not looked for: there is no",
                         bwrap=["--tmpfs", "/proc"])
 
@@ -398,7 +396,7 @@ class Doubt(test_verify_tree.Case):
         self.incomplete(["sh", "-c", 'sleep 0.3; : >"$CUDAGUARD_REPORT"'], "was removed or changed$",
                         FILE)
 
-    def test_a_touch_or_a_failure_is_more(self):
+    def test_attempt_or_failure_outranks_incomplete(self):
         for script, rc in (('"$0" cu.init; ', 1), ("trap 'exit 7' EXIT; ", 2)):
             result, _ = self.tree(["sh", "-c", script + 'sleep 0.3; : >"$CUDAGUARD_REPORT"',
                                    box.program("open")], FILE)

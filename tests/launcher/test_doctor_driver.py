@@ -31,14 +31,14 @@ def running(executable):
 
 
 class Found(doctor.Case):
-    def test_no_driver(self):
+    def test_missing_driver_is_no_problem(self):
         answer = self.well()
         self.assertEqual((answer.found(), answer.nodes), (["none"] * 4, []))
         self.assertEqual(answer.line, "installed: yes; active here: no; driver: none")
         self.golden("doctor_none.txt")
 
-    def test_no_loader(self):
-        """A root with nothing but us."""
+    def test_doctor_works_without_ld_so(self):
+        """The root directory has only cudaguard."""
         bwrap = ["bwrap", "--dev", "/dev", "--proc", "/proc", "--ro-bind", harness.LIB, "/x/lib",
                  "--ro-bind", launcher.LAUNCHER, "/x/bin/cudaguard"]
         done = self.bare(*bwrap, "--", "/x/bin/cudaguard", "doctor", env={})
@@ -46,7 +46,7 @@ class Found(doctor.Case):
         self.assertIn("; driver: not asked\n", done.stdout)
         self.assertIn("cuInit             not tried: there is no /lib", done.stdout)
 
-    def test_with_a_program(self):
+    def test_doctor_with_a_program_reports_the_machines_problems_too(self):
         answer = self.doctor("sh")
         self.assertEqual((answer.code, answer.line), (0, "guarded: yes"))
         self.assertEqual(list(answer.document), ["v", "cudaguard", "answer", "guarded", "findings",
@@ -55,7 +55,7 @@ class Found(doctor.Case):
         answer = self.doctor("sh", CUDAGUARD_LOG="x")
         self.assertEqual((answer.code, answer.line, len(answer.problems)), (1, "guarded: yes", 1))
 
-    def test_found(self):
+    def test_doctor_prints_the_driver_and_its_answer(self):
         answer = self.well(LD_LIBRARY_PATH=BOX)
         self.assertEqual(answer.found(), [os.path.join(BOX, name) for name in doctor.NAMES[:3]] +
                          ["none"])
@@ -78,7 +78,7 @@ class RealDriver(doctor.Case):
         super().setUp()
         self.need_real_driver()
 
-    def test_without_a_gpu(self):
+    def test_real_driver_without_a_gpu_is_no_problem(self):
         answer = self.doctor(world="real")
         self.assertEqual((answer.code, answer.problems), (0, []))
         self.assertTrue(answer.facts("libcuda.so.1")[0].endswith(
@@ -87,15 +87,14 @@ class RealDriver(doctor.Case):
         self.assertTrue(answer.line.endswith("; driver: answers that there is no device"))
         self.assertEqual(answer.nodes, [], "doctor let the driver make device nodes")
 
-    def test_golden(self):
+    def test_text_for_the_real_driver_matches_the_golden_file(self):
         if not harness.real_driver_dir().endswith("x86_64-linux-gnu/nvidia/current"):
             self.skipTest("for Debian's driver on x86-64")
         self.need_real_driver("libnvidia-opencl.so.1")
         self.golden("doctor_real.txt", world="real")
 
     @unittest.skipUnless(os.geteuid() == 0, "only root makes device nodes")
-    def test_nodes(self):
-        """Control: the same question without doctor makes one."""
+    def test_control_probe_without_doctor_makes_a_device_node(self):
         code, out, _, nodes = self.run_in([doctor.PROBE], world="real")
         self.assertEqual((code, nodes), (0, ["/dev/nvidiactl"]), out)
 
@@ -118,13 +117,13 @@ class Sick(doctor.Case):
         return self.doctor(command=self.command, LD_LIBRARY_PATH=self.driver, CG_SICK=illness,
                            **doctor.WAIT, **more)
 
-    def test_fails(self):
-        """The control of all others."""
+    def test_failing_driver_is_a_problem(self):
+        """This is the control of all others."""
         answer = self.ill("", CG_ANSWER="999")
         self.problem(answer, "cuInit fails with 999 CUDA_ERROR_UNKNOWN: dmesg may say more")
         self.assertTrue(answer.line.endswith("; driver: fails with 999"), answer.line)
 
-    def test_hangs(self):
+    def test_hanging_driver_is_a_problem(self):
         for illness, where in (("ignores signals", "in cuInit"),
                                ("hangs when loaded", "before cuInit")):
             with self.subTest(illness=illness):
@@ -134,7 +133,7 @@ class Sick(doctor.Case):
                 self.assertTrue(answer.line.endswith("; driver: no answer within 1 s"), answer.line)
                 self.assertEqual(running(self.probe), [], "it was left behind")
 
-    def test_hangs_text(self):
+    def test_text_for_a_hanging_driver_matches_the_golden_file(self):
         self.golden("doctor_hang.txt", LD_LIBRARY_PATH=self.driver, CG_SICK="hangs", **doctor.WAIT)
 
     def test_cannot_be_killed(self):
@@ -149,7 +148,7 @@ class Sick(doctor.Case):
         self.assertEqual(self.ill("leaves a child").problems, [])
         self.assertNotEqual(running(self.probe), [], "control: there was none to wait for")
 
-    def test_crashes(self):
+    def test_crashing_driver_is_a_problem(self):
         for illness, where, name in (("crashes", "in cuInit", "SIGSEGV"),
                                      ("aborts", "in cuInit", "SIGABRT"),
                                      ("crashes when loaded", "before cuInit", "SIGSEGV")):
@@ -172,11 +171,10 @@ class Sick(doctor.Case):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.01)
 
-    def test_talks(self):
-        """What the driver prints is not taken for the probe's words."""
+    def test_output_of_the_driver_is_not_taken_for_the_probes(self):
         self.problem(self.ill("talks", CG_ANSWER="999"), "cuInit fails with 999")
 
-    def test_without_what_is_asked(self):
+    def test_driver_that_does_not_work_is_a_problem(self):
         self.problem(self.ill("exits"),
                      "libcuda.so.1 does not work: the probe ended without an answer")
         directory = os.path.join(harness.FAKES, "sick_no_init")
@@ -198,7 +196,7 @@ class Sick(doctor.Case):
         self.assertEqual(answer.facts("cuInit"), ["not tried: %s is missing or damaged" %
                                                   self.probe])
 
-    def test_time_limit(self):
+    def test_bad_time_limit_is_refused(self):
         for value in ("0", "-1", "x", "1s", "3601", "99999999999999999999", " 1"):
             done = self.start("doctor", env={"CUDAGUARD_DOCTOR_TIMEOUT": value,
                                              "LD_LIBRARY_PATH": self.driver})
@@ -206,8 +204,8 @@ class Sick(doctor.Case):
                          "(accepted: seconds, 1 to 3600)")
         self.well(LD_LIBRARY_PATH=self.driver, CUDAGUARD_DOCTOR_TIMEOUT="")
 
-    def test_many_answers(self):
-        """An answer that is there at once is not waited for, and none is lost."""
+    def test_no_quick_answer_is_lost(self):
+        """Doctor does not wait if the answer is there at once."""
         for _ in range(20):
             self.assertEqual(self.ill("").problems, [])
 
@@ -246,9 +244,9 @@ class Sandboxed(doctor.Case):
         done = self.bare(doctor.PROBE, env=launcher.environment(LD_LIBRARY_PATH=directory))
         self.assertIn("cudaguard-probe init 9 ", done.stdout, "the control")
 
-    def test_unguarded(self):
-        """The guard, its variables and what is preloaded besides do not reach the driver that is
-        asked; other variables do."""
+    def test_probe_is_unguarded(self):
+        """The guard, its variables and other preloads do not reach the driver. Other variables
+        do."""
         directory = self.cu_init(
             'if (getenv("LD_PRELOAD")) return 1;\n'
             'if (getenv("CUDAGUARD_VISIBLE_DEVICES") || getenv("CUDAGUARD_ROOT")) return 2;\n'
@@ -259,8 +257,8 @@ class Sandboxed(doctor.Case):
                            CUDAGUARD_ROOT="1")
         self.assertRegex(answer.facts("cuInit")[0], "^0 CUDA_SUCCESS")
 
-    def test_what_ld_so_is_told(self):
-        """Its variables for debugging, and other people's preloads, say nothing of the driver."""
+    def test_variables_of_ld_so_do_not_disturb_the_probe(self):
+        """ld.so's variables for debugging, and other preloads, say nothing about the driver."""
         directory = self.sick()
         hangs = self.compile("hangs.so", "#include <unistd.h>\n__attribute__((constructor)) "
                              "static void start(void) { for (;;) pause(); }", "-shared", "-fPIC")
@@ -281,8 +279,7 @@ class Sandboxed(doctor.Case):
                 self.assertIn("0 CUDA_SUCCESS", out)
                 self.assertEqual(set(os.listdir(self.directory)) - before, set())
 
-    def test_descriptors(self):
-        """None of its caller's is left open in the probe."""
+    def test_probe_inherits_no_descriptor(self):
         directory = self.cu_init("for (int fd = 3; fd < 4096; ++fd) {\n"
                               "if (fcntl(fd, F_GETFD) != -1) return fd; }\nreturn 0;",
                               head="#include <fcntl.h>")

@@ -20,7 +20,7 @@ class Preload(doctor.Case):
         self.problem(answer, *meaning)
         self.assertEqual(self.shell(answer), shell)
 
-    def test_well(self):
+    def test_good_ld_preload_is_reported_as_guarded(self):
         for value in (harness.GUARD, harness.GUARD + ":libm.so.6", "libm.so.6 " + harness.GUARD,
                       "%s:%s" % (harness.GUARD, harness.NULL_DRIVER_CUDA)):
             answer = self.well(LD_PRELOAD=value)
@@ -30,15 +30,15 @@ class Preload(doctor.Case):
         self.assertEqual(self.shell(answer), "not guarded")
         self.assertIn("installed: yes; active here: no; ", answer.line)
 
-    def test_policy(self):
-        """What the variables come to; a mistake is a problem."""
+    def test_policy_of_the_variables_is_reported(self):
+        """A mistake in a variable is a problem."""
         self.assertEqual(self.well(CUDAGUARD_POLICY="validate").facts("this shell"),
                          ["not guarded; its programs' policy: VALIDATE"])
         answer = self.doctor(CUDAGUARD_POLICY="gpu")
         self.problem(answer, 'CUDAGUARD_POLICY="gpu" is not accepted (accepted: FORCE_CPU,')
         self.assertIn("installed: with problems; ", answer.line)
 
-    def test_by_its_bare_name(self):
+    def test_file_name_in_ld_preload_is_looked_up(self):
         answer = self.well(LD_PRELOAD="libcudaguard.so", LD_LIBRARY_PATH=harness.LIB)
         self.assertEqual(self.shell(answer), "is guarded already, by LD_PRELOAD")
         self.assertEqual(answer.facts("guard")[2],
@@ -47,7 +47,7 @@ class Preload(doctor.Case):
                    "unguarded; this command's guard is " + harness.GUARD,
                    LD_PRELOAD="libcudaguard.so")
 
-    def test_not_there(self):
+    def test_missing_file_in_ld_preload_is_a_problem(self):
         self.wrong('LD_PRELOAD names "/none/libcudaguard.so", which is not there: programs run '
                    "unguarded", LD_PRELOAD="/none/libcudaguard.so:libm.so.6")
         # ld.so takes a space for the end of a name.
@@ -55,7 +55,7 @@ class Preload(doctor.Case):
         self.assertIn('LD_PRELOAD names "tools/libcudaguard.so", which is not there',
                       answer.problems[0])
 
-    def test_relative(self):
+    def test_relative_path_in_ld_preload_is_a_problem(self):
         here = os.getcwd()
         os.chdir(os.path.dirname(harness.LIB))
         self.addCleanup(os.chdir, here)
@@ -63,7 +63,7 @@ class Preload(doctor.Case):
                    "write " + harness.GUARD, shell="is guarded already, by LD_PRELOAD",
                    LD_PRELOAD="lib/libcudaguard.so")
 
-    def test_another_copy(self):
+    def test_another_copy_in_ld_preload_is_a_problem(self):
         self.installed("other")
         other = self.path("other", "lib", "libcudaguard.so")
         self.wrong('LD_PRELOAD names "%s", another copy than this command\'s' % other,
@@ -71,7 +71,7 @@ class Preload(doctor.Case):
         os.symlink(harness.GUARD, self.path("libcudaguard.so"))
         self.well(LD_PRELOAD=self.path("libcudaguard.so"))
 
-    def test_system_wide(self):
+    def test_etc_ld_so_preload_is_reported_as_guarded(self):
         if not os.path.islink("/lib"):
             harness.skip(self, "/lib is no link to /usr/lib here")
         root = ["bwrap", "--ro-bind", "/usr", "/usr", "--dev", "/dev", "--proc", "/proc", "--tmpfs",
@@ -92,7 +92,7 @@ class Preload(doctor.Case):
 
 
 class Installation(doctor.Case):
-    def test_missing_files(self):
+    def test_missing_file_is_a_problem(self):
         command = self.installed()
         for name in ("libcuda.so.1", "libcudaguard-nvml.so", "libnvidia-opencl.so.1"):
             path = self.path("install", "lib", "cudaguard", name)
@@ -113,8 +113,7 @@ class Installation(doctor.Case):
             stream.write(content.replace(old, new))
         return path
 
-    def test_versions(self):
-        """Files of two versions are a problem."""
+    def test_files_of_two_versions_are_a_problem(self):
         command = self.installed()
         version = self.start("--version").stdout.split()[1]
         self.assertEqual(self.well(command=command).facts("guard")[1], "version " + version)
@@ -152,8 +151,8 @@ class Installation(doctor.Case):
             self.assertEqual((done.returncode, done.stderr),
                              (125, "cudaguard: %s: No space left on device\n" % meaning))
 
-    def test_closed_descriptors(self):
-        """0, 1 and 2 closed: nothing of ours is written into somebody else's file."""
+    def test_doctor_works_with_closed_descriptors(self):
+        """If 0, 1 or 2 is closed, nothing of ours is written into another file."""
         for closed in ("<&-", "2>&-", "<&- 2>&-"):
             done = self.bare(*harness.sandbox("none"), "sh", "-c",
                              'LD_LIBRARY_PATH=%s exec "$0" doctor %s' % (BOX, closed),

@@ -17,7 +17,7 @@ BY_HANDLE = ASK.replace("int main", "int cuInit(unsigned);\nint (*keep)(unsigned
 
 
 class Linked(doctor_program.Case):
-    def test_linked(self):
+    def test_program_that_is_linked_to_the_driver_is_guarded(self):
         for name, library in (("linked_cuda", "libcuda.so.1"),
                               ("linked_nvml", "libnvidia-ml.so.1")):
             with self.subTest(program=name):
@@ -29,22 +29,23 @@ class Linked(doctor_program.Case):
                 result = self.guarded([program], "preload", trace=True)
                 self.assertEqual((result.driver_files, result.init_calls()), ([path], []), result)
 
-    def test_without_a_driver(self):
+    def test_linked_program_without_a_driver_works_under_run(self):
         program = harness.program("linked_cuda")
         self.assertEqual(self.verdict(program, "yes", [], world="none").facts("linked to"),
                          ["libcuda.so.1: not found"])
         self.assertEqual(self.guarded([program], "preload", world="none").rc, 127)
         self.assertEqual(self.guarded([program], "run", world="none").answers["cuInit"], "100")
 
-    def test_through_a_library(self):
+    def test_program_that_links_the_driver_by_a_library_is_guarded(self):
         program = harness.program("linked_middle")
         library = harness.program("middle.so")
         self.assertEqual(self.verdict(program, "yes", []).facts("linked to"),
                          ["libcuda.so.1: " + os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")])
         self.assert_answers([program, "handle", library], "0", "100", "0")
 
-    def test_by_a_path(self):
-        """ld.so does not see that the null driver is the same library: in part by `run` too."""
+    def test_driver_linked_by_a_path_is_guarded_in_part(self):
+        """ld.so does not see that the null driver is the same library, so `run` guards in part,
+        too."""
         stub = os.path.join(harness.FAKES, "unnamed", "libcuda.so.1")
         self.compile("libuser.so", USER, "-shared", "-fPIC", "-Wl," + stub)
         program = self.compile("abs", BY_HANDLE, stub)
@@ -53,8 +54,8 @@ class Linked(doctor_program.Case):
         self.assert_answers([program, self.path("libuser.so")], "0", "0", "0")
         self.assert_answers([self.compile("plain", LINKED, stub)], "0", "100", "100")
 
-    def test_by_the_dev_name(self):
-        """A driver without a SONAME is needed by the name that it was linked by."""
+    def test_driver_linked_by_the_dev_name_is_guarded_in_part(self):
+        """A program needs a driver without a SONAME by the name that the driver was linked by."""
         os.mkdir(self.path("dev"))
         shutil.copy(os.path.join(harness.FAKES, "unnamed", "libcuda.so.1"), self.path("dev", "libcuda.so"))
         program = self.compile("dev-name", LINKED, "-L" + self.path("dev"), "-lcuda",
@@ -63,7 +64,7 @@ class Linked(doctor_program.Case):
         self.assertEqual(answer.facts("linked to")[0].split(":")[0], "libcuda.so")
         self.assert_answers([program], "0", "100", "100")
 
-    def test_opencl(self):
+    def test_program_that_is_linked_to_opencl_is_guarded_in_part(self):
         program = self.compile(
             "opencl", "void* clGetExtensionFunctionAddress(const char*);\nint main(void) { return "
             "((int (*)(unsigned, void*, unsigned*))clGetExtensionFunctionAddress("
@@ -73,8 +74,8 @@ class Linked(doctor_program.Case):
             self.assertIn("opencl", self.guarded([program], way).init_calls(), way)
 
 
-    def test_cfg(self):
-        """Mapped by ld.so, which does not ask the guard."""
+    def test_program_that_is_linked_to_libnvidia_cfg_is_guarded_in_part(self):
+        """ld.so maps the library and does not ask the guard."""
         self.compile("libnvidia-cfg.so.1", "int nvCfgOpenDevice(void) { return 0; }", "-shared",
                      "-fPIC", "-Wl,-soname,libnvidia-cfg.so.1")
         program = self.compile(
@@ -84,8 +85,9 @@ class Linked(doctor_program.Case):
 
 
 class RunPaths(doctor_program.Case):
-    def test_copies(self):
-        """The only driver there is: found bare, not under the guard."""
+    def test_run_path_to_a_copy_of_the_driver_is_guarded(self):
+        """The copy is the only driver. The program finds it without the guard, and not under the
+        guard."""
         copy = self.copy_of_driver()
         for kind in ("--disable-new-dtags", "--enable-new-dtags"):
             for path in ("$ORIGIN/copy", "${ORIGIN}/../%s/copy" % os.path.basename(self.directory),
@@ -95,7 +97,7 @@ class RunPaths(doctor_program.Case):
                     self.verdict(program, "yes", [], world="none")
                     self.assert_stopped([program, "libcuda.so.1"], "run", "preload", world="none")
 
-    def test_linked_to_the_copy(self):
+    def test_program_that_is_linked_to_a_copy_is_guarded(self):
         copy = self.copy_of_driver()
         program = self.compile("ask", LINKED, "-L" + copy, "-l:libcuda.so.1", "-Wl,-rpath," + copy)
         self.assertEqual(self.verdict(program, "yes", [], world="none").facts("linked to"),
@@ -142,8 +144,8 @@ class Names(doctor_program.Case):
         self.assertEqual(self.answer([program], "bare"), "42")
         self.assertIn(self.guarded([program], "preload").rc, (-11, 139))
 
-    def test_functions(self):
-        """Trampolines: what they open is the null driver."""
+    def test_functions_with_the_drivers_names_are_replaced(self):
+        """What the trampolines open is the null driver."""
         program = harness.program("trampolines")
         self.verdict(program, "yes", [])
         self.assert_stopped([program], "run", "preload")
@@ -164,7 +166,7 @@ class Names(doctor_program.Case):
                               "-l:libcuda.so.1")
         self.verdict(linked, "no", ["variable"])
 
-    def test_own_dlopen(self):
+    def test_program_with_a_dlopen_of_its_own_is_guarded_in_part(self):
         program = self.compile("own", OWN, "-rdynamic", "-ldl")
         self.verdict(program, "in part", ["own_dlopen"])
         driver = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
@@ -179,7 +181,7 @@ class Sanitizers(doctor_program.Case):
         self.need(compiler)
         return self.compile("ask", ASK, *options, compiler=compiler)
 
-    def test_gcc_address(self):
+    def test_gcc_address_sanitizer_works_under_run_alone(self):
         program = self.sanitized("-fsanitize=address")
         self.verdict(program, "yes", [])
         self.assert_stopped([program, "libcuda.so.1"], "run", env=self.QUIET)
@@ -187,8 +189,8 @@ class Sanitizers(doctor_program.Case):
         self.assertNotEqual(result.rc, 0)
         self.assertIn("ASan runtime does not come first", result.err)
 
-    def test_others(self):
-        """Their runtimes do not mind, or are a part of the program."""
+    def test_other_sanitizers_work_with_a_preload_too(self):
+        """Their runtimes need not be first, or are a part of the program."""
         for compiler, options in (("gcc", ["-fsanitize=thread"]),
                                   ("gcc", ["-fsanitize=undefined"]),
                                   ("gcc", ["-fsanitize=address", "-static-libasan"]),

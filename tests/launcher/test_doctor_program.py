@@ -18,7 +18,7 @@ SYSTEM = {"PATH": "/usr/bin:/bin"}
 
 
 class Kinds(doctor_program.Case):
-    def test_dynamic(self):
+    def test_dynamic_program_is_guarded(self):
         program = self.compile("ask", ASK)
         answer = self.verdict(program, "yes", [])
         self.assertEqual(answer.facts("program"), [program])
@@ -26,7 +26,7 @@ class Kinds(doctor_program.Case):
         self.assertEqual(answer.facts("linked to"), [])
         self.assert_stopped([program, "libcuda.so.1"], "run", "preload")
 
-    def test_script(self):
+    def test_interpreters_of_a_script_are_checked(self):
         script = self.make("script", "#!/usr/bin/env python3\n" + PYTHON % "libcuda.so.1")
         answer = self.verdict(script, "yes", [], env=SYSTEM)
         self.assertEqual(answer.facts("program"), [
@@ -71,8 +71,9 @@ class Kinds(doctor_program.Case):
         self.verdict(script, "in part", ["script_preload"], env=SYSTEM)
         self.assert_answers([script], "0", "0", "0", env=SYSTEM)
 
-    def test_static(self):
-        """It opens what it is told to; the driver's name is not in it."""
+    def test_static_program_is_not_guarded(self):
+        """The program opens the file that its argument names; the driver's name is not in the
+        program."""
         for name, option in (("static", "-static"), ("static-pie", "-static-pie")):
             with self.subTest(kind=name):
                 program = self.compile(name, ASK, option, "-w", "-Wl,--no-warnings")
@@ -100,8 +101,8 @@ class Kinds(doctor_program.Case):
         for way in ("bare", "preload"):  # `run` refuses it
             self.assertTrue(self.guarded([program], way).init_calls())
 
-    def test_not_our_business(self):
-        """ld.so as a command, and a launcher in a launcher, preload into what they start."""
+    def test_ld_so_and_the_launcher_as_commands_are_guarded(self):
+        """Both preload into what they start."""
         ask = self.compile("ask", ASK)
         loader = harness.loader_of(ask)
         for program, link in ((loader, "loader"), (launcher.LAUNCHER, "launcher")):
@@ -111,8 +112,8 @@ class Kinds(doctor_program.Case):
         self.assertEqual(
             self.answer([launcher.LAUNCHER, "run", ask, "libcuda.so.1"], "preload"), "100")
 
-    def test_policy(self):
-        """`run` goes by the environment; what it lets through is let through on purpose."""
+    def test_policy_off_means_not_guarded(self):
+        """`run` obeys the environment, so OFF allows CUDA on purpose."""
         program = self.compile("ask", ASK)
         off = {"CUDAGUARD_POLICY": "OFF"}
         self.verdict(program, "no", ["policy_off"], env=off)
@@ -124,20 +125,20 @@ class Kinds(doctor_program.Case):
 
 @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")
 class Machines(doctor_program.Case):
-    def test_i386(self):
+    def test_i386_program_is_not_guarded(self):
         self.need("gcc")
         program = self.compile("i386", "void _start(void) { __asm__(\"int $0x80\" : : \"a\"(1)); }",
                                "-m32", "-nostdlib", "-static")
         self.assertEqual(self.verdict(program, "no", ["architecture"]).facts("executable"),
                          ["32-bit i386"])
 
-    def test_aarch64(self):
+    def test_aarch64_program_is_not_guarded(self):
         self.need("aarch64-linux-gnu-gcc")
         program = self.compile("arm", HELLO, compiler="aarch64-linux-gnu-gcc")
         self.assertEqual(self.verdict(program, "no", ["architecture"]).facts("executable"),
                          ["dynamic, 64-bit AArch64"])
 
-    def test_musl(self):
+    def test_musl_program_is_not_guarded(self):
         self.need("musl-gcc")
         program = self.compile("musl", HELLO, compiler="musl-gcc")
         self.verdict(program, "no", ["musl"])
@@ -181,25 +182,25 @@ class Privileged(doctor_program.Case):
         refused = self.as_nobody(self.command, "run", self.program)
         self.refused(refused, 125, answer.reasons[0]["text"])
 
-    def test_setuid(self):
+    def test_setuid_program_is_not_guarded(self):
         os.chmod(self.program, 0o4755)
         self.check("setuid")
 
-    def test_setgid(self):
+    def test_setgid_program_is_not_guarded(self):
         os.chmod(self.program, 0o2755)
         self.check("setgid")
 
-    def test_capabilities(self):
+    def test_program_with_capabilities_is_not_guarded(self):
         self.bare("setcap", "cap_net_raw+ep", self.program)
         self.check("capabilities")
 
-    def test_several(self):
-        """All reasons, where `run` gives the first."""
+    def test_doctor_gives_all_reasons(self):
+        """`run` gives the first reason."""
         os.chmod(self.program, 0o6755)
         self.assertLessEqual({"setgid", "setuid"}, {row["id"] for row in self.asked().reasons})
 
-    def test_plain(self):
-        """The control: without the bits, and to the owner, it is guarded."""
+    def test_control_ordinary_program_is_guarded(self):
+        """The owner of a setuid program is guarded, too."""
         self.assertEqual(self.asked().line, "guarded: yes")
         done = self.as_nobody(self.program, "libcuda.so.1", CUDAGUARD_LOG="off",
                               LD_PRELOAD=self.path("install", "lib", "libcudaguard.so"))
@@ -209,7 +210,7 @@ class Privileged(doctor_program.Case):
 
 
 class Installation(doctor_program.Case):
-    def test_no_guard(self):
+    def test_missing_guard_is_an_error(self):
         command = self.installed()
         os.unlink(self.path("install", "lib", "libcudaguard.so"))
         self.refused(self.start("doctor", "true", launcher=command), 125, "libcudaguard.so",
@@ -221,8 +222,8 @@ class Installation(doctor_program.Case):
         self.assertIn("invalid ELF header",
                       self.verdict("/usr/bin/env", "no", ["loader"], command).line)
 
-    def test_no_null_driver(self):
-        """In part: plug-ins that are linked to the driver get the real one."""
+    def test_missing_null_driver_means_guarded_in_part(self):
+        """Plug-ins that are linked to the driver get the real one."""
         command = self.installed()
         os.unlink(self.path("install", "lib", "cudaguard", "libcuda.so.1"))
         entry_point = harness.program("entry_point")
@@ -261,8 +262,8 @@ class NoProgram(doctor_program.Case):
         return super().start(*words, env=launcher.environment(LD_LIBRARY_PATH=harness.FAKE_DRIVER),
                              **more)
 
-    def test_what_run_cannot_start(self):
-        """The same line and code as from `run`."""
+    def test_program_that_cannot_start_has_the_error_of_run(self):
+        """Doctor prints the same message and returns the same code as `run`."""
         self.make("plain", "", 0o644)
         self.make("binary", "MZ\0")
         self.make("cut", b"\x7fELF")
@@ -278,8 +279,7 @@ class NoProgram(doctor_program.Case):
                     self.refused(done, code)
                     self.assertEqual(done.stderr, self.start("run", name, cwd=self.directory).stderr)
 
-    def test_cut_anywhere(self):
-        """A report or a refusal, whatever is left of the file."""
+    def test_truncated_program_makes_a_report_or_an_error(self):
         whole = self.compile("whole", HELLO)
         with open(whole, "rb") as stream:
             image = stream.read()

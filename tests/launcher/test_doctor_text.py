@@ -63,7 +63,7 @@ class Text(doctor_program.Case):
         self.assertRegex(result.out, r"\Aguarded: (yes|(in part|no), because [^\n]+)\n\nprogram ")
         return re.sub(r"(libasan\.so\.)\d+", r"\1N", lines)
 
-    def test_text(self):
+    def test_text_matches_the_golden_file(self):
         self.build_all()
         text = ""
         for line in ("ask", "script", "clears", "unknown", "preloads", "static", "static-pie",

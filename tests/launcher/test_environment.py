@@ -29,8 +29,8 @@ class Environment(launcher.Case):
         return {key[len("CUDAGUARD_"):]: value.replace(root, "PID")
                 for key, value in env.items() if key.startswith("CUDAGUARD_")}
 
-    def test_options(self):
-        """One of each kind: tests/unit/environment_test.cpp has all cases."""
+    def test_options_become_variables(self):
+        """The list has one of each kind. tests/unit/environment_test.cpp has all cases."""
         root = {"ROOT": "PID"}
         for options, wanted in (
                 ([], {"POLICY": "FORCE_CPU", "PRESETS": ALL_PRESETS, **root}),
@@ -42,15 +42,16 @@ class Environment(launcher.Case):
             with self.subTest(options=options):
                 self.assertEqual(self.ours(*options), wanted)
 
-    def test_relative_report(self):
-        """The guard would take it from the directory that the process is in when it writes."""
+    def test_relative_report_becomes_absolute(self):
+        """The guard would resolve the path against the process's directory at the time of
+        writing."""
         here = os.getcwd()
         os.chdir(self.directory)
         self.addCleanup(os.chdir, here)
         self.assertEqual(self.ours("--report", "r")["REPORT"], self.path("r"))
         self.assertEqual(os.listdir(self.directory), [])
 
-    def test_presets(self):
+    def test_presets_are_set_unless_the_user_has_set_them(self):
         pick = lambda env: {key: env[key] for key in launcher.PRESETS if key in env}  # noqa: E731
         self.assertEqual(pick(self.seen()), launcher.PRESETS)
         for options in (["--no-presets"], ["--gpus", "0"]):
@@ -58,8 +59,8 @@ class Environment(launcher.Case):
         own = dict.fromkeys(launcher.PRESETS, "mine")
         self.assertEqual(pick(self.seen(**own)), own)
 
-    def test_what_gets_past_the_guard(self):
-        """There the driver itself shows no GPU, by the preset CUDA_VISIBLE_DEVICES=."""
+    def test_preset_hides_the_gpus_from_an_unguarded_program(self):
+        """The driver itself shows no GPU, because of the preset CUDA_VISIBLE_DEVICES=."""
         see = ["env", "-u", "LD_PRELOAD", os.path.join(harness.BUILD, "tests", "devices", "programs", "open"), "cu.see"]
         env = launcher.environment(LD_LIBRARY_PATH=os.path.join(harness.FAKES, "lazy"))
         seen = {options: self.start("run", *options, *see, env=env).stdout.split(":")[1:3]
@@ -91,7 +92,7 @@ class Environment(launcher.Case):
         changed = ("CUDAGUARD_", "LD_PRELOAD", *launcher.PRESETS)
         self.assertEqual([entry for entry in done if not entry.startswith(changed)], bare)
 
-    def test_preload(self):
+    def test_ld_preload_starts_with_the_guard_alone(self):
         install = os.path.join(self.directory, "old")
         shutil.copytree(harness.LIB, install, symlinks=True)
         old = os.path.join(install, "libcudaguard.so")
@@ -110,7 +111,7 @@ class Environment(launcher.Case):
 
 
 class Print(launcher.Case):
-    def test_print(self):
+    def test_print_writes_shell_commands_and_starts_nothing(self):
         env = launcher.environment(CUDAGUARD_VISIBLE_DEVICES="1", LD_PRELOAD="lib'm.so")
         mark, report = self.path("mark"), self.path("r 1")
         done = self.start("run", "--print", "--cpu", "--report", report, "touch", mark, env=env)
@@ -127,8 +128,7 @@ class Print(launcher.Case):
         self.start("run", "--cpu", "touch", mark)  # the control
         self.assertTrue(os.path.exists(mark))
 
-    def test_a_shell_takes_it(self):
-        """What a shell makes of it is what a program under `run` has."""
+    def test_shell_gets_the_same_variables_from_print(self):
         def variables(words):
             done = subprocess.run(words, env=launcher.environment(), capture_output=True, text=True,
                                   timeout=120, check=True)

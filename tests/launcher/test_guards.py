@@ -13,7 +13,7 @@ ASK = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))
 
 
 class Cpu(launcher.Case):
-    def test_by_dlopen(self):
+    def test_dlopen_of_the_driver_is_refused(self):
         words = ["python3", "-c", ASK]
         bare = harness.run(words, guard=False)
         bare.assert_reached(self)
@@ -23,7 +23,7 @@ class Cpu(launcher.Case):
         result.assert_untouched(self)
         self.assertEqual(len(result.err.splitlines()), 1, result)
 
-    def test_a_script(self):
+    def test_script_is_guarded(self):
         script = self.make("ask", "#!/usr/bin/env python3\n" + ASK + "\n")
         for words in ([script], ["sh", "-c", script], ["python3", script]):
             with self.subTest(words=words):
@@ -68,7 +68,7 @@ class Cpu(launcher.Case):
         value = [line for line in done.out.splitlines() if line.startswith("export LD_PRELOAD=")]
         return value[0].split("=")[1].split(":")
 
-    def test_only_what_is_linked(self):
+    def test_ld_preload_has_only_the_libraries_that_are_linked(self):
         entry_point = ["entry_point"]
         for name, cpu, chosen in (
                 ("linked_cuda", [harness.NULL_DRIVER_CUDA], [box.PROXIES[0]]),
@@ -95,8 +95,8 @@ class Cpu(launcher.Case):
             self.assertEqual(result.answers.get("cuInit"), "100", result)
             self.assertEqual(result.init_calls(), [], result)
 
-    def test_gcc_sanitizer(self):
-        """Its runtime must be first, and is; the bare preload is refused by the runtime."""
+    def test_runtime_of_gccs_sanitizer_stays_first(self):
+        """The runtime must be first, and refuses a preload of the guard alone."""
         self.need("gcc")
         text = ('#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n'
                 'void* h = dlopen("libcuda.so.1", RTLD_NOW);\n'
@@ -127,7 +127,7 @@ class Gpus(box.Case):
         return harness.run(RUN + options + [box.program(name)] + steps, world="none", guard=False,
                            trace=False, env=box.environment(**more))
 
-    def test_gpus(self):
+    def test_program_sees_the_given_gpus(self):
         for name, steps in self.LINKED:
             with self.subTest(program=name):
                 bare = box.run(steps, name, guard=False)
@@ -138,7 +138,7 @@ class Gpus(box.Case):
                 for step in steps:
                     self.assertEqual(box.seen(result.answers[step]), [2, 5], result)
 
-    def test_by_uuid(self):
+    def test_program_sees_gpus_that_are_given_by_uuid(self):
         result = self.launch(["--gpus", box.uuid(5) + "," + box.uuid(1, 8)], ["cu.see", "nv.see"])
         self.silent(result)
         self.assertEqual(box.seen(result.answers["cu.see"]), [5, 1], result)
@@ -152,7 +152,7 @@ class Gpus(box.Case):
             for step in inner[-2:]:
                 self.assertEqual(box.seen(result.answers[step]), wanted, result)
 
-    def test_cpu(self):
+    def test_program_without_gpus_sees_none(self):
         for name, steps in self.LINKED:
             result = self.launch([], steps, name)
             self.assertEqual(result.rc, 0, result)
@@ -160,8 +160,8 @@ class Gpus(box.Case):
                 self.assertIn(box.seen(result.answers[step]), ("!100", []), result)
             self.assertNotIn("cuInit:initialised", result.fake_calls, result)
 
-    def test_children(self):
-        """The program keeps its GPUs, what it forks, spawns and execs has none."""
+    def test_children_cpu_leaves_the_gpus_to_the_program(self):
+        """What the program forks, spawns and execs has none."""
         steps = ["fork=f", "cu.see", "nv.see", "end", "spawn=s", "cu.see", "nv.see", "end",
                  "cu.see", "nv.see"]
         control = self.launch(["--gpus", "1,2"], steps)
@@ -174,8 +174,9 @@ class Gpus(box.Case):
                 for api, gpus in zip(("cu", "nv"), wanted):
                     self.assertEqual(box.seen(done.answers["%s.%s.see" % (label, api)]), gpus, done)
 
-    def test_many_workers(self):
-        """24 at once, forked, spawned and started by a shell; by the driver's own log."""
+    def test_24_workers_get_no_gpu_under_children_cpu(self):
+        """They run at once, forked, spawned and started by a shell. The driver's own log counts
+        them."""
         forks = ["cu.see", "rt12.see", "rt12.sync"]
         for number in range(8):
             forks += ["fork=f%d" % number, "cu.see", "end", "spawn=s%d" % number, "cu.see", "end"]
@@ -215,7 +216,7 @@ class Gpus(box.Case):
                               env=box.environment(allow="1,2"))
         self.assertEqual(box.seen(control.answers["cu.see"]), [1, 2], control)
 
-    def test_reports(self):
+    def test_log_decides_which_messages_are_printed(self):
         result = self.launch(["--gpus", "3", "--log", "all"], ["cu.see"])
         self.assertTrue(box.lines(result), result)
         self.assertEqual(box.lines(self.launch(["--gpus", "3"], ["cu.see"])), [])
@@ -224,8 +225,8 @@ class Gpus(box.Case):
 
 
 class Moved(launcher.Case):
-    def test_copied_tree(self):
-        """bin/ and lib/ work together wherever they are; the launcher needs no other file."""
+    def test_copied_tree_works_wherever_it_is(self):
+        """bin/ and lib/ work together, and the launcher needs no other file."""
         self.installed("a")
         os.symlink(self.path("a", "bin", "cudaguard"), self.path("link"))
         for command in (self.path("a", "bin", "cudaguard"), self.path("link")):
@@ -247,8 +248,8 @@ class Moved(launcher.Case):
         os.unlink(self.path("a", "lib", "libcudaguard.so"))
         self.refused(self.start("run", "true", launcher=command), 125, "libcudaguard.so is missing")
 
-    def test_bare_root(self):
-        """A root with nothing but the program, its libraries and the copied tree."""
+    def test_copied_tree_works_in_a_root_of_its_own(self):
+        """The root directory has only the program, its libraries and the copied tree."""
         program = self.compile(
             "ask", "#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n"
             "void* h = dlopen(\"libcuda.so.1\", RTLD_NOW);\n"
@@ -271,9 +272,10 @@ class Moved(launcher.Case):
             done = self.bare(*sandbox, *mounts, *command, env=env)
             self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
 
-    def test_library_directory(self):
-        """The directory that the build was told, from wherever the tree lies; else lib, as in a
-        build tree. (scripts/build-matrix builds all of it so, installs it and runs it.)"""
+    def test_library_directory_of_the_build_is_found(self):
+        """The launcher looks in the directory that the build was given, wherever the tree lies.
+        Otherwise, it looks in lib, as in a build tree. (scripts/build-matrix builds, installs and
+        runs all of it so.)"""
         for directory in ("lib/some-linux-gnu", "lib"):
             with self.subTest(directory=directory):
                 tree = self.path(directory.replace("/", "-"))
@@ -291,8 +293,9 @@ class Moved(launcher.Case):
                         "libcudaguard.so", "cudaguard/libcuda.so.1", "cudaguard/libnvidia-ml.so.1",
                         "cudaguard/libcudaguard-driver.so", "cudaguard/libcudaguard-nvml.so")]))
 
-    def test_static(self):
-        """No interpreter, nothing needed, and none of the functions that load libraries."""
+    def test_launcher_is_static(self):
+        """The launcher has no interpreter, needs no library and has none of the functions that load
+        libraries."""
         done = self.bare("readelf", "-lWd", launcher.LAUNCHER)
         self.assertNotIn("INTERP", done.stdout)
         self.assertNotIn("NEEDED", done.stdout)

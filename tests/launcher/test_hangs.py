@@ -59,13 +59,12 @@ class Hangs(doctor.Case):
         os.mkfifo(os.path.join(directory, name))
         return directory
 
-    def test_control(self):
-        """It hangs, whoever asks."""
+    def test_control_program_hangs_without_doctor(self):
         env = launcher.environment(LD_LIBRARY_PATH=self.pipe())
         with self.assertRaises(subprocess.TimeoutExpired):
             subprocess.run([harness.program("linked_cuda")], env=env, timeout=2, check=False)
 
-    def test_doctor(self):
+    def test_text_for_a_hanging_ld_so_matches_the_golden_file(self):
         self.golden("doctor_loader_hangs.txt", LD_LIBRARY_PATH=self.pipe(), **doctor.WAIT)
 
     def test_doctor_of_nvml(self):

@@ -38,8 +38,7 @@ class Huge(launcher.Case):
                 self.assertLess(self.bytes_read(launcher.LAUNCHER, command, program, codes=codes),
                                 MOST)
 
-    def test_control(self):
-        """What is read is counted."""
+    def test_control_bytes_that_are_read_are_counted(self):
         with open(self.path("big"), "wb") as stream:
             stream.write(b"x" * (1 << 20))
         self.assertGreater(self.bytes_read("cat", self.path("big")), 1 << 20)
@@ -48,17 +47,17 @@ class Huge(launcher.Case):
         """After all that is loaded: an installer's data, or nothing."""
         self.assert_bounded(self.grow(self.compile("ask", ASK)))
 
-    def test_static_program(self):
+    def test_huge_static_program_is_not_read_whole(self):
         self.assert_bounded(self.grow(self.compile("ask", ASK, "-static", "-w")), (0, 1, 2))
 
-    def test_library(self):
+    def test_huge_library_is_not_read_whole(self):
         library = self.grow(self.compile("libhuge.so", "int use(void) { return 0; }", "-shared",
                                          "-fPIC"))
         self.assert_bounded(self.compile("user", "int use(void); int main(void) { return use(); }",
                                          library))
 
-    def test_tables(self):
-        """The headers of the sections claim them to be as long as the file."""
+    def test_huge_section_tables_are_not_read_whole(self):
+        """The section headers claim that the sections are as long as the file."""
         library = self.grow(self.compile("libhuge.so", "int use(void) { return 0; }", "-shared",
                                          "-fPIC"))
         program = self.compile("user", "int use(void); int main(void) { return use(); }", library)

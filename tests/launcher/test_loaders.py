@@ -22,7 +22,7 @@ CALL = ('#include <stdio.h>\nint use(void);\n'
 
 
 class OwnLoader(launcher.Case):
-    """As bundles do that carry a glibc: the interpreter is a file of the bundle."""
+    """The interpreter is a file of a bundle that carries a glibc."""
 
     def setUp(self):
         super().setUp()
@@ -43,7 +43,7 @@ class OwnLoader(launcher.Case):
         self.assertEqual(result.init_calls(), [], result)
         return result
 
-    def test_guarded(self):
+    def test_program_of_a_bundle_is_guarded(self):
         program = self.compile("program", OPEN, *self.options)
         maps = self.compile("maps", '#include <stdio.h>\nint main(void) { FILE* f = fopen('
                             '"/proc/self/maps", "r"); int c; while ((c = getc(f)) != EOF) '
@@ -53,13 +53,13 @@ class OwnLoader(launcher.Case):
         self.assertIn(harness.GUARD, seen)
         self.check(program).assert_untouched(self)
 
-    def test_linked(self):
+    def test_linked_program_of_a_bundle_is_guarded(self):
         program = self.compile("linked", CALL.replace("use(void)", "cuInit(unsigned)").replace(
             "use()", "cuInit(0)"), *self.options, "-L" + harness.FAKE_DRIVER, "-l:libcuda.so.1")
         self.check(program)
 
-    def test_missing_libraries(self):
-        """What does not start bare does not start either; ld.so says which library it is."""
+    def test_bundle_without_its_ld_so_is_refused(self):
+        """A program that does not start alone does not start under `run` either."""
         program = self.compile("program", OPEN, *self.options)
         os.unlink(self.path("bundle", "libc.so.6"))
         os.unlink(self.path("bundle", "start"))
@@ -99,15 +99,15 @@ CALLS = ('static long call(long n, long a, long b, long c) { long r; __asm__ vol
 
 @unittest.skipUnless(platform.machine() == "x86_64", "written in its system calls")
 class NoLoader(launcher.Case):
-    """The interpreter is somebody's program, and would be started by us."""
+    """The interpreter is another program, which the launcher would start."""
 
     def program(self, steps, *options):
         interpreter = self.compile("interpreter", CALLS + "void _start(void) { %s }\n" % steps,
                                    "-nostdlib", "-fno-stack-protector", *options)
         return self.compile("program", OPEN, "-Wl,-dynamic-linker," + interpreter)
 
-    def test_not_started(self):
-        """Neither to be asked by run nor by doctor: it would make a file."""
+    def test_interpreter_that_is_no_ld_so_is_not_started(self):
+        """Neither run nor doctor starts it with a question. If they did, it would make a file."""
         made = self.path("made")
         program = self.program('call(85, (long)"%s", 0644, 0); call(60, 7, 0, 0);' % made,
                                "-static")
@@ -123,7 +123,7 @@ class NoLoader(launcher.Case):
     # One that has a glibc's name in it is asked.
     NAMED = ("-shared", "-fPIC", "-Wl,-e,_start", "-Wl,-soname,ld-linux-x86-64.so.2")
 
-    def test_killed(self):
+    def test_interpreter_that_is_killed_is_refused(self):
         program = self.program("call(62, call(39, 0, 0, 0), 6, 0);", *self.NAMED)
         self.refused(self.start("run", program), 125, "its ld.so does not load")
 
@@ -131,8 +131,8 @@ class NoLoader(launcher.Case):
 class Long(launcher.Case):
     """Files that are mostly something else."""
 
-    def test_static_with_much_behind_it(self):
-        """An image that it mounts itself: 1 TB, which has no bytes on the disk."""
+    def test_static_program_with_a_1_tb_image_starts(self):
+        """The program would mount this image. The image has no bytes on the disk."""
         program = self.compile("program", "int main(void) { return 7; }\n", "-static")
         os.truncate(program, 1 << 40)
         done = self.start("run", program)

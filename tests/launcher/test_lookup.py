@@ -33,8 +33,8 @@ class Case(launcher.Case):
 
 
 class Codes(Case):
-    def test_not_started(self):
-        """126 and 127 are bash's, case by case."""
+    def test_exit_codes_are_those_of_bash(self):
+        """The test compares 126 and 127 case by case."""
         os.mkdir(self.path("directory"))
         os.symlink("nowhere", self.path("dangling"))
         os.symlink("cycle", self.path("cycle"))
@@ -114,9 +114,9 @@ class Path(Case):
             with self.subTest(path=path, name=name):
                 self.same(name, code=code, path=path)
 
-    def test_empty_entries(self):
-        """They are the directory that one is in. An ELF file there is asked by its path: without a
-        slash ld.so would look for it among the libraries."""
+    def test_empty_entry_of_path_is_the_current_directory(self):
+        """The launcher asks ld.so about an ELF file there by its path: without a slash, ld.so would
+        look for the file among the libraries."""
         for path in ("", ":", "first:", ":first", "first::second"):
             for name in ("elf", "-elf"):
                 with self.subTest(path=path, name=name):
@@ -128,8 +128,8 @@ class Path(Case):
         self.assertEqual(self.start("run", "here", env=launcher.environment(PATH=":/bin"),
                                     cwd=self.directory).returncode, 7)
 
-    def test_unset(self):
-        """The system's own directories, as execvp takes them; not the one that one is in."""
+    def test_unset_path_means_the_systems_directories(self):
+        """The current directory is not searched, as with execvp."""
         env = launcher.environment(PATH=None)
         for words, code in ((["sh", "-c", "exit 7"], 7), (["here"], 127)):
             bare = self.bare(shutil.which("env"), *words, env=env, cwd=self.directory)

@@ -57,7 +57,7 @@ class Manual(launcher.Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         return re.sub(".\b", "", done.stdout)  # overstruck: bold, underlined
 
-    def test_form(self):
+    def test_manual_passes_mandocs_checks(self):
         bad = self.make("bad.1", read(MANUAL).replace(".It Fl -cpu", ".Xx Fl -cpu"), 0o644)
         self.assertNotEqual(self.bare("mandoc", "-T", "lint", "-W", "warning", bad).returncode, 0)
         done = self.bare("mandoc", "-T", "lint", "-W", "style", MANUAL)
@@ -66,7 +66,7 @@ class Manual(launcher.Case):
                       "WARNING" in line or "ERROR" in line]
         self.assertEqual([line for line in complaints if "Xr" not in line], [])
 
-    def test_options(self):
+    def test_manual_has_every_option(self):
         wanted = helped(self) | {"--version"}
         self.assertLessEqual({"--observe", "--allow", "--by"}, wanted)
         text = self.rendered().lower()
@@ -76,8 +76,8 @@ class Manual(launcher.Case):
         others = re.compile(r"--no[-_]python")  # of torchrun and accelerate launch
         self.assertEqual(set(FLAG.findall(others.sub("", self.rendered()))), wanted)
 
-    def test_presets(self):
-        """Every preset is there, with what it is set to; and those that --help names."""
+    def test_manual_has_every_preset(self):
+        """The manual has the value of each preset, and --help names it."""
         env = launcher.environment(CUDAGUARD_POLICY=None)
         printed = self.start("run", "--print", env=env).stdout
         text = self.rendered()
@@ -87,7 +87,7 @@ class Manual(launcher.Case):
             self.assertRegex(text, r"(?m)^ +%s=%s$" % (name, value))
             self.assertIn(name, self.start("run", "--help").stdout)
 
-    def test_variables(self):
+    def test_manual_has_every_variable(self):
         """The manual has the table's variables, with their words, and no others."""
         table, text = variables(), self.rendered()
         self.assertIn("CUDAGUARD_ROOT", table)
@@ -102,7 +102,7 @@ class Manual(launcher.Case):
             named = re.findall(r'"(CUDAGUARD_(?!VERSION)[A-Z_]+)=?"', read(path))
             self.assertLessEqual(set(named), set(table), path)
 
-    def test_exit_codes(self):
+    def test_manual_has_the_exit_codes(self):
         for code in ("125", "126", "127"):
             self.assertRegex(self.rendered(), r"(?m)^ +%s +" % code)
 
@@ -132,7 +132,7 @@ class Completion(launcher.Case):
         self.assertEqual((done.returncode, done.stderr), (0, ""), line)
         return done.stdout.split()
 
-    def test_options(self):
+    def test_completion_offers_every_option(self):
         offered = {command: self.complete("cudaguard %s --" % command) for command in COMMANDS}
         self.assertEqual(set().union(*offered.values()), helped(self))
         # Each is one that its subcommand takes.
@@ -149,7 +149,7 @@ class Completion(launcher.Case):
                         if word != "cpu" and option != "--report":
                             self.assertIn(word, about)
 
-    def test_words(self):
+    def test_completion_offers_commands_values_and_files(self):
         self.make("cg-own-program", "#!/bin/sh\n")
         self.make("file.txt", "", 0o644)
         for line, wanted in (

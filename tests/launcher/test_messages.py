@@ -50,7 +50,7 @@ class Help(launcher.Case):
             self.assertRegex(page, r"(?m)^  %s +\w" % name)
         self.assertEqual(len(re.findall(r"(?m)^  cudaguard ", page)), 3)
 
-    def test_without_a_word_nothing_has_succeeded(self):
+    def test_no_command_prints_the_help_and_fails(self):
         """A script whose command is empty must not pass."""
         done = self.start()
         self.assertEqual((done.returncode, done.stderr), (125, ""))
@@ -64,7 +64,7 @@ class Help(launcher.Case):
             found = {name for name, page in pages.items() if "\n  " + option in page}
             self.assertEqual(found, owners, option)
 
-    def test_version(self):
+    def test_version_is_that_of_the_build(self):
         with open(os.path.join(harness.SOURCE, "CMakeLists.txt"), encoding="utf-8") as stream:
             version = stream.read().split("project(cudaguard VERSION ")[1].split()[0]
         for word in ("--version", "-V", "version"):
@@ -280,11 +280,11 @@ class Lines(launcher.Case):
             process.wait(timeout=120)
         return text.decode().replace("\r\n", "\n")
 
-    def test_command_lines(self):
+    def test_messages_about_command_lines_match_the_golden_file(self):
         self.run_lines(COMMAND_LINES, "messages.txt")
 
     @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from there")
-    def test_programs(self):
+    def test_messages_about_programs_match_the_golden_file(self):
         self.need("gcc", "musl-gcc")
         for name, first in (("script", "/no/interpreter"), ("loop", "./loop"),
                             ("script-directory", "/"), ("script-plain", "./plain"),
@@ -325,7 +325,7 @@ class Lines(launcher.Case):
         os.unlink(self.path("half", "lib", "cudaguard", "libcuda.so.1"))
         self.run_lines(PROGRAMS, "programs.txt")
 
-    def test_privileged(self):
+    def test_messages_about_privileged_programs_match_the_golden_file(self):
         self.need("gcc", "setcap", "setpriv")
         if os.geteuid() != 0:
             harness.skip(self, "needs root for setuid files and file capabilities")

@@ -77,7 +77,7 @@ class Lines(test_verify_tree.Case):
         result, _ = self.tree([self.path("app")])
         self.ends(result, 1, "FAIL: 2 lines asked", ", in 2 of 2 processes")
 
-    def test_no_tool(self):
+    def test_lines_are_left_out_without_a_tool(self):
         self.without_lines([self.build()], env={"PATH": self.directory})
 
     def test_no_debug_information(self):

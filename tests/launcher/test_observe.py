@@ -14,7 +14,7 @@ CONTEXT = "cu.context=v2,%d"
 
 
 class Who(observed.Case):
-    def test_one_process(self):
+    def test_summary_has_what_one_process_did(self):
         for steps, wanted in (
                 (["cu.init"], {"by": "open"}),
                 (["rt12.sync"], {"by": "libcudart.so.12", "context": "0", "worked": "yes"}),
@@ -43,7 +43,7 @@ class Who(observed.Case):
     def answers(result):
         return {key: value for key, value in result.answers.items() if key != "pid"}
 
-    def test_linked_programs(self):
+    def test_summary_has_linked_programs(self):
         for name, steps, wanted in (("cuda", ["cu.init"], {"by": "cuda"}),
                                     ("nvml", ["nv.init"], {"nvml": "yes"}),
                                     ("runtime13", ["rt.set=1"],
@@ -53,8 +53,8 @@ class Who(observed.Case):
             self.agrees(result, summary)
             self.assertEqual(summary.facts(observed.pids(result)[""]), wanted, summary.text)
 
-    def test_ctypes(self):
-        """libffi says nothing to a reader of Python; another language's stays what it is."""
+    def test_summary_names_ctypes_instead_of_libffi(self):
+        """libffi means nothing to a reader of Python. In another language it keeps its name."""
         text = "import ctypes, os; print('pid=%d' % os.getpid()); "
         text += "ctypes.CDLL('libcuda.so.1').cuInit(0); ctypes.CDLL('libnvidia-ml.so.1').nvmlInit()"
         result = self.observe(["python3", "-c", text])
@@ -75,7 +75,7 @@ class Who(observed.Case):
             self.assertEqual(self.summary(result).facts(7),
                              {"refused": "cuInit by " + library}, result)
 
-    def test_nobody(self):
+    def test_summary_says_no_process_asked(self):
         for words in (["true"], [box.program("open"), "cu.open"]):
             result = self.observe(words)
             self.assertEqual((result.rc, result.err), (0, NOBODY), result)
@@ -87,8 +87,8 @@ class Who(observed.Case):
         return self.summary(harness.run(words, world="none", guard=False, trace=False,
                                         env=box.environment(**env))).before
 
-    def test_lines(self):
-        """Only who asks for them has them; the summary says the same."""
+    def test_messages_are_printed_only_with_log(self):
+        """The summary has the same facts."""
         for options, steps, line in (
                 ([], ["cu.init"], "CUDA initialised (policy VALIDATE"),
                 (["--cpu"], ["cu.init"], "no CUDA here (FORCE_CPU"),
@@ -104,8 +104,8 @@ class Who(observed.Case):
                         self.assertEqual([one for one in wanted if one in said], wanted, said)
                         self.assertEqual(bool(said), bool(wanted), said)
 
-    def test_what_went_wrong(self):
-        """That is not in the summary: a line says it, unless there shall be none."""
+    def test_errors_are_printed_unless_log_is_off(self):
+        """The summary does not have these errors."""
         for options, steps, line in (
                 (["--gpus", "9"], ["cu.init"], 'entry 1 "9" does not exist (this machine has 8'),
                 ([], ["rt12.set=9"], "device 9 does not exist (asked by runtime_12.so)")):
@@ -113,8 +113,8 @@ class Who(observed.Case):
                 self.assertIn(line, self.lines(options, steps))
                 self.assertEqual(self.lines(options + ["--log=off"], steps), "")
 
-    def test_gpus(self):
-        """What the driver was told; an index counts in the list."""
+    def test_summary_has_the_gpus_of_the_list(self):
+        """The driver gets this list, and an index counts in the list."""
         result = self.steps(["pid", "rt12.set=1"], ["--gpus", "2,5"])
         summary = self.summary(result)
         self.assertEqual(summary.facts(observed.pids(result)[""]),
@@ -122,7 +122,7 @@ class Who(observed.Case):
         self.assertEqual(summary.devices, {"": ["0=" + box.uuid(2), "1=" + box.uuid(5)]})
         self.agrees(result, summary)
 
-    def test_several_lists(self):
+    def test_summary_has_the_list_of_each_process(self):
         inner = [launcher.LAUNCHER, "run", "--gpus"]
         program = [box.program("open"), "pid", "cu.init"]
         script = "%s; %s" % (" ".join(inner + ["7", *program]), " ".join(inner + ["1", *program]))
@@ -132,15 +132,14 @@ class Who(observed.Case):
                          {str(pid): ["0=" + box.uuid(gpu)]
                           for pid, gpu in zip(summary.order, (7, 1))}, summary.text)
 
-    def test_eight_gpus(self):
-        """The list of all is longer than a line."""
+    def test_summary_has_a_list_that_is_longer_than_a_line(self):
         result = self.steps(["cu.init"], ["--gpus", "7,6,5,4,3,2,1,0"])
         self.assertEqual(self.summary(result).devices[""],
                          ["%d=%s" % (i, box.uuid(7 - i)) for i in range(8)])
 
-    def test_policies(self):
-        """CLAMP by option and from the environment; FORCE_CPU from there is overridden, as --gpus
-        does; a list from there stays."""
+    def test_observe_keeps_clamp_and_the_list_and_overrides_force_cpu(self):
+        """CLAMP comes from the option and from the environment. FORCE_CPU from the environment is
+        overridden, as --gpus does. A list from the environment stays."""
         for options, env, wanted in (
                 ([], {}, "101"), (["--policy", "CLAMP"], {}, "0"),
                 ([], {"CUDAGUARD_POLICY": "CLAMP"}, "0"),
@@ -157,8 +156,7 @@ class Who(observed.Case):
         summary = self.summary(result)
         self.assertEqual(summary.facts(observed.pids(result)[""]), {"refused": "cuInit by open"})
 
-    def test_unusual_names(self):
-        """What is not for a terminal does not go there; a long name is cut."""
+    def test_names_are_made_printable_and_cut(self):
         script = 'exec -a "$1" "$0" cu.init'
         for name, shown in (("a\tb\x1b[31m\u00e4\n", "a b?[31m?"), ("x" * 3000, "xxx"),
                             ('{"v":1}', '{"v":1}')):
@@ -168,7 +166,7 @@ class Who(observed.Case):
 
 
 class Tried(observed.Case):
-    """Let through, and found nothing: the driver was entered, and who did it is named."""
+    """CUDA was allowed and found nothing. The summary names the process that entered the driver."""
 
     def one(self, steps, options=(), **env):
         result = self.steps(["pid"] + steps, options, env=env)
@@ -176,7 +174,7 @@ class Tried(observed.Case):
         self.assertEqual(summary.order, [observed.pids(result)[""]], result)
         return summary.facts(summary.order[0]), summary.totals
 
-    def test_no_gpu(self):
+    def test_summary_says_no_gpu_was_found(self):
         # The control: bare it does the same.
         bare = box.run(["cu.init", "nv.init"], guard=False, CG_SICK="100")
         self.assertEqual((bare.answers["cu.init"], bare.answers["nv.init"]), ("100", "9"), bare)
@@ -192,20 +190,19 @@ class Tried(observed.Case):
         self.assertEqual((facts, totals), ({"tried": "found no GPU by open"},
                                            {"processes": 1, "found no GPU": 1}))
 
-    def test_no_driver(self):
+    def test_summary_says_no_driver_was_found(self):
         env = box.environment(box="only_nvml")
         for options in ([], ["--gpus", "0"]):
             facts, totals = self.one(["cu.open"], options, **env)
             self.assertEqual((facts, totals), ({"tried": "found no driver by open"},
                                                {"processes": 1, "found no GPU": 1}))
 
-    def test_later(self):
-        """What succeeds after it counts as well."""
+    def test_success_after_a_failure_counts_as_well(self):
         self.assertEqual(self.one(["cu.init", "unsetenv=CG_SICK", "cu.init"], CG_SICK="100"), (
             {"by": "open", "tried": "found no GPU by open"},
             {"processes": 1, "initialised CUDA": 1, "found no GPU": 1}))
 
-    def test_forked(self):
+    def test_summary_says_a_child_forked_after_init(self):
         for before, call in (("cu.init", "cu.init"), ("rt12.sync", "rt12.sync")):
             result = self.steps([before, "fork=f", "pid", call, "end"])
             summary = self.summary(result)
@@ -215,9 +212,9 @@ class Tried(observed.Case):
 
 
 class Cpu(observed.Case):
-    """Without CUDA: who asked for it."""
+    """Without CUDA, the summary names the processes that asked for it."""
 
-    def test_one(self):
+    def test_summary_names_the_refused_process(self):
         for options in (["--cpu"], ["--policy", "FORCE_CPU"]):
             result = self.steps(["pid", "cu.init", "nv.init"], options)
             summary = self.summary(result)
@@ -227,8 +224,8 @@ class Cpu(observed.Case):
         # The control: without --cpu it reaches the driver.
         self.assertIn("cuInit:initialised", self.steps(["cu.init"]).fake_calls)
 
-    def test_64_workers(self):
-        """One row in place of 64 equal lines; the end is the program's own."""
+    def test_64_refused_workers_make_one_row(self):
+        """The exit code is the program's own."""
         script = ('i=0; while [ $i -lt 64 ]; do "$0" cu.init >/dev/null & i=$((i+1)); done; wait; '
                   '"$0" rt12.sync >/dev/null; exit 7')
         words = [launcher.LAUNCHER, "run", "--observe", "--cpu", "sh", "-c", script,
@@ -248,8 +245,8 @@ class Cpu(observed.Case):
 
 
 class Trees(observed.Case):
-    def test_children_cpu(self):
-        """The root's GPU stays; the workers are refused, and named."""
+    def test_summary_names_the_refused_children(self):
+        """The root keeps its GPU."""
         steps = ["pid", "rt12.sync", "fork=f", "pid", "cu.init", "nv.init", "end", "spawn=s", "pid",
                  "cu.init", CONTEXT % 1, "end", CONTEXT % 1]
         for options, children in ((["--gpus", "1,2"], False),
@@ -310,8 +307,8 @@ class Trees(observed.Case):
             self.assertEqual(summary.facts(pid["w%d" % number]), wanted, summary.text)
         self.assertEqual(len([line for line in summary.lines if "62x" in line]), 1, summary.text)
 
-    def test_64_that_differ(self):
-        """Each has a row; in the order in which they came."""
+    def test_64_processes_that_differ_have_64_rows(self):
+        """The rows are in the order of the processes."""
         steps = []
         for number in range(64):
             steps += ["spawn=w%d" % number, "pid", "cu.init", "end"]
@@ -324,8 +321,7 @@ class Trees(observed.Case):
             self.assertEqual(summary.rows[pid["w%d" % number]]["process"],
                              "open label w%d pid cu.init" % number)
 
-    def test_killed(self):
-        """What a process did before it was killed is known."""
+    def test_summary_has_what_a_killed_process_did(self):
         steps = ["pid", "fork=i", "pid", "cu.init", "raise=9", "end", "fork=c", "pid", "cu.init",
                  CONTEXT % 4, "raise=9", "end", "fork=n", "pid", "raise=9", "end"]
         result = self.steps(steps)
@@ -342,8 +338,8 @@ class Trees(observed.Case):
         summary = self.summary(result, 128 + 9)
         self.assertEqual(summary.facts(observed.pids(result)[""]), {"by": "open"})
 
-    def test_outlives_the_program(self):
-        """A daemon, in a session of its own, whose parents have ended: it is waited for."""
+    def test_summary_waits_for_a_daemon(self):
+        """The daemon has a session of its own, and its parents have ended."""
         late = ("while [ -e /proc/%s ]; do sleep 0.02; done; exec %s label d pid cu.init " +
                 CONTEXT % 6)
         for way in ("(setsid sh -c '%s' &)", "setsid -f sh -c '%s'", "(nohup sh -c '%s' &)",
@@ -372,7 +368,7 @@ class Trees(observed.Case):
 
 
 class Nested(observed.Case):
-    def test_in_a_run(self):
+    def test_observe_under_run_keeps_the_gpus_of_the_inner_command(self):
         """The inner choice holds, as with --gpus; its presets are taken back."""
         for outer in (["run"], ["run", "--cpu"], ["run", "--gpus", "3"]):
             words = [launcher.LAUNCHER] + outer + OBSERVE + [box.program("open"), "pid", "cu.see"]
@@ -394,8 +390,8 @@ class Nested(observed.Case):
         self.assertEqual(summary.facts(observed.pids(result)[""]), {"refused": "cuInit by open"})
         self.agrees(result, summary)
 
-    def test_in_each_other(self):
-        """The inner one sees its own tree, the outer one all of it."""
+    def test_inner_observe_sees_its_own_tree_and_the_outer_one_all(self):
+        """The outer summary has the inner tree, too."""
         inner = " ".join(OBSERVE + ["--gpus", "5", box.program("open"), "label", "i", "pid",
                                     "cu.init"])
         result = self.observe(["sh", "-c", '%s label o pid nv.init; %s' %
@@ -409,8 +405,7 @@ class Nested(observed.Case):
         self.assertEqual(second.facts(pid["i"]), {"by": "open"})
         self.assertEqual(second.facts(pid["o"]), {"nvml": "yes"})
 
-    def test_runs_inside(self):
-        """A part of the tree that is kept off CUDA."""
+    def test_inner_run_keeps_a_part_of_the_tree_off_cuda(self):
         words = " ".join([launcher.LAUNCHER, "run", "--cpu", box.program("open")])
         result = self.observe(["sh", "-c", "%s label c pid cu.init; %s label g pid cu.init" %
                                (words, box.program("open"))])
@@ -420,8 +415,8 @@ class Nested(observed.Case):
         self.assertEqual(summary.facts(pid["g"]), {"by": "open"}, result)
         self.agrees(result, summary)
 
-    def test_two_at_once(self):
-        """Each has its own tree, also where both write to one report."""
+    def test_two_launchers_at_once_see_their_own_trees(self):
+        """They do so even if both write to one report."""
         report = self.path("report")
         for options in ("", " --report " + report):
             one = " ".join(OBSERVE) + options + " %s label %s pid await cu.init 2>%s & "
@@ -442,8 +437,8 @@ class Nested(observed.Case):
 
 
 class Golden(observed.Case):
-    def test_messages(self):
-        """Every message, process ids replaced."""
+    def test_every_message_matches_the_golden_file(self):
+        """The process ids are replaced."""
         program = box.program("open")
         text = ""
         for options, words in (

@@ -14,8 +14,8 @@ from support.observed import NOBODY, OBSERVE, box
 class Reports(observed.Case):
     STEPS = ["pid", "rt12.sync", "fork=f", "pid", "nv.init", "end"]
 
-    def test_report(self):
-        """The user's file gets every record, behind what was there."""
+    def test_report_gets_every_record(self):
+        """The records come after what was in the user's file."""
         mine = '{"v":1,"pid":1,"mine":1}\n'
         report = self.make("report", mine, 0o600)
         control = self.path("control")
@@ -68,8 +68,7 @@ class Reports(observed.Case):
                          'directory\n' % report)
         self.assertEqual(len(summary.order), 2)
 
-    def test_lines_of_somebody_else(self):
-        """They are counted, and nothing else is made of them."""
+    def test_foreign_lines_are_counted_and_left_out(self):
         foreign = ["", "text", "{", "[]", "null", "1", '"text"', "{}", '{"v":1}', '{"v":1,"pid":7}',
                    '{"v":2,"pid":7,"decision":"allow"}', '{"v":1,"pid":-7,"decision":"allow"}',
                    '{"v":1,"pid":7.5,"decision":"allow"}', '{"v":1,"pid":"7","decision":"allow"}',
@@ -107,8 +106,8 @@ class Reports(observed.Case):
         self.assertEqual(summary.rows[13], {"process": "z", "refused": "by liby.so"})
         self.assertIn("records: 1 line left out", result.err)
 
-    def test_what_failed(self):
-        """A record has the driver's answer; one of before had none for what succeeded."""
+    def test_summary_has_the_drivers_errors(self):
+        """A record has the driver's answer. Older records had none for a success."""
         record = ('{"v":1,"pid":%d,"decision":"allow","event":"%s","caller":"/x/liba.so+0x1",'
                   '"argv":["a"]%s}\n')
         lines = self.make("lines", "".join(record % one for one in (
@@ -123,9 +122,9 @@ class Reports(observed.Case):
         self.assertEqual(summary.totals, {
             "processes": 4, "initialised CUDA": 1, "found no GPU": 2, "failed": 2})
 
-    def test_private_file(self):
-        """Nobody else can read or find it; who becomes another user can write to it; and it is gone
-        at the end."""
+    def test_private_report_is_unreadable_and_removed(self):
+        """No other user can read or find the file. A process that becomes another user can write to
+        the file. At the end the file is gone."""
         os.mkdir(self.path("tmp"))
         script = ('stat -c "%a %F" "$CUDAGUARD_REPORT" "${CUDAGUARD_REPORT%/*}"; '
                   'echo $CUDAGUARD_REPORT')
@@ -169,15 +168,14 @@ class Reports(observed.Case):
 
 
 class Options(observed.Case):
-    def test_contradictions(self):
+    def test_policy_off_contradicts_observe(self):
         """Under OFF there is nothing to see."""
         mark = self.path("mark")
         done = self.start("run", "--observe", "--policy", "off", "touch", mark)
         self.refused(done, 125, "--observe", "contradict")
         self.assertFalse(os.path.exists(mark))
 
-    def test_program(self):
-        """Nothing is left behind where the program cannot be started."""
+    def test_program_that_cannot_start_leaves_no_file(self):
         env = launcher.environment(TMPDIR=self.directory)
         self.refused(self.start("run", "--observe", self.path("none"), env=env), 127,
                      "No such file")
@@ -193,8 +191,7 @@ class Options(observed.Case):
         self.refused(done, 126, "cannot be started", "busy")
         self.assertEqual(sorted(os.listdir(self.directory)), left)
 
-    def test_print(self):
-        """What would be set; no file is made, nothing is started."""
+    def test_print_shows_the_variables_and_makes_no_file(self):
         env = launcher.environment(TMPDIR=self.directory)
         done = self.start("run", "--observe", "--print", "touch", self.path("mark"), env=env)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -204,8 +201,8 @@ class Options(observed.Case):
             "export LD_PRELOAD=" + harness.GUARD])
         self.assertEqual(os.listdir(self.directory), [])
 
-    def test_root(self):
-        """The program is the root, not the launcher, also where somebody had named this process."""
+    def test_root_is_the_program_and_not_the_launcher(self):
+        """CUDAGUARD_ROOT may have named the launcher's process before."""
         show = "echo $$ ${CUDAGUARD_ROOT%%:*} $PPID"
         for env in ({}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"}):
             words = self.start("run", "--observe", "sh", "-c", show,
@@ -218,15 +215,14 @@ class Options(observed.Case):
                          "-c", show)
         self.assertEqual(done.stdout.split()[1], "77", done)
 
-    def test_static_program(self):
+    def test_static_program_is_started_and_observed(self):
         program = self.compile("static", "int main(void) { return 4; }", "-static")
         done = self.start("run", "--observe", program)
         self.assertEqual((done.returncode, done.stdout), (4, ""))
         self.assertIn("is a static executable", done.stderr.splitlines()[0])
         self.assertEqual(done.stderr.splitlines()[1] + "\n", NOBODY)
 
-    def test_closed_descriptors(self):
-        """The summary goes to the standard error and nowhere else."""
+    def test_summary_goes_to_standard_error_alone(self):
         out = self.path("out")
         script = '"$@" 2>&- >"$0"; echo $?; "$@" >&- <&- 2>&-; echo $?; "$@" >&- <&-; echo $?'
         result = harness.run(["sh", "-c", script, out] + OBSERVE + [box.program("open"), "cu.init"],

@@ -83,7 +83,7 @@ class Killed(Case):
 
 
 class Codes(Case):
-    def test_exit_codes(self):
+    def test_exit_code_is_the_programs(self):
         for code in (0, 7, 125, 126, 127, 255):
             words = ["sh", "-c", "echo out; echo err >&2; exit %d" % code]
             self.assertEqual(self.bare(*words).returncode, code)
@@ -91,7 +91,7 @@ class Codes(Case):
             self.assertEqual((done.returncode, done.stdout, done.stderr),
                              (code, "out\n", "err\n" + NOBODY))
 
-    def test_signals(self):
+    def test_death_by_a_signal_is_the_programs(self):
         for name in ("TERM", "KILL", "ABRT", "SEGV", "INT", "HUP", "PIPE", "USR1", "ALRM", "CHLD",
                      "WINCH"):
             with self.subTest(signal=name):
@@ -128,7 +128,7 @@ class Codes(Case):
 
 
 class Passed(Case):
-    """Signals to the launcher."""
+    """Signals are sent to the launcher."""
     COUNT = ("import os, select, signal\n"
              "seen = []\n"
              "def note(number, _):\n"
@@ -145,7 +145,7 @@ class Passed(Case):
                              **more)
         return process, int(process.stdout.readline())
 
-    def test_every_one(self):
+    def test_every_signal_reaches_the_program(self):
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
                    signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP,
                    signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE, signal.SIGRTMIN, signal.SIGRTMAX)
@@ -169,16 +169,15 @@ class Passed(Case):
 
         self.assertEqual(self.both(check), -signal.SIGTERM)
 
-    def test_kill(self):
-        """The program does not live on unseen."""
+    def test_killed_launcher_ends_the_program(self):
         process, pid = self.counting(OBSERVE)
         self.assertFalse(gone(pid))
         process.kill()
         self.assertEqual(process.wait(PATIENCE), -signal.SIGKILL)
         self.until(lambda: gone(pid))
 
-    def test_timeout(self):
-        """timeout(1) sends to its child and to the group; -k: then KILL."""
+    def test_timeout_ends_the_program(self):
+        """timeout(1) sends to its child and to the group; with -k, it sends KILL later."""
         self.need("timeout")
         for options, trap, code in ((["-s", "TERM"], "", 124), (["-s", "KILL"], "", -9),
                                     (["-k", "0.2"], "trap '' TERM; ", -9),
@@ -205,8 +204,7 @@ class Passed(Case):
 
         self.assertEqual(self.both(check), -signal.SIGALRM)
 
-    def test_from_the_tree(self):
-        """`kill 0` reaches the program, and not once more by us."""
+    def test_signal_from_the_tree_reaches_the_program_once(self):
         program = ("import os, signal, sys, time\n"
                    "seen = []\n"
                    "signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))\n"
@@ -251,9 +249,9 @@ class Passed(Case):
         os.kill(pid, signal.SIGCONT)
         self.assertEqual(process.wait(PATIENCE), 5)
 
-    def test_tstp(self):
-        """Both stop, both go on, where a parent with job control does it by our number or the
-        group's; the program is told once."""
+    def test_tstp_stops_the_launcher_and_the_program(self):
+        """A parent with job control stops and continues both, by our process id or the group's. The
+        program gets the signal once."""
         for send in (os.kill, os.killpg):
             def check(before, send=send):
                 # A group of its own: where nobody could wake it, the system would not stop it.
@@ -340,8 +338,8 @@ class Waits(Case):
         with open(self.path("pid"), encoding="utf-8") as stream:
             return process, int(stream.read()), go
 
-    def test_for_what_is_left(self):
-        """With the program's code; who waits too long is told for what."""
+    def test_launcher_waits_for_what_is_left_and_prints_it(self):
+        """The exit code is the program's."""
         process, pid, go = self.leaving()
         self.assertEqual(process.stderr.readline(), "cudaguard: the program has ended; waiting for "
                          "the processes that it left running: sh (%d) "
@@ -354,8 +352,8 @@ class Waits(Case):
         self.assertEqual(process.communicate(timeout=PATIENCE), ("\n", NOBODY))
         self.assertEqual(process.returncode, 7)
 
-    def test_no_longer(self):
-        """A signal ends the waiting; what was left goes on."""
+    def test_signal_ends_the_waiting(self):
+        """The processes that were left go on."""
         for number in (signal.SIGTERM, signal.SIGINT):
             with self.subTest(signal=number):
                 process, pid, go = self.leaving(end="kill -USR1 $$")
@@ -391,9 +389,9 @@ class Waits(Case):
         go.close()
         self.assertEqual(process.wait(PATIENCE), 8)
 
-    def test_children_of_others(self):
-        """A shell that has become the launcher had children of its own: they are not waited for,
-        above all not those that wait for us."""
+    def test_launcher_does_not_wait_for_children_of_the_shell(self):
+        """A shell that has become the launcher had children of its own. The launcher does not wait
+        for them, above all not for those that wait for the launcher."""
         code = "exec 2> >(cat >%s); exec \"$@\"" % self.path("err")
         done = self.bare("bash", "-c", code, "bash", *OBSERVE, "sh", "-c", "exit 3")
         self.assertEqual(done.returncode, 3)

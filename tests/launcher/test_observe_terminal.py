@@ -41,7 +41,7 @@ class SshLike(Mixed, test_terminal.SshLike):
 class Shell(test_terminal.Case):
     """A shell with job control inside: the terminal is its own, then the outer one's again."""
 
-    def test_inside(self):
+    def test_shell_with_job_control_works_inside(self):
         def check(before):
             env = launcher.environment(PS1="outer> ", TERM="dumb", HISTFILE="/dev/null", ENV=None)
             terminal = self.terminal(["bash", "--norc", "--noprofile", "-i"], env=env)
@@ -71,7 +71,7 @@ class Shell(test_terminal.Case):
 
 
 class Keys(test_terminal.Case):
-    """What a terminal sends is there once."""
+    """A key at the terminal makes one signal."""
     PROGRAM = ("import os, signal, sys, time\n"
                "if %r: os.setpgid(0, 0); signal.signal(signal.SIGTTIN, signal.SIG_IGN)\n"
                "seen = []\n"
@@ -101,8 +101,7 @@ class Keys(test_terminal.Case):
         """The terminal does not reach it: it is passed on."""
         self.check(True)
 
-    def test_what_is_left(self):
-        """The ^C that ends the program does not end the waiting; the next one does."""
+    def test_first_ctrl_c_ends_the_program_and_the_second_the_waiting(self):
         leave = ("(setsid sh -c 'read word <%s' >/dev/null 2>&1 &); "
                  "trap 'exit 8' INT; echo ready; while :; do sleep 0.02; done")
         os.mkfifo(self.path("go"))

@@ -60,8 +60,7 @@ class Case(launcher.Case):
 
 
 class Spared(Case):
-    def test_the_files_are_seen(self):
-        """The control: what the program writes is seen."""
+    def test_control_files_that_the_program_writes_are_seen(self):
         before = self.files()
         self.assertEqual(self.run_here("verify", "--", "python3", "app.py").returncode, 0)
         self.assertEqual(set(self.files()) - set(before), {self.path("started")})
@@ -87,7 +86,7 @@ class Spared(Case):
         self.spared(["doctor", "--force", "--json", "script", "./script"], program)
         self.spared(["doctor", "--force", "--json", "shell", "./script"], program)
 
-    def test_what_cudaguard_did_not_write(self):
+    def test_file_that_cudaguard_did_not_write_is_refused(self):
         self.make("config.json", '{"v":1,"name":"x","cudaguard":"0.2.0"}', 0o644)
         self.make("suite.xml", '<?xml version="1.0"?>\n<testsuites>\n<testsuite name="pytest">',
                   0o644)
@@ -104,7 +103,7 @@ class Spared(Case):
         self.spared(["report", "--json", "r.jsonl", "notes.txt"], *meaning)
         self.spared(["report", "--json", "r.jsonl"], "no file given")
 
-    def test_inputs(self):
+    def test_file_that_is_read_is_not_overwritten(self):
         os.link(self.path("r.jsonl"), self.path("hard"))
         os.symlink("r.jsonl", self.path("soft"))
         os.mkdir(self.path("records"))
@@ -119,7 +118,7 @@ class Spared(Case):
                                     '%s "%s": is a file of records to read' % (option, name))
                 self.spared(["report", *force, option, "empty.jsonl", "."], "records to read")
 
-    def test_another_result(self):
+    def test_file_of_another_result_is_refused(self):
         os.mkdir(self.path("directory"))
         os.symlink("directory", self.path("other"))
         self.make("a", "", 0o644)
@@ -139,7 +138,7 @@ class Spared(Case):
             self.spared(["verify", "--json", name, "true"], meaning,
                         CUDAGUARD_REPORT=self.path(name))
 
-    def test_names(self):
+    def test_file_name_like_an_option_is_refused(self):
         like = " looks like an option; give a file (of that name: ./"
         for option in (*OPTIONS, "--report"):
             self.spared(["verify", option, "--", "python3", "app.py"], option + ' "--"' + like)
@@ -158,7 +157,7 @@ class Spared(Case):
             self.spared(["verify", option, "notes.txt/x", "true"], "Not a directory")
             self.spared(["verify", option, "n" * 300, "true"], "File name too long")
 
-    def test_descriptors(self):
+    def test_closed_or_read_only_descriptor_is_refused(self):
         for command in (["verify", "--json", "-", "true"], ["report", "--html", "-", "r.jsonl"],
                         ["doctor", "--json", "/dev/stdout"]):
             before = self.files()
@@ -171,7 +170,7 @@ class Spared(Case):
             done = self.run_here("verify", "--json", name, "true", pass_fds=[stream.fileno()])
             self.refused(done, 125, name, "open for reading only")
 
-    def test_no_permission(self):
+    def test_file_without_permission_is_refused(self):
         """A write-protected result, a directory where nothing can be made, a file of nobody."""
         os.mkdir(self.path("locked"))
         self.assertEqual(self.run_here("verify", "--json", "locked/r.json", "true").returncode, 0)
@@ -192,7 +191,7 @@ class Spared(Case):
         self.assertEqual(json.loads(self.written("locked/r.json"))["command"], ["true", "again"])
         self.assertEqual(os.listdir(self.path("locked")), ["r.json"])
 
-    def test_the_program_has_made_it(self):
+    def test_file_that_the_program_has_made_is_not_replaced(self):
         for script, code in (("true", 125), ("python3 -c 'import ctypes; "
                                              "ctypes.CDLL(\"libcuda.so.1\").cuInit(0)'", 1)):
             done = self.run_here("verify", "--json", "made", "sh", "-c", "echo a >made; " + script)
@@ -246,8 +245,8 @@ class Written(Case):
         self.assertNotIn("--", done.stderr)
         return done
 
-    def test_again(self):
-        """A result is known as one of ours; its mode stays, and the text is printed as ever."""
+    def test_result_replaces_an_older_result(self):
+        """The file keeps its mode, and the text is printed as ever."""
         for option, words in self.commands("result"):
             with self.subTest(words=words):
                 first = self.write(words)
@@ -262,7 +261,7 @@ class Written(Case):
                 self.assertEqual(bool(first.stdout), bool(second.stdout))
                 os.unlink(self.path("result"))
 
-    def test_which_files(self):
+    def test_result_goes_to_a_new_or_empty_file_through_a_link(self):
         os.symlink("target", self.path("link"))
         for option, words in self.commands("link"):
             for content in (None, ""):
@@ -274,21 +273,20 @@ class Written(Case):
                 os.unlink(self.path("target"))
         self.assertEqual([name for name in os.listdir(self.directory) if name.startswith(".")], [])
 
-    def test_force(self):
+    def test_force_replaces_another_file(self):
         for option, words in self.commands("other"):
             self.make("other", "other\n", 0o644)
             self.write([words[0], "--force", *words[1:]])
             self.assertTrue(is_result(option, self.written("other")))
 
-    def test_mode(self):
-        """A new file's is the umask's."""
+    def test_new_file_has_the_mode_of_the_umask(self):
         done = self.bare("sh", "-c", 'umask 027; "$0" verify --json new true', launcher.LAUNCHER,
                          cwd=self.directory)
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(os.stat(self.path("new")).st_mode & 0o777, 0o640)
 
-    def test_standard_output(self):
-        """There the result replaces the text; what the program prints stays in front of it."""
+    def test_result_on_standard_output_replaces_the_text(self):
+        """The result comes after what the program prints."""
         for name in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
             for option, words in self.commands(name):
                 with self.subTest(words=words):
@@ -301,8 +299,8 @@ class Written(Case):
         self.assertTrue(text.startswith("a\nb\n{") and text.endswith("}\nc\n"), text)
         self.assertEqual(json.loads(text[4:-2])["command"], ["echo", "b"])
 
-    def test_devices(self):
-        """They take any number of results, and may be the program's arguments, too."""
+    def test_device_takes_any_number_of_results(self):
+        """A device may be the program's argument, too."""
         done = self.run_here("verify", "--json", "/dev/null", "--html", "/dev/null", "true",
                              "/dev/null")
         self.assertEqual(done.returncode, 0, done)
@@ -334,7 +332,7 @@ class Pipes(Case):
         self.assertEqual((child.communicate()[0].count(b"--json"), child.returncode), (0, 0))
         return data
 
-    def test_whole(self):
+    def test_pipe_gets_the_whole_result(self):
         for nonblocking in (False, True):
             for words in (["true", LONG], ["sh", "-c", "exec 9>&-; sleep 0.1", LONG]):
                 data = self.through(["verify", "--json", "{}", *words], nonblocking)
@@ -349,7 +347,7 @@ class Pipes(Case):
         self.assertTrue(data.endswith(b"</html>\n"))
         self.assertTrue(is_result("--json", self.through(["doctor", "--json", "{}", "sh"])))
 
-    def test_by_bash(self):
+    def test_process_substitution_gets_the_whole_result(self):
         for command in ("verify --json >(cat >got) true " + LONG,
                         "verify --json >(sleep 0.2; cat >got) --html >(cat >page) true " + LONG):
             # Its output ends when each cat has ended, which has the same one.
@@ -357,7 +355,7 @@ class Pipes(Case):
             self.assertEqual(done.returncode, 0, done)
             self.assertEqual(json.loads(self.written("got"))["command"], ["true", LONG])
 
-    def test_named(self):
+    def test_named_pipe_gets_the_whole_result(self):
         os.mkfifo(self.path("fifo"))
         got = []
         for words in (["verify", "--json", "fifo", "true", LONG],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that verify --html and report --html write: what is in it, whatever the records say. What
-a browser makes of it is in test_page_browser.py."""
+"""The file that verify --html and report --html write has the right contents, whatever the records
+are. What a browser makes of it is in test_page_browser.py."""
 
 import base64
 import hashlib
@@ -162,7 +162,7 @@ class Pages(harness.Case):
                                     r"fetch\(|XMLHttpRequest|</script|<!--", script), [])
 
     @needs_parser
-    def test_valid_html(self):
+    def test_pages_are_valid_html(self):
         for name in ("empty", "fail", "pass"):
             with self.subTest(page=name):
                 self.assertEqual(page.mistakes(self.bytes_of(name).decode(), html5lib), [])
@@ -179,7 +179,7 @@ class Pages(harness.Case):
                 self.assertIn(old, good)
                 self.assertNotEqual(page.mistakes(good.replace(old, new, 1), html5lib), [])
 
-    def test_size(self):
+    def test_pages_stay_small(self):
         for name in page.NAMES:
             with self.subTest(page=name):
                 self.assertLess(len(self.bytes_of(name)), MOST)
@@ -195,7 +195,7 @@ class Pages(harness.Case):
         self.assertEqual(len(touchers), 500)
         self.assertEqual(sum(bool(one["python"]) for one in touchers), 40)
 
-    def test_contrast(self):
+    def test_colours_have_enough_contrast(self):
         schemes = colours(source_of("page.css"))
         self.assertEqual(len(schemes), 2)
         self.assertLess(contrast((119, 119, 119), (255, 255, 255)), 4.5)
@@ -210,13 +210,13 @@ class Pages(harness.Case):
 
 
 class Written(harness.DirectoryCase):
-    """By the launcher itself."""
+    """The launcher itself writes the pages."""
 
     def written(self, name):
         with open(self.path(name), "rb") as stream:
             return stream.read()
 
-    def test_verify(self):
+    def test_page_of_verify_has_the_document_and_the_text(self):
         done = subprocess.run([launcher.LAUNCHER, "verify", "--json", self.path("a.json"), "--html",
                                self.path("a.html"), "--", "sh", "-c", "true; exit 3"],
                               capture_output=True, check=False, text=True)
@@ -225,7 +225,7 @@ class Written(harness.DirectoryCase):
         self.assertEqual(parts.loaded(), json.loads(self.written("a.json")))
         self.assertEqual(parts.text, done.stderr)
 
-    def test_report(self):
+    def test_page_of_report_has_the_document_and_the_text(self):
         with open(self.path("r.jsonl"), "w", encoding="utf-8") as stream:
             stream.write('{"v":1,"ts":3,"pid":9,"exe":"/a","argv":["<a&b>"],"api":"cuInit",'
                          '"decision":"deny","caller":"/x+0x1"}\n')

@@ -117,7 +117,7 @@ class Seen(harness.DirectoryCase):
                             self.browser.picture(os.path.join(PICTURES, "%s-%d-%s.png" % (
                                 name, width, "dark" if dark else "light")))
 
-    def test_what_a_page_says(self):
+    def test_each_page_shows_its_texts(self):
         for name, texts in SAYS.items():
             self.open(name)
             text = without_blanks(self.browser.value(TEXT))
@@ -166,7 +166,7 @@ class Seen(harness.DirectoryCase):
         self.assertIsNone(self.browser.value("document.querySelector('h1')"))
         self.assertIn("Content Security Policy", str(self.browser.complaints()[0]))
 
-    def test_without_javascript(self):
+    def test_page_without_javascript_shows_the_text(self):
         for name in [one for one in page.NAMES if one != "large"]:
             for width in (1280, 390):
                 with self.subTest(page=name, width=width):
@@ -213,8 +213,8 @@ class Seen(harness.DirectoryCase):
         self.assertEqual(self.browser.value("location.hash"), "#coverage")
         self.assertGreater(self.browser.value("scrollY"), 0)
 
-    def test_printed(self):
-        """The stacks are unfolded, in dark ink, whatever the screen has."""
+    def test_printed_page_unfolds_the_stacks(self):
+        """The ink is dark, whatever the screen has."""
         self.open("fail", media="print")
         self.assertEqual(self.browser.value(
             "document.querySelector('.attempt details li').checkVisibility()"), True)

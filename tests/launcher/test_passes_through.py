@@ -12,7 +12,7 @@ from support import harness, launcher
 
 
 class Codes(launcher.Case):
-    def test_exit_codes(self):
+    def test_exit_code_is_the_programs(self):
         for code in (0, 1, 7, 125, 126, 127, 255):
             with self.subTest(code=code):
                 words = ["sh", "-c", "exit %d" % code]
@@ -20,7 +20,7 @@ class Codes(launcher.Case):
                 done = self.start("run", "--", *words)
                 self.assertEqual((done.returncode, done.stdout, done.stderr), (code, "", ""))
 
-    def test_signals(self):
+    def test_death_by_a_signal_is_the_programs(self):
         for name in ("TERM", "KILL", "ABRT", "SEGV", "INT", "HUP", "PIPE", "USR1"):
             with self.subTest(signal=name):
                 # -c: a core dump is not what is tested.
@@ -29,9 +29,8 @@ class Codes(launcher.Case):
                 self.assertEqual(self.bare(*words).returncode, wanted)
                 self.assertEqual(self.start("run", *words).returncode, wanted)
 
-    def test_process_id(self):
-        """The program has the launcher's process id: signals sent to it arrive; it stops and
-        goes on as any job does."""
+    def test_program_has_the_launchers_process_id(self):
+        """Signals to this process arrive, and the program stops and goes on as any job does."""
         program = "echo $$; kill -STOP $$; echo on; read -r word; echo $word"
         process = subprocess.Popen(
             [launcher.LAUNCHER, "run", "sh", "-c", program], stdin=subprocess.PIPE,
@@ -54,8 +53,8 @@ class Codes(launcher.Case):
         process.communicate("\n")
         self.assertEqual(process.returncode, 9)
 
-    def test_ignored_signals(self):
-        """A parent that does not want to hear of its children (SIGCHLD ignored)."""
+    def test_run_works_with_sigchld_ignored(self):
+        """The parent does not want to hear of its children."""
         done = self.start("run", "sh", "-c", "exit 7",
                           preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
         self.assertEqual((done.returncode, done.stderr), (7, ""))
@@ -82,8 +81,8 @@ class Streams(launcher.Case):
                     wanted = self.bytes if name == where else b""
                     self.assertEqual(hashlib.sha256(got).digest(), hashlib.sha256(wanted).digest())
 
-    def test_descriptors(self):
-        """The program has the descriptors that it has without the launcher, closed ones too."""
+    def test_descriptors_are_as_without_the_launcher(self):
+        """Closed descriptors stay closed."""
         listing = ("import os; print(sorted((fd, os.readlink('/proc/self/fd/' + fd)) "
                    "for fd in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + fd)"
                    " and fd != '1'), file=open('%s', 'w'))")
@@ -104,7 +103,7 @@ class Streams(launcher.Case):
             done = self.bare("sh", "-c", 'exec "$@" /dev/fd/9 -c "exit 7" 9</bin/sh', "sh", *words)
             self.assertEqual(done.returncode, 7, words)
 
-    def test_few_descriptors(self):
+    def test_program_starts_with_few_descriptors(self):
         for words in ([], [launcher.LAUNCHER, "run"]):
             done = self.bare("sh", "-c", 'ulimit -n 10; exec "$@"', "sh", *words, "sh", "-c",
                              "exit 7")
@@ -129,11 +128,11 @@ class Arguments(launcher.Case):
             got = self.start(*options, *words)
             self.assertEqual((got.stdout, got.returncode), (wanted.stdout, 0), options)
 
-    def test_words(self):
+    def test_arguments_stay_as_they_are(self):
         self.same("python3", "-c", self.SHOW)
         self.same("python3", "-c", self.SHOW, "--gpus", "1", "--", "", " ", "a\nb", "\u00e4", "-x")
 
-    def test_a_mebibyte(self):
+    def test_a_mebibyte_of_arguments_is_passed(self):
         self.same("python3", "-c", self.SHOW, *(["x" * 65535] * 16))
 
     def test_more_than_the_system_takes(self):
@@ -142,8 +141,8 @@ class Arguments(launcher.Case):
         self.assertNotEqual(done.returncode, 0)  # the shell's own limit, or ours
         self.assertEqual(done.stdout, "")
 
-    def test_first_word(self):
-        """$0 of the program is the word that was given, its executable the file that was found."""
+    def test_first_word_is_the_one_that_was_given(self):
+        """The executable is the file that was found."""
         script = self.make("name", "#!/bin/sh\necho \"$0\" \"$@\"\n")
         env = launcher.environment(PATH=self.directory + ":" + os.environ["PATH"])
         for words in (["name", "a b"], [script, "c"]):
@@ -156,7 +155,7 @@ class Arguments(launcher.Case):
 
 
 class Nested(launcher.Case):
-    def test_a_hundred(self):
+    def test_100_nested_runs_are_as_one(self):
         show = ["printenv", "LD_PRELOAD"]
         wanted = self.start("run", *show)
         self.assertEqual(wanted.stdout, harness.GUARD + "\n")
@@ -164,13 +163,13 @@ class Nested(launcher.Case):
         got = self.start("run", *words, *show)
         self.assertEqual((got.stdout, got.stderr, got.returncode), (wanted.stdout, "", 0))
 
-    def test_a_hundred_with_others(self):
+    def test_100_nested_runs_are_as_one_with_other_programs_between(self):
         env = launcher.environment(LD_PRELOAD="libm.so.6 libdl.so.2")
         words = [launcher.LAUNCHER, "run"] * 99
         got = self.start("run", *words, "printenv", "LD_PRELOAD", env=env)
         self.assertEqual(got.stdout, harness.GUARD + ":libm.so.6:libdl.so.2\n")
 
-    def test_inner_keeps_what_outer_said(self):
+    def test_inner_run_keeps_the_options_of_the_outer_run(self):
         got = self.start("run", "--gpus", "2", launcher.LAUNCHER, "run", "sh", "-c",
                          "echo $CUDAGUARD_POLICY $CUDAGUARD_VISIBLE_DEVICES")
         self.assertEqual(got.stdout, "VALIDATE 2\n", got)

@@ -18,7 +18,7 @@ NOBODY = 65534
 
 @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")
 class Machines(launcher.Case):
-    def test_i386(self):
+    def test_i386_program_is_refused(self):
         self.need("gcc")
         for name, options in (
                 ("static32", ["-static"]),
@@ -28,7 +28,7 @@ class Machines(launcher.Case):
                 self.assertEqual(self.bare(program).returncode, 7)
             self.refused(self.start("run", program), 125, program, "32-bit program (i386)")
 
-    def test_aarch64(self):
+    def test_aarch64_program_is_refused(self):
         self.need("aarch64-linux-gnu-gcc", "qemu-aarch64")
         program = self.compile("arm", HELLO, compiler="aarch64-linux-gnu-gcc")
         done = self.bare("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", program)
@@ -40,7 +40,7 @@ class Machines(launcher.Case):
         script = self.make("script", "#!%s\n" % program)
         self.refused(self.start("run", script), 125, program, "it is for AArch64")
 
-    def test_musl(self):
+    def test_musl_program_is_refused(self):
         self.need("musl-gcc")
         program = self.compile("musl", HELLO, compiler="musl-gcc")
         self.assertEqual(self.bare(program).stdout, "hello\n")
@@ -55,16 +55,15 @@ class Machines(launcher.Case):
         script = self.make("script", "#!%s\n" % program)
         self.refused(self.start("run", script), 125, program, "musl", "glibc")
 
-    def test_musl_loader(self):
-        """As a command: it would start the program without us."""
+    def test_musls_ld_so_is_refused_as_a_command(self):
+        """It would start the program unguarded."""
         self.need("musl-gcc")
         program = self.compile("musl", HELLO, compiler="musl-gcc")
         loader = "/lib/ld-musl-%s.so.1" % platform.machine()
         self.assertEqual(self.bare(loader, program).returncode, self.bare(program).returncode)
         self.refused(self.start("run", loader, program), 125, loader, "musl")
 
-    def test_static_musl(self):
-        """Static is static, whatever its libc: started with the warning."""
+    def test_static_musl_program_starts_with_a_warning(self):
         self.need("musl-gcc")
         program = self.compile("static", HELLO, "-static", compiler="musl-gcc")
         self.assertNotIn("INTERP", self.bare("readelf", "-lW", program).stdout)
@@ -76,7 +75,7 @@ class Machines(launcher.Case):
 
 
 class Static(launcher.Case):
-    def test_static(self):
+    def test_static_program_starts_with_a_warning(self):
         self.need("gcc")
         for name, option in (("static", "-static"), ("static-pie", "-static-pie")):
             with self.subTest(kind=name):
@@ -100,7 +99,7 @@ class Static(launcher.Case):
         self.assertEqual(result.answers["cuInit"], "100", result)
         result.assert_untouched(self)
 
-    def test_names_the_driver(self):
+    def test_static_program_that_names_the_driver_is_refused(self):
         program = self.compile("driver", HELLO.replace("hello", "libcuda.so.1"), "-static")
         self.assertEqual(self.bare(program).stdout, "libcuda.so.1\n")
         for options in ([], ["--strict"]):
@@ -117,7 +116,7 @@ class Static(launcher.Case):
 
 
 class Privileged(launcher.Case):
-    """As an ordinary user, to whom the bits mean something."""
+    """The launcher runs as an ordinary user, for whom the bits mean something."""
 
     def setUp(self):
         super().setUp()
@@ -143,25 +142,24 @@ class Privileged(launcher.Case):
         done = self.as_nobody(self.launcher, "run", self.program)
         self.refused(done, 125, self.program, kind)
 
-    def test_plain(self):
-        """The control of them all."""
+    def test_control_ordinary_program_is_guarded(self):
         done = self.as_nobody(self.launcher, "run", self.program)
         self.assertEqual((done.stdout, done.stderr), ("secure=0 preload\n", ""))
 
-    def test_setuid(self):
+    def test_setuid_program_is_refused(self):
         os.chmod(self.program, 0o4755)
         self.check("setuid")
         # Its owner gains nothing by it, and is guarded.
         self.assertEqual(self.start("run", self.program).stdout, "secure=0 preload\n")
 
-    def test_setgid(self):
+    def test_setgid_program_is_refused(self):
         os.chmod(self.program, 0o2755)
         self.check("setgid")
         os.chmod(self.program, 0o2745)  # without the group's x it is a lock, not a privilege
         done = self.as_nobody(self.launcher, "run", self.program)
         self.assertEqual(done.stdout, "secure=0 preload\n", done)
 
-    def test_capabilities(self):
+    def test_program_with_capabilities_is_refused(self):
         subprocess.run(["setcap", "cap_net_raw+ep", self.program], check=True)
         self.check("file capabilities")
 
@@ -170,8 +168,8 @@ class Privileged(launcher.Case):
         script = self.make("script", "#!%s\n" % self.program)
         self.refused(self.as_nobody(self.launcher, "run", script), 125, self.program, "setuid")
 
-    def test_setuid_script(self):
-        """The kernel ignores the bit on scripts; so do we."""
+    def test_setuid_script_is_guarded(self):
+        """The kernel ignores the bit on scripts, and so does the launcher."""
         script = self.make("script", "#!%s\n" % self.program)
         os.chmod(script, 0o4755)
         done = self.as_nobody(self.launcher, "run", script)
@@ -221,8 +219,7 @@ class Loader(launcher.Case):
         with open(log, encoding="utf-8") as stream:
             self.assertEqual(stream.read(), "constructor main ")
 
-    def test_noisy_environment(self):
-        """Variables that change what ld.so prints do not confuse the question."""
+    def test_variables_that_change_ld_sos_output_do_no_harm(self):
         for name, value in (("LD_DEBUG", "all"), ("LD_VERBOSE", "1"), ("LD_WARN", "1"),
                             ("LD_BIND_NOW", "1"), ("LD_PROFILE", "libc.so.6"),
                             ("LD_PRELOAD", "/nonexistent/lib.so"),

@@ -57,7 +57,7 @@ class Case(launcher.Case):
 
 
 class Refused(Case):
-    def test_linked_library(self):
+    def test_program_linked_to_such_a_library_is_refused(self):
         program = self.compile("user", MAIN, self.library())
         self.assertIn(self.answer(program, guard=True).rc, CRASH)
         self.assert_refused(program)
@@ -70,7 +70,7 @@ class Refused(Case):
         self.assertIn(self.answer(program, guard=True).rc, CRASH)
         self.assert_refused(program)
 
-    def test_several_variables(self):
+    def test_message_has_the_number_of_variables(self):
         text = LIBRARY + ("int (*cuDeviceGet)(int*, int);\n"
                           "int use(void) { return cuDeviceGet != 0; }")
         program = self.compile("user", MAIN, self.library(text))
@@ -124,10 +124,10 @@ class Refused(Case):
 
 
 class Started(Case):
-    """What is not affected is not refused."""
+    """A program that is not affected is not refused."""
 
-    def test_behind_the_fence(self):
-        """The remedy that the message names."""
+    def test_program_starts_unguarded_under_the_fence(self):
+        """The refusal names this remedy."""
         program = self.compile("user", MAIN, self.library())
         done = self.run_it("--fence", program)
         self.assertEqual((done.rc, done.out), (0, "cuInit=0\n"), done)  # the fake one has no device
@@ -153,15 +153,15 @@ class Started(Case):
         self.assert_reaches(program)
         self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})
 
-    def test_hidden_variable(self):
+    def test_hidden_variable_is_not_replaced(self):
         hidden = LIBRARY.replace("int (*cuInit)",
                                  '__attribute__((visibility("hidden"))) int (*cuInit)')
         program = self.compile("user", MAIN, self.library(hidden))
         self.assert_reaches(program)
         self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})
 
-    def test_functions(self):
-        """A library's own function of that name is replaced: that is what the guard is for."""
+    def test_functions_of_a_library_are_replaced(self):
+        """The guard exists to replace a library's own function of such a name."""
         text = ("int cuInit(unsigned x) { return 5 + (int)x; }\n"
                 "int api_init(void) { return cuInit(0); }")
         program = self.compile("user", MAIN, self.library(text))

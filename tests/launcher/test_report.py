@@ -61,7 +61,7 @@ class Reading(Case):
         with self.assertRaises(jsonschema.ValidationError):
             jsonschema.validate({"v": 1}, schema)
 
-    def test_one_record(self):
+    def test_one_record_makes_one_process_and_one_place(self):
         document = self.json(self.make("r.jsonl", text(line())))
         (process,), (toucher,) = document["processes"], document["touchers"]
         self.assertEqual((process["host"], process["pid"], process["uid"], process["command"]),
@@ -86,8 +86,8 @@ class Reading(Case):
                                     **{name: record[name] for name in names}))
             self.assertEqual(self.json("-", input=mixed + "\n"), wanted)
 
-    def test_torn(self):
-        """Cut anywhere, it is one torn record, and the next one is read."""
+    def test_torn_record_is_counted_and_the_next_one_is_read(self):
+        """A record may be cut anywhere."""
         first, second = line(pid=7), line(pid=8)
         cuts = range(2, len(first)) if harness.FULL else range(2, len(first), 7)
         pieces = "".join(first[:cut] + second + "\n" for cut in cuts)
@@ -107,7 +107,7 @@ class Reading(Case):
         self.assertIn("of 2 processes on 1 host", shown)
         self.assertIn("cudaguard: 1 process asked: 1 refused\n", shown)
 
-    def test_jobs(self):
+    def test_job_comes_from_slurm_or_the_cgroup(self):
         for wanted, fields in (
                 ("slurm:1234", {"slurm": "1234"}), ("slurm:77", {"cgroup": "/slurm/uid_0/job_77/x"}),
                 (POD, {"cgroup": PODS[0]}), (POD, {"cgroup": PODS[1]}),
@@ -115,9 +115,9 @@ class Reading(Case):
                 (None, {"cgroup": "/"}), (None, {"cgroup": None}), (None, {"cgroup": "/a/pod"})):
             self.assertEqual(self.groups("job", "-", input=text(line(**fields))), [(wanted, 1, 1)])
 
-    def test_lines(self):
-        """The user's own line and the library, as the record names them; with the line's path, where
-        a frame has it. Without a line the library alone."""
+    def test_group_is_named_by_the_users_line_and_the_library(self):
+        """The record has both names. The line has its path if a frame has one. Without a line, the
+        library alone is the name."""
         frames = json.loads(line())["python"]
         others = [{**frames[1], "file": "/x/" + name} for name in ("my_ppo.py", "ppo.py")]
         cell = {"file": "/tmp/ipykernel_7/2815143473.py", "line": 3, "function": "<module>"}
@@ -152,8 +152,8 @@ class Reading(Case):
 
 
 class Files(Case):
-    def test_directories(self):
-        """Rotated files too; other files and what is compressed are left out."""
+    def test_directory_is_read_with_its_rotated_files(self):
+        """Other files and compressed files are left out."""
         os.makedirs(self.path("logs", "node1"))
         for number, name in enumerate(("report.jsonl", "report.jsonl.1", "node1/x.jsonl-20261122")):
             self.make("logs/" + name, text(line(pid=number + 1)))
@@ -168,7 +168,7 @@ class Files(Case):
         more = self.json(self.path("logs"), self.path("logs", "notes.txt"))
         self.assertEqual((more["files"], len(more["processes"])), (4, 4))
 
-    def test_nothing(self):
+    def test_text_says_there_are_no_records(self):
         os.mkdir(self.path("empty"))
         self.assertEqual(self.shown(self.path("empty")), "cudaguard: no records in 0 files\n")
         self.assertEqual(self.shown(self.make("text", "no record\n")), (
@@ -177,7 +177,7 @@ class Files(Case):
         self.assertEqual(self.shown("-"), "cudaguard: no records in 1 file\n")
         self.assertEqual(self.json(self.path("empty"))["records"], 0)
 
-    def test_refusals(self):
+    def test_bad_words_and_files_are_refused(self):
         good = self.make("r.jsonl", text(line()))
         gz = self.make("r.gz", gzip.compress(b"x"))
         for words, meaning in (
@@ -189,7 +189,7 @@ class Files(Case):
             with self.subTest(words=words):
                 self.refused(self.start("report", *words), 125, *meaning)
 
-    def test_unreadable(self):
+    def test_unreadable_files_of_a_directory_are_left_out(self):
         os.mkdir(self.path("directory.jsonl"))
         self.make("locked.jsonl", text(line()), 0o000)
         os.mkdir(self.path("below"))
@@ -219,13 +219,13 @@ class Files(Case):
         self.refused(self.bare(*report, self.path("below", "closed")), 125, "below/closed",
                      "Permission denied")
 
-    def test_page(self):
+    def test_html_writes_the_page_and_prints_the_text(self):
         done = self.report("--html", self.path("page.html"), self.make("r.jsonl", text(line())))
         self.assertIn("1 process asked", done.stdout)
         with open(self.path("page.html"), encoding="utf-8") as stream:
             self.assertIn("ppo.py:159", stream.read())
 
-    def test_full_disk(self):
+    def test_full_disk_is_an_error(self):
         path = self.make("r.jsonl", text(line()))
         for words, meaning in (([], "cannot print"), (["--json", "-"], '--json "-"')):
             done = self.bare("sh", "-c", '"$0" report "$@" >/dev/full', launcher.LAUNCHER, *words,
@@ -235,8 +235,8 @@ class Files(Case):
 
 
 class Forged(Case):
-    def test_names(self):
-        """Text and JSON are printable ASCII, whatever the names are; JSON has them whole."""
+    def test_forged_names_are_printed_as_ascii(self):
+        """JSON has the names whole."""
         lines = []
         for number, name in enumerate(NASTY):
             frames = [{"file": "/" + name, "line": 3, "function": name}]
@@ -253,8 +253,7 @@ class Forged(Case):
         self.assertEqual([process["exe"][1:] for process in document["processes"]], NASTY)
         self.assertEqual({name for name, *_ in self.groups("host", records)}, set(NASTY))
 
-    def test_other_encodings(self):
-        """A line that is no UTF-8 is no record."""
+    def test_line_that_is_not_utf8_is_no_record(self):
         for codec in ("latin-1", "utf-16", "cp1252"):
             bad = (line(host="caf\u00e9").replace("\\u00e9", "\u00e9") + "\n").encode(codec)
             done = self.start("report", "--json", "-", "-", input=bad, text=False)
@@ -264,8 +263,8 @@ class Forged(Case):
         whole = line(host="caf\u00e9").replace("\\u00e9", "\u00e9")
         self.assertEqual(self.groups("host", "-", input=whole + "\n"), [("caf\u00e9", 1, 1)])
 
-    def test_values(self):
-        """Each field with each kind of value: nothing of it ends the program."""
+    def test_odd_values_of_a_field_do_not_end_report(self):
+        """Each field gets each kind of value."""
         record = json.loads(line(object="o", event="init", decision="allow", result=1, device=1))
         lines = []
         for name in record:
@@ -283,8 +282,8 @@ class Forged(Case):
             self.json("--by", by, "-", input=text(*lines))
         self.shown("-", input=text(*lines))
 
-    def test_random_bytes(self):
-        """Bits flipped, pieces cut out: it ends as ever, and says so."""
+    def test_random_bytes_do_not_end_report(self):
+        """The test flips bits, cuts pieces out and puts others in."""
         dice = random.Random(2)
         whole = text(start(), *(line(pid=i, at=i, script="s%d.py" % (i % 3)) for i in range(2, 40)))
         for _ in range(2000 if harness.FULL else 60):
@@ -323,8 +322,8 @@ class Shown(observed.Case, Case):
                            env=observed.box.environment())
         self.assertIn("cuInit:initialised", bare.fake_calls)
 
-    def test_golden(self):
-        """A cluster's day: 100 columns, but for names."""
+    def test_text_matches_the_golden_file(self):
+        """The text is that of a cluster's day. It has 100 columns, except for names."""
         lines = [start(pid, slurm="1000") for pid in range(1, 12)]
         for pid in range(1, 40):
             more = {"host": "node%d" % (pid % 3), "slurm": str(1000 + pid // 10), "at": 60 * pid,

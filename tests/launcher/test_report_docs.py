@@ -71,7 +71,7 @@ class Queries(launcher.Case):
         self.assertEqual(document["torn"], 4)
         return document["groups"]
 
-    def test_same_numbers(self):
+    def test_queries_of_the_page_count_as_report_does(self):
         views, by_exe, by_line = blocks("sql")
         for by, column in (("exe", "exe"), ("user", "uid"), ("host", "host"), ("job", "job")):
             wanted = {(group["name"], group["processes"], group["touching"], group["first"],
@@ -85,8 +85,7 @@ class Queries(launcher.Case):
         self.assertEqual(self.query(views, by_line), wanted)
         self.assertEqual(len(wanted), 6)
 
-    def test_schema(self):
-        """The view reads fields that records have, as what they are."""
+    def test_view_reads_fields_of_the_schema(self):
         with open(os.path.join(harness.SOURCE, "shim", "record", "record.schema.json"),
                   encoding="utf-8") as stream:
             known = json.load(stream)["properties"]
@@ -100,7 +99,7 @@ class Queries(launcher.Case):
 
 
 class Shipping(unittest.TestCase):
-    def test_vector(self):
+    def test_vectors_settings_keep_records_whole(self):
         try:
             import tomllib
         except ImportError:

@@ -15,8 +15,8 @@ def read(path):
 
 
 class Reports(launcher.Case):
-    def test_other_things(self):
-        """A script that an interpreter is given, a library, a note: refused, and left as they are."""
+    def test_file_with_other_contents_is_refused_and_kept(self):
+        """Such a file is a script that an interpreter is given, a library or a note."""
         script = self.make("script.py", "print(1)\n", 0o644)
         note = self.make("note", "\n", 0o644)
         package = self.make("package.json", '{"name":"mine"}\n', 0o644)
@@ -32,8 +32,7 @@ class Reports(launcher.Case):
                 self.refused(done, 125, name, path, "the file has other contents", "accepted: a new file")
                 self.assertEqual(read(path), before)
 
-    def test_records(self):
-        """A new file, an empty one and one of records are good."""
+    def test_new_file_empty_file_and_records_are_accepted(self):
         for before in (None, ""):
             report = self.path("report%s" % before)
             if before is not None:
@@ -69,7 +68,7 @@ class AnothersReport(launcher.Case):
         return self.bare("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
                          self.command, *words, **more)
 
-    def test_run_says_so_once_and_starts_the_program(self):
+    def test_run_prints_one_message_and_starts_the_program(self):
         script = 'python3 -c "$0"; python3 -c "$0"; echo "${CUDAGUARD_REPORT-unset}"'
         for path in (self.report, self.path("new")):
             for name, options, env in (
@@ -89,7 +88,7 @@ class AnothersReport(launcher.Case):
         self.assertEqual(len(done.stderr.splitlines()), 1, done)
         self.assertEqual(len(harness.records(self.report)), 1)
 
-    def test_strict_refuses(self):
+    def test_strict_refuses_a_report_that_cannot_be_written(self):
         done = self.as_nobody("run", "--strict", "--report", self.report, "true")
         self.refused(done, 125, "--report", "Permission denied")
 

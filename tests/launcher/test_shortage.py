@@ -65,17 +65,17 @@ class Processes(Case):
 
     WHY = "cannot start a process: Resource temporarily unavailable"
 
-    def test_the_limits_hold(self):
+    def test_control_limits_hold(self):
         for limit in self.limits():
             done = self.limited(limit, "sh", "-c", "(exit 0); echo unlimited")
             self.assertNotEqual((done.returncode, done.stdout), (0, "unlimited\n"), limit)
 
-    def test_program(self):
+    def test_program_starts_unchecked_and_strict_refuses_it(self):
         for limit in self.limits():
             with self.subTest(limit=limit[-1]):
                 self.assert_started(limit, self.WHY)
 
-    def test_one_line_for_a_script(self):
+    def test_script_makes_one_message(self):
         """Two executables run in its process, env and sh; neither can be checked."""
         script = self.make("script", "#!/usr/bin/env sh\necho started\n")
         for limit in self.limits():
@@ -83,18 +83,17 @@ class Processes(Case):
             self.assertEqual(done.stdout, "started\n", done)
             self.assertEqual(done.stderr.count("cudaguard: "), 1, done)
 
-    def test_fence(self):
+    def test_fenced_program_is_guarded(self):
         for limit in self.limits():
             done = self.limited(limit, self.command, "run", "--fence", self.linked)
             self.assertEqual((done.returncode, done.stdout), (0, "cuInit=100\n"), done)
 
-    def test_what_needs_a_process_itself(self):
+    def test_verify_and_observe_are_refused(self):
         for limit in self.limits():
             for words in (["verify"], ["run", "--observe"]):
                 self.refused(self.limited(limit, self.command, *words, self.ask), 125, self.WHY)
 
-    def test_sanitized_program(self):
-        """Its runtime has to be the first library."""
+    def test_runtime_of_the_sanitizer_stays_first(self):
         program = self.compile("sanitized", ASK, "-fsanitize=address")
         limit = [self.path("without"), "clone=" + AGAIN, "--", "env", "ASAN_OPTIONS=detect_leaks=0"]
         self.assertEqual(self.limited(limit, program, "libcuda.so.1").stdout, "cuInit=0\n")
@@ -107,13 +106,13 @@ class Waiting(Case):
 
     LIMIT = ["wait4=1", "--"]  # EPERM
 
-    def test_run(self):
+    def test_run_starts_the_program_and_prints_nothing(self):
         limit = [self.path("without"), *self.LIMIT]
         self.assertEqual(self.limited(limit, self.linked).stdout, "cuInit=0\n")
         done = self.limited(limit, self.command, "run", self.linked)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "cuInit=100\n", ""), done)
 
-    def test_what_has_to_wait(self):
+    def test_verify_and_observe_are_refused(self):
         mark = self.path("mark")
         for words in (["verify"], ["verify", "--fence=off"], ["verify", "--trace"],
                       ["run", "--observe"]):
@@ -127,22 +126,20 @@ class Waiting(Case):
 
 
 class Descriptors(Case):
-    def test_program(self):
+    def test_program_starts_unchecked_and_strict_refuses_it(self):
         for count in range(4, 10):
             with self.subTest(descriptors=count):
                 self.assert_started(["prlimit", "--nofile=%d" % count],
                                     "cannot start a process: Too many open files")
 
-    def test_enough(self):
-        """The control: with more of them the same program is checked."""
+    def test_control_more_descriptors_allow_the_check(self):
         limit = ["prlimit", "--nofile=10"]
         done = self.limited(limit, self.command, "run", self.linked)
         self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
         done = self.limited(limit, self.command, "run", *PRELOAD)
         self.assertEqual(done.stdout, self.path("install", "lib", "libcudaguard.so") + "\n")
 
-    def test_none(self):
-        """Only a static program starts at all."""
+    def test_without_a_free_descriptor_only_a_static_program_starts(self):
         limit = ["prlimit", "--nofile=3"]
         static = self.compile("static", "#include <stdio.h>\n"
                               "int main(void) { puts(\"hello\"); return 0; }\n", "-static")

@@ -20,8 +20,8 @@ class Starters(observed.Case):
         self.assertEqual(result.rc, 0, result)
         return result, result.answers["cu.init"], result.answers["w.cu.init"]
 
-    def test_in_front_of_the_starter(self):
-        """The starter is the one that keeps the GPU. The trainer has none, and says who has it."""
+    def test_run_before_the_starter_gives_the_trainer_no_gpu(self):
+        """The starter keeps the GPU. The trainer's message names the starter's process."""
         for starter in STARTERS:
             with self.subTest(starter=starter):
                 # The control: without us both have it.
@@ -34,8 +34,8 @@ class Starters(observed.Case):
                 for pid in observed.pids(result).values():
                     self.assertRegex(result.err, said % (pid, root))
 
-    def test_behind_the_starter(self):
-        """The form of the manual; and a shell that becomes the trainer."""
+    def test_run_after_the_starter_gives_the_trainer_the_gpu(self):
+        """The manual has this form. A shell that becomes the trainer gets the GPU, too."""
         for words in [starter + RUN for starter in STARTERS] + [RUN + ["sh", "-c", 'exec "$@"',
                                                                        "sh"]]:
             with self.subTest(words=words):
@@ -45,8 +45,8 @@ class Starters(observed.Case):
                 self.assertEqual(result.err.count("no CUDA here"), 1, result)
                 self.assertIn("cudaguard[%d]: no CUDA here" % pid["w"], result.err)
 
-    def test_observed(self):
-        """Without lines the summary says it."""
+    def test_summary_names_a_root_that_did_not_ask(self):
+        """The summary does so without messages."""
         said = "  the GPU was reserved for process %d (%s), which did not ask for it"
         for starter in STARTERS:
             with self.subTest(starter=starter):

@@ -200,10 +200,10 @@ class Jobs(Case):
                          "own-session-tty=1")
         self.assertEqual(seen[1].strip(), "size=24x80")
 
-    def test_bash(self):
+    def test_job_control_of_bash_works_as_without_run(self):
         self.check("bash", "--norc", "--noprofile", "-i")
 
-    def test_dash(self):
+    def test_job_control_of_dash_works_as_without_run(self):
         self.check("dash", "-i")
 
     def test_script_with_job_control(self):
@@ -254,8 +254,8 @@ class SshLike(Case):
 
             self.assertEqual(self.both(check), number)
 
-    def test_connection_lost(self):
-        """SIGHUP: the program's own end, or its own answer."""
+    def test_lost_connection_ends_the_program(self):
+        """SIGHUP ends the program, or the program handles the signal."""
         for way, wanted in (("wait", -signal.SIGHUP), ("hup", 3)):
             def check(before, way=way):
                 terminal = self.terminal(before + [self.program, way])
@@ -268,7 +268,7 @@ class SshLike(Case):
 
 
 class Cores(Case):
-    def test_core_dump(self):
+    def test_core_dump_is_the_programs(self):
         with open("/proc/sys/kernel/core_pattern", encoding="ascii") as stream:
             pattern = stream.read().strip()
 

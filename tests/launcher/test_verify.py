@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""verify on the machine with eight fake GPUs: who passes, who fails, and with which exit code."""
+"""verify on the machine with eight fake GPUs: results and exit codes."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def static_runtime():
 
 
 class ExitCodes(verified.Case):
-    def test_the_four(self):
+    def test_each_result_has_its_exit_code_and_headline(self):
         for script, code, headline in (
                 ('exec "$0" cu.open', 0, "PASS: no CUDA use (1 process checked)\n"),
                 ('exec "$0" cu.init', 1, "FAIL: 1 place asked for CUDA, in 1 of 1 process\n"),
@@ -40,8 +40,8 @@ class ExitCodes(verified.Case):
         bare = box.run(["cu.init"], guard=False)
         self.assertEqual(bare.fake_calls.count("cuInit:initialised"), 1, bare)
 
-    def test_its_own_error(self):
-        """125, whatever run would say: nothing was verified, nothing was started."""
+    def test_own_error_exits_with_125(self):
+        """The code is 125 whatever `run` would return, because nothing was verified or started."""
         marker = self.path("started")
         program = self.make("program", "#!/bin/sh\ntouch %s\n" % marker)
         other = self.make("not-executable", "", 0o644)
@@ -67,8 +67,7 @@ class ExitCodes(verified.Case):
         self.assertEqual(result.out, "in\nout\n")
         self.assertTrue(result.err.startswith("err\ncudaguard: PASS"), result)
 
-    def test_signals(self):
-        """What is sent to verify is the program's."""
+    def test_signal_to_verify_reaches_the_program(self):
         script = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done"
         started = subprocess.Popen([*verified.VERIFY, "sh", "-c", script], text=True,
                                    env=launcher.environment(), stdout=subprocess.PIPE,
@@ -81,7 +80,7 @@ class ExitCodes(verified.Case):
 
 
 class Environment(verified.Case):
-    def test_nothing_loosens(self):
+    def test_no_variable_allows_cuda(self):
         for env in ({"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"},
                     {"CUDAGUARD_VISIBLE_DEVICES": "0,1"}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"},
                     {"CUDAGUARD_POLICY": "CLAMP", "CUDAGUARD_VISIBLE_DEVICES": "2"}):
@@ -90,8 +89,9 @@ class Environment(verified.Case):
                 self.ends(result, 1, ", in 1 of 1 process")
                 self.assertEqual(result.answers["cu.init"], "100", result)
 
-    def test_no_presets(self):
-        """A framework that asks the variables and not the driver does here what it does without."""
+    def test_verify_sets_no_presets(self):
+        """A framework that asks the variables and not the driver does under verify what it does
+        without."""
         names = [name for name in launcher.PRESETS if name != "GST_REGISTRY_1_0"]
         result = self.steps(["getenv=" + name for name in names])
         under_run = self.observe([box.program("open")] + ["getenv=" + name for name in names],
@@ -100,15 +100,14 @@ class Environment(verified.Case):
         bare = box.run(["getenv=" + name for name in names], guard=False)
         self.assertEqual(result.answers, bare.answers, result)
 
-    def test_lines(self):
-        """The block says it; who asks for lines has them as well."""
+    def test_messages_are_printed_only_with_log(self):
+        """The result has the same facts."""
         result = self.steps(["cu.init"])
         self.assertTrue(result.err.startswith("cudaguard: FAIL"), result)
         result = self.steps(["cu.init"], env={"CUDAGUARD_LOG": "deny"})
         self.assertRegex(result.err, r"\Acudaguard\[\d+\]: no CUDA here .*\ncudaguard: FAIL")
 
-    def test_report(self):
-        """The user's own report has the records, too."""
+    def test_users_own_report_gets_the_records(self):
         for options, env in ((["--report", self.path("a")], {}),
                              ([], {"CUDAGUARD_REPORT": self.path("b")})):
             self.ends(self.steps(["cu.init"], options, env=env), 1)
@@ -122,7 +121,7 @@ class ReadOnly(verified.Case):
 
     READ_ONLY = ["--remount-ro", "/"]
 
-    def test_needs_none(self):
+    def test_verify_needs_no_writable_directory(self):
         self.ends(self.verify([box.program("open"), "cu.init"], bwrap=self.READ_ONLY), 1,
                   "    cuInit", "heard from 1 of 1 process\n")
 
@@ -164,7 +163,7 @@ class Denied(verified.Case):
             with self.subTest(steps=steps, options=options):
                 self.assertNotIn("NVML was asked", self.steps(steps, options).err)
 
-    def test_opencl(self):
+    def test_opencl_fails_only_if_it_is_denied(self):
         steps = ["lib.open=libnvidia-opencl.so.1"]
         self.ends(self.steps(steps), 0, "  OpenCL was asked by 1 process: open (not denied)\n")
         self.ends(self.steps(steps, ["--deny=opencl"]), 1, "asked for OpenCL",
@@ -184,7 +183,7 @@ class Allowed(verified.Case):
         return self.verify(["sh", "-c", '"$0" %s; "$0" %s' % (
             self.path("train.py"), self.path("load.py")), sys.executable], options)
 
-    def test_patterns(self):
+    def test_several_patterns_allow_several_programs(self):
         python = re.escape(os.path.basename(sys.executable))
         for patterns, code in (
                 (("train.py",), 1), (("train.py", "load.py"), 0),
@@ -194,7 +193,7 @@ class Allowed(verified.Case):
                 self.assertIn("cuInit by ctypes/cffi", block)
                 self.assertRegex(block, python)
 
-    def test_who_may_and_who_may_not(self):
+    def test_result_separates_allowed_processes_from_others(self):
         block = self.ends(self.two("train.py"), 1, ", in 1 of 3 processes "
                           "(and in 1 allowed process)\n")
         self.assertRegex(block, r"(?m)^(  allowed: |    allowed  ).*")
@@ -202,12 +201,12 @@ class Allowed(verified.Case):
                           "processes (3 processes checked)\n")
         self.assertEqual(block.count("\n    asked"), block.count("\n  allowed: "), block)
 
-    def test_the_whole_command(self):
+    def test_pattern_matches_the_whole_command(self):
         self.ends(self.verify([box.program("open"), "cu.init"], ["--allow=open cu.*"]), 0)
         self.ends(self.verify([box.program("open"), "cu.init"], ["--allow=open nv.*"]), 1)
 
-    def test_code(self):
-        """A line that may, and another one that may not, of one process."""
+    def test_pattern_matches_a_line_a_module_or_a_library(self):
+        """One process may have a line that is allowed and another line that is not."""
         program = self.make("train.py", "import ctypes\nlibrary = ctypes.CDLL('libcuda.so.1')\n"
                             "library.cuInit(0)\n")
         for pattern, rc in (("line:train.py:3", 0), ("line:train.py:2", 1), ("module:train", 0),
@@ -220,7 +219,7 @@ class Allowed(verified.Case):
             self.refused(self.start("verify", "--allow", pattern, "true"), 125,
                          '--allow "%s" is not accepted (accepted: ' % pattern)
 
-    def test_what_is_denied_otherwise(self):
+    def test_allow_holds_for_nvml_too(self):
         self.ends(self.steps(["nv.init"], ["--deny=nvml", "--allow=open"]), 0, "allowed: open\n    asked    nvmlInit")
 
 
@@ -228,7 +227,7 @@ class Ways(verified.Case):
     def one(self, result, *wanted):
         return self.ends(result, 1, ", in 1 of ", *wanted)
 
-    def test_steps(self):
+    def test_attempt_is_found_in_each_kind_of_process(self):
         for steps in (["thread=t", "cu.init", "end"], ["fork=f", "cu.init", "end"],
                       ["spawn=s", "cu.init", "end"], ["exec", "cu.init"], ["rt12.sync"],
                       ["rt13.sync"], ["linked.cu.init"], ["deep.cu.init"]):
@@ -244,7 +243,7 @@ class Ways(verified.Case):
         self.one(self.verify([sys.executable, "-c", "import ctypes; ctypes.CDLL(%r)" % library]),
                  "cuInit by constructor.so")
 
-    def test_static_cudart(self):
+    def test_attempt_of_a_static_runtime_is_found(self):
         program = static_runtime()
         if program is None:
             harness.skip(self, "no static CUDA runtime: scripts/fetch-cuda puts it there")
@@ -264,14 +263,14 @@ class Ways(verified.Case):
         self.one(result, "cuInit by ctypes/cffi")
         self.assertEqual(result.answers["answer"], "100", result)
 
-    def test_many_workers_are_one_toucher(self):
+    def test_many_workers_are_one_place(self):
         script = 'i=0; while [ $i -lt 20 ]; do "$0" cu.init >/dev/null & i=$((i+1)); done; wait'
         block = self.ends(self.verify(["sh", "-c", script, box.program("open")]), 1,
                           "FAIL: 1 place asked for CUDA, in 20 of 21 processes\n")
         self.assertEqual(block.count("cuInit by open"), 1, block)
         self.assertRegex(block, r"(?m)^    process  20x open cu\.init \(\d+[- ]")
 
-    def test_more_touchers_than_anybody_reads(self):
+    def test_text_has_20_places_and_the_number_of_the_others(self):
         text = "".join(verified.record(pid, "cuInit", caller="/lib/lib%d.so+0x10" % pid)
                        for pid in range(1, 61))
         block = self.ends(self.forged(text), 1, "FAIL: 60 places asked for CUDA, in 60 of 62 processes\n",

@@ -63,7 +63,7 @@ class Block(Case):
         block = self.ends(self.forged(text, options, cwd=self.directory), rc)
         return re.sub(r"\d+ seen\)", "N seen)", block)
 
-    def test_golden(self):
+    def test_text_matches_the_golden_file(self):
         deep = [frame(PACKAGES + "lib/mod.py", 100 - n, "call_%d" % n) for n in range(40)]
         deep += [frame(self.path("ppo.py"), 8, "<module>")]
         nvml = record(9, "nvmlInit_v2", ("monitor",), "/usr/bin/monitor+0x1139",
@@ -110,8 +110,8 @@ class Block(Case):
         self.assertIn("\n  torch/utils/collect_env.py:952 in <module>\n", block)
         self.assertIn(" > torch/utils/collect_env.py:952 in <module>\n", block)
 
-    def test_names(self):
-        """Escapes, newlines, other encodings: nothing goes to the terminal that it would obey."""
+    def test_names_are_made_printable(self):
+        """The terminal gets no escape, no newline and no other encoding."""
         for name, shown in (("a\x1b[31m.py", "a?[31m.py"), ("a\nb.py", "a?b.py"),
                             ("gr\u00f6\u00dfe.py", "gr??e.py"), ("a\u202eb.py", "a?b.py"),
                             ("\u6f22.py", "?.py"), ("x" * 300 + ".py", None)):
@@ -165,7 +165,7 @@ class Symbols(Case):
             "%s+%#x" % (path, offset)], python_missing="x"))
         return document["touchers"][0]["native"][0]["symbol"]
 
-    def test_names(self):
+    def test_symbols_are_demangled(self):
         source = self.make("lib.cc", "#include <string>\nnamespace app { struct T { static int open("
                            "const std::string& a, int b); }; __attribute__((noinline)) int T::open("
                            "const std::string& a, int b) { return a.size() + b; } }\n"
@@ -215,7 +215,7 @@ class Json(Case):
             jsonschema.Draft202012Validator(json.load(stream)).validate(document)
         return document
 
-    def test_schema(self):
+    def test_document_follows_the_schema(self):
         for text, options, rc in (("", [], 0), (self.torch(), [], 1),
                                   (self.torch() + self.torch(pid=8), ["--allow=ppo.py"], 0),
                                   (self.torch(api="nvmlInit"), ["--deny=nvml"], 1),
@@ -227,7 +227,7 @@ class Json(Case):
         bad = dict(document, verdict="maybe")
         self.assertRaises(jsonschema.ValidationError, self.valid, bad)
 
-    def test_whole_stacks(self):
+    def test_document_has_whole_stacks(self):
         """The text cuts them."""
         document = self.valid(self.document(self.torch(
             python=[frame(self.path("ppo.py"), 5, "f%d" % n) for n in range(60)])))
@@ -267,8 +267,8 @@ class Json(Case):
             self.assertEqual(document["program"], {"exit_code": code, "signal": signal})
             self.assertEqual(document["command"], ["sh", "-c", script])
 
-    def test_other_encodings(self):
-        """What is not UTF-8 on the command line is U+FFFD here."""
+    def test_bytes_that_are_not_utf8_become_fffd(self):
+        """The bytes are on the command line."""
         path = self.path("a.json")
         subprocess.run([*map(os.fsencode, verified.VERIFY), b"--json", os.fsencode(path), b"true",
                         b"\xff\xe4", "\u6f22\n".encode()], check=True, stderr=subprocess.DEVNULL)
@@ -310,7 +310,7 @@ class JUnit(Case):
         self.assertEqual([case.name for suite in suites for case in suite], list(cases))
         self.assertEqual(suites[0].tests, len(cases))
 
-    def test_tests(self):
+    def test_junit_has_one_test_for_each_condition(self):
         touches, succeeds, guarded = ("no process touches CUDA", "the program succeeds",
                                       "every process is guarded")
         clean = self.suite(["true"], 0)
@@ -336,13 +336,13 @@ class JUnit(Case):
         root = xml.etree.ElementTree.parse(path).getroot()
         self.assertIn(said + " system call)", next(root.iter("failure")).get("message"))
 
-    def test_control_characters(self):
+    def test_junit_has_no_control_characters(self):
         """XML 1.0 has no place for them."""
         self.suite(["sh", "-c", "exit 3", "a\x01\x1b[31m\x7f\n\t<&>\"']]>\u00e4\ufffe"], 2)
 
 
 class Page(Case):
-    def test_page(self):
+    def test_html_writes_the_page(self):
         path = self.path("page.html")
         self.ends(self.forged(self.torch(), ["--html", path], cwd=self.directory), 1)
         with open(path, encoding="utf-8") as stream:

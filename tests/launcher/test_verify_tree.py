@@ -42,7 +42,7 @@ class Case(verified.Case):
 
 
 class Starts(Case):
-    """Whoever touches is found; bare it reaches the driver."""
+    """verify finds every attempt. Without the guard the program reaches the driver."""
 
     def finds(self, words, touching="1", by=" by "):
         bare = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
@@ -54,16 +54,16 @@ class Starts(Case):
                 wanted = "all_guarded" if options else "none_seen"
                 self.assertEqual((tree["value"], tree["doubts"]), (wanted, []), block)
 
-    def test_thread(self):
+    def test_attempt_of_a_thread_is_found(self):
         self.finds([box.program("open"), "thread=t", "cu.init", "end"])
 
     def test_thread_that_starts_a_program(self):
         self.finds([box.program("open"), "thread=t", "spawn=s", "cu.init", "end", "end"])
 
-    def test_fork(self):
+    def test_attempt_of_a_forked_grandchild_is_found(self):
         self.finds([box.program("open"), "fork=a", "fork=b", "cu.init", "end", "end"])
 
-    def test_subprocess(self):
+    def test_attempt_of_a_subprocess_is_found(self):
         self.finds(self.python("import subprocess\nsubprocess.run([%r, 'cu.init'], check=True)\n"
                                % box.program("open")))
 
@@ -75,8 +75,8 @@ class Starts(Case):
             "    worker = multiprocessing.get_context('forkserver').Process(target=touch)\n"
             "    worker.start()\n    worker.join()\n" % TOUCH), by=" by ctypes/cffi")
 
-    def test_daemon(self):
-        """It outlives the program, in a session of its own, and nobody's child."""
+    def test_attempt_of_a_daemon_is_found(self):
+        """The daemon outlives the program in a session of its own, and its parent has ended."""
         self.finds(self.python(
             "import ctypes, os, time\n"
             "program = os.getpid()\n"
@@ -112,8 +112,7 @@ class Starts(Case):
             }""", "-pthread")
         self.finds([program, box.program("open"), "cu.init"])
 
-    def test_many_short_ones(self):
-        """One of a thousand."""
+    def test_one_attempt_among_a_thousand_processes_is_found(self):
         count = 1000 if harness.FULL else 300
         script = ('i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done; "$0" cu.init; '
                   '/bin/true' % (count - 1))
@@ -125,8 +124,8 @@ class Starts(Case):
             self.assertEqual((tree["start_records"], tree["doubts"]), (count + 2, []), block)
             self.assertEqual(tree["value"], "all_guarded" if options else "none_seen", block)
 
-    def test_trace_says_what_it_was_told(self):
-        """Of a child that was made with CLONE_UNTRACED ptrace tells nothing."""
+    def test_limit_trace_does_not_report_untraced_children(self):
+        """ptrace reports no child that was made with CLONE_UNTRACED."""
         program = self.compile("untraced", """
             #define _GNU_SOURCE
             #include <sched.h>
@@ -146,8 +145,8 @@ class Starts(Case):
             result, tree = self.tree([program, flag, LONG], TRACE)
             self.assertEqual((result.rc, tree["value"], tree["heard"]), (0, value, 2), result)
 
-    def test_trace_misses_none(self):
-        """However short they live."""
+    def test_trace_reports_every_short_process(self):
+        """The processes may live as short as they like."""
         count = 700
         env = "env -i LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" "
         script = ("i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done; " % (count - 1) +
@@ -184,7 +183,7 @@ class Unguarded(Case):
                              result)
             self.assertEqual(tree["seen"], 2, result)
 
-    def test_environment(self):
+    def test_process_with_another_environment_is_listed(self):
         for script, reason in harness.sample((
                 ("env -i sleep $0", "its environment has no LD_PRELOAD"),
                 ("unset LD_PRELOAD; exec sleep $0", "its environment has no LD_PRELOAD"),
@@ -202,7 +201,7 @@ class Unguarded(Case):
         self.both("LD_PRELOAD=/none/libcudaguard.so sleep $0 2>/dev/null",
                   "its LD_PRELOAD names a guard that is not there")
 
-    def test_static(self):
+    def test_static_process_is_listed(self):
         source = "#include <stdlib.h>\n#include <unistd.h>\n" \
                  "int main(int n, char** words) { return usleep(atof(words[n - 1]) * 1e6); }\n"
         program = self.compile("waits", source, "-static")
@@ -237,14 +236,12 @@ class Unguarded(Case):
         result, tree = self.tree(["setarch", "-R", become, other, LONG])
         self.assertEqual(len(tree["unguarded"]), 2, result)
 
-    def test_driver(self):
-        """It has the driver, which counts as a CUDA attempt."""
+    def test_unguarded_process_with_the_driver_is_a_cuda_attempt(self):
         script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'
         text = "import ctypes, sys, time; %s; time.sleep(float(sys.argv[1]))" % TOUCH
         self.both(script, "its environment has no LD_PRELOAD", sys.executable, text, driver=True)
 
-    def test_nvml_alone(self):
-        """It is no CUDA."""
+    def test_unguarded_process_with_nvml_alone_is_no_cuda_attempt(self):
         script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'
         text = ("import ctypes, sys, time; ctypes.CDLL('libnvidia-ml.so.1'); %s"
                 "time.sleep(float(sys.argv[1]))")
@@ -258,15 +255,14 @@ class Unguarded(Case):
             self.assertIn(said, " ".join(result.err.split()) + "\n")
             self.assertEqual(tree["unguarded"][0]["fails"], rc == 1, result)
 
-    def test_linked_to_the_driver(self):
-        """It has it mapped, and is guarded."""
+    def test_guarded_program_that_maps_the_driver_is_not_listed(self):
         words = [box.program("cuda"), "spawn=a", "end"]
         for options in ([], TRACE):
             result, tree = self.tree(words, options)
             self.assertEqual((result.rc, tree["unguarded"]), (0, []), result)
 
-    def test_title(self):
-        """A program may write over its variables; what it was started with counts."""
+    def test_process_that_overwrites_its_variables_stays_guarded(self):
+        """What the process was started with counts."""
         program = self.compile("title", """
             #define _GNU_SOURCE
             #include <stdlib.h>
@@ -295,8 +291,8 @@ class Unguarded(Case):
                                  FILE)
         self.assertRegex("".join(tree["doubts"]), "could not write to the report")
 
-    def test_container(self):
-        """Processes of another pid namespace know themselves by other numbers."""
+    def test_processes_of_another_pid_namespace_are_recognised(self):
+        """They know themselves by other numbers."""
         words = [*harness.sandbox("none", ["--unshare-pid", "--proc", "/proc"]), "sh", "-c",
                  "sleep 1; true"]
         result, tree = self.tree(words)
@@ -342,7 +338,7 @@ class OtherUsers(Case):
         return self.bare("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
                          self.command, "verify", *options, "--", *words, env=env)
 
-    def test_setuid(self):
+    def test_setuid_process_is_listed(self):
         os.chmod(self.waits, 0o4755)
         if os.statvfs(self.waits).f_flag & os.ST_NOSUID:
             harness.skip(self, "the directory of temporary files is mounted nosuid")
@@ -359,8 +355,8 @@ class OtherUsers(Case):
         done = self.verify_as_nobody([], "sh", "-c", '"$0" "$1"; true', self.waits, LONG)
         self.assertIn("tree: no unguarded process was seen", done.stderr)
 
-    def test_another_user(self):
-        """By execve or in the middle of a program: its records come, too."""
+    def test_records_of_another_user_arrive(self):
+        """The user changes by execve or in the middle of a program."""
         becomes = "import ctypes, os; os.setgid(65534); os.setuid(65534); " + TOUCH
         drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
         for options in ([], TRACE):
@@ -372,8 +368,8 @@ class OtherUsers(Case):
                 self.assertNotIn("in doubt", done.stderr)
                 self.assertEqual(done.returncode, 1, done)
 
-    def test_another_user_without_a_way(self):
-        """It cannot write to our file, which is said."""
+    def test_limit_user_who_cannot_write_the_report_is_in_doubt(self):
+        """The result names the process that cannot write to our file."""
         os.mkdir(self.path("closed"), 0o700)
         words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", self.waits]
         for options, length in ((FILE, LONG), ([*FILE, *TRACE], "0")):
@@ -385,10 +381,10 @@ class OtherUsers(Case):
 
 
 class Lost(Case):
-    """Where records may be missing."""
+    """Records may be missing."""
 
-    def test_killed_writers(self):
-        """A piece of a record does not swallow what the next one writes, and is counted."""
+    def test_piece_of_a_record_does_not_spoil_the_next_record(self):
+        """The piece is counted."""
         count = 200 if harness.FULL else 40
         program = self.python(
             "import os, shutil, signal, subprocess, sys, time\n"
@@ -422,7 +418,7 @@ class Lost(Case):
         self.assertEqual(tree["doubts"], [
             "1 record is damaged" if torn == 1 else "%d records are damaged" % torn], block)
 
-    def test_killed_behind_its_touch(self):
+    def test_process_that_is_killed_after_its_attempt_is_found(self):
         result = self.verify(self.python("import ctypes, os\n%s\nos.kill(os.getpid(), 9)\n" % TOUCH))
         self.ends(result, 1, ", in 1 of 1 process", "was killed by signal 9")
 
@@ -433,8 +429,7 @@ class Lost(Case):
         return self.tree(["sh", "-c", script, *words], FILE, env={"TMPDIR": small},
                          bwrap=["--size", str(4 << 20), "--tmpfs", small])
 
-    def test_full_disk(self):
-        """There is room for the records."""
+    def test_full_disk_has_room_for_the_records(self):
         fill = 'dd if=/dev/zero of="$TMPDIR/big" bs=4k 2>"$TMPDIR/said"; cat "$TMPDIR/said"; '
         result, tree = self.full_disk(fill + '"$0" cu.init', box.program("open"))
         self.ends(result, 1, ", in 1 of ", "    cuInit by open")
@@ -447,8 +442,7 @@ class Lost(Case):
         shutil.rmtree(self.path("small"))
         return self.full_disk(script, *words)
 
-    def test_no_room_any_more(self):
-        """Then it is said that records may be missing."""
+    def test_report_without_room_is_a_doubt(self):
         script = ('dd if=/dev/zero bs=4k 2>/dev/null >>"$CUDAGUARD_REPORT"; '
                   'dd if=/dev/zero of="$TMPDIR/big" bs=512 2>/dev/null; "$0" cu.init')
         result, tree = self.full_disk(script, box.program("open"))
@@ -456,7 +450,7 @@ class Lost(Case):
                          "records can no longer be written: No space left on device", result)
         self.assertIn("\n  in doubt: records can no longer be written", result.err)
 
-    def test_removed_report(self):
+    def test_removed_report_makes_the_result_incomplete(self):
         for script in ('rm "$CUDAGUARD_REPORT"', 'rm -r "$(dirname "$CUDAGUARD_REPORT")"',
                        ': >"$CUDAGUARD_REPORT"',
                        'rm "$CUDAGUARD_REPORT"; : >"$CUDAGUARD_REPORT"'):
@@ -469,17 +463,17 @@ class Lost(Case):
                 # And perhaps that nobody has heard of rm.
                 self.assertRegex(tree["doubts"][0], "^/.*, which holds the records, was removed or changed$")
 
-    def test_limited_files(self):
-        """RLIMIT_FSIZE of the program's own."""
+    def test_limit_on_file_sizes_is_a_doubt(self):
+        """The program sets RLIMIT_FSIZE."""
         for options, length in ((FILE, LONG), ([*FILE, *TRACE], "0")):
             result, tree = self.tree(["sh", "-c", "ulimit -f 0; sleep %s; true" % length], options)
             self.assertEqual(len(tree["doubts"]), 1, result)
             self.assertRegex(tree["doubts"][0], r"^sleep \(\d+\) could not write to the report, or")
             self.assertEqual(tree["value"], "none_seen", result)
 
-    def test_out_of_reach(self):
-        """Guarded, and it cannot write to the report: it has other mounts. What it asks for is
-        missing; that it may be is said."""
+    def test_process_with_other_mounts_is_listed(self):
+        """The process is guarded and cannot write to the report. Its CUDA attempt is missing, and
+        the result says that this may be so."""
         # A directory of its own: the checkout may be below the one of temporary files.
         reports = self.path("reports")
         os.mkdir(reports)
@@ -491,7 +485,7 @@ class Lost(Case):
             self.assertIn("guarded, but its records do not come here: it has another root or other "
                           "mounts", self.reasons(tree).values(), result)
 
-    def test_no_proc(self):
+    def test_missing_proc_makes_the_result_incomplete(self):
         result, tree = self.tree(["sh", "-c", "env -i sleep 0.2"], bwrap=["--tmpfs", "/proc"])
         self.assertEqual(tree["doubts"],
                          ["unguarded processes were not looked for: there is no /proc"], result)
@@ -500,8 +494,8 @@ class Lost(Case):
         result, tree = self.tree(self.python("import ctypes\n" + TOUCH), bwrap=["--tmpfs", "/proc"])
         self.assertNotIn("+0x0", self.ends(result, 1, ", in 1 of "))
 
-    def test_left_behind(self):
-        """Who does not want to wait hears what is left, and gets the verdict."""
+    def test_signal_ends_the_waiting_with_a_result(self):
+        """The user who does not want to wait gets the verdict and the processes that are left."""
         started = subprocess.Popen(
             [*verified.VERIFY, "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"], text=True,
             env=launcher.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -532,14 +526,16 @@ class Traced(test_observe_signals.Case):
 
     COUNT = test_observe_signals.Passed.COUNT
     counting = test_observe_signals.Passed.counting
-    test_every_one = test_observe_signals.Passed.test_every_one
-    test_tstp = test_observe_signals.Passed.test_tstp
+    test_every_signal_reaches_the_program = \
+        test_observe_signals.Passed.test_every_signal_reaches_the_program
+    test_tstp_stops_the_launcher_and_the_program = \
+        test_observe_signals.Passed.test_tstp_stops_the_launcher_and_the_program
 
     @staticmethod
     def state(pid):
         return test_observe_signals.Passed.state(pid).upper()  # of a traced one "t"
 
-    def test_ends(self):
+    def test_end_of_the_program_is_reported(self):
         for words, said in ((["sh", "-c", "exit 7"], "ended with exit code 7"),
                             (["sh", "-c", "kill -SEGV $$"], "was killed by signal 11"),
                             (["sh", "-c", "kill -KILL $$"], "was killed by signal 9")):
@@ -579,14 +575,14 @@ class Traced(test_observe_signals.Case):
         done = self.bare(*self.VERIFY, "--", sys.executable, "-c", text)
         self.assertEqual((done.stdout, done.returncode), (bare.stdout, 0), done)
 
-    def test_who_traces_inside_fails(self):
+    def test_tracer_inside_fails(self):
         self.assertEqual(self.bare("strace", "-qq", "-o", "/dev/null", "true").returncode, 0)
         done = self.bare(*self.VERIFY, "strace", "-qq", "-o", "/dev/null", "true")
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("Operation not permitted", done.stderr)
 
-    def test_where_it_may_not_trace(self):
-        """One line, and nothing was started."""
+    def test_trace_that_is_not_permitted_is_an_error(self):
+        """One message is printed, and nothing is started."""
         marker = self.path("started")
         done = self.bare("strace", "-f", "-qq", "-o", "/dev/null", *self.VERIFY, "touch", marker)
         self.refused(done, 125, "--trace: ", "Operation not permitted", "leave --trace out")
