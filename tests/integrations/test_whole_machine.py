@@ -95,6 +95,12 @@ class Steps(Case):
         self.assertEqual(done.stderr.count("no CUDA here"), 3, done)
         self.assertNotIn("ERROR", done.stderr)
 
+    def test_an_interactive_shell_has_the_private_view(self):
+        private, _, _ = self.steps()
+        (shell,) = places.blocks("text", "whole-machine", "Step 2: guard one shell")
+        asked, done = self.asked(private + shell.rstrip() + " <<'END'\n" + ASK + "END\n" + ASK)
+        self.assertEqual(asked, ["100", "100", "0"], done)
+
     def test_others_stay(self):
         """Somebody else's line in the file is there before, meanwhile and afterwards."""
         private, everybody, back = self.steps()
@@ -122,7 +128,7 @@ class Steps(Case):
 
     def test_one_user(self):
         """What a login shell starts."""
-        (profile, *_) = places.blocks("text", "whole-machine")
+        (profile,) = places.blocks("text", "whole-machine", "Step 3: guard one user")
         self.make("home/.profile", profile, 0o644)
         login = 'env -i HOME="$directory/home" sh %%s \'exec %s\'\n' % (
             "/usr/bin/python3 \"$HOME/ask.py\"")
