@@ -336,7 +336,7 @@ class Forged(test_verify_tree.Case):
             }""")
         result = self.verify([program, count], ["--json", self.path("out.json")])
         if harness.FULL:
-            self.ends(result, 3, "INCOMPLETE: ", "in doubt: too many beacons came")
+            self.ends(result, 3, "INCOMPLETE: ", "in doubt: too many beacons (more than 1 GB")
         else:
             self.ends(result, 0, "PASS: no CUDA use (")
 
