@@ -168,7 +168,7 @@ class Wheel(Case):
                 done = packaged.run([launcher, "run", "true"], env=environment())
                 self.assertEqual(done.returncode, 125, done)
                 self.assertIn(SPACE, done.stdout)
-                self.assertIn("install elsewhere", done.stdout)
+                self.assertIn("install cudaguard elsewhere", done.stdout)
                 code = ("import sys; sys.path[:0] = [sys.argv[1]]\nimport cudaguard\n"
                         "try: cudaguard.library()\nexcept cudaguard.NotUsable as why: print(why)")
                 self.assertEqual(self.ok(sys.executable, "-c", code, self.path(name)), done.stdout)
