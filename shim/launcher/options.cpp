@@ -58,7 +58,9 @@ const std::vector<Page>& pages() {
        "Runs PROGRAM without CUDA, or with only the GPUs that you choose.",
        {{"cpu", nullptr, "hide all CUDA devices [default: on, unless another option allows CUDA]",
          &Options::cpu},
-        {"gpus", "LIST", "show only these GPUs: 2,5 or GPU-UUID or MIG-UUID [default: none]",
+        {"gpus", "LIST",
+         "show only these GPUs, by index (2,5) or UUID (GPU-..., MIG-...) [default: "
+         "none]",
          &Options::gpus, Variable::kVisibleDevices},
         {"policy", "POLICY",
          "FORCE_CPU, VALIDATE (explain wrong GPU indices), CLAMP, OFF [default: FORCE_CPU]",
