@@ -78,7 +78,7 @@ class LateWrite(box.Case):
             with self.subTest(steps=steps):
                 result = box.run(steps, allow="1")
                 self.sees(result, nv=[1], cu=[1], rt12=[1])
-                self.assertNotIn("in front", result.err, result)
+                self.assertNotIn("Start the program with", result.err, result)
         result = box.run(["nv.see", "cu.see", "rt12.see"], allow="1")
         self.silent(result)
 

@@ -53,7 +53,7 @@ class TorchDevices(test_torch.TorchCase):
         self.assertEqual(answers, bare)
         self.assertEqual(len(lines), 1, lines)
         for words in (VARIABLE, '"1"', "8 GPUs", "nvmlDeviceGetCount_v2", "CUDA sees 1",
-                      "CUDAGUARD_VISIBLE_DEVICES=1 in front"):
+                      "Start the program with CUDAGUARD_VISIBLE_DEVICES=1"):
             self.assertIn(words, lines[0])
 
     def test_the_remedy(self):
@@ -62,7 +62,7 @@ class TorchDevices(test_torch.TorchCase):
             with self.subTest(write=write):
                 answers, lines = self.ask(write=write, allow="1")
                 self.agree(answers, [1])
-                self.assertFalse([line for line in lines if "in front" in line], lines)
+                self.assertFalse([line for line in lines if "Start the program with" in line], lines)
 
     @pytest.mark.full
     def test_inside_the_list(self):
