@@ -49,7 +49,7 @@ SAYS = {
                 "libprobe.so allowed", ", let through"],
     "bypassed": ["FAIL ./static and 2 others touched CUDA or NVML", "--denyCUDA, NVML",
                  "0xc020462a RM_CONTROL, an ioctl that bypassed the guard and that the fence refused",
-                 "Sudo and setuid programs kept your rights behind the fence"],
+                 "Sudo and setuid programs got no more rights under the fence"],
     "pass": ["PASS No process touched CUDA", "None of 3 processes touched CUDA.",
              "Every program that ptrace reported was guarded. 3 processes seen.", "2026-11-21 10:25:48",
              "3.84 s", "exit code 0", "--denyCUDA"],
