@@ -50,10 +50,10 @@ SAYS = {
     "bypassed": ["FAIL ./static and 2 others touched CUDA or NVML", "--denyCUDA, NVML",
                  "0xc020462a RM_CONTROL, an ioctl that bypassed the guard and that the fence refused",
                  "Sudo and setuid programs got no more rights under the fence"],
-    "pass": ["PASS No process touched CUDA", "None of 3 processes touched CUDA.",
+    "pass": ["PASS No process touched CUDA", "No CUDA use (3 processes checked).",
              "Every program that ptrace reported was guarded. 3 processes seen.", "2026-11-21 10:25:48",
              "3.84 s", "exit code 0", "--denyCUDA"],
-    "failed": ["FAIL The program failed", "None of 1 process touched CUDA, but the program was "
+    "failed": ["FAIL The program failed", "No CUDA use (1 process checked), but the program was "
                "killed by signal 11 (Segmentation fault).", "No unguarded process was seen."],
     "report": ["3,000 processes on 40 hosts attempted to use CUDA or NVML", "412 files of",
                "/home/shared/project/train.py:88 1,663 CUDA", "and 20 more rows, not shown",
