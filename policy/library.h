@@ -20,6 +20,10 @@ enum class Library : uint8_t {
 /// What a CUDA attempt asks for. A library load counts as what that library would do.
 enum class DriverApi : uint8_t { kCuda, kNvml, kOpenCl };
 
+constexpr const char* name_of(DriverApi api) {
+  return api == DriverApi::kCuda ? "CUDA" : api == DriverApi::kNvml ? "NVML" : "OpenCL";
+}
+
 /// A library that must not be loaded under FORCE_CPU.
 struct RefusedLibrary {
   const char* never;  ///< the name for ld.so instead; cannot exist, so the error is ld.so's own

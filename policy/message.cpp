@@ -90,17 +90,6 @@ std::string_view what_is_missing(DriverApi asked) {
   }
 }
 
-const char* name_of(DriverApi asked) {
-  switch (asked) {
-    case DriverApi::kNvml:
-      return "NVML";
-    case DriverApi::kOpenCl:
-      return "OpenCL";
-    default:
-      return "CUDA";
-  }
-}
-
 /// An interpreter of scripts, and the options that may come before the script.
 struct Interpreter {
   std::string_view name;

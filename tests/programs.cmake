@@ -9,10 +9,10 @@
 #   OPTIONS option...     of the linker
 #   FLAGS flag...         of the compiler
 #   DEFINE name[=value]...
-#   HEADERS directory...     with headers of other people's
+#   HEADERS directory...  with headers from outside the project
 #   MAP file              the linker's version script
-#   RPATH directory          the run path
-#   DIRECTORY directory         where it lies, below the area's directory of the build tree
+#   RPATH directory       the run path
+#   DIRECTORY directory   where it lies, below the area's directory of the build tree
 #   NO_SONAME             a library without one: who is linked to it needs it by its path
 # The target's name is the file's behind CG_PREFIX, which each area sets for itself.
 function(cg_program name)

@@ -87,7 +87,7 @@ const std::vector<Page>& pages() {
        "CUDAGUARD_*. The presets hide GPUs from frameworks: CUDA_VISIBLE_DEVICES, JAX_PLATFORMS,\n"
        "MPIR_CVAR_ENABLE_GPU and GST_REGISTRY_1_0.\n"
        "The fence is permanent for PROGRAM and all its descendants. Without CAP_SYS_ADMIN it sets\n"
-       "no_new_privs: sudo and setuid programs inside keep your rights.\n"
+       "no_new_privs: sudo and setuid programs inside gain no rights.\n"
        "Exit codes: PROGRAM's own; 125 refused, nothing was started; 126 PROGRAM cannot be run;\n"
        "127 PROGRAM was not found.\n"},
       {Command::kVerify,
@@ -114,7 +114,7 @@ const std::vector<Page>& pages() {
        "PATTERN is a glob for a word of a process's command, its base name, or the whole command.\n"
        "--allow and --deny may be repeated. It needs no GPU and no driver. Without CAP_SYS_ADMIN "
        "the fence\n"
-       "sets no_new_privs: sudo and setuid programs inside keep your rights.\n"
+       "sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
        "Exit codes: 0 no CUDA use; 1 CUDA use; 2 no CUDA use, but PROGRAM failed; 3 INCOMPLETE: "
        "an\n"
        "attempt may have been missed; 125 nothing was verified.\n"},

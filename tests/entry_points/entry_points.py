@@ -3,7 +3,7 @@
 """The entry-point matrix: each entry point bare reaches the driver, guarded does not. Prints one
 table.
 
-entry_points.py [--build DIR] [--lib DIR] [--entry_point ID]... [--json FILE] [--must-run]
+entry_points.py [--build DIR] [--lib DIR] [--entry-point ID]... [--json FILE] [--must-run]
 [--verbose]
 """
 
@@ -21,7 +21,7 @@ from support import settings  # noqa: E402
 def options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     settings.add_options(parser.add_argument)
-    parser.add_argument("--entry_point", action="append", metavar="ID",
+    parser.add_argument("--entry-point", action="append", metavar="ID",
                         help="only this entry point (dlopen.soname-now) or group (dlopen); may be repeated")
     parser.add_argument("--json", metavar="FILE", help="write every outcome there")
     parser.add_argument("--must-run", action="store_true", help="fail a row that lacks something "

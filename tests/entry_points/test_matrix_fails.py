@@ -25,7 +25,7 @@ class MatrixFails(harness.Case):
             argv = [sys.executable, DOORS, "--build", harness.BUILD, "--lib", idle]
             argv += ["--json", report]
             for row in ROWS:
-                argv += ["--entry_point", row]
+                argv += ["--entry-point", row]
             done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                   check=False)
             with open(report, encoding="utf-8") as stream:

@@ -89,7 +89,7 @@ class Words(fence.Case):
     def test_help_says_no_new_privs(self):
         for command in ("run", "verify"):
             text = " ".join(self.start(command, "--help").stdout.split())
-            self.assertIn("sets no_new_privs: sudo and setuid programs inside keep your rights",
+            self.assertIn("sets no_new_privs: sudo and setuid programs inside gain no rights",
                           text)
 
     def test_print_says_no_new_privs(self):
@@ -99,7 +99,7 @@ class Words(fence.Case):
             self.need("setpriv")
             words = ["setpriv", "--reuid=%d" % NOBODY, "--clear-groups", self.installed()]
         done = self.bare(*words, "run", "--fence", "--print")
-        self.assertIn("sets no_new_privs:\n# sudo and setuid programs inside keep your rights",
+        self.assertIn("sets no_new_privs:\n# sudo and setuid programs inside gain no rights",
                       done.stdout)
 
 

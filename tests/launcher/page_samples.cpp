@@ -11,9 +11,9 @@
 
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/groups.h"
+#include "shim/launcher/findings/symbols.h"
 #include "shim/launcher/print/document.h"
 #include "shim/launcher/print/page.h"
-#include "shim/launcher/print/symbols.h"
 #include "shim/launcher/print/text.h"
 
 namespace cudaguard::launcher {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "shim/launcher/print/symbols.h"
+#include "shim/launcher/findings/symbols.h"
 #include "shim/launcher/unwind/unwind.h"
 
 /// Lines: FILE+0xOFFSET NAME; at the end "complete" or "cut: REASON". `names`: the file that has

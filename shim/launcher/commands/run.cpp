@@ -100,9 +100,9 @@ Prepared prepare(const Options& options, Variables& variables) {
   Prepared prepared = {program.path, report, fence, std::move(program.files), {}};
   char** words = options.program;
   if (program.by_shell) {
-    static std::string shell = kShell;
-    prepared.path = shell;
-    prepared.arguments = {shell.data(), prepared.files.front().data()};
+    prepared.path = kShell;
+    // execve does not write to its arguments.
+    prepared.arguments = {const_cast<char*>(kShell), prepared.files.front().data()};
     ++words;
   }
   while (*words != nullptr) prepared.arguments.push_back(*words++);
@@ -117,9 +117,9 @@ int run(const Options& options, const char* const* environment) {
   if (options.print) {
     print(variables.changes());
     if (fence.holds && !fence.was_there) {
-      print(std::string("# --fence is not among these: cudaguard run alone puts it up") +
+      print(std::string("# --fence is not among these: only cudaguard run sets it up") +
             (fence.no_new_privs
-                 ? ", and sets no_new_privs:\n# sudo and setuid programs inside keep your rights"
+                 ? ", and sets no_new_privs:\n# sudo and setuid programs inside gain no rights"
                  : "") +
             "\n");
     }

@@ -10,13 +10,13 @@
 #include "shim/launcher/commands/run.h"
 #include "shim/launcher/findings/allow.h"
 #include "shim/launcher/findings/decide.h"
+#include "shim/launcher/findings/native_lines.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/watch_tree.h"
 #include "shim/launcher/print/document.h"
 #include "shim/launcher/print/junit.h"
 #include "shim/launcher/print/output.h"
 #include "shim/launcher/print/page.h"
-#include "shim/launcher/print/stack.h"
 #include "shim/launcher/print/text.h"
 
 namespace cudaguard::launcher {
@@ -87,8 +87,7 @@ int verify_it(const Options& options, const char* const* environment) {
   verdict.allow_incomplete = options.allow_incomplete;
   verdict.deny = deny;
   Symbols symbols;
-  symbols.set_lines(find_native_lines(verdict.findings, variables.get("PATH")));
-  name_own_lines(verdict.findings, symbols);
+  name_native_lines(verdict.findings, symbols, variables.get("PATH"));
   decide(verdict);
   const std::string text = text_of_verdict(verdict, symbols);
   write_stderr(text);

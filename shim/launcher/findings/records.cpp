@@ -126,8 +126,8 @@ Records::Rest* Records::rest_of(std::string_view bytes) {
   scratch_.assign(bytes);
   scratch_[0] = '{';
   Rest rest;
-  WriterFields nobody;
-  if (read_fields(scratch_, nobody, rest.call) != Whole::kYes || nobody != WriterFields()) {
+  WriterFields writer;
+  if (read_fields(scratch_, writer, rest.call) != Whole::kYes || writer != WriterFields()) {
     return nullptr;
   }
   rests_size_ += sizeof rest + 2 * bytes.size();

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "shim/launcher/findings/model.h"
-#include "shim/launcher/print/symbols.h"
+#include "shim/launcher/findings/symbols.h"
 
 namespace cudaguard::launcher {
 

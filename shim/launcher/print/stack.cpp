@@ -60,14 +60,6 @@ std::vector<NativeFrame> native_frames(const Stack& stack) {
   return {stack.native.begin(), end};
 }
 
-/// The innermost frame of the user's own code.
-size_t own_frame(const std::vector<NativeFrame>& frames, Symbols& symbols) {
-  const auto own = std::find_if(frames.begin(), frames.end(), [&](const auto& frame) {
-    return !passes_calls_on(frame.module) && !is_runtime_function(symbols.name_of(frame));
-  });
-  return own == frames.end() ? kNoFrame : static_cast<size_t>(own - frames.begin());
-}
-
 /// Returns whether there was a frame. Marks the frame that the guard's message names.
 bool put_python(std::string& out, const CallSite& toucher) {
   const std::vector<PythonFrame>& frames = toucher.stack.python;
@@ -109,15 +101,6 @@ void put_frames(std::string& out, std::string_view label, const std::vector<std:
   }
 }
 
-void name_own_lines(Findings& findings, Symbols& symbols) {
-  for (CallSite& toucher : findings.touchers) {
-    const std::vector<NativeFrame>& frames = toucher.stack.native;
-    if (!toucher.line.empty() || !toucher.stack.python.empty()) continue;
-    const size_t own = own_frame(frames, symbols);
-    if (own != kNoFrame) toucher.line = base_name(symbols.line_of(frames[own]));
-  }
-}
-
 void put_stack(std::string& out, const CallSite& toucher, Symbols& symbols) {
   const Stack& stack = toucher.stack;
   const std::vector<NativeFrame> native = native_frames(stack);
@@ -126,7 +109,8 @@ void put_stack(std::string& out, const CallSite& toucher, Symbols& symbols) {
   for (const NativeFrame& frame : native) rows.push_back(row_of(frame, symbols));
   size_t own = kNoFrame;
   if (!put_python(out, toucher)) {
-    own = own_frame(native, symbols);
+    const NativeFrame* frame = own_frame(native, symbols);
+    if (frame != nullptr) own = static_cast<size_t>(frame - native.data());
     if (own != kNoFrame) add_row(out, std::string(kRow) + std::string(kMark) + rows[own]);
     const std::string& reason = stack.python_missing;
     if (!reason.empty() && reason != kNoPython)

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "shim/launcher/findings/model.h"
-#include "shim/launcher/print/symbols.h"
+#include "shim/launcher/findings/symbols.h"
 
 namespace cudaguard::launcher {
 
@@ -21,10 +21,6 @@ std::string row_of(const PythonFrame& frame);
 /// middle.
 void put_frames(std::string& out, std::string_view label, const std::vector<std::string>& rows,
                 size_t own = kNoFrame);
-
-/// Gives each toucher without Python frames the source line of its own native frame, if known:
-/// "app.cpp:12". Call this before decide(), which groups by these lines.
-void name_own_lines(Findings& findings, Symbols& symbols);
 
 /// Prints Python's frames and the native ones, or why there are none.
 void put_stack(std::string& out, const CallSite& toucher, Symbols& symbols);

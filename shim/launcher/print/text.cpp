@@ -22,10 +22,7 @@ namespace cudaguard::launcher {
 std::string denied_names(const std::set<DriverApi>& denied) {
   std::string names;
   for (const DriverApi one : denied) {
-    const char* name = one == DriverApi::kCuda   ? "CUDA"
-                       : one == DriverApi::kNvml ? "NVML"
-                                                 : "OpenCL";
-    names.append(names.empty() ? "" : " or ").append(name);
+    names.append(names.empty() ? "" : " or ").append(name_of(one));
   }
   return names;
 }

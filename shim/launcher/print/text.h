@@ -11,7 +11,7 @@
 
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/model.h"
-#include "shim/launcher/print/symbols.h"
+#include "shim/launcher/findings/symbols.h"
 
 namespace cudaguard::launcher {
 

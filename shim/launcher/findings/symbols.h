@@ -2,16 +2,21 @@
 // Finds names for native frames in the files themselves.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "policy/user_code.h"
 #include "shim/launcher/findings/model.h"
-#include "shim/launcher/print/native_lines.h"
 
 namespace cudaguard::launcher {
+
+/// "/src/app.cpp:12" for each frame with a known line.
+using NativeLines = std::map<NativeFrame, std::string>;
 
 /// Reads each file once. The files are untrusted.
 class Symbols {
@@ -35,6 +40,14 @@ class Symbols {
   std::unique_ptr<Impl> impl_;
   NativeLines lines_;
 };
+
+/// The innermost frame of the user's own code; null if there is none.
+inline const NativeFrame* own_frame(const std::vector<NativeFrame>& frames, Symbols& symbols) {
+  const auto own = std::find_if(frames.begin(), frames.end(), [&](const NativeFrame& frame) {
+    return !passes_calls_on(frame.module) && !is_runtime_function(symbols.name_of(frame));
+  });
+  return own == frames.end() ? nullptr : &*own;
+}
 
 /// That line of a source file, without its newline and outer blanks: "device = torch.device(...)".
 /// Empty if it cannot be read.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/print/symbols.h"
+#include "shim/launcher/findings/symbols.h"
 
 #include <algorithm>
 #include <csetjmp>

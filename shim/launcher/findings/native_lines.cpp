@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/print/native_lines.h"
+#include "shim/launcher/findings/native_lines.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -92,8 +92,6 @@ void ask(const std::string& tool, const std::string& path, const std::set<uint64
   }
 }
 
-}  // namespace
-
 NativeLines find_native_lines(const Findings& findings, const char* search) {
   NativeLines lines;
   const std::map<std::string, Question> questions = questions_of(findings);
@@ -110,6 +108,17 @@ NativeLines find_native_lines(const Findings& findings, const char* search) {
     // addr2line is not installed, or no process can be created.
   }
   return lines;
+}
+
+}  // namespace
+
+void name_native_lines(Findings& findings, Symbols& symbols, const char* search) {
+  symbols.set_lines(find_native_lines(findings, search));
+  for (CallSite& toucher : findings.touchers) {
+    if (!toucher.line.empty() || !toucher.stack.python.empty()) continue;
+    const NativeFrame* own = own_frame(toucher.stack.native, symbols);
+    if (own != nullptr) toucher.line = base_name(symbols.line_of(*own));
+  }
 }
 
 }  // namespace cudaguard::launcher
