@@ -83,7 +83,7 @@ LoaderAnswer ask_loader(const std::string& loader, const std::string& executable
   // Works like ldd: ld.so as a command is never privileged. An ld.so that does not know the
   // variable would start the program, so it gets --list, which stops at a missing library.
   std::vector<std::string> words = {loader};
-  if (!contains(FileBytes(loader), "TRACE_LOADED_OBJECTS")) words.emplace_back("--list");
+  if (!has_constant(FileBytes(loader), "TRACE_LOADED_OBJECTS")) words.emplace_back("--list");
   // Without a slash, ld.so would search for the executable like for a library.
   words.push_back(executable.find('/') == std::string::npos ? "./" + executable : executable);
   ChildEnd end = run_child(words, own, patience);

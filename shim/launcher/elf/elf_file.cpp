@@ -90,7 +90,7 @@ std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& fact
 }
 
 bool contains(const Bytes& file, std::string_view text, uint64_t start, uint64_t end) {
-  constexpr size_t kPiece = size_t{256} << 10;  // the memory that the search uses
+  constexpr size_t kPiece = size_t{64} << 10;  // the memory that the search uses
   if (text.empty() || text.size() > 64) return false;
   const size_t overlap = text.size() - 1;
   end = std::min({end, file.size(), start + kMostSearched});
@@ -122,7 +122,7 @@ FileBytes::~FileBytes() {
 }
 
 bool FileBytes::read(uint64_t at, void* to, size_t count) const {
-  constexpr uint64_t kPiece = uint64_t{64} << 10;
+  constexpr uint64_t kPiece = uint64_t{16} << 10;
   constexpr uint64_t kPage = 4096;
   if (error_ != 0 || !inside(at, count, size_)) return false;
   if (count > kPage) return read_all(at, static_cast<char*>(to), count);

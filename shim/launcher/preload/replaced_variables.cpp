@@ -56,13 +56,14 @@ std::vector<ReplacedVariables> called(const Names& names, const std::vector<std:
 std::vector<ReplacedVariables> replaced_variables(const std::string& executable,
                                                   const LoaderAnswer& answer,
                                                   const std::vector<std::string>& preloaded) {
-  Names ours;
-  for (const std::string& file : preloaded) ours.merge(exports_of(file, Exports::kAll));
   std::vector<std::string> files;
   for (const LoadedLibrary& library : answer.libraries) {
     const bool own = std::find(preloaded.begin(), preloaded.end(), library.path) != preloaded.end();
     if (!own && may_have_variables(library)) files.push_back(library.path);
   }
+  if (files.empty()) return {};
+  Names ours;
+  for (const std::string& file : preloaded) ours.merge(exports_of(file, Exports::kAll));
   std::vector<ReplacedVariables> found = called(ours, files);
   if (found.empty()) return found;
   // The executable's own definition comes before ours. A copy of a library's variable does not
