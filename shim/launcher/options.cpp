@@ -9,6 +9,8 @@
 #include <utility>
 #include <variant>
 
+#include "policy/device_list.h"
+#include "policy/text.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/message.h"
 
@@ -21,13 +23,14 @@ using Value = std::optional<std::string> Options::*;
 
 constexpr char kFile[] = "FILE";
 
-/// One option. A flag takes no value, a list may be repeated, and the value of --fence is optional.
+/// One option. A flag takes no value, a list may be repeated, and the values of --fence and
+/// --if-healthy are optional.
 struct Option {
   const char* name;
   const char* value;  ///< the value's name in the help page; null: no value
   const char* about;
   std::variant<bool Options::*, Value, std::vector<std::string> Options::*,
-               std::optional<FenceWish> Options::*>
+               std::optional<FenceWish> Options::*, std::optional<HealthWish> Options::*>
       to;
   std::optional<Variable> sets = {};
 };
@@ -65,6 +68,9 @@ const std::vector<Page>& pages() {
         {"policy", "POLICY",
          "FORCE_CPU, VALIDATE (explain wrong GPU indices), CLAMP, OFF [default: FORCE_CPU]",
          &Options::policy, Variable::kPolicy},
+        {"if-healthy", "[=SECONDS]",
+         "use CUDA only if the driver answers in time; ,require ,fresh may follow [default: 10]",
+         &Options::if_healthy},
         {"children", "cpu", "hide all CUDA devices from child processes [default: as for PROGRAM]",
          &Options::children, Variable::kChildren},
         {"log", "LEVEL", "print messages on stderr: off, error, deny, all [default: deny]",
@@ -134,7 +140,9 @@ const std::vector<Page>& pages() {
        "[OPTION...] [PROGRAM]",
        "check the machine, and whether a program can be guarded",
        "Checks cudaguard, the driver and, if you name one, whether PROGRAM can be guarded.",
-       {json, force},
+       {{"gpu", nullptr, "ask only whether the driver is healthy; 1 if not", &Options::gpu},
+        json,
+        force},
        "PROGRAM is not started. Exit codes: 0 well; 1 guarded in part, or a problem; 2 cannot be\n"
        "guarded; 125 doctor's own error; 126 PROGRAM cannot be run; 127 PROGRAM was not found.\n"},
       {Command::kHelp, "help", "", "print this list, or the help of a command", "", {}, ""},
@@ -159,9 +167,7 @@ std::string see_help(Command command) {
 }
 
 bool is_flag(const Option& option) { return option.value == nullptr; }
-bool is_fence(const Option& option) {
-  return std::holds_alternative<std::optional<FenceWish> Options::*>(option.to);
-}
+bool has_optional_value(const Option& option) { return !is_flag(option) && option.value[0] == '['; }
 
 [[noreturn]] void refuse(const std::string& why) { throw Refusal(kRefused, why); }
 
@@ -170,6 +176,29 @@ FenceWish fence_of(std::string_view word) {
   if (word == "require") return FenceWish::kRequire;
   if (word == "off") return FenceWish::kOff;
   refuse("--fence " + in_quotes(word) + " is not accepted (accepted: auto, require, off)");
+}
+
+HealthWish health_of(const char* value) {
+  HealthWish wish;
+  std::string_view rest = value;
+  while (!rest.empty()) {
+    const std::string_view word = head(rest, rest.find(','));
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    const uint32_t seconds = number_of(word);
+    const bool number = word.find_first_not_of("0123456789") == std::string_view::npos;
+    if (word == "require") {
+      wish.require = true;
+    } else if (word == "fresh") {
+      wish.fresh = true;
+    } else if (number && seconds >= 1 && seconds <= 3600) {
+      wish.limit = std::chrono::seconds(seconds);
+    } else {
+      refuse("--if-healthy " + in_quotes(value) +
+             " is not accepted (accepted: seconds, 1 to 3600; require; fresh; with commas "
+             "between them)");
+    }
+  }
+  return wish;
 }
 
 /// `value` is null if the user gave none. `next` is the word after the option, or null.
@@ -184,6 +213,8 @@ void set(Options& options, const Option& option, const char* value, const char* 
     options.** text = value;
   } else if (const auto* list = std::get_if<std::vector<std::string> Options::*>(&option.to)) {
     (options.**list).emplace_back(value);
+  } else if (std::holds_alternative<std::optional<HealthWish> Options::*>(option.to)) {
+    options.if_healthy = health_of(value == nullptr ? "" : value);
   } else {
     const std::string_view word = next == nullptr ? "" : next;
     if (value == nullptr && (word == "auto" || word == "require" || word == "off")) {
@@ -224,7 +255,7 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
   std::vector<option> known = {{"help", no_argument, nullptr, 'h'}};
   for (const Option& one : table) {
     const int kind = is_flag(one)    ? no_argument
-                     : is_fence(one) ? optional_argument
+                     : has_optional_value(one) ? optional_argument
                                      : required_argument;
     known.push_back({one.name, kind, nullptr, kFirst + static_cast<int>(&one - table.data())});
   }
@@ -249,7 +280,7 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
       refuse_unknown("option", name, options.command);
     }
     if (found == '?') refuse(name + " takes no value" + see);
-    const bool once = std::holds_alternative<Value>(one->to) || is_fence(*one);
+    const bool once = std::holds_alternative<Value>(one->to) || has_optional_value(*one);
     if (once && !seen.insert(one).second) refuse(name + " is given twice" + see);
     if (found == ':') refuse(name + " needs a value: " + name + " " + one->value + see);
     set(options, *one, optarg, argv[optind]);
@@ -258,7 +289,7 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
 
 std::string left_of(const Option& option) {
   std::string left = std::string("  --") + option.name;
-  if (!is_flag(option)) left.append(is_fence(option) ? "" : " ").append(option.value);
+  if (!is_flag(option)) left.append(has_optional_value(option) ? "" : " ").append(option.value);
   return left + "  ";
 }
 
@@ -311,6 +342,7 @@ void check_words(const Options& options) {
   char** words = options.program;
   const bool none = *words == nullptr;
   if (options.command == Command::kDoctor) {
+    if (options.gpu && !none) refuse("doctor --gpu takes no program, not " + in_quotes(*words));
     if (none || words[1] == nullptr) return;
     refuse("doctor takes one program and none of its arguments, not " + in_quotes(words[1]) +
            (words[1][0] == '-' ? " (options go before it)" : ""));

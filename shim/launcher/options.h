@@ -2,6 +2,7 @@
 // The command line. Options end at the first word that is not one, as with env and timeout.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,14 @@ namespace cudaguard::launcher {
 /// The value of --fence.
 enum class FenceWish { kOff, kAuto, kRequire };
 
+/// The value of --if-healthy: "10,require,fresh".
+struct HealthWish {
+  std::chrono::milliseconds limit{10000};  ///< for the driver's answer
+  bool require = false;                    ///< refuse to start if the driver is not healthy
+  bool fresh = false;                      ///< do not use an earlier answer
+  bool by_variable = false;                ///< CUDAGUARD_POLICY=IF_HEALTHY asked for it
+};
+
 struct Options {
   enum class Command { kRun, kVerify, kReport, kDoctor, kHelp, kVersion };
   Command command = Command::kHelp;
@@ -25,6 +34,7 @@ struct Options {
   std::optional<std::string> log;
   std::optional<std::string> report;
   std::optional<FenceWish> fence;  ///< for run and verify
+  std::optional<HealthWish> if_healthy;
   bool no_presets = false;
   bool print = false;
   bool strict = false;
@@ -39,6 +49,7 @@ struct Options {
   std::vector<std::string> deny;   ///< attempts that fail the run: init (the default), nvml, opencl
   bool allow_incomplete = false;   ///< pass although attempts may be missing
   bool trace = false;              ///< examine every exec (ptrace)
+  bool gpu = false;                ///< for doctor: ask the driver alone
   // For report.
   std::optional<std::string> by;  ///< exe, user, host, job, line
   /// The program and its arguments: a part of argv, null-terminated. May be empty with --print and

@@ -112,7 +112,7 @@ struct Judged {
 Judged judge_end(const ChildEnd& end) {
   FindingList findings;
   Judged judged;
-  judged.answer = judge_answer(end, "/probe", std::chrono::seconds{2}, findings);
+  judged.answer = judge_answer(read_answer(end, "/probe"), std::chrono::seconds{2}, findings);
   for (const Finding& finding : findings) {
     EXPECT_EQ(finding.question, Question::kDriver);
     const std::string remedy = finding.remedy.empty() ? "" : "; " + finding.remedy;
@@ -132,7 +132,7 @@ ChildEnd ended(const std::string& out, const std::string& err = "") {
 
 ChildEnd answered(int code) {
   return ended("\ncudaguard-probe asks 0 0\n\ncudaguard-probe init " + std::to_string(code) +
-               " 7654\n");
+               " 7654\n" + (code == 0 ? "\ncudaguard-probe done 0 0\n" : ""));
 }
 
 using Problems = std::vector<std::string>;

@@ -7,6 +7,7 @@
 
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/elf/program.h"
+#include "shim/launcher/health/health.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/observe.h"
 #include "shim/launcher/preload/installation.h"
@@ -65,7 +66,16 @@ Fence fence_for(const Options& options, Policy policy, Variables& variables) {
 
 }  // namespace
 
-Prepared prepare(const Options& options, Variables& variables) {
+Prepared prepare(const Options& given, Variables& variables) {
+  Options options = given;
+  const std::optional<HealthWish> wish = health_wish(given, variables);
+  Health health;
+  if (wish) {
+    const char* list = given.gpus ? given.gpus->c_str()
+                                  : variables.get(row_of(Variable::kVisibleDevices).name);
+    health = check_health(*wish, list, variables);
+    options = options_for(health, *wish, options);
+  }
   const Config config = settle(options, variables);
   const Policy policy = config.policy;
   std::string report(config.report);
@@ -82,6 +92,10 @@ Prepared prepare(const Options& options, Variables& variables) {
   if (!check_report(report, {options.report.has_value(), options.strict}, program.files)) {
     variables.unset(row_of(Variable::kReport).name);
     report.clear();
+  }
+  if (wish && !health.healthy) warn(health_warning(health, *wish));
+  if (wish && !report.empty()) {
+    record_health(health, report_path(report, getpid()), options.program);
   }
   variables.set(kPreload, preload_list(before.c_str(), {}, own));
   if (*options.program != nullptr) {

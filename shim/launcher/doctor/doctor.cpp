@@ -7,7 +7,9 @@
 #include "shim/launcher/doctor/questions.h"
 #include "shim/launcher/elf/program.h"
 #include "shim/launcher/fence/try_fence.h"
+#include "shim/launcher/health/health.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/print/json.h"
 #include "shim/launcher/print/output.h"
 
 namespace cudaguard::launcher {
@@ -27,10 +29,40 @@ std::chrono::seconds time_limit(const Variables& variables) {
   return std::chrono::seconds{seconds};
 }
 
+/// --gpu: returns 0 if the driver is healthy, 1 if not. Later launches use this answer.
+int ask_health(const Options& options, const Variables& variables) {
+  std::vector<TakenFile> taken;
+  OutputFile file("--json", options.json_file, options.force, taken);
+  HealthWish wish;
+  wish.limit = time_limit(variables);
+  wish.fresh = true;
+  const Health health =
+      check_health(wish, variables.get(row_of(Variable::kVisibleDevices).name), variables);
+  if (!file.is_stdout()) {
+    print(health.healthy ? "driver: healthy, with " +
+                               counted(static_cast<uint64_t>(health.gpus), "GPU") + "\n"
+                         : "driver: not healthy: " + health.reason + "\n");
+  }
+  if (file) {
+    Json json(2);
+    json.begin_object()
+        .field("v", 1)
+        .field("cudaguard", CUDAGUARD_VERSION)
+        .field("healthy", health.healthy)
+        .field_or_null("reason", health.reason)
+        .field("gpus", health.gpus)
+        .field("seconds", static_cast<double>(health.took.count()) / 1000)
+        .end_object();
+    file.write(json.text() + "\n");
+  }
+  return health.healthy ? 0 : 1;
+}
+
 }  // namespace
 
 int doctor(const Options& options, const char* const* environment) {
   const Variables variables(environment);
+  if (options.gpu) return ask_health(options, variables);
   const std::chrono::seconds limit = time_limit(variables);
   const Installation installation = find_installation();
   const Machine machine = {variables, installation, try_fence(), look_at_own_files(installation),

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "policy/config.h"
-#include "shim/launcher/child/child.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/doctor/findings.h"
 #include "shim/launcher/fence/fence.h"
+#include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/preload/installation.h"
 
 namespace cudaguard::launcher {
@@ -62,8 +62,8 @@ void judge_variables(Variables variables, FindingList& findings);
 
 /// Returns "driver: answers".
 std::string ask_driver(const Machine& machine, const Libraries& libraries, FindingList& findings);
-/// The part of ask_driver() that runs after the probe's end.
-std::string judge_answer(const ChildEnd& end, const std::string& probe, std::chrono::seconds limit,
+/// The part of ask_driver() that judges the driver's answer.
+std::string judge_answer(const DriverAnswer& answer, std::chrono::seconds limit,
                          FindingList& findings);
 
 }  // namespace cudaguard::launcher

@@ -88,6 +88,7 @@ void take_members(const Value& record, WriterFields& writer, CallFields& call) {
       {"library", &call.library},
       {"code", &call.code},
       {"policy", &call.policy},
+      {"reason", &call.reason},
       {"python_missing", &call.stack.python_missing},
       {"native_missing", &call.stack.native_missing},
   };

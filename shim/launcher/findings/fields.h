@@ -39,6 +39,7 @@ struct CallFields {
   std::string library;  ///< the calling library: "libc10_cuda.so", "ctypes/cffi"
   std::string code;     ///< the user's line: "ppo.py:159"; may be empty
   std::string policy;
+  std::string reason;  ///< of a health record
   Stack stack;
   bool operator==(const CallFields&) const = default;
 };

@@ -136,11 +136,21 @@ struct ObservedProcess {
   bool asked() const { return !only_start; }
 };
 
+/// A machine on which `run --if-healthy` started programs without CUDA.
+struct SickDriver {
+  std::string host;
+  std::string reason;  ///< of the last launch: "the driver did not answer in 10 s"
+  size_t launches = 0;
+  double first = 0;
+  double last = 0;
+};
+
 /// Processes, touchers and places are in the order of their first records.
 struct Findings {
   std::deque<ObservedProcess> processes;  ///< hundreds of thousands: never moved
   std::vector<CallSite> touchers;
-  std::vector<Place> places;  ///< by group_by_place()
+  std::vector<Place> places;             ///< by group_by_place()
+  std::vector<SickDriver> sick_drivers;  ///< one per host
   size_t records = 0;
   size_t not_understood = 0;  ///< lines that no guard has written
   size_t torn = 0;            ///< records that are incomplete because their writer was killed

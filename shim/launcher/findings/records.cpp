@@ -148,6 +148,10 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   const bool known = starts || call.decision == "allow" || call.decision == "deny";
   if (writer.v != 1 || writer.pid <= 0 || writer.pid > INT32_MAX || !known) return Kind::kForeign;
   ++findings_.records;
+  if (call.event == "health") {
+    if (call.decision == "deny") note_sick(writer, call);
+    return Kind::kRecord;
+  }
   const size_t number = process_of(writer, starts);
   ObservedProcess& process = findings_.processes[number];
   note_time(writer.ts, process.first, process.last);
@@ -175,6 +179,16 @@ void Records::add_once(Texts& list, const std::string& text) {
   Texts& longer = longer_[{&list.list(), text}];
   if (longer.empty()) longer = list.with(text);
   list = longer;
+}
+
+void Records::note_sick(const WriterFields& writer, const CallFields& call) {
+  std::vector<SickDriver>& all = findings_.sick_drivers;
+  auto one = std::find_if(all.begin(), all.end(),
+                          [&](const SickDriver& other) { return other.host == writer.host; });
+  if (one == all.end()) one = all.insert(all.end(), {writer.host, "", 0, 0, 0});
+  if (writer.ts >= one->last) one->reason = head(call.reason, kMostText);
+  note_time(writer.ts, one->first, one->last);
+  ++one->launches;
 }
 
 void Records::note(const CallFields& call, const std::string& text, ObservedProcess& process) {

@@ -70,6 +70,7 @@ class Records {
   };
 
   void add_once(Texts& list, const std::string& text);
+  void note_sick(const WriterFields& writer, const CallFields& call);
   void note(const CallFields& call, const std::string& text, ObservedProcess& process);
   Kind add_one(std::string_view text, const Take& take);
   Kind apply(WriterFields& writer, Rest& rest);

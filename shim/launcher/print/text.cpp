@@ -298,6 +298,16 @@ void put_findings_processes(std::string& out, const Findings& findings) {
   put_more(out, all, rows.size(), "rows");
 }
 
+void put_sick_drivers(std::string& text, const Findings& findings) {
+  if (findings.sick_drivers.empty()) return;
+  text += "  --if-healthy started programs without CUDA on " +
+          counted(findings.sick_drivers.size(), "host") + ":\n";
+  for (const SickDriver& one : findings.sick_drivers) {
+    add_wrapped(text, "    " + printable(one.host) + "  " + counted(one.launches, "program") + "  ",
+                printable(one.reason));
+  }
+}
+
 /// Prints which GPUs the device numbers mean, if there is a list.
 void put_told(std::string& out, const Findings& findings) {
   std::vector<std::pair<std::string, std::vector<uint32_t>>> lists;
@@ -489,6 +499,7 @@ std::string text_of_findings(const Findings& findings, const std::string& left,
   put_findings_processes(text, findings);
   put_told(text, findings);
   put_lines(text, findings);
+  put_sick_drivers(text, findings);
   if (!idle.empty()) {
     text += "  " + idle +
             ":\n    start the program that needs it with cudaguard run, inside of that one\n";

@@ -7,8 +7,14 @@
 #include <time.h>
 #include <unistd.h>
 
-// Weak, because a file that only has the driver's name may lack the function.
-extern "C" [[gnu::weak]] int cuInit(unsigned flags);
+// Weak, because a file that only has the driver's name may lack the functions.
+extern "C" {
+[[gnu::weak]] int cuInit(unsigned flags);
+[[gnu::weak]] int cuDeviceGetCount(int* count);
+[[gnu::weak]] int cuDeviceGet(int* device, int ordinal);
+[[gnu::weak]] int cuDeviceGetName(char* name, int length, int device);
+[[gnu::weak]] int cuDeviceGetUuid(void* uuid, int device);
+}
 
 namespace {
 
@@ -23,7 +29,33 @@ long microseconds() {
   return now.tv_sec * 1'000'000 + now.tv_nsec / 1000;
 }
 
-int probe() {
+int ask_about_device(int ordinal) {
+  int device = 0;
+  char name[256];
+  char uuid[16];
+  int code = cuDeviceGet(&device, ordinal);
+  if (code == 0) code = cuDeviceGetName(name, sizeof name, device);
+  if (code == 0) code = cuDeviceGetUuid(uuid, device);
+  return code;
+}
+
+/// Stops at the first error. Creates no context.
+int ask_about_gpus() {
+  if (cuDeviceGetCount == nullptr || cuDeviceGet == nullptr || cuDeviceGetName == nullptr ||
+      cuDeviceGetUuid == nullptr) {
+    return 1;
+  }
+  int count = 0;
+  int code = cuDeviceGetCount(&count);
+  tell("count", code, count);
+  for (int ordinal = 0; code == 0 && ordinal < count; ++ordinal) {
+    code = ask_about_device(ordinal);
+    tell("device", code, ordinal);
+  }
+  return code == 0 ? 0 : 1;
+}
+
+int probe(bool gpus) {
   if (cuInit == nullptr) {
     tell("no-cuInit", 0, 0);
     return 1;
@@ -32,14 +64,18 @@ int probe() {
   const long start = microseconds();
   const int code = cuInit(0);
   tell("init", code, microseconds() - start);
+  if (code == 0 && gpus && ask_about_gpus() != 0) return 0;
+  if (code == 0) tell("done", 0, 0);
   return 0;
 }
 
 }  // namespace
 
-extern "C" [[noreturn, gnu::used, gnu::visibility("hidden")]] void cudaguard_probe_main() {
-  // Skips the driver's exit handlers, which may hang too.
-  _exit(probe());
+extern "C" [[noreturn, gnu::used, gnu::visibility("hidden")]] void cudaguard_probe_main(
+    const long* stack) {
+  // The kernel puts argc at the start of the stack. The one argument is "gpus". Skips the driver's
+  // exit handlers, which may hang too.
+  _exit(probe(*stack > 1));
 }
 
 #if defined(__x86_64__)
@@ -48,6 +84,7 @@ asm(".globl _start\n"
     "_start:\n"
     "  endbr64\n"
     "  xorl %ebp, %ebp\n"
+    "  movq %rsp, %rdi\n"
     "  andq $-16, %rsp\n"
     "  call cudaguard_probe_main\n"
     "  ud2\n"
@@ -57,6 +94,7 @@ asm(".globl _start\n"
     ".type _start, %function\n"
     "_start:\n"
     "  hint #34\n"  // bti c
+    "  mov x0, sp\n"
     "  mov x29, #0\n"
     "  mov x30, #0\n"
     "  bl cudaguard_probe_main\n"

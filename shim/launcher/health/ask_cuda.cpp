@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/health/ask_cuda.h"
+
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "policy/variables.h"
+#include "shim/launcher/child/ask_loader.h"
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+struct ErrorRow {
+  int code;
+  const char* name;
+  const char* text;
+};
+constexpr ErrorRow kErrors[] = {
+#define CG_ERROR(code, name, text) {code, #name, text},
+#include "shim/api/generated/driver_errors.inc"
+#undef CG_ERROR
+};
+
+const ErrorRow* row_of_error(int code) {
+  const auto* const row = std::find_if(std::begin(kErrors), std::end(kErrors),
+                                       [&](const ErrorRow& one) { return one.code == code; });
+  return row == std::end(kErrors) ? nullptr : row;
+}
+
+/// One line of the probe: "cudaguard-probe KEY CODE VALUE".
+struct Line {
+  std::string key;
+  int code = 0;
+  int64_t value = 0;
+};
+
+std::vector<Line> lines_of(std::string_view out) {
+  constexpr std::string_view kStart = "\ncudaguard-probe ";
+  std::vector<Line> lines;
+  for (size_t at = out.find(kStart); at != std::string_view::npos; at = out.find(kStart, at + 1)) {
+    const std::string_view rest = out.substr(at + kStart.size());
+    const size_t end = rest.find('\n');
+    if (end == std::string_view::npos) break;
+    Line line;
+    std::istringstream words{std::string(rest.substr(0, end))};
+    if (words >> line.key >> line.code >> line.value) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+/// The text of ld.so, without its "PROBE: ".
+std::string words_of_loader(const std::string& err, const std::string& probe) {
+  std::string words = err.substr(0, err.find('\n'));
+  if (words.empty()) return "the probe ended without an answer";
+  if (words.starts_with(probe + ": ")) words.erase(0, probe.size() + 2);
+  std::replace(words.begin(), words.end(), '"', '\'');
+  return printable(words);
+}
+
+/// Removes the guard and other preloaded libraries, so that the driver itself answers.
+void leave_driver_alone(Variables& variables) {
+  unset_loader_questions(variables);
+  variables.unset("LD_PRELOAD");
+  for (const VariableRow& row : kVariables) variables.unset(row.name);
+  // A guard in /etc/ld.so.preload stays loaded, so its policy becomes OFF.
+  variables.set(row_of(Variable::kPolicy).name, name_of(Policy::kOff));
+}
+
+/// Run by root, a driver loads its module and makes device nodes. For others the setuid program
+/// nvidia-modprobe does. Then a machine without a GPU looks as if it had one.
+bool forbid_device_nodes() {
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
+  if (geteuid() != 0) return true;
+  // After execve, root has the capabilities in these two sets.
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return false;
+  for (const uint32_t capability : {CAP_MKNOD, CAP_SYS_MODULE}) {
+    const bool bounding = prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == 1;
+    if (bounding && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) return false;
+    sets[0].inheritable &= ~(1U << capability);
+  }
+  return syscall(SYS_capset, &header, sets) == 0;
+}
+
+/// Runs in the child before execve. Continues in a child of its own, the probe, and ends like it.
+/// If the probe cannot be killed, this process still can: the probe then belongs to init, and the
+/// program that replaces the launcher never has an unknown child.
+bool become_probe() {
+  const pid_t probe = fork();
+  if (probe == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // An abandoned process must not keep descriptors open: close_range(2) of Linux 5.9, with
+    // CLOSE_RANGE_CLOEXEC of 5.11.
+    constexpr long kCloseRange = 436;
+    syscall(kCloseRange, 3U, ~0U, 1U << 2);
+    return true;
+  }
+  if (probe < 0) return false;
+  dprintf(STDOUT_FILENO, "\ncudaguard-probe process 0 %d\n", probe);
+  int status = 0;
+  while (waitpid(probe, &status, 0) < 0 && errno == EINTR) continue;
+  if (WIFSIGNALED(status)) {
+    signal(WTERMSIG(status), SIG_DFL);
+    raise(WTERMSIG(status));
+  }
+  _exit(WEXITSTATUS(status));
+}
+
+bool become_probe_without_nodes() { return forbid_device_nodes() && become_probe(); }
+
+/// False if the process has ended, or /proc cannot tell.
+bool is_alive(pid_t pid) {
+  std::ifstream stream("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(stream, text);
+  const size_t name = text.rfind(") ");
+  return name != std::string::npos && text[name + 2] != 'Z' && text[name + 2] != 'X';
+}
+
+/// Waits for the death of a killed process, for 50 ms.
+bool survives(pid_t pid) {
+  for (int i = 0; i < 25; ++i) {
+    if (!is_alive(pid)) return false;
+    usleep(2000);
+  }
+  return true;
+}
+
+}  // namespace
+
+const char* error_name(int code) {
+  const ErrorRow* row = row_of_error(code);
+  return row == nullptr ? nullptr : row->name;
+}
+
+const char* error_text(int code) {
+  const ErrorRow* row = row_of_error(code);
+  return row == nullptr ? nullptr : row->text;
+}
+
+DriverAnswer read_answer(const ChildEnd& end, const std::string& probe) {
+  using Kind = DriverAnswer::Kind;
+  DriverAnswer answer;
+  answer.stuck = end.stuck;
+  bool has_answer = false;
+  int devices = 0;
+  for (const Line& line : lines_of(end.out)) {
+    if (line.key == "no-cuInit") answer.why = "it has no cuInit";
+    if (line.key == "asks") answer.call = "cuInit";
+    if (line.key == "init") {
+      answer.took = std::chrono::microseconds(line.value);
+      answer.call = "cuDeviceGetCount";
+    }
+    if (line.key == "count") answer.gpus = static_cast<int>(line.value);
+    if (line.key == "device") ++devices;
+    if (line.key == "count" || line.key == "device") {
+      answer.call = "the calls about GPU " + std::to_string(devices);
+    }
+    if (line.key == "done") has_answer = true;
+    if (line.code != 0) {
+      // The probe ends after the first error.
+      answer.code = line.code;
+      answer.call = line.key == "init" ? "cuInit" : line.key == "count" ? "cuDeviceGetCount"
+                    : "a call about GPU " + std::to_string(devices - 1);
+      has_answer = true;
+    }
+  }
+  if (!end.in_time) {
+    answer.kind = Kind::kHangs;
+  } else if (WIFSIGNALED(end.status)) {
+    const char* name = sigabbrev_np(WTERMSIG(end.status));
+    answer.kind = Kind::kCrashed;
+    answer.why = "SIG" + (name == nullptr ? std::to_string(WTERMSIG(end.status)) : name);
+  } else if (has_answer) {
+    answer.kind = Kind::kAnswered;
+  } else {
+    answer.kind = Kind::kBroken;
+    if (answer.why.empty()) answer.why = words_of_loader(end.err, probe);
+  }
+  return answer;
+}
+
+DriverAnswer ask_cuda(const std::string& probe, Variables variables,
+                      std::chrono::milliseconds limit, Ask what) {
+  leave_driver_alone(variables);
+  // Without the module nothing can be gained by device nodes.
+  const bool loaded = what == Ask::kGpus && access("/proc/driver/nvidia/version", F_OK) == 0;
+  std::vector<std::string> words = {probe};
+  if (what == Ask::kGpus) words.emplace_back("gpus");
+  // If SIGCHLD is ignored, waitpid does not report the child. The program gets what it was.
+  const auto before = signal(SIGCHLD, SIG_DFL);
+  const ChildEnd end = run_child(std::move(words), std::move(variables), limit,
+                                 loaded ? become_probe : become_probe_without_nodes);
+  signal(SIGCHLD, before);
+  DriverAnswer answer;
+  if (end.not_started == kHeldBack) {
+    answer.why = "the driver could not be kept from making device nodes";
+    return answer;
+  }
+  if (end.not_started != 0) {
+    answer.why = printable(probe) + " cannot be started: " + strerror(end.not_started);
+    return answer;
+  }
+  answer = read_answer(end, probe);
+  for (const Line& line : lines_of(end.out)) {
+    const auto pid = static_cast<pid_t>(line.value);
+    if (line.key == "process" && !end.in_time && survives(pid)) answer.stuck = pid;
+    if (line.key == "process") break;  // later ones are the driver's own words
+  }
+  return answer;
+}
+
+}  // namespace cudaguard::launcher

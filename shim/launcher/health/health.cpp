@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/health/health.h"
+
+#include <fcntl.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <memory>
+
+#include "policy/device_list.h"
+#include "policy/text.h"
+#include "shim/launcher/health/ask_cuda.h"
+#include "shim/launcher/message.h"
+#include "shim/launcher/preload/installation.h"
+#include "shim/launcher/print/json.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kWord = "IF_HEALTHY";
+
+std::string name_of(const HealthWish& wish) {
+  return wish.by_variable ? std::string(row_of(Variable::kPolicy).name) + "=" + kWord
+                          : "--if-healthy";
+}
+
+/// "10 s", "1.3 s", "12 ms".
+std::string shown(milliseconds time) {
+  if (time.count() < 1000) return std::to_string(time.count()) + " ms";
+  char text[32];
+  snprintf(text, sizeof text, time.count() % 1000 == 0 ? "%.0f s" : "%.1f s",
+           static_cast<double>(time.count()) / 1000);
+  return text;
+}
+
+/// The list as the driver reads it: "2,5", in PCI order. Empty: the list has no GPU.
+std::vector<std::string> entries_of(const char* list) {
+  const AllowList parsed = parse_allow_list(list);
+  const auto machine = std::make_unique<Machine>();
+  ListError error = parsed.error;
+  if (error.why == ListError::Why::kNone) error = machine_from_list(parsed, *machine);
+  if (error.why != ListError::Why::kNone) {
+    throw Refusal(kRefused, "--if-healthy cannot check the list " + in_quotes(list) + ": " +
+                                text_of([&](Text& out) { put_list_error(out, error, 0); }));
+  }
+  std::vector<std::string> entries;
+  for (size_t i = 0; i < parsed.count; ++i) {
+    const AllowEntry& entry = parsed.entries[i];
+    entries.push_back(entry.kind == AllowEntry::Kind::kIndex ? std::to_string(entry.index)
+                                                             : std::string(entry.text));
+  }
+  return entries;
+}
+
+/// A change of any of these means that the driver must be asked again.
+std::string question_of(const std::string& list, const Variables& variables) {
+  std::string version;
+  std::getline(std::ifstream("/proc/driver/nvidia/version"), version);
+  // Changes when a driver's library is installed.
+  struct stat libraries = {};
+  stat("/etc/ld.so.cache", &libraries);
+  std::string question = version + "; ld.so.cache " + std::to_string(libraries.st_ino) + " " +
+                         std::to_string(libraries.st_mtim.tv_sec) + "; gpus " + list;
+  for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) {
+    const char* value = variables.get(name);
+    if (value != nullptr) question.append("; ").append(name).append("=").append(value);
+  }
+  return question;
+}
+
+std::string problem_of(const DriverAnswer& answer, milliseconds limit,
+                       const std::vector<std::string>& entries) {
+  switch (answer.kind) {
+    case DriverAnswer::Kind::kNotAsked:
+      return "the driver was not asked: " + answer.why;
+    case DriverAnswer::Kind::kHangs:
+      return "the driver did not answer in " + shown(limit) +
+             (answer.call.empty() ? " (while it was loaded)" : " (" + answer.call + ")");
+    case DriverAnswer::Kind::kCrashed:
+      return "the driver crashed (" + answer.why +
+             (answer.call.empty() ? ")" : " in " + answer.call + ")");
+    case DriverAnswer::Kind::kBroken:
+      return "libcuda.so.1 does not work: " + answer.why;
+    case DriverAnswer::Kind::kAnswered:
+      break;
+  }
+  if (answer.code != 0) {
+    const char* name = error_name(answer.code);
+    return answer.call + " failed with " + std::to_string(answer.code) +
+           (name == nullptr ? "" : std::string(" (") + name + ")") + " after " +
+           shown(std::chrono::round<milliseconds>(answer.took));
+  }
+  if (answer.gpus == 0 && entries.empty()) return "the driver shows no GPU";
+  const auto count = static_cast<size_t>(std::max(answer.gpus, 0));
+  // CUDA ends its list at the first entry that is not there.
+  if (count < entries.size()) return "GPU " + printable(entries[count]) + " is not there";
+  return {};
+}
+
+Health ask(const std::vector<std::string>& entries, const std::string& list, milliseconds limit,
+           Variables variables) {
+  if (!entries.empty()) {
+    variables.set("CUDA_VISIBLE_DEVICES", list);
+    variables.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+  }
+  const std::string guard = find_installation().guard;
+  const std::string probe = std::string(directory_of(guard)) + "/cudaguard/cudaguard-probe";
+  const auto start = Clock::now();
+  DriverAnswer answer;
+  try {
+    answer = ask_cuda(probe, std::move(variables), limit, Ask::kGpus);
+  } catch (const Shortage& shortage) {
+    answer.why = shortage.what();
+  }
+  Health health;
+  health.reason = problem_of(answer, limit, entries);
+  health.healthy = health.reason.empty();
+  health.took = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+  if (answer.kind == DriverAnswer::Kind::kHangs) health.limit = limit;
+  health.gpus = answer.gpus;
+  health.stuck = answer.stuck;
+  return health;
+}
+
+}  // namespace
+
+std::optional<HealthWish> health_wish(const Options& options, const Variables& variables) {
+  std::optional<HealthWish> wish = options.if_healthy;
+  const char* word = variables.get(row_of(Variable::kPolicy).name);
+  if (!wish && !options.cpu && !options.policy && word != nullptr && strcasecmp(word, kWord) == 0) {
+    wish.emplace().by_variable = true;
+  }
+  if (!wish) return {};
+  const std::pair<bool, const char*> others[] = {
+      {options.cpu, "--cpu"},
+      {options.policy.has_value(), "--policy"},
+      {options.fence.value_or(FenceWish::kOff) != FenceWish::kOff, "--fence"},
+      {options.print, "--print"}};
+  for (const auto& [given, name] : others) {
+    if (!given) continue;
+    throw Refusal(kRefused,
+                  name_of(*wish) + " and " + name + " contradict each other; leave one out");
+  }
+  return wish;
+}
+
+Health check_health(const HealthWish& wish, const char* list, const Variables& variables) {
+  const auto start = Clock::now();
+  const auto so_far = [&] {
+    return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+  };
+  std::vector<std::string> entries;
+  if (list != nullptr) {
+    entries = entries_of(list);
+    if (entries.empty()) return {.reason = "the list " + in_quotes(list) + " has no GPU"};
+  }
+  std::string text;
+  for (const std::string& entry : entries) text += (text.empty() ? "" : ",") + entry;
+  AnswerCache cache(question_of(text, variables), variables);
+  const auto known = [&] {
+    // "fresh" accepts the answer of a process that asked meanwhile.
+    const std::optional<Health> health = cache.read(wish.fresh ? so_far() : kValid);
+    return health && health->limit < wish.limit ? health : std::nullopt;
+  };
+  if (const auto health = known()) return *health;
+  while (!cache.lock()) {
+    if (so_far() >= wish.limit) {
+      return {.reason = "the driver did not answer in " + shown(wish.limit)};
+    }
+    usleep(2000);
+  }
+  if (const auto health = known()) return *health;
+  const Health health = ask(entries, text, wish.limit - so_far(), variables);
+  cache.write(health);
+  return health;
+}
+
+Options options_for(const Health& health, const HealthWish& wish, Options options) {
+  if (health.healthy) {
+    options.policy = cudaguard::name_of(Policy::kValidate);
+    return options;
+  }
+  if (wish.require) throw Refusal(kRefused, name_of(wish) + ": " + health.reason);
+  options.cpu = true;
+  options.gpus.reset();
+  options.children.reset();
+  return options;
+}
+
+std::string health_warning(const Health& health, const HealthWish& wish) {
+  std::string text = name_of(wish) + ": " + health.reason + "; the program runs without CUDA";
+  if (health.stuck == 0) return text;
+  return text + "; process " + std::to_string(health.stuck) +
+         ", which asked the driver, does not die of SIGKILL";
+}
+
+void record_health(const Health& health, const std::string& report, char* const* words) {
+  struct stat status = {};
+  // Closing a pipe would end its reader's input.
+  if (stat(report.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) return;
+  const int fd = open(report.c_str(),
+                      O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  Json json;
+  json.begin_object()
+      .field("v", 1)
+      .field("ts", static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9)
+      .field("pid", getpid())
+      .field("ppid", getppid())
+      .field("uid", getuid())
+      .field("host", host)
+      .field("exe", words[0]);
+  json.key("argv").begin_array();
+  for (size_t i = 0; words[i] != nullptr && i < 64; ++i) json.value(words[i]);
+  json.end_array()
+      .field("event", "health")
+      .field("decision", health.healthy ? "allow" : "deny")
+      .field_or_null("reason", health.reason)
+      .field("seconds", static_cast<double>(health.took.count()) / 1000)
+      .end_object();
+  write_all(fd, json.text() + "\n");
+  close(fd);
+}
+
+}  // namespace cudaguard::launcher
