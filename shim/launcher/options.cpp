@@ -68,8 +68,8 @@ const std::vector<Page>& pages() {
         {"policy", "POLICY",
          "FORCE_CPU, VALIDATE (explain wrong GPU indices), CLAMP, OFF [default: FORCE_CPU]",
          &Options::policy, Variable::kPolicy},
-        {"if-healthy", "[=SECONDS]",
-         "use CUDA only if the driver answers in time; ,require ,fresh may follow [default: 10]",
+        {"if-healthy", "[=S]",
+         "use CUDA only if the driver answers in S seconds; ,require ,fresh [default: 10]",
          &Options::if_healthy},
         {"children", "cpu", "hide all CUDA devices from child processes [default: as for PROGRAM]",
          &Options::children, Variable::kChildren},
@@ -254,9 +254,9 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
   const std::string see = "; " + see_help(options.command);
   std::vector<option> known = {{"help", no_argument, nullptr, 'h'}};
   for (const Option& one : table) {
-    const int kind = is_flag(one)    ? no_argument
+    const int kind = is_flag(one)              ? no_argument
                      : has_optional_value(one) ? optional_argument
-                                     : required_argument;
+                                               : required_argument;
     known.push_back({one.name, kind, nullptr, kFirst + static_cast<int>(&one - table.data())});
   }
   known.push_back({});

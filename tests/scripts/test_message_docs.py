@@ -21,12 +21,14 @@ SOURCES = ("policy/*.cpp", "policy/*.h", "shim/proxy/*.cpp", "shim/elf/own_files
            "shim/launcher/child/child.cpp", "shim/launcher/commands/*.cpp",
            "shim/launcher/elf/elf_file.cpp", "shim/launcher/elf/program.cpp",
            "shim/launcher/fence/fence.cpp", "shim/launcher/findings/allow.cpp",
-           "shim/launcher/findings/decide.cpp", "shim/launcher/observe/*.cpp",
+           "shim/launcher/findings/decide.cpp", "shim/launcher/health/*.cpp",
+           "shim/launcher/observe/*.cpp",
            "shim/launcher/preload/*.cpp", "shim/launcher/print/text.cpp",
            "shim/launcher/print/output.cpp")
 # Their messages have rows, too. They are not searched for messages: most of it is help.
 WITH_HELP = ("shim/launcher/options.cpp", "shim/launcher/format.cpp")
 NOT_PRINTED = {
+    "cudaguard-probe process 0",  # a line of the probe's answer
     "cudaguard knows x86-64 and AArch64",  # the compiler's
     "GPU; CUDA sees",  # "GPUs" has a row
     "musl libc",  # looked for in a file

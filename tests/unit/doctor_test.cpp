@@ -230,6 +230,36 @@ TEST(DoctorAnswer, TheDriversOwnWordsAreNotTheProbes) {
   EXPECT_EQ(judged.answer, "driver: fails with 999");
 }
 
+TEST(DriverAnswer, NamesTheCallThatFailedOrHangs) {
+  const std::string asks = "\ncudaguard-probe asks 0 0\n";
+  const std::string init = asks + "\ncudaguard-probe init 0 5\n";
+  const std::string count = init + "\ncudaguard-probe count 0 2\n";
+  const std::string first = count + "\ncudaguard-probe device 0 0\n";
+  struct Row {
+    std::string out;
+    std::string call;
+    int device;
+  };
+  for (const auto& [out, call, device] :
+       {Row{"", "", -1}, Row{asks, "cuInit", -1}, Row{init, "cuDeviceGetCount", -1},
+        Row{count, "", 0}, Row{first, "", 1}}) {
+    ChildEnd hang;
+    hang.out = out;
+    for (const std::string code : {"", "\ncudaguard-probe device 999 1\n"}) {
+      hang.out = out + code;
+      hang.in_time = !code.empty();
+      const DriverAnswer answer = read_answer(hang, "/probe");
+      EXPECT_EQ(answer.call, call) << out;
+      EXPECT_EQ(answer.device, device) << out;
+      EXPECT_EQ(answer.code, code.empty() ? 0 : 999);
+    }
+  }
+  EXPECT_EQ(read_answer(ended(first), "/probe").kind, DriverAnswer::Kind::kBroken);
+  const DriverAnswer whole = read_answer(ended(first + "\ncudaguard-probe done 0 0\n"), "/probe");
+  EXPECT_EQ(whole.kind, DriverAnswer::Kind::kAnswered);
+  EXPECT_EQ(whole.gpus, 2);
+}
+
 std::vector<std::string> problems_of(std::vector<const char*> environment) {
   environment.push_back(nullptr);
   FindingList findings;

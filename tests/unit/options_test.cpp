@@ -182,6 +182,25 @@ TEST(Options, DoctorTakesOneProgramAlone) {
             "before it)");
 }
 
+TEST(Options, IfHealthyTakesSecondsAndWords) {
+  EXPECT_FALSE(parse({"run", "prog"}).if_healthy.has_value());
+  const auto wish = [](const std::string& option) {
+    return parse({"run", option.c_str(), "prog"}).if_healthy.value_or(HealthWish{});
+  };
+  EXPECT_EQ(wish("--if-healthy").limit, std::chrono::seconds(10));
+  EXPECT_FALSE(wish("--if-healthy").require || wish("--if-healthy").fresh);
+  EXPECT_EQ(wish("--if-healthy=3600").limit, std::chrono::seconds(3600));
+  EXPECT_TRUE(wish("--if-healthy=5,require").require);
+  EXPECT_TRUE(wish("--if-healthy=fresh,5").fresh);
+  EXPECT_EQ(wish("--if-healthy=fresh,5").limit, std::chrono::seconds(5));
+  for (const std::string value : {"0", "3601", "x", "1.5", "5,,x", "99999999999", " 5", "-5"}) {
+    EXPECT_EQ(refusal_of({"run", ("--if-healthy=" + value).c_str(), "prog"}),
+              "--if-healthy \"" + value +
+                  "\" is not accepted (accepted: seconds, 1 to 3600; require; fresh; with commas "
+                  "between them)");
+  }
+}
+
 TEST(Options, TheOptionThatSetsAVariableIsNamed) {
   const Options options = parse({"run", "--gpus", "1", "prog"});
   EXPECT_EQ(option_for(Variable::kVisibleDevices, options), "gpus");

@@ -425,5 +425,22 @@ TEST(Records, StacksBeyondNumberAreCountedAndNotKept) {
   EXPECT_EQ(touchers[10000].stack.native_missing, "too many that differ");
 }
 
+TEST(Records, HostsWithASickDriverAreCounted) {
+  const auto health = [](const std::string& decision, const std::string& reason) {
+    return R"("event":"health","decision":")" + decision + R"(","reason":)" + reason + "}";
+  };
+  Records records;
+  records.add(record_of({.ts = 7}, health("deny", R"("late")")));
+  records.add(record_of({.pid = 8, .ts = 6}, health("deny", R"("early")")));
+  records.add(record_of({.host = "well"}, health("allow", "null")));
+  const Findings& findings = records.findings();
+  EXPECT_EQ(findings.records, 3u);
+  EXPECT_TRUE(findings.processes.empty());
+  ASSERT_EQ(findings.sick_drivers.size(), 1u);
+  EXPECT_EQ(findings.sick_drivers[0].host, "h");
+  EXPECT_EQ(findings.sick_drivers[0].programs, 2u);
+  EXPECT_EQ(findings.sick_drivers[0].reason, "late");
+}
+
 }  // namespace
 }  // namespace cudaguard::launcher

@@ -209,6 +209,7 @@ void write_json(OutputFile& out, const Findings& findings, const Read& all,
     put_list(out, "places", findings.places);
     put_list(out, "touchers", findings.touchers);
     put_list(out, "processes", findings.processes);
+    put_list(out, "sick_drivers", findings.sick_drivers);
   }
   out.put("}\n");
   out.finish();

@@ -71,8 +71,8 @@ Prepared prepare(const Options& given, Variables& variables) {
   const std::optional<HealthWish> wish = health_wish(given, variables);
   Health health;
   if (wish) {
-    const char* list = given.gpus ? given.gpus->c_str()
-                                  : variables.get(row_of(Variable::kVisibleDevices).name);
+    const char* list =
+        given.gpus ? given.gpus->c_str() : variables.get(row_of(Variable::kVisibleDevices).name);
     health = check_health(*wish, list, variables);
     options = options_for(health, *wish, options);
   }

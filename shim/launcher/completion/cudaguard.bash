@@ -55,12 +55,12 @@ _cudaguard() {
     return
   fi
   case ${COMP_WORDS[1]} in
-    run) options="--cpu --gpus --policy --children --log --report --fence --observe --no-presets
-      --print --strict --help" ;;
+    run) options="--cpu --gpus --policy --if-healthy --children --log --report --fence --observe
+      --no-presets --print --strict --help" ;;
     verify) options="--allow --allow-incomplete --deny --fence --trace --report --json --junit
       --html --force --help" ;;
     report) options="--by --json --html --force --help" ;;
-    doctor) options="--json --force --help" ;;
+    doctor) options="--gpu --json --force --help" ;;
     help)
       ((COMP_CWORD > 2)) || _cudaguard_words -W "run verify report doctor"
       return

@@ -39,9 +39,9 @@ int ask_health(const Options& options, const Variables& variables) {
   const Health health =
       check_health(wish, variables.get(row_of(Variable::kVisibleDevices).name), variables);
   if (!file.is_stdout()) {
-    print(health.healthy ? "driver: healthy, with " +
-                               counted(static_cast<uint64_t>(health.gpus), "GPU") + "\n"
-                         : "driver: not healthy: " + health.reason + "\n");
+    print(health.healthy
+              ? "driver: healthy, with " + counted(static_cast<uint64_t>(health.gpus), "GPU") + "\n"
+              : "driver: not healthy: " + health.reason + "\n");
   }
   if (file) {
     Json json(2);

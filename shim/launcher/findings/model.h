@@ -140,7 +140,7 @@ struct ObservedProcess {
 struct SickDriver {
   std::string host;
   std::string reason;  ///< of the last launch: "the driver did not answer in 10 s"
-  size_t launches = 0;
+  size_t programs = 0;
   double first = 0;
   double last = 0;
 };

@@ -188,7 +188,7 @@ void Records::note_sick(const WriterFields& writer, const CallFields& call) {
   if (one == all.end()) one = all.insert(all.end(), {writer.host, "", 0, 0, 0});
   if (writer.ts >= one->last) one->reason = head(call.reason, kMostText);
   note_time(writer.ts, one->first, one->last);
-  ++one->launches;
+  ++one->programs;
 }
 
 void Records::note(const CallFields& call, const std::string& text, ObservedProcess& process) {

@@ -86,8 +86,12 @@ std::optional<Health> parse(const std::string& text, const std::string& question
   };
   const milliseconds age = now() - milliseconds(number_at("at"));
   const int64_t healthy = number_at("healthy");
-  const Health health = {healthy == 1, text_at("reason"), milliseconds(number_at("took")),
-                         milliseconds(number_at("limit")), static_cast<int>(number_at("gpus")), 0};
+  const Health health = {healthy == 1,
+                         text_at("reason"),
+                         milliseconds(number_at("took")),
+                         milliseconds(number_at("limit")),
+                         static_cast<int>(number_at("gpus")),
+                         0};
   const bool whole = number_at("v") == 1 && number_at("at") >= 0 && health.took.count() >= 0 &&
                      health.limit.count() >= 0 &&
                      (healthy == 1 || (healthy == 0 && !health.reason.empty()));
@@ -154,8 +158,8 @@ void AnswerCache::write(const Health& health) const {
   const int fd = openat(directory_, unfinished.c_str(),
                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return;
-  const bool all = write_all(fd, json.text() + "\n") == 0 &&
-                   (geteuid() != 0 || fchmod(fd, 0644) == 0);
+  const bool all =
+      write_all(fd, json.text() + "\n") == 0 && (geteuid() != 0 || fchmod(fd, 0644) == 0);
   close(fd);
   if (!all || renameat(directory_, unfinished.c_str(), directory_, name_.c_str()) != 0) {
     unlinkat(directory_, unfinished.c_str(), 0);

@@ -159,27 +159,24 @@ DriverAnswer read_answer(const ChildEnd& end, const std::string& probe) {
   DriverAnswer answer;
   answer.stuck = end.stuck;
   bool has_answer = false;
-  int devices = 0;
   for (const Line& line : lines_of(end.out)) {
     if (line.key == "no-cuInit") answer.why = "it has no cuInit";
-    if (line.key == "asks") answer.call = "cuInit";
-    if (line.key == "init") {
-      answer.took = std::chrono::microseconds(line.value);
-      answer.call = "cuDeviceGetCount";
-    }
+    if (line.key == "init") answer.took = std::chrono::microseconds(line.value);
     if (line.key == "count") answer.gpus = static_cast<int>(line.value);
-    if (line.key == "device") ++devices;
+    if (line.code != 0) {
+      // The probe ends after the first error. `call` and `device` have it.
+      answer.code = line.code;
+      has_answer = true;
+      break;
+    }
+    // What comes next:
+    if (line.key == "asks") answer.call = "cuInit";
+    if (line.key == "init") answer.call = "cuDeviceGetCount";
     if (line.key == "count" || line.key == "device") {
-      answer.call = "the calls about GPU " + std::to_string(devices);
+      answer.call.clear();
+      ++answer.device;
     }
     if (line.key == "done") has_answer = true;
-    if (line.code != 0) {
-      // The probe ends after the first error.
-      answer.code = line.code;
-      answer.call = line.key == "init" ? "cuInit" : line.key == "count" ? "cuDeviceGetCount"
-                    : "a call about GPU " + std::to_string(devices - 1);
-      has_answer = true;
-    }
   }
   if (!end.in_time) {
     answer.kind = Kind::kHangs;

@@ -21,12 +21,13 @@ struct DriverAnswer {
     kNotAsked,  ///< `why` is the reason; nothing is known about the driver
   };
   Kind kind = Kind::kNotAsked;
-  /// The driver's first failed call, or the one in which it hangs or crashes: "cuInit",
-  /// "cuDeviceGetName of GPU 2". Empty: the driver was still being loaded.
+  /// The driver's first failed call, or the one in which it hangs or crashes: "cuInit". Empty: the
+  /// driver was still being loaded, or `device` says more.
   std::string call;
-  int code = 0;  ///< CUresult: the first that is not 0
+  int device = -1;                    ///< the call was about this device, by CUDA's index
+  int code = 0;                       ///< CUresult: the first that is not 0
   std::chrono::microseconds took{0};  ///< cuInit's time
-  int gpus = 0;  ///< from cuDeviceGetCount, if it was asked
+  int gpus = 0;                       ///< from cuDeviceGetCount, if it was asked
   std::string why;
   pid_t stuck = 0;  ///< the process that asked, if SIGKILL does not end it
 };

@@ -27,6 +27,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kWord = "IF_HEALTHY";
+constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
 
 std::string name_of(const HealthWish& wish) {
   return wish.by_variable ? std::string(row_of(Variable::kPolicy).name) + "=" + kWord
@@ -77,37 +78,53 @@ std::string question_of(const std::string& list, const Variables& variables) {
   return question;
 }
 
+std::string gpu_named(const std::string& entry) {
+  const bool index = entry.find_first_not_of("0123456789") == std::string::npos;
+  return (index ? "GPU " : "") + printable(entry);
+}
+
+/// "cuInit", "the calls about GPU 2"; empty if the driver was still being loaded.
+std::string place_of(const DriverAnswer& answer, const std::vector<std::string>& entries) {
+  if (answer.device < 0) return answer.call;
+  const auto device = static_cast<size_t>(answer.device);
+  return "the calls about " +
+         gpu_named(device < entries.size() ? entries[device] : std::to_string(device));
+}
+
 std::string problem_of(const DriverAnswer& answer, milliseconds limit,
                        const std::vector<std::string>& entries) {
+  const std::string place = place_of(answer, entries);
   switch (answer.kind) {
     case DriverAnswer::Kind::kNotAsked:
       return "the driver was not asked: " + answer.why;
     case DriverAnswer::Kind::kHangs:
-      return "the driver did not answer in " + shown(limit) +
-             (answer.call.empty() ? " (while it was loaded)" : " (" + answer.call + ")");
+      return "the driver did not answer in " + shown(limit) + " (" +
+             (place.empty() ? "while it was loaded" : place) + ")";
     case DriverAnswer::Kind::kCrashed:
-      return "the driver crashed (" + answer.why +
-             (answer.call.empty() ? ")" : " in " + answer.call + ")");
+      return "the driver crashed (" + answer.why + (place.empty() ? ")" : " in " + place + ")");
     case DriverAnswer::Kind::kBroken:
       return "libcuda.so.1 does not work: " + answer.why;
     case DriverAnswer::Kind::kAnswered:
       break;
   }
+  // CUDA ends its list at the first entry that is not there; without any it has no device.
+  const auto count = static_cast<size_t>(std::max(answer.gpus, 0));
+  const bool none = answer.call == "cuInit" && answer.code == kNoDevice;
+  if (count < entries.size() && (answer.code == 0 || none)) {
+    return gpu_named(entries[count]) + " is not there";
+  }
   if (answer.code != 0) {
     const char* name = error_name(answer.code);
-    return answer.call + " failed with " + std::to_string(answer.code) +
+    return place + " failed with " + std::to_string(answer.code) +
            (name == nullptr ? "" : std::string(" (") + name + ")") + " after " +
            shown(std::chrono::round<milliseconds>(answer.took));
   }
-  if (answer.gpus == 0 && entries.empty()) return "the driver shows no GPU";
-  const auto count = static_cast<size_t>(std::max(answer.gpus, 0));
-  // CUDA ends its list at the first entry that is not there.
-  if (count < entries.size()) return "GPU " + printable(entries[count]) + " is not there";
-  return {};
+  return answer.gpus == 0 ? "the driver shows no GPU" : "";
 }
 
+/// `left` is the rest of `limit`, which the user chose.
 Health ask(const std::vector<std::string>& entries, const std::string& list, milliseconds limit,
-           Variables variables) {
+           milliseconds left, Variables variables) {
   if (!entries.empty()) {
     variables.set("CUDA_VISIBLE_DEVICES", list);
     variables.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
@@ -117,7 +134,7 @@ Health ask(const std::vector<std::string>& entries, const std::string& list, mil
   const auto start = Clock::now();
   DriverAnswer answer;
   try {
-    answer = ask_cuda(probe, std::move(variables), limit, Ask::kGpus);
+    answer = ask_cuda(probe, std::move(variables), left, Ask::kGpus);
   } catch (const Shortage& shortage) {
     answer.why = shortage.what();
   }
@@ -169,7 +186,8 @@ Health check_health(const HealthWish& wish, const char* list, const Variables& v
   const auto known = [&] {
     // "fresh" accepts the answer of a process that asked meanwhile.
     const std::optional<Health> health = cache.read(wish.fresh ? so_far() : kValid);
-    return health && health->limit < wish.limit ? health : std::nullopt;
+    if (health && (health->limit.count() == 0 || health->limit >= wish.limit)) return health;
+    return std::optional<Health>();
   };
   if (const auto health = known()) return *health;
   while (!cache.lock()) {
@@ -179,7 +197,7 @@ Health check_health(const HealthWish& wish, const char* list, const Variables& v
     usleep(2000);
   }
   if (const auto health = known()) return *health;
-  const Health health = ask(entries, text, wish.limit - so_far(), variables);
+  const Health health = ask(entries, text, wish.limit, wish.limit - so_far(), variables);
   cache.write(health);
   return health;
 }
@@ -207,8 +225,8 @@ void record_health(const Health& health, const std::string& report, char* const*
   struct stat status = {};
   // Closing a pipe would end its reader's input.
   if (stat(report.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) return;
-  const int fd = open(report.c_str(),
-                      O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0600);
+  const int fd =
+      open(report.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0600);
   if (fd < 0) return;
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);

@@ -156,6 +156,14 @@ std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most) {
   return result;
 }
 
+void put(Json& json, const SickDriver& one) {
+  json.field("host", one.host)
+      .field("reason", one.reason)
+      .field("programs", one.programs)
+      .field_or_null("first", one.first)
+      .field_or_null("last", one.last);
+}
+
 void put_records(Json& json, const Findings& findings) {
   json.key("records")
       .begin_object()

@@ -128,6 +128,7 @@ void put(Json& json, const CallSite& toucher, const FrameTexts* texts = nullptr)
 void put(Json& json, const Place& place);
 void put(Json& json, const ObservedProcess& process);
 void put(Json& json, const Group& group);
+void put(Json& json, const SickDriver& one);
 /// The touchers that keep their stacks if not all can: at most `most`. Those of failing places come
 /// first, then those of the most processes.
 std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most);

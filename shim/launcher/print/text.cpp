@@ -303,7 +303,7 @@ void put_sick_drivers(std::string& text, const Findings& findings) {
   text += "  --if-healthy started programs without CUDA on " +
           counted(findings.sick_drivers.size(), "host") + ":\n";
   for (const SickDriver& one : findings.sick_drivers) {
-    add_wrapped(text, "    " + printable(one.host) + "  " + counted(one.launches, "program") + "  ",
+    add_wrapped(text, "    " + printable(one.host) + "  " + counted(one.programs, "program") + "  ",
                 printable(one.reason));
   }
 }

@@ -1,0 +1,446 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run --if-healthy` and `doctor --gpu`: the program gets CUDA only if the driver answers in time."""
+
+import concurrent.futures
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from support import doctor, harness, launcher
+
+BOX = os.path.join(harness.FAKES, "lazy")  # eight GPUs
+SHOW = ["sh", "-c", 'echo "$CUDAGUARD_POLICY list=$CUDAGUARD_VISIBLE_DEVICES"']
+ON_CPU = "FORCE_CPU list=\n"
+# Two GPUs, of which CUDA_VISIBLE_DEVICES selects. CG_SICK names what is wrong. Each cuInit adds a
+# line to CG_ASKED.
+DRIVER = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int has(const char* what) {
+  const char* own = getenv("CG_SICK");
+  return own != NULL && strcmp(own, what) == 0;
+}
+static int hang(void) { for (;;) pause(); }
+static int visible(int position) {
+  const char* list = getenv("CUDA_VISIBLE_DEVICES");
+  if (list == NULL) return position < 2 ? position : -1;
+  for (; position > 0 && list != NULL; --position) {
+    list = strchr(list, ',');
+    if (list != NULL) ++list;
+  }
+  return list == NULL || atoi(list) > 1 ? -1 : atoi(list);
+}
+int cuInit(unsigned flags) {
+  const char* log = getenv("CG_ASKED");
+  FILE* stream = log == NULL ? NULL : fopen(log, "a");
+  if (stream != NULL) fprintf(stream, "%d\n", (int)getpid()), fclose(stream);
+  if (has("closes descriptors")) for (int fd = 0; fd < 64; ++fd) close(fd);
+  if (has("prints")) for (int i = 0; i < 1 << 18; ++i) printf("%01024d\n", i);
+  if (has("forks") && fork() == 0) hang();
+  if (has("signals itself")) kill(getpid(), SIGTERM);
+  return has("fails") ? 999 : 0 * (int)flags;
+}
+int cuDeviceGetCount(int* count) {
+  if (has("hangs in count")) hang();
+  if (has("fails in count")) return 3;
+  *count = 0;
+  while (!has("no GPU") && visible(*count) >= 0) ++*count;
+  return 0;
+}
+int cuDeviceGet(int* device, int ordinal) { *device = ordinal; return 0; }
+int cuDeviceGetName(char* name, int length, int device) {
+  if (has("hangs for GPU 1") && visible(device) == 1) hang();
+  snprintf(name, length, "fake");
+  return 0;
+}
+int cuDeviceGetUuid(void* uuid, int device) { memset(uuid, device, 16); return 0; }
+"""
+
+
+class Case(doctor.Case):
+    def setUp(self):
+        super().setUp()
+        os.mkdir(self.path("run"))
+        self.driver = self.library("libcuda.so.1", DRIVER, "-Wl,-soname,libcuda.so.1")
+        self.asked = self.path("asked")
+
+    def launch(self, *words, user=None, **env):
+        """(code, stdout, stderr) in a sandbox in which /run is a directory of the test."""
+        env.setdefault("LD_LIBRARY_PATH", self.driver)
+        env.setdefault("XDG_RUNTIME_DIR", "/run")  # not used by root
+        code, out, err, _ = self.run_in(
+            [launcher.LAUNCHER, *words], bwrap=["--bind", self.path("run"), "/run"], user=user,
+            env=launcher.environment(CG_ASKED=self.asked, **env))
+        return code, out, err
+
+    def run_if(self, value="1", words=(), **env):
+        option = "--if-healthy" + ("=" + value if value else "")
+        return self.launch("run", option, *words, "--", *SHOW, **env)
+
+    def on_cpu(self, reason, *words, **env):
+        code, out, err = self.run_if(words=words, **env)
+        self.assertEqual((code, out), (0, ON_CPU), err)
+        self.assertEqual(err, "cudaguard: --if-healthy: %s; the program runs without CUDA\n" % reason)
+
+    def on_gpu(self, *words, policy="VALIDATE list=\n", **env):
+        self.assertEqual(self.run_if(words=words, **env), (0, policy, ""))
+
+    def number_of_questions(self):
+        if not os.path.exists(self.asked):
+            return 0
+        with open(self.asked, encoding="utf-8") as stream:
+            return len(stream.readlines())
+
+    def forget(self):
+        for name in os.listdir(self.path("run", "cudaguard")):
+            os.unlink(self.path("run", "cudaguard", name))
+
+    def answer(self):
+        """The path of the one answer."""
+        directory = self.path("run", "cudaguard")
+        names = [name for name in os.listdir(directory) if "." not in name]
+        self.assertEqual(len(names), 1, os.listdir(directory))
+        return os.path.join(directory, names[0])
+
+
+class Decision(Case):
+    def test_healthy_driver_gives_the_program_cuda(self):
+        self.on_gpu()
+        self.on_gpu(LD_LIBRARY_PATH=BOX)
+
+    def test_no_driver_is_not_healthy(self):
+        self.on_cpu("libcuda.so.1 does not work: error while loading shared libraries: "
+                    "libcuda.so.1: cannot open shared object file: No such file or directory",
+                    LD_LIBRARY_PATH="")
+
+    def test_each_illness_is_the_reason_for_force_cpu(self):
+        rows = {"hangs in count": "the driver did not answer in 1 s (cuDeviceGetCount)",
+                "hangs for GPU 1": "the driver did not answer in 1 s (the calls about GPU 1)",
+                "fails in count": "cuDeviceGetCount failed with 3 (CUDA_ERROR_NOT_INITIALIZED) after ",
+                "no GPU": "the driver shows no GPU",
+                "closes descriptors": "libcuda.so.1 does not work: the probe ended without an answer",
+                "signals itself": "the driver crashed (SIGTERM in cuInit)",
+                "fails": "cuInit failed with 999 (CUDA_ERROR_UNKNOWN) after "}
+        for illness, reason in rows.items():
+            with self.subTest(illness=illness):
+                code, out, err = self.run_if("1,fresh", CG_SICK=illness)
+                self.assertEqual((code, out), (0, ON_CPU), err)
+                self.assertTrue(err.startswith("cudaguard: --if-healthy: " + reason), err)
+                self.assertTrue(err.endswith("; the program runs without CUDA\n"), err)
+        self.assertEqual(self.run_if("1,fresh"), (0, "VALIDATE list=\n", ""), "the control")
+
+    def test_hanging_and_crashing_drivers_leave_nothing(self):
+        sick = self.sick()
+        for illness, reason in (
+                ("hangs when loaded", "the driver did not answer in 1 s (while it was loaded)"),
+                ("hangs", "the driver did not answer in 1 s (cuInit)"),
+                ("ignores signals", "the driver did not answer in 1 s (cuInit)"),
+                ("crashes", "the driver crashed (SIGSEGV in cuInit)"),
+                ("exits", "libcuda.so.1 does not work: the probe ended without an answer")):
+            with self.subTest(illness=illness):
+                self.on_cpu(reason, LD_LIBRARY_PATH=sick, CG_SICK=illness)
+                self.forget()
+
+    def test_driver_that_forks_is_healthy_and_its_child_is_killed(self):
+        code, out, err, _ = self.run_in(
+            ["sh", "-c", '"$@"; grep -l libcuda.so.1 /proc/[0-9]*/maps 2>/dev/null', "-",
+             launcher.LAUNCHER, "run", "--if-healthy=5", "--", "true"],
+            bwrap=["--unshare-pid", "--proc", "/proc", "--tmpfs", "/run"],
+            env=launcher.environment(LD_LIBRARY_PATH=self.driver, CG_SICK="forks"))
+        self.assertEqual((code, out, err), (1, "", ""))
+
+    def test_driver_that_prints_much_is_asked_until_the_limit(self):
+        code, out, err = self.run_if("20", CG_SICK="prints")
+        self.assertEqual((code, out), (0, ON_CPU), err)
+
+    def test_stuck_probe_is_abandoned_and_never_a_child_of_the_program(self):
+        script = 'cat /proc/$$/task/$$/children; ls /proc/$$/fd'
+        code, out, err = self.launch("run", "--if-healthy=1", "--", "sh", "-c", script,
+                                     LD_LIBRARY_PATH=self.sick(), CG_SICK="stuck")
+        self.assertEqual(code, 0, err)
+        self.assertRegex(err, r"\Acudaguard: --if-healthy: the driver did not answer in 1 s "
+                         r"\(cuInit\); the program runs without CUDA; process \d+, which asked the "
+                         r"driver, does not die of SIGKILL\n\Z")
+        control = self.launch("run", "--", "sh", "-c", script)[1]
+        self.assertEqual(len(out.split()), len(control.split()), (out, control))
+
+    def test_exit_code_is_the_programs(self):
+        self.assertEqual(self.launch("run", "--if-healthy=1", "--", "sh", "-c", "exit 7",
+                                     CG_SICK="fails")[0], 7)
+
+    def test_require_refuses_to_start(self):
+        code, out, err = self.run_if("1,require", CG_SICK="no GPU")
+        self.assertEqual((code, out, err), (
+            125, "", "cudaguard: --if-healthy: the driver shows no GPU\n"))
+        self.assertEqual(self.run_if("require,fresh")[:2], (0, "VALIDATE list=\n"))
+
+    def test_policy_word_of_the_environment_asks_the_driver(self):
+        words = ("run", "--", *SHOW)
+        self.assertEqual(self.launch(*words, CUDAGUARD_POLICY="IF_HEALTHY"),
+                         (0, "VALIDATE list=\n", ""))
+        code, out, err = self.launch(*words, CUDAGUARD_POLICY="if_healthy", CG_SICK="no GPU",
+                                     CUDA_DEVICE_ORDER="PCI_BUS_ID")
+        self.assertEqual((code, out), (0, ON_CPU))
+        self.assertEqual(err, "cudaguard: CUDAGUARD_POLICY=IF_HEALTHY: the driver shows no GPU; the "
+                         "program runs without CUDA\n")
+        # An option is stronger.
+        self.assertEqual(self.launch("run", "--policy", "CLAMP", "--", *SHOW,
+                                     CUDAGUARD_POLICY="IF_HEALTHY")[1], "CLAMP list=\n")
+
+    def test_guard_alone_denies_cuda_for_the_policy_word(self):
+        ask = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+        env = launcher.environment(LD_LIBRARY_PATH=self.driver, LD_PRELOAD=harness.GUARD,
+                                   CUDAGUARD_POLICY="IF_HEALTHY")
+        done = self.bare(sys.executable, "-c", ask, env=env)
+        self.assertEqual((done.returncode, done.stdout), (0, "100\n"), done)
+        self.assertIn('CUDAGUARD_POLICY="IF_HEALTHY" is not accepted', done.stderr)
+        del env["LD_PRELOAD"]
+        self.assertEqual(self.bare(sys.executable, "-c", ask, env=env).stdout, "0\n", "control")
+
+    def test_log_off_silences_the_message(self):
+        self.assertEqual(self.run_if(words=("--log", "off"), CG_SICK="fails"), (0, ON_CPU, ""))
+
+    def test_contradictions_are_refused(self):
+        for other in ("--cpu", "--policy=OFF", "--fence", "--print"):
+            code, out, err = self.run_if(words=(other,))
+            self.assertEqual((code, out), (125, ""))
+            self.assertEqual(err, "cudaguard: --if-healthy and %s contradict each other; leave one "
+                             "out\n" % other.split("=", maxsplit=1)[0])
+        for value in ("0", "x", "10,x", "-1", "3601", "10;fresh"):
+            code, out, err = self.run_if(value)
+            self.assertEqual((code, out), (125, ""))
+            self.assertIn('--if-healthy "%s" is not accepted (accepted: seconds, 1 to 3600;' % value,
+                          err)
+        self.assertEqual(self.number_of_questions(), 0)
+
+
+class List(Case):
+    def test_listed_gpus_are_checked(self):
+        self.on_gpu("--gpus", "1", policy="VALIDATE list=1\n")
+        self.on_cpu("GPU 7 is not there", "--gpus", "0,7")
+        self.on_cpu("GPU 2 is not there", CUDAGUARD_VISIBLE_DEVICES="2")
+
+    def test_gpu_that_is_not_listed_may_be_sick(self):
+        self.on_gpu("--gpus", "0", policy="VALIDATE list=0\n", CG_SICK="hangs for GPU 1")
+        self.on_cpu("the driver did not answer in 1 s (the calls about GPU 1)", "--gpus", "1",
+                    CG_SICK="hangs for GPU 1")
+
+    def test_beginning_of_a_uuid_is_checked(self):
+        uuid = "c7750e1d-3b"
+        self.on_gpu("--gpus", "GPU-" + uuid, LD_LIBRARY_PATH=BOX,
+                    policy="VALIDATE list=GPU-%s\n" % uuid)
+        self.on_cpu("GPU-ffffffff is not there", "--gpus", "GPU-ffffffff", LD_LIBRARY_PATH=BOX)
+
+    def test_list_that_cannot_be_checked_is_refused(self):
+        for value in ("0,GPU-5", "0,0", "x"):
+            code, out, err = self.run_if(words=("--gpus", value))
+            self.assertEqual((code, out), (125, ""), err)
+            self.assertIn("--if-healthy cannot check the list \"%s\"" % value, err)
+
+
+class Cache(Case):
+    def test_answer_is_used_again(self):
+        for _ in range(3):
+            self.on_gpu()
+        self.assertEqual(self.number_of_questions(), 1)
+        self.on_gpu(CUDA_VISIBLE_DEVICES="1")
+        self.assertEqual(self.number_of_questions(), 2, "another list asks again")
+        self.run_if("1,fresh")
+        self.assertEqual(self.number_of_questions(), 3, "fresh asks again")
+
+    def test_bad_answer_is_used_again_if_the_limit_is_not_longer(self):
+        sick = {"CG_SICK": "hangs in count"}
+        self.on_cpu("the driver did not answer in 1 s (cuDeviceGetCount)", **sick)
+        self.on_cpu("the driver did not answer in 1 s (cuDeviceGetCount)", **sick)
+        self.assertEqual(self.number_of_questions(), 1)
+        self.assertEqual(self.run_if("2")[:2], (0, "VALIDATE list=\n"))
+        self.assertEqual(self.number_of_questions(), 2)
+
+    def test_many_launches_share_one_question(self):
+        for illness, wanted in (("hangs in count", ON_CPU), ("", "VALIDATE list=\n")):
+            with self.subTest(illness=illness), concurrent.futures.ThreadPoolExecutor(64) as pool:
+                before = self.number_of_questions()
+                ends = list(pool.map(lambda _, sick=illness: self.parallel(sick), range(64)))
+                self.assertEqual({out for _, out in ends}, {wanted}, ends)
+                self.assertEqual(self.number_of_questions(), before + 1)
+                self.forget()
+
+    def parallel(self, illness):
+        """Like run_if(), for many at a time."""
+        done = self.bare(*harness.sandbox("none", ["--bind", self.path("run"), "/run"]), "env",
+                         "-i", "PATH=" + os.environ["PATH"], "LD_LIBRARY_PATH=" + self.driver,
+                         "CG_SICK=" + illness, "CG_ASKED=" + self.asked, "XDG_RUNTIME_DIR=/run",
+                         launcher.LAUNCHER, "run", "--if-healthy=20" if not illness else
+                         "--if-healthy=3", "--", *SHOW)
+        return done.returncode, done.stdout
+
+    def test_launch_that_is_killed_does_not_block_the_next(self):
+        sandbox = harness.sandbox("none", ["--bind", self.path("run"), "/run"])
+        env = launcher.environment(LD_LIBRARY_PATH=self.driver, CG_SICK="hangs in count",
+                                   CG_ASKED=self.asked, XDG_RUNTIME_DIR="/run")
+        with subprocess.Popen([*sandbox, launcher.LAUNCHER, "run", "--if-healthy=60", "--", *SHOW],
+                              env=env, stdout=subprocess.DEVNULL) as first:
+            end = time.monotonic() + 60
+            while not self.number_of_questions():
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.01)
+            first.send_signal(signal.SIGKILL)  # bwrap's children die with it
+        self.assertEqual(self.run_if("20")[:2], (0, "VALIDATE list=\n"))
+        self.assertEqual(self.number_of_questions(), 2)
+
+    def forged(self, change, **more):
+        """Fails unless an answer "healthy" after `change` is not believed."""
+        self.on_gpu()
+        change(self.answer())
+        questions = self.number_of_questions()
+        self.on_cpu("the driver shows no GPU", CG_SICK="no GPU", **more)
+        self.assertEqual(self.number_of_questions(), questions + 1)
+        self.forget()
+
+    def rewrite(self, **fields):
+        def change(path):
+            with open(path, encoding="utf-8") as stream:
+                answer = json.load(stream)
+            answer.update(fields)
+            with open(path, "w", encoding="utf-8") as stream:
+                json.dump(answer, stream)
+        return change
+
+    def test_control_answer_is_believed_although_the_driver_is_sick_now(self):
+        self.on_gpu()
+        self.on_gpu(CG_SICK="no GPU")
+        self.rewrite(took=5)(self.answer())
+        self.on_gpu(CG_SICK="no GPU")
+
+    def test_answer_of_another_time_boot_or_question_is_not_believed(self):
+        for fields in ({"at": 0}, {"at": 1 << 40}, {"at": -1}, {"boot": "x"}, {"question": "x"},
+                       {"healthy": 2}, {"v": 2}, {"at": "now"}):
+            with self.subTest(**fields):
+                self.forged(self.rewrite(**fields))
+
+    def test_damaged_answer_is_not_believed(self):
+        def cut(path):
+            os.truncate(path, os.path.getsize(path) // 2)
+
+        def empty(path):
+            os.truncate(path, 0)
+
+        def link(path):
+            os.rename(path, self.path("real"))
+            os.symlink(self.path("real"), path)
+
+        def pipe(path):
+            os.unlink(path)
+            os.mkfifo(path)
+
+        def writable(path):
+            os.chmod(path, 0o666)
+        for change in (cut, empty, link, pipe, writable):
+            with self.subTest(change=change.__name__):
+                self.forged(change)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root gives files away")
+    def test_another_users_answer_is_not_believed(self):
+        self.forged(lambda path: os.chown(path, 65534, 65534))
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root writes root's answer")
+    def test_users_believe_roots_answer_and_not_each_other(self):
+        os.chmod(self.directory, 0o755)
+        os.chmod(self.path("run"), 0o755)
+        os.makedirs(self.path("run", "user"))
+        os.chmod(self.path("run", "user"), 0o777)
+        command = self.installed("everybody")
+
+        def as_user(illness, uid):
+            os.makedirs(self.path("run", "user", uid), exist_ok=True)
+            os.chown(self.path("run", "user", uid), int(uid), int(uid))
+            done = self.bare(*harness.sandbox("none", ["--bind", self.path("run"), "/run"]),
+                             "setpriv", "--reuid", uid, "--clear-groups", "env", "-i",
+                             "LD_LIBRARY_PATH=" + self.driver, "CG_SICK=" + illness,
+                             "PATH=" + os.environ["PATH"], "XDG_RUNTIME_DIR=/run/user/" + uid,
+                             command, "run", "--if-healthy=5", "--", *SHOW)
+            return done.stdout
+        self.assertEqual(as_user("no GPU", "65534"), ON_CPU)
+        self.assertEqual(as_user("", "65533"), "VALIDATE list=\n")
+        self.assertEqual(as_user("", "65534"), ON_CPU, "its own answer is valid")
+        self.on_gpu()
+        self.assertEqual(as_user("no GPU", "65532"), "VALIDATE list=\n")
+
+    def test_answer_is_for_its_user_alone_unless_root_asked(self):
+        self.on_gpu()
+        mode = os.stat(self.answer()).st_mode & 0o777
+        self.assertEqual(mode, 0o644 if os.geteuid() == 0 else 0o600)
+
+    def test_without_a_directory_each_launch_asks(self):
+        os.rmdir(self.path("run"))
+        with open(self.path("run"), "w", encoding="utf-8"):
+            pass
+        for _ in range(2):
+            code, out, _, _ = self.run_in(
+                [launcher.LAUNCHER, "run", "--if-healthy=5", "--", *SHOW],
+                bwrap=["--tmpfs", "/run", "--file", "0", "/run/cudaguard"],
+                env=launcher.environment(LD_LIBRARY_PATH=self.driver, CG_ASKED=self.asked,
+                                         XDG_RUNTIME_DIR="/run"))
+            self.assertEqual((code, out), (0, "VALIDATE list=\n"))
+        self.assertEqual(self.number_of_questions(), 2)
+
+
+class DoctorGpu(Case):
+    def test_healthy_driver_exits_with_0(self):
+        self.assertEqual(self.launch("doctor", "--gpu"), (0, "driver: healthy, with 2 GPUs\n", ""))
+
+    def test_sick_driver_exits_with_1_and_the_reason(self):
+        self.assertEqual(self.launch("doctor", "--gpu", CG_SICK="no GPU"),
+                         (1, "driver: not healthy: the driver shows no GPU\n", ""))
+        self.assertEqual(
+            self.launch("doctor", "--gpu", CG_SICK="hangs in count", **doctor.WAIT)[:2],
+            (1, "driver: not healthy: the driver did not answer in 1 s (cuDeviceGetCount)\n"))
+
+    def test_json_has_the_answer(self):
+        code, out, err = self.launch("doctor", "--gpu", "--json", "-", CG_SICK="no GPU")
+        document = json.loads(out)
+        self.assertEqual((code, err, document.pop("seconds") >= 0), (1, "", True))
+        document.pop("cudaguard")
+        self.assertEqual(document, {"v": 1, "healthy": False, "reason": "the driver shows no GPU",
+                                    "gpus": 0})
+
+    def test_always_asks_and_later_launches_use_the_answer(self):
+        self.launch("doctor", "--gpu")
+        self.launch("doctor", "--gpu")
+        self.assertEqual(self.number_of_questions(), 2)
+        self.on_gpu()
+        self.assertEqual(self.number_of_questions(), 2)
+
+    def test_takes_no_program(self):
+        code, out, err = self.launch("doctor", "--gpu", "sh")
+        self.assertEqual((code, out, err), (
+            125, "", 'cudaguard: doctor --gpu takes no program, not "sh"\n'))
+
+
+class Recorded(Case):
+    def test_report_lists_hosts_with_a_sick_driver(self):
+        report = self.path("report.jsonl")
+        for illness in ("no GPU", "fails"):
+            self.run_if("1,fresh", ("--report", report), CG_SICK=illness)
+        self.run_if("1,fresh", ("--report", report))
+        done = self.start("report", report)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertRegex(done.stdout, r"  --if-healthy started programs without CUDA on 1 host:\n"
+                         r"    \S+  2 programs  cuInit failed with 999 \(CUDA_ERROR_UNKNOWN\)")
+        done = self.start("report", "--json", "-", report)
+        sick = json.loads(done.stdout)["sick_drivers"]
+        self.assertEqual([row["programs"] for row in sick], [2])
+        with open(report, encoding="utf-8") as stream:
+            records = [json.loads(line) for line in stream]
+        records = [record for record in records if record.get("event") == "health"]
+        self.assertEqual([record["decision"] for record in records], ["deny", "deny", "allow"])
+        self.assertEqual(records[0]["reason"], "the driver shows no GPU")
+        self.assertIsNone(records[2]["reason"])
+        self.assertGreaterEqual(records[0]["seconds"], 0)
