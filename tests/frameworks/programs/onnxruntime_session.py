@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""onnxruntime_session.py PROVIDER...: a session with these providers, in this order, and one run."""
+"""onnxruntime_session.py PROVIDER... makes a session with these providers in this order, and runs
+it once."""
 
 import sys
 
