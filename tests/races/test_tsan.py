@@ -11,8 +11,8 @@ from support import harness, racing
 
 pytestmark = pytest.mark.full
 
-# ThreadSanitizer does not see the locks of ld.so and libc, so it ignores accesses in code that is not
-# instrumented.
+# ThreadSanitizer does not see the locks of ld.so and libc, so it must ignore accesses in code that
+# is not instrumented.
 TSAN = "exitcode=66 ignore_noninstrumented_modules=1"
 UNABLE = re.compile(r"FATAL: ThreadSanitizer: [^\n]*")
 SUMMARY = re.compile(r"SUMMARY: ThreadSanitizer: data race.*")
