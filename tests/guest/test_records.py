@@ -180,7 +180,7 @@ class Records(guest.Case):
             self.assertEqual(len(lines), 1 + len(full), lines)
         self.assertTrue(any("the pipe is full" in line for lines in said for line in lines), said)
 
-    def test_a_file_keeps_long_records(self):
+    def test_control_file_keeps_long_records(self):
         """Control: the same arguments, in a file, are not cut."""
         for record in self.one(["records", "1", "x" * 14000]):
             self.assertEqual(record["argv"], ["records", "1", "x" * 14000])

@@ -106,7 +106,7 @@ class Seen(harness.DirectoryCase):
         background = self.browser.value("getComputedStyle(document.body).backgroundColor")
         self.assertEqual(background, "rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
 
-    def test_every_width_and_scheme(self):
+    def test_pages_look_right_at_every_width_and_scheme(self):
         for name in page.NAMES:
             for width in (1280, 390):
                 for dark in (False, True):
