@@ -59,7 +59,7 @@ class LateWrite(Case):
                         result = (box.run(steps, policy="VALIDATE", **more) if place == "variable"
                                   else self.launch(["--policy", "VALIDATE"], steps, **more))
                         if machine == "driver" and told == "nv.see":
-                            # the program knows of one GPU, and the machine has one
+                            # The program knows of one GPU, and the machine has one.
                             self.silent(result)
                             continue
                         line = self.one(result)

@@ -186,7 +186,7 @@ class Records(guest.Case):
             self.assertEqual(record["argv"], ["records", "1", "x" * 14000])
             self.assertNotIn("cut", record)
 
-    def test_the_object_is_what_was_asked_for(self):
+    def test_record_has_the_requested_object(self):
         report = self.path("report")
         names = ["/opt/vendor/libnvidia-opencl.so.535.1", "./libonnxruntime_providers_cuda.so",
                  "/opt//ort/libonnxruntime_providers_tensorrt.so.1"]

@@ -52,7 +52,7 @@ class Ssh(places.Case):
     def test_set_env_guards_the_user(self):
         settings = self.blocks()[0]
         done = self.no_device(settings)
-        # because the settings have CUDAGUARD_LOG=error
+        # The settings have CUDAGUARD_LOG=error.
         self.assertNotIn("no CUDA here", done.stderr)
         self.a_device(settings.replace("alice", "somebody"))
         # As documented, only the first of two SetEnv lines counts.

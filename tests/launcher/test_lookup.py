@@ -148,7 +148,7 @@ class Path(Case):
         self.same("second/script", code=7)
         self.same("script", code=7, path=self.path("second"))
 
-    def test_env_starts_anew(self):
+    def test_env_resets_the_kernels_limit_on_scripts(self):
         """The kernel's limit counts from each exec; env makes one."""
         self.make("e0", "#!/bin/sh\nexit 7\n")
         for number in range(1, 9):

@@ -139,7 +139,7 @@ class Seen(harness.DirectoryCase):
                 self.assertEqual(page.mistakes(made, html5lib), [])
                 self.assertEqual(self.browser.value("document.querySelectorAll('h1').length"), 1)
 
-    def test_policy_stops_what_is_not_ours(self):
+    def test_pages_policy_blocks_injected_content(self):
         """Were an escape missing, the policy would still refuse the script, the style, the picture."""
         self.open("pass")
         with open(self.path("pass.html"), encoding="utf-8") as stream:

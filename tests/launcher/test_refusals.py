@@ -88,7 +88,7 @@ class Static(launcher.Case):
                     "dynamic programs that it starts are); to keep it off CUDA: --fence\n" % program)
                 self.refused(self.start("run", "--strict", program), 125, "static executable")
 
-    def test_its_children_are_guarded(self):
+    def test_children_of_a_static_program_are_guarded(self):
         program = self.compile(
             "init", "#include <unistd.h>\nint main(int argc, char** argv) "
             "{ (void)argc; return execvp(argv[1], argv + 1); }", "-static")

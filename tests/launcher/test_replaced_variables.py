@@ -148,7 +148,7 @@ class Started(Case):
         self.assert_reaches(program)
         self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})
 
-    def test_library_that_binds_its_own_names(self):
+    def test_program_of_a_library_that_binds_its_names_starts(self):
         program = self.compile("user", MAIN, self.library(LIBRARY, "-Wl,-Bsymbolic"))
         self.assert_reaches(program)
         self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})

@@ -101,7 +101,7 @@ class Case(harness.Case):
             self.same_words(reference, last, normal, world)
             if expect is not None:
                 self.assertEqual(last.out, expect, str(last))
-        # With the guard's message switched off, the output must be equal to the byte
+        # With the guard's message switched off, the output must be equal to the byte.
         if harness.FULL:
             quiet = self.run_program(argv, "fake", True, dict(env or {}, CUDAGUARD_LOG="off"))
             quiet.assert_untouched(self)

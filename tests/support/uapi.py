@@ -44,7 +44,7 @@ def values(header):
         before = head.count("\n")
         bad = {int(line) - before - 1 for line in re.findall(r"^<stdin>:(\d+):", done.stderr, re.M)}
         left = [name for i, name in enumerate(names) if i not in bad]
-        # otherwise, the header itself does not compile
+        # Otherwise, the header itself does not compile.
         names = left if len(left) < len(names) else []
     return {}
 
