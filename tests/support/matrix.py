@@ -100,7 +100,7 @@ class Outcome:
     bare: dict = dataclasses.field(default_factory=dict)  # world -> Result
     guarded: dict = dataclasses.field(default_factory=dict)
     complaints: list = dataclasses.field(default_factory=list)
-    # reasons for skipping the row or one world
+    # These are the reasons for skipping the row or one world.
     skipped: list = dataclasses.field(default_factory=list)
 
     @property

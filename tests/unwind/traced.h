@@ -32,7 +32,7 @@ inline pid_t run_until_signal(char** words) {
     if (signal == SIGUSR1) return thread;
     if (!started) ptrace(PTRACE_SETOPTIONS, thread, nullptr, kOptions);
     started = true;
-    // an exec, a new process or a new thread
+    // These signals mean an exec, a new process or a new thread.
     if (signal == SIGTRAP || signal == SIGSTOP) signal = 0;
     ptrace(PTRACE_CONT, thread, nullptr, signal);
   }
