@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A directory includes only headers of lower layers, and the writable data of the guard and the
-proxies is in few places (shim/state; one struct in each proxy)."""
+"""A directory includes only headers of lower layers. The writable data of the guard and the proxies
+is in few places (shim/state; one struct in each proxy)."""
 
 import os
 import re

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts of activate.d and deactivate.d are sourced in the order in which conda sources them.
 
-conda itself is neither in Debian nor on PyPI. Its conda/activate.py defines the order: it sources
-the scripts of the environment that it leaves, sets CONDA_PREFIX and CONDA_SHLVL, and sources the
-scripts of the environment that it enters.
+conda itself is neither in Debian nor on PyPI. Its conda/activate.py defines the order: first it
+sources the scripts of the environment that it leaves. Then it sets CONDA_PREFIX and CONDA_SHLVL and
+sources the scripts of the environment that it enters.
 """
 
 import os

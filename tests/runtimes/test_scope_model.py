@@ -79,9 +79,12 @@ class Node:
         self.depth = 0
 
     def may_be(self, kind):
-        """Returns false for a kind with which ld.so would not start the program: a strong reference
-        without a definition, or a version that the first needed library lacks although it has
-        versions."""
+        """Returns false for a kind with which ld.so would not start the program.
+
+        Such a kind has a strong reference without a definition, or requires a version that the
+        first needed
+        library lacks although it has versions.
+        """
         if kind == "strong":
             return any(node.kind.startswith("defines") for node in self.closure())
         if kind.endswith(("_v1", "_v2")) and not kind.startswith("defines"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """verify names the functions of a C++ program's native stack up to main, with a shared or a static
-CUDA runtime, and the message names the library that made the call."""
+CUDA runtime. The message names the library that made the call."""
 
 import json
 import os

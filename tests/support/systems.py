@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs programs in systems of other releases (scripts/fetch-roots, as root).
 
-The programs are compiled here and linked to the libraries of the system that runs them, because an
-older glibc lacks symbols that this machine's glibc would require.
+The programs are compiled here and linked to the libraries of the system that runs them. Linked to
+this machine's glibc, they would require symbols that an older glibc lacks.
 """
 
 import os

@@ -5,7 +5,7 @@
 //   unwind_tables signals ROUNDS TABLES PATIENCE  in a signal handler that interrupts a throw
 //
 // A JIT compiler (LLVM's, and so numba's) registers such tables. From then on, libgcc takes its
-// lock for each frame of a throw and follows the list of tables under it, so with many tables the
+// lock for each frame of a throw and follows the list of tables under it. With many tables, the
 // lock is held most of the time. The last argument is how many seconds a child may take. Prints how
 // many children ended with which exit code (cuInit's answer) or signal.
 #include <dlfcn.h>
