@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""onnxruntime_session.py PROVIDER... makes a session with these providers in this order, and runs
-it once."""
+"""onnxruntime_session.py PROVIDER... runs a session once with these providers in this order."""
 
 import sys
 
