@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# How every area makes its programs and libraries. They are never sanitized: a preloaded guard must
-# meet programs as users build them. They have no run path but the one that is given: each test
-# gives a program its own driver.
+# Every area makes its programs and libraries with these functions. They are never sanitized,
+# because a preloaded guard must meet programs as users build them. They have only the given run
+# path, because each test gives a program its own driver.
 
 # cg_program(<name> [source...]): a program <name>, by default of <name>.c.
 # cg_library(<name> [source...]): <name>.so, or with FILE a library of just that name.
@@ -12,9 +12,9 @@
 #   HEADERS directory...  with headers from outside the project
 #   MAP file              the linker's version script
 #   RPATH directory       the run path
-#   DIRECTORY directory   where it lies, below the area's directory of the build tree
-#   NO_SONAME             a library without one: who is linked to it needs it by its path
-# The target's name is the file's behind CG_PREFIX, which each area sets for itself.
+#   DIRECTORY directory   its directory below the area's directory of the build tree
+#   NO_SONAME             a library without one, which linked programs need by its path
+# The target's name is CG_PREFIX and the file's name. Each area sets CG_PREFIX for itself.
 function(cg_program name)
   cg_target(EXECUTABLE ${name} ${ARGN})
 endfunction()
@@ -44,7 +44,7 @@ function(cg_target kind name)
     list(APPEND CG_OPTIONS "-Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/${CG_MAP}")
     set_target_properties(${target} PROPERTIES LINK_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${CG_MAP}")
   endif()
-  # A function's address is asked for by name and called as what it is.
+  # The programs look functions up by name and convert the addresses to function pointers.
   target_compile_options(${target} PRIVATE -fno-sanitize=all $<$<COMPILE_LANGUAGE:C>:-std=gnu11>
                                            ${CG_FLAGS})
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE ${CG_DEFINE})
@@ -58,16 +58,16 @@ function(cg_target kind name)
                          RUNTIME_OUTPUT_DIRECTORY "${directory}" LIBRARY_OUTPUT_DIRECTORY "${directory}")
 endfunction()
 
-# cg_runtime(<id>): of NVIDIA's runtime that scripts/fetch-cuda has put into <CG_DEPS>/cuda-<id>: in
-# `shared` and `static` the options that link a program to it, each empty where it is not there. (The
-# tests say so and skip, or fail where they must run.)
+# cg_runtime(<id>) sets `shared` and `static` to the options that link a program to the runtime that
+# scripts/fetch-cuda has put into <CG_DEPS>/cuda-<id>. Each is empty if that runtime is missing. The
+# tests then skip, or fail if they must run.
 macro(cg_runtime id)
   set(root "${CG_DEPS}/cuda-${id}")
   file(GLOB shared "${root}/lib/libcudart.so.[0-9]*")
   file(GLOB static "${root}/lib/libcudart_static.a")
   foreach(kind shared static)
     if(${kind} AND EXISTS "${root}/include/cuda_runtime_api.h")
-      # The wheels of the older majors lack crt/host_defines.h; the newest one's serves them too.
+      # The wheels of the older major versions lack crt/host_defines.h, so the newest one's is used.
       list(GET ${kind} 0 ${kind})
       set(${kind} LINK "${${kind}}" HEADERS "${root}/include"
                   $<TARGET_PROPERTY:cuda_headers,INTERFACE_INCLUDE_DIRECTORIES>)
@@ -77,7 +77,7 @@ macro(cg_runtime id)
   endforeach()
 endmacro()
 
-# cg_link(<link> <target>): a symbolic link in the build tree.
+# cg_link(<link> <target>) makes a symbolic link in the build tree.
 function(cg_link link to)
   get_filename_component(directory "${link}" DIRECTORY)
   file(MAKE_DIRECTORY "${directory}")

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs an AArch64 program: run_under_qemu PROGRAM [ARG...]. The LD_* variables of the environment
-// are meant for the program, so they are taken away from qemu (an x86-64 program) and given to the
-// emulated loader with -E. Linked statically: no loader reads them on the way here.
+// are meant for the program. This therefore removes them from the environment of qemu (an x86-64
+// program) and passes them to the emulated loader with -E. It is linked statically, so that no
+// loader reads them before qemu starts.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same sources cross-compiled for AArch64: the files, the thunks, the entry-point matrix.
 
-The C programs of the matrix run under qemu-user against the recording fake driver, each bare and
+The C programs of the matrix run under qemu-user with the recording fake driver, unguarded and
 guarded. There is no NVIDIA driver for AArch64 here, so no row has the real world.
 
     pytest tests/aarch64 --build build/aarch64 --runner build/ci/tests/aarch64/run_under_qemu
@@ -18,9 +18,10 @@ import unittest
 from support import elf_facts, guard_rules, harness, matrix, scenarios, settings
 
 TOOLS = ("aarch64-linux-gnu-objdump", "qemu-aarch64")
-# Rows that need more than one emulated program: qemu-user does not follow an exec.
+# These rows need more than one emulated program, but qemu-user does not follow an exec.
 EXECS = re.compile(r"^when\.(vfork|spawn|system)")
-# What does not exist for AArch64: OpenCL's loader in the cross tree, these wheels of NVIDIA's.
+# These do not exist for AArch64: OpenCL's loader in the cross tree, and NVIDIA's wheels of these
+# versions.
 NOT_HERE = re.compile(r"plugin_opencl|runtime_(12\.2_|11_static|11_linked)")
 
 
@@ -38,7 +39,7 @@ def setUpModule():
 
 
 def rows():
-    """The matrix's rows that are one C or C++ program, for the worlds there are."""
+    """Yields the matrix's rows that are one C or C++ program, for the worlds that exist here."""
     for row in matrix.load_rows():
         if not row.argv[0].startswith("{programs}/") or EXECS.match(row.id):
             continue
@@ -56,7 +57,7 @@ class Files(unittest.TestCase):
     def setUp(self):
         self.guard = guard_rules.GuardFile(harness.GUARD)
 
-    def test_rules(self):
+    def test_guard_obeys_every_rule(self):
         for rule in guard_rules.RULES:
             with self.subTest(rule=rule.__name__):
                 self.assertEqual(rule(self.guard), [])
@@ -65,8 +66,8 @@ class Files(unittest.TestCase):
         for path in (harness.GUARD, harness.NULL_DRIVER_CUDA, harness.NULL_DRIVER_NVML):
             self.assertIn("AArch64", elf_facts.Library(path).machine)
 
-    def test_probe(self):
-        """doctor's: no start of glibc's, and it asks the driver that ld.so finds."""
+    def test_probe_asks_the_driver_that_ld_so_finds(self):
+        """doctor's probe has no start code of glibc's and calls the driver that ld.so finds."""
         probe = os.path.join(harness.NULL_DRIVER_DIR, "cudaguard-probe")
         env = dict(os.environ, LD_LIBRARY_PATH=harness.NULL_DRIVER_DIR)
         done = subprocess.run([settings.RUNNER, probe], env=env, capture_output=True,
@@ -74,8 +75,9 @@ class Files(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         self.assertRegex(done.stdout, r"\ncudaguard-probe init 100 \d+\n")
 
-    def test_thunks(self):
-        """save, call, restore, jump; the caller's return address is back when the jump comes."""
+    def test_thunks_restore_the_return_address(self):
+        """Each thunk saves, calls, restores and jumps. The caller's return address is restored
+        before the jump."""
         for symbol in self.guard.defined:
             if symbol.name not in ("dlopen", "dlmopen"):
                 continue
@@ -98,8 +100,8 @@ class Files(unittest.TestCase):
                 "cbz x16,", "br x16", "mov x0, xzr", "ret",
             ])  # fmt: skip
 
-    def test_unwinding(self):
-        """After the first store the frame is 32 bytes, at the jump nothing is left of it."""
+    def test_unwind_entries_match_the_thunks(self):
+        """The frame is 32 bytes after the first store, and is empty at the jump."""
         frames = elf_facts.tool_output("readelf", "--debug-dump=frames-interp", harness.GUARD)
         for symbol in self.guard.defined:
             if symbol.name not in ("dlopen", "dlmopen"):
@@ -115,10 +117,12 @@ class Files(unittest.TestCase):
 
 class Unwinding(unittest.TestCase):
     def test_program_takes_its_own_stack(self):
-        """qemu-user has no ptrace. Its return addresses are signed."""
+        """The program takes its own stack, because qemu-user has no ptrace. Its return addresses
+        are signed."""
         program = os.path.join(harness.BUILD, "tests", "unwind", "scenarios")
         for name, (functions, end) in scenarios.EXPECTED.items():
-            # What reads the stack is in there, too; libstdc++ is linked into the program.
+            # These scenarios do not work here: the program contains the code that reads the stack,
+            # and libstdc++ is linked into it.
             if name in ("chroot", "deleted", "thread"):
                 continue
             with self.subTest(scenario=name):
@@ -130,7 +134,7 @@ class Unwinding(unittest.TestCase):
 
 
 class EntryPoints(harness.Case):
-    def test_entry_points(self):
+    def test_entry_points_pass_under_qemu(self):
         selected = list(rows())
         groups = {row.group for row in selected}
         wanted = {"linked", "cudart-shared", "cudart-static", "dlopen", "deepbind", "pointer",

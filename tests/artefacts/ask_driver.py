@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a driver library what it answers without a GPU, and prints that as JSON.
+"""Asks a driver library what it answers without a GPU and prints the answers as JSON.
 
     ask_driver.py LIBCUDA LIBNVIDIA-ML < questions.json
 
 The questions: {"exports": names, "names": names to look up, "versions": {name: versions},
-"codes": CUresult codes, "nvml_codes": ...}. Started by test_native_answers.py, once for the real
-driver and once for the null drivers, each in a sandbox.
+"codes": CUresult codes, "nvml_codes": ...}. test_native_answers.py runs this once for the real
+driver
+and once for the null drivers, each in a sandbox.
 """
 
 import ctypes
@@ -56,7 +57,7 @@ def texts(driver, nvml, questions):
 
 
 def before_init(driver):
-    """The few answers that are the same with and without an initialised driver."""
+    """Returns the few answers that are the same with and without an initialised driver."""
     count = ctypes.c_int(UNTOUCHED)
     return {
         "cuInit(1)": driver.cuInit(1),
@@ -78,7 +79,7 @@ def main():
     questions = json.load(sys.stdin)
     answers = {**look_up(driver, questions), **texts(driver, nvml, questions),
                **before_init(driver)}
-    sys.stdout.write(json.dumps(answers))  # in one piece: the harness traces every write
+    sys.stdout.write(json.dumps(answers))  # one write, because the harness traces every write
 
 
 main()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of API names that is committed is the one that its generator makes."""
+"""The committed table of API names is the one that its generator makes."""
 
 import os
 import shutil
@@ -24,21 +24,21 @@ class Table(harness.Case):
         return [sys.executable, os.path.join(root, "scripts", "generate-api"), "--verify", "--deps",
                 harness.DEPS]
 
-    def test_is_up_to_date(self):
+    def test_committed_table_is_up_to_date(self):
         worlds = ["none"] + (["real"] if harness.have_real_driver() else [])
-        for world in worlds:  # without the driver, by what is committed of it
+        for world in worlds:  # without the driver, the committed facts replace it
             result = harness.run(self.command(), world=world, guard=False, trace=False)
             self.assertEqual((result.rc, result.out, result.err), (0, "", ""), str(result))
 
-    def test_says_what_differs(self):
-        # Control: each kind of file, changed, is noticed.
+    def test_control_each_change_is_reported(self):
+        # Control: the check reports a change in each kind of file.
         with tempfile.TemporaryDirectory(prefix="cg-") as root:
             api = os.path.join(root, "shim", "api")
             shutil.copytree(os.path.join(harness.SOURCE, "shim", "api"), api)
             os.mkdir(os.path.join(root, "scripts"))
             shutil.copy(os.path.join(harness.SOURCE, "scripts", "generate-api"),
                         os.path.join(root, "scripts"))
-            # The errors' texts are the driver's own: without it a row cannot be made again.
+            # The errors' texts come from the driver, so their rows cannot be made without it.
             errors = ["errors.csv"] if harness.have_real_driver() else []
             missing = []
             for name in ("driver.csv", "nvml.csv", *errors, "generated/driver.map",

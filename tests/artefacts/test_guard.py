@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libcudaguard.so as a file (release build): what it needs, exports and must not carry.
+"""libcudaguard.so as a file (release build): what it needs and exports, and what it must not
+contain.
 
-Each rule is seen to fail too, on a small library that breaks just that rule.
+For each rule, a small library that breaks only this rule shows that the rule can fail.
 """
 
 import os
@@ -13,7 +14,7 @@ import unittest
 from support import guard_rules, harness
 
 
-# Obeys every rule; what follows breaks one each.
+# This library obeys every rule, and each library below breaks one.
 GOOD_FLAGS = [
     "-O2", "-fPIC", "-shared", "-nostartfiles", "-nostdlib", "-fno-stack-protector", "-s",
     "-Wl,-z,now,-z,relro,-z,noexecstack", "-Wl,-z,nodelete", "-Wl,-soname,libcudaguard.so",
@@ -47,7 +48,7 @@ __attribute__((constructor)) static void start(void) { started = 1; }
 EARLY = "volatile int ran; __attribute__((constructor)) void early(void) { ran = 1; }"
 LATE = "volatile int ran; __attribute__((destructor)) void late(void) { ran = 1; }"
 
-# (rule, source added, flags added, flags taken away)
+# Each entry has the rule, the added source, the added flags and the removed flags.
 MUTANTS = [
     (guard_rules.needed, "", ["-lm"], []),
     (guard_rules.needed, "", [], ["-lc"]),
@@ -92,7 +93,7 @@ MUTANTS = [
 
 
 class Guard(unittest.TestCase):
-    def test_rules(self):
+    def test_guard_obeys_every_rule(self):
         elf = guard_rules.GuardFile(harness.GUARD)
         for rule in guard_rules.RULES:
             with self.subTest(rule=rule.__name__):
@@ -100,7 +101,7 @@ class Guard(unittest.TestCase):
 
 
 class Rules(unittest.TestCase):
-    """The rules themselves: quiet on a good library, red on a bad one."""
+    """Each rule passes on a good library and fails on a bad one."""
 
     def build(self, name, source="", more=(), less=()):
         compiler = shutil.which(os.environ.get("CC", "cc"))

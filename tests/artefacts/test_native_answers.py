@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The null drivers beside NVIDIA's driver 535 on a machine without a GPU: the same questions, the
-same answers. Only names and codes that are newer than that driver are left out."""
+"""On a machine without a GPU, the null drivers give the same answers as NVIDIA's driver 535. Only
+names and codes that are newer than that driver are left out."""
 
 import collections
 import csv
@@ -22,7 +22,8 @@ def rows(name):
 
 
 def questions():
-    """Every name that driver 535 has or could be asked for, at the versions where answers change."""
+    """Returns every name that driver 535 has or that a program may request, at the versions where
+    answers change."""
     with open(os.path.join(API, "driver-535-cuda.txt"), encoding="utf-8") as stream:
         exports = [line.strip() for line in stream if " " not in line]
     versions = collections.defaultdict(set)
@@ -61,7 +62,7 @@ class NativeAnswers(harness.Case):
         self.assertEqual(result.rc, 0, str(result))
         return json.loads(result.out), result
 
-    def test_same_answers(self):
+    def test_null_drivers_answer_as_driver_535(self):
         self.need_real_driver()
         asked = questions()
         real, real_run = self.ask("real", harness.real_driver_dir(), asked)
@@ -74,8 +75,8 @@ class NativeAnswers(harness.Case):
         self.assertEqual(different[:20], [], "%d of %d differ" % (len(different), len(real)))
         self.assertEqual(set(ours), set(real))
 
-    def test_newer_names(self):
-        # What driver 535 does not have yet follows the same rules.
+    def test_newer_names_follow_the_same_rules(self):
+        # Names that driver 535 lacks follow the same rules.
         asked = questions()
         asked["exports"] = sorted(row["name"] for row in rows("driver.csv"))
         asked["names"] = ["cuGreenCtxCreate", "cuCtxCreate", "cuDeviceGetUuid"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The null drivers as files: what they export, need and promise to tools that patch a driver."""
+"""The null drivers as files: what they export and need, and what tools that patch a driver rely on.
+"""
 
 import csv
 import os
@@ -19,7 +20,7 @@ def table(name):
 
 
 def driver_exports(name):
-    """The exports of driver 535: {name: size of a variable, 0 for a function}."""
+    """Returns the exports of driver 535: {name: size of a variable, 0 for a function}."""
     result = {}
     with open(os.path.join(API, name), encoding="utf-8") as stream:
         for line in stream:
@@ -29,7 +30,7 @@ def driver_exports(name):
 
 
 class NullDriver:
-    """The tests of one null driver; the classes below say which."""
+    """The tests of one null driver. The subclasses name it."""
 
     path = csv_file = list_file = soname = dev_name = ""
     waits = frozenset()
@@ -37,7 +38,7 @@ class NullDriver:
     @classmethod
     def setUpClass(cls):
         cls.library = elf_facts.Library(cls.path)
-        # On AArch64 the linker leaves the names of sections in the table: of no use to anybody.
+        # On AArch64 the linker leaves the names of sections in the table, and no program uses them.
         cls.exports = [s for s in cls.library.exports() if s.type != "SECTION"]
         cls.functions = [s for s in cls.exports if s.type == "FUNC"]
         cls.names = table(cls.csv_file)
@@ -47,14 +48,14 @@ class NullDriver:
         self.assertEqual(self.library.dynamic_values("NEEDED"), ["libc.so.6"])
         self.assertEqual(self.library.dynamic_values("SONAME"), [self.soname])
 
-    def test_imports(self):
+    def test_imports_are_few_and_from_libc(self):
         imports = {s.name: s for s in self.library.imports()}
         touch = imports.pop("cudaguard_touch_v1")
         self.assertEqual(touch.binding, "WEAK", "without a guard it must be null")
         self.assertEqual(set(imports), {"getauxval"} | self.waits)
         self.assertFalse([name for name in imports if name.startswith(("dl", "_dl"))])
 
-    def test_glibc_floor(self):
+    def test_oldest_glibc_suffices(self):
         needed = self.library.needed_versions()
         self.assertEqual(set(needed), {"libc.so.6"})
         for version in needed["libc.so.6"]:
@@ -69,18 +70,18 @@ class NullDriver:
         self.assertEqual(sorted(set(exported) - set(expected)), [], "exported, not in the table")
         self.assertEqual(len(exported), len(set(exported)))
 
-    def test_exports_are_plain(self):
+    def test_exports_are_plain_functions_and_variables(self):
         for symbol in self.exports:
-            self.assertEqual(symbol.binding, "GLOBAL", symbol.name)  # so not UNIQUE
+            self.assertEqual(symbol.binding, "GLOBAL", symbol.name)  # therefore not UNIQUE
             kind = "OBJECT" if self.driver.get(symbol.name) else "FUNC"
-            self.assertEqual(symbol.type, kind, symbol.name)  # so not IFUNC, not TLS
+            self.assertEqual(symbol.type, kind, symbol.name)  # therefore neither IFUNC nor TLS
             self.assertEqual(symbol.version, "", symbol.name)
         for name, size in self.driver.items():
             if size:
                 found = [s.size for s in self.exports if s.name == name]
                 self.assertEqual(found, [size], name)
 
-    def test_segments(self):
+    def test_segments_have_no_tls_and_no_writable_code(self):
         types = self.library.segment_types()
         self.assertNotIn("TLS", types)
         self.assertIn("GNU_RELRO", types)
@@ -89,10 +90,10 @@ class NullDriver:
         for segment in self.library.segments():
             if segment.type == "LOAD":
                 self.assertFalse({"W", "E"} <= set(segment.flags), "writable code")
-                # Zeros that are not in the file are a mapping more in every process.
+                # Zeros that the file does not contain would need one more mapping in every process.
                 self.assertEqual(segment.memory_size, segment.file_size)
 
-    def test_dynamic_section(self):
+    def test_dynamic_section_runs_no_code_at_load(self):
         tags = {tag for tag, _ in self.library.dynamic()}
         self.assertFalse({"TEXTREL", "SYMBOLIC"} & tags)
         for tag in ("INIT", "FINI", "INIT_ARRAY", "FINI_ARRAY"):
@@ -104,9 +105,10 @@ class NullDriver:
         self.assertNotIn("TEXTREL", flags)
         self.assertNotIn("SYMBOLIC", flags)
 
-    def test_run_path(self):
-        # The claim finds the link beside this file by DT_RPATH, before LD_LIBRARY_PATH.
-        # As long as ld.so reads it (shim/null_driver/CMakeLists.txt); it takes the slashes off.
+    def test_run_path_leads_to_the_own_link(self):
+        # The claim uses DT_RPATH to find the link in this file's directory before LD_LIBRARY_PATH.
+        # The text is as long as the path that ld.so reads (shim/null_driver/CMakeLists.txt), and
+        # ld.so removes the slashes.
         self.assertEqual(self.library.dynamic_values("RPATH"), ["$ORIGIN/////////"])
         self.assertEqual(self.library.dynamic_values("RUNPATH"), [])
         link = os.path.join(os.path.dirname(self.path), self.dev_name)
@@ -114,12 +116,12 @@ class NullDriver:
         self.assertTrue(os.path.islink(link))
         self.assertEqual(os.path.dirname(os.readlink(link)), "", "the directory can be moved")
 
-    def test_nothing_to_relocate_per_name(self):
+    def test_names_need_no_relocation(self):
         self.assertEqual(set(self.library.relocations()) - {"GLOB_DAT", "JUMP_SLOT", "JUMP_SLO", "JUMP_SL"},
                          set())
         self.assertLessEqual(len(self.library.relocations()), 4)
 
-    def test_one_body_per_name(self):
+    def test_each_name_has_its_own_body(self):
         room = 16 if self.library.is_x86 else 32
         ordered = sorted(self.functions, key=lambda s: s.value)
         self.assertGreater(len(ordered), 400)
@@ -151,11 +153,11 @@ class NullDriver:
             self.assertIn("SHSTK", notes)
             self.assertNotIn("IBT", notes)
 
-    def test_every_name_of_driver_535(self):
+    def test_exports_every_name_of_driver_535(self):
         exported = {s.name for s in self.exports}
         self.assertEqual(sorted(set(self.driver) - exported), [])
 
-    def test_every_name_of_the_installed_driver(self):
+    def test_exports_every_name_of_the_installed_driver(self):
         if not harness.have_real_driver():
             harness.skip(self, "NVIDIA's driver libraries are not installed")
         real = elf_facts.Library(os.path.join(harness.real_driver_dir(), self.soname))
@@ -164,13 +166,13 @@ class NullDriver:
         self.assertGreater(len(names), 300)
         self.assertEqual(sorted(names - {s.name for s in self.exports}), [])
 
-    def test_says_its_version(self):
+    def test_note_names_the_version(self):
         self.assertEqual(guard_rules.says_its_version(guard_rules.GuardFile(self.path)), [])
 
-    def test_size(self):
+    def test_file_stays_small(self):
         loaded = sum(s.file_size for s in self.library.segments() if s.type == "LOAD")
         self.assertLessEqual(loaded, LARGEST)
-        # For AArch64 the linker fills the file up to a page of 64 KiB, with nothing.
+        # For AArch64, the linker pads the file to a page of 64 KiB.
         padding = 0 if self.library.is_x86 else 64 * 1024
         self.assertLessEqual(self.library.stripped_size(), LARGEST + padding)
 

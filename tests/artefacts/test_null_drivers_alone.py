@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The null drivers in a process without the guard: they are of use alone; whom they tell of a
-touch; how they take over the dev names."""
+"""The null drivers work alone in a process without the guard, report each CUDA attempt to a guard,
+and take over the dev names."""
 
 import os
 import sys
@@ -44,18 +44,18 @@ class Alone(harness.Case):
             self.assertIn(word, alone.out.split(), str(alone))
         alone.assert_untouched(self)
 
-    def test_cuda(self):
+    def test_linked_cuda_program_runs_without_a_driver(self):
         for program in ("linked_cuda", "linked_cuda_now"):
             self.check(program, ["cuInit=100", "version=99990", "countRc=3"])
 
-    def test_while_others_unload(self):
-        """Whoever is told of a touch is looked for once, not in a list that changes meanwhile."""
+    def test_answers_while_other_threads_unload_libraries(self):
+        """The null driver looks for a guard once, instead of in a list that changes meanwhile."""
         library = os.path.join(harness.BUILD, "tests", "programs", "plugin_open.so")
         alone = harness.run([harness.program("asks_while_unloading"), library], world="none",
                             guard=False, env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR})
         self.assertEqual((alone.rc, alone.out), (0, "cuInit=100\n"), str(alone))
 
-    def test_nvml(self):
+    def test_linked_nvml_program_runs_without_a_driver(self):
         for program in ("linked_nvml", "linked_nvml_now"):
             self.check(program, ["nvmlInit=0", "countRc=0", "count=0", "shutdown=0"])
 
@@ -76,18 +76,19 @@ class Touch(harness.Case):
         self.assertEqual([line for line in said if not line.startswith("touch")], self.ANSWERS)
         return [line for line in said if line.startswith("touch")]
 
-    def test_without_a_guard(self):
+    def test_attempts_without_a_guard_are_not_reported(self):
         for way in ("dlopen", "dlmopen"):
             self.assertEqual(self.lines(way), [])
 
-    def test_each_touch_is_told(self):
+    def test_each_attempt_is_reported_to_the_guard(self):
         self.assertEqual(self.lines("dlopen", preload=[WITNESS]), self.TOUCHES)
 
-    def test_from_another_namespace(self):
-        # There the weak name is unbound; the null driver finds the guard in the base namespace.
+    def test_attempts_in_another_namespace_are_reported(self):
+        # In that namespace the weak name is unbound, so the null driver finds the guard in the base
+        # namespace.
         self.assertEqual(self.lines("dlmopen", preload=[WITNESS]), self.TOUCHES)
 
-    def test_program_started_through_the_loader(self):
+    def test_attempts_under_an_explicit_loader_are_reported(self):
         # The kernel's auxiliary vector then describes ld.so, until ld.so corrects it.
         interpreter = "/lib64/ld-linux-x86-64.so.2"
         if not os.path.exists(interpreter):
@@ -104,10 +105,10 @@ class Claim(harness.Case):
         self.assertEqual(result.rc, 0, str(result))
         return result.out.splitlines(), result
 
-    def test_dev_name(self):
+    def test_claimed_dev_name_leads_to_the_null_driver(self):
         for null_driver, dev_name in ((harness.NULL_DRIVER_CUDA, "libcuda.so"),
                                   (harness.NULL_DRIVER_NVML, "libnvidia-ml.so")):
-            # Control: unclaimed, the name leads to nothing, or to the driver that is installed.
+            # Control: without the claim, the name leads to no library or to the installed driver.
             said, _ = self.lines(null_driver, dev_name, "leave", world="none")
             self.assertEqual(said, [dev_name + " none"])
             said, _ = self.lines(null_driver, dev_name, "leave", world="fake")
@@ -117,9 +118,9 @@ class Claim(harness.Case):
                 self.assertEqual(said, ["claim same", dev_name + " same"])
                 self.assertEqual(result.driver_files, [])
 
-    def test_dev_name_with_the_real_driver(self):
+    def test_claimed_dev_name_replaces_the_real_drivers(self):
         self.need_real_driver()
-        # Debian has no dev name for NVML.
+        # NVML is left out because Debian has no dev name for it.
         said, result = self.lines(harness.NULL_DRIVER_CUDA, "libcuda.so", "leave", world="real")
         self.assertEqual(said, ["libcuda.so other"])
         self.assertTrue(result.driver_files)

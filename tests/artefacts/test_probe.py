@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cudaguard-probe as a file: it must run with any glibc from 2.17 on, and find what ld.so finds."""
+"""cudaguard-probe as a file: it must run with any glibc from 2.17 on, and find the libraries that
+ld.so finds."""
 
 import os
 import unittest
@@ -19,24 +20,25 @@ class Probe(unittest.TestCase):
     def setUp(self):
         self.file = guard_rules.GuardFile(PROBE)
 
-    def test_rules(self):
+    def test_probe_obeys_the_rules(self):
         for rule in RULES:
             with self.subTest(rule=rule.__name__):
                 self.assertEqual(rule(self.file), [])
 
-    def test_what_it_needs(self):
+    def test_probe_needs_the_driver_and_libc(self):
         self.assertEqual(self.file.tags("NEEDED"), ["libcuda.so.1", "libc.so.6"])
         imports = {symbol.name: symbol for symbol in self.file.undefined}
         driver = {name for name in imports if name.startswith("cu")}
         self.assertIn("cuInit", driver)
-        # doctor says so of a driver that lacks one of them: ld.so does not refuse it.
+        # The names are weak, so ld.so accepts a driver that lacks one, and doctor reports it.
         self.assertEqual({imports[name].binding for name in driver}, {"WEAK"})
         # __libc_start_main has a new version since glibc 2.34.
         self.assertLessEqual(set(imports) - driver,
                              {"dprintf", "__dprintf_chk", "_exit", "clock_gettime"})
 
-    def test_rules_can_fail(self):
-        """On a null driver, which has a run path, and on the shell, which has a start of glibc's."""
+    def test_control_rules_can_fail(self):
+        """The rules fail on a null driver, which has a run path, and on the shell, which has
+        glibc's start code."""
         self.assertNotEqual(guard_rules.no_run_path(guard_rules.GuardFile(harness.NULL_DRIVER_CUDA)), [])
         program = guard_rules.GuardFile(os.path.realpath("/bin/sh"))
         self.assertNotEqual(guard_rules.glibc_floor(program) +

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxies as files (release build), held to the guard's rules where they are alike.
+"""The proxies as files (release build) obey the guard's rules that apply to both.
 
-That those rules can fail is shown in test_guard.py; the ones that are the proxies' own
-are shown to fail here, on the guard and on the null drivers.
+test_guard.py shows that those rules can fail. The proxies' own rules are shown to fail here, on the
+guard and on the null drivers.
 """
 
 import os
@@ -21,7 +21,7 @@ SHARED_RULES = [
     guard_rules.relro, guard_rules.size, guard_rules.stripped,
     guard_rules.branch_protection, guard_rules.says_its_version,
 ]  # fmt: skip
-# getenv: what the driver asks for besides its own variables. The guard is there or not.
+# The proxy passes the driver's requests for other variables to getenv. The guard may be missing.
 IMPORTS = guard_rules.IMPORTS | {"getenv", "strchr", "cudaguard_services_v1"}
 
 
@@ -30,7 +30,8 @@ def path_of(name):
 
 
 def symbols_are_data(elf):
-    """The symbol table lies in no executable segment: names are taken out of it at run time."""
+    """Checks that the symbol table is in no executable segment, because the proxy removes names
+    from it at run time."""
     address, length = elf.sections[".dynsym"]
     for segment in elf.kind("LOAD"):
         if segment.address <= address and address + length <= segment.address + segment.memory_size:
@@ -43,23 +44,24 @@ class Proxies(unittest.TestCase):
         for name, (real, library) in PROXIES.items():
             yield guard_rules.GuardFile(path_of(name)), name, real, harness.guarded(library)
 
-    def test_shared_rules(self):
+    def test_proxies_obey_the_guards_rules(self):
         for elf, name, *_ in self.each():
             for rule in SHARED_RULES:
                 with self.subTest(proxy=name, rule=rule.__name__):
                     self.assertEqual(rule(elf), [])
 
-    def test_what_it_needs(self):
+    def test_proxies_need_the_real_library_and_libc(self):
         for elf, name, real, *_ in self.each():
             with self.subTest(proxy=name):
-                # In this order: dlsym on its handle looks into the real library first.
+                # The order matters: dlsym on the proxy's handle searches the real library first.
                 self.assertEqual(elf.tags("NEEDED"), [real, "libc.so.6"])
                 self.assertEqual(elf.tags("SONAME"), [name])
                 self.assertLessEqual({s.name for s in elf.undefined}, IMPORTS)
                 weak = [s.binding for s in elf.undefined if s.name == "cudaguard_services_v1"]
                 self.assertEqual(weak, ["WEAK"])
                 self.assertEqual(set(elf.needed_versions()), {"libc.so.6"})
-                # Its own names are its own, whatever else is called like them.
+                # The proxy binds its own names to itself, even if other libraries have the same
+                # names.
                 self.assertTrue(elf.tags("SYMBOLIC") or elf.flag("SYMBOLIC"))
 
     def test_exports_are_the_guarded_names(self):
@@ -69,10 +71,10 @@ class Proxies(unittest.TestCase):
                 self.assertEqual({s.name for s in elf.defined},
                                  guarded | {"cudaguard_companion_prepare_v1"})
 
-    def test_symbols_are_data(self):
+    def test_symbol_table_is_not_executable(self):
         for elf, name, *_ in self.each():
             with self.subTest(proxy=name):
                 self.assertEqual(symbols_are_data(elf), [])
-                # The rule can fail: in a linker's layout where the table lies with the code.
+                # The rule fails on a layout in which the linker puts the table next to the code.
                 elf.sections[".dynsym"] = elf.sections[".text"]
                 self.assertNotEqual(symbols_are_data(elf), [])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rooms of the house: a directory includes only what stands below it, and what guard and
-proxies can write to lies in few places (shim/state; one struct in each proxy)."""
+"""A directory includes only headers of lower layers. The writable data of the guard and the proxies
+is in few places (shim/state; one struct in each proxy)."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import unittest
 from support import elf_facts, harness
 
 
-# From below to above, where each may include all that is in front of it.
+# The layers from the lowest to the highest. Each may include all layers before it.
 GUARD = ["policy", "shim/sys", "shim/elf", "shim/state", "shim/stack", "shim/record", "shim/proxy_loader", "shim/hook",
          "shim/exports"]  # fmt: skip
 BELOW = {directory: set(GUARD[:place]) for place, directory in enumerate(GUARD)}
@@ -20,12 +20,13 @@ BELOW["shim/proxy"] = set(GUARD[:GUARD.index("shim/proxy_loader") + 1]) | {"shim
 BELOW["shim/null_driver"] = {"shim/elf", "shim/api/generated"}
 BELOW["shim/launcher"] = {"policy", "shim/api/generated"}
 BELOW["shim/api"] = set()
-# Several directories, which are one here.
+# Each of these paths is one layer, although it has several directories.
 WHOLE = ("shim/launcher/", "shim/api/")
 
-# {target: the names of all that it can write to}
+# {target: the names of all its writable data}
 WRITABLE = {
-    "guard": {"inherited", "without_memory"},  # of Process the latter: the others are mapped pages
+    # Of Process only the latter, because the others are mapped pages.
+    "guard": {"inherited", "without_memory"},
     "proxy_driver": {"driver"},
     "proxy_nvml": {"nvml"},
 }
@@ -39,7 +40,7 @@ def room_of(directory):
 
 
 def wrong_includes(source):
-    """["shim/elf/x.h includes shim/state/y.h"]"""
+    """Returns, for example, ["shim/elf/x.h includes shim/state/y.h"]."""
     found = []
     for top in ("policy", "shim"):
         for directory, _, files in os.walk(os.path.join(source, top)):
@@ -58,7 +59,8 @@ def wrong_includes(source):
 
 
 def writable(objects):
-    """The data objects that are in a section which stays writable, without their namespaces."""
+    """Returns the names, without namespaces, of the data objects in a section that stays writable.
+    """
     found = set()
     for path in objects:
         sections = {}
@@ -80,7 +82,7 @@ def objects_of(target):
 
 
 def compiled(directory, source):
-    """(exit status, path of the object)"""
+    """Returns (exit status, path of the object)."""
     path = os.path.join(directory, "a.o")
     ran = subprocess.run([os.environ.get("CXX", "c++"), "-fPIC", "-x", "c++", "-c", "-o", path, "-"],
                          input=source, text=True, capture_output=True, check=False)
@@ -88,15 +90,15 @@ def compiled(directory, source):
 
 
 class Arrows(unittest.TestCase):
-    def test_includes(self):
+    def test_includes_go_to_lower_layers_only(self):
         self.assertEqual(wrong_includes(harness.SOURCE), [])
 
-    def test_every_directory_has_its_place(self):
+    def test_every_directory_is_in_a_layer(self):
         directories = {room_of(os.path.relpath(directory, harness.SOURCE)) for directory, _, files in os.walk(
             os.path.join(harness.SOURCE, "shim")) if any(f.endswith((".h", ".cpp")) for f in files)}
         self.assertLessEqual(directories - {"shim", "shim/api/generated"}, set(BELOW))
 
-    def test_the_check_sees(self):
+    def test_control_wrong_include_is_found(self):
         for directory, wanted, wrong in (
                 ("policy", "shim/sys/system.h", True), ("shim/elf", "shim/state/process.h", True),
                 ("shim/proxy_loader", "shim/proxy/guard.h", True),
@@ -112,12 +114,12 @@ class Arrows(unittest.TestCase):
 
 
 class State(unittest.TestCase):
-    def test_what_can_be_written_to(self):
+    def test_writable_data_is_the_listed_state(self):
         for target, names in WRITABLE.items():
             with self.subTest(target=target):
                 self.assertEqual(writable(objects_of(target)), names)
 
-    def test_the_check_sees(self):
+    def test_control_each_kind_of_writable_data_is_found(self):
         with tempfile.TemporaryDirectory() as directory:
             for source, names in (
                     ("namespace a { namespace { int first; } int* f() { return &first; } }",
@@ -128,8 +130,8 @@ class State(unittest.TestCase):
                 code, path = compiled(directory, source)
                 self.assertEqual((code, writable([path])), (0, names))
 
-    def test_all_zero(self):
-        """The compiler refuses another first value where the guard's state lies."""
+    def test_state_starts_as_zeros(self):
+        """The compiler refuses another initial value in the section of the guard's state."""
         with tempfile.TemporaryDirectory() as directory:
             source = '[[gnu::section(".bss.a")]] int a[9] = {0, %d};'
             self.assertEqual(compiled(directory, source % 0)[0], 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the null drivers given as arguments 2 and 3 and makes the calls that are touches and some
-// that are not. Argument 1 says how: dlopen or dlmopen (a namespace of its own each time).
+// Opens the null drivers given as arguments 2 and 3 and makes calls, some of which are CUDA
+// attempts. Argument 1 is the way to open them: dlopen, or dlmopen with a new namespace each time.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

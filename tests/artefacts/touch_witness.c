@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands for the guard (same SONAME, same function): says what the null drivers tell it, and
-// whether the caller they name is in the program.
+// Replaces the guard (same SONAME, same function). It prints each CUDA attempt that the null
+// drivers report, and whether the reported caller is in the program.
 #include <stdio.h>
 
 static const void* first_of_program;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one call costs in a process as scripts/bench sets it up (nothing, an empty library, the
-// guard preloaded). CG_BENCH_NULL_DRIVERS=DIR loads the two null drivers by hand as the guard
-// would.
+// Measures the cost of one call in a process as scripts/bench sets it up (nothing, an empty
+// library, or the guard preloaded). CG_BENCH_NULL_DRIVERS=DIR loads the two null drivers as the
+// guard would.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -39,11 +39,11 @@ void call_init(benchmark::State& state, Init init) {
   for (auto _ : state) benchmark::DoNotOptimize(init(0));
 }
 
-/// As a linked program calls it: the guard's own export.
+/// Calls the guard's own export, as a linked program does.
 void cu_init_linked(benchmark::State& state) { call_init(state, &cuInit); }
 BENCHMARK(cu_init_linked);
 
-/// As everyone else does: by the driver's handle.
+/// Calls the function of the driver's handle, as all other programs do.
 void cu_init_opened(benchmark::State& state) {
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY);
   call_init(state, driver ? reinterpret_cast<Init>(dlsym(driver, "cuInit")) : nullptr);
@@ -51,8 +51,8 @@ void cu_init_opened(benchmark::State& state) {
 BENCHMARK(cu_init_opened);
 
 void open_and_close(benchmark::State& state, const char* given) {
-  // Always at the same alignment: ld.so compares the name with every library's, and its strcmp
-  // takes half as long again where the two are aligned differently.
+  // The name always has the same alignment. ld.so compares it with every library's name, and strcmp
+  // takes half as long again if the alignments differ.
   alignas(64) static char name[4096];
   std::snprintf(name, sizeof name, "%s", given);
   void* held = dlopen(name, RTLD_LAZY);
@@ -63,11 +63,11 @@ void open_and_close(benchmark::State& state, const char* given) {
   for (auto _ : state) dlclose(dlopen(name, RTLD_LAZY));
 }
 
-/// A library that was there before the null drivers.
+/// This library was loaded before the null drivers.
 void dlopen_early(benchmark::State& state) { open_and_close(state, "libm.so.6"); }
 BENCHMARK(dlopen_early);
 
-/// One that came after them: ld.so passes them on its list.
+/// This library was loaded after the null drivers, so ld.so passes them on its list.
 void dlopen_late(benchmark::State& state) { open_and_close(state, std::getenv("CG_BENCH_PLUGIN")); }
 BENCHMARK(dlopen_late);
 
@@ -82,7 +82,7 @@ void dlsym_default(benchmark::State& state) {
 }
 BENCHMARK(dlsym_default);
 
-/// A system call that the fence lets pass whatever its arguments are.
+/// The fence allows this system call whatever its arguments are.
 void kernel_getppid(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(syscall(SYS_getppid));
 }
@@ -95,11 +95,11 @@ void ask(benchmark::State& state, unsigned long request) {
   close(file);
 }
 
-/// One whose request it looks at.
+/// The fence checks the request of this system call.
 void kernel_ioctl(benchmark::State& state) { ask(state, TCGETS); }
 BENCHMARK(kernel_ioctl);
 
-/// One that it refuses: NVIDIA's RM_CONTROL.
+/// The fence refuses this request, which is NVIDIA's RM_CONTROL.
 void kernel_refused(benchmark::State& state) { ask(state, 0xc020462a); }
 BENCHMARK(kernel_refused);
 
@@ -109,7 +109,7 @@ BENCHMARK(kernel_refused);
 
 int main(int argc, char** argv) {
   load_null_drivers();
-  dlopen(nullptr, RTLD_LAZY);  // the guard's first one
+  dlopen(nullptr, RTLD_LAZY);  // the guard's first dlopen
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
-// The least that a preloaded library can be.
+// An empty library, which is the minimum that can be preloaded.
 int cg_bench_empty(void) { return 0; }

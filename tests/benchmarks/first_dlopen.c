@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints how many nanoseconds the first dlopen of this process takes: of a library that is mapped.
+// Prints how many nanoseconds the first dlopen of this process takes, for a library that is mapped
+// already.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <time.h>
@@ -11,7 +12,7 @@ static long nanoseconds(void) {
 }
 
 int main(void) {
-  nanoseconds();  // the vDSO's page
+  nanoseconds();  // maps the vDSO's page
   const long start = nanoseconds();
   void* handle = dlopen("libm.so.6", RTLD_LAZY);
   const long end = nanoseconds();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call costs that goes on to the driver or to the runtime. Both are small ones of these
-// benchmarks' own (forward_driver.c, forward_runtime.c), found by LD_LIBRARY_PATH.
+// Measures the cost of a call that is forwarded to the driver or to the runtime. Both are small
+// libraries of these benchmarks (forward_driver.c, forward_runtime.c), found by LD_LIBRARY_PATH.
 //   bench_forward [Google Benchmark's options]
-//   bench_forward where      where the driver's functions come from, as this process sees them
+//   bench_forward where      prints the files of the driver's functions in this process
 // With FORWARD_LINKED the program is linked to the driver and calls it as the linker bound it.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
@@ -79,7 +79,7 @@ void device_get(benchmark::State& state) {
 }
 BENCHMARK(device_get);
 
-/// A name that is not guarded.
+/// This name is not guarded.
 void device_attribute(benchmark::State& state) {
   const auto get = find<Attribute>("cuDeviceGetAttribute");
   int value = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver for benchmarks: its calls compare an index and do no more.
+// A driver for benchmarks, whose calls only compare an index.
 #include <stddef.h>
 
 enum { kGpus = 8, kInvalidDevice = 101, kNotFound = 500 };
@@ -22,7 +22,7 @@ int cuDeviceGet(int* device, int ordinal) {
   return 0;
 }
 
-// Not guarded.
+// This function is not guarded.
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device);
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   if (device < 0 || device >= kGpus) return kInvalidDevice;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shared runtime for benchmarks: its calls compare an index and do no more.
+// A shared runtime for benchmarks, whose calls only compare an index.
 enum { kGpus = 8, kInvalidDevice = 101 };
 
 #define EXPORT __attribute__((visibility("default")))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PROGRAM [ARG...]: starts it behind a seccomp filter of one instruction, which lets all pass: what
-// a filter costs whatever is in it.
+// PROGRAM [ARG...]: starts the program under a seccomp filter of one instruction, which allows
+// every call. This measures the cost that every filter has.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdio.h>

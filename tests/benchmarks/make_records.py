@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records of a cluster that never was, as its guards would write them, the same ones each time.
+"""Prints records of a cluster that does not exist, as its guards would write them, the same ones
+each time.
 
     make_records.py [--records 1000000] [--processes 200000] [--hosts 500] [--stacks 60]
 
-Nine of ten have a Python and a native stack of 10 to 20 frames. Those of one process are apart, as
-in a file that many nodes' records were collected in."""
+Nine of ten have a Python and a native stack of 10 to 20 frames. The records of one process are not
+adjacent, as in a file in which many nodes' records were collected.
+"""
 
 import argparse
 import json
@@ -20,7 +22,7 @@ APIS = [("cuInit", None), ("nvmlInit_v2", None), ("cuInit", None), ("cudaGetDevi
 
 
 def stack(number, dice):
-    """From "api" on."""
+    """Returns a record's text from "api" on."""
     api, asked = APIS[number % len(APIS)]
     native = [PACKAGES + "torch/lib/%s+0x%x" % (dice.choice(LIBRARIES), dice.randrange(1 << 26))
               for _ in range(dice.randint(10, 20))]
@@ -42,7 +44,7 @@ def stack(number, dice):
 
 
 def process(number, hosts):
-    """What is in front of the thread's number and behind it."""
+    """Returns the text before the thread's number and the text after it."""
     job = number // 64
     words = ["python3", "/home/user%d/project/train.py" % (job % 40), "--config",
              "configs/run%d.yaml" % (job % 500), "--rank", str(number % 64), "--epochs", "90"]
@@ -63,7 +65,7 @@ def main():
     given = parser.parse_args()
     dice = random.Random(1)
     stacks = [stack(number, dice) for number in range(given.stacks)]
-    window = []  # processes whose records are still to come
+    window = []  # processes whose records are not yet complete
     each = max(1, given.records // given.processes)
     begun = 0
     out = []

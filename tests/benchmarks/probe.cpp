@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A static-cudart program whose first cudaGetDeviceCount is timed: prints nanoseconds, the error.
-// With an argument it then waits until its standard input ends, so that its memory can be read.
+// A program with the static cudart that prints the nanoseconds of its first cudaGetDeviceCount and
+// the error. With an argument it then waits until its standard input ends, so that its memory can
+// be read.
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 

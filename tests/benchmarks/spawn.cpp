@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts programs under several preloads, turn by turn, and prints what each start took.
+// Starts programs under several preloads in turn, and prints the time of each start.
 //   bench_spawn each ROUNDS NAME=PRELOAD... -- PROGRAM [ARG...]
-//       "NAME nanoseconds CPU-nanoseconds" per start
+//       prints "NAME nanoseconds CPU-nanoseconds" for each start
 //   bench_spawn fleet ROUNDS SIZE NAME=PRELOAD... -- PROGRAM [ARG...]
-//       SIZE at once; each prints a line when it is ready and ends when its input does:
-//       "NAME nanoseconds PSS-in-KiB" per round
-// PRELOAD may be "+WORD WORD...": no preload, these words in front of PROGRAM.
+//       starts SIZE at once; each prints a line when it is ready and ends when its input does;
+//       prints "NAME nanoseconds PSS-in-KiB" for each round
+// PRELOAD may be "+WORD WORD...", which means no preload and these words before PROGRAM.
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -142,11 +142,12 @@ int main(int argc, char** argv) {
     if (!setup.preload.empty()) setup.environment.push_back(setup.preload.data());
     setup.environment.push_back(nullptr);
     for (std::string& word : setup.words) setup.argv.push_back(word.data());
-    setup.argv.insert(setup.argv.end(), argv + at, argv + argc + 1);  // with the null at its end
+    // Includes the null at its end.
+    setup.argv.insert(setup.argv.end(), argv + at, argv + argc + 1);
   }
   for (int round = number(argv[2]); round > 0; --round) {
     for (size_t i = 0; i < setups.size(); ++i) {
-      // Nobody is always behind the same neighbour.
+      // The order changes, so that no setup always follows the same one.
       Setup& setup = setups[(i + static_cast<size_t>(round)) % setups.size()];
       if (each) {
         one(setup);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints how many nanoseconds the first cuInit of this process takes, some frames deep in a program
-// that has an unwinder (libstdc++ brings libgcc_s).
+// Prints how many nanoseconds the first cuInit of this process takes, a few frames deep in a
+// program with an unwinder (libstdc++ brings libgcc_s).
 #include <dlfcn.h>
 
 #include <chrono>
@@ -13,7 +13,7 @@ using Init = int (*)(unsigned);
 [[gnu::noinline]] long deep(Init init, int frames) {
   if (frames > 0) {
     const long spent = deep(init, frames - 1);
-    asm volatile("" ::: "memory");  // no tail call
+    asm volatile("" ::: "memory");  // prevents a tail call
     return spent;
   }
   const auto start = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints how many nanoseconds the first cuInit of this process takes, some frames deep."""
+"""Prints how many nanoseconds the first cuInit of this process takes, a few frames deep."""
 
 import ctypes
 import time

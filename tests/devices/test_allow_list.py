@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way to look at the GPUs shows the allow-list, in its order, as 0...n-1."""
+"""Whichever way a program looks at the GPUs, it sees the allow-list in its order, as 0...n-1."""
 
 from support import box
 from support.box import ALL, PROXIES, FASTEST, uuid
 
-# program, steps, the names of the answers: each API by every route, and mixtures in every order.
+# Each entry has a program, its steps and the names of the answers: each API by every route, and
+# mixtures in every order.
 DRIVER = ["cu.see"]
 BY_PROC = ["cu.route=proc", "cu.see"]
 WAYS = [
@@ -54,8 +55,9 @@ LISTS = [
 
 class Ways(box.Case):
 
-    def test_without_the_guard(self):
-        """The control: all eight, the driver in its own order, NVML in that of the bus."""
+    def test_control_all_gpus_show_without_the_guard(self):
+        """Control: the driver shows all eight GPUs in its own order, and NVML in the order of the
+        bus."""
         for name, steps, keys in WAYS:
             with self.subTest(program=name, steps=steps):
                 result = box.run(steps, name, guard=False, allow="2,5")
@@ -86,7 +88,7 @@ class Ways(box.Case):
                     for key in keys:
                         answer = label + key + ".see"
                         self.assertEqual(box.seen(result.answers[answer]), [5, 2], result)
-                        # Nothing is a child's own but what it sees.
+                        # A child has nothing of its own except what it sees.
                         self.assertEqual(len(box.seen(bare.answers[answer])), 8, bare)
                 self.assertEqual(len(result.out.splitlines()), len(bare.out.splitlines()), result)
 
@@ -101,8 +103,8 @@ class Ways(box.Case):
                 result = box.run(steps, allow="5,2")
                 self.sees(result, **{step[:-4]: [5, 2] for step in steps})
 
-    def test_preloaded_under_other_policies(self):
-        """The proxies preloaded too, under OFF and FORCE_CPU."""
+    def test_proxies_preloaded_under_off_and_force_cpu_follow_policy(self):
+        """LD_PRELOAD also names the proxies, and the policy is OFF or FORCE_CPU."""
         for name, steps, keys in WAYS:
             with self.subTest(program=name, steps=steps):
                 result = box.run(steps, name, policy="OFF", preload=PROXIES)
@@ -143,7 +145,7 @@ class Lists(box.Case):
             with self.subTest(policy=policy):
                 self.check("4,1", [4, 1], policy=policy)
 
-    def test_the_program_cannot_choose_the_order(self):
+    def test_list_keeps_its_order_whatever_the_program_sets(self):
         for order in ("PCI_BUS_ID", "FASTEST_FIRST", "nonsense"):
             with self.subTest(order=order):
                 result = self.check("2,3", [2, 3], CUDA_DEVICE_ORDER=order)
@@ -153,8 +155,8 @@ class Lists(box.Case):
         self.sees(result, cu=[2, 3])
         self.assertEqual(result.answers["CUDA_DEVICE_ORDER"], "FASTEST_FIRST", result)
 
-    def test_bound_at_once(self):
-        """LD_BIND_NOW=1; a driver whose table of addresses is read-only."""
+    def test_list_holds_with_immediate_binding(self):
+        """LD_BIND_NOW is 1, or the driver's table of addresses is read-only."""
         for kind in ("lazy", "now"):
             for bind in (None, "1"):
                 for name, steps, keys in WAYS:
@@ -171,14 +173,15 @@ class Lists(box.Case):
         self.silent(result)
         self.sees(result, cu=["M1"], nv=[6])
         result = box.run(["cu.see", "nv.see"], allow=listed, CG_MIG="1")
-        # CUDA takes lists of one kind; whatever comes of this one, it is not more.
+        # CUDA accepts lists of one kind only. Whatever it does with this list, it shows no more
+        # GPUs.
         if box.seen(result.answers["cu.see"]) != [1, "M1"]:
             self.sees(result, cu="!100")
             self.assertNotEqual(box.lines(result), [], result)
 
 
 class Rewrites(box.Case):
-    """What the program writes to CUDA_VISIBLE_DEVICES is read inside the view."""
+    """What the program writes to CUDA_VISIBLE_DEVICES counts inside the view."""
 
     VIEW = [5, 2, 7]
     CASES = [
@@ -207,7 +210,8 @@ class Rewrites(box.Case):
         (uuid(7), [7]),
         (uuid(7) + "," + uuid(5), [7, 5]),
         (uuid(7, 4), [7]),
-        # Ambiguous on the machine and in the view; not in a view that has one of the two.
+        # This prefix is ambiguous on the machine and in this view, but not in a view with only one
+        # of the two.
         (uuid(5, 20), "!100"),
         (uuid(0), "!100"),
         (uuid(2) + "," + uuid(0) + "," + uuid(7), [2]),
@@ -217,7 +221,7 @@ class Rewrites(box.Case):
         ("1," + uuid(7), [2]),
     ]
 
-    def test_the_programs_own_variable_is_read_inside_the_list(self):
+    def test_own_variable_counts_inside_the_list(self):
         """The program, its forked child or its spawned child writes the variable, or a child
         inherits it."""
         steps = ["cu.see", "nv.see", "rt12.see", "getenv=CUDA_VISIBLE_DEVICES"]
@@ -234,25 +238,27 @@ class Rewrites(box.Case):
                                ("cu.see", "nv.see", "rt12.see")}
                     self.assertEqual(box.seen(answers["cu.see"]), gpus, result)
                     self.assertEqual(box.seen(answers["rt12.see"]), gpus, result)
-                    # As in a container that holds these GPUs: NVML does not ask the variable.
+                    # NVML does not read the variable, so it shows the view, as in a container with
+                    # these GPUs.
                     self.assertEqual(box.seen(answers["nv.see"]), self.VIEW, result)
                 self.assertEqual(result.out.count("CUDA_VISIBLE_DEVICES=%s\n" % own), 4, result)
 
-    def test_unique_in_the_view(self):
+    def test_uuid_prefix_must_be_unique_in_the_view_only(self):
         result = box.run(["cu.see"], allow="1,5", own=uuid(5, 20))
         self.sees(result, cu=[5])
         bare = box.run(["cu.see"], guard=False, own=uuid(5, 20))
         self.sees(bare, cu="!100")
 
-    def test_the_driver_reads_it_so_by_itself(self):
-        """The control: the same values, unguarded, on a machine with that order."""
+    def test_control_driver_reads_the_same_values_unguarded(self):
+        """Control: the same values, unguarded, on a machine with the same order."""
         for own, gpus in (("0", [3]), ("1,0", [0, 3]), ("0,0", "!100"), ("1gpu2", [0]),
                           (uuid(7), [7]), ("-1", "!100")):
             result = box.run(["cu.see", "rt12.see"], guard=False, own=own)
             self.sees(result, cu=gpus, rt12=gpus)
 
-    def test_without_a_list(self):
-        """VALIDATE and CLAMP alone: what CUDA itself makes of each value, nothing else."""
+    def test_validate_and_clamp_without_a_list_change_no_view(self):
+        """Under VALIDATE or CLAMP alone, each value has the effect that CUDA itself gives it, and
+        no other."""
         steps = ["cu.see", "nv.see", "rt13.see", "getenv=CUDA_VISIBLE_DEVICES", "nv.facts=3"]
         for own in [own for own, _ in self.CASES] + [None]:
             for policy in ("VALIDATE", "CLAMP"):
@@ -262,7 +268,7 @@ class Rewrites(box.Case):
                     self.silent(result)
                     self.assertEqual(result.out, bare.out, result)
 
-    def test_an_empty_environment(self):
+    def test_cleared_environment_shows_no_more_than_the_list(self):
         """A program that clears its environment gets no more than the list."""
         for steps in (["clearenv", "cu.see"], ["nv.see", "clearenv", "cu.see"]):
             result = box.run(["cu.open", "nv.init"] + steps, allow="5,2")
@@ -270,8 +276,9 @@ class Rewrites(box.Case):
         bare = box.run(["cu.open", "clearenv", "cu.see"], guard=False, own="1")
         self.sees(bare, cu=box.FASTEST)
 
-    def test_a_failed_start_reads_again(self):
-        """None left, then another value: NVIDIA's driver reads the variable at each cuInit."""
+    def test_cuinit_after_a_failure_reads_the_variable_again(self):
+        """No GPU is left, then the program writes another value. NVIDIA's driver reads the variable
+        at each cuInit."""
         result = box.run(["setenv=CUDA_VISIBLE_DEVICES=-1", "cu.init", "cu.count",
                           "setenv=CUDA_VISIBLE_DEVICES=1", "cu.see",
                           "setenv=CUDA_VISIBLE_DEVICES=0,1,2", "cu.list"], allow="5,2,7")
@@ -279,12 +286,12 @@ class Rewrites(box.Case):
         self.assertEqual(result.answers["cu.count"][:1], "3", result)
         self.sees(result, cu=[2])
         self.assertEqual(box.seen(result.answers["cu.list"]), [2], result)
-        # The driver still has the text of its first try, and finds it as it was.
+        # The driver still has the text of its first attempt, unchanged.
         self.assertEqual([call for call in result.fake_calls if call.startswith("told")],
                          ["told first:-1"], result)
 
-    def test_the_list_is_that_of_the_start(self):
-        """A program that writes CUDAGUARD_VISIBLE_DEVICES, or lifts the policy, before and after its
+    def test_later_writes_of_cudaguard_variables_have_no_effect(self):
+        """The program writes CUDAGUARD_VISIBLE_DEVICES, or lifts the policy, before and after its
         first call, and in a forked child."""
         for write in ("setenv=CUDAGUARD_VISIBLE_DEVICES=0,1,2,3,4,5,6,7",
                       "setenv=CUDAGUARD_VISIBLE_DEVICES=5", "setenv=CUDAGUARD_VISIBLE_DEVICES=",

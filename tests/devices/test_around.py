@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to bypass the guard that were once open, and what programs keep of their own under the
-guard."""
+"""The guard blocks bypasses that once worked, and programs keep their own state under the guard."""
 
 import os
 import shutil
@@ -11,12 +10,12 @@ from support.box import ALL, PROXIES, FASTEST
 
 DRIVER, NVML = (os.path.basename(path) for path in PROXIES)
 NOTHING = "!100"
-# Loads a library through the guard's hooks, nothing of CUDA.
+# This call loads a library through the guard's hooks, but nothing of CUDA.
 HOOK_CALL = "lib.open=libm.so.6"
 
 
 class Copy:
-    """The guard and its libraries in a directory of their own, where a test may break them."""
+    """The guard and its libraries in a separate directory, where a test may break them."""
 
     def __init__(self, case):
         self.directory = tempfile.mkdtemp(prefix="cg-around-")
@@ -27,7 +26,8 @@ class Copy:
         return os.path.join(self.directory, "lib", "cudaguard", name)
 
     def corrupt(self, name):
-        """Byte 16, the kind of an ELF file: a relocatable one, which ld.so does not load."""
+        """Byte 16 is the kind of an ELF file. This value means a relocatable file, which ld.so does
+        not load."""
         with open(self.proxy(name), "r+b") as stream:
             stream.seek(16)
             stream.write(b"\1")
@@ -71,7 +71,8 @@ class Proxies(box.Case):
                     self.no_gpu(copy.run(steps, name, allow="2,5"), key)
 
     def test_linked_program_without_a_free_descriptor_gets_no_gpu(self):
-        # By dlopen: the null driver cannot be opened either, so there is no library at all.
+        # If the program uses dlopen, the null driver cannot be opened either, so there is no
+        # library at all.
         for route, code in (("dlsym", "-999"), ("linked", "100")):
             for files, gpus in (("64", [2, 5]), ("3", None)):
                 with self.subTest(route=route, files=files):
@@ -88,7 +89,7 @@ class Proxies(box.Case):
         broken["corrupt"].corrupt(NVML)
         broken["missing"].remove(NVML)
         for how, copy in broken.items():
-            # By dlopen there is no library; by the linker FORCE_CPU's answer.
+            # A program that uses dlopen gets no library; a linked program gets FORCE_CPU's answer.
             for name, steps, nvml in (("open", ["nv.see", "cu.see"], "!-999"),
                                       ("open", ["cu.see", "nv.see"], "!-999"),
                                       ("mixed", ["nv.see", "cu.see"], [])):
@@ -112,8 +113,8 @@ class Proxies(box.Case):
 
 class Paths(box.Case):
 
-    def test_origin_and_run_paths(self):
-        """What ld.so puts in for $ORIGIN and $LIB is the caller's, not ours."""
+    def test_list_holds_for_origin_and_run_paths(self):
+        """ld.so replaces $ORIGIN and $LIB with the caller's values, not the guard's."""
         for name, steps in (("open", ["cu.library=$ORIGIN/lib/libcuda.so.1"]),
                             ("open", ["cu.library=${ORIGIN}/lib/libcuda.so.1"]),
                             ("open_origin", []), ("open_lib", []),
@@ -128,8 +129,8 @@ class Paths(box.Case):
 
     def test_link_in_etc_alternatives_gets_the_proxy(self):
         """/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu is the link to which the usual
-        name links. (Bound early, the driver keeps to the list; the proxy's answers show the
-        way.)"""
+        name links. If the driver is bound early, it keeps to the list, but the proxy's answers show
+        which way the call took."""
         directory = tempfile.mkdtemp(prefix="cg-around-")
         self.addCleanup(shutil.rmtree, directory)
         link = os.path.join(directory, "nvidia--libcuda.so.1-x86_64-linux-gnu")
@@ -143,8 +144,8 @@ class Paths(box.Case):
         self.sees(result, cu=NOTHING)
         self.assertEqual(result.fake_calls, [], result)
 
-    def test_nvidias_own_names(self):
-        """A library whose file is named as NVIDIA's are, and that opens the driver."""
+    def test_list_holds_for_a_library_with_nvidias_file_name(self):
+        """A library whose file has a name of NVIDIA's opens the driver."""
         for steps in (["nvidia.cu.see"], ["nvidia.cu.see", "cu.see"], ["cu.see", "nvidia.cu.see"]):
             with self.subTest(steps=steps):
                 keys = [step[:-4].replace(".", "_") for step in steps]
@@ -173,7 +174,7 @@ class Paths(box.Case):
                     result = box.run(steps, allow=allow, **lost)
                     self.assertEqual(box.seen(result.answers[steps[0]]), NOTHING, result)
                     self.assertNotIn("cuInit:initialised", result.fake_calls, result)
-                    # A deep-bound plug-in's cuInit is the driver's: it finds an empty list.
+                    # A deep-bound plug-in calls the driver's own cuInit, which finds an empty list.
                     if steps == ["cu.see"]:
                         self.refused(result, "UUID")
         for allow, gpus in (("3,0", [3, 0]), ("2,5", [2, 5])):
@@ -186,7 +187,7 @@ class Children(box.Case):
 
     ROOT = ["setpid=CUDAGUARD_ROOT", "exec"]
 
-    def test_children_force_cpu(self):
+    def test_forked_child_cannot_lift_children_force_cpu(self):
         for change in (["unsetenv=CUDAGUARD_CHILDREN"], ["clearenv"], ["setpid=CUDAGUARD_ROOT"],
                        ["unsetenv=CUDAGUARD_CHILDREN", "unsetenv=CUDAGUARD_ROOT"], []):
             for before in ([HOOK_CALL], ["cu.open"], ["nv.see"]):
@@ -212,7 +213,7 @@ class Children(box.Case):
             else:
                 self.assertEqual(box.seen(result.answers["c." + call]), wanted, result)
 
-    def test_later_values_change_nothing(self):
+    def test_forked_child_cannot_change_list_or_policy(self):
         for before in ([], [HOOK_CALL], ["cu.open"]):
             for call in ("cu.see", "linked.cu.see"):
                 for write in ("setenv=CUDAGUARD_VISIBLE_DEVICES=5", "setenv=CUDAGUARD_POLICY=OFF",
@@ -224,12 +225,12 @@ class Children(box.Case):
 class Native(box.Case):
     """The program keeps these things as without the guard."""
 
-    def test_a_constructor_that_waits(self):
-        """ld.so's lock is held while the thread asks; the guard may not need it."""
+    def test_constructor_that_waits_for_a_thread_does_not_hang(self):
+        """The thread asks while ld.so's lock is held, so the guard must not need that lock."""
         steps = ["lib.open=" + box.program("constructor.so")]
         bare = box.run(steps, guard=False, timeout=60)
         self.assertEqual(bare.answers["constructor"], "0:0:8", bare)
-        # Not VALIDATE without a list: a known limit.
+        # VALIDATE without a list is missing, because it is a known limit.
         for allow, policy, wanted in (("2,5", None, "0:0:2"), ("2,5", "CLAMP", "0:0:2"),
                                       (None, "OFF", "0:0:8")):
             with self.subTest(allow=allow, policy=policy):
@@ -238,8 +239,8 @@ class Native(box.Case):
                 self.assertEqual(result.answers["constructor"], wanted, result)
                 self.assertEqual(result.rc, 0, result)
 
-    def test_an_older_driver(self):
-        """The preloaded proxy has names that the driver lacks: called, they say so (500)."""
+    def test_name_that_an_older_driver_lacks_returns_500(self):
+        """The preloaded proxy has names that the driver lacks, and these calls return 500."""
         bare = box.run(["context=cuCtxCreate_v4"], "cuda", guard=False, box="old")
         self.assertEqual(bare.answers["context"], "null", bare)
         for policy in ("VALIDATE", "OFF"):
@@ -248,7 +249,7 @@ class Native(box.Case):
             self.assertEqual(result.rc, 0, result)
             self.assertEqual(result.answers["context"], "500", result)
             self.sees(result, cu=FASTEST)
-        # A driver that has it: the same step makes a context.
+        # With a driver that has the function, the same step creates a context.
         result = box.run(["cu.init", "context=cuCtxCreate_v4"], "cuda", policy="VALIDATE",
                          preload=PROXIES)
         self.assertEqual(result.answers["context"], "0", result)
@@ -257,7 +258,7 @@ class Native(box.Case):
         """A profiler's hooks, before or after the guard, are called as without the guard."""
         hook = (box.program("hook.so"),)
         both = ("OFF", "VALIDATE")
-        # A hook of the driver's functions is not called under VALIDATE: a known limit.
+        # A known limit: under VALIDATE, a hook of the driver's functions is not called.
         for name, steps, policies in (("runtime12", ["rt.set=1"], both),
                                       ("cuda", ["cu.init"], ("OFF",)),
                                       ("runtime13", ["rt.set=1", "rt.set=0"], both),
@@ -272,7 +273,7 @@ class Native(box.Case):
                                      preload=(*hook, harness.GUARD))
                     self.assertEqual(result.out, bare.out, result)
 
-    def test_dlerror_and_errno_stay_over_the_first_call(self):
+    def test_first_call_keeps_dlerror_and_errno(self):
         """The program is linked to the driver."""
         for steps in (["kept=cu.init"], [HOOK_CALL, "kept=cu.init"],
                       ["lib.open=libcuda.so.1", "kept=cu.init"]):
@@ -286,7 +287,8 @@ class Native(box.Case):
 
 
 class Versions(box.Case):
-    """dlopen looked up by glibc's versions (dlvsym), as overlays and tracers do: the list holds."""
+    """The list holds for programs that look dlopen up by glibc's versions (dlvsym), as overlays and
+    tracers do."""
 
     STEPS = ["cu.see", "nv.see", "rt12.see", "linked.cu.see"]
     HOOK = harness.program("dlopen_hook.so")

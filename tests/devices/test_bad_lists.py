@@ -9,8 +9,8 @@ from support import box, harness
 from support.box import uuid
 
 STEPS = ["cu.see", "nv.see", "rt12.see", "rt13.see", "nv.get=0", "nv.uuid=" + uuid(0)]
-# The list, and the entry that the line has to name: one of each kind. tests/unit/device_list_test.cpp
-# has all, device_list_random_test.cpp any.
+# Each entry has a list of one kind and the entry that the message has to name.
+# tests/unit/device_list_test.cpp has all kinds, and device_list_random_test.cpp makes random ones.
 MISTAKES = [
     ("0,1,2,3,0", "5"),
     (uuid(1) + ",1", "1"),
@@ -62,14 +62,14 @@ class BadLists(box.Case):
                     self.sees(result, **wanted)
                     self.refused(result, allow)
 
-    def test_every_process_is_refused(self):
+    def test_bad_list_is_refused_in_every_process(self):
         result = box.run(["fork=f", "cu.see", "end", "spawn=s", "cu.see", "end", "cu.see", "fork=l",
                           "cu.see", "end"], allow="0,0")
         for label in ("", "f.", "s.", "l."):
             self.assertEqual(box.seen(result.answers[label + "cu.see"]), "!100", result)
 
-    def test_none_is_no_mistake(self):
-        """Empty, or -1 alone: FORCE_CPU, and no complaint about the list."""
+    def test_empty_list_means_force_cpu_without_a_complaint(self):
+        """The list is empty or -1 alone: FORCE_CPU applies without a complaint about the list."""
         for allow in ("", "-1", " ", " -1 "):
             for policy in (None, "VALIDATE", "CLAMP"):
                 with self.subTest(allow=allow, policy=policy):
@@ -90,7 +90,7 @@ class BadLists(box.Case):
         self.sees(result, cu=box.FASTEST, rt12=box.FASTEST, rt13=box.FASTEST, nv=box.ALL)
         self.silent(result)
 
-    def test_with_a_policy_that_is_none(self):
+    def test_list_with_an_unknown_policy_means_force_cpu(self):
         result = box.run(STEPS, allow="0,1", policy="VALIDTE")
         self.sees(result, cu="!100", rt12="!100", rt13="!100", nv=[])
         self.assertIn("CUDAGUARD_POLICY=", result.err, result)
@@ -110,16 +110,16 @@ class BadLists(box.Case):
                 for line in box.lines(result):
                     self.assertLess(len(line), 4096)
 
-    def test_a_list_that_does_not_fit_the_machine(self):
-        """Without NVML nobody knows the GPUs before the driver does."""
+    def test_bad_list_without_nvml_is_explained(self):
+        """Without NVML, only the driver knows the GPUs."""
         for allow in ("0,8", "0,0", "1gpu2", "all"):
             result = box.run(["cu.see", "rt12.see"], allow=allow, box="no_nvml")
             self.sees(result, cu="!100", rt12="!100")
             self.explained(result)
 
-    def test_a_missing_proxy(self):
-        """A list that cannot be kept because a file of ours is missing: FORCE_CPU, or no NVML, and a
-        line."""
+    def test_missing_proxy_shows_no_gpu_and_is_named(self):
+        """A file of cudaguard is missing, so the list cannot be enforced: the program gets
+        FORCE_CPU or no NVML, and a message."""
         for kind, steps in (("driver", ["cu.see", "rt12.see", "rt13.see"]), ("nvml", ["nv.see"])):
             with tempfile.TemporaryDirectory(prefix="cg-lib-") as directory:
                 shutil.copytree(harness.LIB, directory, symlinks=True, dirs_exist_ok=True)
@@ -135,8 +135,9 @@ class BadLists(box.Case):
                         self.assertIn("libcudaguard-%s.so is missing" % kind, result.err, result)
                         self.assertNotIn("cuInit", result.fake_calls, result)
 
-    def test_rewrites_of_any_length(self):
-        """What the program writes may be of any kind and length: inside the list or nothing."""
+    def test_rewrite_of_any_length_shows_listed_gpus_or_none(self):
+        """The program may write a value of any kind and length, and gets GPUs of the list or none.
+        """
         for own in (",".join(["1"] * 10000), ",".join(str(i) for i in range(10000)), "0," * 40000,
                     "1" * 100000, uuid(5) + "," + "x" * 100000, "1" + "," * 60000):
             result = box.run(["setenv=CUDA_VISIBLE_DEVICES=" + own, "cu.see", "nv.see"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDAGUARD_CHILDREN=FORCE_CPU: the root keeps the GPUs, its children never touch them."""
+"""With CUDAGUARD_CHILDREN=FORCE_CPU, the root keeps the GPUs and its children get none."""
 
 import os
 import shlex
@@ -8,12 +8,12 @@ from support import box, harness
 
 SEE = ["cu.see", "nv.see", "rt12.see"]
 CPU = {"CUDAGUARD_CHILDREN": "FORCE_CPU"}
-# Workers of every kind: forked, spawned, forked and replaced, a worker's worker.
+# Workers of every kind: forked, spawned, forked and replaced, and a worker's worker.
 WORKERS = (["fork=f"] + SEE + ["end", "spawn=s"] + SEE + ["end"] +
            ["fork=x", "exec", "label", "x"] + SEE + ["end"] +
            ["spawn=ss", "spawn=deep"] + SEE + ["end", "end"] +
            ["fork=ff", "fork=deeper"] + SEE + ["end", "end"])
-# The process names itself and starts anew: what a launcher does.
+# The process sets CUDAGUARD_ROOT to its own id and executes a program, as a launcher does.
 ROOT = ["setpid=CUDAGUARD_ROOT", "exec"]
 LABELS = ("f", "s", "x", "deep", "deeper")
 
@@ -58,7 +58,7 @@ class Children(box.Case):
                               "use CUDA; asked by open); to allow CUDA: CUDAGUARD_CHILDREN="
                               % result.answers["pid"])
 
-    def test_without_an_allow_list(self):
+    def test_children_get_no_gpu_without_an_allow_list(self):
         result = box.run(ROOT + WORKERS + SEE, policy="VALIDATE", **CPU)
         self.check(result, {"cu": box.FASTEST, "nv": box.ALL}, self.NOTHING)
 
@@ -69,8 +69,8 @@ class Children(box.Case):
                    {"cu": "!100", "nv": []})
         self.assertNotIn("forked child", result.err, result)
 
-    def test_the_root_stays_the_root(self):
-        """The same process in another program; its threads."""
+    def test_root_keeps_the_gpus_in_threads_and_after_exec(self):
+        """The process executes another program, and it starts threads."""
         result = box.run(ROOT + ["exec", "label", "e", "thread=t"] + SEE +
                          ["end"] + SEE, allow="1,2", **CPU)
         self.assertEqual(box.seen(result.answers["e.cu.see"]), [1, 2], result)
@@ -115,9 +115,9 @@ class Children(box.Case):
                 self.assertRegex(said[0], r"CUDAGUARD_CHILDREN needs .*; FORCE_CPU applies")
                 self.assertLessEqual(len(said[0]), 120)
 
-    def test_a_title_makes_no_root(self):
-        """A root that names itself anew, as setproctitle does, wipes what /proc shows of its
-        environment; its spawned workers do not become roots."""
+    def test_changed_title_makes_no_root(self):
+        """Like setproctitle, the root changes its title and so wipes what /proc shows of its
+        environment. Its spawned workers do not become roots."""
         result = box.run(["title"] + WORKERS + SEE, allow="1,2", **CPU)
         self.check(result, self.NOTHING, self.NOTHING)
         result = box.run(ROOT + ["title"] + WORKERS + SEE, allow="1,2", **CPU)
@@ -135,8 +135,8 @@ class Children(box.Case):
         self.sees(result, cu=[1, 2])
 
     def in_a_namespace(self, root, start=()):
-        """What a root sees, and its child that has the root's number in a PID namespace of its own.
-        Both are process 1 of a namespace, as in a container."""
+        """Returns the GPUs that a child sees if it has the root's process id in its own PID
+        namespace. Both are process 1 of a namespace, as in a container."""
         see = lambda label: shlex.join([box.program("open"), "label", label, "cu.see"])  # noqa: E731
         nest = "unshare --pid --fork "
         inner = "%s %s%s; exec %s" % (root, nest, see("child"), see("root"))
@@ -147,13 +147,13 @@ class Children(box.Case):
         self.sees(result, root_cu=[1, 2])
         return box.seen(result.answers["child.cu.see"])
 
-    def test_the_same_number_in_another_namespace(self):
+    def test_same_pid_in_another_namespace_is_not_the_root(self):
         exact = "export CUDAGUARD_ROOT=$$:$(readlink /proc/self/ns/pid);"
         self.assertEqual(self.in_a_namespace(exact), "!100")
         launcher = os.path.join(os.path.dirname(harness.LIB), "bin", "cudaguard")
         self.assertEqual(self.in_a_namespace("", [
             launcher, "run", "--gpus", "1,2", "--children=cpu", "--"]), "!100")
-        # What a number alone cannot tell; docs/devices.md says so.
+        # The process id alone cannot distinguish them, as docs/devices.md says.
         self.assertEqual(self.in_a_namespace("export CUDAGUARD_ROOT=$$;"), [1, 2])
 
     def test_root_outside_the_tree_gives_no_process_a_gpu(self):
@@ -181,7 +181,7 @@ class Children(box.Case):
             self.check(result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), self.NOTHING)
             self.assertNotIn("is not accepted", result.err, result)
 
-    def test_off_and_force_cpu_stay_as_they_are(self):
+    def test_variable_does_not_change_off_and_force_cpu(self):
         result = box.run(ROOT + WORKERS + SEE, policy="OFF", **CPU)
         self.check(result, {"cu": box.FASTEST}, {"cu": box.FASTEST, "nv": box.ALL})
         result = box.run(ROOT + WORKERS + SEE, policy="FORCE_CPU", **CPU)

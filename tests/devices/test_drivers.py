@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers that do not do what we count on never show more GPUs than were allowed, and a message
-explains it."""
+"""A driver that breaks the guard's assumptions never shows more GPUs than were allowed, and a
+message explains it."""
 
 import os
 
@@ -9,7 +9,8 @@ from support.box import ALL, FASTEST, uuid
 
 
 class Drivers(box.Case):
-    """Drivers that do not do what we count on: never more GPUs than were allowed."""
+    """Each driver breaks one assumption of the guard and must never show more GPUs than were
+    allowed."""
 
     STEPS = ["cu.see", "rt12.see", "nv.see"]
 
@@ -92,8 +93,8 @@ class Drivers(box.Case):
                 self.sees(result, cu="!100", rt12="!100")
                 self.explained(result)
 
-    def test_without_a_driver(self):
-        """NVML alone: ld.so's own answer for the driver, in its own words."""
+    def test_missing_driver_keeps_ld_sos_own_message(self):
+        """Only NVML is there, and the program gets ld.so's own message about the driver."""
         steps = ["cu.open", "lib.open=libcuda.so.1", "rt12.count", "rt12.set=0", "rt12.last"]
         bare = box.run(steps, guard=False, box="only_nvml")
         self.assertIn("lib.open=libcuda.so.1: cannot open shared object file", bare.out)

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A list that cannot be enforced: the driver is initialised, and answers as under FORCE_CPU."""
+"""If a list cannot be enforced after the driver was initialised, the driver's calls answer as under
+FORCE_CPU."""
 
 import os
 
 from support import box, harness
 from support.box import PROXIES, uuid
 
-# What only shows when the real cuInit has run.
+# These faults show only after the real cuInit has run.
 FALLS = {"did not read": {"box": "around", "allow": "2,5"},
          "does not show": {"box": "liar", "allow": "2,5"},
          "shows other GPUs": {"box": "liar", "allow": "2,5", "CG_LIE": "others"},
          "one is gone": {"allow": "2,5", "CG_GONE": "5"}}
-# Of cu.insist: count, get, and seven questions about a device.
+# The answers of cu.insist: count, get and seven calls about a device.
 ALL_WORK, ALL_REFUSED = ":".join("0" * 9), ":".join("3" * 9)
 
 
@@ -39,7 +40,7 @@ class Fallen(box.Case):
                 self.assertEqual(result.answers["cu.context"][:2], "3:", result)
                 self.explained(result, words)
 
-    def test_the_count_of_a_linked_program_is_refused(self):
+    def test_count_of_a_linked_program_is_refused(self):
         """With the guard alone, cuInit, cuDeviceGetCount and cuDeviceGet lead to it."""
         ways = [("cuda", "cu.", ()), ("cuda_now", "cu.", ()), ("mixed", "cu.", ()),
                 ("open", "linked.cu.", ()), ("open", "linked.cu.", PROXIES)]
@@ -53,8 +54,8 @@ class Fallen(box.Case):
                                  ["100", "3:0", "3:-7"], result)
                 self.explained(result, words)
 
-    def test_limit_a_linked_program_that_ignores_errors_reads_names(self):
-        """docs/limits.md: with the guard alone the other questions go to the driver itself."""
+    def test_limit_linked_program_that_ignores_errors_reads_names(self):
+        """docs/limits.md: with the guard alone, the other calls reach the driver itself."""
         for name in ("cuda", "cuda_now"):
             result = box.run(["cu.init", "cu.insist=0"], name, box="liar", allow="2,5")
             self.assertEqual(result.answers["cu.insist"], "3:3:" + ":".join("0" * 7), result)
@@ -73,8 +74,8 @@ class Fallen(box.Case):
                     self.assertEqual(result.answers[prefix + key].split(":")[0], "100", result)
                 self.explained(result, words)
 
-    def test_a_static_runtime_is_refused(self):
-        """NVIDIA's own: it keeps the driver's first answer."""
+    def test_every_call_of_a_static_runtime_is_refused(self):
+        """NVIDIA's static runtime keeps the driver's first answer."""
         for version in ("11", "12", "13") if harness.FULL else ("12", "13"):
             program = harness.program("runtime_%s_static" % version)
             if not os.path.exists(program):
@@ -88,14 +89,14 @@ class Fallen(box.Case):
                     self.assertNotRegex(result.out, r"(?m)^\w+=0 ", result)
                     self.explained(result, words)
 
-    def test_nvml_shows_no_gpu(self):
+    def test_nvml_shows_no_gpu_once_the_list_failed(self):
         ways = [("open", "cu.init", ()), ("mixed", "cu.init", ()), ("mixed", "cu.init", PROXIES),
                 ("nvml", "rt12.count", ()), ("nvml", "rt12.count", PROXIES)]
         for title, words, more, name, first, preload in self.each(ways):
             with self.subTest(**title):
                 names = ["nv.get=0", "nv.uuid=" + uuid(2), "nv.serial=" + box.GPUS[2][2],
                          "nv.bus=" + box.bus_id(2)]
-                # NVML was in use before, and is asked again.
+                # NVML was in use before, and the program asks it again.
                 steps = ["nv.init", "nv.count", first, "nv.see"] + names
                 bare = box.run(steps, name, guard=False, box=more.get("box", "lazy"))
                 self.assertEqual(bare.answers["nv.count"], "0:8", bare)
@@ -106,8 +107,8 @@ class Fallen(box.Case):
                     self.assertEqual(result.answers[key][:2], "6:", result)
                 self.explained(result, words)
 
-    def test_a_list_that_nvml_refuses_later(self):
-        """CUDA was in use: its questions are refused from then on, too."""
+    def test_list_that_nvml_refuses_later_refuses_cuda_too(self):
+        """CUDA was in use, and its calls are refused from then on, too."""
         steps = ["cu.init", "cu.insist=0", "setenv=CG_LOST=0", "nv.init", "cu.insist=0", "cu.count"]
         for name, preload in (("open", ()), ("mixed", PROXIES)):
             result = box.run(steps, name, preload=preload, allow=uuid(0))
@@ -115,7 +116,7 @@ class Fallen(box.Case):
             self.assertEqual(result.answers["cu.insist"], ALL_REFUSED, result)
             self.assertEqual(result.answers["cu.count"], "3:0", result)
 
-    def test_children_of_a_fallen_process(self):
+    def test_children_of_a_process_whose_list_failed_are_refused(self):
         for words, more in FALLS.items():
             result = box.run(["cu.init", "fork=f", "cu.init", "cu.insist=0", "nv.see", "end",
                               "spawn=s", "cu.init", "cu.insist=0", "end"], **more)

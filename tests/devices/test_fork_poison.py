@@ -6,7 +6,8 @@ import re
 from support import box
 
 WAYS = [
-    # program, what initialises in the parent, the child's call, who initialised
+    # Each entry has a program, the parent's step that initialises, the child's call and the caller
+    # that initialised.
     ("open", "cu.init", "cu.init", "open"),
     ("open", "cu.init", "cu.get=0", "open"),
     ("open", "rt12.count", "rt12.count", "libcudart.so.12"),
@@ -31,7 +32,7 @@ class ForkPoison(box.Case):
                     steps = ["pid", before, "fork=c", call, "end"]
                     bare = box.run(steps[1:], name, guard=False, own="5,2")
                     result = box.run(steps, name, policy=policy, allow="5,2")
-                    # The answers are the driver's.
+                    # The driver's own answers are unchanged.
                     self.assertEqual(result.out.splitlines()[1:], bare.out.splitlines(), result)
                     self.one_line(result, "forked child", "parent " + result.answers["pid"], by,
                                   "spawn", "after the fork")
@@ -39,15 +40,15 @@ class ForkPoison(box.Case):
                     pid = re.match(r"cudaguard\[(\d+)\]", box.lines(result)[0])[1]
                     self.assertNotEqual(pid, result.answers["pid"], result)
 
-    def test_without_the_guard(self):
-        """The control: the driver refuses, with a number that says little."""
+    def test_control_forked_child_gets_error_3_without_the_guard(self):
+        """Control: the driver refuses with a number that does not explain the cause."""
         bare = box.run(["cu.init", "fork=c", "cu.init", "cu.count", "rt12.count", "end"],
                        guard=False)
         self.assertEqual(bare.answers["c.cu.init"], "3", bare)
         self.assertEqual(bare.answers["c.cu.count"], "3:-7", bare)
         self.assertEqual(bare.answers["c.rt12.count"], "3:-7", bare)
 
-    def test_once_in_each_process(self):
+    def test_message_is_printed_once_in_each_process(self):
         result = box.run(["cu.init", "fork=a", "cu.init", "cu.init", "rt12.count", "end", "fork=b",
                           "cu.get=0", "end"], allow="5,2")
         self.assertEqual(len(box.lines(result)), 2, result)

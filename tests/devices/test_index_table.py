@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/devices.md: every call that is given a device index, and what becomes of it."""
+"""The table of docs/devices.md has every call that takes a device index, and the call's outcome."""
 
 import os
 import re
@@ -19,13 +19,13 @@ def read(*path):
 
 
 def rows():
-    """{name: layout} of tests/fakes/indexed.inc."""
+    """Returns {name: layout} of tests/fakes/indexed.inc."""
     text = read("tests", "fakes", "indexed.inc")
     return dict(re.findall(r'^(?:DRIVER|RUNTIME)_INDEX\((\w+), "(.*)"\)', text, re.M))
 
 
 def documented():
-    """{name: what becomes of an index}"""
+    """Returns {name: outcome of a bad index}."""
     text = read("docs", "devices.md").split("### Every call that is given a device index")[1]
     found = {}
     for names, outcome in re.findall(r"^\| (.*?`.*?) \| (.*) \|$", text.split("\n## ")[0], re.M):
@@ -37,7 +37,7 @@ def documented():
 
 
 def letter(parameter):
-    """As indexed.inc has it."""
+    """Returns the letter that indexed.inc uses for this parameter."""
     if re.fullmatch(r"CUdevice \w+|int (?:ordinal|\w*[dD]evice)", parameter):
         return "d"
     if re.fullmatch(r"int ?\* ?device_arr", parameter):
@@ -53,7 +53,7 @@ def letter(parameter):
 
 
 def from_header(name):
-    """{name: layout} of a header's calls with an index among their parameters."""
+    """Returns {name: layout} of a header's calls that have an index among their parameters."""
     with open(os.path.join(HEADERS, name), encoding="utf-8", errors="replace") as stream:
         text = re.sub(r"/\*.*?\*/|//[^\n]*", "", stream.read(), flags=re.S)
     prototype = r"\b(?:CUresult\s+CUDAAPI|cudaError_t\s+CUDARTAPI)\s+(cu\w+)\s*\(([^;{]*?)\)\s*;"
@@ -63,14 +63,14 @@ def from_header(name):
         layout = "".join(letter(parameter.strip()) for parameter in parameters.split(","))
         if re.search("[dvlLPAM]", layout):
             found.setdefault(call, layout)
-    # An older form of a call that is there.
+    # The table omits an older form of a call if it has the newer form.
     return {call: layout for call, layout in found.items()
             if VERSION.sub("", call) == call or VERSION.sub("", call) not in found}
 
 
 class Table(box.Case):
 
-    def test_the_table_is_complete(self):
+    def test_table_has_every_call_with_a_device_index(self):
         if not os.path.isdir(HEADERS):
             harness.skip(self, "run scripts/fetch-cuda build/_deps 13")
         headers = {**from_header("cuda.h"), **from_header("cuda_runtime_api.h")}
@@ -81,7 +81,7 @@ class Table(box.Case):
         self.assertEqual(set(documented().values()), {"validated, clamped", "passed on"})
 
     def calls(self, index):
-        """Each index parameter of each call once."""
+        """Returns each index parameter of each call once."""
         return ["%s,%d,%d" % (name, position, index) for name, layout in rows().items()
                 for position, kind in enumerate(layout) if kind not in "p."]
 
@@ -93,8 +93,8 @@ class Table(box.Case):
         self.assertEqual(sorted(found), sorted(calls), result)
         return result, {call: found[call] == "101" for call in calls}
 
-    def test_without_the_guard(self):
-        """The control: every bad index is refused, no good one is."""
+    def test_control_only_bad_indices_are_refused_unguarded(self):
+        """Control: the runtime refuses every bad index and no good index."""
         own = ",".join(uuid(gpu) for gpu in (5, 2, 7))
         for major in (12, 13):
             for index, refused in ((2, False), (BAD, True), (-1, True)):
@@ -118,8 +118,8 @@ class Table(box.Case):
                     self.assertEqual(result.err.count("device 2 is used instead (policy CLAMP)"),
                                      5 if policy == "CLAMP" else 0, result)
 
-    def test_limit_a_runtime_by_dlsym_is_not_looked_at(self):
-        """docs/limits.md: ctypes.CDLL("libcudart.so.12").cudaSetDevice."""
+    def test_limit_runtime_by_dlsym_is_not_checked(self):
+        """docs/limits.md: ctypes.CDLL("libcudart.so.12").cudaSetDevice bypasses the check."""
         for major in (12, 13):
             for policy in ("VALIDATE", "CLAMP"):
                 result, found = self.answers(BAD, major, allow=ALLOW, policy=policy, CG_DLSYM="1")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VALIDATE and CLAMP for the calls that take a device index."""
+"""VALIDATE and CLAMP apply to the calls that take a device index."""
 
 from support import box
 
 VIEW = [5, 2, 7]
 ALLOW = "5,2,7"
-# program, the steps before, the prefix of its runtime's steps.
+# Each entry has a program, the steps before, and the prefix of its runtime's steps.
 RUNTIMES = [("open", "rt12."), ("open", "rt13."), ("runtime12", "rt."), ("runtime13", "rt."),
             ("mixed", "rt."), ("mixed_now", "rt.")]
 CALLS = {"set": "cudaSetDevice", "initdevice": "cudaInitDevice",
@@ -17,7 +17,7 @@ NEGATIVE = ("-1", "-2147483648")
 
 
 def good_answer(call, position):
-    """What the step says of the device at this position."""
+    """Returns the step's answer for the device at this position."""
     gpu = VIEW[position]
     if call == "attribute":
         return "0:%d" % box.GPUS[gpu][1]
@@ -93,7 +93,7 @@ class Runtime(box.Case):
                                      result)
                     self.one_line(result, api, "device " + index, "2 is used", "CLAMP")
 
-    def test_negative_is_never_clamped(self):
+    def test_negative_index_is_never_clamped(self):
         for name, prefix, call, api in self.each():
             for index in NEGATIVE:
                 with self.subTest(program=name, call=call, index=index):
@@ -114,8 +114,8 @@ class Runtime(box.Case):
                     self.assertEqual(result.answers[prefix + "current"], wanted, result)
                     self.assertEqual(result.answers[prefix + "sync"], "0", result)
 
-    def test_an_error_from_before(self):
-        """A success leaves the runtime's last error as it is; so does a clamped call."""
+    def test_clamped_call_keeps_an_earlier_error(self):
+        """A success does not clear the runtime's last error, nor does a clamped call."""
         for name, prefix in RUNTIMES:
             for call in CALLS:
                 with self.subTest(program=name, call=call):
@@ -135,8 +135,8 @@ class Runtime(box.Case):
                 self.assertEqual(result.out, bare.out, result)
                 self.assertIn("=100", result.out, result)
 
-    def test_without_an_allow_list(self):
-        """VALIDATE and CLAMP alone: all of the machine, in the driver's own order."""
+    def test_policies_without_an_allow_list_check_all_gpus(self):
+        """VALIDATE and CLAMP alone show all GPUs of the machine in the driver's own order."""
         for policy in ("VALIDATE", "CLAMP"):
             result = box.run(["cu.see", "nv.see", "rt12.see", "rt13.see"], policy=policy)
             self.silent(result)
@@ -205,8 +205,9 @@ class Lines(box.Case):
                                  allow=ALLOW, policy=policy)
                 self.assertEqual(len(box.lines(result)), 5, result)
 
-    def test_did_you_mean(self):
-        """The number that the machine gives a visible GPU: its place in the view."""
+    def test_message_suggests_the_position_in_the_view(self):
+        """The program used the machine's number of a visible GPU, and the message suggests its
+        position in the view."""
         for asked, meant in (("5", "0"), ("7", "2")):
             for step in ("rt12.set=", "rt13.set=", "cu.get="):
                 result = box.run(["cu.init", step + asked], allow=ALLOW)
@@ -215,13 +216,13 @@ class Lines(box.Case):
         self.one_line(result)
         self.assertNotIn("did you mean", result.err, result)
 
-    def test_did_you_mean_without_a_list(self):
-        """The same for the program's own CUDA_VISIBLE_DEVICES."""
+    def test_message_suggests_the_position_without_a_list(self):
+        """The same holds for the program's own CUDA_VISIBLE_DEVICES."""
         result = box.run(["rt12.set=6"], policy="VALIDATE", own="6,4")
         self.one_line(result, "0 to 1", "6,4", "did you mean 0")
 
-    def test_narrowed_by_the_program(self):
-        """The line speaks of what the program sees, as the machine counts."""
+    def test_message_lists_the_gpus_that_the_program_sees(self):
+        """The message lists the GPUs that the program sees, by the machine's numbers."""
         result = box.run(["setenv=CUDA_VISIBLE_DEVICES=2,0", "rt12.set=7"], allow=ALLOW)
         self.one_line(result, "0 to 1", "7,5", "did you mean 0")
 

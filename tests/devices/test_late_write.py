@@ -9,7 +9,7 @@ WRITE = "setenv=CUDA_VISIBLE_DEVICES=1"
 class LateWrite(box.Case):
 
     def test_control_late_write_changes_the_drivers_count(self):
-        """YOLOv5 did so: it kept a count of 8 and then had a driver with one GPU."""
+        """YOLOv5 did this: it kept a count of 8 although the driver then showed one GPU."""
         bare = box.run(["nv.see", WRITE, "rt12.see", "cu.see"], guard=False)
         self.sees(bare, nv=box.ALL, rt12=[0], cu=[0])
 
@@ -25,7 +25,7 @@ class LateWrite(box.Case):
                 with self.subTest(program=name, steps=steps, policy=policy):
                     result = box.run(steps, name, policy=policy)
                     bare = box.run(steps, name, guard=False)
-                    # It cannot be undone: the answers are what they are without us.
+                    # The guard cannot undo the write, so the answers are the same as without it.
                     self.assertEqual(result.out, bare.out, result)
                     self.one_line(result, "CUDA_VISIBLE_DEVICES", "unset", '"1"', "8 GPUs", first,
                                   "CUDA sees 1",
@@ -54,7 +54,7 @@ class LateWrite(box.Case):
                           "with CUDAGUARD_VISIBLE_DEVICES=%s" % after.strip('"'))
                 self.one_line(result, "from " + before, "to " + after, remedy)
 
-    def test_no_change_no_line(self):
+    def test_no_effective_change_prints_no_message(self):
         for steps in (["nv.see", "cu.see", "nv.see", "rt12.set=1"],
                       ["setenv=CUDA_VISIBLE_DEVICES=1", "nv.see", "cu.see"],
                       ["nv.see", WRITE], ["nv.init", WRITE, "cu.see"],
@@ -82,9 +82,10 @@ class LateWrite(box.Case):
         result = box.run(["nv.see", "cu.see", "rt12.see"], allow="1")
         self.silent(result)
 
-    def test_an_option_that_is_written(self):
-        """YOLOv5's `--device 1`: the same option with the list is told which device that is. Also
-        where nobody had counted before; the device that the line names works."""
+    def test_message_gives_the_device_inside_the_list(self):
+        """The program writes the variable for an option, such as YOLOv5's `--device 1`. The message
+        says which device the same number is inside the list, and that device works. It is also
+        printed if the program had not counted the GPUs before."""
         for steps in (["nv.see", WRITE, "cu.see"], ["nv.see", WRITE, "rt12.see"],
                       [WRITE, "cu.see"], [WRITE, "rt13.see"]):
             with self.subTest(steps=steps):
@@ -98,8 +99,9 @@ class LateWrite(box.Case):
         for write in ("", "-1"):
             self.silent(box.run(["setenv=CUDA_VISIBLE_DEVICES=" + write, "cu.see"], allow="1"))
 
-    def test_a_write_inside_the_list(self):
-        """Two GPUs allowed, one chosen late: they disagree again, and the line says so."""
+    def test_late_write_inside_the_list_is_reported(self):
+        """Two GPUs are allowed and the program chooses one late, so NVML and CUDA disagree again.
+        The message says so."""
         result = box.run(["nv.see", WRITE, "cu.see"], allow="5,2")
         self.sees(result, nv=[5, 2], cu=[2])
         self.one_line(result, "CUDA_VISIBLE_DEVICES changed", '"1"', "2 GPUs", "CUDA sees 1",

@@ -10,7 +10,7 @@ ALL_LINES = {"CUDAGUARD_LOG": "all"}
 class LogAll(box.Case):
 
     def said(self, result, *words):
-        """How many lines have all these words."""
+        """Returns the number of lines that have all these words."""
         return sum(all(word in line for word in words) for line in box.lines(result))
 
     def test_each_use_of_cuda_makes_a_message_and_a_record(self):
@@ -52,7 +52,7 @@ class LogAll(box.Case):
                 self.assertEqual("work" in events, works, records)
                 self.assertEqual(self.said(result, "code loaded"), int(works), result)
 
-    def test_every_kind_of_context(self):
+    def test_every_kind_of_context_is_reported(self):
         for step, api in (("v2,1", "cuCtxCreate_v2"), ("v3,1", "cuCtxCreate_v3"),
                           ("v4,1", "cuCtxCreate_v4"), ("primary,1", "cuDevicePrimaryCtxRetain")):
             for route in ("dlsym", "proc"):
@@ -64,16 +64,17 @@ class LogAll(box.Case):
                     self.assertEqual([record["device"] for record in records
                                       if record.get("event") == "context"], [1], records)
 
-    def test_a_clamped_selection(self):
-        """What was selected, not what was asked for."""
+    def test_clamped_selection_reports_the_device_in_use(self):
+        """The record has the device that was selected instead of the requested one."""
         result, records = self.run_reported(["rt12.set=9"], allow="5,2", policy="CLAMP",
                                             **ALL_LINES)
         self.assertEqual(self.said(result, "device 1 selected"), 1, result)
         self.assertEqual([record["device"] for record in records
                           if record.get("event") == "select"], [1], records)
 
-    def test_after_many_wrong_indices(self):
-        """The lines about them, of which there are so many and no more, hide no event."""
+    def test_many_wrong_indices_hide_no_event(self):
+        """The number of messages about wrong indices is limited, and they do not hide other events.
+        """
         steps = ["cu.init"] + ["cu.get=%d" % index for index in range(2, 302)]
         result, records = self.run_reported(steps + ["nv.init", "rt12.set=1", "cu.context=v4,0"],
                                             allow="5,2", **ALL_LINES)
@@ -83,7 +84,7 @@ class LogAll(box.Case):
         for words in ("NVML in use", "device 1 selected", "context on device 0"):
             self.assertEqual(self.said(result, words), 1, words)
 
-    def test_a_context_that_was_refused(self):
+    def test_refused_context_is_not_reported(self):
         result, records = self.run_reported(["cu.init", "cu.context=v4,7"], allow="5,2",
                                             **ALL_LINES)
         self.assertEqual(result.answers["cu.context"][:4], "101:", result)
@@ -99,7 +100,7 @@ class LogAll(box.Case):
         result, _ = self.run_reported(["rt.set=1"], "runtime13", allow="5,2", **ALL_LINES)
         self.assertEqual(self.said(result, "device 1 selected", "asked by runtime13"), 1, result)
 
-    def test_without_an_allow_list(self):
+    def test_use_without_an_allow_list_is_reported(self):
         result, records = self.run_reported(["rt12.sync"], policy="VALIDATE", **ALL_LINES)
         self.assertEqual(self.said(result, "CUDA initialised"), 1, result)
         self.assertIn("work", [record.get("event") for record in records], records)
@@ -115,8 +116,8 @@ class LogAll(box.Case):
         self.assertEqual(sum("init" in events for events in by_process.values()), 2, records)
         self.assertEqual(self.said(result, "CUDA initialised"), 2, result)
 
-    def test_deny_is_silent(self):
-        """The default: nothing to say about what is allowed."""
+    def test_default_log_is_silent_about_allowed_use(self):
+        """The default, CUDAGUARD_LOG=deny, prints nothing about what is allowed."""
         result, _ = self.run_reported(["nv.init", "rt12.set=1", "rt12.sync"], allow="5,2")
         self.silent(result)
 

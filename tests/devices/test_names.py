@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Only guarded names are ours; every other one is the driver's own pointer."""
+"""Only the guarded names lead to the guard; every other name is the driver's own pointer."""
 
 import csv
 import os
@@ -38,7 +38,7 @@ class Names(box.Case):
         self.assertEqual(len(answers(guarded)), len(answers(bare)), guarded)
         return answers(bare), answers(guarded)
 
-    def test_every_name_by_dlsym(self):
+    def test_dlsym_leads_only_guarded_names_to_the_proxy(self):
         names = all_names() + ["cuBrandNewThing"]
         self.assertGreater(len(names), 700)
         for program in ("open", "cuda"):
@@ -51,14 +51,15 @@ class Names(box.Case):
                     ours.add(name)
             self.assertEqual(ours, GUARDED)
 
-    def test_names_that_are_none(self):
+    def test_unknown_names_are_not_found(self):
         names = ["cuNoSuchThing", "cuInit_v2", "cuda", "", "CUINIT", "cudaSetDevice", "nvmlInit"]
         bare, guarded = self.pair(["cu.where=" + name for name in names])
         self.assertEqual(bare, ["null"] * len(names))
         self.assertEqual(guarded, bare)
 
-    def test_every_name_by_the_driver(self):
-        """cuGetProcAddress, both forms: every name, every kind of version, every flag."""
+    def test_cugetprocaddress_leads_only_guarded_names_to_proxy(self):
+        """The test asks both forms of cuGetProcAddress for every name with every kind of version
+        and every flag."""
         questions = ["%s,%d,%d" % (name, version, flags) for name in bases() + ["cuBrandNewThing"]
                      for version in VERSIONS for flags in FLAGS]
         questions += ["%s,%d,%d" % (name, version, flags) for name in ("cuNoSuchThing", "cuInit_v2",
@@ -72,15 +73,16 @@ class Names(box.Case):
             for question, without, within in zip(asked, bare, guarded):
                 if within == without:
                     continue
-                # Result, status and place by the new form; result and place by the old one.
+                # The new form returns a result, a status and a place; the old form returns a result
+                # and a place.
                 place = r"libcudaguard-driver\.so\+[0-9a-f]+"
                 same = re.sub(place, "X", within)
                 self.assertEqual(same, re.sub(r"libcuda\.so\.1\+[0-9a-f]+", "X", without), question)
                 ours.add(question.split(",")[0])
         self.assertEqual(ours, {re.sub(r"_v\d$", "", name) for name in GUARDED})
 
-    def test_per_thread_forms(self):
-        """_ptsz and _ptds: names of their own, and the driver's."""
+    def test_per_thread_forms_stay_the_drivers(self):
+        """The forms _ptsz and _ptds are separate names and stay the driver's."""
         bare, guarded = self.pair(["cu.ask=cuMemcpyHtoD,13020,2", "cu.ask=cuMemcpyHtoD,13020,0",
                                    "cu.ask=cuLaunchKernel,13020,2", "cu.ask=cuLaunchKernel,13020,1",
                                    "cu.where=cuLaunchKernel_ptsz", "cu.where=cuMemcpyHtoD_v2_ptds"])
@@ -97,7 +99,7 @@ class Names(box.Case):
                 self.silent(result)
 
     def test_wrappers_lose_no_argument(self):
-        """Calls with arguments on the stack, by every route, give what they give bare."""
+        """By every route, calls with arguments on the stack return what they return unguarded."""
         steps = ["cu.init", "cu.context=v2,1", "cu.context=v3,0", "cu.context=v4,1",
                  "cu.context=primary,1", "cu.load=library", "cu.load=module", "cu.memory",
                  "cu.error=101", "cu.version", "cu.init=1", "cu.context=v4,2"]
@@ -130,7 +132,7 @@ class Trampolines(box.Case):
 
 
 class Majors(box.Case):
-    """A call of a runtime reaches the runtime of its caller."""
+    """A call of a runtime reaches the caller's own runtime."""
 
     STEPS = ["count", "set=1", "properties=1", "attribute=0", "initdevice=0", "sync", "last"]
 
@@ -165,7 +167,7 @@ class Majors(box.Case):
 
 
 class Handles(box.Case):
-    """ld.so's own answers about the driver's file are what they are without us."""
+    """ld.so answers about the driver's file as without the guard."""
 
     CASES = {
         "never loaded": ["lib.noload=LIB", "lib.noload=libnvidia-ml.so.1"],
@@ -198,9 +200,10 @@ class Handles(box.Case):
         result = box.run(steps, policy="VALIDATE")
         self.assertEqual(result.out, bare.out, result)
 
-    def test_after_the_last_close(self):
-        """Documented: it stays loaded, because its slot leads to us; and it works when it is asked
-        for again. FORCE_CPU's null drivers stay as well."""
+    def test_driver_stays_loaded_and_usable_after_the_last_close(self):
+        """As documented, the driver stays loaded, because its table of addresses refers to the
+        guard. It works when the program opens it again. FORCE_CPU's null drivers stay loaded as
+        well."""
         for library in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1",
                         os.path.join(harness.FAKES, "lazy", "libcuda.so.1")):
             steps = ["lib.open=" + library, "lib.close=" + library, "lib.noload=" + library,

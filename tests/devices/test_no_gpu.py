@@ -9,7 +9,7 @@ import tempfile
 from support import box, harness
 
 EVERY_POLICY = ({"policy": "VALIDATE"}, {"policy": "CLAMP"}, {"allow": "0,2"})
-# A driver beside no GPU; the same without NVML; no driver.
+# The machines have a driver without a GPU, the same without NVML, and no driver.
 SICK = {"CG_SICK": "100"}
 NO_DRIVER = {"box": "only_nvml"}
 
@@ -63,7 +63,7 @@ class NoGpu(box.Case):
                 self.assertLessEqual(len(box.lines(result)[0]), 120, result)
         self.silent(box.run(["cu.init", "nv.init"], allow="0,2", CUDAGUARD_LOG="off", **SICK))
         self.silent(box.run(["cu.init", "nv.init"], policy="VALIDATE", **SICK))
-        # The program's own wish is no news.
+        # The program's own setting needs no message.
         self.silent(box.run(["cu.init"], allow="0,2", own="-1"))
 
     def test_missing_driver_is_reported_and_recorded_as_an_init(self):
@@ -121,7 +121,7 @@ class NoGpu(box.Case):
                 self.assertEqual(self.results(records), [(int(result.answers["pid"]), 0),
                                                          (int(result.answers["c.pid"]), 3)])
 
-    def test_the_real_driver(self):
+    def test_real_driver_without_a_gpu_is_recorded(self):
         self.need_real_driver()
         for config, said in (({"CUDAGUARD_POLICY": "VALIDATE"}, 0),
                              ({"CUDAGUARD_VISIBLE_DEVICES": "0,2"}, 1)):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVML shows the allow-list: count, handles by index, UUID, serial and bus, and back again."""
+"""NVML shows the allow-list in its count, in handles by index, UUID, serial and bus, and in the
+reverse look-ups."""
 
 import os
 import tempfile
@@ -13,7 +14,7 @@ class Nvml(box.Case):
 
     def test_handles_of_unlisted_gpus_are_not_found(self):
         allow = [5, 2]
-        # The guard's own exports have the names that linked programs use; the proxy has all.
+        # The guard exports only the names that linked programs use; the proxy has all names.
         for name, preload in (("open", ()), ("nvml", ()), ("nvml", PROXIES)):
             for gpu in range(8):
                 with self.subTest(program=name, preload=preload, gpu=gpu):
@@ -63,7 +64,7 @@ class Nvml(box.Case):
         for step, machine, listed in cases:
             with self.subTest(step=step):
                 key = step.split("=")[0]
-                # GPU 2 is the one asked about.
+                # The program asks about GPU 2.
                 bare = box.run(["nv.init", step.replace("=0,", "=2,")], guard=False)
                 self.assertEqual(box.seen(bare.answers[key].split(":", 2)[2]), machine, bare)
                 result = box.run(["nv.init", step], allow="2,3,6,0")
@@ -78,7 +79,8 @@ class Nvml(box.Case):
             self.assertEqual(result.answers["nv.count"][:1], "1", result)
             self.assertEqual(result.answers["nv.get"], "1:null", result)
             self.assertEqual(result.answers["nv.list"][:1], "1", result)
-            # Whatever the index; and whoever else has asked NVML in between.
+            # The error does not depend on the index or on other callers that have used NVML
+            # meanwhile.
             result = box.run(["nv.init", "nv.shutdown", "nv.get=7", "cu.see", "nv.count"],
                              guard=guard, allow="5,2")
             self.assertEqual(result.answers["nv.get"], "1:null", result)
@@ -94,8 +96,9 @@ class Nvml(box.Case):
                 self.assertEqual(box.seen(result.answers["nv.list"]), [5, 2], result)
                 self.silent(result)
 
-    def test_the_caller_is_the_program(self):
-        """NVIDIA's nvmlInit functions call each other through their PLT, where ours come first."""
+    def test_caller_of_nvml_is_the_program(self):
+        """NVIDIA's nvmlInit functions call each other through their PLT entries, which lead to the
+        guard's functions."""
         starts = {"nv.initold": ["nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags"],
                   "nv.init": ["nvmlInit_v2", "nvmlInitWithFlags"],
                   "nv.initflags": ["nvmlInitWithFlags"]}
@@ -115,7 +118,7 @@ class Nvml(box.Case):
                         self.assertRegex(records[0]["caller"], r"/programs/%s\+0x" % name)
                         self.one_line(result, "; %s asked by %s)" % (calls[0], name))
 
-    def test_the_caller_is_the_program_with_the_real_nvml(self):
+    def test_caller_of_the_real_nvml_is_the_program(self):
         self.need_real_driver()
         for start, api in (("nv.initold", "nvmlInit"), ("nv.init", "nvmlInit_v2"),
                            ("nv.initflags", "nvmlInitWithFlags")):

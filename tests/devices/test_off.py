@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OFF maps nothing of ours but the guard, and changes nothing."""
+"""OFF maps no file of cudaguard except the guard, and changes nothing."""
 
 from support import box
 
@@ -26,7 +26,7 @@ class Off(box.Case):
         for kind in ("lazy", "now", "noslot", "no_nvml"):
             for name, steps in STEPS.items():
                 if kind == "no_nvml" and name in ("nvml", "mixed", "mixed_now"):
-                    continue  # linked to NVML: cannot start there
+                    continue  # linked to NVML, so it cannot start there
                 for more in ({}, {"allow": "5,2"}, {"allow": "nonsense"},
                              {"CUDAGUARD_CHILDREN": "FORCE_CPU"}):
                     with self.subTest(driver=kind, program=name, more=more):
@@ -38,7 +38,7 @@ class Off(box.Case):
                         self.assertEqual(result.err, bare.err, result)
                         self.assertEqual(result.fake_calls, bare.fake_calls, result)
 
-    def test_off_maps_nothing_more(self):
+    def test_off_maps_only_the_guard(self):
         for name, steps in STEPS.items():
             with self.subTest(program=name):
                 result = box.run(steps + ["maps"], name, policy="OFF")

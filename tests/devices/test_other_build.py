@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy that was built from other headers than the guard is refused: what is behind its
-table of functions may be something else."""
+"""The guard refuses a proxy that was built from other headers, because the proxy's table of
+functions may have another layout."""
 
 import os
 import re
@@ -15,7 +15,7 @@ STEPS = {"driver": ["cu.see", "rt12.see"], "nvml": ["nv.see"]}
 
 
 def interface_id(source):
-    """The number of a source tree, as the build makes it."""
+    """Returns a source tree's interface number, as the build computes it."""
     with tempfile.TemporaryDirectory(prefix="cg-") as directory:
         header = os.path.join(directory, "interface_id.h")
         subprocess.run(["cmake", "-DOUT=" + header, "-P",
@@ -28,7 +28,7 @@ def interface_id(source):
 class OtherBuild(box.Case):
 
     def run_with(self, guards_id, kind, allow):
-        """A run with a guard whose table says that it was made with this number."""
+        """Runs the steps with a guard whose table has this interface number."""
         with tempfile.TemporaryDirectory(prefix="cg-lib-") as directory:
             shutil.copytree(harness.LIB, directory, symlinks=True, dirs_exist_ok=True)
             guard = os.path.join(directory, "libcudaguard.so")
@@ -47,7 +47,8 @@ class OtherBuild(box.Case):
             for allow in ("0,1", None):
                 with self.subTest(kind=kind, allow=allow):
                     result = self.run_with(own ^ 1, kind, allow)
-                    # Under a list the driver's is looked at first, and FORCE_CPU applies to all.
+                    # Under a list, the guard checks the driver's proxy first, and FORCE_CPU then
+                    # applies to all.
                     first = "driver" if allow else kind
                     refused = {"driver": ("!100", []), "nvml": ("!-999",)}[first]
                     for step in steps:
@@ -55,15 +56,15 @@ class OtherBuild(box.Case):
                     self.assertIn("libcudaguard-%s.so is of another build; " % first, result.err,
                                   result)
                     self.assertNotIn("cuInit", result.fake_calls, result)
-                    # The control: the same copy with its own number.
+                    # Control: the same copy works with its own number.
                     result = self.run_with(own, kind, allow)
                     self.silent(result)
                     for step in steps:
                         self.assertEqual(len(box.seen(result.answers[step])), 2 if allow else 8,
                                          result)
 
-    def test_two_fields_that_change_places(self):
-        """Elsewhere the tree has the same number; with two fields swapped it has not."""
+    def test_swapped_fields_change_the_interface_number(self):
+        """A copy of the tree has the same number, but with two fields swapped it has another."""
         with tempfile.TemporaryDirectory(prefix="cg-source-") as directory:
             for part in ("policy", "shim"):
                 shutil.copytree(os.path.join(harness.SOURCE, part), os.path.join(directory, part))

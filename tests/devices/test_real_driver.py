@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's own driver, without a GPU, through the proxy and bare: the same answers."""
+"""NVIDIA's own driver, without a GPU, gives the same answers through the proxy and unguarded."""
 
 import re
 
@@ -29,7 +29,7 @@ class RealDriver(box.Case):
         self.assertEqual((bare.rc, guarded.rc), (0, 0), guarded)
         return bare, guarded
 
-    def test_questions_without_a_device(self):
+    def test_calls_without_a_device_answer_as_unguarded(self):
         steps = FIXED + ["cu.error=%d" % code for code in list(range(0, 1000, 1)) + [-1, 5555]]
         for name in ("open", "cuda", "cuda_now"):
             for policy in ("VALIDATE", "CLAMP"):
@@ -60,10 +60,10 @@ class RealDriver(box.Case):
                                      re.sub(r"libcuda\.so[.\d]*\+[0-9a-f]+", "X", without),
                                      question)
                     ours.add(question.split(",")[0])
-            # Those that this driver has.
+            # The list has the guarded names that this driver has.
             self.assertEqual(ours, GUARDED)
 
-    def test_every_name_by_dlsym(self):
+    def test_dlsym_leads_only_guarded_names_to_the_proxy(self):
         names = test_names.all_names()
         bare, guarded = self.both(["cu.where=" + name for name in names],
                                   CUDAGUARD_POLICY="VALIDATE")
@@ -71,15 +71,16 @@ class RealDriver(box.Case):
         for name, without, within in zip(names, test_names.answers(bare),
                                          test_names.answers(guarded)):
             if within != without:
-                # A name that this driver does not have is not ours to have.
+                # The guard defines no name that this driver lacks.
                 self.assertTrue(without.startswith("libcuda.so"), name)
                 self.assertTrue(within.startswith("libcudaguard-driver.so+"), name)
                 differ.add(name)
         self.assertLessEqual(differ, test_names.GUARDED)
         self.assertIn("cuInit", differ)
 
-    def test_an_allow_list_without_a_gpu(self):
-        """Nothing to choose from: the driver's own 100, or FORCE_CPU's; never a crash."""
+    def test_allow_list_without_a_gpu_gives_100(self):
+        """There is no GPU to choose, so the program gets 100 from the driver or from FORCE_CPU, and
+        never a crash."""
         for allow in ("0", "1,0", box.uuid(1), "0,0"):
             for bind in (None, "1"):
                 result = self.run_real(["cu.init", "cu.count", "nv.count"], LD_BIND_NOW=bind,
@@ -88,8 +89,8 @@ class RealDriver(box.Case):
                 self.assertEqual(result.answers["cu.init"], "100", result)
                 self.assertEqual(result.answers["cu.count"][:1], "3", result)
 
-    def test_the_fake_answers_the_same(self):
-        """What the fake driver of these tests answers to the questions that need no device."""
+    def test_fake_driver_answers_as_the_real_one(self):
+        """The tests' fake driver gives the same answers to the calls that need no device."""
         steps = ["cu.count", "cu.get=0", "cu.init=1", "cu.where=cuNoSuchThing",
                  "cu.ask=cuNoSuchThing,12000,0", "cu.ask=cuMemAlloc,12000,4", "nv.count"]
         steps += ["cu.error=%d" % code for code in (0, 1, 2, 3, 100, 101, 201, 500, 999, 5555)]

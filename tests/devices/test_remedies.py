@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each remedy that a message gives is taken out of the message and followed: it works."""
+"""Each test takes the remedy out of a message and follows it, and the remedy works."""
 
 import os
 import re
@@ -16,7 +16,7 @@ START = re.compile(r"Start the program with ((?:CUDAGUARD_VISIBLE_DEVICES=|cudag
 class Case(box.Case):
 
     def launch(self, words, steps, name="open", **more):
-        """The program under `cudaguard run`."""
+        """Runs the program under `cudaguard run`."""
         return harness.run([LAUNCHER, "run", *words, "--", box.program(name), *steps], world="none",
                            guard=False, trace=False, env=box.environment(**more))
 
@@ -32,7 +32,8 @@ class LateWrite(Case):
         return [told, "setenv=CUDA_VISIBLE_DEVICES=" + written, "cu.see", "rt12.count"]
 
     def follow(self, line, machine):
-        """Starts the program as the message says; it uses device 0, and does not write."""
+        """Starts the program as the message advises. It uses device 0 and does not write the
+        variable."""
         found = START.search(line)
         self.assertIsNotNone(found, line)
         words = shlex.split(found[1])
@@ -43,12 +44,12 @@ class LateWrite(Case):
         self.assertEqual((name, len(words)), ("CUDAGUARD_VISIBLE_DEVICES", 1), line)
         return box.run(steps, box=machine, allow=value)
 
-    def test_the_advised_list_works(self):
+    def test_advised_list_works(self):
         for machine, written in (("lazy", "2"), ("lazy", "2,5"), ("lazy", "7,0"), ("lazy", "5, 2"),
                                  ("lazy", uuid(3)), ("driver", "0")):
             for told in ("nv.see", "cu.see"):
                 if told == "cu.see" and written.startswith("GPU-"):
-                    continue  # below
+                    continue  # a later test covers this
                 for place in ("variable", "run"):
                     with self.subTest(machine=machine, written=written, told=told, place=place):
                         steps = self.steps(written, told)
@@ -58,7 +59,8 @@ class LateWrite(Case):
                         result = (box.run(steps, policy="VALIDATE", **more) if place == "variable"
                                   else self.launch(["--policy", "VALIDATE"], steps, **more))
                         if machine == "driver" and told == "nv.see":
-                            self.silent(result)  # the program knows of one GPU, and one is there
+                            # The program knows of one GPU, and the machine has one.
+                            self.silent(result)
                             continue
                         line = self.one(result)
                         self.assertEqual("cudaguard run --gpus" in line, place == "run", line)
@@ -68,7 +70,7 @@ class LateWrite(Case):
                         self.assertEqual(len(gpus), written.count(",") + 1, fixed)
                         self.sees(fixed, cu=gpus, rt12=gpus)
 
-    def test_a_list_that_hides_all_works(self):
+    def test_advised_list_that_hides_all_gpus_works(self):
         for written in ("", "-1"):
             for place in ("variable", "run"):
                 with self.subTest(written=written, place=place):
@@ -79,8 +81,8 @@ class LateWrite(Case):
                     self.sees(fixed, nv=[], cu="!100", rt12="!100")
                     self.assertNotIn("Start the program", fixed.err, fixed)
 
-    def test_no_advice_for_what_does_not_exist(self):
-        """The same value as a list would be refused: the message says why."""
+    def test_missing_gpu_is_explained_without_advice(self):
+        """The same value would be refused as a list, and the message says why."""
         for machine, written, words in (
                 ("driver", "2", 'entry 1 "2" does not exist (this machine has 1 GPU)'),
                 ("driver", "1", 'entry 1 "1" does not exist (this machine has 1 GPU)'),
@@ -95,14 +97,14 @@ class LateWrite(Case):
                               else self.launch(["--policy", "VALIDATE"], steps, box=machine))
                     self.one_line(result, ". In the new value, " + words)
                     self.assertNotIn("Start the program", result.err, result)
-                    # The control: that list is refused.
+                    # Control: that list is refused.
                     refused = box.run(["cu.see"], box=machine, allow=written)
                     self.sees(refused, cu="!100")
                     self.assertIn(words, refused.err, refused)
 
-    def test_advice_where_the_gpus_are_not_known(self):
-        """CUDA had counted those of an older value, or the new one is a UUID that nothing has read:
-        the value works where it is there from the start."""
+    def test_value_with_unknown_gpus_works_from_the_start(self):
+        """CUDA had counted the GPUs of an older value, or the new value is a UUID that was not read
+        yet. The value works if it is set from the start."""
         for own, written in (("0,1", "5"), (None, uuid(3))):
             result = box.run(self.steps(written, "cu.see"), policy="VALIDATE", own=own)
             self.assertIn("Set it before the program starts", self.one(result))
@@ -110,14 +112,14 @@ class LateWrite(Case):
             self.silent(fixed)
             self.assertEqual(len(box.seen(fixed.answers["cu.see"])), 1, fixed)
 
-    def test_without_the_variable(self):
+    def test_advice_to_unset_the_variable_works(self):
         result = box.run(["nv.see", "unsetenv=CUDA_VISIBLE_DEVICES", "cu.see"], policy="VALIDATE",
                          own="0,1")
         self.assertIn("Start the program without CUDA_VISIBLE_DEVICES", self.one(result))
         fixed = box.run(["nv.see", "unsetenv=CUDA_VISIBLE_DEVICES", "cu.see"], policy="VALIDATE")
         self.silent(fixed)
 
-    def test_the_device_that_it_is_inside_the_option(self):
+    def test_device_named_inside_the_option_works(self):
         steps = ["nv.see", "setenv=CUDA_VISIBLE_DEVICES=5", "cu.see"]
         line = self.one(self.launch(["--gpus", "2,5"], steps))
         found = re.search(r"Inside --gpus 2,5, devices are numbered from 0: "
@@ -128,10 +130,11 @@ class LateWrite(Case):
 
 
 class NoGpu(Case):
-    """A list on a machine without a GPU, or with one that does not work."""
+    """The list is for a machine without a GPU, or with a broken one."""
 
     def each(self, steps, **more):
-        """The list by variable and by option: how a message names it, and the run."""
+        """Returns how a message names the list, and the run: once with the variable and once with
+        the option."""
         yield 'CUDAGUARD_VISIBLE_DEVICES="0,2"', box.run(steps, allow="0,2", **more)
         yield '--gpus "0,2"', self.launch(["--gpus", "0,2"], steps, **more)
 
@@ -146,7 +149,7 @@ class NoGpu(Case):
                     self.assertTrue(self.one(result).endswith(
                         named + ": this machine shows no GPU; to find the cause: cudaguard doctor"))
 
-    def test_nvml_shows_none_as_well(self):
+    def test_nvml_shows_no_gpu_as_well(self):
         for named, result in self.each(["nv.see", "nv.get=0", "cu.init"], CG_EMPTY="1"):
             self.sees(result, nv=[])
             self.assertEqual(result.answers["nv.get"], "2:null", result)
@@ -175,7 +178,7 @@ class NoGpu(Case):
 class Names(Case):
     """A message names what the user has written: the option or the variable."""
 
-    def test_the_option_is_named(self):
+    def test_message_names_the_option(self):
         wrong = 'entry 1 "9" does not exist (this machine has 8 GPUs); FORCE_CPU applies'
         shows = ": the driver does not show the GPUs that were chosen"
         for words, more in (('--gpus "9": ' + wrong, {"list": "9"}),
@@ -188,7 +191,7 @@ class Names(Case):
                 self.assertIn(words, box.lines(result)[0], result)
                 self.assertNotIn("CUDAGUARD_", result.err, result)
 
-    def test_a_list_without_a_gpu_is_named(self):
+    def test_list_without_a_gpu_is_named(self):
         for allow in ("", "-1"):
             result = self.launch(["--gpus", allow], ["cu.see"])
             self.sees(result, cu="!100")
@@ -196,14 +199,14 @@ class Names(Case):
             result = box.run(["cu.see"], allow=allow)
             self.assertIn("no CUDA here (CUDAGUARD_VISIBLE_DEVICES allows no GPU; ", self.one(result))
 
-    def test_a_list_that_replaces_the_options_is_named(self):
-        """A program inside the run that is started with a variable of its own."""
+    def test_list_that_replaces_the_option_is_named(self):
+        """The run starts another program with its own value of the variable."""
         result = self.launch(["--gpus", "0,1"], ["cu.see", "setenv=CUDAGUARD_VISIBLE_DEVICES=9",
                                                  "spawn=s", "cu.init", "end"])
         self.sees(result, cu=[0, 1])
         self.assertIn('CUDAGUARD_VISIBLE_DEVICES="9": entry 1 "9"', result.err, result)
 
-    def test_an_inner_run_is_named(self):
+    def test_option_of_an_inner_run_is_named(self):
         inner = [LAUNCHER, "run", "--gpus", "9", "--", box.program("open"), "cu.init"]
         result = harness.run([LAUNCHER, "run", "--gpus", "0,1", "--"] + inner, world="none",
                              guard=False, trace=False, env=box.environment())
@@ -222,7 +225,7 @@ class OtherRemedies(Case):
             self.silent(result)
             self.assertEqual((result.answers["cu.init"], result.answers["c.cu.init"]), ("0", "0"))
 
-    def test_children_without_a_root(self):
+    def test_advised_root_works(self):
         more = {"policy": "VALIDATE", "CUDAGUARD_CHILDREN": "FORCE_CPU"}
         steps = ["cu.init", "spawn=c", "cu.init", "end"]
         result = box.run(steps, **more)
@@ -236,7 +239,7 @@ class OtherRemedies(Case):
         self.assertEqual((fixed.answers["cu.init"], fixed.answers["c.cu.init"]), ("0", "100"), fixed)
         self.assertNotIn("needs", fixed.err, fixed)
 
-    def test_did_you_mean(self):
+    def test_suggested_device_works(self):
         line = self.one(box.run(["rt12.set=5"], allow="2,5"))
         meant = re.search(r"did you mean (\d+)\?$", line)
         fixed = box.run(["rt12.set=" + meant[1]], allow="2,5")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The libraries of NVIDIA's driver packages: which of them open the device by themselves, bare and
-guarded. Each is loaded, and each of its exports is called with zeros, in a /dev of its own."""
+"""Which libraries of NVIDIA's driver packages open the device themselves, unguarded and guarded.
+The program loads each in a private /dev and calls each of its exports with zeros."""
 
 import os
 import subprocess
@@ -10,8 +10,8 @@ from support import harness
 PROGRAM = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
 NONE, OPENS = "opens nothing", "opens the device"
 REFUSED, BY_DRIVER = "refused", "opens it through libcuda, which is the null driver"
-# Driver 535 as Debian has it: bare, and what becomes of it under the guard. Not here, because its
-# exports start a server that stays: libcudadebugger.so.1, which goes through libcuda too.
+# For Debian's driver 535: the result unguarded and under the guard. libcudadebugger.so.1, which
+# uses libcuda, too, is left out, because its exports start a server that stays.
 LIBRARIES = {
     "libnvidia-cfg.so.1": (OPENS, REFUSED),        # nvCfgOpenDevice, nvCfgOpenPciDevice
     "libnvidia-opencl.so.1": (OPENS, REFUSED),     # clGetPlatformInfo
@@ -20,8 +20,9 @@ LIBRARIES = {
     "libnvidia-nvvm.so.4": (NONE, NONE),
     "libnvidia-ptxjitcompiler.so.1": (NONE, NONE),
 }
-# Looked at where they are installed. NVIDIA's OpenGL, EGL and Vulkan are not stopped: docs/limits.md.
-# libGLX_nvidia.so.0 asks /dev/dri, where no test machine has a GPU.
+# These libraries are checked if they are installed. The guard does not block NVIDIA's OpenGL, EGL
+# and Vulkan (docs/limits.md). libGLX_nvidia.so.0 uses /dev/dri, and no test machine has a GPU
+# there.
 OTHERS = {
     "libEGL_nvidia.so.0": (OPENS, OPENS),          # vk_icd…
     "libGLX_nvidia.so.0": (NONE, NONE),
@@ -53,7 +54,8 @@ class Libraries(harness.Case):
     def look_at(self, name, bare, guarded):
         path = os.path.join(harness.real_driver_dir(), name)
         names = exports(path)
-        listed = bool(harness.DRIVER_FILE.match(name))  # the harness leaves the display's out
+        # The harness ignores the display's libraries.
+        listed = bool(harness.DRIVER_FILE.match(name))
         for guard, wanted in ((False, bare), (True, guarded)):
             with self.subTest(library=name, guard=guard):
                 result = harness.run([PROGRAM, path, *names], world="real", guard=guard)
@@ -63,20 +65,21 @@ class Libraries(harness.Case):
                 self.assertEqual(called, 0 if wanted == REFUSED else len(names), result)
                 self.assertEqual(path in result.driver_files, listed and wanted != REFUSED, result)
 
-    def test_of_the_driver(self):
+    def test_guard_blocks_the_drivers_libraries(self):
         for name, row in LIBRARIES.items():
             with self.subTest(name):
                 self.need_real_driver(name)
                 self.look_at(name, *row)
 
-    def test_documented_limit(self):
-        """libc's own dlopen, taken by pointer, is not asked about libnvidia-cfg (docs/limits.md)."""
+    def test_limit_libcs_own_dlopen_loads_libnvidia_cfg(self):
+        """The guard does not see libnvidia-cfg if the program calls libc's own dlopen by pointer
+        (docs/limits.md)."""
         self.need_real_driver("libnvidia-cfg.so.1")
         result = harness.run([PROGRAM, "libnvidia-cfg.so.1", "nvCfgOpenDevice"], world="real",
                              env={"CG_LIBC": "1"})
         self.assertTrue(result.reached_driver(), result)
 
-    def test_of_the_display(self):
+    def test_limit_display_libraries_are_not_blocked(self):
         found = [name for name in OTHERS
                  if os.path.exists(os.path.join(harness.real_driver_dir(), name))]
         if not found:

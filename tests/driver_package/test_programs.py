@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of Debian that come by NVIDIA's other libraries."""
+"""Debian's programs that reach the driver through NVIDIA's other libraries."""
 
 import os
 import shutil
@@ -25,8 +25,8 @@ class Programs(harness.DirectoryCase):
         bare.assert_reached(self)
         return bare
 
-    def test_persistenced(self):
-        """A daemon without stderr: its record is all that can be had."""
+    def test_persistenced_is_refused_with_a_record(self):
+        """The program is a daemon without stderr, so its record is the only report."""
         self.need("nvidia-persistenced")
         self.need_real_driver("libnvidia-cfg.so.1")
         if os.geteuid() != 0:
@@ -40,8 +40,8 @@ class Programs(harness.DirectoryCase):
         self.assertEqual([(r["api"], r["object"], r["decision"]) for r in records],
                          [("dlopen", "libnvidia-cfg.so.1", "deny")])
 
-    def test_ffmpeg(self):
-        """It maps NVIDIA's encoder and decoder, which find the null driver."""
+    def test_ffmpeg_finds_no_device(self):
+        """ffmpeg maps NVIDIA's encoder and decoder, which find the null driver."""
         self.need("ffmpeg")
         make = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=s=64x64:d=0.1"]
         for argv, mapped in ((make + ["-c:v", "h264_nvenc", "-f", "null", "-"], True),
@@ -59,15 +59,16 @@ class Programs(harness.DirectoryCase):
                 self.assertIn("cuInit(0) failed -> CUDA_ERROR_NO_DEVICE", result.err)
                 self.assertRegex(result.err, r"no CUDA here \(FORCE_CPU; asked by libav")
 
-    def test_gstreamer(self):
-        """What it remembers of its plug-ins is not found by programs that are not guarded."""
+    def test_gstreamers_registry_is_not_shared(self):
+        """GStreamer's cache of its plug-ins under the guard is not visible to unguarded programs.
+        """
         self.need("gst-inspect-1.0")
         self.need_real_driver("libnvcuvid.so.1", "libnvidia-encode.so.1")
         inspect = ["gst-inspect-1.0", "nvcodec"]
         if self.run_it(*inspect, guard=False).rc != 0:
             harness.skip(self, "no nvcodec: gstreamer1.0-plugins-bad")
         registry = os.path.join(self.directory, ".cache", "gstreamer-1.0")
-        # Control: asked once, then never again.
+        # Control: GStreamer asks once and then never again.
         self.assertFalse(self.run_it(*inspect, guard=False).reached_driver())
         shutil.rmtree(registry)
         for _ in range(2):
@@ -76,7 +77,7 @@ class Programs(harness.DirectoryCase):
             self.assertEqual(result.rc, 0, result)
         self.assertFalse(os.path.exists(registry))
         self.control(*inspect)
-        # The bare preload has nobody to say so (docs/troubleshooting.md).
+        # LD_PRELOAD alone cannot move the cache (docs/troubleshooting.md).
         shutil.rmtree(registry)
         self.run_it(*inspect).assert_untouched(self, linked=True)
         self.assertFalse(self.run_it(*inspect, guard=False).reached_driver())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The entry-point matrix: each entry point bare reaches the driver, guarded does not. Prints one
-table.
+"""Runs the entry-point matrix and prints one table: unguarded, each entry point reaches the driver;
+guarded, it does not.
 
 entry_points.py [--build DIR] [--lib DIR] [--entry-point ID]... [--json FILE] [--must-run]
 [--verbose]
@@ -32,7 +32,7 @@ def options():
 
 
 def answers(outcome):
-    """The guarded program's first answers, in short."""
+    """Returns the guarded program's first answers as short text."""
     for world in ("real", "fake", "none"):
         result = outcome.guarded.get(world)
         if result:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the entry-point matrix, one test for each row."""
+"""Runs the rows of the entry-point matrix as tests, one test for each row."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from support import harness, matrix, settings
 
 
 class EntryPoints(harness.Case):
-    """Filled below: one test method for each row."""
+    """The code below adds one test method for each row."""
 
 
 def make_test(row):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix can fail: with a library in the guard's place that does nothing, its rows do."""
+"""Checks that the matrix can fail: its rows fail if a library that does nothing replaces the guard.
+"""
 
 import json
 import os
@@ -9,8 +10,8 @@ import tempfile
 
 from support import harness
 
-DOORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry_points.py")
-# One row of each group that the guard closes.
+ENTRY_POINTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry_points.py")
+# The list has one row of each group that the guard blocks.
 ROWS = ["linked.lazy-plt-guard", "cudart-shared.12-count", "cudart-static.12-malloc", "dlopen.soname-now", "dlopen.absolute-now",
         "deepbind.plugin", "pointer.libc-devname", "dlmopen.soname", "plugin.linked-cuda-now", "procaddress.proc",
         "scope.default-soname", "nvml.soname", "when.fork"]
@@ -22,7 +23,7 @@ class MatrixFails(harness.Case):
         idle = os.path.join(harness.PROGRAMS, "idle-guard")
         with tempfile.TemporaryDirectory() as directory:
             report = os.path.join(directory, "report.json")
-            argv = [sys.executable, DOORS, "--build", harness.BUILD, "--lib", idle]
+            argv = [sys.executable, ENTRY_POINTS, "--build", harness.BUILD, "--lib", idle]
             argv += ["--json", report]
             for row in ROWS:
                 argv += ["--entry-point", row]

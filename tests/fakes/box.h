@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine: eight GPUs in PCI order, or one. tests/devices/box.py reads the rows below.
+// Describes the test machine: eight GPUs in PCI order, or one. tests/support/box.py parses the rows
+// below.
 #ifndef CUDAGUARD_TESTS_FAKES_BOX_H
 #define CUDAGUARD_TESTS_FAKES_BOX_H
 
@@ -10,7 +11,7 @@
 enum { kMigs = 2, kBoxVersion = 13020 };
 
 struct box_gpu {
-  const char* uuid;  // without its prefix
+  const char* uuid;  // without the prefix "GPU-"
   unsigned bus;
   const char* serial;
   const char* name;
@@ -27,7 +28,7 @@ static const int kFastestFirst[kGpus] = {0};
 #else
 
 enum { kGpus = 8 };
-// GPUs 2 and 5 differ in the last digits only: all but the longest prefixes are ambiguous.
+// GPUs 2 and 5 differ in the last digits only, so all but the longest prefixes are ambiguous.
 static const struct box_gpu kBox[kGpus] = {
     {"8a1f03c2-5d1e-4f0b-9c3a-2f6b7d10e001", 0x07, "1652300000107", "Box GPU 0"},
     {"17c9e4b8-02ad-4c55-8b77-90ab13de2f12", 0x0f, "1652300000115", "Box GPU 1"},
@@ -39,12 +40,13 @@ static const struct box_gpu kBox[kGpus] = {
     {"42f6a9d3-e8c7-4136-8e2d-b0a1c2d3e4f7", 0xbd, "1652300000289", "Box GPU 7"},
 };
 
-// What CUDA takes for the fastest comes first in its own order.
+// In CUDA's own order, the GPU that CUDA considers the fastest comes first.
 static const int kFastestFirst[kGpus] = {3, 0, 1, 2, 7, 4, 5, 6};
 
 #endif
 
-// The parts of GPU 6, with CG_MIG=1; slot is their index by NVML, which may have holes.
+// With CG_MIG=1, GPU 6 has these MIG parts. `slot` is their NVML index, and NVML's indices may have
+// gaps.
 struct box_mig {
   const char* uuid;
   int gpu;
@@ -60,11 +62,12 @@ static inline int box_has_mig(void) {
   return kGpus > 6 && text != NULL && strcmp(text, "1") == 0;
 }
 
-// Where each process with a context has a file with its number as the name; NULL: not kept. (Not
-// called CG_...: gpu-check takes those away.)
+// Returns the directory in which each process with a context has a file named by its process id, or
+// NULL if the fakes do not record contexts. The name does not begin with CG_ because gpu-check
+// removes those variables.
 static inline const char* box_contexts(void) { return getenv("KEPT_CONTEXTS"); }
 
-// The 16 bytes that the text of a UUID stands for.
+// Writes the 16 bytes that the text of a UUID represents.
 static inline void box_uuid_bytes(const char* text, unsigned char* bytes) {
   for (int i = 0; i < 16; ++i) {
     if (*text == '-') ++text;
@@ -74,7 +77,7 @@ static inline void box_uuid_bytes(const char* text, unsigned char* bytes) {
   }
 }
 
-// "0000:3B:00.0", "00000000:3b:00.0": the GPU there, or -1.
+// Returns the GPU at a bus id such as "0000:3B:00.0" or "00000000:3b:00.0", or -1.
 static inline int box_find_bus(const char* text) {
   unsigned domain = 0;
   unsigned bus = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fake shared runtime of major version MAJOR. As NVIDIA's, it asks the driver's library for one
-// name, cuGetProcAddress_v2, and for everything else through that; it initialises the driver once
-// and keeps the answer; its last error is the thread's, and a success leaves it alone.
+// A fake shared runtime of major version MAJOR. Like NVIDIA's, it looks up one name in the driver's
+// library, cuGetProcAddress_v2, and gets everything else from that function. It initialises the
+// driver once and keeps the answer. Its last error belongs to the thread, and a success does not
+// clear it.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -44,7 +45,7 @@ static struct {
 } g_driver;
 
 static pthread_once_t g_once = PTHREAD_ONCE_INIT;
-static int g_start;  // what the start of this runtime came to
+static int g_start;  // the result of this runtime's start
 static int g_count;
 static int g_devices[64];
 static int g_loaded;
@@ -99,7 +100,7 @@ static int use_device(int device) {
   return answer != kSuccess ? answer : g_driver.cuCtxSetCurrent(context);
 }
 
-// For cudart_indexed.c. The number of devices, or an error with a minus.
+// cudart_indexed.c calls this. Returns the number of devices, or a negated error.
 HIDDEN int fake_runtime_count(const char* name);
 int fake_runtime_count(const char* name) {
   LOG(name);
@@ -121,7 +122,7 @@ EXPORT int cudaSetDevice(int device);
 int cudaSetDevice(int device) {
   LOG("cudaSetDevice");
   int answer = check_device(device);
-  // Since CUDA 12 this makes the context.
+  // Since CUDA 12, this call creates the context.
   if (answer == kSuccess) answer = use_device(device);
   if (answer == kSuccess) g_device = device;
   return finish(answer);
@@ -139,13 +140,13 @@ EXPORT int cudaInitDevice(int device, unsigned device_flags, unsigned flags);
 int cudaInitDevice(int device, unsigned device_flags, unsigned flags) {
   LOG("cudaInitDevice");
   int answer = check_device(device);
-  // The caller's three arguments have to arrive as they were given.
+  // The caller's three arguments must arrive unchanged.
   if (answer == kSuccess && (device_flags != 8 || flags != 1)) answer = kInvalidValue;
   if (answer == kSuccess) answer = use_device(device);
   return finish(answer);
 }
 
-// The start of cudaDeviceProp in every major.
+// cudaDeviceProp begins with these fields in every major version.
 struct properties {
   char name[256];
   unsigned char uuid[16];
@@ -209,7 +210,7 @@ EXPORT int cudaGetLastError(void);
 int cudaGetLastError(void) {
   LOG("cudaGetLastError");
   const int answer = g_last_error;
-  // A start that failed is said again and again.
+  // The runtime repeats the error of a failed start in every later call.
   g_last_error = g_start != kSuccess ? g_last_error : kSuccess;
   return answer;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A runtime of major version MAJOR that says in each answer that it was the one called.
+// A runtime of major version MAJOR whose every answer names that version.
 #include "fake_log.h"
 
 #define TEXT(x) #x

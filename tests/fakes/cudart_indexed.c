@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake runtime's calls that are given a device index and are not in cudart.c: 101 for a bad
-// one.
+// The fake runtime's calls that take a device index and are not in cudart.c. They return 101 for a
+// bad index.
 #include "indexed.h"
 
 #define HIDDEN __attribute__((visibility("hidden")))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of the fake driver know of each other.
+// What the parts of the fake driver share.
 #ifndef CUDAGUARD_TESTS_FAKES_DRIVER_H
 #define CUDAGUARD_TESTS_FAKES_DRIVER_H
 
@@ -7,14 +7,14 @@
 #include <stdint.h>
 
 #ifdef CG_NO_GETENV
-// A driver that does not ask libc: this one reads `environ`.
+// This variant of the driver reads `environ` instead of asking libc.
 #define getenv box_getenv
 #endif
 #if defined(CG_NO_GETENV) || defined(CG_AROUND)
 char* box_getenv(const char* name);
 #endif
 #ifdef CG_AROUND
-// One that asks libc for everything but the one variable.
+// This variant asks libc for every variable except CUDA_VISIBLE_DEVICES.
 #define CG_GETENV_VISIBLE box_getenv
 #else
 #define CG_GETENV_VISIBLE getenv
@@ -47,21 +47,23 @@ struct visible {
 };
 enum { kMaxVisible = kGpus + kMigs };
 
-/// What the environment says now. Returns the number of GPUs.
+/// Reads the environment as it is now. Returns the number of GPUs.
 HIDDEN int read_visible(struct visible* out);
 
-/// 0 in the process that initialised the driver, else 3, also in its forked children.
+/// Returns 0 in the process that initialised the driver, otherwise 3. Forked children of that
+/// process get 3, too.
 HIDDEN int driver_state(void);
 
-/// The GPU of a handle, or NULL where there is none or the driver is not initialised.
+/// Returns the GPU of a handle, or NULL if there is none or the driver is not initialised.
 HIDDEN const struct visible* visible_device(int device);
 
-/// driver_state(), and 101 for a handle that is none.
+/// Returns driver_state(), or 101 if the handle is invalid.
 HIDDEN int device_state(int device);
 HIDDEN int visible_count(void);
 
-/// NVIDIA's rules: of a name's forms the newest that the asked version has; the per-thread ones are
-/// names of their own. Returns the status: 0, 1 (no such name), 2 (the version is too low).
+/// Follows NVIDIA's rules: it returns the newest form of the name that the requested version has.
+/// The per-thread forms have names of their own. Returns the status: 0, 1 (no such name) or 2 (the
+/// version is too low).
 HIDDEN int look_up(const char* name, void** entry, int version, uint64_t flags);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake driver's answers to questions that need no device.
+// The fake driver's answers to the calls that need no device.
 #include "driver.h"
 
 static const struct {

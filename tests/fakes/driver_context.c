@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake driver's contexts, code and memory: enough to see who makes them, and where.
+// The fake driver's contexts, code and memory. They suffice to see which program creates them, and
+// on which GPU.
 #include "driver.h"
 
 struct context {
@@ -12,7 +13,7 @@ static struct context g_created[256];
 static unsigned g_next;
 static __thread struct context* g_current;
 
-// The process has a context now.
+// Records that the process has a context.
 static void note_context(void) {
   char path[1024];
   if (box_contexts() == NULL) return;
@@ -142,7 +143,7 @@ int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
 
 static int g_code;
 
-// A module is loaded into the current context, a library into none.
+// A module is loaded into the current context, but a library into none.
 static int load(void** out, const void* image, int needs_context) {
   const int state = driver_state();
   if (state != kSuccess) return state;
@@ -176,7 +177,8 @@ int cuModuleLoadFatBinary(void** out, const void* image) {
   return load(out, image, 1);
 }
 
-// The last arguments of the next two travel on the stack: a wrapper that loses them is seen here.
+// The last arguments of the next two calls are passed on the stack, so a wrapper that loses them
+// fails here.
 static int options_are_whole(const void* options, unsigned count) {
   return count == 0 || (options != NULL && *(const unsigned*)options == count);
 }

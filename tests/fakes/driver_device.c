@@ -5,7 +5,7 @@
 #include "driver.h"
 
 static pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
-static int g_owner;  // the process that initialised, 0 if none
+static int g_owner;  // the process that initialised, or 0
 static int g_count;
 static struct visible g_visible[kMaxVisible];
 
@@ -27,14 +27,16 @@ int device_state(int device) {
   return device >= 0 && device < g_count ? kSuccess : kInvalidDevice;
 }
 
-// As NVIDIA's: the environment is read here and nowhere else, and once more after a failure.
+// Like NVIDIA's, this function alone reads the environment, and reads it again after a failure.
 int cuInit(unsigned flags) {
   fake_log("", "cuInit");
   if (flags != 0) return kInvalidValue;
-  // CG_SICK=N: a machine without a usable GPU; the driver does not get as far as to read a list.
+  // CG_SICK=N simulates a machine without a usable GPU. The driver then fails before it reads a
+  // list.
   const char* sick = getenv("CG_SICK");
   if (sick != NULL) return atoi(sick);
-  // KEPT_TAMPERED: as by a driver that finds its process changed, where our guard is in it.
+  // KEPT_TAMPERED simulates a driver that fails when it finds its process modified, which it is if
+  // our guard is preloaded.
   const char* preload = getenv("LD_PRELOAD");
   if (getenv("KEPT_TAMPERED") != NULL && preload != NULL &&
       strstr(preload, "libcudaguard") != NULL) {
@@ -82,7 +84,7 @@ int cuDeviceGet(int* device, int ordinal) {
   return kSuccess;
 }
 
-// The first form gives the GPU's UUID, the second that of the part of it that is used.
+// With of_part, the UUID is that of the MIG part in use; otherwise, it is the GPU's.
 static int get_uuid(unsigned char* uuid, int device, int of_part) {
   const int state = device_state(device);
   if (state != kSuccess) return state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake driver's calls that are given a device index and have no behaviour of their own in the
-// other files: 101 for a bad one, as NVIDIA's.
+// The fake driver's calls that take a device index and that the other files do not implement. Like
+// NVIDIA's, they return 101 for a bad index.
 #include "driver.h"
 #include "indexed.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake driver's names: all of the table, one that no table has, and the look-up by name.
+// The fake driver's names: all names of the table, one that no table has, and the look-up by name.
 #include "driver.h"
 
-// What the other files do not define: 999 once the driver is initialised.
+// The names that the other files do not define return 999 once the driver is initialised.
 #define CG_NAME(name)                                              \
   int name(void);                                                  \
   __attribute__((weak)) int name(void) {                           \
@@ -12,7 +12,7 @@
 #include "driver_names.inc"
 #undef CG_NAME
 
-// Newer than everything that we know.
+// This name is newer than every name that cudaguard knows.
 int cuBrandNewThing(int* answer);
 int cuBrandNewThing(int* answer) {
   fake_log("", "cuBrandNewThing");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA_VISIBLE_DEVICES by CUDA's own rules: the first entry that is none ends the list, a GPU that
-// is there twice empties it.
+// Reads CUDA_VISIBLE_DEVICES by CUDA's own rules: the first invalid entry ends the list, and a GPU
+// that appears twice empties it.
 #include "driver.h"
 
 #if defined(CG_NO_GETENV) || defined(CG_AROUND)
@@ -20,7 +20,7 @@ static int number_of(const char* name) {
   return text == NULL || *text == '\0' ? -1 : (int)strtol(text, NULL, 10);
 }
 
-// The UUID of which text is a beginning, if it is the only one.
+// Returns the GPU whose UUID begins with this text, or -1 if there is not exactly one.
 static int find_gpu(const char* text, size_t size, int gone) {
   int found = -1;
   for (int i = 0; i < kGpus; ++i) {
@@ -61,12 +61,12 @@ static int parse_entry(const char* text, size_t size, char kind, const struct vi
   return 1;
 }
 
-// What a driver that takes the variable for granted would show; CG_LIE says how it lies.
+// Returns what a driver that ignores the variable would show. CG_LIE selects how.
 static int lie(struct visible* out, int count, const struct visible* all, int total) {
 #ifdef CG_LIAR
   const char* how = getenv("CG_LIE");
   if (how != NULL && strcmp(how, "others") == 0) {
-    // As many as were asked for, but other ones.
+    // As many GPUs as requested, but other ones.
     for (int i = 0; i < count; ++i) out[i] = all[total - 1 - i];
     return count;
   }
@@ -95,10 +95,12 @@ int read_visible(struct visible* out) {
   }
   const char* text = CG_GETENV_VISIBLE("CUDA_VISIBLE_DEVICES");
 #ifdef CG_ONE_GPU
-  // Whoever reaches this one sees it by the answer: the launcher's preset does not hide its GPU.
+  // The answer shows whether a program reached this driver, so the launcher's preset must not hide
+  // its GPU.
   if (text != NULL && *text == '\0') text = NULL;
 #endif
-  // What it was told first must stay as it was, for as long as it likes to look at it.
+  // The text that the driver read first must stay unchanged, as the driver may read it again at any
+  // time.
   static const char* first = NULL;
   if (first != NULL) fake_log("told first:", first);
   if (first == NULL) first = text;

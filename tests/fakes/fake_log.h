@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line per call, one write per line, nothing that a signal handler may not do.
+// Writes one line for each call with one write(), and uses async-signal-safe functions only.
 #ifndef CUDAGUARD_TESTS_FAKES_FAKE_LOG_H
 #define CUDAGUARD_TESTS_FAKES_FAKE_LOG_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device indices among the arguments of a call of indexed.inc. For the fakes, which refuse a
-// bad one, and for the program that makes the calls.
+// Finds the device indices among the arguments of a call of indexed.inc. The fakes, which refuse a
+// bad index, and the program that makes the calls use it.
 #ifndef CUDAGUARD_TESTS_FAKES_INDEXED_H
 #define CUDAGUARD_TESTS_FAKES_INDEXED_H
 
@@ -9,15 +9,16 @@
 
 enum { kMostArguments = 8, kOnDevice = 1 };
 
-// Where the index lies in what a pointer of this kind leads to; -1: another kind.
+// Returns the offset of the index in the object that a pointer of this kind points to, or -1 for
+// another kind.
 static inline int offset_of_index(char kind) {
   switch (kind) {
     case 'v':
       return 0;
     case 'L':  // CUmemLocation: type, id
-    case 'A':  // CUmemAccessDesc begins with one
+    case 'A':  // CUmemAccessDesc begins with a CUmemLocation
       return 4;
-    case 'P':  // CUmemAllocationProp, CUmemPoolProps: two words before it
+    case 'P':  // CUmemAllocationProp, CUmemPoolProps: two words precede it
       return 12;
     case 'M':  // cudaMemcpy3DPeerParms: srcDevice
       return 64;
@@ -35,7 +36,7 @@ static inline int index_in(char kind, intptr_t argument) {
   return index;
 }
 
-// 1 if all of them are below `count`.
+// Returns 1 if all indices are below `count`.
 static inline int indices_are_good(const char* layout, const intptr_t* arguments, int count) {
   for (int i = 0; layout[i] != '\0' && i < kMostArguments; ++i) {
     const int index = index_in(layout[i], arguments[i]);

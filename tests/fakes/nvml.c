@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake NVML: the same GPUs, always in PCI order. It reads no CUDA variable. CG_LOST=n: it
-// counts GPU n and hands it out no more, as one that fell off the bus. CG_SICK: it cannot be
-// initialised. CG_EMPTY: it can, and there is no GPU.
+// The fake NVML has the same GPUs, always in PCI order, and reads no CUDA variable. With CG_LOST=n
+// it counts GPU n but refuses its handle, like a GPU that fell off the bus. With CG_SICK it cannot
+// be initialised. With CG_EMPTY it can, but has no GPU.
 #include <dirent.h>
 #include <signal.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ enum {
 extern int fake_nvml_users __attribute__((visibility("hidden")));
 int fake_nvml_users;
 
-// A handle: one of these, a GPU or a part of one.
+// A handle points to one of these: a GPU or a MIG part.
 struct device {
   char unused;
 };
@@ -45,9 +45,9 @@ static int users(int change) {
   return __atomic_add_fetch(&fake_nvml_users, change, __ATOMIC_ACQ_REL);
 }
 
-// As NVIDIA's (535): the older forms of functions call the newer ones through their PLT, where a
-// preloaded library comes first. nvmlInit calls, nvmlInit_v2 jumps: there the return address is
-// that of its own caller.
+// As in NVIDIA's library (535), older forms of functions call the newer forms through their PLT
+// entries, so a preloaded library's function is called first. nvmlInit calls nvmlInit_v2, but
+// nvmlInit_v2 jumps, so the callee sees the return address of nvmlInit_v2's own caller.
 int nvmlInitWithFlags(unsigned flags) {
   (void)flags;
   fake_log("", "nvmlInitWithFlags");
@@ -64,7 +64,7 @@ int nvmlInit_v2(void) {
 int nvmlInit(void) {
   fake_log("", "nvmlInit");
   const int result = nvmlInit_v2();
-  __asm__ volatile("");  // a call, not a jump
+  __asm__ volatile("");  // forces a call instead of a jump
   return result;
 }
 
@@ -75,14 +75,14 @@ int nvmlShutdown(void) {
   return kSuccess;
 }
 
-// The start of every other function: logs the call; not initialised, it ends it.
+// Every other function begins with this. It logs the call and returns if NVML is not initialised.
 #define ENTER(name)    \
   fake_log("", #name); \
   if (users(0) == 0) return kUninitialized
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct device** out);
 
-// The old form asks for each GPU by the newer function, and counts what it gets.
+// The old form gets each GPU from the newer function and counts the GPUs that it gets.
 int nvmlDeviceGetCount(unsigned* count) {
   ENTER(nvmlDeviceGetCount);
   if (count == NULL) return kInvalidArgument;
@@ -139,7 +139,7 @@ int nvmlDeviceGetHandleByUUID(const char* text, struct device** out) {
   return by_uuid(text, out);
 }
 
-// The form of CUDA 12: type 1 is text, 2 the bytes.
+// CUDA 12's form of a UUID. Type 1 is text, type 2 the bytes.
 struct uuid_value {
   unsigned version;
   unsigned type;
@@ -219,7 +219,7 @@ int nvmlDeviceGetMinorNumber(struct device* device, unsigned* minor) {
   return kSuccess;
 }
 
-// nvmlPciInfo_t; the old form of the call ends before the long text.
+// This is nvmlPciInfo_t. The old form of the call does not fill the long text.
 struct pci_info {
   char short_id[16];
   unsigned domain;
@@ -290,7 +290,8 @@ int nvmlDeviceGetMigMode(struct device* device, unsigned* current, unsigned* pen
   return kSuccess;
 }
 
-// NVML's way to give a list: without an array, or with 0, it says how long one has to be.
+// Returns a list the way NVML does: without an array, or with a count of 0, it returns the required
+// length.
 static int give(int first, int last, int left_out, unsigned* count, struct device** array) {
   if (count == NULL) return kInvalidArgument;
   unsigned found = 0;
@@ -306,7 +307,7 @@ static int give(int first, int last, int left_out, unsigned* count, struct devic
 
 enum { kSameNode = 40, kSameSystem = 50 };
 
-// GPUs 0 to 3 sit at one processor, 4 to 7 at the other.
+// GPUs 0 to 3 are attached to one processor, 4 to 7 to the other.
 int nvmlDeviceGetTopologyNearestGpus(struct device* device, int level, unsigned* count,
                                      struct device** array) {
   ENTER(nvmlDeviceGetTopologyNearestGpus);
@@ -333,7 +334,7 @@ struct process {
   unsigned instance, compute_instance;
 };
 
-// The living processes with a context, in the list as many as fit.
+// Counts the living processes with a context. The list gets as many as fit.
 static unsigned living(struct process* list, unsigned room) {
   unsigned count = 0;
   DIR* directory = opendir(box_contexts());
@@ -348,7 +349,8 @@ static unsigned living(struct process* list, unsigned room) {
   return count;
 }
 
-// Each process with a context takes 500 MiB; where contexts are not kept, it is not known.
+// Each process with a context uses 500 MiB. If the fakes do not record contexts, the use is
+// unknown.
 int nvmlDeviceGetMemoryInfo(struct device* device, struct memory* memory) {
   ENTER(nvmlDeviceGetMemoryInfo);
   if (gpu_of(device) < 0 || memory == NULL) return kInvalidArgument;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake NVML's other names: 999 once it is initialised.
+// The fake NVML's other names return 999 once it is initialised.
 #include "fake_log.h"
 
 extern int fake_nvml_users __attribute__((visibility("hidden")));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recording libnvidia-opencl.so.1: one platform without devices. As NVIDIA's, it opens the device
-// by itself, without libcuda, as soon as the OpenCL loader asks for its platforms.
+// A recording libnvidia-opencl.so.1 with one platform without devices. Like NVIDIA's, it opens the
+// device without libcuda as soon as the OpenCL loader asks for its platforms.
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 
 enum { kSuccess = 0, kDeviceNotFound = -1, kInvalidValue = -30 };
 
-// Khronos' dispatch table starts with these; the loader asks a platform for nothing else.
+// Khronos' dispatch table begins with these entries, and the loader uses no other entry of a
+// platform.
 struct platform {
   void** dispatch;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake driver with an illness: CG_SICK says which; CG_ANSWER is cuInit's answer, by default
-// 100.
+// The fake driver with a fault: CG_SICK names the fault, and CG_ANSWER is cuInit's answer, by
+// default 100.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #include "driver.h"
 
-// All other names answer 999.
+// All other names return 999.
 int driver_state(void) { return kSuccess; }
 
 static int has(const char* illness) {
@@ -29,7 +29,7 @@ static void crash(void) {
   abort();
 }
 
-// This process stops at its end, until a tracer that nobody here can find lets it go.
+// Stops this process when it exits, until a tracer that cudaguard cannot find releases it.
 static void be_stuck(void) {
   int ready[2];
   if (pipe(ready) != 0) abort();
@@ -52,11 +52,11 @@ static void be_stuck(void) {
   if (read(ready[0], &answer, 1) != 1) abort();
 }
 
-// A child that keeps this process's output open.
+// Forks a child that keeps this process's output open.
 static void leave_a_child(void) {
   const pid_t child = fork();
   if (child != 0) {
-    // Until it has left the group, which is killed as a whole.
+    // The parent waits until the child has left the process group, which doctor kills as a whole.
     while (getpgid(child) != child) usleep(1000);
     return;
   }

@@ -130,7 +130,7 @@ class Script(fence.Case):
             self.assertRegex(done.stderr, r"\Afence-profile: this container has no seccomp profile; "
                              r"[^\n]+\n\Z")
 
-    def test_a_profile_of_what_is_forbidden(self):
+    def test_profile_that_lists_forbidden_calls_gets_nvidias(self):
         """All but a few pass: then only NVIDIA's requests are named."""
         before = {"defaultAction": ALLOW, "syscalls": [{"names": ["acct"], "action": REFUSE}]}
         after = self.changed(before)
@@ -232,7 +232,7 @@ class Container(fence.Case):
         self.assertEqual({fenced[one] for one in fence.NVIDIA}, {"ENODEV"})
         self.assertEqual({fenced[one] for one in fence.OTHERS}, {"ENOTTY"})
 
-    def test_fence_as_a_profile(self):
+    def test_profile_refuses_nvidias_ioctls_alone(self):
         profile = self.fenced(self.profile())
         fenced = self.requests(profile)
         self.assertEqual({fenced[one] for one in fence.NVIDIA}, {"ENODEV"})
@@ -251,7 +251,7 @@ class Container(fence.Case):
             refused = answer(profile, int(one, 16))[0] == REFUSE
             self.assertEqual(said[one] == "ENODEV", refused, one)
 
-    def test_a_launcher_inside_knows(self):
+    def test_doctor_inside_reports_the_profile(self):
         done = self.run_in(self.fenced(self.profile()), launcher.LAUNCHER, "doctor")
         self.assertIn("fence              already set up", done.stdout)
         self.assertIn("not available", self.run_in(self.strict(), launcher.LAUNCHER,

@@ -15,7 +15,7 @@ class Row(doctor.Case):
         self.assertEqual((answer.code, answer.facts("fence")),
                          (0, ["available (cudaguard run --fence)"]))
 
-    def test_no_new_privs(self):
+    def test_doctor_reports_no_new_privs(self):
         """Bubblewrap sets that itself: without it, for an ordinary user."""
         words = [launcher.LAUNCHER]
         if os.geteuid() == 0:

@@ -262,11 +262,11 @@ class Engines(fence.Case):
         self.fenced_as_by_default(printed["podman"])
         self.verified(printed["verify"])
 
-    def test_verify_in_docker(self):
+    def test_verify_works_in_docker(self):
         printed = self.run_there(DOCKER, {"verify": verify_in("docker run --rm --read-only")})
         self.verified(printed["verify"])
 
-    def test_docker_and_containerd(self):
+    def test_docker_and_containerd_are_fenced_as_documented(self):
         make, use = commands("docker")
         ctr_make, ctr_use = commands("ctr")
         add = ("docker run", "docker run --cap-add SYS_ADMIN")

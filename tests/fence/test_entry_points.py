@@ -53,13 +53,13 @@ class EntryPoints(EntryPointCase):
         self.refused("env", "-u", "LD_PRELOAD", fence.program("requests"))
         self.refused("env", "LD_PRELOAD=", fence.program("requests"))
 
-    def test_child_of_a_child(self):
+    def test_grandchild_is_refused(self):
         self.refused("sh", "-c", 'env -i "$@"; exit', "sh", fence.program("requests_static"))
 
     def test_raw_system_call_is_refused(self):
         self.refused(fence.program("requests"), "--by=syscall")
 
-    def test_upper_half_of_the_request(self):
+    def test_upper_half_of_the_request_does_not_matter(self):
         """The kernel reads 32 bits of it."""
         for upper in ("1", "ffffffff"):
             with self.subTest(upper=upper):

@@ -98,7 +98,7 @@ class Limits(fence.Case):
         self.assertEqual(set(bare.values()), {"ENOTTY"})
         self.assertEqual(fenced, dict(bare, **{RM_CONTROL: "ENODEV"}))
 
-    def test_descriptors_from_outside(self):
+    def test_limit_inherited_descriptors_stay_partly_usable(self):
         """Requests on them are refused, but for nvidia-uvm's later ones: without UVM_INITIALIZE they
         are of no use, but whoever has opened the descriptor may have sent that. Reads and maps go
         on."""
@@ -144,7 +144,7 @@ class Limits(fence.Case):
                 if way == "asks":
                     daemon.join()
 
-    def test_a_launcher_that_may_be_traced(self):
+    def test_limit_traceable_launcher_can_be_bypassed(self):
         """Where it stays to be told. The control: nobody takes its descriptor."""
         words = [sys.executable, "-c", TAKES_THE_ANSWER]
         done = self.start("run", "--fence=require", "--observe", "--", *words)
@@ -155,11 +155,11 @@ class Limits(fence.Case):
         done = self.start("run", "--fence=require", "--observe", "--", *words)
         self.assertEqual(self.answers(done), {RM_CONTROL: "ENODEV"})
 
-    def test_requests_that_are_made_up(self):
+    def test_limit_made_up_requests_pass(self):
         """NVIDIA's module looks at the number and the size alone."""
         self.passes(*MADE_UP)
 
-    def test_ioctls_of_the_display_pass(self):
+    def test_limit_ioctls_of_the_display_pass(self):
         self.passes(*DISPLAY)
 
     def test_limit_second_listener_in_a_tree_gets_ebusy(self):
@@ -174,5 +174,5 @@ class Limits(fence.Case):
             with self.subTest(words):
                 self.assertEqual(self.start(*words, "--", program).stdout, wanted)
 
-    def test_ioctls_of_other_makers_pass(self):
+    def test_limit_ioctls_of_other_makers_pass(self):
         self.passes(*OTHER_MAKERS)

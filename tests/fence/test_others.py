@@ -48,14 +48,14 @@ class OwnFilters(Case):
     def test_program_can_install_20_filters_of_its_own(self):
         self.differ("many", 20, bare="many=yes request=ENOTTY", fenced="many=yes request=ENODEV")
 
-    def test_for_all_threads(self):
+    def test_filter_for_all_threads_can_be_installed(self):
         self.differ("all", bare="all=yes other=ENOTTY request=ENOTTY",
                     fenced="all=yes other=ENODEV request=ENODEV")
 
     def test_its_own_error_comes_first(self):
         self.differ("refuse", bare="refuse=yes request=EACCES", fenced="refuse=yes request=EACCES")
 
-    def test_its_own_listener(self):
+    def test_fence_answers_before_the_programs_listener(self):
         """The kernel's answer comes before a listener's."""
         self.differ("listener", bare="listener=yes request=ENOSYS",
                     fenced="listener=yes request=ENODEV")
@@ -87,7 +87,7 @@ class Inheritance(Case):
             self.says(done, "NoNewPrivs:\t%s\nSeccomp_filters:\t%d\n%s" %
                       (privileged, filters + 1, FENCED))
 
-    def test_children_of_python(self):
+    def test_children_of_python_are_fenced(self):
         script = self.make("many.py", """import errno, fcntl, multiprocessing, sys
 def ask(number):
     try:
@@ -130,10 +130,10 @@ class Sandboxes(Case):
         self.says(self.bare(*words, *ASK, **more), BARE)
         self.says(self.fenced(*words, *ASK, **more), FENCED)
 
-    def test_bubblewrap(self):
+    def test_program_in_bubblewrap_is_fenced(self):
         self.sandboxed("bwrap", "--dev-bind", "/", "/", "--unshare-all", "--cap-drop", "ALL", "--")
 
-    def test_bubblewrap_with_a_filter(self):
+    def test_filter_of_bubblewrap_works_under_the_fence(self):
         """Of one more: TCGETS answers EPERM."""
         steps = [(0x20, 0, 0, 24),  # the request
                  (0x15, 0, 1, 0x5401), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
@@ -142,15 +142,15 @@ class Sandboxes(Case):
         self.says(self.bare(*words), BARE.replace("5401 ENOTTY", "5401 EPERM"))
         self.says(self.fenced(*words), FENCED.replace("5401 ENOTTY", "5401 EPERM"))
 
-    def test_unshare(self):
+    def test_program_under_unshare_is_fenced(self):
         self.sandboxed("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork")
 
-    def test_setpriv(self):
+    def test_program_under_setpriv_is_fenced(self):
         self.sandboxed("setpriv", "--no-new-privs", "--inh-caps=-all")
 
     @pytest.mark.full
     @unittest.skipUnless(browser.PROGRAM, "no Chromium (Debian: chromium-headless-shell)")
-    def test_chromium(self):
+    def test_sandbox_of_chromium_works_under_the_fence(self):
         """Its sandbox is on, so not as root: its renderers have filters of their own, and a page is
         shown."""
         installed = self.installed()

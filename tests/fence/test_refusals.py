@@ -51,7 +51,7 @@ class Words(fence.Case):
                           ["--fence", "--fence=require"]):
                 self.refused(self.start(command, *words, "true"), 125, "--fence is given twice")
 
-    def test_a_word_without_equals(self):
+    def test_mode_without_an_equals_sign_is_refused(self):
         """It would be the program."""
         for word in ("auto", "require", "off"):
             for command in ("run", "verify"):
@@ -130,7 +130,7 @@ class Look(fence.Case):
             done = self.start("run", program)
             self.assertIn("is a static executable, not guarded (dynamic programs", done.stderr)
 
-    def test_names_the_driver(self):
+    def test_static_program_that_names_the_driver_is_fenced(self):
         program = self.compile("driver", HELLO.replace("hello", "libcuda.so.1"), "-static")
         self.refused_without(program)
         done = self.fenced(program, why="it is a static executable and names libcuda.so")
@@ -174,6 +174,6 @@ class Look(fence.Case):
         done = self.bare(*nobody, command, "run", "--fence", "--strict", program)
         self.assertEqual((done.stdout, done.stderr), ("%d\n" % NOBODY, ""))
 
-    def test_guarded_as_ever(self):
+    def test_fenced_program_has_the_guard_as_well(self):
         done = self.start("run", "--fence", "printenv", "LD_PRELOAD")
         self.assertEqual((done.stdout, done.stderr), (harness.GUARD + "\n", ""))

@@ -97,7 +97,7 @@ class Told(Case):
                          ["RM_CONTROL", "SYS_PARAMS", "CHECK_VERSION_STR", "CARD_INFO",
                           "UVM_INITIALIZE"])
 
-    def test_results_in_files(self):
+    def test_result_files_name_the_ioctl(self):
         files = {name: self.path(name) for name in ("junit", "html", "report")}
         options = [word for name, path in files.items() for word in ("--" + name, path)]
         done, _ = self.verify(ASKS, "ask", options=options)
@@ -134,7 +134,7 @@ class Told(Case):
         self.assertEqual((self.asked(done, "ENOTTY") != set(), done.returncode), (True, 7))
         self.assertIn("no process was seen to ask", done.stderr)
 
-    def test_allow_and_deny(self):
+    def test_allow_and_deny_apply_to_ioctls(self):
         done, told = self.verify(ASKS, "ask", options=["--allow", "asks_*"], rc=0)
         self.assertEqual(told, {RM_CONTROL: self.asked(done)})
         self.assertIn("PASS: no CUDA use except in 1 allowed process (1 process checked)\n"
@@ -177,7 +177,7 @@ class Programs(Case):
         self.assertEqual(told, {RM_CONTROL: self.asked(done)})
         self.assertEqual(self.document["records"]["read"], 1)
 
-    def test_one_process_several_programs(self):
+    def test_each_program_of_a_process_is_reported(self):
         """Each is told; the number stays."""
         done, told = self.verify(ASKS, "ask", "exec", "ask")
         self.assertEqual(told, {RM_CONTROL: self.asked(done)})
@@ -205,7 +205,7 @@ class Programs(Case):
                 self.assertLessEqual(pids, unguarded)
                 self.assertEqual(self.document["tree"]["doubts"], [])
 
-    def test_a_storm_keeps_no_signal_waiting(self):
+    def test_storm_of_ioctls_delays_no_signal(self):
         """Requests without end: the first SIGTERM ends the program, the next one the waiting. Then
         the kernel answers, and not ENODEV."""
         storm = [ASKS, "ask", "loop=2000000000"]
@@ -249,7 +249,7 @@ class Programs(Case):
         record = [one for one in harness.records(report) if one.get("api")][0]
         self.assertEqual((record["uid"], record["exe"]), (NOBODY, program))
 
-    def test_another_namespaces_proc(self):
+    def test_proc_of_another_namespace_names_no_wrong_process(self):
         """Where /proc has other numbers than the launcher is told, nobody is taken for the process
         that has this number there. The control: with the right /proc the program is named."""
         self.need("unshare")
@@ -473,7 +473,7 @@ class Gone(Case):
         self.until(lambda: self.file("out") == "%d ENOSYS\n" % child * 2, "another one")
         self.until(lambda: "already under a fence" in self.file("said"), "what it says")
 
-    def test_killed_in_a_storm(self):
+    def test_process_killed_in_a_storm_is_reported_once(self):
         """Who was told of, and is killed while it asks again, is no other process, nor a doubt."""
         count = 500 if harness.FULL else 50
         script = ('i=0; while [ $i -lt %d ]; do "$0" ask loop=2000000000 >"$1" & '
@@ -486,7 +486,7 @@ class Gone(Case):
         self.assertEqual(len(self.document["processes"]), count + 1)  # the shell
         self.assertEqual(self.document["tree"]["doubts"], [])
 
-    def test_no_new_privs(self):
+    def test_failure_names_no_new_privs(self):
         """Where the program failed, the block says what the fence took from it."""
         row = ("  sudo and setuid programs got no more rights under the fence (no_new_privs); "
                "--fence=off avoids\n  this\n")
@@ -499,7 +499,7 @@ class Gone(Case):
             self.assertEqual(done.returncode, 2 if code else 0, done)
             self.assertEqual(row in done.stderr, said, done)
 
-    def test_nvidias_libraries_without_a_supervisor(self):
+    def test_nvidias_libraries_accept_enosys_after_a_kill(self):
         """They take ENOSYS for what it is: no device, an error, no hang."""
         self.need_real_driver()
         launch = self.make("launch", """

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A null driver as it must not be: all names lead to one body. UCX can patch only the first of
-// them.
+// A null driver with a deliberate defect: all names lead to one body. UCX can patch only the first
+// of them.
 #define ALIAS(name) __asm__(".globl " #name "\n.type " #name ",@function\n.set " #name ",body")
 
 __attribute__((used)) int body(void) __asm__("body");

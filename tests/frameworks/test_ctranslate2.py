@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CTranslate2 from PyPI: a static CUDA 12 runtime inside."""
+"""CTranslate2 from PyPI, which contains a static CUDA 12 runtime, runs under the guard."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuda-python from PyPI, with the CUDA 12 runtime and with the newest."""
+"""cuda-python from PyPI runs under the guard with the CUDA 12 runtime and with the newest."""
 
 from support import framework, harness
 
@@ -22,7 +22,7 @@ class CudaPython12(framework.Case):
     def test_finds_no_gpu(self):
         self.compare(self.argv("cuda_python.py", "count"), expect="driver=0 runtime=0\n")
 
-    def test_answers(self):
+    def test_answers_as_without_a_device(self):
         self.control(self.argv("cuda_python.py", "answers"))
         for world in WORLDS:
             result = self.guarded(self.argv("cuda_python.py", "answers"), world)
@@ -32,7 +32,7 @@ class CudaPython12(framework.Case):
 class CudaPython13(CudaPython12):
     environment = "cuda-python-13"
 
-    def test_nvml(self):
+    def test_nvml_shows_no_gpu(self):
         self.control(self.argv("cuda_python.py", "nvml"))
         for world in WORLDS:
             result = self.guarded(self.argv("cuda_python.py", "nvml"), world)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nvidia-ml-py from PyPI."""
+"""nvidia-ml-py from PyPI runs under the guard."""
 
 from support import framework
 
@@ -21,7 +21,7 @@ class NvidiaMl(framework.Case):
     def test_finds_no_gpu(self):
         self.compare(self.argv("nvml_devices.py", "count"), expect="gpus=0\n")
 
-    def test_answers(self):
+    def test_answers_as_without_a_device(self):
         self.control(self.argv("nvml_devices.py", "answers"))
         for world in ("none", "fake", "real"):
             result = self.guarded(self.argv("nvml_devices.py", "answers"), world)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX Runtime GPU from PyPI: it has to fall back to the CPU, as where its CUDA plug-in cannot load.
+"""ONNX Runtime GPU from PyPI must fall back to the CPU, as if its CUDA plug-in cannot load.
 
-With a driver that finds no device, ONNX Runtime raises for [TensorRT, CUDA, CPU]; where the plug-in
-does not load it falls back. The guard refuses the plug-in, so the reference is a machine without a
+With a driver that finds no device, ONNX Runtime raises for [TensorRT, CUDA, CPU]; if the plug-in
+does
+not load, it falls back. The guard refuses the plug-in, so the reference is a machine without a
 driver and without the CUDA libraries that the plug-in needs.
 """
 
@@ -18,7 +19,7 @@ TENSORRT, CUDA, CPU = (name + "ExecutionProvider" for name in ("Tensorrt", "CUDA
 
 
 def normal(text):
-    """Without the time and without the reason why a library did not load, which names its file."""
+    """Removes the time, and the reason why a library did not load, which names its file."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+", "TIME", text)
     return re.sub(r"(libonnxruntime_providers_\w+\.so) with error: .*", r"\1 with error", text)
 
@@ -40,6 +41,6 @@ class OnnxRuntime(framework.Case):
 
     def test_cuda_cpu_falls_back(self):
         bare, guarded = self.session(CUDA, CPU)
-        # Bare it falls back too, with a block of noise on stdout.
+        # Unguarded, it falls back, too, with many lines on stdout.
         self.assertIn("EP Error", bare.out, str(bare))
         self.assertEqual(guarded.out, "[2.0, 4.0] with ['%s']\n" % CPU, str(guarded))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/programs.md: each row is a program of programs.py, in the version that the tests have, and a
-row measured anew is the same. (That the others hold is for the tests that the rows name.)"""
+"""docs/programs.md: each row is a program of programs.py in the tested version, and a new
+measurement gives the same row. The tests that the rows name check the other programs."""
 
 import os
 import unittest
@@ -20,7 +20,7 @@ class Table(unittest.TestCase):
             self.rows = programs.rows_of(stream.read())
         self.assertGreater(len(self.rows), 20)
 
-    def test_rows(self):
+    def test_rows_are_the_programs_and_show_no_guarded_try(self):
         self.assertEqual(list(self.rows), [program.name for program in programs.PROGRAMS])
         for row in self.rows.values():
             name, _, bare, guarded, who, _ = cells(row)
@@ -28,8 +28,8 @@ class Table(unittest.TestCase):
             self.assertEqual(int(guarded), 0, name)
             self.assertTrue(who.startswith("`"), name)
 
-    def test_versions(self):
-        """Those of the pins; what Debian has is newer on another day."""
+    def test_versions_are_those_of_the_pins(self):
+        """The page has the versions of the pins. Debian's are not compared, because they change."""
         for program in programs.PROGRAMS:
             if program.environment and program.environment != "pycuda":
                 self.assertEqual(cells(self.rows[program.name])[1], program.version())
@@ -37,13 +37,14 @@ class Table(unittest.TestCase):
         with open(programs.PAGE, encoding="utf-8") as stream:
             self.assertIn(" JAX %s " % jax, stream.read())
 
-    def test_tests(self):
-        """Each test that is named is one."""
+    def test_named_tests_exist(self):
+        """Each test that the table names exists."""
         for program in programs.PROGRAMS:
             self.assertTrue(os.path.exists(os.path.join(settings.TESTS, program.test)), program.test)
 
-    def test_every_environment(self):
-        """What is fetched to be run is in the table, but for JAX, which has a sentence of its own."""
+    def test_every_fetched_environment_is_in_the_table(self):
+        """The table has every environment that is fetched to run a program, except JAX, which has
+        its own sentence."""
         others = {"jax", "libraries", "jupyter", "pytest", "duckdb", "platforms", "gpustat-1.0",
                   "ray", "dotnet"}
         fetched = {name[:-3] for name in os.listdir(os.path.join(framework.HERE, "requirements"))
@@ -53,7 +54,7 @@ class Table(unittest.TestCase):
 
 
 class Measured(harness.Case):
-    def test_again(self):
+    def test_measuring_again_gives_the_same_row(self):
         self.need_real_driver()
         if settings.WRITE_GOLDEN:
             print("\n".join(programs.write_table()))
@@ -68,5 +69,6 @@ class Measured(harness.Case):
                     harness.skip(self, why)
                 tries = cells(row)[2:4]
                 self.assertEqual(tries[1], "0")
-                if os.geteuid() == 0:  # as the table was made: it tries to make the node as well
+                # Root made the table and also tries to create the device node.
+                if os.geteuid() == 0:
                     self.assertEqual(tries, cells(page[program.name])[2:4])

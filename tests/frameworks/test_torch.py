@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch 2.3.0 from PyPI (CUDA 12.1): no GPU, in no process, and not a word. The quick run asks in a
-program, its forked and its spawned workers."""
+"""With PyTorch 2.3.0 from PyPI (CUDA 12.1), no process finds a GPU, and PyTorch prints nothing. The
+quick run asks in a program, its forked and its spawned workers."""
 
 import os
 
@@ -16,7 +16,8 @@ class TorchCase(framework.Case):
     timeout = 600
 
     def need_environment(self, name):
-        """The one download that may be missing, and only where the package index is out of reach."""
+        """This is the only download that may be missing, and only if the package index cannot be
+        reached."""
         mark = os.path.join(framework.ENVIRONMENTS, name + ".unreachable")
         if os.path.exists(mark):
             with open(mark, encoding="utf-8") as stream:
@@ -33,14 +34,14 @@ class Torch(TorchCase):
     @pytest.mark.full
     def test_finds_no_gpu(self):
         bare, _ = self.query()
-        # What the driver makes PyTorch say bare; the guard's quiet is not that of a deaf test.
+        # Unguarded, the driver makes PyTorch print this, so the test would notice such output.
         self.assertIn("Can't initialize NVML", bare.err, str(bare))
 
     @pytest.mark.full
     def test_finds_no_gpu_by_nvml(self):
         self.query(PYTORCH_NVML_BASED_CUDA_CHECK="1")
 
-    def test_workers(self):
+    def test_workers_find_no_gpu(self):
         bare, guarded = self.compare(
             self.argv("torch_workers.py"), env={"OMP_NUM_THREADS": "1"}, worlds=("real",), expect=(
                 "DataLoader fork: [[0, 0, 0], [0, 0, 0]] in 2 processes\n"
@@ -52,17 +53,17 @@ class Torch(TorchCase):
         self.assertGreaterEqual(len(bare.device_opens), 7 * 13, str(bare))
 
     @pytest.mark.full
-    def test_cleanrl_without_cuda(self):
+    def test_cleanrl_without_cuda_uses_the_cpu(self):
         self.compare(self.argv("torch_cleanrl.py", "--no-cuda"), worlds=("real",),
                      expect="device=cpu sum=4.0\n")
 
 
 @pytest.mark.full
 class Torchrun(TorchCase):
-    """The programs that it starts are its children: `run --children=cpu` goes behind it, or the
-    trainer is one that has no GPU."""
+    """torchrun's programs are its children, so `run --children=cpu` must follow torchrun.
+    Otherwise, the trainer is a child without a GPU."""
 
-    def test_children(self):
+    def test_children_option_follows_torchrun(self):
         torchrun = [os.path.join(framework.ENVIRONMENTS, "torch", "bin", "torchrun"), "--no-python"]
         launcher = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
         run = [launcher, "run", "--policy=VALIDATE", "--children=cpu"]

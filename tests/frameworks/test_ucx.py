@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UCX from PyPI patches the entries of 15 driver functions; on a null driver it must be able to.
+"""UCX from PyPI patches the entries of 15 driver functions, which must also work with a null
+driver.
 
-Where a patch fails, UCX runs on without its registration cache and says so only at level "diag".
+If a patch fails, UCX continues without its registration cache and reports it only at level "diag".
 """
 
 import os
@@ -38,7 +39,7 @@ class Ucx(framework.Case):
         self.assertEqual(len(counted), 1, "UCX did not load its CUDA hooks\n%s" % result)
         return PATCHED.findall(text), int(counted[0]), BROKEN.findall(text)
 
-    def test_patches_as_on_the_real_driver(self):
+    def test_ucx_patches_as_with_the_real_driver(self):
         argv = self.info("-e", "-u", "t")
         bare = self.control(argv, self.env())
         names, count, broken = self.patches(bare)
@@ -49,14 +50,14 @@ class Ucx(framework.Case):
         print("\n  patches: bare %d, guarded %d; opens of /dev/nvidia*: bare %d, guarded 0" %
               (count, 15, len(bare.device_opens)))
 
-    def test_says_nothing_without_cause(self):
+    def test_ucx_prints_no_warning(self):
         self.control(self.info("-e", "-u", "t"), self.env("warn"))
         reference = self.run_program(self.info("-e", "-u", "t"), "none", False, self.env("warn"))
         guarded = self.guarded(self.info("-e", "-u", "t"), "real", self.env("warn"))
         self.same_words(reference, guarded, framework.same, "real")
 
-    def test_names_that_share_a_body_would_fail(self):
-        """The control of the test above: it can tell a null driver that cannot be patched."""
+    def test_control_names_that_share_a_body_fail(self):
+        """Control of the test above: it detects a null driver that cannot be patched."""
         compiler = shutil.which("cc") or shutil.which("gcc")
         if not compiler:
             harness.skip(self, "no C compiler")

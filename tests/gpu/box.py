@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine that scripts/gpu-check runs on, and how it runs a program there.
+"""Represents the machine that scripts/gpu-check runs on, and runs programs there.
 
-With a GPU the programs run as they are. Without one they run in a /dev of their own (bubblewrap):
+With a GPU the programs run as they are. Without one they run in a private /dev (bubblewrap),
+because
 as root NVIDIA's driver would create device nodes of this machine. Without bubblewrap either, the
 driver is not entered at all.
 """
@@ -22,24 +23,24 @@ import time
 from support import harness
 
 PRIVATE_DEV = ["bwrap", "--dev-bind", "/", "/", "--dev", "/dev", "--die-with-parent", "--"]
-# What a program must not inherit. LD_LIBRARY_PATH stays: it may be what leads to the driver.
+# A program must not inherit these. LD_LIBRARY_PATH stays, because it may lead to the driver.
 SCRUBBED = re.compile(r"^(LD_(PRELOAD|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|NVIDIA_.*|"
                       r"OCL_ICD_.*|PYTORCH_.*|CG_.*)$")
 OUR_LINE = re.compile(r"^cudaguard\[\d+\]: .*$", re.M)
 RUNTIMES = ("11", "12", "13")
 KINDS = ("shared", "static")
 NO_GPU = "no GPU here"
-GRACE = 20  # seconds that a program may run on when the time is over
+GRACE = 20  # seconds that a program may continue after the time limit
 
 
 def words_of(text):
-    """The words key=value that a program printed."""
+    """Returns the words key=value that a program printed."""
     return dict(re.findall(r"([\w.\-]+)=(\S*)", text))
 
 
 @dataclasses.dataclass
 class Run:
-    """What one run did."""
+    """The result of one run."""
 
     command: str = ""
     rc: int = None
@@ -47,9 +48,9 @@ class Run:
     err: str = ""
     timed_out: bool = False
     seconds: float = 0.0
-    opens: list = dataclasses.field(default_factory=list)  # of /dev/nvidia*
+    opens: list = dataclasses.field(default_factory=list)  # opens of /dev/nvidia*
     mapped: list = dataclasses.field(default_factory=list)  # driver files
-    attempts: list = dataclasses.field(default_factory=list)  # programs executed; not by libc
+    attempts: list = dataclasses.field(default_factory=list)  # programs executed, but not by libc
     getenvs: list = dataclasses.field(default_factory=list)  # "NAME file"
 
     @property
@@ -63,11 +64,11 @@ class Run:
             return otherwise
 
     def lines(self):
-        """What the guard said."""
+        """Returns the lines that the guard printed."""
         return OUR_LINE.findall(self.err)
 
     def listed(self, prefix=""):
-        """The UUIDs in the order of the program's devices."""
+        """Returns the UUIDs in the order of the program's devices."""
         words = self.words
         count = int(words.get(prefix + "count", "0") or 0)
         return [words.get("%suuid%d" % (prefix, i), "?") for i in range(max(0, count))]
@@ -97,7 +98,7 @@ class Held:
                 self.arrived.notify_all()
 
     def line(self, timeout):
-        """The next line of its output; None if none came in time."""
+        """Returns the next line of output, or None if no line came in time."""
         end = min(time.monotonic() + timeout, self.deadline + GRACE)
         with self.arrived:
             while not self.lines:
@@ -115,7 +116,7 @@ class Held:
             pass
 
     def end(self, timeout=30):
-        """Closes its stdin, waits, and returns what it still printed."""
+        """Closes its stdin, waits, and returns the rest of its output."""
         try:
             self.process.stdin.close()
         except OSError:
@@ -134,7 +135,7 @@ class Held:
 
 
 def stop(process):
-    """Ends a process that we started, and its children."""
+    """Ends a process that gpu-check started, and its children."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -167,8 +168,8 @@ class Box:
         self.has_device = bool(self.nodes) and os.path.exists("/dev/nvidiactl")
         sandboxed = not self.has_device and works(PRIVATE_DEV + ["true"])
         self.prefix = PRIVATE_DEV if sandboxed else []
-        # May NVIDIA's driver be entered here? Beside a fake one too it may be, by NVIDIA's OpenCL for
-        # example.
+        # True if gpu-check may enter NVIDIA's driver here. With a fake driver that can still
+        # happen, for example through NVIDIA's OpenCL.
         self.may_enter = self.has_device or sandboxed
         self.watch = watch or self.find_watch()
         self.environment = {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
@@ -179,12 +180,12 @@ class Box:
         self.counter = 0
         self.lock = threading.Lock()
         self.gpus = []
-        self.nvml = None  # the bare program's Run
+        self.nvml = None  # the unguarded program's Run
         self.driver = None
 
     def find_watch(self):
-        """What sees the files that a program opens: strace; our own, by ptrace as well; or a
-        preloaded library, which libraries in namespaces of their own do not come by."""
+        """Returns how to see the files that a program opens: strace, gpu_opens with ptrace, or a
+        preloaded library, which does not see libraries in other namespaces."""
         if works(["strace", "-o", os.devnull, "true"]):
             return "strace"
         log = os.path.join(self.scratch, "try")
@@ -215,12 +216,13 @@ class Box:
             return os.path.join(self.scratch, "%s-%d" % (stem, self.counter))
 
     def runtimes(self):
-        """(major, kind, name of its program) for those that were built."""
+        """Returns (major, kind, name of its program) of each runtime that was built."""
         return [(major, kind, "gpu_runtime_%s_%s" % (major, kind)) for major in RUNTIMES
                 for kind in KINDS if self.have("gpu_runtime_%s_%s" % (major, kind))]
 
     def command(self, argv, env, preload, traced=None):
-        """LD_PRELOAD is set by env(1) behind the sandbox and strace, which are not guarded."""
+        """Builds the command. env(1) sets LD_PRELOAD after the sandbox and strace, which are not
+        guarded."""
         words = ["%s=%s" % item for item in (env or {}).items() if item[1] is not None]
         words = ["-u" + key for key, value in (env or {}).items() if value is None] + words
         if preload:
@@ -235,8 +237,8 @@ class Box:
 
     def run(self, argv, guard=False, env=None, preload=(), timeout=60, watch=False, cwd=None,
             first=(), root=False):
-        """Runs argv to its end. watch: see what it opens. first: preloaded before the guard. root:
-        the program's own process id is its CUDAGUARD_ROOT."""
+        """Runs argv to its end. watch: record what it opens. first: libraries preloaded before the
+        guard. root: the program's own process id is its CUDAGUARD_ROOT."""
         libraries = list(first) + ([self.guard] if guard else []) + list(preload)
         env = dict(env or {})
         log = self.scratch_file("witness") if watch else None
@@ -270,7 +272,7 @@ class Box:
         return result
 
     def many(self, function, items, jobs=None):
-        """function(item) of each, several at a time, in order."""
+        """Calls function(item) for each item, several at a time, and keeps the order."""
         jobs = jobs or max(1, min(8, os.cpu_count() or 1))
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             return list(pool.map(function, items))
@@ -284,7 +286,7 @@ class Box:
                                      start_new_session=True), self.deadline)
 
     def look(self):
-        """Finds out what GPUs there are, bare."""
+        """Lists the GPUs with an unguarded program."""
         if not self.may_enter:
             return
         if self.have("gpu_nvml"):
@@ -292,7 +294,7 @@ class Box:
         if self.have("gpu_driver"):
             self.driver = self.run([self.program("gpu_driver")],
                                    env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
-        # NVML's order is the order of the allow-list's indices; without NVML the driver's is.
+        # The indices of the allow-list follow NVML's order, or the driver's order without NVML.
         for answer in (self.nvml, self.driver):
             if answer and not self.gpus:
                 words = answer.words
@@ -305,7 +307,7 @@ class Box:
         return [gpu["uuid"] for gpu in self.gpus]
 
     def why_not(self):
-        """Why a row that needs a GPU cannot be filled; None if it can."""
+        """Returns why a row that needs a GPU cannot be filled, or None."""
         if not self.have("gpu_driver"):
             return "tests/gpu is not built in " + self.build
         if not self.may_enter:
@@ -325,7 +327,7 @@ class Box:
         return None
 
     def used_memory(self):
-        """Bytes in use on each GPU, or None where NVML does not say."""
+        """Returns the bytes in use on each GPU, or None if NVML does not report them."""
         words = self.run([self.program("gpu_nvml")]).words
         used = [int(words["used%d" % i]) for i in range(len(self.gpus)) if "used%d" % i in words]
         return used if used and len(used) == len(self.gpus) else None

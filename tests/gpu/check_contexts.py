@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU memory: one context, and a trainer with 24 workers, with and without CUDAGUARD_CHILDREN."""
+"""Measures GPU memory: one context, and a trainer with 24 workers, with and without
+CUDAGUARD_CHILDREN."""
 
 import box as machine
 
@@ -10,7 +11,7 @@ TRAINER = "GPU memory of %d workers that each make a context" % WORKERS
 
 
 def grown(before, after):
-    """By how many MiB the GPU that changed most has changed."""
+    """Returns the change in MiB of the GPU that changed most."""
     return max((b - a for a, b in zip(before, after)), key=abs) / MIB
 
 
@@ -51,7 +52,7 @@ def one_context(box, report):
 
 
 def kernels(box, report):
-    """Real work, so that a context that only exists is not taken for one that works."""
+    """Runs a kernel, so that a context that only exists is not mistaken for one that works."""
     for name, guarded, env in (("bare", False, None), ("validate", True, {
             "CUDAGUARD_POLICY": "VALIDATE"}), ("list", True, {"CUDAGUARD_VISIBLE_DEVICES": "0"})):
         what = "a kernel loaded from PTX, run and its result checked, " + name
@@ -70,7 +71,7 @@ def kernels(box, report):
 
 
 def workers(box, guarded, env, how, root):
-    """Memory taken by the workers alone, and their answers."""
+    """Returns the memory that the workers alone use, and their answers."""
     held = box.hold([box.program("gpu_workers"), "workers=%d" % WORKERS, "how=" + how],
                     guard=guarded, env=env, root=root)
     text = ""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every entry point of tests/entry_points under FORCE_CPU with the device present, one row for each
-group.
+"""Runs every entry point of tests/entry_points under FORCE_CPU with the device present, one row for
+each group.
 
 Guarded, an entry point gets the answers of the design's table, opens no /dev/nvidia* and maps no
-driver file. The control is the same program bare, which has to open the device. The programs run
-from a copy, beside which a directory of links stands for the matrix' second driver.
+driver file. The control is the same program unguarded, which has to open the device. The programs
+run from a copy. A directory of links next to it replaces the matrix' second driver.
 """
 
 import collections
@@ -26,18 +26,18 @@ TITLES = {
     "opencl": "OpenCL", "when": "unusual times and processes",
 }
 ANSWERED = re.compile(r"\b(cuInit|nvmlInit\w*|cudaGetDeviceCount|cudaMalloc|entry)=0\b")
-# Time that the bare programs may take; the guarded ones come first.
+# The time limit of the unguarded programs. The guarded ones run first.
 CONTROL_SECONDS = 100
 
 
 def driver_file(box):
-    """The driver's own path, as ld.so finds it; the control runs need it."""
+    """Returns the driver's own path as ld.so finds it. The control runs need it."""
     found = box.run([box.program("gpu_driver"), "do=where"]).words.get("driver", "")
     return found if os.path.isabs(found) else ""
 
 
 def prepare(box, driver):
-    """What the placeholders of the matrix mean here."""
+    """Returns the values of the matrix' placeholders on this machine."""
     root = os.path.join(box.scratch, "entry_points")
     programs = os.path.join(root, "tests", "programs")
     copy = os.path.join(root, "tests", "entry_points", "copy")
@@ -56,7 +56,7 @@ def prepare(box, driver):
     for key, name in (("versioned", "libcuda"), ("nvml_versioned", "libnvidia-ml")):
         real = os.path.realpath(os.path.join(directory, name + ".so.1"))
         words[key] = real
-        # The matrix' row wants the name with the version, wherever it lies.
+        # The matrix' row needs the file name with the version, in any directory.
         found = sorted(glob.glob(os.path.join(os.path.dirname(real), name + ".so.*.*")))
         if found:
             words[key] = found[0]
@@ -64,7 +64,7 @@ def prepare(box, driver):
 
 
 def perform(box, row, words, guarded):
-    """Runs a row and returns it as the matrix' own kind of result."""
+    """Runs a row and returns the matrix' own kind of result."""
     preload = [path.format(**words) for path in row.own_preload]
     if guarded:
         ours = ((harness.GUARD,) if row.guard else ()) + row.preload
@@ -72,8 +72,8 @@ def perform(box, row, words, guarded):
         preload = preload + ours if row.guard_last else ours + preload
     env = dict(row.env, **(row.guarded_env if guarded else {}))
     env = {key: value.format(**words) for key, value in env.items()}
-    # A packed tree has the runtimes elsewhere than the programs were linked to; and the driver's
-    # directory has to stay on the path where that is what leads to it.
+    # In a packed tree, the runtimes are not where the programs were linked to them. The driver's
+    # directory must stay on the path if the program finds the driver there.
     runtime = re.search(r"runtime_([\d.]+)_shared", str(row.argv[0]))
     paths = [env.get("LD_LIBRARY_PATH"),
              box.program("cudart-" + runtime[1]) if runtime else None,
@@ -92,7 +92,7 @@ def perform(box, row, words, guarded):
 
 
 def why_not(box, row, words):
-    """Why this row cannot be run here; None if it can."""
+    """Returns why this row cannot be run here, or None."""
     if box.fake and any(re.search("runtime_|nvidia-smi|clinfo|opencl", path) for path in row.needs):
         return "not against a fake driver"
     missing = [path for path in row.needs if not glob.glob(path.format(**words))]
@@ -107,12 +107,13 @@ def why_not(box, row, words):
 
 
 def reached(box, result):
-    """Did a bare program get to the device? The fake driver has none to open."""
+    """Returns true if an unguarded program reached the device. The fake driver has no device to
+    open."""
     return bool(result.device_opens) or bool(box.fake and ANSWERED.search(result.out))
 
 
 def cannot_run(result):
-    """The library of somebody else that this program lacks here; None if there is none."""
+    """Returns another product's library that this program lacks here, or None."""
     for name in re.findall(r"(lib[\w.+-]+): cannot open shared object", result.out + result.err):
         if not re.match(r"lib(cuda|nvidia-\w+)\.so", name):
             return name + " is not installed"
@@ -120,18 +121,18 @@ def cannot_run(result):
 
 
 def proves_nothing(result):
-    """A runtime that is newer than the driver (35) stops before it touches anything."""
+    """A runtime that is newer than the driver (error 35) stops before any CUDA attempt."""
     return result is None or re.search(r"=35\b", result.out) is not None
 
 
 def wanted(row):
-    # "limit" rows show what is documented to be open; the others are judged against NVIDIA's
-    # driver where the matrix does that too.
+    # "limit" rows show documented bypasses. The other rows are judged with NVIDIA's driver if the
+    # matrix judges them so, too.
     return "real" in row.worlds and not row.limit and not row.same_as_bare
 
 
 def watcher(box):
-    """Watches the GPUs' memory meanwhile; None where NVML does not tell."""
+    """Starts a program that watches the GPUs' memory. Returns None if NVML does not report it."""
     if not box.gpus or box.used_memory() is None:
         return None
     held = box.hold([box.program("gpu_nvml"), "do=watch"])
@@ -236,7 +237,7 @@ def judge_group(box, report, group, members, guarded, bare, skipped):
               "not run": {name: skipped[name] for name in left_out},
               "watched by": box.watch}
     name, what = "entry_points." + group, TITLES.get(group, members[0].about) + ": " + WHAT
-    # Then nobody knows whether the guarded ones opened anything either.
+    # Without that control, the guarded programs may have opened files unseen.
     if missed and box.watch == "libc" and not complaints:
         report.not_filled(name, what, "a preloaded library cannot see %d of these; %s" % (
             len(missed), value), detail)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VALIDATE and CLAMP: index 99, for every call that takes a device index."""
+"""Checks VALIDATE and CLAMP with index 99 for every call that takes a device index."""
 
 CALLS = ("cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceGetAttribute", "cudaInitDevice")
 WHAT = "index 99, %s, %s"
@@ -11,7 +11,8 @@ def told(run, calls):
 
 
 def judge(run, policy, kind, calls, count):
-    """A static runtime compares the index itself: nothing leaves it, nothing can be clamped."""
+    """A static runtime compares the index itself, so the index never reaches the guard and cannot
+    be clamped."""
     found = []
     clamped = policy == "CLAMP" and kind == "shared"
     wanted = "0" if clamped else "101"

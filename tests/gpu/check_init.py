@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cuInit costs: NVIDIA's, with CUDA_VISIBLE_DEVICES=, and guarded."""
+"""Measures cuInit: NVIDIA's own, with CUDA_VISIBLE_DEVICES=, and guarded."""
 
 import collections
 import statistics
 
 ROUNDS = 7
-# name, what, policy variables (None: bare)
+# Each entry has the name, the description and the policy's variables (None: unguarded).
 SETUPS = (
     ("bare", "the first cuInit of a process, bare", None),
     ("hidden", "the same, bare, with CUDA_VISIBLE_DEVICES=", {"CUDA_VISIBLE_DEVICES": ""}),
@@ -16,7 +16,7 @@ SETUPS = (
 
 
 def shown(values):
-    """Nanoseconds, in a unit that fits."""
+    """Formats nanoseconds in a unit that fits."""
     middle = statistics.median(values)
     unit, size = ("ms", 1e6) if middle >= 1e6 else ("us", 1e3) if middle >= 1e3 else ("ns", 1)
     return "%.2f %s (%.2f-%.2f)" % (middle / size, unit, min(values) / size, max(values) / size)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The allow-list: driver, runtime and NVML show exactly its GPUs, or, where it is wrong, none.
+"""Checks the allow-list: driver, runtime and NVML show exactly its GPUs, or none if it is wrong.
 
-One row for each list; every program has to agree with a plain model. What a runtime answers 103
-(it found the driver tampered with) is traced, bare and guarded.
+There is one row for each list, and every program has to agree with a plain model. If a runtime
+answers 103 (it found the driver modified), it is traced, unguarded and guarded.
 """
 
 import os
@@ -11,9 +11,10 @@ WHAT = "allow-list %s: %s"
 
 
 def lists(uuids):
-    """(name, CUDAGUARD_VISIBLE_DEVICES, the program's CUDA_VISIBLE_DEVICES, view, seen by CUDA).
+    """Yields (name, CUDAGUARD_VISIBLE_DEVICES, the program's CUDA_VISIBLE_DEVICES, view, seen by
+    CUDA).
 
-    view: the UUIDs that NVML shows, None where the list is refused; seen: those that CUDA shows.
+    view: the UUIDs that NVML shows, None if the list is refused; seen: those that CUDA shows.
     """
     count = len(uuids)
     first = uuids[0]
@@ -52,7 +53,7 @@ SEVERAL = ("last", "reversed", "uuids-reversed", "two", "two-nested", "two-neste
 
 
 def programs(box):
-    """(name, argv, kind, what is preloaded behind the guard)."""
+    """Returns (name, argv, kind, libraries preloaded after the guard) of each program."""
     driver, linked = box.program("gpu_driver"), box.program("gpu_driver_linked")
     nvml, nvml_linked = box.program("gpu_nvml"), box.program("gpu_nvml_linked")
     proxy = (box.proxies[0],)
@@ -88,7 +89,7 @@ def judge_nvml(run, prefix, view, found):
 
 
 def judge(run, kind, uuids, view, seen):
-    """What is wrong with a program's answers; an empty list if nothing."""
+    """Returns the mistakes in a program's answers, or an empty list."""
     found = []
     words = run.words
     if run.rc != 0:
@@ -125,7 +126,7 @@ def judge(run, kind, uuids, view, seen):
 
 
 def trace(box, argv, env, guard):
-    """What the runtime asked the driver, with everything between the two in place."""
+    """Records what the runtime asked the driver, without changing the path between the two."""
     log = box.scratch_file("trace")
     box.run(argv, env=dict(env, CG_TRACE=log), guard=guard, first=(box.library("trace"),))
     if not os.path.exists(log):
@@ -135,7 +136,7 @@ def trace(box, argv, env, guard):
 
 
 def usable(box, report):
-    """The programs that work bare, with what they then show."""
+    """Returns the programs that work unguarded, with the GPUs that they then show."""
     found, told = [], []
     candidates = programs(box)
     uuids = ",".join(box.uuids())
@@ -153,7 +154,7 @@ def usable(box, report):
             told.append(name.split(",")[0])
             report.not_filled("control." + told[-1].replace(" ", "-"),
                               "a program that the lists are tried with, bare", reason, run.short())
-    # Bare, all GPUs are there: what the lists below narrow is what this saw.
+    # Unguarded, this run saw all GPUs, which the lists below narrow.
     report.info("control.bare", "programs that see every GPU without the guard",
                 "%d of %d programs, %d GPU(s)" % (len(found), len(candidates), len(box.gpus)))
     return found

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guard tells of programs that may use CUDA: contexts, code, forks, late writes."""
+"""Checks what the guard reports of programs that may use CUDA: contexts, code, forks, late writes.
+"""
 
 import re
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the allow-list is enforced: the driver's own import slot of getenv, found and used."""
+"""Checks how the allow-list is enforced: the guard finds and uses the driver's own import slot of
+getenv."""
 
 import json
 import os
 
 
 def asked(box, guarded, env):
-    """Which of the driver's files ask the process' getenv for CUDA_VISIBLE_DEVICES."""
+    """Returns which of the driver's files call the process's getenv for CUDA_VISIBLE_DEVICES."""
     log = box.scratch_file("getenv")
     run = box.run([box.program("gpu_driver")], guard=guarded, env=dict(env, CG_WITNESS=log),
                   preload=(box.library("getenv"),))
@@ -50,7 +51,7 @@ def slot(box, report):
 
 
 def record(box, report, value, seen, name, what):
-    """The line and the record of cuInit say what the driver was told to show."""
+    """Checks that the message and the record of cuInit have the list that the driver was given."""
     path = box.scratch_file("report")
     run = box.run([box.program("gpu_driver")], guard=True, env={
         "CUDAGUARD_VISIBLE_DEVICES": value, "CUDAGUARD_LOG": "all", "CUDAGUARD_REPORT": path})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch, where a python3 has it: import, is_available, device_count, a matrix product."""
+"""If a python3 has PyTorch, checks import, is_available, device_count and a matrix product."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ if "set99" in sys.argv:
 
 
 def find_python(box):
-    """A python3 that has PyTorch with CUDA; None if there is none."""
+    """Returns a python3 that has PyTorch with CUDA, or None."""
     for python in dict.fromkeys((os.environ.get("GPU_CHECK_PYTHON"), "python3", sys.executable)):
         if not python:
             continue
@@ -92,7 +92,7 @@ def rows(box, report):
         good = run.rc == 0 and run.words.get("count") == str(len(seen))
         if seen:
             good = good and run.words.get("matmul") == "right"
-            # Older PyTorch does not tell the UUID.
+            # Older versions of PyTorch do not report the UUID.
             good = good and ("GPU-?" in bare.listed() or run.listed() == seen)
         else:
             good = good and run.words.get("available") == "0" and bool(run.lines())

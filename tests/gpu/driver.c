@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of the driver API. With -DLINKED it is linked to libcuda.so.1, else it opens it.
-//   do=where     the driver's file; nothing is initialised
+// A program of the driver API. With -DLINKED it is linked to libcuda.so.1; otherwise, it opens it.
+//   do=where     prints the driver's file and initialises nothing
 //   do=list      cuInit, the count, each device's UUID, name, PCI id (the default)
-//   do=init      how long loading and the first cuInit took
+//   do=init      measures loading and the first cuInit
 //   do=get       cuDeviceGet(index=)
-//   do=context   the primary context of device 0; hold=1: until stdin is closed
-//   do=kernel    the same, and a kernel that is loaded from PTX, run and checked
+//   do=context   the primary context of device 0; hold=1 keeps it until stdin is closed
+//   do=kernel    the same, then loads a kernel from PTX, runs and checks it
 //   do=calls     nanoseconds per cuDeviceGet(0)
-//   do=names     which file each function comes from
+//   do=names     prints the file of each function
 //   do=fork      cuInit, then cuInit again in a forked child
-//   do=late      NVML's count, then CUDA_VISIBLE_DEVICES=write= is set, then cuInit
-//   by=proc      functions by cuGetProcAddress_v2
+//   do=late      NVML's count, then sets CUDA_VISIBLE_DEVICES to write=, then cuInit
+//   by=proc      gets functions by cuGetProcAddress_v2
 #include <link.h>
 #include <sys/wait.h>
 
@@ -142,7 +142,7 @@ static void* make_context(void) {
   return answer == 0 ? context : NULL;
 }
 
-// out[i] = 3 * i + 1
+// The kernel computes out[i] = 3 * i + 1.
 static const char kPtx[] =
     ".version 6.4\n.target %s\n.address_size 64\n"
     ".visible .entry fill(.param .u64 out) {\n"

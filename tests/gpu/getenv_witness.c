@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded behind the guard: appends to $CG_WITNESS which file asks getenv for the variables that
-// NVIDIA's driver reads. A driver whose import slot is redirected does not come by here.
+// Preloaded after the guard. It appends to $CG_WITNESS which file calls getenv for the variables
+// that NVIDIA's driver reads. If the guard has redirected the driver's import slot, the driver's
+// call does not reach this library.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>

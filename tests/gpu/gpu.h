@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs of tests/gpu share: options key=value, answers as key=value words, clocks.
-// NVIDIA's headers are used by runtime.c alone, so that the others build anywhere.
+// The programs of tests/gpu share this: options key=value, answers as key=value words, clocks. Only
+// runtime.c uses NVIDIA's headers, so that the other programs build anywhere.
 #ifndef CUDAGUARD_TESTS_GPU_GPU_H
 #define CUDAGUARD_TESTS_GPU_GPU_H
 
@@ -41,7 +41,7 @@ __attribute__((unused)) static uint64_t now_ns(void) {
   return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
 }
 
-// 16 bytes as NVIDIA writes them.
+// Formats 16 bytes as NVIDIA writes a UUID.
 __attribute__((unused)) static void say_uuid(const char* key, int index, const void* given) {
   const unsigned char* byte = given;
   printf("%s%d=GPU-", key, index);
@@ -51,7 +51,7 @@ __attribute__((unused)) static void say_uuid(const char* key, int index, const v
   printf(" ");
 }
 
-// A name is one word in the answers.
+// In the answers, a name must be one word.
 __attribute__((unused)) static void say_word(const char* key, int index, char* text) {
   for (char* letter = text; *letter != '\0'; ++letter) {
     if (*letter == ' ') *letter = '_';
@@ -59,7 +59,7 @@ __attribute__((unused)) static void say_word(const char* key, int index, char* t
   printf("%s%d=%s ", key, index, text);
 }
 
-// Until whoever started this program closes its stdin.
+// Waits until the parent closes this program's stdin.
 __attribute__((unused)) static void wait_for_end_of_input(void) {
   char letter;
   fflush(stdout);
@@ -67,7 +67,7 @@ __attribute__((unused)) static void wait_for_end_of_input(void) {
   }
 }
 
-// The file that holds this address, without its directory.
+// Returns the name, without directory, of the file that holds this address.
 __attribute__((unused)) static const char* file_of(const void* address) {
   Dl_info info;
   if (address == NULL) return "null";
@@ -82,7 +82,7 @@ static inline int by_size(const void* left, const void* right) {
   return a < b ? -1 : a > b;
 }
 
-// Nanoseconds per call: the median and the 10th and 90th percentile of many short blocks.
+// Measures nanoseconds per call: the median, 10th and 90th percentile of many short blocks.
 #define TIME_CALLS(call)                                                          \
   do {                                                                            \
     enum { kBlocks = 400, kCalls = 500 };                                         \
@@ -97,7 +97,7 @@ static inline int by_size(const void* left, const void* right) {
            block[kBlocks * 9 / 10]);                                              \
   } while (0)
 
-// The two of NVML's functions that a program asks before it touches CUDA.
+// A program calls these two NVML functions before it uses CUDA.
 typedef int (*nvml_init)(void);
 typedef int (*nvml_count)(unsigned*);
 typedef int (*nvml_by_index)(unsigned, void**);

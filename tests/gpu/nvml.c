@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of NVML. With -DLINKED it is linked to libnvidia-ml.so.1, else it opens it.
+// A program of NVML. With -DLINKED it is linked to libnvidia-ml.so.1; otherwise, it opens it.
 //   do=list      count, each device's UUID, PCI id, name, index back, memory (the default)
 //                uuids=A,B: also the answers of nvmlDeviceGetHandleByUUID
 //   do=watch     each GPU's memory in use, lowest and highest, and the processes that were seen on
@@ -47,7 +47,7 @@ static struct { NVML_NAMES(FIELD) } g_nvml;
 #ifdef LINKED
 #define DECLARE(name, arguments) extern int name arguments;
 NVML_NAMES(DECLARE)
-// These need not be in the library that this program runs with.
+// The library that this program runs with may lack these functions.
 #define WEAKEN(name, arguments) extern int name arguments __attribute__((weak));
 NEWER_NAMES(WEAKEN)
 #endif

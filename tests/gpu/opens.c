@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu_opens LOG PROGRAM [ARGUMENT...]: runs a program and writes down, in strace's format, which
-// files it and its children open and which programs they execute. For machines without strace.
+// gpu_opens LOG PROGRAM [ARGUMENT...]: runs a program and records, in strace's format, which files
+// it and its children open and which programs they execute. It replaces strace on machines without
+// it.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,7 +27,7 @@ static struct thread {
 static const struct {
   uint64_t number;
   const char* name;
-  int path;  // which argument
+  int path;  // index of the argument that is a path
 } kCalls[] = {
 #ifdef SYS_open
     {SYS_open, "open", 0},       {SYS_mknod, "mknod", 0},
@@ -49,7 +50,7 @@ static struct thread* find(pid_t id) {
   return free_slot;
 }
 
-// As far as it can be read: a path may end shortly before a page that is not there.
+// Reads as far as possible, because a path may end shortly before an unmapped page.
 static void read_path(pid_t id, uint64_t address, char* path) {
   for (size_t used = 0; used < kPath - 1;) {
     const uint64_t at = address + used;
@@ -107,7 +108,7 @@ static int on_stop(pid_t id, int status) {
     }
     return 0;
   }
-  // An event, or the stop with which a new thread or process begins.
+  // This is an event, or the stop with which a new thread or process begins.
   if (status >> 16 != 0 || number == SIGSTOP) return 0;
   return number;
 }
@@ -129,7 +130,7 @@ static int run(pid_t program) {
       continue;
     }
     struct thread* thread = find(id);
-    // Gone inside a call: an execve by another thread, or killed.
+    // The thread ended inside a call: another thread called execve, or a signal killed it.
     if (thread != NULL && thread->id == id) say_end(thread, "?");
     if (id == program) result = status;
   }

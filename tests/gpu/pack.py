@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-check --pack: what a machine without compiler and network needs, in one directory."""
+"""scripts/gpu-check --pack: collects in one directory what a machine without compiler and network
+needs."""
 
 import glob
 import os
@@ -8,8 +9,8 @@ import subprocess
 import sys
 
 LIMIT = 64 * 2**20
-# Of the build tree, by directory. The rest of tests/programs are links to other directories and
-# copies of drivers, which only the entry-point matrix' own sandbox uses.
+# The files of the build tree by directory. The rest of tests/programs are links to other
+# directories and copies of drivers, which only the entry-point matrix' own sandbox uses.
 BUILT = ("lib", os.path.join("tests", "programs"), os.path.join("tests", "gpu"))
 LEFT_OUT = shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile", "static_entry_point",
                                   "renamed")
@@ -19,13 +20,14 @@ SOURCES = ("scripts/gpu-check", "tests/gpu/*.py", "tests/support/settings.py",
 
 
 def commit_of(source):
-    """The commit and whether the tree has changes; a packed directory keeps it in a file."""
+    """Returns the commit and whether the tree has changes. A packed directory keeps both in a file.
+    """
     kept = os.path.join(source, "COMMIT")
     if os.path.exists(kept):
         with open(kept, encoding="utf-8") as stream:
             return stream.read().strip()
     try:
-        # Whoever the checkout belongs to.
+        # Another user may own the checkout.
         git = ["git", "-c", "safe.directory=*", "-C", source]
         done = [subprocess.run([*git, *words], capture_output=True, text=True, timeout=20)
                 for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "-uno"))]

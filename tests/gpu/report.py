@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of scripts/gpu-check: what was measured, its value, the verdict. One table, one JSON."""
+"""The rows of scripts/gpu-check: each has a description, a value and a verdict. They become one
+table and one JSON file."""
 
 import dataclasses
 import json
@@ -10,16 +11,16 @@ import threading
 import time
 
 PASS, FAIL, INFO, NOT_FILLED = "pass", "FAIL", "info", "not filled"
-WIDTHS = (44, 54)  # of "what" and "value"
+WIDTHS = (44, 54)  # the widths of "what" and "value"
 
 
 @dataclasses.dataclass
 class Row:
-    name: str  # allow.index0: the part before the dot is the section
+    name: str  # the part before the dot is the section: allow.index0
     what: str
     value: str
     verdict: str
-    reason: str = ""  # of "not filled"
+    reason: str = ""  # only for "not filled"
     detail: object = None  # for the JSON only
 
 
@@ -65,7 +66,7 @@ class Report:
             verdict = row.verdict + (": " + row.reason if row.reason else "")
             body.append((row.name, row.what, value, verdict))
         out = []
-        # Names stay whole, to be searched for.
+        # Names are not cut, so that a reader can search for them.
         widths = (max(len(cells[0]) for cells in lines + body), *WIDTHS)
         for number, cells in enumerate(lines + body):
             wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, widths)]

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of the CUDA runtime; one per major, linked to it shared and static.
+// A program of the CUDA runtime. There is one for each major version, linked to it shared and
+// static.
 //   do=list      the count, each device's UUID from its properties, a copy there and back; then
 //   what
-//                NVML and the driver say in the same process (first=nvml: NVML before, as PyTorch)
-//   do=index     every call that takes a device index, with index=; what is left behind as last
-//   error do=calls     nanoseconds per cudaSetDevice(0)
+//                NVML and the driver report in the same process (first=nvml: NVML comes first, as
+//                in
+//                PyTorch)
+//   do=index     every call that takes a device index, with index=, and the last error after it
+//   do=calls     nanoseconds per cudaSetDevice(0)
 #include <cuda_runtime_api.h>
 
 #include "gpu.h"
@@ -68,7 +71,7 @@ static void list(void) {
 }
 
 static void say_call(const char* name, int answer) {
-  // Twice: an error is to be there once.
+  // The program asks twice, because an error must be there only once.
   const int last = cudaGetLastError();
   const int again = cudaGetLastError();
   printf("%s=%d %s.last=%d %s.again=%d ", name, answer, name, last, name, again);

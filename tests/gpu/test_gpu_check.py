@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-check itself, against the machine with eight fake GPUs of tests/fakes.
+"""scripts/gpu-check works with the machine of eight fake GPUs of tests/fakes.
 
-The control is the same with a guard that does nothing: the rows that hold anything have to fail.
+The control uses a guard that does nothing, so the rows that check anything have to fail.
 """
 
 import glob
@@ -21,8 +21,8 @@ BOX = os.path.join(harness.FAKES, "lazy")
 FAKES = BOX + ":" + os.path.join(harness.FAKES, "runtime")
 ONE_GPU = harness.FAKE_DRIVER
 IDLE_GUARD = os.path.join(harness.PROGRAMS, "idle-guard", "libcudaguard.so")
-# What there is on a bare machine: no strace, no compiler. (Without a GPU bubblewrap has to be added,
-# or NVIDIA's driver library would be let loose on this machine.)
+# A minimal machine has these tools, but neither strace nor a compiler. Without a GPU the tests must
+# add bubblewrap, because NVIDIA's driver library would otherwise run on this machine.
 BARE_TOOLS = ("cat", "env", "sh", "true")
 
 
@@ -58,7 +58,7 @@ class GpuCheck(unittest.TestCase):
         return ("--build", harness.BUILD, "--lib", harness.LIB, "--library-path", FAKES, *more)
 
     def bare_path(self, *more):
-        """A PATH with next to nothing on it."""
+        """Returns a PATH with almost no programs."""
         directory = os.path.join(self.scratch, "bin")
         os.makedirs(directory, exist_ok=True)
         for tool in BARE_TOOLS + more:
@@ -67,7 +67,7 @@ class GpuCheck(unittest.TestCase):
         return directory
 
     def idle_lib(self):
-        """A lib directory that has everything but a guard that does anything."""
+        """Returns a lib directory whose guard does nothing."""
         directory = os.path.join(self.scratch, "lib")
         os.makedirs(directory)
         shutil.copy(IDLE_GUARD, directory)
@@ -75,7 +75,7 @@ class GpuCheck(unittest.TestCase):
         return directory
 
     @pytest.mark.full
-    def test_every_row_that_a_fake_can_fill(self):
+    def test_every_row_passes_with_fake_gpus(self):
         code, out, rows = self.check(*self.build())
         failed = [name for name, row in rows.items() if row["verdict"] == "FAIL"]
         self.assertEqual((code, failed), (0, []), out)
@@ -115,14 +115,14 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(rows["cuInit.force-cpu"]["verdict"], "FAIL", out)
 
     @pytest.mark.full
-    def test_packed_on_a_bare_machine(self):
+    def test_packed_check_runs_on_a_minimal_machine(self):
         directory = os.path.join(self.scratch, "pack")
         done = subprocess.run(
             [sys.executable, os.path.join(harness.SOURCE, "scripts", "gpu-check"), "--build",
              harness.BUILD, "--lib", harness.LIB, "--pack", directory],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.assertEqual(done.returncode, 0, done.stdout)
-        # The build tree is not there on the other machine.
+        # The other machine does not have the build tree.
         code, out, rows = self.check(
             "--from", directory, "--library-path", FAKES, "--only", "init,entry_points,lists",
             script=os.path.join(directory, "scripts", "gpu-check"), path=self.bare_path("bwrap"))
@@ -139,7 +139,7 @@ class GpuCheck(unittest.TestCase):
                           *more, env=dict(env or {}, KEPT_CONTEXTS=contexts))
 
     @pytest.mark.full
-    def test_memory_of_one_gpu(self):
+    def test_memory_rows_pass_with_one_gpu(self):
         code, out, rows = self.one_gpu("--only", "contexts,lists")
         self.assertEqual(code, 0, out)
         for name, text in (("context.bare", "500 MiB"), ("context.force-cpu", "0 MiB"),
@@ -155,14 +155,14 @@ class GpuCheck(unittest.TestCase):
         _, out, rows = self.one_gpu("--only", "entry_points")
         self.assertEqual(rows["entry_points.memory"]["verdict"], "pass", out)
 
-    def test_memory_with_a_guard_that_does_nothing(self):
+    def test_memory_rows_fail_with_a_guard_that_does_nothing(self):
         code, out, rows = self.one_gpu("--lib", self.idle_lib(), "--only", "contexts")
         self.assertEqual(code, 1, out)
         for name in ("context.force-cpu", "workers.children-spawn", "workers.children-fork"):
             self.assertEqual(rows[name]["verdict"], "FAIL", out)
         self.assertTrue(rows["workers.children-spawn"]["value"].startswith("12000 MiB"), out)
 
-    def test_103_prints_what_was_asked(self):
+    def test_answer_103_prints_the_calls_before_it(self):
         code, out, rows = self.one_gpu("--only", "lists", env={"KEPT_TAMPERED": "1"})
         self.assertEqual(code, 1, out)
         self.assertEqual(rows["allow.index0"]["verdict"], "FAIL", out)

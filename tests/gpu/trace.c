@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded before the guard: appends to $CG_TRACE what a CUDA runtime asks the driver, and what it
-// gets, through whatever stands between the two. For the case that a runtime answers 103.
-// It defines dlsym, so RTLD_NEXT of a program would mean "after this library": for diagnosis only.
+// Preloaded before the guard. It appends to $CG_TRACE what a CUDA runtime asks the driver and what
+// answer it gets, whatever code is between the two. It explains why a runtime answers 103. It
+// defines dlsym, so RTLD_NEXT in a program would mean "after this library". Use it for diagnosis
+// only.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -147,7 +148,7 @@ static void* traced(const char* name, void* found) {
   return found;
 }
 
-// The driver's own file is the usual case and says nothing.
+// The driver's own file is the usual case and is not worth a line.
 static void say_lookup(const char* name, int asked, int answer, int status, void* found) {
   const char* file = file_of(found);
   if (answer != 0 || found == NULL || strncmp(file, "libcuda.so", 10) != 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded behind the guard where strace cannot be had: appends to $CG_WITNESS every /dev/nvidia*
-// that the process opens through libc (NVIDIA's driver and NVML do so), and at its end which of
-// them it still has open and which driver files it has mapped.
+// Preloaded after the guard if strace is not available. It appends to $CG_WITNESS every
+// /dev/nvidia* that the process opens through libc, as NVIDIA's driver and NVML do. At its end, it
+// appends which of these files are still open and which driver files are mapped.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -102,7 +102,7 @@ __attribute__((destructor)) static void note_end(void) {
   note_maps();
 }
 
-// A forked child of a test ends so.
+// A forked child of a test ends by this call.
 __attribute__((noreturn)) void _exit(int status) {
   void (*next)(int) = (void (*)(int))dlsym(RTLD_NEXT, "_exit");
   note_end();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer and its workers, each of which makes a context on device 0 as environment workers do
-// that import a framework. Steps, each started by a line on stdin and answered by one on stdout:
+// A trainer and its workers. Each worker makes a context on device 0, as environment workers do
+// that import a framework. A line on stdin starts each step, and a line on stdout answers it:
 //   1 the trainer makes its context   2 the workers make theirs   3 all end
-//   workers=24   how=spawn|fork (forked before the trainer touches CUDA)
+//   workers=24   how=spawn|fork (forked before the trainer's first CUDA call)
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -13,7 +13,7 @@ extern char** environ;
 
 enum { kMostWorkers = 256 };
 
-// cuInit's answer; the context's, or -1 where it did not come to that.
+// cuInit's answer, and the context's answer or -1 if there was no such call.
 struct answer {
   int init, context;
 };
@@ -41,7 +41,7 @@ static int next_step(void) {
   return fgets(line, sizeof line, stdin) != NULL;
 }
 
-// A worker says what it got and stays until `stay` is closed.
+// A worker prints its answers and stays until `stay` is closed.
 static void work(int say, int stay) {
   char letter;
   const struct answer result = make_context();
@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
   if (forked) {
     close(go[1]);
   } else {
-    // A spawned worker that held the writing end itself would wait for ever.
+    // If a spawned worker held the writing end, it would wait permanently.
     fcntl(stay[1], F_SETFD, FD_CLOEXEC);
     started = 0;
     for (int i = 0; i < count; ++i) started += spawn_worker(say[1], stay[0]) > 0;

@@ -39,7 +39,7 @@ class BadInput(guest.Case):
     def test_control_driver_is_reached_without_the_guard(self):
         self.steps("touch", guard=False).assert_reached(self)
 
-    def test_an_environ_of_the_programs_own(self):
+    def test_variables_are_read_despite_the_programs_own_environ(self):
         """The variables are read where libc keeps them."""
         argv = [guest.binary("steps_own_environ"), "touch"]
         harness.run(argv, guard=False).assert_reached(self)
@@ -62,7 +62,7 @@ class BadInput(guest.Case):
         self.guarded({"CUDAGUARD_LOG": "loud"}, LOG % "loud")
         self.guarded({"CUDAGUARD_LOG": "loud", "CUDAGUARD_POLICY": "x"}, LOG % "loud", POLICY % "x")
 
-    def test_silent_if_asked(self):
+    def test_log_off_silences_complaints(self):
         self.guarded({"CUDAGUARD_LOG": "off", "CUDAGUARD_POLICY": "x"}, denied=0)
 
     def test_known_values_of_any_case_are_accepted(self):
@@ -162,7 +162,7 @@ class BadInput(guest.Case):
                 with self.subTest(name=name, length=length):
                     self.broken(name, lambda data, n=length: data[:n], "is cut short")
 
-    def test_cannot_be_loaded(self):
+    def test_null_driver_that_cannot_be_loaded_is_refused(self):
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             self.broken(name, lambda data: data.replace(b"\0libc.so.6\0", b"\0libX.so.6\0"),
                         "cannot be loaded")
@@ -186,7 +186,7 @@ class BadInput(guest.Case):
         # One byte more: a file of exactly the length that was built is not looked into.
         return bytes(changed) + b"\0"
 
-    def test_headers_that_wrap(self):
+    def test_headers_that_overflow_are_refused(self):
         """Offsets and sizes whose sum is small again beyond 2^64: nothing is read out of bounds."""
         top = 1 << 64
         table, count = 32, 56  # e_phoff, e_phnum
@@ -220,7 +220,7 @@ class BadInput(guest.Case):
         self.broken("libnvidia-ml.so.1", lambda data: data.replace(
             b"cudaguard_standin_claim_v1", b"cudaguard_standin_claim_v9"), "is of another version")
 
-    def test_a_driver_in_our_directory(self):
+    def test_driver_in_the_guards_directory_is_refused(self):
         """Somebody's driver copied over the null driver: it is not used."""
         with open(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), "rb") as stream:
             other = stream.read()

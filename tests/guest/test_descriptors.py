@@ -58,7 +58,7 @@ class Descriptors(guest.Case):
     def subsets(self):
         return [s for size in (1, 2, 3) for s in itertools.combinations((0, 1, 2), size)]
 
-    def test_nothing_lands_in_own_files(self):
+    def test_no_message_goes_to_the_programs_own_files(self):
         for closed in self.subsets():
             for mode in MODES:
                 if self.is_exception(closed, mode):
@@ -103,7 +103,7 @@ class Descriptors(guest.Case):
                 _, guarded = self.own_files(closed, "w", env={"CUDAGUARD_REPORT": "/dev/stderr"})
                 self.assertEqual(guarded, bare)
 
-    def test_socket_of_its_own(self):
+    def test_programs_own_socket_gets_no_message(self):
         """A program with all three closed that has a connection at 2."""
         script = ("import ctypes, os, socket, sys\n"
                   "a, b = socket.socketpair(); os.dup2(a.fileno(), 2); os.close(0); os.close(1)\n"
@@ -135,15 +135,15 @@ class Descriptors(guest.Case):
         self.touch("2>" + self.path("err"))
         self.assert_line(self.read("err"))
 
-    def test_file_after_a_pipe(self):
+    def test_message_goes_to_a_file_after_a_pipe(self):
         self.touch("2>" + self.path("err"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.assert_line(self.read("err"))
 
-    def test_both_in_one_file(self):
+    def test_message_goes_to_a_file_for_both_streams(self):
         self.touch(">%s 2>&1" % self.path("err"))
         self.assert_line(self.read("err"))
 
-    def test_both_in_one_file_without_stdin(self):
+    def test_message_goes_to_that_file_without_stdin(self):
         self.touch("<&- >%s 2>&1" % self.path("err"))
         self.assert_line(self.read("err"))
 
@@ -174,7 +174,7 @@ class Descriptors(guest.Case):
         self.assert_line(ours.recv(4096).decode())
         ours.close()
 
-    def test_journal_for_stderr_alone(self):
+    def test_message_goes_to_a_journal_for_stderr_alone(self):
         ours, theirs = socket.socketpair()
         self.touch(stderr=theirs)
         theirs.close()
@@ -186,7 +186,7 @@ class Descriptors(guest.Case):
         self.touch("2<" + self.path("err"))
         self.assertEqual(self.read("err"), "")
 
-    def test_a_pipe_without_reader(self):
+    def test_pipe_without_a_reader_does_not_kill(self):
         """SIGPIPE would kill a program that never wrote there."""
         read_end, write_end = os.pipe()
         os.close(read_end)
@@ -198,7 +198,7 @@ class Descriptors(guest.Case):
             os.close(write_end)
         self.assertEqual(self.read("results"), "cuInit=100\n")
 
-    def test_a_full_pipe(self):
+    def test_full_pipe_does_not_block(self):
         """A reader that does not read: a program that never wrote there must not wait for it."""
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
@@ -329,7 +329,7 @@ class NeverKills(guest.Case):
     def test_pipe_without_reader_or_room_does_not_kill(self):
         self.check_pipes()
 
-    def test_pipe_of_another_user(self):
+    def test_pipe_of_another_user_does_not_kill(self):
         """A service manager's: /proc/self/fd/2 cannot be opened."""
         self.need("setpriv")
         if os.geteuid() != 0:

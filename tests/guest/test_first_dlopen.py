@@ -37,7 +37,7 @@ class FirstDlopen(guest.Case):
     def opened(self, calls):
         return [call.strings[0] for call in calls if call.name == "openat"]
 
-    def test_as_two_libraries_by_path(self):
+    def test_first_dlopen_adds_two_libraries_by_path(self):
         by_hand = self.calls(*NULL_DRIVERS, guest.EMPTY, preload=self.other)
         guarded = self.calls(guest.EMPTY, preload=harness.GUARD)
         self.assertEqual(self.opened(guarded), [*NULL_DRIVERS, guest.EMPTY])

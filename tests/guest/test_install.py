@@ -92,7 +92,7 @@ class Install(guest.Case):
         os.symlink(self.path("another place"), self.path("place"))
         self.guarded(self.path("place", "lib", "libcudaguard.so"))
 
-    def test_missing_null_driver(self):
+    def test_missing_null_driver_is_refused_and_named(self):
         for gone in (["libcuda.so.1"], ["libnvidia-ml.so.1"], ["libcuda.so.1", "libnvidia-ml.so.1"]):
             for real in ("fake", "none") + (("real",) if harness.have_real_driver() else ()):
                 with self.subTest(gone=gone, world=real):
@@ -145,7 +145,7 @@ class Install(guest.Case):
             out = process.communicate(timeout=60)[0]
         return process.returncode, out, os.path.exists(log)
 
-    def test_upgrade_under_a_running_program(self):
+    def test_upgrade_keeps_a_running_program_guarded(self):
         """README: these put a new file in the old one's place; who has the old one keeps it."""
         new, archive = self.path("new", "libcudaguard.so"), self.path("new.tar")
         script = self.path("install.cmake")

@@ -37,7 +37,7 @@ class Limits(guest.Case):
         self.assertEqual(result.device_opens, ["/dev/nvidiactl"])
         self.assertEqual((result.out, result.err), ("none\n", ""))
 
-    def test_off_lets_the_program_reach_the_driver(self):
+    def test_program_reaches_the_driver_under_off(self):
         result = self.steps("touch", "nvml", "touches", env={"CUDAGUARD_POLICY": "OFF"})
         result.assert_reached(self)
         self.assertEqual(result.answers, {"cuInit": "0", "nvmlInit_v2": "0", "touches": "0"})

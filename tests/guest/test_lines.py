@@ -117,7 +117,7 @@ class Lines(Programs):
         result = harness.run([guest.PYTHON, self.script("ppo.py", SCRIPT)], guard=False)
         self.assertEqual(result.init_calls(), calls, result)
 
-    def test_cuda_after_nvml(self):
+    def test_nvml_opencl_and_cuda_each_have_a_message(self):
         """NVML, OpenCL and CUDA each have a message; the first two none after CUDA's."""
         cuda, nvml, opencl = (line % "steps" for line in
                               (guest.DENIED, guest.NO_GPU, guest.NO_OPENCL))
@@ -133,7 +133,7 @@ class Lines(Programs):
                 result.assert_untouched(self)
                 self.assertEqual(guest.lines_of(result.err), lines, result)
 
-    def test_ctypes_in_a_script(self):
+    def test_message_names_the_scripts_line_and_ctypes(self):
         """The script's line, ctypes by its name; as a module; from the command line."""
         script = self.script("ppo.py", SCRIPT)
         for argv, file in (([script, "--cuda"], "ppo.py"), (["-u", "-B", script], "ppo.py"),
@@ -176,7 +176,7 @@ class Lines(Programs):
         result.assert_untouched(self)
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "generated code in jit"], result)
 
-    def test_the_opencl_loader(self):
+    def test_message_names_the_line_that_calls_the_opencl_loader(self):
         """Behind it are Python's frames."""
         loader = next((path for path in ("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1",
                                          "/usr/lib/aarch64-linux-gnu/libOpenCL.so.1")
@@ -230,7 +230,7 @@ class Lines(Programs):
         self.assertEqual(guest.lines_of(result.err),
                          [guest.NO_GPU % "steps"] + [guest.DENIED % "steps"] * 2, result)
 
-    def test_forked_childrens_complaints(self):
+    def test_forked_child_does_not_repeat_complaints(self):
         """The parent's are not repeated, and the child's own value is not read."""
         bad = 'CUDAGUARD_LOG="%s" is not accepted (accepted: off, error, deny, all); deny applies'
         result = self.steps("touch", "fork", "touch", "end", "setenv:CUDAGUARD_LOG=quiet", "fork",

@@ -122,7 +122,7 @@ class Privileged(guest.Case):
             stream.write(text)
         os.chmod(path, mode)
 
-    def test_sudo_its_module_and_its_command(self):
+    def test_sudo_with_its_module_and_command_is_guarded(self):
         """sudo is setuid. Its PAM module is linked to the driver and asks, and so does the command
         that sudo starts as root with an environment of its own."""
         self.need("sudo")

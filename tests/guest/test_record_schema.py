@@ -49,7 +49,7 @@ class RecordSchema(guest.Case):
         return self.reported([OPEN, *steps], world="none", CUDAGUARD_VISIBLE_DEVICES="5,2",
                              LD_LIBRARY_PATH=DRIVER)
 
-    def test_denied_and_started(self):
+    def test_start_and_denied_records_follow_the_schema(self):
         records = self.denied()
         self.assertEqual([(record.get("event"), record.get("api")) for record in records],
                          [("start", None), (None, "cuInit"), (None, "nvmlInit_v2"),

@@ -180,13 +180,13 @@ class Records(guest.Case):
             self.assertEqual(len(lines), 1 + len(full), lines)
         self.assertTrue(any("the pipe is full" in line for lines in said for line in lines), said)
 
-    def test_a_file_keeps_long_records(self):
+    def test_control_file_keeps_long_records(self):
         """Control: the same arguments, in a file, are not cut."""
         for record in self.one(["records", "1", "x" * 14000]):
             self.assertEqual(record["argv"], ["records", "1", "x" * 14000])
             self.assertNotIn("cut", record)
 
-    def test_the_object_is_what_was_asked_for(self):
+    def test_record_has_the_requested_object(self):
         report = self.path("report")
         names = ["/opt/vendor/libnvidia-opencl.so.535.1", "./libonnxruntime_providers_cuda.so",
                  "/opt//ort/libonnxruntime_providers_tensorrt.so.1"]

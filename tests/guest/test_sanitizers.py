@@ -43,7 +43,7 @@ class Sanitizers(guest.Case):
             self.assertIn(guest.DENIED % "program", guest.lines_of(guarded.err))
             guarded.assert_untouched(self)
 
-    def test_gcc_asan(self):
+    def test_gccs_asan_works_with_the_guard(self):
         runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True,
                                  text=True, check=True).stdout.strip()
         self.check("gcc", ["-fsanitize=address"], "heap-buffer-overflow|LeakSanitizer",
@@ -56,28 +56,28 @@ class Sanitizers(guest.Case):
         self.assertEqual(result.rc, 1, result)
         self.assertIn("ASan runtime does not come first in initial library list", result.err)
 
-    def test_gcc_asan_static(self):
+    def test_gccs_static_asan_works_with_the_guard(self):
         self.check("gcc", ["-fsanitize=address", "-static-libasan"], "heap-buffer-overflow")
 
-    def test_clang_asan(self):
+    def test_clangs_asan_works_with_the_guard(self):
         self.check("clang", ["-fsanitize=address"], "heap-buffer-overflow")
 
-    def test_gcc_tsan(self):
+    def test_gccs_tsan_works_with_the_guard(self):
         self.check("gcc", ["-fsanitize=thread"], "data race")
 
-    def test_clang_tsan(self):
+    def test_clangs_tsan_works_with_the_guard(self):
         self.check("clang", ["-fsanitize=thread"], "data race")
 
-    def test_gcc_ubsan(self):
+    def test_gccs_ubsan_works_with_the_guard(self):
         self.check("gcc", ["-fsanitize=undefined"], "signed integer overflow")
 
-    def test_clang_ubsan(self):
+    def test_clangs_ubsan_works_with_the_guard(self):
         self.check("clang", ["-fsanitize=undefined"], "signed integer overflow")
 
-    def test_clang_msan(self):
+    def test_clangs_msan_works_with_the_guard(self):
         self.check("clang", ["-fsanitize=memory"], "use-of-uninitialized-value")
 
-    def test_gcc_asan_ubsan(self):
+    def test_gccs_asan_and_ubsan_work_with_the_guard(self):
         runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True,
                                  text=True, check=True).stdout.strip()
         self.check("gcc", ["-fsanitize=address,undefined"], "signed integer overflow",

@@ -122,7 +122,7 @@ class Seccomp(guest.Case):
         self.assertEqual((result.rc, result.out), (0, "locked\ncuInit=100 nvml=0\n"), result)
         self.assertEqual(result.err, "")
 
-    def test_eperm_for_all_that_is_added(self):
+    def test_filter_with_eperm_keeps_the_program_guarded(self):
         """No crash and guarded, also where the guard cannot even load its null drivers."""
         for action, names in (("eperm-loaded", self.needed()), ("eperm-early", self.needed()),
                               ("eperm-loaded", {"write", "exit_group"}),

@@ -51,7 +51,7 @@ class Semantics(guest.Case):
         self.assertEqual(touched.answers, {"cuInit": "100"}, touched)
         touched.assert_untouched(self)
 
-    def test_without_null_drivers(self):
+    def test_loading_works_without_null_drivers(self):
         # Nothing of a failure of ours may be left for the program to see.
         os.mkdir(self.path("lib"))
         guard = self.path("lib", "libcudaguard.so")

@@ -50,7 +50,7 @@ class Shortage(guest.Case):
         self.assertEqual(self.values(result), ["unavailable", "unavailable", "100"], result)
         result.assert_untouched(self)
 
-    def test_refused_meanwhile_although_it_is_mapped(self):
+    def test_mapped_driver_is_refused_during_the_shortage(self):
         """In a program that is linked to the driver, ld.so needs no descriptor to answer."""
         steps = [LINKED, *SHORT, "touch"]
         bare = harness.run(steps, guard=False)

@@ -97,7 +97,7 @@ class Silent(guest.Case):
         allowed = {"openat", "read", "pread64", "newfstatat", "fstat", "mmap", "mprotect", "close"}
         self.assertLessEqual(set(process.mapping), allowed, process.key)
 
-    def test_no_system_call(self):
+    def test_guard_adds_no_system_call(self):
         for name in ("bash", "git", "gcc", "perl", "python3"):
             with self.subTest(name):
                 # Two processes of a pipeline may end in either order. What the guard does is there
@@ -165,7 +165,7 @@ class Silent(guest.Case):
                 self.assertEqual((len(before), len(after)), (1, 1))
                 self.assert_null_drivers_added(before[0], after[0], request)
 
-    def test_no_system_call_make(self):
+    def test_guard_adds_no_system_call_to_make(self):
         # Which child of make runs when is chance: compare each with its like, and of make itself
         # which calls it makes.
         empty, guarded = self.both(["make", "-j", "4", "all"])

@@ -72,7 +72,7 @@ class StartRecord(guest.Case):
         record, = harness.records(report)
         self.assertEqual(record["argv"], words)
 
-    def test_only_where_it_is_wanted(self):
+    def test_start_record_needs_its_variable(self):
         for env in ({"CUDAGUARD_HELLO": None}, {"CUDAGUARD_HELLO": ""}, {"CUDAGUARD_HELLO": "0"},
                     {"CUDAGUARD_HELLO": "11"}, {"CUDAGUARD_REPORT": None}):
             with self.subTest(env):
@@ -119,7 +119,7 @@ class StartRecord(guest.Case):
                 self.assertEqual(outcomes[0], outcomes[1])
                 self.assertEqual(bool(outcomes[1][-1]), reached, outcomes[1])
 
-    def test_a_report_that_fails(self):
+    def test_failing_report_is_named_at_the_first_attempt(self):
         """Nothing at the start; the one line about it comes with the first touch, as without."""
         env = {"CUDAGUARD_REPORT": "/no/such/directory/report", "CUDAGUARD_HELLO": "1"}
         self.assertEqual(self.steps("print:x", env=env).err, "")

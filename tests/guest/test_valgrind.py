@@ -53,7 +53,7 @@ class Memcheck(guest.Case):
     def test_guarded_programs_have_no_errors(self):
         self.check(harness.GUARD, 1)
 
-    def test_it_sees_errors(self):
+    def test_control_memcheck_finds_errors(self):
         """The control: null drivers whose run path is shorter than the steps ld.so reads it in."""
         guard = harness.copy_install(self.path("lib"))
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):

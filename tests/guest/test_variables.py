@@ -33,7 +33,7 @@ class Variables(guest.Case):
         self.assertEqual(result.rc, SEGMENTATION_FAULT, result)
         result.assert_untouched(self)
 
-    def test_limit_where_the_exports_are_needed(self):
+    def test_limit_variables_crash_if_the_exports_are_needed(self):
         """Under FORCE_CPU the runtime's names stay, as plug-ins that are linked to it are loaded later;
         under the policies that let CUDA through, all of them."""
         result = harness.run([MAIN, RUNTIME], guard=False)
@@ -43,7 +43,7 @@ class Variables(guest.Case):
             result = harness.run([MAIN, LIBRARY], env={"CUDAGUARD_POLICY": policy})
             self.assertEqual(result.rc, SEGMENTATION_FAULT, result)
 
-    def test_limit_linked_at_start(self):
+    def test_limit_program_linked_at_start_crashes(self):
         """`cudaguard run` refuses such a program: tests/launcher."""
         program = guest.binary("variables_linked")
         self.assertEqual(harness.run([program], guard=False).answers, {"begin": "0"})

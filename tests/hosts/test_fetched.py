@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be fetched first (scripts/test --full): JIT compilers that register unwind tables, .NET
-itself, Python without a global lock."""
+"""These tests need a download (scripts/test --full): JIT compilers that register unwind tables,
+.NET itself, and Python without a global lock."""
 
 import glob
 import os
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.full
 
 ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
 ROUNDS = 2000 if harness.FULL else 200
-PATIENCE = 30  # seconds after which a worker that waits is ended
+PATIENCE = 30  # seconds after which a waiting worker is ended
 
 
 class Fetched(hosts.Case):
@@ -33,17 +33,17 @@ class Fetched(hosts.Case):
             self.assertEqual((result.rc, result.out), (0, "exit %d: %d\n" % (answer, ROUNDS)), result)
             self.assertEqual(result.fake_calls.count("cuInit"), 0 if guard else ROUNDS)
 
-    def test_llvmlite(self):
+    def test_llvmlite_workers_can_ask(self):
         self.jit("llvmlite")
 
-    def test_numba(self):
+    def test_numba_workers_can_ask(self):
         self.jit("numba")
 
-    def test_dotnet(self):
-        """Its program comes from Mono's compiler."""
+    def test_dotnet_behaves_as_without_the_guard(self):
+        """Mono's compiler builds the program."""
         (dotnet,) = glob.glob(self.environment("dotnet") + "/lib/python3*/site-packages/dotnetcore2/"
                               "bin/dotnet")
-        os.chmod(dotnet, os.stat(dotnet).st_mode | stat.S_IXUSR)  # which its wheel lacks
+        os.chmod(dotnet, os.stat(dotnet).st_mode | stat.S_IXUSR)  # the wheel does not set this bit
         self.need("mcs")
         subprocess.run(["mcs", "-out:" + self.path("asks.dll"),
                         os.path.join(hosts.PROGRAMS, "asks.cs")], check=True)
@@ -53,7 +53,7 @@ class Fetched(hosts.Case):
                          '"configProperties": {"System.Globalization.Invariant": true}}}')
         self.compare([dotnet, self.path("asks.dll")])
 
-    def test_python_without_a_global_lock(self):
+    def test_free_threaded_python_behaves_as_unguarded(self):
         python = os.path.join(harness.DEPS, "pythons", "free-threaded", "bin", "python3")
         if not os.path.exists(python):
             harness.skip(self, "run scripts/fetch-pythons %s free-threaded" % harness.DEPS)

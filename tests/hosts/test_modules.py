@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules that are linked to the driver, and that libc or PAM loads into programs that have nothing
-to do with CUDA: name service, PAM, character sets."""
+"""libc or PAM loads modules that are linked to the driver into programs unrelated to CUDA: name
+service, PAM, character sets."""
 
 import os
 import shutil
@@ -14,8 +14,9 @@ class Modules(hosts.Case):
             stream.write(text)
         return self.path(name)
 
-    def test_name_service(self):
-        """libc loads it without dlopen. ld.so maps the driver; nothing initialises it."""
+    def test_name_service_module_is_guarded(self):
+        """libc loads the module without dlopen. ld.so maps the driver, but no call initialises it.
+        """
         self.need("getent")
         conf = self.write("nsswitch.conf", "passwd: files asks\n")
         if not os.path.exists("/etc/nsswitch.conf"):
@@ -30,14 +31,14 @@ class Modules(hosts.Case):
         guarded.assert_untouched(self, linked=True)
         self.assertEqual(hosts.OUR_LINE.sub("", guarded.err), bare.err)
 
-    def test_pam(self):
+    def test_pam_module_is_guarded(self):
         self.need("pamtester")
         conf = self.write("service", "auth required %s/pam_asks.so\n" % hosts.BIN)
         self.compare(["pamtester", "asks", "root", "authenticate"],
                      bwrap=["--tmpfs", "/etc/pam.d", "--ro-bind", conf, "/etc/pam.d/asks"])
 
-    def test_character_set(self):
-        """libc loads it without dlopen."""
+    def test_character_set_module_is_guarded(self):
+        """libc loads the module without dlopen."""
         self.need("iconv")
         shutil.copy(os.path.join(hosts.BIN, "gconv_asks.so"), self.directory)
         self.write("gconv-modules", "module INTERNAL ASKS// gconv_asks 1\n")

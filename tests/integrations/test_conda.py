@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts of activate.d and deactivate.d, sourced in the order in which conda does it.
+"""The scripts of activate.d and deactivate.d are sourced in the order in which conda sources them.
 
-conda itself is neither in Debian nor on PyPI. What it does is in its conda/activate.py: it sources
-the scripts of the environment that it leaves, sets CONDA_PREFIX and CONDA_SHLVL, and sources those
-of the one that it enters.
+conda itself is neither in Debian nor on PyPI. Its conda/activate.py defines the order: first it
+sources the scripts of the environment that it leaves. Then it sets CONDA_PREFIX and CONDA_SHLVL and
+sources the scripts of the environment that it enters.
 """
 
 import os
@@ -28,7 +28,7 @@ class Conda:
 
     def __init__(self, directory):
         self.directory = directory
-        self.stack = []  # (name, put on the other one)
+        self.stack = []  # (name, whether it is stacked on the previous one)
         self.lines = []
 
     def prefix(self, name):
@@ -83,7 +83,7 @@ class Activation(places.Case):
         self.bin = self.path("tree", "bin")
 
     def environment(self, name):
-        """A conda environment as the comment in activate.sh makes it."""
+        """Makes a conda environment as the comment in activate.sh describes."""
         for kind in ("activate", "deactivate"):
             directory = self.path(name, "etc", "conda", kind + ".d")
             os.makedirs(directory)
@@ -103,8 +103,9 @@ class Activation(places.Case):
             harness.skip(self, "not installed: " + " ".join(sorted(set(missing))))
         return harness.sample(SHELLS.items(), 4)
 
-    def test_there_and_back(self):
-        """Guarded between the two, and then everything is as it was, whatever it was."""
+    def test_deactivation_restores_every_variable(self):
+        """The guard is active between the two commands, and afterwards every variable has its old
+        value."""
         show = ("echo ----; env -0 | tr '\\n\\0' '^\\n' | "
                 "grep -vE '^(CONDA_|_=|SHLVL|OLDPWD)' | sort")
         steps = Conda(self.directory).run(show).run("echo ----; " + ASK).activate("cpu")
@@ -125,7 +126,7 @@ class Activation(places.Case):
                         self.assertTrue(answer.startswith("cuInit=0 "), result)
 
     def walk(self, *steps):
-        """conda's commands one after the other, each followed by the question."""
+        """Runs conda's commands one after the other and asks for CUDA after each."""
         conda = Conda(self.directory)
         wanted = []
         for method, words, answer in steps:
@@ -134,7 +135,7 @@ class Activation(places.Case):
             wanted.append("cuInit=%s" % answer)
         return conda, wanted
 
-    def test_ways(self):
+    def test_guard_follows_each_way_to_switch_environments(self):
         on, off = "100", "0"
         ways = {
             "reactivated": self.walk(("activate", ["cpu"], on), ("reactivate", [], on),
@@ -161,7 +162,7 @@ class Activation(places.Case):
                     result = self.shell(words, conda)
                     self.assertEqual([part.split()[0] for part in result.parts[1:]], wanted, result)
 
-    def test_child(self):
+    def test_child_shell_can_leave_the_environment(self):
         """A shell that is started in the environment can leave it."""
         leave = Conda(self.directory)
         leave.stack = [("cpu", False)]
@@ -174,8 +175,8 @@ class Activation(places.Case):
             lines = result.parts[1].splitlines()
             self.assertEqual((name, lines[0], lines[1].split()[0]), (name, "libm.so.6", "cuInit=0"))
 
-    def test_which_launcher(self):
-        """The environment's own, else PATH's."""
+    def test_environments_own_launcher_is_preferred(self):
+        """The scripts prefer the environment's own launcher to PATH's."""
         os.mkdir(self.path("cpu", "bin"))
         shutil.copytree(harness.LIB, self.path("cpu", "lib"), symlinks=True)
         shutil.copy(launcher.LAUNCHER, self.path("cpu", "bin"))
@@ -186,8 +187,9 @@ class Activation(places.Case):
                              [self.path(place, "lib", "libcudaguard.so")
                               for place in ("cpu", "tree")], name)
 
-    def test_not_guarded(self):
-        """It is said, and the shell goes on; the GPUs are hidden as well as a variable does it."""
+    def test_failed_activation_is_reported_and_hides_the_gpus(self):
+        """The script prints that the environment is not guarded, and the shell continues. A
+        variable hides the GPUs from programs that heed it."""
         os.mkdir(self.path("cpu", "bin"))
         self.make("cpu/bin/cudaguard", "#!/bin/sh\necho 'cudaguard: some reason' >&2\nexit 125\n")
         show = "echo ${LD_PRELOAD-unset} ${CUDA_VISIBLE_DEVICES-unset}."
@@ -205,8 +207,8 @@ class Activation(places.Case):
                     "GPUs from programs that heed it\n"), 2, result)
                 self.assertIn("not found", result.err)
 
-    def test_bad_values(self):
-        """What the guard itself passes over does not switch it off."""
+    def test_bad_value_does_not_switch_the_guard_off(self):
+        """A value that the guard itself ignores does not switch the guard off."""
         conda = Conda(self.directory).activate("cpu").run(ASK).run("printenv CUDAGUARD_LOG || true")
         conda.deactivate().run(ASK)
         for name, words in self.shells():
@@ -219,8 +221,9 @@ class Activation(places.Case):
                 self.assertIn("cudaguard: %s=" % list(env)[0], result.err)
                 self.assertNotIn("NOT guarded", result.err)
 
-    def test_separators(self):
-        """Whatever the user's shell splits words at, it is undone, and IFS is as it was."""
+    def test_any_ifs_is_restored(self):
+        """Whatever IFS the user's shell has, deactivation restores every variable and IFS itself.
+        """
         show = "env | grep -E '^(CUDA|JAX_|MPIR_|LD_PRELOAD|_CUDAGUARD)' || true"
         for separators in ("IFS=:", "IFS=,", "IFS=", "IFS=AD_", "unset IFS"):
             conda = Conda(self.directory).run(separators).activate("cpu")
@@ -233,8 +236,8 @@ class Activation(places.Case):
                     "unset." if separators == "unset IFS" else separators[4:] + ".",
                     "JAX_PLATFORMS=a b"], (name, separators, result))
 
-    def test_one_program(self):
-        """Lifted for one program, with the presets."""
+    def test_launcher_lifts_policy_and_presets_for_one_program(self):
+        """The policy and the presets can be lifted for one program."""
         conda = Conda(self.directory).activate("cpu").run("cudaguard run --policy OFF -- " + ASK)
         conda.run("echo ----; cudaguard run --policy OFF -- env; echo ----; " + ASK)
         result = self.shell(["dash"], conda)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Dockerfile's two lines, done as docker does them; the program is process 1 there."""
+"""The Dockerfile's two lines work as in docker, with the program as process 1."""
 
 import json
 import os
@@ -31,13 +31,13 @@ class Case(places.Case):
         self.need("debootstrap", "gcc", "tini-static", "tini")
 
     def build(self, text=TEXT):
-        """docker build, in a context that has the installed tree."""
+        """Builds the image as docker build does, in a context that has the installed tree."""
         os.mkdir(self.path("context"))
         self.installed("context/cudaguard")
         return image.Image(self, text, self.path("context"))
 
     def built(self):
-        """The Dockerfile's image, the same for all tests that change nothing in it."""
+        """Returns the Dockerfile's image, which all tests share that change nothing in it."""
         if not SHARED:
             SHARED.append(self.build())
         return SHARED[0]
@@ -52,8 +52,8 @@ class Case(places.Case):
 
 
 class Dockerfile(Case):
-    def test_two_lines(self):
-        """COPY brings the whole installed tree, and ENTRYPOINT starts it."""
+    def test_two_lines_install_and_start_the_launcher(self):
+        """COPY copies the whole installed tree, and ENTRYPOINT starts the launcher."""
         (docs,) = places.blocks("dockerfile", "containers", "An image")
         self.assertIn(docs, TEXT)
         names = [name for name, _ in image.instructions(TEXT)]
@@ -66,11 +66,11 @@ class Dockerfile(Case):
                 self.assertTrue(os.path.lexists(os.path.join(built.root, "usr/local", path)), path)
         done = built.run(["/bin/sh", "-c", "echo $$ $LD_PRELOAD"])
         self.assertEqual((done.rc, done.out, done.err), (0, "1 %s\n" % GUARD, ""), done)
-        self.assertEqual(built.run().rc, 0)  # its CMD, at the end of stdin
-        # docker run IMAGE --version: the program's word, not the launcher's.
+        self.assertEqual(built.run().rc, 0)  # the image's CMD ends at the end of stdin
+        # In docker run IMAGE --version, the word belongs to the program and not to the launcher.
         self.assertEqual(built.run(["--version"]).rc, 127)
 
-    def test_guarded(self):
+    def test_container_is_guarded(self):
         built = self.built()
         for options in ((), ("--remount-ro", "/"), ("--unshare-user", "--uid", "65534")):
             with self.subTest(options=options):
@@ -78,8 +78,8 @@ class Dockerfile(Case):
                 result = built.run(OPEN, options=options)
                 self.no_device(result)
                 result.assert_untouched(self)
-        # A program that is linked to the driver; with the GPU's libraries in the container and
-        # without, where it would not start.
+        # A program that is linked to the driver runs with the GPU's libraries in the container, and
+        # without them, although it would not start unguarded.
         built.run(LINKED, entrypoint=[]).assert_reached(self)
         self.no_device(built.run(LINKED))
         nowhere = {"env": {"LD_LIBRARY_PATH": ""}}
@@ -87,16 +87,16 @@ class Dockerfile(Case):
         self.no_device(built.run(LINKED, **nowhere))
         self.a_device(built.run(OPEN, env={"CUDAGUARD_POLICY": "OFF"}))  # docker run -e
 
-    def test_without_command(self):
-        """ENTRYPOINT empties the base image's CMD; the launcher says so, nothing is started."""
+    def test_missing_command_is_reported(self):
+        """ENTRYPOINT empties the base image's CMD. The launcher reports that and starts nothing."""
         text = "".join(line for line in TEXT.splitlines(True) if not line.startswith("CMD"))
         done = self.build(text).run()
         self.assertEqual((done.rc, done.out), (125, ""), done)
         self.assertIn("no program given", done.err)
 
-    def test_missing(self):
-        """An image without the file does not start, where LD_PRELOAD would let the program through
-        (Variable.test_missing)."""
+    def test_missing_file_prevents_the_start(self):
+        """An image without the guard's file does not start. LD_PRELOAD alone would start the
+        program unguarded (Variable.test_missing_file_prints_errors_and_does_not_guard)."""
         built = self.build()
         os.remove(built.root + GUARD)
         result = built.run(OPEN)
@@ -106,8 +106,8 @@ class Dockerfile(Case):
         result = built.run(OPEN)
         self.assertEqual((result.rc, result.out, result.fake_calls), (1, "", []), result)
 
-    def test_other_entrypoints(self):
-        """A base image's own entrypoint behind ours, a script as they are."""
+    def test_base_images_entrypoint_is_guarded(self):
+        """A base image's own entrypoint, usually a script, follows ours."""
         built = self.built()
         script = os.path.join(built.directory, "programs", "entry.sh")
         with open(script, "w", encoding="utf-8") as stream:
@@ -118,15 +118,15 @@ class Dockerfile(Case):
         result = built.run(OPEN, entrypoint=built.entrypoint + own)
         self.no_device(result)
         self.assertEqual(result.out.splitlines()[0], "1 2")
-        # docker exec: a process of its own.
+        # docker exec starts a separate process.
         self.no_device(built.run(["cudaguard", "run", "--", *OPEN], entrypoint=[]))
 
 
 class ProcessOne(Case):
-    """What docker stop and an exit code see: with the entrypoint as without it."""
+    """docker stop and the exit code work the same with and without the entrypoint."""
 
     def start(self, built, words, **more):
-        """A running container: process 1 and the pipes."""
+        """Starts a container; returns process 1 and the pipes."""
         reading, writing = os.pipe()
         process = subprocess.Popen(
             built.sandbox(options=("--info-fd", str(writing)), **more) + words, text=True,
@@ -139,7 +139,7 @@ class ProcessOne(Case):
             pid = json.load(stream)["child-pid"]
         return process, pid
 
-    def test_codes(self):
+    def test_exit_codes_are_the_same_with_the_entrypoint(self):
         built = self.built()
         for command, code in (("exit 0", 0), ("exit 7", 7), ("exit 255", 255),
                               ("exec 2>&-; /bin/sh -c 'kill -9 $$'; exit $?", 137)):
@@ -147,8 +147,8 @@ class ProcessOne(Case):
                 done = built.run(["/bin/sh", "-c", command], entrypoint=entrypoint)
                 self.assertEqual((done.rc, done.out, done.err), (code, "", ""), done)
 
-    def test_term(self):
-        """docker stop: a program that listens ends as it likes."""
+    def test_program_handles_term_as_without_the_entrypoint(self):
+        """With docker stop, a program that handles TERM ends in its own way."""
         built = self.built()
         for init in (False, True):
             for entrypoint in ([], built.entrypoint):
@@ -159,9 +159,9 @@ class ProcessOne(Case):
                 self.assertEqual(process.communicate(timeout=60), ("", ""))
                 self.assertEqual(process.returncode, 9)
 
-    def test_term_unheard(self):
-        """The kernel keeps TERM from a process 1 that does not listen; an init passes it on, and
-        then it ends the program."""
+    def test_only_an_init_ends_a_program_without_a_handler(self):
+        """The kernel does not deliver TERM to a process 1 without a handler. An init forwards TERM,
+        which then ends the program."""
         built = self.built()
         for init in (False, True):
             for entrypoint in ([], built.entrypoint):
@@ -180,16 +180,18 @@ class ProcessOne(Case):
 class Init(Case):
     """docker run --init, and images that bring an init of their own."""
 
-    def test_before(self):
-        """Docker's init is process 1 and starts the entrypoint: guarded, nothing to say."""
+    def test_dockers_init_starts_the_entrypoint_guarded(self):
+        """Docker's init is process 1 and starts the entrypoint. The program is guarded and no
+        warning is printed."""
         built = self.built()
         self.a_device(built.run(OPEN, entrypoint=[], init=True))
         result = built.run(OPEN, init=True)
         self.no_device(result)
         result.assert_untouched(self)
 
-    def test_behind(self):
-        """An image's own, behind the entrypoint: a static one is said to be unguarded itself."""
+    def test_static_init_after_the_entrypoint_is_reported(self):
+        """An image's own init follows the entrypoint. A static init is reported as unguarded
+        itself."""
         built = self.build()
         for name, warning in (("tini-static", WARNING), ("tini", "")):
             image.copy_over("/usr/bin/" + name, built.root + "/usr/bin/" + name)
@@ -201,17 +203,18 @@ class Init(Case):
             strict = ["/usr/local/bin/cudaguard", "run", "--strict", "--"]
             result = built.run(OPEN, entrypoint=strict + own)
             self.assertEqual(result.rc, 125 if warning else 0, result)
-            # The other way round there is nothing to warn of.
+            # In the other order, there is no reason for a warning.
             self.no_device(built.run(OPEN, entrypoint=own + built.entrypoint))
 
 
 class Variable(Case):
-    """Why not ENV LD_PRELOAD: what the Dockerfile and docs/integrations/containers.md say of it."""
+    """These tests show why the Dockerfile and docs/integrations/containers.md advise against ENV
+    LD_PRELOAD."""
 
     ENV = {"LD_PRELOAD": GUARD}
 
-    def test_missing(self):
-        """Where the file is not: a line from every program, and no guard."""
+    def test_missing_file_prints_errors_and_does_not_guard(self):
+        """If the file is missing, every program prints an error and none is guarded."""
         bare = image.Image(self)
         result = bare.run(["/bin/sh", "-c", "true; /bin/true; %s lib=libcuda.so.1" % ENTRY_POINT],
                           env=self.ENV)
@@ -222,8 +225,8 @@ class Variable(Case):
             self.assertEqual(line, "ERROR: ld.so: object '%s' from LD_PRELOAD cannot be preloaded "
                              "(cannot open shared object file): ignored." % GUARD)
 
-    def test_static(self):
-        """Nobody says that it is not guarded."""
+    def test_static_program_is_reported_by_the_launcher_alone(self):
+        """No message says that the static program is not guarded."""
         built = self.build()
         shutil.copy("/usr/bin/tini-static", built.root + "/usr/bin/tini-static")
         result = built.run(["/usr/bin/tini-static", "--version"], entrypoint=[], env=self.ENV)
@@ -232,9 +235,9 @@ class Variable(Case):
         self.assertEqual(result.rc, 0, result)
         self.assertRegex(result.err, r"\A%s\Z" % WARNING)
 
-    def test_setuid(self):
-        """Not guarded, without a word; the launcher refuses. (Not in bubblewrap, which forbids
-        setuid.)"""
+    def test_setuid_program_is_refused_by_the_launcher_alone(self):
+        """LD_PRELOAD does not guard a setuid program and prints nothing, but the launcher refuses
+        it. The test does not use bubblewrap, which forbids setuid."""
         built = self.build()
         if os.statvfs(built.root).f_flag & os.ST_NOSUID:
             harness.skip(self, "this file system forbids setuid programs")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real cron reads the crontabs of docs/integrations, each due at once: @reboot in place of the
-hour."""
+"""A real cron reads the crontabs of docs/integrations. @reboot replaces the hour, so that each line
+runs at once."""
 
 import os
 import pwd
@@ -11,7 +11,7 @@ import time
 from support import harness, places
 
 CRON = os.path.join(harness.DEPS, "cron")
-# In a mount namespace: a cron of our own, without the machine's tables.
+# Runs a separate cron in a mount namespace without the machine's tables.
 INSIDE = """set -eu
 directory=$1
 mount -t tmpfs none /run
@@ -41,7 +41,8 @@ class Cron(places.Case):
         places.usr_local(self.path("usr-local"))
 
     def ask(self, *lines):
-        """The answer of a program that the crontab starts; what the fake driver was asked."""
+        """Returns the answer of a program that the crontab starts, the fake driver's calls and the
+        output."""
         for name in ("out", "fake.log", "done"):
             if os.path.exists(self.path(name)):
                 os.remove(self.path(name))
@@ -76,7 +77,7 @@ class Cron(places.Case):
         return "@reboot %s %s >%s 2>&1; : >%s" % (launch, " ".join(places.OPEN), self.path("out"),
                                                   self.path("done"))
 
-    def test_crontab(self):
+    def test_crontab_line_and_variable_guard(self):
         line, variable = places.blocks("text", "slurm-and-systemd", "cron")
         launch = re.fullmatch(r"0 3 \* \* \* (/usr/local/bin/cudaguard run \S+ --) python3 .*\n",
                               line)[1]
@@ -84,11 +85,11 @@ class Cron(places.Case):
         self.reached(answers, calls)
         answers, calls, out = self.ask(self.line(launch))
         self.guarded(answers, calls)
-        self.assertNotIn("cudaguard[", out)  # nothing to mail
+        self.assertNotIn("cudaguard[", out)  # cron has no output to mail
         answers, calls, out = self.ask(variable.strip(), self.line())
         self.guarded(answers, calls)
         self.assertIn("cudaguard[", out)
-        # No /usr/local/bin on its PATH.
+        # cron's PATH does not have /usr/local/bin.
         answers, calls, out = self.ask(self.line("cudaguard run --"))
         self.assertEqual((answers, calls), ({}, []), out)
         self.assertIn("not found", out)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dask, a real one: its workers get what docs/integrations writes into its configuration."""
+"""A real Dask gives its workers the variables that docs/integrations writes into its configuration.
+"""
 
 import os
 
@@ -38,7 +39,7 @@ class Dask(places.Case):
                                         for language in ("python", "yaml"))
 
     def worker(self, settings="", **env):
-        """What a worker's task is told, in a program that is not guarded itself."""
+        """Returns the answer of a worker's task in a program that is not guarded itself."""
         path = self.make("ask.py", ASK, 0o644)
         result = harness.run([places.PLATFORMS + "/python", path, settings], guard=False,
                              trace=False, bwrap=[*self.tree, "--unshare-net"], cwd=self.directory,
@@ -46,18 +47,18 @@ class Dask(places.Case):
         self.assertEqual(result.rc, 0, result)
         return result.answers, result.fake_calls
 
-    def test_control(self):
+    def test_control_worker_is_unguarded_by_default(self):
         self.reached(*self.worker())
 
-    def test_in_the_program(self):
+    def test_setting_in_the_program_guards_workers(self):
         self.guarded(*self.worker(self.python))
 
-    def test_in_a_file(self):
+    def test_setting_in_a_file_guards_workers(self):
         os.makedirs(self.path("home", ".config", "dask"))
         self.make("home/.config/dask/cudaguard.yaml", self.file, 0o644)
         self.guarded(*self.worker())
 
-    def test_by_the_environment(self):
-        """Why not by Dask's own variable: it writes the name in small letters."""
+    def test_dasks_own_variable_does_not_guard(self):
+        """Dask's own variable does not work, because Dask writes the name in small letters."""
         name = "DASK_DISTRIBUTED__NANNY__PRE_SPAWN_ENVIRON__LD_PRELOAD"
         self.reached(*self.worker(**{name: "/usr/local/lib/libcudaguard.so"}))

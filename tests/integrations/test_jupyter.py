@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel "Python 3 (CPU only)", installed into a Jupyter from PyPI and started by it."""
+"""A Jupyter from PyPI installs and starts the kernel "Python 3 (CPU only)"."""
 
 import json
 import os
@@ -35,19 +35,21 @@ class Jupyter(places.Case):
             return json.load(stream)
 
     def notebook(self, kernel, **more):
-        # Not under strace: while it holds the main thread, an interrupt goes to another one.
+        # The kernel does not run under strace, because an interrupt goes to another thread while
+        # strace holds the main thread.
         result = harness.run([PYTHON, NOTEBOOK, kernel], guard=False, trace=False,
                              env={**self.env, **more})
         self.assertEqual((result.rc, result.answers.get("failed")), (0, None), result)
         return result
 
     def works(self, result):
-        """As a kernel has to: the process that Jupyter started, interrupt, shutdown."""
+        """Fails unless the kernel runs in the process that Jupyter started, and can be interrupted
+        and shut down."""
         self.assertEqual(result.answers["pid"], result.answers["kernel"], result)
         self.assertEqual([result.answers[key] for key in ("interrupt", "after", "alive")],
                          ["KeyboardInterrupt", "42", "False"], result)
 
-    def test_kernel(self):
+    def test_installed_kernel_is_guarded(self):
         done = self.install("--user", "--cudaguard", launcher.LAUNCHER)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         self.assertEqual(done.stdout, '"Python 3 (CPU only)": %s\n' %
@@ -57,7 +59,7 @@ class Jupyter(places.Case):
         self.works(bare)
         self.assertEqual([bare.answers[key] for key in ("cuda", "child", "drivers")],
                          ["0", "0", "['%s/libcuda.so.1']" % harness.FAKE_DRIVER], bare)
-        # A variable of the notebook server does not lift it.
+        # A variable of the notebook server does not lift the policy.
         for more in harness.sample(({"CUDAGUARD_POLICY": "OFF"}, {}), 1):
             result = self.notebook("cudaguard-cpu", **more)
             self.assertEqual(result.fake_calls, [], result)
@@ -68,7 +70,7 @@ class Jupyter(places.Case):
 
     @pytest.mark.full
     def test_message_names_the_cell_and_its_advice_works(self):
-        """What the message says of kernel.json is done, and lifts it."""
+        """The message's advice about kernel.json lifts the policy."""
         self.assertEqual(self.install("--user", "--cudaguard", launcher.LAUNCHER).returncode, 0)
         path = self.path("data", "kernels", "cudaguard-cpu", "kernel.json")
         asked = "(FORCE_CPU; asked by notebook cell, line 1 through ctypes/cffi); "
@@ -79,7 +81,7 @@ class Jupyter(places.Case):
                  lambda spec: spec.update(env={"CUDAGUARD_POLICY": "OFF"}))):
             with self.subTest(advice=advice):
                 spec = self.spec()
-                if changes:  # without the launcher
+                if changes:  # the kernel then starts without the launcher
                     spec["argv"] = spec["argv"][spec["argv"].index("--") + 1:]
                     self.write(path, spec)
                 result = self.notebook("cudaguard-cpu", **changes)
@@ -94,8 +96,9 @@ class Jupyter(places.Case):
         with open(path, "w", encoding="utf-8") as stream:
             json.dump(spec, stream)
 
-    def test_spec(self):
-        """The ordinary kernel's, behind the launcher; options and names as given."""
+    def test_spec_is_the_ordinary_kernels_with_the_launcher(self):
+        """The kernel is the ordinary one, started by the launcher, with the given options and
+        names."""
         self.assertEqual(self.install("--user", "--cudaguard", launcher.LAUNCHER).returncode, 0)
         done = subprocess.run([PYTHON, "-m", "ipykernel", "install", "--user", "--name", "plain"],
                               capture_output=True, text=True, check=False,
@@ -113,8 +116,9 @@ class Jupyter(places.Case):
                          ("Python 3 (GPU 2)", [launcher.LAUNCHER, "run", "--gpus", "2", "--"]))
 
     @pytest.mark.full
-    def test_cpu_by_name(self):
-        """Unless another policy is given: else one in the server's environment would lift it."""
+    def test_cpu_is_added_unless_a_policy_is_given(self):
+        """The script adds --cpu unless another policy is given. Otherwise, a policy in the server's
+        environment would lift it."""
         for given, wanted in harness.sample((
                 ("--strict", "--cpu --strict"), ("--log off", "--cpu --log off"),
                 ("--no-presets --cpu", "--no-presets --cpu"), ("--gpus=2", "--gpus=2"),
@@ -130,8 +134,9 @@ class Jupyter(places.Case):
         result = self.notebook("cudaguard-cpu", CUDAGUARD_POLICY="OFF")
         self.assertEqual((result.answers["cuda"], result.fake_calls), ("100", []), result)
 
-    def test_not_options(self):
-        """Words that are no options of run, or that are a program: one line, and no kernel."""
+    def test_words_that_are_not_options_are_refused(self):
+        """If a word is not an option of run, or is a program, the script prints one line and
+        installs no kernel."""
         touch = self.path("touched")
         alone = "options of cudaguard run alone"
         for words, meaning in harness.sample((
@@ -158,15 +163,15 @@ class Jupyter(places.Case):
                 self.assertFalse(os.path.exists(self.path("data")) or os.path.exists(touch), done)
 
     @pytest.mark.full
-    def test_installed_tree(self):
-        """Beside itself it finds the launcher; else on PATH."""
+    def test_script_finds_the_launcher_of_its_own_tree(self):
+        """The script finds the launcher in its own tree or otherwise on PATH."""
         command = self.installed("tree")
         os.makedirs(self.path("tree", "share", "cudaguard", "jupyter"))
         script = self.make("tree/share/cudaguard/jupyter/install-kernel",
                            places.read("jupyter", "install-kernel"))
         self.assertEqual(self.install("--user", script=script).returncode, 0)
         self.assertEqual(self.spec()["argv"][0], command)
-        # As Python's module, which a wheel has: it finds that script.
+        # Python's module, which a wheel has, finds that script.
         package = self.path("tree", "share", "cudaguard", "python")
         shutil.copytree(os.path.join(harness.SOURCE, "shim", "python"), package)
         done = self.install("cudaguard.install_kernel", "--user", "--name", "module", script="-m",
@@ -177,8 +182,8 @@ class Jupyter(places.Case):
         self.assertEqual(self.install("--user", PATH=path).returncode, 0)
         self.assertEqual(self.spec()["argv"][0], launcher.LAUNCHER)
 
-    def test_refusals(self):
-        """One clear line, and no kernel."""
+    def test_refusal_prints_one_line_and_installs_nothing(self):
+        """The script prints one clear line and installs no kernel."""
         copy = self.installed("with space")
         ours = ["--user", "--cudaguard", launcher.LAUNCHER]
         for words, more, meaning in harness.sample((

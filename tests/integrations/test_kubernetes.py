@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pod: held against Kubernetes' own schemas, and started as a node would, in sandboxes."""
+"""The pod is valid by Kubernetes' own schemas, and works when sandboxes start it as a node would.
+"""
 
 import os
 import subprocess
@@ -36,13 +37,13 @@ class Schema(Case):
                                path], capture_output=True, text=True, check=False)
 
     @pytest.mark.full
-    def test_valid(self):
+    def test_pod_is_valid(self):
         for release in RELEASES:
             done = self.validate(TEXT, release)
             self.assertEqual(done.returncode, 0, done)
 
     @pytest.mark.full
-    def test_control(self):
+    def test_control_mistake_is_invalid(self):
         for right, wrong in (("readOnly:", "readonly:"), ("emptyDir: {}", "emptyDir: []"),
                              ("mountPath: /cudaguard\n          readOnly", "readOnly"),
                              ("initContainers:", "initContainer:")):
@@ -50,25 +51,27 @@ class Schema(Case):
             done = self.validate(TEXT.replace(right, wrong), RELEASES[-1])
             self.assertNotEqual(done.returncode, 0, right)
 
-    def test_names(self):
-        """What no schema says: each mount has its volume."""
+    def test_each_mount_has_its_volume(self):
+        """No schema checks that each mount has its volume."""
         names = [volume["name"] for volume in self.spec["volumes"]]
         for container in self.spec["initContainers"] + self.spec["containers"]:
             for mount in container["volumeMounts"]:
                 self.assertIn(mount["name"], names)
             self.assertNotIn("env", container)
 
-    def test_docs(self):
+    def test_docs_quote_the_pod(self):
         (block,) = places.blocks("yaml", "kubernetes")
         self.assertIn(block, TEXT)
 
 
 class Pod(Case):
     def container(self, container, command=None, args=None, image=()):
-        """Runs one of the pod's containers as harness.Result; `image`: its own mounts."""
+        """Runs one of the pod's containers; returns a harness.Result. `image`: the container's own
+        mounts."""
         mounts = ["--tmpfs", "/mnt", *image]
         for mount in container["volumeMounts"]:
-            # bubblewrap makes the mount point, below a directory that is the sandbox's own.
+            # bubblewrap creates the mount point, which must be below one of the sandbox's own
+            # directories.
             place = "/mnt" + mount["mountPath"]
             mounts += ["--ro-bind" if mount.get("readOnly") else "--bind", self.volume, place]
         words = (container["command"] if command is None else command) + \
@@ -86,13 +89,13 @@ class Pod(Case):
         (container,) = self.spec["containers"]
         return self.container(container, args=list(words), **more)
 
-    def test_guarded(self):
+    def test_pod_is_guarded(self):
         self.assertEqual(self.init().rc, 0)
         result = self.program(*places.OPEN)
         result.assert_untouched(self)
         self.assertEqual((result.rc, result.answers.get("cuInit")), (0, "100"), result)
         self.program(*places.OPEN, command=[]).assert_reached(self)
-        # A child; a program that is linked to the driver.
+        # The first program is a child, the second is linked to the driver.
         self.program("sh", "-c", "exit 7; true").assert_untouched(self)
         self.assertEqual(self.program("sh", "-c", "exit 7").rc, 7)
         linked = [harness.program("linked_cuda")]
@@ -100,20 +103,20 @@ class Pod(Case):
         self.guarded(result.answers, result.fake_calls)
         self.program(*linked, command=[]).assert_reached(self)
 
-    def test_again(self):
-        """A node starts the init container once more where it has lost the pod's sandbox."""
+    def test_init_container_may_run_again(self):
+        """A node starts the init container again if it has lost the pod's sandbox."""
         self.assertEqual((self.init().rc, self.program("true").rc), (0, 0))
         done = self.container(self.spec["initContainers"][0], image=[
             "--tmpfs", "/usr/local", "--ro-bind", self.path("tree", "bin"), "/usr/local/bin",
             "--ro-bind", self.path("tree", "lib"), "/usr/local/lib"])
         self.assertEqual((done.rc, self.program(*places.OPEN).answers.get("cuInit")), (0, "100"))
 
-    def test_read_only(self):
+    def test_container_cannot_write_to_the_volume(self):
         self.init()
         self.assertNotEqual(self.program("sh", "-c", ": >/mnt/cudaguard/lib/x").rc, 0)
 
-    def test_missing(self):
-        """Without the files nothing is started."""
+    def test_missing_files_start_no_program(self):
+        """Without the files, the container starts no program."""
         result = self.program(*places.OPEN)
         self.assertNotEqual(result.rc, 0)
         self.assertEqual((result.out, result.fake_calls), ("", []), result)
@@ -122,7 +125,7 @@ class Pod(Case):
         result = self.program(*places.OPEN)
         self.assertEqual((result.rc, result.out, result.fake_calls), (125, "", []), result)
 
-    def test_musl(self):
+    def test_musl_program_is_refused(self):
         self.need("musl-gcc")
         self.init()
         program = self.compile("musl", "int main(void) { return 0; }\n", compiler="musl-gcc")

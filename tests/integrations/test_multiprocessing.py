@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""multiprocessing: its workers get the variable that docs/integrations sets in the parent."""
+"""The workers of multiprocessing get the variable that docs/integrations sets in the parent."""
 
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's nginx with Lua. Its workers clear their environment before they serve a request."""
+"""Debian's nginx with Lua, whose workers clear their environment before they serve a request."""
 
 import os
 import shutil

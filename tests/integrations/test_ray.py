@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ray, a real cluster of one node: its workers get the runtime_env of docs/integrations."""
+"""A real Ray cluster of one node gives its workers the runtime_env of docs/integrations."""
 
 import os
 import shlex
@@ -25,7 +25,7 @@ def ask():
 exec(sys.argv[1])
 print("%s=%d" % (sys.argv[2], ray.get(ask.options(**eval(sys.argv[3])).remote())))
 """
-# The daemons are not guarded, nor is the program of a job.
+# Neither the daemons nor the program of a job are guarded.
 CLUSTER = """ray start --head --num-cpus=2 --include-dashboard=false >ray.log 2>&1 || {{
   cat ray.log >&2
   exit 1
@@ -36,7 +36,7 @@ OFF = "dict(runtime_env={'env_vars': {'CUDAGUARD_POLICY': 'OFF'}})"
 
 
 class Ray(places.Case):
-    def test_jobs_and_a_task(self):
+    def test_documented_settings_guard_workers(self):
         if not os.path.exists(RAY + "/ray"):
             harness.skip(self, "run scripts/fetch-frameworks %s ray" % harness.DEPS)
         by_launcher, by_variable = places.blocks("python", "python-schedulers", "Ray")
@@ -47,7 +47,7 @@ class Ray(places.Case):
         lines = [shlex.join([RAY + "/python", "ask.py", job, name, options])
                  for name, job, options in jobs]
         self.make("ask.py", ASK, 0o644)
-        # In a network of its own, in which this machine's name is the only other one.
+        # The network is private, and its only other name is this machine's.
         hosts = self.make("hosts", "127.0.0.1 localhost %s\n" % os.uname().nodename, 0o644)
         result = harness.run(
             ["sh", "-ec", CLUSTER.format("\n".join(lines))], guard=False, trace=False, timeout=600,
@@ -60,5 +60,5 @@ class Ray(places.Case):
         answers = {name: result.answers[name] for name, *_ in jobs}
         self.assertEqual(answers, {"bare": "0", "by_launcher": "100", "by_variable": "100",
                                    "off": "0"}, result)
-        # In the fake driver: by the two that are not guarded.
+        # Only the two unguarded workers reached the fake driver.
         self.assertEqual(result.fake_calls.count("cuInit"), 2, result)

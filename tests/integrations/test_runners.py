@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runners of GitLab and GitHub: what docs/integrations/ci.md has for them, held against the published
-schemas, and its commands run as a runner does it."""
+"""The settings of docs/integrations/ci.md for the runners of GitLab and GitHub are valid by the
+published schemas, and their commands work as a runner runs them."""
 
 import os
 import re
@@ -39,7 +39,7 @@ class Case(places.Case):
 
 class GitLab(Case):
     @pytest.mark.full
-    def test_schema(self):
+    def test_gitlab_settings_are_valid(self):
         (text,) = places.blocks("yaml", "ci", "GitLab")
         self.assertTrue(self.valid("gitlab-ci", text))
         self.assertFalse(self.valid("gitlab-ci", text.replace("artifacts:", "artefacts:")))
@@ -55,8 +55,8 @@ class GitLab(Case):
         return runner
 
     def job(self, shell, before, *script, tree="tree"):
-        """A job's commands as the runner gives them to a shell: with -e, and in the same shell as
-        those in front of them."""
+        """Runs a job's commands as the runner does, in one shell with -e after the commands that
+        precede them."""
         mounts = ["--tmpfs", "/opt"]
         for volume in self.settings()["docker"]["volumes"]:
             place, inside, mode = volume.split(":")
@@ -67,18 +67,19 @@ class GitLab(Case):
         return places.others_only(
             harness.run([*shell, "-c", "\n".join(lines)], guard=False, bwrap=mounts))
 
-    def test_job(self):
+    def test_gitlab_job_is_guarded(self):
         places.usr_local(self.path("tree"))
         before = self.settings()["pre_build_script"]
         for shell in (["bash", "-o", "pipefail"], ["sh"]):
             self.job(shell, "", ASK).assert_reached(self)
             self.no_device(self.job(shell, before, ASK))
-            # In a program that the job's command starts; one that is let through.
+            # The first program is a child of the job's command, and the second has the policy
+            # lifted.
             self.no_device(self.job(shell, before, "sh -c '%s; true'" % ASK))
             lifted = "/opt/cudaguard/bin/cudaguard run --policy OFF -- "
             self.job(shell, before, lifted + ASK).assert_reached(self)
 
-    def test_missing(self):
+    def test_unguarded_gitlab_job_fails(self):
         """A job that would be unguarded fails."""
         before = self.settings()["pre_build_script"]
         for shell in (["bash", "-o", "pipefail"], ["sh"]):
@@ -93,7 +94,7 @@ class GitHub(Case):
         (self.text,) = places.blocks("yaml", "ci", "GitHub")
 
     @pytest.mark.full
-    def test_schema(self):
+    def test_github_settings_are_valid(self):
         self.assertTrue(self.valid("github-workflows", self.text))
         self.assertFalse(self.valid("github-workflows", self.text.replace("runs-on", "run-on")))
         with open(os.path.join(harness.SOURCE, "action.yml"), encoding="utf-8") as stream:
@@ -102,13 +103,13 @@ class GitHub(Case):
         self.assertFalse(self.valid("github-actions", action.replace("using:", "use:")))
 
     def step(self, shell, script):
-        """As the runner runs a step: the shell's first word is looked for on PATH, {0} is a file."""
+        """Runs a step as the runner does: PATH finds the shell's first word, and {0} is a file."""
         path = self.make("step.sh", script, 0o644)
         tree = os.path.dirname(places.launcher.LAUNCHER)
         return harness.run(shell.format(path).split(), guard=False,
                            env={"PATH": tree + ":" + os.environ["PATH"]})
 
-    def test_steps(self):
+    def test_github_step_is_guarded(self):
         (job,) = yaml.safe_load(self.text)["jobs"].values()
         shell = job["defaults"]["run"]["shell"]
         plain = re.sub(r"^cudaguard run -- ", "", shell)
@@ -116,5 +117,5 @@ class GitHub(Case):
         self.step(plain, ASK).assert_reached(self)
         self.no_device(self.step(shell, ASK))
         self.no_device(self.step(shell, "true | cat\nsh -c '%s; true'\n" % ASK))
-        for one in (plain, shell):  # as GitHub's own bash: the first failure ends the step
+        for one in (plain, shell):  # as in GitHub's own bash, the first failure ends the step
             self.assertEqual(self.step(one, "(exit 3) | true\necho not here\n").rc, 3)

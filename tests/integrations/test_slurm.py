@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TaskProlog, read by a real Slurm that starts real tasks."""
+"""A real Slurm reads the TaskProlog and starts real tasks."""
 
 import json
 import os
@@ -47,7 +47,7 @@ class Slurm(places.Case):
         self.assertEqual(self.problem, "")
 
     def edit_prolog(self, text):
-        """The cluster's TaskProlog is this text until the test ends."""
+        """Sets the cluster's TaskProlog to this text until the test ends."""
         self.addCleanup(self.write_prolog, places.read("slurm", "task-prolog"))
         self.write_prolog(text)
 
@@ -56,8 +56,8 @@ class Slurm(places.Case):
             stream.write(text)
 
     def task(self, *words, env=None):
-        """Runs a task. What it printed, its variables if it showed them, and what the fake driver
-        has seen of it."""
+        """Runs a task. The result has its output, its variables if it printed them, and the fake
+        driver's calls."""
         log = self.path("fake.log")
         if os.path.exists(log):
             os.remove(log)
@@ -90,14 +90,15 @@ class Slurm(places.Case):
         return self.make(name, "#!/bin/sh\n%s\necho ended=$?\n" % "\n".join(lines))
 
     def batch(self, *lines, options=(), env=None):
-        """The same for a job script."""
+        """Does the same for a job script."""
         if os.path.exists(self.path("job.out")):
             os.remove(self.path("job.out"))
         return self.task("sbatch", "-o", self.path("job.out"), *options, self.job("job", *lines),
                          env=env)
 
     def inner(self, job, options=""):
-        """The line of a job script that submits another one, whose output is the one we read."""
+        """Returns the line of a job script that submits another job, whose output the test reads.
+        """
         return "sbatch -o %s %s %s >%s 2>&1; exit" % (self.path("job.out"), options, job,
                                                   self.path("submitted"))
 
@@ -109,8 +110,8 @@ class Slurm(places.Case):
         self.assertEqual((result.returncode, result.answer), (0, ["0"] * times), result)
         self.assertGreaterEqual(result.calls.count("cuInit"), times)
 
-    def test_without_gpus(self):
-        """And what a user says lifts it: the control, too."""
+    def test_task_without_gpus_is_guarded(self):
+        """A policy that the user sets lifts the guard, which is also the control."""
         result = self.task("srun", *places.OPEN)
         self.is_guarded(result)
         self.assertRegex(result.stderr, r"\Acudaguard\[\d+\]: no CUDA here [^\n]*\n\Z")
@@ -120,26 +121,27 @@ class Slurm(places.Case):
         self.is_free(self.task("srun", *places.OPEN, env=lifted))
         self.is_free(self.batch(ENTRY_POINT, "srun " + ENTRY_POINT, env=lifted), times=2)
 
-    def test_one_program(self):
-        """Lifted inside of the task: by the launcher, as the variable leaves the presets."""
+    def test_launcher_lifts_the_policy_for_one_program(self):
+        """Inside the task, the launcher lifts the policy and the presets, but the variable leaves
+        the presets."""
         result = self.batch("/usr/local/bin/cudaguard run --policy OFF -- env",
                             "/usr/local/bin/cudaguard run --policy OFF -- " + ENTRY_POINT, ENTRY_POINT)
         self.assertEqual((result.returncode, result.answer), (0, ["0", "100"]), result)
         self.assertEqual([key for key in launcher.PRESETS if key in result.shown], [], result)
         self.assertIn("cuInit", result.calls)
-        # The fake driver that is asked here does not read the variable; NVIDIA's does.
+        # The fake driver of this test does not read the variable, but NVIDIA's does.
         result = self.batch("CUDAGUARD_POLICY=OFF " + ENTRY_POINT, "CUDAGUARD_POLICY=OFF env")
         self.is_free(result)
         self.assertEqual(result.shown.get("CUDA_VISIBLE_DEVICES"), "")
 
-    def test_doctor(self):
-        """It finds nothing wrong with what the script has set."""
+    def test_doctor_finds_no_problem(self):
+        """doctor finds no problem in what the script has set."""
         result = self.task("srun", "/usr/local/bin/cudaguard", "doctor", "--json", "-")
         findings = json.loads(result.stdout)["findings"]
         self.assertEqual([row for row in findings if row["state"] == "problem"], [])
 
-    def test_with_gpus(self):
-        """Not touched in any way, whichever way they were asked for."""
+    def test_task_with_gpus_is_unchanged(self):
+        """The script changes nothing in tasks with GPUs, whichever option requested them."""
         ways = [(["--gres=gpu:1"], "0"), (["--gpus=2"], "0,1"), (["-n1", "--gpus-per-task=1"], "0")]
         if slurm_node.version(self.node.outer()) >= (22, 5):
             ways.append((["--gres=shard:1"], "0"))
@@ -151,15 +153,16 @@ class Slurm(places.Case):
                 step = "srun %s %s" % (" ".join(way), ENTRY_POINT)
                 self.is_free(self.batch(ENTRY_POINT, step, options=way), times=2)
 
-    def test_step_without_gpus(self):
-        """Of a job that has some: it inherits SLURM_JOB_GPUS, which does not count."""
+    def test_step_without_gpus_is_guarded(self):
+        """A step without GPUs inherits SLURM_JOB_GPUS from its job, and the script ignores that
+        variable."""
         result = self.batch("srun --gres=none env", "srun --gres=none " + ENTRY_POINT,
                             options=["--gres=gpu:2"])
         self.assertEqual(result.shown.get("SLURM_JOB_GPUS"), "0,1", result)
         self.is_guarded(result)
 
-    def test_jobs_that_submit_jobs(self):
-        """The environment comes along, and does not decide."""
+    def test_inherited_variables_do_not_decide(self):
+        """The submitted job inherits the environment, but the environment does not decide."""
         ask = self.job("ask", "env", ENTRY_POINT)
         self.is_guarded(self.batch(self.inner(ask), options=["--gres=gpu:1"]))
         for env in ({}, {"JAX_PLATFORMS": "cuda", "LD_PRELOAD": "libm.so.6"},
@@ -168,16 +171,16 @@ class Slurm(places.Case):
                 result = self.batch(self.inner(ask, "--gres=gpu:1"), env=env)
                 self.is_free(result)
                 self.assertEqual(chosen(result.shown), {"CUDA_VISIBLE_DEVICES": "0", **env})
-        # Through three: without, without, with.
+        # The chain has three jobs: without GPUs, without, with.
         middle = self.job("middle", self.inner(ask, "--gres=gpu:1"))
         result = self.batch("sbatch %s >/dev/null; exit" % middle)
         self.is_free(result)
         self.assertEqual(chosen(result.shown), {"CUDA_VISIBLE_DEVICES": "0"})
 
-    def test_partitions(self):
-        """Tasks of other partitions are not guarded, also if a guarded job submits them."""
+    def test_only_listed_partitions_are_guarded(self):
+        """Tasks of other partitions are not guarded, even if a guarded job submits them."""
         text = places.read("slurm", "task-prolog")
-        self.is_guarded(self.task("srun", "-p", "all", *places.OPEN))  # control: no list
+        self.is_guarded(self.task("srun", "-p", "all", *places.OPEN))  # control without a list
         self.edit_prolog(text.replace("\npartitions=\n", "\npartitions='debug cpu'\n"))
         self.is_guarded(self.task("srun", "-p", "cpu", *places.OPEN))
         self.is_guarded(self.batch("srun " + ENTRY_POINT, options=["-p", "cpu"]))
@@ -187,8 +190,8 @@ class Slurm(places.Case):
         self.is_free(self.batch(self.inner(ask, "-p all"), options=["-p", "cpu"]))
         self.is_guarded(self.batch(self.inner(ask, "-p cpu"), options=["-p", "all"]))
 
-    def test_one_step(self):
-        """Before it is in slurm.conf: srun's own option."""
+    def test_sruns_option_guards_one_step(self):
+        """srun's own option tests the script before slurm.conf names it."""
         self.edit_prolog("#!/bin/sh\n")
         self.is_free(self.task("srun", *places.OPEN))
         (text,) = [text for text in places.blocks("text", "slurm-and-systemd", "Slurm")
@@ -200,7 +203,7 @@ class Slurm(places.Case):
         done = self.task("sh", "-c", text.replace("srun ", "srun --gres=gpu:1 "))
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "0\n", ""), done)
 
-    def test_environment_of_a_login_node(self):
+    def test_submitting_shells_variables_reach_every_job(self):
         """A job gets the variables of the shell that submits it, whether or not it has GPUs."""
         self.edit_prolog("#!/bin/sh\n")
         here = {"LD_PRELOAD": "/usr/local/lib/libcudaguard.so"}
@@ -210,8 +213,9 @@ class Slurm(places.Case):
             lifted = {**here, "CUDAGUARD_POLICY": "OFF"}
             self.is_free(self.task(*words, *places.OPEN, env=lifted))
 
-    def test_environment(self):
-        """As run sets it, to the byte; the process id that nobody knows is left out."""
+    def test_variables_are_those_that_run_sets(self):
+        """The variables are exactly those that `run` sets, except the root's process id, which the
+        script cannot know."""
         for env in ({}, {"LD_PRELOAD": "libm.so.6 libdl.so.2"}, {"JAX_PLATFORMS": "cuda"},
                     {"LD_PRELOAD": shutil.copy(os.path.realpath(harness.NULL_DRIVER_NVML),
                                                self.path("it's a$b.so").replace(" ", "_"))}):
@@ -227,8 +231,8 @@ class Slurm(places.Case):
                      for key, value in ((key, wanted.get(key)) for key in names)})
                 self.assertNotIn("CUDAGUARD_ROOT", shown)
 
-    def test_a_mistake(self):
-        """The task does not run unguarded: it does not run, and says why."""
+    def test_bad_value_prevents_the_task(self):
+        """With a bad value the task does not start, and a message gives the reason."""
         for name, value in (("CUDAGUARD_LOG", "loud"), ("CUDAGUARD_POLICY", "CPU")):
             done = self.task("srun", "sh", "-c", "echo ran", env={name: value})
             self.assertEqual(done.returncode, 125, done)
@@ -239,17 +243,17 @@ class Slurm(places.Case):
 
 
 class Script(places.Case):
-    """The script alone."""
+    """These tests run the script without Slurm."""
 
     def prolog(self, *shell, cudaguard=launcher.LAUNCHER, **env):
         text = places.read("slurm", "task-prolog")
         self.assertEqual(text.count("\ncudaguard=/usr/local/bin/cudaguard\n"), 1)
         path = self.make("prolog", text.replace("/usr/local/bin/cudaguard", cudaguard))
-        # As old Slurm starts it: without stdin and stderr.
+        # Old versions of Slurm start it without stdin and stderr.
         return self.bare("sh", "-c", 'exec "$@" <&- 2>&-', "sh", *shell, path,
                          env=launcher.environment(**env))
 
-    def test_shells(self):
+    def test_script_works_the_same_in_every_shell(self):
         shells = [words for words in (["dash"], ["bash"], ["bash", "--posix"], ["busybox", "sh"])
                   if shutil.which(words[0])]
         self.assertTrue(shells)
@@ -263,7 +267,7 @@ class Script(places.Case):
                 self.assertEqual((done.returncode, done.stdout), (plain.returncode, plain.stdout),
                                  (shell, env))
 
-    def test_who_has_gpus(self):
+    def test_gpus_are_recognised_by_the_variables(self):
         for env, has in (({}, False), ({"SLURM_GPUS_ON_NODE": "0"}, False),
                          ({"SLURM_GPUS_ON_NODE": "2"}, True), ({"CUDA_VISIBLE_DEVICES": "0"}, True),
                          ({"CUDA_VISIBLE_DEVICES": "GPU-12"}, True),
@@ -277,18 +281,18 @@ class Script(places.Case):
                 self.assertEqual("export LD_PRELOAD=%s\n" % harness.GUARD not in done.stdout, has)
                 self.assertEqual(done.stdout == "", has)
 
-    def test_no_launcher(self):
+    def test_missing_launcher_is_reported(self):
         done = self.prolog(cudaguard="/nonexistent/cudaguard")
         self.assertEqual(done.returncode, 125, done)
         self.assertRegex(done.stdout, r"\Aprint cudaguard TaskProlog: .*/nonexistent/cudaguard: "
                          r"not found\n\Z")
 
-    def test_lift(self):
-        """Only what the script has set; other people's entries stay."""
+    def test_lifting_removes_only_the_scripts_own_values(self):
+        """The script removes only what it has set. Entries of other products stay."""
         guard = "/usr/local/lib/libcudaguard.so"
         ours = {"SLURM_GPUS_ON_NODE": "1", "_CUDAGUARD_TASK_PROLOG": "JAX_PLATFORMS",
                 "JAX_PLATFORMS": "cpu"}
-        # Those that the launcher takes for its own: shim/launcher/preload/preload.cpp.
+        # The launcher treats these entries as its own (shim/launcher/preload/preload.cpp).
         own = [guard, "libcudaguard.so"] + ["/a/lib/cudaguard/" + name for name in (
             "libcuda.so.1", "libnvidia-ml.so.1", "libcudaguard-driver.so", "libcudaguard-nvml.so")]
         others = ["/a/libcuda.so.1", "/a/libnvidia-ml.so.1", "libcuda.so.1", "/a/cudaguard/x.so",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real sshd with the settings of docs/integrations."""
+"""A real sshd runs with the settings of docs/integrations."""
 
 import os
 import re
@@ -13,11 +13,12 @@ class Ssh(places.Case):
         self.server = sshd.Server(self, places.usr_local(self.path("tree")))
 
     def ask(self, settings="", key="", command=" ".join(places.OPEN), options=()):
-        """What the program said that a connection has started: (answers, fake calls, all of it)."""
+        """Returns (answers, fake calls, the finished run) of the program that a connection starts.
+        """
         log = self.path("fake.log")
         if os.path.exists(log):
             os.remove(log)
-        # For the fake driver, in the one SetEnv line that counts.
+        # The fake driver needs these variables in the only SetEnv line that counts.
         known = "LD_LIBRARY_PATH=%s CG_FAKE_LOG=%s" % (harness.FAKE_DRIVER, log)
         done = self.server.connect(
             command, key=key, options=options,
@@ -40,25 +41,26 @@ class Ssh(places.Case):
         self.assertIn("cuInit", calls)
 
     def blocks(self):
-        """(SetEnv, ForceCommand, a line of ~/.ssh/environment)"""
+        """Returns (SetEnv, ForceCommand, a line of ~/.ssh/environment)."""
         return places.blocks("text", "slurm-and-systemd", "ssh")
 
-    def test_control(self):
+    def test_control_connection_is_unguarded_by_default(self):
         self.a_device()
-        # The client's own variable does not come through.
+        # sshd does not accept the client's own variable.
         self.a_device(options=["-o", "SetEnv=LD_PRELOAD=/usr/local/lib/libcudaguard.so"])
 
-    def test_set_env(self):
+    def test_set_env_guards_the_user(self):
         settings = self.blocks()[0]
         done = self.no_device(settings)
-        self.assertNotIn("no CUDA here", done.stderr)  # CUDAGUARD_LOG=error
+        # The settings have CUDAGUARD_LOG=error.
+        self.assertNotIn("no CUDA here", done.stderr)
         self.a_device(settings.replace("alice", "somebody"))
-        # Documented: of two lines the first one counts.
+        # As documented, only the first of two SetEnv lines counts.
         two = re.sub(r"(SetEnv) (\S+) (\S+)", r"\1 \3\n    SetEnv \2", settings)
         self.assertEqual(two.count("SetEnv"), 2)
         self.a_device(two)
 
-    def test_force_command(self):
+    def test_force_command_guards_every_command(self):
         settings = self.blocks()[1]
         self.no_device(settings)
         self.no_device(settings, command="echo 'a  b'; sh -c '%s; true'" % " ".join(places.OPEN))
@@ -66,12 +68,12 @@ class Ssh(places.Case):
             bare, forced = (self.ask(text, command=command)[2] for text in ("", settings))
             self.assertEqual((bare.returncode, bare.stdout, bare.stderr),
                              (forced.returncode, forced.stdout, forced.stderr))
-        # A login: the shell itself.
+        # Without a command, the login starts the shell itself.
         done = self.ask(settings, command=None, options=["-T"])[2]
         self.assertEqual((done.returncode, done.stdout), (0, ""), done)
 
-    def test_file_transfer(self):
-        """A subsystem is a command like another, but for the one that is in sshd itself."""
+    def test_force_command_guards_a_subsystem(self):
+        """A subsystem is a command like any other, except the subsystem inside sshd itself."""
         forced = self.blocks()[1]
         program = self.make("server", "#!/bin/sh\necho as a server\n%s\n" % " ".join(places.OPEN))
         own = ["-s"]
@@ -85,7 +87,7 @@ class Ssh(places.Case):
         self.assertEqual(bare.returncode, 0, bare)
         self.assertNotEqual(refused.returncode, 0, refused)
 
-    def test_by_the_user(self):
+    def test_users_own_file_guards_if_permitted(self):
         line = self.blocks()[2].strip()
         os.mkdir(self.path("home", ".ssh"))
         self.make("home/.ssh/environment", line + "\n", 0o600)

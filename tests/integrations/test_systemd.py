@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The drop-ins: looked at by systemd-analyze verify, and used by a real systemd."""
+"""systemd-analyze verify checks the drop-ins, and a real systemd uses them."""
 
 import os
 import re
@@ -47,7 +47,7 @@ class Case(places.Case):
             self.path("err")), 0o644)
 
     def drop_in(self, name, edit=lambda text: text, directory="demo.service.d"):
-        """Puts one of ours beside the unit, in place of what was there."""
+        """Installs one of our drop-ins for the unit and removes the previous one."""
         shutil.rmtree(self.path("units", "demo.service.d"), ignore_errors=True)
         if name:
             os.makedirs(self.path("units", directory))
@@ -60,15 +60,15 @@ class Verify(Case):
         return self.bare(*box, "systemd-analyze", "verify", "--man=no",
                          self.path("units", "demo.service"))
 
-    def test_as_they_are(self):
+    def test_drop_ins_are_valid(self):
         for name in NAMES:
             self.unit(kind="simple")
             self.drop_in(name)
             done = self.verify()
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""), done)
 
-    def test_controls(self):
-        """It does see what is wrong with a drop-in."""
+    def test_control_mistake_in_a_drop_in_is_found(self):
+        """systemd-analyze reports a mistake in a drop-in."""
         for name, mounts, edit, meaning in (
                 (NAMES[0], self.without, str, "cudaguard is not executable"),
                 (NAMES[0], None, lambda text: text.replace("ExecStart=\n", ""),
@@ -94,7 +94,7 @@ class Service(Case):
             harness.skip(self, "no systemd of our own: " + missing)
 
     def systemctl(self, *commands):
-        """Runs these systemctl commands; the lines that they print, as key: value."""
+        """Runs these systemctl commands; returns the lines that they print, as {key: value}."""
         done = self.systemd.run("".join("systemctl --user %s\n" % command for command in commands))
         self.assertNotEqual(done.returncode, 99, done)
         return dict(re.findall(r"^(\w+)=(.*)$", done.stdout, re.MULTILINE))
@@ -106,7 +106,7 @@ class Service(Case):
             return stream.read()
 
     def start(self, *more):
-        """Starts the unit; what systemd says of it, and what the program has answered."""
+        """Starts the unit; returns what systemd reports about it, and the program's answer."""
         told = self.systemctl("start demo", "show demo -p Result,ExecMainStatus,ActiveState", *more)
         answer = re.findall(r"^cuInit=(\d+)", self.read("out"))
         return told, answer, self.read("err")
@@ -114,7 +114,7 @@ class Service(Case):
     def edited(self, command=" ".join(places.OPEN)):
         return lambda text: text.replace(EXAMPLE, command)
 
-    def test_guarded(self):
+    def test_service_is_guarded(self):
         for name, edit, directory in (
                 (None, None, None), (NAMES[0], self.edited(), "demo.service.d"),
                 (NAMES[1], str, "demo.service.d")):
@@ -131,8 +131,9 @@ class Service(Case):
                 self.assertEqual((answer, self.read("fake.log")), (["100"], ""))
                 self.assertRegex(err, r"\Acudaguard\[\d+\]: no CUDA here [^\n]*\n\Z")
 
-    def test_environment_file(self):
-        """One that has LD_PRELOAD wins over ours; the other drop-in does not care."""
+    def test_environment_file_overrides_the_variable_only(self):
+        """An environment file with LD_PRELOAD overrides the variable of one drop-in, but does not
+        affect the other."""
         path = self.path("variables")
 
         def ahead(text):
@@ -154,8 +155,8 @@ class Service(Case):
                                  err)
                 self.assertEqual("cuInit\n" in self.read("fake.log"), not guarded)
 
-    def test_root_directory(self):
-        """AssertPathExists= looks at the machine's file, not at the one that the program sees."""
+    def test_assertion_checks_the_machines_file(self):
+        """AssertPathExists= checks the machine's file instead of the one that the program sees."""
         self.unit()
         root = self.path("root")
         os.mkdir(root)
@@ -170,7 +171,7 @@ class Service(Case):
             told, answer, err = self.start()
             self.assertEqual((told["Result"], answer), result, err)
 
-    def test_main_process(self):
+    def test_program_is_the_units_main_process(self):
         """The program is the unit's main process: it may notify, and stop ends it."""
         script = self.make("notify.py", NOTIFY)
         command = "%s %s" % (sys.executable, script)
@@ -181,8 +182,9 @@ class Service(Case):
             self.assertEqual((told["ActiveState"], told["Result"]), ("active", "success"), name)
             self.assertEqual(self.read("out"), told["MainPID"] + "\n")
 
-    def test_refused(self):
-        """What cannot be guarded is not started: the unit fails, and says why."""
+    def test_program_that_cannot_be_guarded_fails_the_unit(self):
+        """A program that cannot be guarded is not started. The unit fails, and a message gives the
+        reason."""
         command = "%s lib=libcuda.so.1" % harness.program("static_entry_point")
         self.unit(command)
         self.drop_in(NAMES[0], self.edited(command))
@@ -190,8 +192,9 @@ class Service(Case):
         self.assertEqual((told["Result"], told["ExecMainStatus"], answer), ("exit-code", "125", []))
         self.assertIn("static executable", err)
 
-    def test_no_installation(self):
-        """Neither lets the program through where the files are not; the bare variable would."""
+    def test_missing_files_prevent_the_start(self):
+        """If the files are missing, neither drop-in starts the program unguarded. The variable
+        alone would."""
         self.systemd.mounts = self.without
         for name, edit, result in (
                 (NAMES[0], self.edited(), "exit-code"), (NAMES[1], str, "assert"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tox, a real one: hands on LD_PRELOAD where its settings say so."""
+"""A real tox passes LD_PRELOAD on if its settings say so."""
 
 import os
 
@@ -24,7 +24,7 @@ class Tox(places.Case):
         self.need_platforms()
 
     def tox(self, settings, *launch, options=()):
-        """(the program's answer, what the fake driver was asked)"""
+        """Returns (the program's answer, the fake driver's calls)."""
         log = self.path("fake.log")
         if os.path.exists(log):
             os.remove(log)
@@ -39,11 +39,11 @@ class Tox(places.Case):
                 calls = stream.read().split()
         return result.answers, calls
 
-    def test_pass_env(self):
+    def test_pass_env_guards_the_tests(self):
         (settings,) = places.blocks("ini", "ci", "tox")
         run = [launcher.LAUNCHER, "run", "--"]
         self.reached(*self.tox(PLAIN))
-        self.reached(*self.tox(PLAIN, *run))  # tox itself is guarded, and no test
+        self.reached(*self.tox(PLAIN, *run))  # only tox itself is guarded
         self.guarded(*self.tox(settings, *run))
         self.reached(*self.tox(settings, launcher.LAUNCHER, "run", "--policy=OFF", "--"))
         self.assertIn("cudaguard run -- tox -x testenv.pass_env+=LD_PRELOAD,CUDAGUARD_*",

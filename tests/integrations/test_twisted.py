@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twisted, a real one, takes a child's standard error for a failure: docs/troubleshooting.md."""
+"""A real Twisted treats a child's standard error as a failure (docs/troubleshooting.md)."""
 
 import pytest
 
@@ -30,14 +30,14 @@ class Twisted(places.Case):
         self.need_platforms()
 
     def parent(self, *launch, **env):
-        """What a guarded program's parent has read from it."""
+        """Returns what a guarded program's parent has read from it."""
         result = harness.run(
             [*launch, places.PLATFORMS + "/python", self.make("ask.py", ASK, 0o644), *places.OPEN],
             guard=False, trace=False, env={**dict.fromkeys(launcher.PRESETS), **env})
         self.assertEqual(result.rc, 0, result)
         return result.answers, result.fake_calls
 
-    def test_message_is_a_failure(self):
+    def test_message_is_a_failure_unless_logs_are_off(self):
         run = [launcher.LAUNCHER, "run"]
         self.reached(*self.parent())
         answers, calls = self.parent(*run, "--")

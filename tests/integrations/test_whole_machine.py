@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/integrations/whole-machine.md: its commands, run by root in a mount namespace with a copy
-of /etc; what a damaged file does to every program, and the way out of it."""
+"""Root runs the commands of docs/integrations/whole-machine.md in a mount namespace with a copy of
+/etc. Other tests show what a damaged file does to every program, and the remedy."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ FILE = "/etc/ld.so.preload"
 LINE = ("ERROR: ld.so: object '%s' from /etc/ld.so.preload cannot be preloaded (%%s): ignored." %
         GUARD)
 NOBODY = "setpriv --reuid=65534 --regid=65534 --clear-groups --"
-# The whole machine: with a driver that ld.so finds by itself.
+# Sets up the whole machine with a driver that ld.so finds without a variable.
 SETUP = """set -eu
 directory=$1
 mount --bind "$directory/etc" /etc
@@ -38,8 +38,8 @@ class Case(places.Case):
 
     @classmethod
     def copy_etc(cls):
-        """The machine's, with an ld.so.cache that has the fake driver: a copy, which every user can
-        read below /root, too."""
+        """Copies the machine's /etc with an ld.so.cache that has the fake driver. Every user can
+        read the copy, which may be below /root."""
         etc, config = os.path.join(cls.shared, "etc"), os.path.join(cls.shared, "ld.so.conf")
         driver = os.path.join(cls.shared, "driver")
         shutil.copytree(harness.FAKE_DRIVER, driver, symlinks=True)
@@ -62,7 +62,7 @@ class Case(places.Case):
         os.mkdir(self.path("home"))
 
     def run_there(self, script):
-        """Runs the script as root in such a machine: its output, line by line, and its errors."""
+        """Runs the script as root in such a machine; returns its output and its errors."""
         before = os.path.exists(FILE)
         for name in os.listdir(self.path("etc")):
             if name.startswith("ld.so.preload"):
@@ -79,18 +79,19 @@ class Case(places.Case):
         return done.stdout.split(), done
 
     def steps(self):
-        """(a private view, for all, taken back)"""
+        """Returns the blocks (a private view, for all, taken back)."""
         check, *others = places.blocks("sh", "whole-machine")
         self.assertIn(GUARD, check)
         self.assertEqual(len(others), 3)
         return others
 
 class Steps(Case):
-    def test_steps(self):
+    def test_steps_guard_each_user_and_are_undone(self):
         private, everybody, back = self.steps()
         asked, done = self.asked(ASK + private + ASK + everybody + NOBODY + " " + ASK + back + ASK +
                                  "cat %s\n" % FILE)
-        #  before, in the private view, outside of it, for all, another user, taken back; the file
+        # The answers are those before, in the private view, outside of it, for all users, for
+        # another user, and after the removal. The file comes last.
         self.assertEqual(asked, ["0", "100", "0", "100", "100", "0"], done)
         self.assertEqual(done.stderr.count("no CUDA here"), 3, done)
         self.assertNotIn("ERROR", done.stderr)
@@ -101,16 +102,17 @@ class Steps(Case):
         asked, done = self.asked(private + shell.rstrip() + " <<'END'\n" + ASK + "END\n" + ASK)
         self.assertEqual(asked, ["100", "100", "0"], done)
 
-    def test_others_stay(self):
-        """Somebody else's line in the file is there before, meanwhile and afterwards."""
+    def test_other_lines_of_the_file_stay(self):
+        """Another product's line is in the file before, meanwhile and afterwards."""
         private, everybody, back = self.steps()
         show = "cat %s; echo -\n" % FILE
         asked, done = self.asked("echo libm.so.6 >%s\n" % FILE + private + everybody + show + back +
                                  show)
         self.assertEqual(asked, ["100", "100", GUARD, "libm.so.6", "-", "libm.so.6", "-"], done)
 
-    def test_mode(self):
-        """As the steps make it every user can read it; under a umask of 077, without that, not."""
+    def test_file_must_be_readable_for_every_user(self):
+        """Under a umask of 077, every user can read the file, because the steps change its mode.
+        With mode 600, another user is not guarded."""
         private, everybody, _ = self.steps()
         self.assertIn("chmod 644", private)
         asked, done = self.asked("umask 077\n" + private + everybody + NOBODY + " " + ASK)
@@ -119,15 +121,15 @@ class Steps(Case):
         self.assertEqual(asked, ["100", "100", "0"], done)
         self.assertNotIn("ERROR", done.stderr)
 
-    def test_lifted(self):
+    def test_variable_and_launcher_lift_the_policy(self):
         private, everybody, _ = self.steps()
         off = ASK.replace("env -i", "env -i CUDAGUARD_POLICY=OFF")
         asked, done = self.asked(private + everybody + off + ASK.replace(
             "env -i", "cudaguard run --policy OFF --"))
         self.assertEqual(asked, ["100", "100", "0", "0"], done)
 
-    def test_one_user(self):
-        """What a login shell starts."""
+    def test_profile_guards_one_users_login_shell(self):
+        """A login shell starts guarded programs."""
         (profile,) = places.blocks("text", "whole-machine", "Step 3: guard one user")
         self.make("home/.profile", profile, 0o644)
         login = 'env -i HOME="$directory/home" sh %%s \'exec %s\'\n' % (
@@ -143,7 +145,7 @@ class Steps(Case):
 
 
 class FullDisk(Case):
-    """Somebody who types the commands goes on after one that failed."""
+    """An administrator who types the commands continues after one that failed."""
 
     FULL = """mount -t tmpfs -o size=64M none /etc
 cp -a "$directory/etc/." /etc
@@ -152,24 +154,24 @@ cat /dev/zero >/etc/filler 2>/dev/null || true
 set +e
 """ % FILE
 
-    def test_nothing_is_installed(self):
+    def test_full_disk_installs_nothing(self):
         private, everybody, _ = self.steps()
         show = "cat %s; ls /etc/ld.so.preload*\n" % FILE
-        # Left over, and kept by another name, so that its room is not had back.
+        # A file is left over from before, and a second link keeps its space occupied.
         left_over = "echo old >{0}; ln {0} /etc/kept\n".format(FILE + ".new")
         for old_file in ("", left_over):
             with self.subTest(old_file):
                 done = self.run_there(self.FULL.replace("cat /dev", old_file + "cat /dev") +
                                       private + everybody + show)
                 asked, *shown = done.stdout.split()
-                # Of the two answers that the steps print the first one is missing.
+                # The steps print two answers, and here the first one is missing.
                 self.assertEqual((asked, shown[0]), ("0", "libm.so.6"), done)
                 self.assertIn(FILE, shown)
                 self.assertNotIn(FILE + ".new", shown)
                 self.assertIn("No space left on device", done.stderr)
 
-    def test_control(self):
-        """With room on the same disk the steps install the line."""
+    def test_control_free_disk_installs_the_line(self):
+        """With free space on the same disk, the steps install the line."""
         private, everybody, _ = self.steps()
         done = self.run_there(self.FULL + "rm /etc/filler\n" + private + everybody +
                               "cat %s\n" % FILE)
@@ -177,7 +179,8 @@ set +e
 
 
 class Initramfs(Case):
-    """The commands for a machine that does not start, with the mount that an initramfs has."""
+    """The commands for a machine that does not start, run with the mount command of an initramfs.
+    """
 
     KLIBC = "/usr/lib/klibc/bin"
     DISK = """mkdir disk
@@ -188,7 +191,8 @@ mount -o remount,ro disk
 """ % GUARD
 
     def line(self, directory):
-        """The page's, with a directory of the test's in place of the one that the initramfs has."""
+        """Returns the page's line with a directory of the test in place of the initramfs's
+        directory."""
         blocks = places.blocks("text", "whole-machine",
                                "When every command prints an error, or fails")
         (line,) = [line for text in blocks for line in text.splitlines()
@@ -196,7 +200,8 @@ mount -o remount,ro disk
         return line.replace(directory, self.path("disk"))
 
     def emptied(self, line, shell, path):
-        """By this line, typed into this shell, which has only the programs in `path`?"""
+        """Returns true if this line empties the file when typed into this shell, which has only the
+        programs in `path`."""
         self.make("line", line + "\n", 0o644)
         done = self.run_there(
             self.DISK + 'env -i PATH="%s" %s line || true\n' % (path, shell) +
@@ -204,7 +209,7 @@ mount -o remount,ro disk
         os.rmdir(self.path("disk"))
         return done.stdout.split() == ["0"], done
 
-    def test_debian(self):
+    def test_debians_initramfs_can_empty_the_file(self):
         line = self.line("/root")
         if not os.path.exists(self.KLIBC + "/mount"):
             harness.skip(self, "klibc-utils is not installed")
@@ -216,20 +221,22 @@ mount -o remount,ro disk
         for shell, path in (klibc, (self.path("applets", "sh"), self.path("applets"))):
             emptied, done = self.emptied(line, shell, path)
             self.assertTrue(emptied, done)
-        # Why there is a word between: klibc's mount wants a device.
+        # The line has the word "none" because klibc's mount requires a device.
         emptied, done = self.emptied(line.replace(" none ", " "), *klibc)
         self.assertFalse(emptied, done)
 
-    def test_dracut(self):
+    def test_dracuts_initramfs_can_empty_the_file(self):
         emptied, done = self.emptied(self.line("/sysroot"), "/bin/bash", "/usr/bin:/bin")
         self.assertTrue(emptied, done)
 
 
 class Damaged(Case):
-    """The table of what every program does then, and the command that starts none."""
+    """The table of the page says what every program does then, and its command repairs the machine
+    without starting a program."""
 
     def damaged(self, damage):
-        """/bin/true and a touch behind the damaged file; the way out, from a shell that was open."""
+        """Runs /bin/true and a program that asks for CUDA with the damaged file, then the remedy,
+        from a shell that was already open."""
         (remedy,) = [text for text in places.blocks("text", "whole-machine")
                      if text.startswith(":")]
         script = "\n".join([
@@ -237,7 +244,7 @@ class Damaged(Case):
             "/usr/local/bin/cudaguard --version", remedy.strip(), "/bin/true", "echo after=$?", ASK])
         return self.run_there(script)
 
-    def test_ignored(self):
+    def test_unreadable_guard_is_ignored_with_an_error(self):
         for damage, words in (("mv {0} {0}.gone", "cannot open shared object file"),
                               (": >{0}", "file too short"),
                               ("truncate -s 64 {0}", "cannot read file data"),
@@ -251,21 +258,21 @@ class Damaged(Case):
                 shutil.rmtree(self.path("tree"))
                 places.usr_local(self.path("tree"))
 
-    def test_every_program_ends(self):
+    def test_damaged_guard_ends_every_dynamic_program(self):
         for damage in ("truncate -s 4096 {0}",
                        "dd if=/dev/zero of={0} bs=1024 seek=2 count=30 conv=notrunc 2>/dev/null"):
             with self.subTest(damage):
                 done = self.damaged(damage.format(GUARD))
                 out = done.stdout.split()
                 self.assertIn(out[0], ("true=127", "true=135", "true=139"), done)
-                # No second answer: Python ended as well. What is static works.
+                # There is no second answer, because Python ended as well. The static program works.
                 self.assertRegex(done.stdout, r"\Atrue=\d+\ncudaguard [0-9.]+\nafter=0\n0\n\Z")
                 self.assertRegex(done.stderr, "Bus error|Segmentation fault|error while loading "
                                  "shared libraries: " + GUARD)
                 shutil.rmtree(self.path("tree"))
                 places.usr_local(self.path("tree"))
 
-    def test_not_for_this_user(self):
+    def test_unreadable_file_does_not_guard_that_user(self):
         done = self.run_there("chmod 600 %s; echo %s >%s\n%s %s" % (GUARD, GUARD, FILE, NOBODY, ASK))
         self.assertEqual(done.stdout, "0\n", done)
         self.assertIn(LINE % "cannot open shared object file", done.stderr)

@@ -81,7 +81,7 @@ class Reports(launcher.Case):
             self.assertEqual(stream.read(), kept)
         self.assertEqual(sorted(os.listdir(self.directory)), before, "a file was made for nothing")
 
-    def test_a_pipe_keeps_its_reader(self):
+    def test_check_of_the_report_keeps_a_pipes_reader(self):
         """The check must not be the end of what somebody reads."""
         os.mkfifo(self.path("pipe"))
         reader = os.open(self.path("pipe"), os.O_RDONLY | os.O_NONBLOCK)
@@ -91,7 +91,7 @@ class Reports(launcher.Case):
         self.assertEqual(done.returncode, 0, done)
         self.assertTrue(os.read(reader, 65536).startswith(b'{"v":1,'))
 
-    def test_report_must_not_be_the_programs_own_file(self):
+    def test_report_that_is_the_programs_own_file_is_refused(self):
         script = self.make("script", "#!/bin/sh\necho started\n")
         program = self.compile("program", "int main(void) { return 0; }")
         for report in (script, self.path(".", "script")):

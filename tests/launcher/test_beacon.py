@@ -192,14 +192,14 @@ class Heard(test_verify_tree.Case):
             self.assertIn("cudaguard: FAIL: 1 place asked for CUDA, in 1 of 1 process\n", done.stderr)
             self.assertEqual((tree["by"], tree["doubts"]), ("beacon", []), done)
 
-    def test_verify_in_verify(self):
+    def test_both_verifies_report_a_nested_attempt(self):
         """The outer one hears the beacons. The inner one has its file."""
         for what, rc in (("touch", 1), ("none", 0)):
             result, _ = self.tree([*verified.VERIFY, "--", self.program, "clearenv", what])
             self.assertEqual(result.rc, rc, result)
             self.assertEqual(result.err.count("cudaguard: %s: " % ("FAIL" if rc else "PASS")), 2)
 
-    def test_timer_while_the_launcher_is_stopped(self):
+    def test_guard_waits_through_timers_for_the_launcher(self):
         """The guard does not give up, because the launcher may be stopped for any time."""
         text = ("import ctypes, os, signal, time\n"
                 "cuda = ctypes.CDLL('libcuda.so.1')\n"
@@ -218,13 +218,13 @@ class Heard(test_verify_tree.Case):
         self.ends(result, 1, "FAIL: 1 line asked")
         self.assertEqual((tree["doubts"], tree["heard"]), ([], self.processes()), result)
 
-    def test_forked_processes_that_are_ending(self):
+    def test_forked_processes_that_end_count_as_heard(self):
         """They count as heard although nothing of them can be examined any more."""
         result, tree = self.tree(self.python(
             "import os\nfor i in range(1000):\n    if os.fork() == 0:\n        os._exit(0)\n    os.wait()\n"))
         self.assertEqual((result.rc, tree["heard"]), (0, self.processes()), result)
 
-    def test_proc_of_another_namespace(self):
+    def test_proc_of_another_namespace_gives_no_native_stack(self):
         """The stack is not named by the mappings of another process, which has the number there."""
         result, _ = self.tree([self.program, "plain", "touch"], bwrap=["--unshare-pid"])
         self.assertEqual(result.rc, 1, result)
@@ -264,7 +264,7 @@ class Heard(test_verify_tree.Case):
         self.assertEqual(self.document["touchers"][0]["python_missing"],
                          "its process ended before it sent the details", result)
 
-    def test_execve_before_the_record(self):
+    def test_attempt_counts_after_an_execve(self):
         """The next program's start takes nothing back, nor does its own attempt that is allowed."""
         send = ("import ctypes, os, sys\nU = ctypes.c_ulong\n"
                 "def send(at): ctypes.CDLL(None).syscall(39, U(0x6375646167756172), U(2), 0, U(at))\n"
@@ -297,7 +297,7 @@ class Forged(test_verify_tree.Case):
         self.send("import os\nfor magic in (0, MAGIC - 1, MAGIC ^ 1 << 63, MAGIC & 0xffffffff):\n"
                   "    assert send(magic, 2, 0, at) == os.getpid()")
 
-    def test_memory_that_cannot_be_read(self):
+    def test_attempt_at_an_unreadable_address_counts(self):
         """A message at an unreadable address counts as an attempt."""
         for address in ("1", "1 << 63", "(1 << 64) - 8", "0xffffffffff600000"):
             self.send("assert send(MAGIC, 2, 0, %s) == -1" % address, rc=1)
@@ -368,7 +368,7 @@ class Doubt(test_verify_tree.Case):
                            "time.sleep(0.3)\n"):
             self.incomplete(self.python(before + script), r"^sleep \(\d+\) sent no start beacon")
 
-    def test_short_static_programs(self):
+    def test_short_static_programs_cause_no_doubt(self):
         """A static program that ends while verify looks at it owes no start beacon."""
         self.need("gcc")
         program = self.compile("static", "int main(void) { return 0; }", "-static")
@@ -376,7 +376,7 @@ class Doubt(test_verify_tree.Case):
         self.ends(result, 0, "PASS: no CUDA use (")
         self.assertEqual(tree["doubts"], [], result)
 
-    def test_programs_that_end_in_the_loader(self):
+    def test_programs_that_end_in_the_loader_cause_no_doubt(self):
         """A missing library or a kill ends them before the guard's constructor: that is no doubt."""
         self.need("gcc")
         library = self.compile("libgone.so", "int gone(void) { return 0; }", "-shared", "-fPIC")
@@ -392,7 +392,7 @@ class Doubt(test_verify_tree.Case):
         self.incomplete(["sh", "-c", "true"], "^unguarded processes were not looked for: there is no",
                         bwrap=["--tmpfs", "/proc"])
 
-    def test_files_that_are_lost(self):
+    def test_lost_report_makes_the_result_incomplete(self):
         self.incomplete(["sh", "-c", 'sleep 0.3; : >"$CUDAGUARD_REPORT"'], "was removed or changed$",
                         FILE)
 

@@ -62,7 +62,7 @@ class Found(doctor.Case):
         self.assertRegex(answer.facts("cuInit")[0], r"^0 CUDA_SUCCESS \(no error\) after \d+ ms$")
         self.assertTrue(answer.line.endswith("; driver: answers"), answer.line)
 
-    def test_our_null_drivers(self):
+    def test_null_drivers_in_the_path_are_a_problem(self):
         answer = self.doctor(LD_LIBRARY_PATH=harness.NULL_DRIVER_DIR)
         self.assertEqual(len(answer.problems), 4)
         self.assertIn("libcuda.so.1 is cudaguard's null driver (%s): programs find no CUDA device, "
@@ -99,7 +99,7 @@ class RealDriver(doctor.Case):
         self.assertEqual((code, nodes), (0, ["/dev/nvidiactl"]), out)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root becomes another user")
-    def test_as_a_user(self):
+    def test_ordinary_user_gets_the_drivers_answer(self):
         answer = self.doctor(world="real", user="65534")
         self.assertEqual(answer.code, 0, answer.document)
         self.assertIn("100 CUDA_ERROR_NO_DEVICE (", answer.facts("cuInit")[0])
@@ -136,14 +136,14 @@ class Sick(doctor.Case):
     def test_text_for_a_hanging_driver_matches_the_golden_file(self):
         self.golden("doctor_hang.txt", LD_LIBRARY_PATH=self.driver, CG_SICK="hangs", **doctor.WAIT)
 
-    def test_cannot_be_killed(self):
+    def test_doctor_does_not_wait_for_a_stuck_process(self):
         """As in uninterruptible sleep: doctor does not wait for its end."""
         answer = self.ill("stuck")
         self.assertEqual(len(answer.problems), 2)
         stuck = re.match(r"process (\d+), which asked the driver, does not die", answer.problems[1])
         self.assertIn(int(stuck[1]), running(self.probe), "control: it was killed after all")
 
-    def test_leaves_a_child(self):
+    def test_doctor_does_not_wait_for_the_drivers_child(self):
         """Which holds the probe's output: nobody waits for it."""
         self.assertEqual(self.ill("leaves a child").problems, [])
         self.assertNotEqual(running(self.probe), [], "control: there was none to wait for")
@@ -155,7 +155,7 @@ class Sick(doctor.Case):
             self.problem(self.ill(illness), "the driver crashes %s (%s)" % (where, name))
         self.assertEqual(glob.glob(self.path("core*")) + glob.glob("core*"), [])
 
-    def test_doctor_is_killed(self):
+    def test_probe_dies_with_doctor(self):
         """Its child goes with it."""
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
             with subprocess.Popen([self.command, "doctor"], stdout=subprocess.DEVNULL,

@@ -133,7 +133,7 @@ class Installation(doctor.Case):
         path = self.overwrite("libcudaguard.so", own, b"cudaguards\0" + bytes(len(own) - 11))
         self.assertIn(path + " is damaged", self.doctor(command=command).problems[0])
 
-    def test_bytes_that_are_no_text(self):
+    def test_bytes_that_are_no_text_are_printed_safely(self):
         env = launcher.environment()
         env["CUDAGUARD_POLICY"] = b"\xff\x1b[31m"
         for words in ([], ["--json", "-"]):
@@ -143,7 +143,7 @@ class Installation(doctor.Case):
         doctor.Answer(1, doctor.json.loads(done.stdout))
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
-    def test_a_full_disk(self):
+    def test_full_disk_is_reported(self):
         for words, meaning in ((["doctor"], "cannot print"),
                                (["doctor", "--json", "-"], '--json "-"')):
             done = self.bare(*harness.sandbox("none"), "sh", "-c", '"$0" "$@" >/dev/full',

@@ -112,7 +112,7 @@ class Names(doctor_program.Case):
         self.assertIn("%s has a variable %s, which cudaguard's function would replace" %
                       (os.path.basename(file), name), answer.line)
 
-    def test_variable_of_a_library(self):
+    def test_variable_of_a_library_is_not_guarded(self):
         library = self.compile("libtable.so", VARIABLE, "-shared", "-fPIC")
         program = self.compile("user", MAIN, library)
         answer = self.verdict(program, "no", ["variable"])
@@ -127,14 +127,14 @@ class Names(doctor_program.Case):
         self.verdict(program, "yes", [])
         self.assert_answers([program], "42", "42", "42")
 
-    def test_variable_of_the_program(self):
+    def test_variable_of_the_program_is_guarded(self):
         """The program's own comes first."""
         program = self.compile(
             "user", MAIN.replace("int use(void);", VARIABLE.replace("42", "7")), "-rdynamic")
         self.verdict(program, "yes", [])
         self.assert_answers([program], "7", "7", "7")
 
-    def test_copy_of_a_variable(self):
+    def test_copy_of_a_variable_is_not_guarded(self):
         """The executable's copy is filled from the first library that has the name: the guard."""
         library = self.compile("libtable.so", VARIABLE, "-shared", "-fPIC")
         program = self.compile("user", MAIN.replace("use()", "cuInit(0)").replace(
@@ -155,7 +155,7 @@ class Names(doctor_program.Case):
         self.verdict(program, "yes", [])
         self.assert_answers([program], "5", "100", "100")
 
-    def test_names_of_the_null_driver(self):
+    def test_names_of_the_null_driver_are_guarded(self):
         """Preloaded for a linked program, it has every name of the driver."""
         library = self.compile("libtable.so", VARIABLE.replace("cuInit", "cuMemAlloc_v2"),
                                "-shared", "-fPIC")

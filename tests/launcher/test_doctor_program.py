@@ -36,20 +36,20 @@ class Kinds(doctor_program.Case):
                          ["/usr/bin/env", "/usr/bin/python3"])
         self.assert_stopped([script], "run", "preload", env=SYSTEM)
 
-    def test_script_found_on_path(self):
+    def test_script_is_found_on_path(self):
         self.make("tool", "#!%s -u\n" % "/usr/bin/python3")
         answer = self.verdict("tool", "yes", [], env={"PATH": self.directory})
         self.assertEqual(answer.facts("program")[:2],
                          [self.path("tool"), "a script, run by /usr/bin/python3"])
 
-    def test_program_by_its_descriptor(self):
+    def test_program_given_as_a_descriptor_is_checked(self):
         with open("/bin/sh", "rb") as stream:
             done = self.start("doctor", "--json", "-", "/dev/fd/%d" % stream.fileno(),
                               env=launcher.environment(LD_LIBRARY_PATH=harness.FAKE_DRIVER),
                               pass_fds=[stream.fileno()])
         self.assertEqual(self.read(done.stdout, done.returncode).line, "guarded: yes")
 
-    def test_env_that_clears(self):
+    def test_script_whose_env_clears_is_not_guarded(self):
         text = "#!/usr/bin/env -S -i python3\n" + PYTHON % DRIVER
         for words in ("-S -i python3", "-S -u LD_PRELOAD python3", "-S LD_PRELOAD= python3",
                       "-S env -i /usr/bin/python3", "-iS python3"):
@@ -65,7 +65,7 @@ class Kinds(doctor_program.Case):
         self.verdict(script, "in part", ["env_unknown"], env=SYSTEM)
         self.assert_answers([script], "0", "100", "100", env=SYSTEM)
 
-    def test_script_that_preloads(self):
+    def test_script_that_sets_ld_preload_is_guarded_in_part(self):
         script = self.make("script", "#!/bin/sh\nLD_PRELOAD=libm.so.6 exec python3 -c \"%s\"\n" %
                            PYTHON % DRIVER)
         self.verdict(script, "in part", ["script_preload"], env=SYSTEM)
@@ -88,14 +88,14 @@ class Kinds(doctor_program.Case):
         ask = self.compile("ask", ASK)
         self.assert_stopped([starter, ask, "libcuda.so.1"], "run", "preload")
 
-    def test_a_shared_library(self):
+    def test_shared_library_is_refused(self):
         """It has no interpreter either."""
         path = self.compile("library.so", "int main(void) { return 0; }", "-shared", "-fPIC",
                             "-Wl,--no-as-needed")
         for command in ("doctor", "run"):
             self.refused(self.start(command, path), 126, "is a shared library, no program")
 
-    def test_static_that_names_the_driver(self):
+    def test_static_program_that_names_the_driver_is_not_guarded(self):
         program = harness.program("static_entry_point")
         self.verdict(program, "no", ["static_driver"])
         for way in ("bare", "preload"):  # `run` refuses it
@@ -216,7 +216,7 @@ class Installation(doctor_program.Case):
         self.refused(self.start("doctor", "true", launcher=command), 125, "libcudaguard.so",
                      "missing")
 
-    def test_guard_that_cannot_be_loaded(self):
+    def test_guard_that_cannot_be_loaded_means_not_guarded(self):
         command = self.installed()
         self.make("install/lib/libcudaguard.so", "no library" * 100)
         self.assertIn("invalid ELF header",
@@ -239,13 +239,13 @@ class Installation(doctor_program.Case):
         # Without the null driver `run` does not start what is linked to the driver.
         self.verdict(harness.program("linked_cuda"), "no", ["installation", "null_driver"], command)
 
-    def test_damaged_null_driver(self):
+    def test_damaged_null_driver_means_guarded_in_part(self):
         command = self.installed()
         self.make("install/lib/cudaguard/libnvidia-ml.so.1", "\x7fELF" * 100)
         answer = self.verdict("/usr/bin/env", "in part", ["installation"], command)
         self.assertIn("libnvidia-ml.so.1 is damaged or of another version", answer.line)
 
-    def test_cut_null_driver(self):
+    def test_truncated_null_driver_means_guarded_in_part(self):
         """Wherever it ends: the note with its version is at its beginning."""
         command = self.installed()
         path = self.path("install", "lib", "cudaguard", "libcuda.so.1")

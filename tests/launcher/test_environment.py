@@ -75,7 +75,7 @@ class Environment(launcher.Case):
         env = dict(entry.split("=", 1) for entry in done.stdout.split("\0")[:-1])
         return {key: env[key] for key in (*launcher.PRESETS, "CUDAGUARD_PRESETS") if key in env}
 
-    def test_presets_of_an_outer_run(self):
+    def test_inner_run_replaces_an_outer_runs_presets(self):
         """Its empty CUDA_VISIBLE_DEVICES would leave an inner --gpus without one."""
         cpu, gpus, option = ["--cpu"], ["--gpus", "2"], {"CUDAGUARD_PRESETS": "gpus=2"}
         self.assertEqual(self.inner(cpu, gpus), option)

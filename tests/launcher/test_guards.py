@@ -32,7 +32,7 @@ class Cpu(launcher.Case):
                 self.assertEqual(result.answers["cuInit"], "100", result)
                 result.assert_untouched(self)
 
-    def test_linked_program_without_a_driver(self):
+    def test_linked_program_starts_without_a_driver(self):
         """ld.so finds the null driver; bare, it does not start the program at all."""
         for name, library, answer in (("linked_cuda", "libcuda.so.1", "100"),
                                       ("linked_nvml", "libnvidia-ml.so.1", "0")):
@@ -46,7 +46,7 @@ class Cpu(launcher.Case):
                 self.assertIn(answer, list(result.answers.values()), result)
                 result.assert_untouched(self)
 
-    def test_linked_program_with_a_driver(self):
+    def test_linked_program_does_not_map_the_driver(self):
         """Not even mapped: the null driver is in front of it."""
         for name in ("linked_cuda", "linked_nvml"):
             for way in ([], ["dlopen"]):
@@ -79,7 +79,7 @@ class Cpu(launcher.Case):
                     self.assertEqual(self.preload_of(name, "fake", *options),
                                      [harness.GUARD] + more)
 
-    def test_linked_through_a_library(self):
+    def test_program_linked_through_a_library_is_guarded(self):
         """libdriver_user.so is linked to the driver, the program to that library alone."""
         directory = ["-L" + self.directory, "-Wl,-rpath," + self.directory]
         self.compile("libdriver_user.so", "int cuInit(unsigned); int use(void) "
@@ -143,7 +143,7 @@ class Gpus(box.Case):
         self.silent(result)
         self.assertEqual(box.seen(result.answers["cu.see"]), [5, 1], result)
 
-    def test_gpus_in_cpu(self):
+    def test_inner_gpus_overrides_the_outer_runs_presets(self):
         """The outer run's presets do not hide what the inner one asks for; the user's own do."""
         inner = RUN + ["--gpus", "2,5", box.program("open"), "cu.see", "rt12.see"]
         for given, wanted in (({}, [2, 5]), ({"CUDA_VISIBLE_DEVICES": ""}, "!100")):
@@ -203,7 +203,7 @@ class Gpus(box.Case):
             self.assertEqual(box.seen(bare.answers[label + ".cu.see"]), box.FASTEST, bare)
         self.assertEqual(bare.fake_calls.count("cuInit:initialised"), 17, bare)
 
-    def test_a_worker_that_uses_the_launcher(self):
+    def test_worker_under_the_launcher_needs_gpus_to_see_one(self):
         """Without an option it stays a child; with --gpus it says that it means it."""
         inner = RUN + [box.program("open"), "cu.see"]
         for options, gpus in (([], "!100"), (["--gpus", "1"], [1])):

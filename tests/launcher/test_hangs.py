@@ -67,7 +67,7 @@ class Hangs(doctor.Case):
     def test_text_for_a_hanging_ld_so_matches_the_golden_file(self):
         self.golden("doctor_loader_hangs.txt", LD_LIBRARY_PATH=self.pipe(), **doctor.WAIT)
 
-    def test_doctor_of_nvml(self):
+    def test_doctor_names_the_library_that_hangs(self):
         """What was found before is kept, and asked."""
         directory = self.pipe("libnvidia-ml.so.1")
         answer = self.doctor(LD_LIBRARY_PATH="%s:%s" % (directory, BOX), LD_PRELOAD="libcudaguard.so",
@@ -78,7 +78,7 @@ class Hangs(doctor.Case):
         self.assertTrue(answer.line.endswith("; driver: answers"), answer.line)
 
     @unittest.skipUnless(platform.machine() == "x86_64", "CLOSES is in its system calls")
-    def test_a_program_that_hangs_is_asked_for_ten_seconds(self):
+    def test_hanging_program_is_asked_for_ten_seconds(self):
         """By run, by doctor, and by run if ld.so has closed its pipes: all three at once."""
         interpreter = self.compile("closes", CLOSES, "-shared", "-fPIC", "-nostdlib",
                                    "-Wl,-e,_start,-soname,ld-linux-closes.so.2")
@@ -99,7 +99,7 @@ class Hangs(doctor.Case):
         self.assertIn(why, answer.line)
 
     @unittest.skipUnless(os.geteuid() == 0, "to hold another process at its end")
-    def test_cannot_be_killed(self):
+    def test_launcher_does_not_wait_for_a_stuck_process(self):
         """As in uninterruptible sleep: nobody waits for its end."""
         tracer = self.compile("tracer", TRACER)
         env = launcher.environment(LD_LIBRARY_PATH=self.pipe())

@@ -43,7 +43,7 @@ class Huge(launcher.Case):
             stream.write(b"x" * (1 << 20))
         self.assertGreater(self.bytes_read("cat", self.path("big")), 1 << 20)
 
-    def test_end_of_the_program(self):
+    def test_end_of_a_huge_program_is_not_read(self):
         """After all that is loaded: an installer's data, or nothing."""
         self.assert_bounded(self.grow(self.compile("ask", ASK)))
 

@@ -10,7 +10,7 @@ WAITING = ("poll", "wait4", "read")  # for ld.so's answer: as often as it takes
 
 
 class LightStart(launcher.Case):
-    def test_at_most_80_system_calls_before_execve(self):
+    def test_start_needs_at_most_80_system_calls(self):
         log = self.path("log")
         done = subprocess.run(["strace", "-o", log, launcher.LAUNCHER, "run", "--", "/bin/true"],
                               env=launcher.environment(), capture_output=True, text=True,

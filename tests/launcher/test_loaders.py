@@ -78,7 +78,7 @@ class RunPaths(launcher.Case):
         preload = harness.run(RUN + ["--print", program], world="none", guard=False, env=env)
         self.assertIn(harness.GUARD + ":" + harness.NULL_DRIVER_CUDA, preload.out)
 
-    def test_to_a_library_that_is_linked_to_the_driver(self):
+    def test_bundles_library_linked_to_the_driver_is_guarded(self):
         """By RUNPATH or RPATH, with the driver beside it; by $ORIGIN and by LD_LIBRARY_PATH."""
         shutil.copy(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), self.directory)
         for library in ([], ["-Wl,-rpath,$ORIGIN"]):

@@ -62,7 +62,7 @@ class Codes(Case):
             with self.subTest(name=name[:30]):
                 self.same(name, code=code)
 
-    def test_a_text_without_an_interpreter_line_is_run_by_sh(self):
+    def test_text_without_an_interpreter_line_is_run_by_sh(self):
         """As by execvp, which env and timeout use."""
         self.make("by-env", "#!/usr/bin/env ./text\n")
         for text, code in (("echo \"$0 $*\"\nexit 7\n", 7), ("", 0), ("#!\nexit 3\n", 3),
@@ -79,7 +79,7 @@ class Codes(Case):
                         if command != ["verify", "--fence=off"]:
                             self.assertEqual(done.returncode, code, done)
 
-    def test_a_text_without_an_interpreter_line_is_guarded(self):
+    def test_text_without_an_interpreter_line_is_guarded(self):
         script = self.make("text", "printenv LD_PRELOAD\n")
         self.assertEqual(self.bare("env", script).stdout, "")
         done = self.start("run", script)
@@ -99,7 +99,7 @@ class Path(Case):
         self.compile("elf", "int main(void) { return 7; }")
         self.compile("-elf", "int main(void) { return 7; }")
 
-    def test_searched_in_order(self):
+    def test_path_is_searched_in_order(self):
         both = self.path("first") + ":" + self.path("second")
         for path, name in ((both, "tool"), (both, "plain"), (both, "directory"),
                            ("first:second", "tool"), ("first:second", "plain"),
@@ -137,18 +137,18 @@ class Path(Case):
             done = self.start("run", *words, env=env, cwd=self.directory)
             self.assertEqual(done.returncode, code, done)
 
-    def test_a_slash_is_no_search(self):
+    def test_name_with_a_slash_is_not_searched(self):
         self.same("second/tool", "x", code=7, path="/nowhere")
         self.same("tool/", code=127, path=self.path("second"))
 
-    def test_interpreter_of_the_directory(self):
+    def test_relative_interpreter_is_in_the_current_directory(self):
         """A relative interpreter is one of the directory that one is in, not of the script's."""
         shutil.copy("/bin/sh", self.path("shell"))
         self.make("second/script", "#!shell\nexit 7\n")
         self.same("second/script", code=7)
         self.same("script", code=7, path=self.path("second"))
 
-    def test_env_starts_anew(self):
+    def test_env_resets_the_kernels_limit_on_scripts(self):
         """The kernel's limit counts from each exec; env makes one."""
         self.make("e0", "#!/bin/sh\nexit 7\n")
         for number in range(1, 9):

@@ -193,7 +193,7 @@ class Completion(launcher.Case):
             with self.subTest(line=line):
                 self.assertEqual(self.complete(line), wanted)
 
-    def test_on_a_terminal(self):
+    def test_completion_works_on_a_terminal(self):
         """A bash with readline, a tab key, and nothing but this file."""
         child, master = pty.fork()
         if child == 0:

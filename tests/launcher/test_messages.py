@@ -56,7 +56,7 @@ class Help(launcher.Case):
         self.assertEqual((done.returncode, done.stderr), (125, ""))
         self.assertEqual(done.stdout, self.start("--help").stdout)
 
-    def test_a_page_has_its_own_options_alone(self):
+    def test_page_has_its_own_options_alone(self):
         pages = {name: self.start(name, "--help").stdout for name in COMMANDS}
         for option, owners in (("--gpus", {"run"}), ("--allow", {"verify"}), ("--by", {"report"}),
                                ("--fence", {"run", "verify"}),
@@ -72,7 +72,7 @@ class Help(launcher.Case):
             self.assertEqual((done.returncode, done.stdout, done.stderr),
                              (0, "cudaguard %s\n" % version, ""))
 
-    def test_a_full_disk(self):
+    def test_full_disk_exits_with_125(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
             for words in (["--help"], ["run", "--print"]):
                 done = self.bare("sh", "-c", '"$0" "$@" >/dev/full', launcher.LAUNCHER, *words)

@@ -59,7 +59,7 @@ class Lines(test_verify_tree.Case):
         place = self.document["places"][0]
         self.assertEqual((place["name"], place["line"]), ("app.c:%d" % ASKS,) * 2)
 
-    def test_compressed_and_position_dependent(self):
+    def test_each_format_of_debug_information_is_read(self):
         for options in (["-gz"], ["-no-pie"], ["-gdwarf-4"], ["-gdwarf-5"]):
             with self.subTest(options):
                 self.assertIn("app.c:%d in train" % ASKS, self.own_row([self.build(*options)]))
@@ -80,18 +80,18 @@ class Lines(test_verify_tree.Case):
     def test_lines_are_left_out_without_a_tool(self):
         self.without_lines([self.build()], env={"PATH": self.directory})
 
-    def test_no_debug_information(self):
+    def test_missing_debug_information_leaves_lines_out(self):
         program = self.build()
         subprocess.run(["strip", "--strip-debug", program], check=True)
         self.without_lines([program])
 
-    def test_file_that_has_changed_since(self):
+    def test_changed_file_leaves_lines_out(self):
         program = self.build()
         other = self.build(name="other")
         self.without_lines([program, other])
         self.assertFalse(os.path.exists(other))
 
-    def test_damaged_debug_information(self):
+    def test_damaged_debug_information_leaves_lines_out(self):
         program = self.build()
         os.mkdir(self.path("bad"))
         for name in (".debug_line", ".debug_info", ".debug_abbrev"):
@@ -101,7 +101,7 @@ class Lines(test_verify_tree.Case):
                                 self.path("bad", "app")], check=True)
                 self.assertTrue(self.own_row([self.path("bad", "app")]).endswith("train"))
 
-    def test_tool_that_fails(self):
+    def test_failing_tool_leaves_lines_out(self):
         program = self.build()
         for text in ("kill -SEGV $$", "exit 1", "echo /x.c:1", "echo /x.c:1; yes | head -c 9000000",
                      "for word; do echo /x.c:-1; done"):

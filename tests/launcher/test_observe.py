@@ -269,7 +269,7 @@ class Trees(observed.Case):
                         "nvml": "yes", "tried": "forked after init"}, summary.text)
                     self.assertEqual(summary.facts(pid["s"]), {"by": "open", "context": "1"})
 
-    def test_64_workers_by_exec(self):
+    def test_64_equal_workers_make_one_row(self):
         """At once, all alike: one row, and every process in it."""
         script = ('i=0; while [ $i -lt 64 ]; do "$0" label w pid cu.init %s & i=$((i+1)); done; '
                   'wait; exec "$0" pid rt12.sync' % (CONTEXT % 0))
@@ -288,7 +288,7 @@ class Trees(observed.Case):
         self.assertLess(len(summary.lines), 20, summary.text)
         self.assertEqual(summary.rows[observed.pids(result)[""]]["worked"], "yes")
 
-    def test_64_workers_by_fork(self):
+    def test_forked_workers_that_differ_have_their_own_rows(self):
         """One has worked, one has a context elsewhere: those are rows of their own."""
         steps = ["pid"]
         for number in range(64):
@@ -354,7 +354,7 @@ class Trees(observed.Case):
                 self.assertEqual(summary.order, [pid["d"]], result)
                 self.assertEqual(summary.facts(pid["d"]), {"by": "open", "context": "6"})
 
-    def test_one_process_several_programs(self):
+    def test_each_program_of_a_process_has_a_row(self):
         """exec keeps the process id: a row for each program."""
         result = self.observe(["sh", "-c", 'echo pid=$$; exec "$0" cu.init exec cu.init',
                                box.program("open")])
@@ -380,7 +380,7 @@ class Nested(observed.Case):
                              [3] if "--gpus" in outer else box.FASTEST, result)
             self.assertEqual(summary.facts(observed.pids(result)[""]), {"by": "open"})
 
-    def test_a_worker_that_observes(self):
+    def test_observing_worker_gets_no_gpu(self):
         """It stays a worker of the outer run, which gives its children no GPU."""
         words = " ".join(OBSERVE + [box.program("open"), "pid", "cu.init"])
         result = harness.run([launcher.LAUNCHER, "run", "--gpus", "1", "--children=cpu", "sh", "-c",

@@ -43,7 +43,7 @@ class Reports(observed.Case):
                                for some in (got, harness.records(control))])
         self.assertEqual(stat.S_IMODE(os.stat(report).st_mode), 0o600)
 
-    def test_a_report_for_each_process(self):
+    def test_each_process_has_its_own_report(self):
         result = self.steps(self.STEPS, ["--report", self.path("r.%p")])
         summary = self.summary(result)
         for pid in summary.order:
@@ -51,12 +51,12 @@ class Reports(observed.Case):
             self.assertEqual({record["pid"] for record in records}, {pid})
         self.assertEqual(len(os.listdir(self.directory)), len(summary.order))
 
-    def test_report_on_stderr(self):
+    def test_report_goes_to_stderr(self):
         result = self.steps(["pid", "cu.init"], ["--report", "/dev/stderr"])
         summary = self.summary(result)
         self.assertEqual(json.loads(summary.before)["pid"], observed.pids(result)[""])
 
-    def test_report_that_fails(self):
+    def test_failing_report_is_refused_or_reported_once(self):
         """Known at the start: refused. Later: said once, and the summary is right."""
         for report in (self.path("none", "x"), self.directory):
             self.refused(self.start("run", "--observe", "--report", report, "true"), 125, report)

@@ -102,7 +102,7 @@ class Codes(Case):
                 ignored = name in ("CHLD", "WINCH")
                 self.assertEqual(bare.returncode, 0 if ignored else -getattr(signal, "SIG" + name))
 
-    def test_one_core_file(self):
+    def test_only_the_program_writes_a_core_file(self):
         """The program's; the launcher dies by the same signal and says nothing of another one."""
         def check(before):
             process = subprocess.Popen(
@@ -118,7 +118,7 @@ class Codes(Case):
             harness.skip(self, "this system dumps no core")
         self.assertFalse(check(OBSERVE))
 
-    def test_first_process_of_a_container(self):
+    def test_process_1_exits_with_the_signals_code(self):
         """Process 1 does not die by a signal: as a shell would say it."""
         box = ["bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--as-pid-1"]
         done = self.bare(*box, *OBSERVE, "sh", "-c", "echo $PPID; kill -TERM $$")
@@ -194,7 +194,7 @@ class Passed(Case):
             with self.subTest(options=options):
                 self.assertEqual(self.both(check), code)
 
-    def test_alarm_set_before(self):
+    def test_alarm_set_before_exec_works_as_without_observe(self):
         """exec keeps an alarm: `perl -e 'alarm 5; exec ...'`."""
         def check(before):
             done = self.bare("python3", "-c", "import os, signal, sys\n"
@@ -221,7 +221,7 @@ class Passed(Case):
 
         self.assertEqual(self.both(check), ("[1]\n", 0))
 
-    def test_mask_and_dispositions(self):
+    def test_program_keeps_signal_mask_and_dispositions(self):
         """The program has those that the launcher was started with."""
         show = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status"
 
@@ -240,7 +240,7 @@ class Passed(Case):
         self.assertEqual(self.start("run", "--observe", "sh", "-c", "exit 7",
                                     preexec_fn=prepare).returncode, 7)
 
-    def test_stopped_and_continued_alone(self):
+    def test_program_is_continued_by_its_process_id(self):
         """Whoever holds the program by its number lets it go on likewise; nobody wakes us."""
         process = self.popen(OBSERVE + ["sh", "-c", "echo $$; kill -STOP $$; exit 5"],
                              start_new_session=True)
@@ -273,7 +273,7 @@ class Passed(Case):
 
 
 class Descriptors(Case):
-    def test_program_has_its_own(self):
+    def test_program_has_its_own_descriptors_alone(self):
         listing = ("import os; print(sorted((fd, os.readlink('/proc/self/fd/' + fd)) "
                    "for fd in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + fd)"
                    " and fd != '1'), file=open('%s', 'w'))" % self.path("fds"))
@@ -290,7 +290,7 @@ class Descriptors(Case):
                 with self.subTest(shape=shape):
                     self.both(check)
 
-    def test_launcher_holds_none(self):
+    def test_launcher_holds_no_descriptor_of_the_program(self):
         """Who reads from the program, or writes to it, sees when it closes its ends; so does who
         waits for a lock."""
         reader, writer = os.pipe()
@@ -369,7 +369,7 @@ class Waits(Case):
                 self.until(lambda pid=pid: gone(pid))
                 os.unlink(self.path("pid"))
 
-    def test_ignored_from_the_start(self):
+    def test_ignored_hangup_stays_ignored(self):
         """nohup: neither the program nor the waiting hears of a hangup."""
         process, _, go = self.leaving(before=["nohup"], end="kill -HUP $$; exit 7")
         self.until(lambda: "waiting for" in process.stderr.readline())
@@ -380,7 +380,7 @@ class Waits(Case):
         _, err = process.communicate(timeout=PATIENCE)
         self.assertEqual((err, process.returncode), (NOBODY, 7))
 
-    def test_signal_while_both_run(self):
+    def test_signal_ends_the_program_but_not_the_waiting(self):
         """It is the program's alone, and the tree is waited for."""
         process, _, go = self.leaving(end="trap 'exit 8' TERM; while :; do sleep 0.02; done")
         process.stdout.readline()

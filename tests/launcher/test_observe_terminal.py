@@ -94,10 +94,10 @@ class Keys(test_terminal.Case):
         terminal.expect("no process was seen to ask for CUDA")
         self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 6)
 
-    def test_in_our_group(self):
+    def test_key_reaches_a_program_in_the_launchers_group(self):
         self.check(False)
 
-    def test_in_a_group_of_its_own(self):
+    def test_key_reaches_a_program_in_its_own_group(self):
         """The terminal does not reach it: it is passed on."""
         self.check(True)
 

@@ -65,7 +65,7 @@ class Spared(Case):
         self.assertEqual(self.run_here("verify", "--", "python3", "app.py").returncode, 0)
         self.assertEqual(set(self.files()) - set(before), {self.path("started")})
 
-    def test_program_and_arguments(self):
+    def test_program_and_its_arguments_are_not_overwritten(self):
         os.link(self.path("app.py"), self.path("hard"))
         os.symlink("app.py", self.path("soft"))
         shutil.copy("/bin/sh", self.path("shell"))
@@ -200,7 +200,7 @@ class Spared(Case):
             self.assertEqual(self.written("made"), b"a\n")
             os.unlink(self.path("made"))
 
-    def test_an_interrupted_run(self):
+    def test_interrupted_run_keeps_the_older_result(self):
         """It leaves the result of the earlier one, which the program can read."""
         for option in OPTIONS:
             self.assertEqual(self.run_here("verify", option, "r", "true").returncode, 0)
@@ -211,7 +211,7 @@ class Spared(Case):
             self.assertEqual(self.files(), before)
             os.unlink(self.path("r"))
 
-    def test_a_full_disk(self):
+    def test_full_disk_keeps_the_older_result(self):
         self.assertEqual(self.run_here("verify", "--json", "r", "true").returncode, 0)
         before = self.files()
         done = self.bare("prlimit", "--fsize=50000", launcher.LAUNCHER, "verify", "--json", "r",
@@ -221,7 +221,7 @@ class Spared(Case):
         self.assertEqual(self.files(), before)
 
 
-    def test_a_full_disk_for_one_of_two(self):
+    def test_full_disk_for_one_file_spares_the_other(self):
         done = self.run_here("verify", "--json", "/dev/full", "--junit", "r", "true")
         self.assertEqual(done.returncode, 125, done)
         self.assertIn('--json "/dev/full": No space left on device', done.stderr)
@@ -305,7 +305,7 @@ class Written(Case):
                              "/dev/null")
         self.assertEqual(done.returncode, 0, done)
 
-    def test_a_bind_mounted_file(self):
+    def test_bind_mounted_file_is_written_in_place(self):
         """No other file can get its name."""
         self.write(["verify", "--json", "result", "true"])
         mounted = self.make("mounted", "", 0o644)
@@ -366,7 +366,7 @@ class Pipes(Case):
             thread.join()
             self.assertTrue(is_result("--json", got.pop()))
 
-    def test_a_reader_that_does_not_read(self):
+    def test_signal_ends_the_waiting_for_a_reader(self):
         """A signal ends the waiting for it."""
         reads, writes = os.pipe()
         self.addCleanup(os.close, reads)
@@ -381,7 +381,7 @@ class Pipes(Case):
             self.assertEqual(child.wait(60), -signal)
             child.stderr.close()
 
-    def test_no_reader_left(self):
+    def test_pipe_without_a_reader_keeps_the_verdict(self):
         """The verdict stays; without one that fails it is our own error."""
         touch = ["python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
         for words, code in ((["true"], 125), (touch, 1)):

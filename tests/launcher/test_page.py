@@ -185,7 +185,7 @@ class Pages(harness.Case):
                 self.assertLess(len(self.bytes_of(name)), MOST)
 
     @pytest.mark.full
-    def test_size_of_the_largest(self):
+    def test_largest_pages_stay_within_their_limits(self):
         page.write(self.directory, *page.LARGEST)
         for name in page.LARGEST:
             with self.subTest(page=name):

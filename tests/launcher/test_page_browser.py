@@ -106,7 +106,7 @@ class Seen(harness.DirectoryCase):
         background = self.browser.value("getComputedStyle(document.body).backgroundColor")
         self.assertEqual(background, "rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
 
-    def test_every_width_and_scheme(self):
+    def test_pages_look_right_at_every_width_and_scheme(self):
         for name in page.NAMES:
             for width in (1280, 390):
                 for dark in (False, True):
@@ -139,7 +139,7 @@ class Seen(harness.DirectoryCase):
                 self.assertEqual(page.mistakes(made, html5lib), [])
                 self.assertEqual(self.browser.value("document.querySelectorAll('h1').length"), 1)
 
-    def test_policy_stops_what_is_not_ours(self):
+    def test_pages_policy_blocks_injected_content(self):
         """Were an escape missing, the policy would still refuse the script, the style, the picture."""
         self.open("pass")
         with open(self.path("pass.html"), encoding="utf-8") as stream:

@@ -42,7 +42,7 @@ class Codes(launcher.Case):
         self.assertEqual(process.communicate("word\n")[0], "on\nword\n")
         self.assertEqual(process.returncode, 0)
 
-    def test_killed_from_outside(self):
+    def test_signal_from_outside_reaches_the_program(self):
         process = subprocess.Popen(
             [launcher.LAUNCHER, "run", "sh", "-c", "trap 'exit 9' TERM; echo; while :; do "
              "read -r word || exit 1; done"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -59,7 +59,7 @@ class Codes(launcher.Case):
                           preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
         self.assertEqual((done.returncode, done.stderr), (7, ""))
 
-    def test_no_children_left(self):
+    def test_program_finds_no_child_of_the_launcher(self):
         """The program does not find a child that it did not start."""
         done = self.start("run", "python3", "-c",
                           "import os\ntry: print(os.wait())\nexcept ChildProcessError: print('no')")
@@ -71,7 +71,7 @@ class Streams(launcher.Case):
         super().setUp()
         self.bytes = random.Random(5).randbytes(1 << 20)
 
-    def test_byte_for_byte(self):
+    def test_streams_pass_byte_for_byte(self):
         for where in ("out", "err"):
             with self.subTest(stream=where):
                 words = ["sh", "-c", "cat >&%d" % {"out": 1, "err": 2}[where]]
@@ -98,7 +98,7 @@ class Streams(launcher.Case):
                         seen.append(stream.read())
                 self.assertEqual(seen[0], seen[1])
 
-    def test_program_by_its_descriptor(self):
+    def test_program_given_as_a_descriptor_starts(self):
         for words in ([], [launcher.LAUNCHER, "run"], [launcher.LAUNCHER, "run", "--cpu"]):
             done = self.bare("sh", "-c", 'exec "$@" /dev/fd/9 -c "exit 7" 9</bin/sh', "sh", *words)
             self.assertEqual(done.returncode, 7, words)
@@ -132,10 +132,10 @@ class Arguments(launcher.Case):
         self.same("python3", "-c", self.SHOW)
         self.same("python3", "-c", self.SHOW, "--gpus", "1", "--", "", " ", "a\nb", "\u00e4", "-x")
 
-    def test_a_mebibyte_of_arguments_is_passed(self):
+    def test_mebibyte_of_arguments_is_passed(self):
         self.same("python3", "-c", self.SHOW, *(["x" * 65535] * 16))
 
-    def test_more_than_the_system_takes(self):
+    def test_too_many_arguments_fail_cleanly(self):
         done = self.start("run", "sh", "-c", 'exec "$0" run true $(yes 0123456789 | head -n 400000)',
                           launcher.LAUNCHER)
         self.assertNotEqual(done.returncode, 0)  # the shell's own limit, or ours

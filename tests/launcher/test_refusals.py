@@ -88,7 +88,7 @@ class Static(launcher.Case):
                     "dynamic programs that it starts are); to keep it off CUDA: --fence\n" % program)
                 self.refused(self.start("run", "--strict", program), 125, "static executable")
 
-    def test_its_children_are_guarded(self):
+    def test_children_of_a_static_program_are_guarded(self):
         program = self.compile(
             "init", "#include <unistd.h>\nint main(int argc, char** argv) "
             "{ (void)argc; return execvp(argv[1], argv + 1); }", "-static")
@@ -105,7 +105,7 @@ class Static(launcher.Case):
         for options in ([], ["--strict"]):
             self.refused(self.start("run", *options, program), 125, "names libcuda.so")
 
-    def test_the_loader_as_a_command(self):
+    def test_loader_as_a_command_starts_with_a_message(self):
         """ld.so has no interpreter either, but preloads into the program that it is given."""
         loader = harness.loader_of("/usr/bin/env")
         done = self.start("run", loader, "/usr/bin/env")
@@ -163,7 +163,7 @@ class Privileged(launcher.Case):
         subprocess.run(["setcap", "cap_net_raw+ep", self.program], check=True)
         self.check("file capabilities")
 
-    def test_script_of_a_setuid_interpreter(self):
+    def test_script_of_a_setuid_interpreter_is_refused(self):
         os.chmod(self.program, 0o4755)
         script = self.make("script", "#!%s\n" % self.program)
         self.refused(self.as_nobody(self.launcher, "run", script), 125, self.program, "setuid")
@@ -175,7 +175,7 @@ class Privileged(launcher.Case):
         done = self.as_nobody(self.launcher, "run", script)
         self.assertEqual(done.stdout, "secure=0 preload\n", done)
 
-    def test_no_new_privileges(self):
+    def test_setuid_program_is_guarded_under_no_new_privs(self):
         """Where nobody can gain anything, the same file is guarded."""
         os.chmod(self.program, 0o4755)
         done = self.as_nobody("setpriv", "--no-new-privs", self.launcher, "run", self.program)
@@ -183,7 +183,7 @@ class Privileged(launcher.Case):
 
 
 class Loader(launcher.Case):
-    def test_guard_that_cannot_be_loaded(self):
+    def test_guard_that_cannot_be_loaded_is_refused(self):
         """ld.so itself would say so and start the program unguarded."""
         for name in ("lib", "bin"):
             os.mkdir(self.path(name))

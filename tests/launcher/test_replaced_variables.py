@@ -62,7 +62,7 @@ class Refused(Case):
         self.assertIn(self.answer(program, guard=True).rc, CRASH)
         self.assert_refused(program)
 
-    def test_library_of_a_library(self):
+    def test_variable_of_an_indirect_library_is_refused(self):
         middle = self.compile("libmiddle.so", "int api_init(void); int middle(void);\n"
                               "int middle(void) { return api_init(); }", "-shared", "-fPIC",
                               self.library())
@@ -77,7 +77,7 @@ class Refused(Case):
         self.assert_refused(program, "libtable.so has 2 variables such as cuDeviceGet, which "
                             "cudaguard's functions would replace")
 
-    def test_every_function_of_the_guard(self):
+    def test_variable_with_any_guarded_name_is_refused(self):
         names = sorted(harness.guarded("DRIVER|NVML", "LINKED") | harness.guarded("RUNTIME"))
         self.assertIn("nvmlInit_v2", names)
         text = LIBRARY.replace("(*cuInit)", "(*own)").replace("cuInit =", "own =")
@@ -89,7 +89,7 @@ class Refused(Case):
         self.assert_refused(program, "libtable.so has %d variables such as cuDeviceGet, which "
                             "cudaguard's functions would replace" % len(names))
 
-    def test_copy_of_a_variable(self):
+    def test_copy_of_a_variable_is_refused(self):
         """The executable's copy is filled from the first library that has the name: the guard."""
         main = ("extern int (*cuInit)(unsigned);\n" + MAIN).replace("api_init());",
                                                                     "cuInit ? 7 : api_init());")
@@ -99,7 +99,7 @@ class Refused(Case):
         self.assert_refused(program)
         self.assertEqual(self.answer(program, guard=True).answers, {"cuInit": "7"})
 
-    def test_names_of_the_null_driver(self):
+    def test_variable_with_another_driver_name_starts(self):
         """Preloaded for a program that is linked to the driver, it has every name of the driver."""
         text = LIBRARY.replace("cuInit", "cuMemAlloc_v2").replace('"cuMemAlloc_v2"', '"cuInit"')
         library = self.library(text)
@@ -114,7 +114,7 @@ class Refused(Case):
         self.assertIn(WHY.replace("cuInit", "cuMemAlloc_v2"), done.err)
         self.assertEqual(self.run_it("--policy=OFF", linked).answers, {"cuInit": "0"})
 
-    def test_verify_and_observe(self):
+    def test_verify_and_observe_refuse_even_with_a_fence(self):
         """Without the guard the program would report nothing, so the fence is no way out."""
         program = self.compile("user", MAIN, self.library())
         for words in (["verify"], ["verify", "--fence=off"], ["run", "--observe"],
@@ -136,19 +136,19 @@ class Started(Case):
         printed = self.run_it("--fence", "printenv", "LD_PRELOAD")
         self.assertEqual(printed.out, harness.GUARD + "\n")
 
-    def test_variable_of_the_program(self):
+    def test_program_with_its_own_variable_starts(self):
         program = self.compile("user", LIBRARY + MAIN.replace("int api_init(void);", ""),
                                "-rdynamic")
         self.assert_reaches(program)
         self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})
 
-    def test_variable_of_both(self):
+    def test_programs_variable_precedes_the_librarys(self):
         """The program's own comes first, for its libraries too."""
         program = self.compile("user", "int (*cuInit)(unsigned);\n" + MAIN, self.library())
         self.assert_reaches(program)
         self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})
 
-    def test_library_that_binds_its_own_names(self):
+    def test_program_of_a_library_that_binds_its_names_starts(self):
         program = self.compile("user", MAIN, self.library(LIBRARY, "-Wl,-Bsymbolic"))
         self.assert_reaches(program)
         self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})

@@ -74,7 +74,7 @@ class Reading(Case):
                          {"module": PACKAGES + "torch/lib/libc10_cuda.so", "offset": 0x1a2b})
         self.assertEqual((toucher["first"], toucher["processes"]), (recorded.TIME, [0]))
 
-    def test_order_of_fields(self):
+    def test_order_of_fields_does_not_matter(self):
         """Who ships records may order their fields, and put others in front."""
         record = json.loads(line())
         names = list(record)
@@ -101,7 +101,7 @@ class Reading(Case):
         document = self.json("-", input=first[:600] * 3000 + first + "\n" + second + "\n")
         self.assertEqual((document["torn"], document["records"]), (3000, 2))
 
-    def test_one_that_has_not_asked(self):
+    def test_process_that_has_not_asked_is_only_counted(self):
         """It is counted, and no more."""
         shown = self.shown("-", input=text(start(pid=9), line()))
         self.assertIn("of 2 processes on 1 host", shown)
@@ -304,7 +304,7 @@ class Forged(Case):
 
 
 class Shown(observed.Case, Case):
-    def test_same_as_observe(self):
+    def test_report_prints_what_observe_prints(self):
         """`run --observe` prints what `report` prints of the same records."""
         copy = self.path("copy")
         script = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)\n"

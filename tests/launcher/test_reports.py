@@ -42,7 +42,7 @@ class Reports(launcher.Case):
                 self.assertEqual((done.returncode, done.stdout), (0, "100\n"), done)
                 self.assertEqual(read(report).count(b"\n"), count)
 
-    def test_where_no_file_can_be_made(self):
+    def test_report_that_cannot_be_made_prints_a_message(self):
         for path in ("/proc/report", "/sys/report"):
             done = self.start("run", "--report", path, "python3", "-c", TOUCH)
             self.assertEqual((done.returncode, done.stdout), (0, "100\n"), done)
@@ -101,7 +101,7 @@ class AnothersReport(launcher.Case):
         self.assertIn("1 process asked: 1 refused", done.stderr)
         self.assertEqual(done.stderr.count("nothing is recorded"), 1)
 
-    def test_a_directory_for_everyone(self):
+    def test_shared_directory_works_for_every_user(self):
         """What docs/variables.md advises: one directory, and a name for each host and user."""
         os.mkdir(self.path("records"))
         os.chmod(self.path("records"), 0o1777)
@@ -127,7 +127,7 @@ class AnothersReport(launcher.Case):
 
 
 class Said(launcher.Case):
-    def test_off_in_the_environment(self):
+    def test_off_in_the_environment_prints_a_warning(self):
         env = launcher.environment(CUDAGUARD_POLICY="off")
         done = self.start("run", "true", env=env)
         self.assertEqual(done.returncode, 0)

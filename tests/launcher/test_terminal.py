@@ -206,7 +206,7 @@ class Jobs(Case):
     def test_job_control_of_dash_works_as_without_run(self):
         self.check("dash", "-i")
 
-    def test_script_with_job_control(self):
+    def test_job_control_of_a_script_works_as_without_run(self):
         """`set -m` in a script: the job has a process group of its own and is stopped by signal."""
         script = ('set -m; "$@" wait >out & until grep -qs ready out; do :; done; kill -STOP %1; '
                   "wait %1; echo stopped=$?; jobs -s | sed 's/ .*//'; bg >bg; "
@@ -226,7 +226,7 @@ class Jobs(Case):
 class SshLike(Case):
     """The program itself leads the session, as after `ssh -t host program`."""
 
-    def test_size_and_end(self):
+    def test_window_size_reaches_the_program(self):
         def check(before):
             terminal = self.terminal(before + [self.program], size=(33, 99))
             seen = [terminal.expect(r"tty=.*\r\n")[0], terminal.expect(r"size=.*\r\n")[0]]
@@ -244,7 +244,7 @@ class SshLike(Case):
                           "size=33x99", "size=40x100", "got hello"])
         self.assertEqual(os.waitstatus_to_exitcode(status), 7)
 
-    def test_signals_from_the_keyboard(self):
+    def test_keys_end_the_program_as_without_run(self):
         for key, number in (("\x03", signal.SIGINT), ("\x1c", signal.SIGQUIT)):
             def check(before, key=key):
                 terminal = self.terminal(before + [self.program, "wait"])

@@ -125,7 +125,7 @@ class ReadOnly(verified.Case):
         self.ends(self.verify([box.program("open"), "cu.init"], bwrap=self.READ_ONLY), 1,
                   "    cuInit", "heard from 1 of 1 process\n")
 
-    def test_reason_and_remedy(self):
+    def test_missing_directory_is_named_and_its_remedy_works(self):
         """Without a filter the records come by a file."""
         result = self.verify(["true"], ["--fence=off"], bwrap=self.READ_ONLY)
         self.assertEqual((result.rc, result.out), (125, ""), result)
@@ -169,7 +169,7 @@ class Denied(verified.Case):
         self.ends(self.steps(steps, ["--deny=opencl"]), 1, "asked for OpenCL",
                   "    dlopen of libnvidia-opencl.so.1 by open")
 
-    def test_a_plug_in_that_does_cuda(self):
+    def test_load_of_a_cuda_plugin_fails(self):
         self.ends(self.steps(["lib.open=libonnxruntime_providers_cuda.so"]), 1,
                   "    dlopen of libonnxruntime_providers_cuda.so by open")
 
@@ -238,7 +238,7 @@ class Ways(verified.Case):
         # That it has no Python is no news.
         self.assertNotIn("Python", self.steps(["cu.init"]).err)
 
-    def test_a_constructor_of_a_shared_library(self):
+    def test_attempt_of_a_librarys_constructor_is_found(self):
         library = os.path.join(box.DIRECTORY, "programs", "constructor.so")
         self.one(self.verify([sys.executable, "-c", "import ctypes; ctypes.CDLL(%r)" % library]),
                  "cuInit by constructor.so")
@@ -253,7 +253,7 @@ class Ways(verified.Case):
         bare = harness.run([program], world="fake", guard=False, trace=False)
         self.assertIn("cuInit", bare.fake_calls)
 
-    def test_a_fork_servers_worker(self):
+    def test_attempt_of_a_fork_servers_worker_is_found(self):
         self.make("work.py", "import multiprocessing, ctypes\ndef touch(_):\n    %s\n"
                   "if __name__ == '__main__':\n"
                   "    c = multiprocessing.get_context('forkserver')\n"
@@ -277,7 +277,7 @@ class Ways(verified.Case):
                           "  ... and 40 more (--json has all)\n")
         self.assertEqual(block.count("    cuInit by lib"), 20, block)
 
-    def test_policy_of_its_own(self):
+    def test_process_that_reenables_cuda_fails(self):
         """Somebody in the tree lets CUDA through: it is told, and fails."""
         result = self.verify([launcher.LAUNCHER, "run", "--gpus", "0", box.program("open"),
                               "cu.init"])

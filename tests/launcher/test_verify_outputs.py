@@ -85,7 +85,7 @@ class Block(Case):
             texts.append("# %s: %s\n%s" % (title, " ".join(options), self.block(text, options, rc)))
         self.same_as_golden("verify.txt", "\n".join(texts))
 
-    def test_files_of_others(self):
+    def test_paths_of_packages_are_shortened(self):
         """Of the standard library and of packages what tells them apart."""
         lib = "/root/.pyenv/versions/3.11.7/lib/python3.11/"
         block = self.block(self.torch(python=[
@@ -98,7 +98,7 @@ class Block(Case):
                     "python3.14t/runpy.py:8 in _run_code"):
             self.assertRegex(block, r"(?m)^(    python  |            ) %s$" % re.escape(row))
 
-    def test_marks_the_line_of_the_message(self):
+    def test_block_marks_the_line_of_the_message(self):
         library = frame("/usr/lib/python3.11/threading.py", 995, "run")
         package = frame(PACKAGES + "torch/utils/collect_env.py", 952, "<module>")
         block = self.block(self.torch(python=[library]).replace('"code":"ppo.py:5",', ""))
@@ -136,7 +136,7 @@ class Block(Case):
                                           code=os.path.basename(file) + ":4000000000"))
             self.assertRegex(block, r"(?m)^  (?! ).*:4000000000 in f$")
 
-    def test_what_dash_c_was_given(self):
+    def test_block_quotes_the_text_of_python_c(self):
         block = self.block(self.torch(command=("python3", "-c", "import torch\nuse(1)"),
                                       python=[frame("<string>", 2, "<module>")],
                                       code="<string>:2"))
@@ -187,7 +187,7 @@ class Symbols(Case):
         self.assertEqual(self.symbol(library, start + 1), "plain")
         self.assertIsNone(self.symbol(library, functions["_ZL6hiddeni"][0] + 1))
 
-    def test_a_name_that_would_fill_the_memory(self):
+    def test_name_that_would_fill_the_memory_is_cut(self):
         digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
         places = ["S_"] + ["S%s_" % (digits[n] if n < 36 else "1" + digits[n - 36])
                            for n in range(70)]
@@ -200,7 +200,7 @@ class Symbols(Case):
         self.assertTrue(symbol.startswith("f(std::pair<int, int>, std::pair<std::pair<"), symbol)
         self.assertLess(len(symbol), 8192)
 
-    def test_files_that_are_none(self):
+    def test_unreadable_files_have_no_symbols(self):
         damaged = self.make("damaged.so", b"\x7fELF\x02\x01\x01" + b"\xff" * 200)
         os.mkfifo(self.path("fifo.so"))
         for path in (damaged, self.path("none.so"), self.path("fifo.so"), self.directory, "/dev/zero",
@@ -239,7 +239,7 @@ class Json(Case):
         self.assertEqual((toucher["line"], toucher["library"]), ("ppo.py:5", "libc10_cuda.so"))
         self.assertEqual([document["processes"][place]["pid"] for place in toucher["forbidden"]], [7])
 
-    def test_a_process_is_one(self):
+    def test_start_and_attempt_make_one_process(self):
         """Its start record does not say the host, its touch does."""
         path = self.path("a.json")
         self.ends(self.steps(["fork=f", "cu.init", "end", "cu.init"], ["--json", path]), 1)
@@ -257,7 +257,7 @@ class Json(Case):
         asked = [process for process in document["processes"] if process["pid"] == 7]
         self.assertEqual([(one["host"], one["asked"]) for one in asked], [("node7", True)] * 2)
 
-    def test_how_the_program_ended(self):
+    def test_document_has_the_programs_exit_code_or_signal(self):
         for script, code, signal in (("exit 3", 3, None), ("kill -9 $$", None, 9), ("true", 0, None)):
             path = self.path("a.json")
             result = self.verify(["sh", "-c", script], ["--json", path])
@@ -276,7 +276,7 @@ class Json(Case):
             document = self.valid(json.load(stream))
         self.assertEqual(document["command"], ["true", "\ufffd\ufffd", "\u6f22\n"])
 
-    def test_a_full_disk(self):
+    def test_full_disk_keeps_a_failing_verdict(self):
         """The verdict stays; without one that fails it is our own error."""
         for text, rc in (("", 125), (self.torch(), 1)):
             result = self.forged(text, ["--json", "/dev/full"])
@@ -325,7 +325,7 @@ class JUnit(Case):
         self.assertIn("no process touches CUDA or NVML",
                       self.suite(["true"], 0, ["--deny=init", "--deny=nvml"]))
 
-    def test_a_long_result(self):
+    def test_long_result_is_not_cut(self):
         """It is whole in the block, where it takes two lines, and here."""
         said = "processes; the program was killed by signal 31 (Bad"
         path = self.path("junit.xml")

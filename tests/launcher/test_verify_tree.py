@@ -67,7 +67,7 @@ class Starts(Case):
         self.finds(self.python("import subprocess\nsubprocess.run([%r, 'cu.init'], check=True)\n"
                                % box.program("open")))
 
-    def test_fork_servers_worker(self):
+    def test_attempt_of_a_fork_servers_worker_is_found(self):
         self.finds(self.python(
             "import ctypes, multiprocessing\n"
             "def touch():\n    %s\n"
@@ -88,7 +88,7 @@ class Starts(Case):
             "    os._exit(0)\n"
             "os.wait()\n" % TOUCH), by=" by ctypes/cffi")
 
-    def test_vfork_and_exec_by_a_thread(self):
+    def test_attempt_after_a_threads_vfork_and_exec_is_found(self):
         program = self.compile("execs", """
             #define _GNU_SOURCE
             #include <pthread.h>
@@ -197,7 +197,7 @@ class Unguarded(Case):
                                ("CUDAGUARD_REPORT=/dev/null sleep $0", "changed")):
             self.both(script, begin + reason, more=FILE)
 
-    def test_guard_that_is_not_there(self):
+    def test_process_with_a_missing_guard_is_listed(self):
         self.both("LD_PRELOAD=/none/libcudaguard.so sleep $0 2>/dev/null",
                   "its LD_PRELOAD names a guard that is not there")
 
@@ -213,7 +213,7 @@ class Unguarded(Case):
         program = self.compile("waits_musl", source, compiler="musl-gcc")
         self.both('LD_PRELOAD= "$0" "$1"', "it is for musl, the guard is for glibc", program)
 
-    def test_an_inode_that_is_given_again(self):
+    def test_reused_inode_does_not_hide_a_static_process(self):
         """A static program that has the inode of a dynamic one that was removed; and one that has
         the same addresses as the one that became it."""
         source = "#include <stdlib.h>\n#include <unistd.h>\n" \
@@ -281,7 +281,7 @@ class Unguarded(Case):
         self.assertEqual((tree["value"], tree["doubts"], result.rc), ("none_seen", [], 0), result)
         self.assertEqual((tree["seen"], tree["start_records"]), (1, 1), result)
 
-    def test_fork_without_its_parent(self):
+    def test_fork_whose_parent_has_ended_causes_no_doubt(self):
         """A daemon's parent may have ended unseen; the fork itself writes no start record."""
         for _ in range(4):
             result, tree = self.tree(["sh", "-c", "(sleep 0.4; true) & exit 0"])
@@ -299,13 +299,13 @@ class Unguarded(Case):
         self.assertEqual((tree["value"], tree["doubts"], result.rc), ("none_seen", [], 0), result)
         self.assertGreaterEqual(tree["seen"], 3, result)
 
-    def test_launchers_are_no_programs(self):
+    def test_launchers_are_not_listed(self):
         for options in ([], TRACE):
             result, tree = self.tree(["sh", "-c", '"$0" run --print >/dev/null; sleep 0.3; true',
                                       launcher.LAUNCHER], options)
             self.assertEqual((result.rc, tree["unguarded"]), (0, []), result)
 
-    def test_programs_that_are_only_listed(self):
+    def test_programs_that_ld_so_only_lists_are_not_listed(self):
         """ld.so is asked what it would load, and no guard runs."""
         for options in ([], TRACE):
             result, tree = self.tree(
@@ -314,7 +314,7 @@ class Unguarded(Case):
                  harness.loader_of("/bin/true")], options)
             self.assertEqual((result.rc, tree["unguarded"], tree["doubts"]), (0, [], []), result)
 
-    def test_records_that_are_handed_on(self):
+    def test_records_that_another_launcher_copies_count(self):
         """Under another launcher that has a report of its own and copies it to ours."""
         for options in ([], TRACE):
             result, tree = self.tree([launcher.LAUNCHER, "verify", "sh", "-c",
@@ -543,7 +543,7 @@ class Traced(test_observe_signals.Case):
             self.assertEqual(done.returncode, 2, done)
             self.assertIn("but the program " + said, done.stderr)
 
-    def test_stopped_and_continued_alone(self):
+    def test_program_is_continued_by_its_process_id(self):
         process = self.popen(self.VERIFY + ["sh", "-c", "echo $$; kill -STOP $$; exit 5"],
                              start_new_session=True)
         pid = int(process.stdout.readline())

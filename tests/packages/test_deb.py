@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Debian package and the RPM: installed, upgraded under what runs, removed without a trace."""
+"""The Debian package and the RPM install, upgrade while programs run, and leave nothing behind when
+removed."""
 
 import glob
 import os
@@ -27,7 +28,7 @@ PROCESSES = 200 if harness.FULL else 8
 
 
 class Package(packaged.Case):
-    """Its files, without installing it."""
+    """These tests check the package's files without installing it."""
 
     def setUp(self):
         super().setUp()
@@ -37,11 +38,11 @@ class Package(packaged.Case):
     def field(self, name):
         return packaged.run(["dpkg-deb", "-f", self.deb, name]).stdout.strip()
 
-    def test_needs_libc_alone(self):
+    def test_deb_needs_libc_alone(self):
         self.assertRegex(self.field("Depends"), r"\Alibc6 \(>= 2\.1[67]\)\Z")
         self.assertEqual(self.field("Version"), packaged.version())
 
-    def test_files(self):
+    def test_package_has_the_listed_files(self):
         tree = self.path("tree")
         subprocess.run(["dpkg-deb", "-x", self.deb, tree], check=True, timeout=60)
         with open(os.path.join(harness.SOURCE, "tests", "artefacts", "installed.txt"),
@@ -53,7 +54,7 @@ class Package(packaged.Case):
         self.assertEqual({name for name in found
                           if not re.match("usr/share/(doc|lintian)/", name)},
                          listed - {manual} | {manual + ".gz"})
-        # What is copied names the places of this package.
+        # The copied files name the paths of this package.
         for name in ("systemd/cudaguard-run.conf", "systemd/cudaguard-preload.conf",
                      "slurm/task-prolog"):
             text = found["usr/share/cudaguard/" + name]
@@ -64,14 +65,14 @@ class Package(packaged.Case):
             self.assertTrue(os.listdir(os.path.join(examples, directory)))
 
     @pytest.mark.full
-    def test_lintian(self):
+    def test_lintian_finds_no_problem(self):
         self.need("lintian")
         done = packaged.run(["lintian", "--allow-root", "--fail-on", "error,warning", self.deb])
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
 
 class Installed(packaged.Case):
-    """On this machine's own system."""
+    """These tests install the package on this machine's own system."""
 
     def setUp(self):
         super().setUp()
@@ -79,7 +80,7 @@ class Installed(packaged.Case):
         self.box = self.machine()
         self.deb = self.box.put(packaged.released(self, packaged.DEB))
 
-    def test_install_use_remove(self):
+    def test_deb_guards_and_leaves_nothing_behind(self):
         box = self.box
         bare = box.sh(ASK, ok=False).stdout
         self.assertNotRegex(bare, DENIED)
@@ -88,14 +89,14 @@ class Installed(packaged.Case):
         for command in ("LD_PRELOAD=libcudaguard.so " + ASK, "cudaguard run -- " + ASK):
             self.assertRegex(box.sh(command).stdout, DENIED)
         self.assertIn("guarded: yes", box.sh("cudaguard doctor /usr/bin/python3", ok=False).stdout)
-        # ld.so's cache has the guard and not the null drivers, whose names are NVIDIA's.
+        # ld.so's cache has the guard, but not the null drivers, whose names are NVIDIA's.
         cache = box.sh("ldconfig -p | grep cudaguard").stdout
         self.assertRegex(cache, r"\A\tlibcudaguard\.so .* => .*%s\n\Z" % PLACE[len("/usr"):])
         box.sh("apt-get purge -y cudaguard")
         self.assertEqual(box.added(), [])
         self.assertEqual(box.sh(ASK, ok=False).stdout, bare)
 
-    def test_behind_ld_so_preload(self):
+    def test_package_named_in_ld_so_preload_is_not_removed(self):
         box = self.box
         box.sh("dpkg -i " + self.deb)
         box.sh("echo %s >/etc/ld.so.preload" % PLACE)
@@ -106,21 +107,21 @@ class Installed(packaged.Case):
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("not removed: /etc/ld.so.preload names " + PLACE, refused.stdout)
         self.assertNotIn(LD_SO, refused.stdout)
-        self.assertRegex(box.sh("env -i " + ASK).stdout, DENIED)  # as before
+        self.assertRegex(box.sh("env -i " + ASK).stdout, DENIED)  # the answer from before
         self.assertRegex(box.sh("dpkg -l cudaguard").stdout, "(?m)^.i  cudaguard")
         for line in ("libcudaguard.so", "/usr/$LIB/libcudaguard.so", "/${LIB}/libcudaguard.so",
                      "/lib/x.so:" + PLACE[4:]):
             box.sh("echo '%s' >/etc/ld.so.preload" % line)
             self.assertNotEqual(box.sh("dpkg -r cudaguard", ok=False).returncode, 0, line)
-        # A note of it is no use of it, and another one is not this package's.
+        # A comment about the guard is not a use of it, and another copy is not this package's.
         box.sh("echo '# libcudaguard.so was here' >/etc/ld.so.preload; cp %s /opt; "
                "echo /opt/libcudaguard.so >>/etc/ld.so.preload" % PLACE)
         box.sh("dpkg -P cudaguard")
         self.assertNotIn(LD_SO, box.sh("true").stdout)
 
     def other_version(self, version):
-        """The same package with another version, whose libraries are longer: a guard knows how long
-        its null drivers are, and meets the other's."""
+        """Builds the same package with another version and longer libraries. A guard knows the
+        length of its null drivers, and meets the other version's."""
         tree = self.path("tree" + version)
         subprocess.run(["dpkg-deb", "-R", packaged.released(self, packaged.DEB), tree], check=True)
         control = os.path.join(tree, "DEBIAN", "control")
@@ -141,7 +142,7 @@ class Installed(packaged.Case):
         return self.box.put(deb)
 
     def start_loaders(self):
-        """So many guarded processes; every third one makes its first dlopen after the upgrade."""
+        """Starts guarded processes; every third one makes its first dlopen after the upgrade."""
         box = self.box
         if not os.path.exists(LOADER):
             harness.skip(self, LOADER + " is not built")
@@ -160,7 +161,7 @@ class Installed(packaged.Case):
         return running
 
     def outcome(self, running):
-        """(exit code, what it said last, its stderr) of each, all of them told to end."""
+        """Ends the processes; returns (exit code, last line of output, stderr) of each."""
         self.box.sh("touch /tmp/late; sleep 1; touch /tmp/stop")
         ended = []
         for process in running:
@@ -168,8 +169,9 @@ class Installed(packaged.Case):
             ended.append((process.returncode, out.strip(), err))
         return ended
 
-    def test_upgrade_under_running_programs(self):
-        """And back, and again. Who starts meanwhile, by the bare name, finds the library."""
+    def test_upgrade_keeps_running_programs_guarded(self):
+        """The test upgrades, downgrades and upgrades again. A program that starts meanwhile finds
+        the library by its name alone."""
         box = self.box
         old = self.other_version("0.1.0")
         box.sh("dpkg -i " + old)
@@ -181,13 +183,13 @@ class Installed(packaged.Case):
         for code, out, err in self.outcome(running):
             self.assertEqual(code, 0, out + err)
             self.assertRegex(out, r"\Aloads=\d+\Z")
-            # One line, at the first denied call; children do not repeat it.
+            # The first denied call prints one message, and children do not repeat it.
             self.assertRegex(err, r"\A(cudaguard\[\d+\]: no (CUDA|GPU) .*\n){1,2}\Z")
         self.assertEqual(box.sh("cat /tmp/starts").stdout, "")
         self.assertIn(packaged.version(), box.sh("dpkg -l cudaguard").stdout)
 
-    def test_limit_written_over(self):
-        """Control: the same programs, and files that are written over in place."""
+    def test_limit_overwritten_files_break_running_programs(self):
+        """Control: the same programs run while the files are overwritten in place."""
         box = self.box
         box.sh("dpkg -i " + self.deb)
         running = self.start_loaders()
@@ -198,7 +200,7 @@ class Installed(packaged.Case):
 
 class OtherSystems(packaged.Case):
     @pytest.mark.full
-    def test_install_use_remove(self):
+    def test_deb_works_in_other_systems(self):
         for suite in packaged.SUITES:
             with self.subTest(suite):
                 box = self.machine(suite)
@@ -222,7 +224,7 @@ class Rpm(packaged.Case):
         self.rpm = packaged.released(self, packaged.RPM, quick=False)
         self.need("rpm")
 
-    def test_needs_libc_alone(self):
+    def test_rpm_needs_libc_alone(self):
         said = packaged.run(["rpm", "-qp", "--requires", self.rpm]).stdout.splitlines()
         known = re.compile(r"rpmlib\(|libc\.so\.6\(|/s?bin/|rtld\(|$")
         self.assertEqual([line for line in said if not known.match(line)], [])
@@ -230,8 +232,9 @@ class Rpm(packaged.Case):
         self.assertNotIn("libcuda.so", said)
         self.assertNotIn("libnvidia-ml.so", said)
 
-    def test_install_use_remove(self):
-        """By dnf, as README says, where something provides what Fedora's own packages would."""
+    def test_rpm_guards_and_is_removed(self):
+        """dnf installs it, as README describes, after a package that provides what Fedora's own
+        packages would."""
         self.need("dnf", "rpmbuild")
         box = self.machine()
         needs = packaged.run(["rpm", "-qp", "--requires", self.rpm]).stdout.splitlines()
@@ -254,5 +257,6 @@ class Rpm(packaged.Case):
         self.assertIn("not removed: /etc/ld.so.preload names /usr/lib64/", refused.stdout)
         said = box.sh("rm /etc/ld.so.preload; %s remove cudaguard" % dnf).stdout
         self.assertNotRegex(said, "(?i)warning|error")
-        notes = ("root/.rpmdb/", "var/lib/rpm/", "var/lib/dnf/")  # Debian's rpm keeps its own there
+        # Debian's rpm keeps its database there.
+        notes = ("root/.rpmdb/", "var/lib/rpm/", "var/lib/dnf/")
         self.assertEqual([name for name in box.added() if not name.startswith(notes)], [])

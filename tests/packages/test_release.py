@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The release as a whole: what is in it, that it was tested, and that it comes out the same."""
+"""The release as a whole: its content, that the tests ran on it, and that a second build has the
+same bytes."""
 
 import os
 import re
@@ -15,7 +16,7 @@ BUILT = ["libcudaguard.so"] + ["cudaguard/" + name for name in (
     "cudaguard-probe", "libcuda.so.1", "libcudaguard-driver.so", "libcudaguard-nvml.so",
     "libnvidia-ml.so.1")]
 
-# How each kind of file is opened: file, directory.
+# Each row says how to unpack a kind of file: the file, the directory.
 OPEN = {".tar.gz": 'tar -xzf "$1" -C "$2"', ".deb": 'dpkg-deb -x "$1" "$2"',
         ".rpm": 'cd "$2" && rpm2cpio "$1" | cpio -id --quiet',
         ".whl": 'python3 -m zipfile -e "$1" "$2"'}
@@ -26,7 +27,7 @@ class Release(packaged.Case):
         with open(os.path.join(directory, "SHA256SUMS"), encoding="utf-8") as stream:
             return dict(reversed(line.split()) for line in stream)
 
-    def test_sums(self):
+    def test_checksums_match_every_file(self):
         packaged.released(self, "SHA256SUMS")
         done = packaged.run(["sha256sum", "--check", "--strict", "SHA256SUMS"],
                             cwd=packaged.RELEASE)
@@ -34,8 +35,8 @@ class Release(packaged.Case):
         self.assertEqual(set(self.sums(packaged.RELEASE)),
                          set(os.listdir(packaged.RELEASE)) - {"SHA256SUMS"})
 
-    def test_notes(self):
-        """The changelog's newest section, which is this version's."""
+    def test_notes_are_the_changelogs_newest_section(self):
+        """The notes are the changelog's newest section, which is this version's."""
         with open(packaged.released(self, "NOTES.md"), encoding="utf-8") as stream:
             notes = stream.read()
         with open(os.path.join(harness.SOURCE, "CHANGELOG.md"), encoding="utf-8") as stream:
@@ -60,7 +61,7 @@ class Release(packaged.Case):
         self.assertEqual(set(named), {packaged.WHEEL, packaged.DEB, packaged.RPM, packaged.TARBALL})
 
     def opened(self, name):
-        """The directory of what is in the file."""
+        """Unpacks the file and returns the directory."""
         path, directory = packaged.released(self, name), self.path(name)
         os.mkdir(directory)
         if name.endswith(".rpm"):
@@ -70,8 +71,8 @@ class Release(packaged.Case):
         self.assertEqual(done.returncode, 0, done.stdout)
         return directory
 
-    def test_it_is_what_was_tested(self):
-        """The packages' files are, byte by byte, the ones that all other tests have looked at."""
+    def test_packages_have_the_tested_files(self):
+        """The packages' files are byte by byte the files that all other tests have checked."""
         data = "cudaguard-%s.data/data" % packaged.version()
         for lib in (os.path.join(self.unpacked(), "lib"),
                     os.path.join(self.opened(packaged.DEB), "usr", "lib", packaged.MULTIARCH),
@@ -84,8 +85,8 @@ class Release(packaged.Case):
                 open(os.path.join(harness.BUILD, "bin", "cudaguard"), "rb") as tested:
             self.assertTrue(packed.read() == tested.read(), "bin/cudaguard" + ANOTHER)
 
-    def test_machines(self):
-        """Each package's files are for the machine that its name says."""
+    def test_files_are_built_for_the_named_machine(self):
+        """Each package's files are built for the machine in its name."""
         wanted = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183}  # ELF's e_machine
         for name in self.packages():
             machine = re.search(r"[-_.](x86_64|amd64|aarch64|arm64)\.[a-z.]+$", name)[1]
@@ -94,8 +95,8 @@ class Release(packaged.Case):
             self.assertGreaterEqual(len(heads), 7, name)
             self.assertEqual(set(heads), {bytes([wanted[machine], 0])}, name)
 
-    def test_notices(self):
-        """Whoever gets the launcher gets the licences of what is compiled into it."""
+    def test_packages_contain_the_licences(self):
+        """The packages contain the licences of what is compiled into the launcher."""
         for name in self.packages():
             texts = [content for path, content in packaged.tree(self.opened(name)).items()
                      if isinstance(content, bytes) and re.search(r"/(LICENSE|copyright)$", path)]
@@ -106,17 +107,17 @@ class Release(packaged.Case):
                 self.assertTrue(any(b"Apache License" in text for text in texts), name)
 
     def packages(self):
-        """The release's files, without the source and the texts."""
+        """Returns the release's packages without the source and the texts."""
         names = self.sums(os.path.dirname(packaged.released(self, "SHA256SUMS")))
         source = "cudaguard-%s.tar.gz" % packaged.version()
         return [name for name in names if name.endswith(tuple(OPEN)) and name != source]
 
-    def test_nothing_tells_where_and_when(self):
+    def test_packages_record_no_path_and_no_time(self):
         for name in (packaged.TARBALL, "cudaguard-%s.tar.gz" % packaged.version()):
             path = packaged.released(self, name)
             with open(path, "rb") as stream:
                 header = stream.read(10)
-            self.assertEqual(header[3:8], bytes(5))  # gzip: no name, no time
+            self.assertEqual(header[3:8], bytes(5))  # gzip records neither a name nor a time
             with tarfile.open(path) as archive:
                 members = archive.getmembers()
             self.assertEqual(len({m.mtime for m in members}), 1)
@@ -127,19 +128,20 @@ class Release(packaged.Case):
             if isinstance(content, bytes):
                 self.assertNotIn(harness.SOURCE.encode(), content, name)
 
-    def test_the_source_is_whole(self):
+    def test_source_has_every_tracked_file(self):
         path = packaged.released(self, "cudaguard-%s.tar.gz" % packaged.version())
         with tarfile.open(path) as archive:
             packed = {m.name.split("/", 1)[1] for m in archive.getmembers() if not m.isdir()}
-        # Whoever the checkout belongs to.
+        # Another user may own the checkout.
         listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files"], cwd=harness.SOURCE,
                                 check=True, text=True, capture_output=True).stdout.splitlines()
         self.assertGreater(len(listed), 400)
         self.assertEqual(packed, set(listed), "it" + ANOTHER)
 
     @pytest.mark.full
-    def test_the_same_bytes_elsewhere(self):
-        """Made again, from its own source, in another directory, by a user of other habits."""
+    def test_second_build_elsewhere_has_the_same_bytes(self):
+        """The release is built again from its own source, in another directory, by a user with
+        other settings."""
         first = self.sums(os.path.dirname(packaged.released(self, "SHA256SUMS")))
         name = "cudaguard-%s.tar.gz" % packaged.version()
         source, out = self.unpacked(name, "elsewhere"), self.path("out")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tarball: runs where it is unpacked, and is found there by CMake and pkg-config."""
+"""The tarball works in the directory where it is unpacked, and CMake and pkg-config find it there.
+"""
 
 import os
 import shutil
@@ -44,7 +45,8 @@ class Tarball(packaged.Case):
         self.tree = self.unpacked()
 
     def ask(self, *command, guard=True, **env):
-        """A program that asks the driver, started in this way, in the world of the fake driver."""
+        """Runs a program that asks the driver, started by this command, in the world of the fake
+        driver."""
         result = harness.run([*command, sys.executable, "-c", packaged.ASK], guard=False, env=env)
         self.assertEqual(result.rc, 0, result)
         if guard:
@@ -55,7 +57,7 @@ class Tarball(packaged.Case):
             result.assert_reached(self)
         return result
 
-    def test_files(self):
+    def test_tarball_has_the_listed_files(self):
         with open(os.path.join(harness.SOURCE, "tests", "artefacts", "installed.txt"),
                   encoding="utf-8") as stream:
             listed = {line.strip()[2:] for line in stream}
@@ -65,7 +67,7 @@ class Tarball(packaged.Case):
         self.assertLessEqual({"README.md", "CHANGELOG.md", "LICENSE", "copyright", "docs"},
                              set(documents))
 
-    def test_runs_where_it_is_unpacked(self):
+    def test_launcher_runs_where_it_is_unpacked(self):
         launcher = os.path.join(self.tree, "bin", "cudaguard")
         self.ask(guard=False)
         self.ask(launcher, "run", "--")
@@ -73,15 +75,15 @@ class Tarball(packaged.Case):
         said = packaged.run([launcher, "--version"]).stdout
         self.assertEqual(said, "cudaguard %s\n" % packaged.version())
 
-    def test_moved_and_linked(self):
+    def test_launcher_runs_when_moved_or_linked(self):
         os.rename(self.tree, self.path("moved"))
         os.mkdir(self.path("bin"))
         os.symlink(self.path("moved", "bin", "cudaguard"), self.path("bin", "cudaguard"))
         self.ask(self.path("bin", "cudaguard"), "run", "--")
         self.ask("cudaguard", "run", "--", PATH=self.path("bin") + ":" + os.environ["PATH"])
 
-    def test_over_an_installed_one(self):
-        """--strip-components=1 into a prefix, twice."""
+    def test_tarball_can_be_unpacked_over_itself(self):
+        """--strip-components=1 unpacks it into a prefix twice."""
         for _ in range(2):
             os.makedirs(self.path("prefix"), exist_ok=True)
             subprocess.run(["tar", "-xzf", packaged.released(self, packaged.TARBALL),
@@ -104,7 +106,7 @@ class Tarball(packaged.Case):
             done = packaged.run(["cmake", "--build", build])
         return done
 
-    def test_cmake_package(self):
+    def test_cmake_finds_the_package(self):
         moved = self.path("moved")
         os.rename(self.tree, moved)
         done = self.build_by_cmake(moved)
@@ -118,12 +120,12 @@ class Tarball(packaged.Case):
         with open(self.path("build", "library"), encoding="utf-8") as stream:
             self.ask(LD_PRELOAD=stream.read())
 
-    def test_cmake_package_of_another_version(self):
+    def test_cmake_refuses_another_version(self):
         done = self.build_by_cmake(self.tree, version="1.0")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("version: " + packaged.version(), done.stdout)
 
-    def test_pkg_config(self):
+    def test_pkg_config_finds_the_package(self):
         self.need("pkg-config", "cc")
         moved = self.path("moved")
         os.rename(self.tree, moved)
@@ -143,8 +145,8 @@ class Tarball(packaged.Case):
                                  env={"LD_LIBRARY_PATH": lib})
             self.assertEqual(result.out, wanted, result)
 
-    def test_the_other_machine(self):
-        """AArch64's, as far as qemu-user goes."""
+    def test_aarch64_launcher_runs_under_qemu(self):
+        """The AArch64 launcher runs as far as qemu-user can run it."""
         name = "cudaguard-%s-linux-aarch64.tar.gz" % packaged.version()
         tree = self.unpacked_if_there(name)
         self.assertEqual(set(packaged.tree(tree)), set(packaged.tree(self.tree)))
@@ -158,8 +160,8 @@ class Tarball(packaged.Case):
         return self.unpacked(name, "other")
 
     @pytest.mark.full
-    def test_in_other_systems(self):
-        """From the file to a guarded program: one command each."""
+    def test_tarball_guards_in_other_systems(self):
+        """Each step from the file to a guarded program is one command."""
         for suite in packaged.SUITES:
             with self.subTest(suite):
                 machine = self.machine(suite)

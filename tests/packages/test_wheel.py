@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel: what it holds, and that it guards wherever pip and uv put it."""
+"""The wheel contains the right files, and guards wherever pip and uv install it."""
 
 import glob
 import os
@@ -17,13 +17,13 @@ from support import harness, packaged
 TOUCH = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
 MOST_BYTES = 1500000
 FRAMEWORKS = os.path.join(harness.DEPS, "frameworks")
-# What another file name or RTLD_DEEPBIND would open where links are missing.
-DOORS = ("deepbind", "nvml.deepbind-plugin-dev", "opencl.deepbind")
+# If links are missing, another file name or RTLD_DEEPBIND would open these.
+ENTRY_POINTS = ("deepbind", "nvml.deepbind-plugin-dev", "opencl.deepbind")
 SPACE = "takes no path with a space or a colon"
 
 
 def environment(**more):
-    """Without what tells pip or Python where to look."""
+    """Returns the environment without variables that tell pip or Python where to search."""
     env = {key: value for key, value in os.environ.items()
            if not key.startswith(("PYTHON", "PIP_", "UV_")) and not harness.SCRUBBED.match(key)}
     return {**env, "PYTHONDONTWRITEBYTECODE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -44,12 +44,12 @@ class Case(packaged.Case):
         return done.stdout
 
     def install(self, *words, **env):
-        """By pip, as the shell's python3 has it, without an index."""
+        """Installs with the pip of the shell's python3, without an index."""
         return self.ok(sys.executable, "-m", "pip", "install", "-q", "--no-index", *words, self.wheel,
                        **env)
 
     def target(self, name="target"):
-        """What `pip install --target` leaves there; installed once, then copied."""
+        """Returns the result of `pip install --target`, which is installed once and then copied."""
         if Case.installed is None:
             Case.installed = tempfile.TemporaryDirectory(prefix="cg-")
             self.install("--target", Case.installed.name + "/target")
@@ -61,7 +61,7 @@ class Case(packaged.Case):
         return self.path("venv")
 
     def uv_venv(self):
-        """An environment into which uv has installed the wheel, and uv."""
+        """Makes an environment into which uv has installed the wheel and uv."""
         found = glob.glob(os.path.join(FRAMEWORKS, ".uv-*", "bin", "uv"))
         if not found:
             harness.skip(self, "no uv: scripts/fetch-frameworks %s pytest" % harness.DEPS)
@@ -75,7 +75,8 @@ class Case(packaged.Case):
         return venv, uv
 
     def guards(self, prefix, python=sys.executable, **env):
-        """bin/cudaguard guards this Python, and the package knows its place; each with its control."""
+        """Fails unless bin/cudaguard guards this Python and the package knows its place. Each has a
+        control."""
         def start(*words):
             result = harness.run(words, guard=False, env=env, cwd="/")
             result.driver_files = [path for path in result.driver_files
@@ -105,7 +106,7 @@ class Case(packaged.Case):
 
 
 class Wheel(Case):
-    def test_contents(self):
+    def test_wheel_has_the_listed_files(self):
         with zipfile.ZipFile(self.wheel) as archive:
             members = archive.infolist()
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "wheel.txt"),
@@ -119,35 +120,37 @@ class Wheel(Case):
                           if not stat.S_ISREG(member.external_attr >> 16)], [])
         self.assertLess(os.path.getsize(self.wheel), MOST_BYTES)
 
-    def test_venv(self):
-        """And conda's pip: both install into a prefix with lib/python3.X/site-packages in it."""
+    def test_wheel_in_a_venv_guards_and_uninstalls(self):
+        """conda's pip does the same: both install into a prefix with lib/python3.X/site-packages in
+        it."""
         venv = self.venv()
-        # By the environment's own pip: Debian's has --prefix mean PREFIX/local.
+        # The environment's own pip installs it, because --prefix means PREFIX/local to Debian's
+        # pip.
         self.ok(venv + "/bin/pip", "install", "-q", "--no-index", self.wheel)
         python = venv + "/bin/python"
         self.guards(venv, python)
-        link = self.path("link")  # as pipx makes them
+        link = self.path("link")  # pipx makes such links
         os.symlink(venv + "/bin/cudaguard", link)
         result = harness.run([link, "run", "--log=off", "--", python, "-c", TOUCH], guard=False,
                              trace=False)
         self.assertEqual((result.out, result.err), ("cuInit=100\n", ""), result)
-        # Nothing of it stays.
+        # Uninstalling removes every file.
         self.assertTrue(os.path.exists(venv + "/share/cudaguard"))
         self.ok(venv + "/bin/pip", "uninstall", "-q", "-y", "cudaguard")
         left = [os.path.join(parent, name) for parent, _, names in os.walk(venv) for name in names
                 if "cudaguard" in os.path.join(parent, name)[len(self.directory):]]
         self.assertEqual(left, [])
 
-    def test_user(self):
+    def test_wheel_in_the_users_directory_guards(self):
         base = self.path("base")
         self.install("--user", PYTHONUSERBASE=base)
         self.guards(base, PYTHONUSERBASE=base)
 
-    def test_target(self):
+    def test_wheel_in_a_target_directory_guards(self):
         target = self.target()
         self.guards(target, PYTHONPATH=target)
 
-    def test_uv(self):
+    def test_wheel_installed_by_uv_guards(self):
         venv, uv = self.uv_venv()
         self.guards(venv, venv + "/bin/python")
         target = self.path("target")
@@ -159,8 +162,8 @@ class Wheel(Case):
                               sys.executable, "-c", TOUCH], guard=False, trace=False)
         self.assertEqual((result.out, result.err), ("cuInit=100\n", ""), result)
 
-    def test_space(self):
-        """Refused by the launcher and by library(), with what to do."""
+    def test_path_with_a_space_is_refused(self):
+        """The launcher and library() refuse a path with a space and print the remedy."""
         for name in ("with space", "with:colon"):
             with self.subTest(name):
                 self.target(name)
@@ -173,12 +176,12 @@ class Wheel(Case):
                         "try: cudaguard.library()\nexcept cudaguard.NotUsable as why: print(why)")
                 self.assertEqual(self.ok(sys.executable, "-c", code, self.path(name)), done.stdout)
 
-    def test_without_links(self):
-        """A wheel has no links: what stands in their place is needed, and does."""
+    def test_copies_replace_links_in_the_entry_point_matrix(self):
+        """A wheel has no links, so these files replace them. They suffice and are necessary."""
         lib = self.target() + "/libexec"
         entry_points = [sys.executable, os.path.join(harness.SOURCE, "tests", "entry_points", "entry_points.py"), "--lib", lib]
-        for group in () if harness.FULL else DOORS:
-            entry_points += ["--entry_point", group]
+        for group in () if harness.FULL else ENTRY_POINTS:
+            entry_points += ["--entry-point", group]
         done = packaged.run(entry_points, timeout=850)
         self.assertEqual(done.returncode, 0, done.stdout[-6000:])
         self.assertRegex(done.stdout, r"\n[1-9]\d* passed, 0 failed")
@@ -189,8 +192,8 @@ class Wheel(Case):
         for row in ("deepbind.plugin-dev-first", "nvml.deepbind-plugin-dev", "opencl.deepbind"):
             self.assertRegex(control.stdout, r"(?m)^%s +\|.*FAIL" % row)
 
-    def test_pytest(self):
-        """The plug-in is there without "-p", and with it."""
+    def test_pytest_plugin_works_from_the_wheel(self):
+        """The plug-in works with and without "-p"."""
         python = os.path.join(FRAMEWORKS, "pytest", "bin", "python")
         if not os.path.exists(python):
             harness.skip(self, "run scripts/fetch-frameworks %s pytest" % harness.DEPS)
@@ -204,7 +207,7 @@ class Wheel(Case):
                                env={"PYTHONPATH": target, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None})
 
         launcher = (target + "/bin/cudaguard", "run", "--")
-        self.assertEqual(start(*launcher, *pytest).rc, 0)  # control: it was not asked
+        self.assertEqual(start(*launcher, *pytest).rc, 0)  # control: --cudaguard is not given
         bare = start(*pytest, "--cudaguard")
         self.assertEqual(bare.rc, 4, bare)
         for more in ((), ("-p", "cudaguard.pytest_plugin")):
@@ -212,7 +215,7 @@ class Wheel(Case):
             self.assertEqual(failed.rc, 1, failed)
             self.assertIn("CUDA was asked for by test_it.py:2", failed.out)
 
-    def test_kernel(self):
+    def test_kernel_from_the_wheel_is_installed(self):
         python = os.path.join(FRAMEWORKS, "jupyter", "bin", "python")
         if not os.path.exists(python):
             harness.skip(self, "run scripts/fetch-frameworks %s jupyter" % harness.DEPS)
@@ -223,8 +226,8 @@ class Wheel(Case):
         with open(path, encoding="utf-8") as stream:
             self.assertIn('"%s/bin/cudaguard"' % target, stream.read())
 
-    def test_editable(self):
-        """As `pip install -e .` leaves it: the package in the checkout, the rest in the environment."""
+    def test_editable_install_guards(self):
+        """`pip install -e .` leaves the package in the checkout and the rest in the environment."""
         venv, _ = self.uv_venv()
         (packages,) = glob.glob(venv + "/lib/python3*/site-packages")
         shutil.rmtree(packages + "/cudaguard")
@@ -232,8 +235,8 @@ class Wheel(Case):
             stream.write(os.path.join(harness.SOURCE, "shim", "python") + "\n")
         self.guards(venv, venv + "/bin/python")
 
-    def test_elsewhere(self):
-        """The package alone says that there is no launcher."""
+    def test_package_alone_reports_the_missing_launcher(self):
+        """The package alone reports that there is no launcher."""
         package = shutil.copytree(os.path.join(harness.SOURCE, "shim", "python"), self.path("packages"))
         venv = self.venv("--without-pip")
         done = packaged.run([venv + "/bin/python", "-m", "cudaguard", "run", "true"],
@@ -244,8 +247,9 @@ class Wheel(Case):
 
 
 class OtherMachine(packaged.Case):
-    def test_contents(self):
-        """The one for AArch64 has the same files (test_release: and they are of that machine)."""
+    def test_wheel_of_the_other_machine_has_the_same_files(self):
+        """The wheel for AArch64 has the same files. test_release checks that they are built for
+        that machine."""
         other = {"x86_64": "aarch64", "aarch64": "x86_64"}[packaged.MACHINE]
         names = []
         for machine in (packaged.MACHINE, other):
@@ -256,13 +260,13 @@ class OtherMachine(packaged.Case):
 
 
 class Systems(Case):
-    """Other releases' systems, with their own Python: from the oldest glibc to the newest."""
+    """Systems of other releases with their own Python, from the oldest glibc to the newest."""
 
     @pytest.mark.full
-    def test_systems(self):
+    def test_wheel_guards_in_other_systems(self):
         for suite in ("xenial", *packaged.SUITES):
             with self.subTest(suite):
-                # The Python of the oldest is too old for the package, not for what it is about.
+                # The oldest system's Python is too old for the package, but not for the guard.
                 python = "python3" if suite == "xenial" else "python3 python3-pip"
                 machine = self.machine(suite)
                 machine.sh("! grep -q ubuntu /etc/os-release || "

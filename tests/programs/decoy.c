@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that is nobody's business although its name looks like a driver's. It says which file
-// it was built as, and has functions and a variable that look like CUDA's.
+// A library whose name only looks like a driver's, so the guard must ignore it. It reports the file
+// that it was built as, and has functions and a variable that look like CUDA's.
 #include "probe.h"
 
 #define EXPORT __attribute__((visibility("default")))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dlopen and dlmopen of somebody's own, as overlays and tracers bring them: they look up the one
-// to go on to at each call. $CG_HOOK says where (next, default), $CG_HOOK_VERSION which one (old,
-// new, unset). A library to preload or to be linked to, and in the program itself.
+// A dlopen and dlmopen of another product, as overlays and tracers have them. They look up the next
+// definition at each call. $CG_HOOK is the scope (next, default), and $CG_HOOK_VERSION the version
+// (old, new, unset). This is built as a library to preload or to link, and into the program itself.
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -4,11 +4,11 @@
 //   plugin=PATH    instead of lib: a plug-in, whose plugin_probe() is called
 //   api=cuda|nvml
 //   flags=a,b      now|lazy, global|local, deepbind, nodelete, noload
-//   via=call|next|default|FILE   where dlopen itself comes from
-//   version=old|new  the look-up of via=next and via=default is dlvsym's, with glibc's version
+//   via=call|next|default|FILE   where the program gets dlopen itself
+//   version=old|new  via=next and via=default use dlvsym with glibc's version
 //   space=base|new dlopen, or dlmopen into a new namespace
 //   get=dlsym|default|next|self|proc|proc1|chain   how the entries are found
-//   close=1        close what was opened, twice
+//   close=1        closes what was opened, twice
 //   when=main|thread|threads|signal|fork|atexit|daemon|vfork|spawn|system
 #include <dlfcn.h>
 #include <pthread.h>
@@ -51,7 +51,7 @@ static int open_flags(void) {
 typedef void* (*open_function)(const char*, int);
 typedef void* (*open_in_function)(Lmid_t, const char*, int);
 
-// The function `name` of libdl as a program would get hold of it.
+// Returns libdl's function `name` in the way that the arguments select.
 static void* libdl_function(const char* name, void* direct) {
   const char* via = option("via", "call");
   const char* version = option("version", NULL);
@@ -90,7 +90,7 @@ static void* find_by_proc1(void* context, const char* name) {
 
 static void* find_by_dlsym(void* context, const char* name) { return dlsym(context, name); }
 
-// What cuGetProcAddress answers to unusual questions.
+// Prints cuGetProcAddress's answers to unusual requests.
 static void probe_proc(proc_function proc) {
   void* function = (void*)1;
   int status = -7;
@@ -184,7 +184,7 @@ static int wait_for(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// This program again, with when=main.
+// Starts this program again with when=main.
 static int again(const char* how) {
   extern char** environ;
   char* arguments[32];
@@ -246,8 +246,8 @@ int main(int argc, char** argv) {
   }
   if (strcmp(when, "atexit") == 0) return atexit(go);
   if (strcmp(when, "daemon") == 0) {
-    // A daemon has no terminal, no directory and no standard descriptors; only the pipe to the
-    // test.
+    // A daemon has no terminal, no directory and no standard descriptors. It keeps only the pipe to
+    // the test.
     g_out = dup(STDOUT_FILENO);
     if (daemon(0, 0) != 0) return 1;
     go();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program of the entry point that lies in a library.
+// The program whose entry point is in a library.
 int entry_point_main(int argc, char** argv);
 
 int main(int argc, char** argv) { return entry_point_main(argc, argv); }

@@ -23,5 +23,5 @@ void plugin_probe(int out) {
             set_answer, wait_answer);
 }
 
-// A call in tail position: its return address lies in the caller of this plug-in.
+// This call is in tail position, so its return address is in the caller of this plug-in.
 int plugin_tail(int* count) { return cudaGetDeviceCount(count); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runtimes of two majors, at least one of them in the global scope.
-// Built with BOTH: linked to two libraries, each of them linked to its own runtime.
-// Without: linked to the runtime 12 itself; argv[1] is a plug-in linked to another one.
+// Uses runtimes of two major versions, at least one of them in the global scope. With BOTH, the
+// program is linked to two libraries, each of them linked to its own runtime. Otherwise, it is
+// linked to runtime 12 itself, and argv[1] is a plug-in linked to another one.
 #include <dlfcn.h>
 
 #include "probe.h"

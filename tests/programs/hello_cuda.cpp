@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An ordinary CUDA program, linked to the static runtime as nvcc does it: no cuda* or cu* symbol of
-// it can be interposed. scripts/quickstart runs it without and with the guard.
+// An ordinary CUDA program, linked to the static runtime as nvcc links it, so no cuda* or cu*
+// symbol can be interposed. scripts/quickstart runs it without and with the guard.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>

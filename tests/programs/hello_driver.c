@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hello_cuda does, by the driver API: scripts/quickstart runs it where there is no driver, on
-// a recording fake. (NVIDIA's runtime answers 103 where the driver is not NVIDIA's.)
+// Does the same as hello_cuda by the driver API. scripts/quickstart runs it with a recording fake
+// on a machine without a driver, because NVIDIA's runtime answers 103 if the driver is not
+// NVIDIA's.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>

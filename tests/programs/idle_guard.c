@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the guard's place: a library that stops nothing.
+// Replaces the guard and blocks nothing.
 int cudaguard_idle;

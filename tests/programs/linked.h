@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds entries by the linker's own tables: the caller is linked to the driver.
+// Finds entries in the linker's own tables, because the caller is linked to the driver.
 #ifndef CUDAGUARD_TESTS_PROGRAMS_LINKED_H
 #define CUDAGUARD_TESTS_PROGRAMS_LINKED_H
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program linked to libcuda.so.1. The argument says by which way it asks:
+// A program linked to libcuda.so.1. The argument selects how it asks:
 //   plt      calls cuInit and the others as any linked program does
 //   proc     cuGetProcAddress_v2("cuInit"), proc1 the four-argument form
 //   dlopen   dlopen("libcuda.so.1") + dlsym, as a static cudart inside such a program does
-//   devname  the same by libcuda.so
+//   devname  the same with libcuda.so
 //   default, next, self   dlsym(RTLD_DEFAULT), dlsym(RTLD_NEXT), dlsym(dlopen(NULL))
 #include <dlfcn.h>
 
@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   } else if (strcmp(way, "self") == 0) {
     probe_cuda(1, find_by_dlsym, dlopen(NULL, RTLD_NOW));
   } else {
-    // By direct calls, so that lazy binding is what resolves them.
+    // These are direct calls, so that lazy binding resolves them.
     const int answer = cuInit(0);
     const int answer_flags = cuInit(1);
     int version = -7;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program linked to the driver through another library (middle.c). The argument says how it asks:
+// A program linked to the driver through another library (middle.c). The argument selects how it
+// asks:
 //   handle PATH    dlsym on the handle of that library, at PATH
-//   next           that library asks dlsym(RTLD_NEXT)
+//   next           that library calls dlsym(RTLD_NEXT)
 //   deepbind PATH  the RTLD_DEEPBIND plug-in at PATH opens the driver itself
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program linked to libnvidia-ml.so.1; the argument as for linked_cuda.
+// A program linked to libnvidia-ml.so.1. Its argument is linked_cuda's.
 #include <dlfcn.h>
 
 #include "linked.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library between a program and the driver: it is linked to libcuda.so.1, the program to it.
+// A library between a program and the driver: the program is linked to it, and it is linked to
+// libcuda.so.1.
 #include <dlfcn.h>
 
 #include "linked.h"
@@ -15,7 +16,7 @@ int middle_count(void) {
 }
 
 int (*middle_next(void))(unsigned) {
-  // No tail call: dlsym goes by its return address.
+  // This must not be a tail call, because dlsym uses its return address.
   void* volatile found = dlsym(RTLD_NEXT, "cuInit");
   return (int (*)(unsigned))found;
 }

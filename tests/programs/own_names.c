@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with functions and variables of its own that are called like CUDA's.
+// A program whose own functions and variables have names like CUDA's.
 #include <dlfcn.h>
 
 #include "probe.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that sends the program's dlopen elsewhere by writing to its GOT, as UCX does with
-// UCX_MEM_MMAP_HOOK_MODE=reloc: to libc's own.
+// A library that redirects the program's dlopen to libc's own by writing to the program's GOT. UCX
+// does the same with UCX_MEM_MMAP_HOOK_MODE=reloc.
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>

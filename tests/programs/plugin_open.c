@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plug-in that opens the driver by itself, by each name in $CG_NAMES (colons between them).
-// Loaded with RTLD_DEEPBIND its dlopen is libc's own. With $CG_VERSION (old, new) it takes dlopen
+// A plug-in that opens the driver itself by each name in $CG_NAMES (colons between them). If it is
+// loaded with RTLD_DEEPBIND, its dlopen is libc's own. With $CG_VERSION (old, new) it gets dlopen
 // from dlvsym(RTLD_DEFAULT).
 #include <stdlib.h>
 

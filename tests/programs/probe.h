@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every entry point program asks once it is through the entry point, printed as key=value
-// words. Only write(2) and a buffer on the stack: it also runs in signal handlers and destructors.
+// Every entry-point program makes these calls once it has the entries, and prints key=value words.
+// It uses only write(2) and a buffer on the stack, because it also runs in signal handlers and
+// destructors.
 #ifndef CUDAGUARD_TESTS_PROGRAMS_PROBE_H
 #define CUDAGUARD_TESTS_PROGRAMS_PROBE_H
 
@@ -29,7 +30,7 @@ __attribute__((unused, format(printf, 2, 3))) static void probe_say(int file, co
 
 static inline const char* probe_word(const char* text) { return text == NULL ? "null" : text; }
 
-// Calls through find() what a program typically asks a driver first.
+// Makes the calls with which a typical program begins, through find().
 __attribute__((unused)) static void probe_cuda(int file, probe_finder find, void* context) {
   int (*init)(unsigned) = (int (*)(unsigned))find(context, "cuInit");
   int (*get_version)(int*) = (int (*)(int*))find(context, "cuDriverGetVersion");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program per CUDA runtime (11, 12.2, 12, 13; shared, static). Arguments:
+// One program for each CUDA runtime (11, 12.2, 12, 13; shared, static). Arguments:
 //   count            cudaGetDeviceCount alone
 //   sample           every call of the sample, with cudaGetLastError after each
 //   only NAME        one call of the sample as the first that the process makes
 //   list             the names of the sample
 //   entry            cudaGetDriverEntryPoint("cuInit")
-//   driver           the program's own cuInit, where it is linked to the driver too
+//   driver           the program's own cuInit, if it is linked to the driver, too
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plug-in linked to one of NVIDIA's shared runtimes; it says which one answers its calls.
+// A plug-in linked to one of NVIDIA's shared runtimes. It prints which runtime answers its calls.
 #include <cuda_runtime_api.h>
 
 #include "probe.h"
@@ -15,7 +15,7 @@ extern "C" __attribute__((visibility("default"))) void plugin_probe(int out) {
             set_answer, wait_answer, CUDART_VERSION);
 }
 
-// A call in tail position: its return address lies in the caller of this plug-in.
+// This call is in tail position, so its return address is in the caller of this plug-in.
 extern "C" __attribute__((visibility("default"))) int plugin_tail(int* count) {
   return cudaGetDeviceCount(count);
 }

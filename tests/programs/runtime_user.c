@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that a program is linked to, itself linked to the recording runtime MAJOR: ld.so puts
-// both runtimes into the global scope. With ON_LOAD its constructor asks, in a thread that it waits
-// for: ld.so's lock is held then.
+// A library to which a program is linked, and which is linked to the recording runtime MAJOR. ld.so
+// puts both runtimes into the global scope. With ON_LOAD its constructor waits for a thread that
+// asks, while ld.so's lock is held.
 #include <pthread.h>
 
 #include "probe.h"

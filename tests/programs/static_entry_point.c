@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A static program that dlopens the driver: LD_PRELOAD does not exist for it (documented limit).
+// A static program that dlopens the driver. LD_PRELOAD has no effect on it (a documented limit).
 #include <dlfcn.h>
 
 #include "probe.h"

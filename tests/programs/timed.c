@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goes through the entry point before main, after it, or in a library's constructor (CG_WHEN).
+// Uses the entry point before main, after it, or in a library's constructor (CG_WHEN).
 #include "timed.h"
 
 void timed_library(void);
 
-// Before libc has set `environ`: CG_WHEN=preinit sets it first, preinit-raw leaves it unset.
+// This runs before libc has set `environ`. CG_WHEN=preinit sets `environ` first, preinit-raw leaves
+// it unset.
 static void before_all_constructors(int argc, char** argv, char** environment) {
   (void)argc;
   (void)argv;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry point of the programs that go through it at an unusual time.
+// The programs that use an entry point at an unusual time share this.
 #ifndef CUDAGUARD_TESTS_PROGRAMS_TIMED_H
 #define CUDAGUARD_TESTS_PROGRAMS_TIMED_H
 
@@ -21,7 +21,7 @@ static inline void timed_open(const char* name) {
   }
 }
 
-// Goes through the entry point if $CG_WHEN names this moment; $CG_TIMED_LIB says which library.
+// Uses the entry point if $CG_WHEN names this moment. $CG_TIMED_LIB names the library.
 static inline void timed_probe(const char* moment) {
   const char* when = getenv("CG_WHEN");
   if (when == NULL || strcmp(when, moment) != 0) return;

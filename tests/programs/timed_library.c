@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that goes through the entry point in its constructor or destructor: linked to a program
-// its constructor runs before the guard would have had one. With CG_WHEN=own-next it takes dlopen
-// from the libraries behind itself, as a preloaded library that hooks dlopen does.
+// A library that uses the entry point in its constructor or destructor. If a program is linked to
+// it, its constructor runs before a constructor of the guard could. With CG_WHEN=own-next it gets
+// dlopen from the libraries that follow it, as a preloaded library that hooks dlopen does.
 #include "timed.h"
 
 __attribute__((constructor)) static void enter(void) { timed_probe("library-constructor"); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exports functions called like the driver's, each of which opens the driver at its first call and
-// goes on by the driver's handle, as TensorFlow's 608 generated trampolines do.
+// Exports functions with the driver's names. Each opens the driver at its first call and forwards
+// the call by the driver's handle, as TensorFlow's 608 generated trampolines do.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>

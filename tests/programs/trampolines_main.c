@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls driver functions by name, which its own trampolines (in it or in a library) answer.
+// Calls driver functions by name. Its own trampolines, in the program or in a library, answer the
+// calls.
 #include "linked.h"
 
 int main(void) {

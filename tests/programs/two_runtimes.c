@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads two plug-ins that are linked to runtimes of different majors, RTLD_LOCAL:
+// Loads two plug-ins with RTLD_LOCAL that are linked to runtimes of different major versions:
 //   together A B   both stay loaded and are called in turn
 //   replace A B    A, call, dlclose, B (perhaps at A's address), call, dlclose; three times
 //   tail A B       both loaded; their call of the runtime is in tail position

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is linked to this libdl.so.2 imports its names without a version, as objects of other
-// linkers and of before glibc had versions do. At run time they get the system's.
+// A program that is linked to this libdl.so.2 imports its names without a version, like objects of
+// other linkers or from before glibc had versions. At run time it gets the system's libdl.
 __attribute__((visibility("default"))) void dlopen(void) {}
 __attribute__((visibility("default"))) void dlmopen(void) {}
 __attribute__((visibility("default"))) void dlclose(void) {}

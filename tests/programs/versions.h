@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// dlopen and dlmopen looked up by name and, with dlvsym, by glibc's version: "old" is that of
-// libdl.so.2, "new" came when libc.so.6 took them over; null is no version, by dlsym.
+// Looks up dlopen and dlmopen by name and, with dlvsym, by glibc's version. "old" is libdl.so.2's
+// version, and "new" the version since the functions moved to libc.so.6. null uses dlsym without a
+// version.
 #ifndef CUDAGUARD_TESTS_PROGRAMS_VERSIONS_H
 #define CUDAGUARD_TESTS_PROGRAMS_VERSIONS_H
 
@@ -8,7 +9,8 @@
 #include <stddef.h>
 #include <string.h>
 
-// Inlined: RTLD_NEXT goes by the object that calls, and by a return address, so no tail call.
+// Always inlined and never in tail position, because RTLD_NEXT depends on the return address in the
+// calling object.
 static inline void* look_up(void* where, const char* name, const char* version) {
   const char* wanted = "GLIBC_2.34";
   if (version != NULL && strcmp(version, "old") == 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that takes the driver and NVML if they are there, and is linked to neither. Then it
-// loads both, and says which files of the guard's it holds.
+// A program that uses the driver and NVML if they are loaded, and is linked to neither. It then
+// loads both and prints which of the guard's files are mapped.
 #include <dlfcn.h>
 #include <link.h>
 

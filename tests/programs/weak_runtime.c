@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that takes the runtime if it is there, and is not linked to one.
+// A program that uses the runtime if it is loaded, and is not linked to one.
 #include "probe.h"
 
 __attribute__((weak)) int cudaSetDevice(int device);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pytest --cudaguard, in real runs of pytest, with pytest-xdist too."""
+"""pytest --cudaguard works in real runs of pytest, with pytest-xdist, too."""
 
 import json
 import os
@@ -96,7 +96,8 @@ class Plugin(harness.DirectoryCase):
             stream.write(textwrap.dedent(text))
 
     def pytest(self, *arguments, guard=True, plugin=PLUGIN, env=None, trace=False):
-        """Adds .cases: {test's name: (passed, failed, error or skipped, message)}."""
+        """Runs pytest and adds .cases: {test's name: (passed, failed, error or skipped, message)}.
+        """
         junit = self.path("junit.xml")
         result = harness.run(
             [PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", self.directory, *plugin,
@@ -119,8 +120,9 @@ class Plugin(harness.DirectoryCase):
             found.setdefault(outcome, set()).add(name)
         return found
 
-    def test_control(self):
-        """Bare, and without the option: the same tests pass, and reach the driver."""
+    def test_control_suite_passes_without_the_option(self):
+        """Control: unguarded, or without the option, the same tests pass, and the unguarded ones
+        reach the driver."""
         self.make("test_all.py", SUITE)
         for guard, plugin in ((False, ()), (False, PLUGIN[:2]), (True, PLUGIN[:2])):
             result = self.pytest("-o", "markers=cudaguard_allow", guard=guard, plugin=plugin)
@@ -143,39 +145,40 @@ class Plugin(harness.DirectoryCase):
             where = "<string>:1" if "child" in name else "test_all.py:%d" % line
             self.assertIn("CUDA was asked for by %s through ctypes/cffi (cuInit)" % where, said)
             self.assertEqual("in process " in said, name in ("child", "grandchild", "fork"), said)
-        # The user's line and what called it; not what runs the test.
+        # The report has the user's line and its callers, but not the code that runs the test.
         self.assertIn("(cuInit)\n  > test_all.py:%d in touch\n        %s\n    test_all.py:%d in "
                       "test_first\n____" % (line, TOUCH, 1 + SUITE.split("\n").index(
                           "def test_first(): touch()")), result.out)
-        # Its own failure is what it says; that it asked is a section of its report.
+        # The message is the test's own failure. A section of the report says that it asked.
         self.assertIn("its own reason", result.cases["fails"][1])
         self.assertRegex(result.out, r"-+ cudaguard -+\nCUDA was asked for by ")
         self.assertNotIn("outside of any test", result.out)
         result.assert_untouched(self)
 
-    def test_suite(self):
+    def test_suite_fails_the_tests_that_ask(self):
         self.check_suite()
 
-    def test_suite_in_workers(self):
+    def test_suite_in_workers_fails_the_tests_that_ask(self):
         self.check_suite("-n", "2")
 
-    def test_again(self):
-        """Who asks a second time in one process is named by a line of its own."""
+    def test_second_attempt_names_its_own_line(self):
+        """If a second test of a process asks, the message names its own line."""
         self.make("test_lines.py", "import ctypes\n\ndef test_2():\n    %s\n\ndef test_3(): %s\n" % (
             TOUCH, TOUCH))
         result = self.pytest()
         self.assertIn("by test_lines.py:4 through", result.cases["2"][1], result)
         self.assertIn("by test_lines.py:6 through", result.cases["3"][1], result)
 
-    def test_clean(self):
+    def test_clean_suite_passes(self):
         self.make("test_clean.py", "def test_clean(): pass\n")
         for arguments in HOW:
             result = self.pytest(*arguments)
             self.assertEqual((result.rc, self.outcomes(result)), (0, {"passed": {"clean"}}), result)
             self.assertIn("cudaguard: a test that asks for CUDA fails", result.out)
 
-    def test_refuses_without_the_guard(self):
-        """One clear error, before any test is run; exit code 4, pytest's for wrong use."""
+    def test_option_without_the_guard_is_an_error(self):
+        """There is one clear error before any test runs, and the exit code is 4, pytest's for wrong
+        use."""
         self.make("test_all.py", SUITE)
         for guard, env, reason in (
                 (False, {}, "the guard is not loaded in this process, or is an older one"),
@@ -189,8 +192,8 @@ class Plugin(harness.DirectoryCase):
                     self.assertRegex(result.err.strip(), "ERROR: --cudaguard: %s.*%s$" % (reason, COMMAND))
                     self.assertEqual((result.cases, result.init_calls()), ({}, []), result)
 
-    def test_pools(self):
-        """Workers of multiprocessing, which find the test's report in their environment."""
+    def test_attempts_of_pool_workers_fail_the_test(self):
+        """Workers of multiprocessing find the test's report in their environment."""
         self.make("test_pools.py", """
             import ctypes, multiprocessing, pytest
             def touch(_): return %s
@@ -205,7 +208,7 @@ class Plugin(harness.DirectoryCase):
             self.assertEqual(outcome, "failure", result)
             self.assertRegex(said, r"by test_pools\.py:3 through ctypes/cffi \(cuInit\) in process \d+: ")
 
-    def test_what_is_denied(self):
+    def test_deny_option_selects_what_fails(self):
         self.make("test_two.py", """
             import ctypes
             def test_cuda(): %s
@@ -225,7 +228,7 @@ class Plugin(harness.DirectoryCase):
         self.assertIn('--cudaguard-deny "gpu" is not accepted (accepted: init, nvml, opencl)',
                       result.err)
 
-    def test_code_that_may(self):
+    def test_allow_option_permits_code(self):
         self.make("other.py", "import ctypes\n%s\n" % TOUCH)
         self.make("test_two.py", """
             import ctypes
@@ -244,7 +247,7 @@ class Plugin(harness.DirectoryCase):
             self.assertIn('--cudaguard-allow "%s" is not accepted' % pattern, result.err)
 
     def check_marked(self, how, outcomes, *arguments, **options):
-        """no_cuda in a suite that is run without --cudaguard."""
+        """Checks no_cuda in a suite that runs without --cudaguard."""
         self.make("test_marked.py", """
             import ctypes, os, pytest, subprocess, sys
             CHILD = "%s"
@@ -273,8 +276,8 @@ class Plugin(harness.DirectoryCase):
                          (1, {**outcomes, "skipped": {"skipped"}}), result)
         return result
 
-    def test_a_marked_test(self):
-        """It fails if it asks. Tests without the marker are as they were."""
+    def test_marked_test_that_asks_fails(self):
+        """A marked test fails if it asks. Tests without the marker are unchanged."""
         self.make("conftest.py", "import ctypes\n%s\n" % TOUCH)
         for how in HOW:
             result = self.check_marked(how, {
@@ -285,7 +288,7 @@ class Plugin(harness.DirectoryCase):
             for text in ("outside of any test", "a test that asks", "- cudaguard -"):
                 self.assertNotIn(text, result.out)
 
-    def test_a_marked_test_has_the_options_of_a_suite(self):
+    def test_marked_test_follows_the_suites_options(self):
         self.check_marked(("--cudaguard-deny=nvml",), {
             "passed": {"other", "clean", "asks", "child", "in_class", "may", "last"},
             "failure": {"nvml"}})
@@ -293,7 +296,7 @@ class Plugin(harness.DirectoryCase):
             "passed": {"other", "clean", "asks", "nvml", "in_class", "may", "last"},
             "failure": {"child"}})
 
-    def test_a_marked_test_hands_on_its_records(self):
+    def test_marked_test_passes_its_records_on(self):
         report = self.path("report")
         self.make("test_all.py", "import ctypes, pytest\ndef test_1(): %s\n"
                   "@pytest.mark.no_cuda\ndef test_2(): %s\n" % (TOUCH, TOUCH))
@@ -301,8 +304,8 @@ class Plugin(harness.DirectoryCase):
         self.assertEqual([record["code"] for record in harness.records(report)],
                          ["test_all.py:2", "test_all.py:4"])
 
-    def test_a_marked_test_without_the_guard(self):
-        """Each one is an error that names the command. The others are run."""
+    def test_marked_test_without_the_guard_is_an_error(self):
+        """Each marked test is an error that names the command. The other tests run."""
         for how, reason in (({"guard": False}, "the guard is not loaded in this process"),
                             ({"env": {"CUDAGUARD_POLICY": "OFF"}}, "CUDA is allowed in this process")):
             result = self.check_marked((), {
@@ -311,8 +314,8 @@ class Plugin(harness.DirectoryCase):
             self.assertRegex(result.cases["clean"][1],
                              'no_cuda: %s.*; start the tests with "cudaguard run -- pytest"' % reason)
 
-    def test_the_attempts_of_a_test(self):
-        """The fixture has this test's so far, those of its processes included."""
+    def test_fixture_has_the_attempts_of_its_test(self):
+        """The fixture has this test's attempts so far, also those of its processes."""
         self.make("test_all.py", """
             import ctypes, pytest, subprocess, sys
             def test_other(): %s
@@ -342,21 +345,21 @@ class Plugin(harness.DirectoryCase):
                 "passed": {"other", "own", "none", "child"}, "failure": {"fails"}}, result)
             self.assertIn("CUDA was asked for by test_all.py:21 through ctypes/cffi (cuInit)",
                           result.cases["fails"][1])
-        # What the test has looked at still fails it under --cudaguard.
+        # An attempt that the test has read still fails it under --cudaguard.
         result = self.pytest()
         self.assertEqual(self.outcomes(result), {
             "passed": {"none"}, "failure": {"other", "own", "child", "fails"}}, result)
-        # With CI in the environment pytest's short summary has all lines once more.
+        # With CI in the environment, pytest's short summary repeats all lines.
         self.assertIn("  > test_all.py:6 in test_own\n", result.out, result)
 
-    def test_the_attempts_without_the_guard(self):
+    def test_fixture_without_the_guard_is_an_error(self):
         self.make("test_all.py", "def test_1(cudaguard_attempts): pass\n")
         result = self.pytest(guard=False, plugin=PLUGIN[:2])
         self.assertIn("cudaguard_attempts: the guard is not loaded", result.cases["1"][1], result)
         self.assertIn('; start the tests with "cudaguard run -- pytest"', result.cases["1"][1])
 
-    def test_the_nearest_marker_counts(self):
-        """With --cudaguard, too."""
+    def test_nearest_marker_counts(self):
+        """This also holds with --cudaguard."""
         self.make("test_all.py", """
             import ctypes, pytest
             pytestmark = pytest.mark.cudaguard_allow
@@ -367,8 +370,8 @@ class Plugin(harness.DirectoryCase):
         result = self.pytest()
         self.assertEqual(self.outcomes(result), {"passed": {"may"}, "failure": {"may_not"}}, result)
 
-    def test_collection(self):
-        """A module that asks when it is imported is an error, once. All tests are run."""
+    def test_import_that_asks_is_an_error(self):
+        """A module that asks when it is imported is an error, once. All tests run."""
         self.make("other.py", "import ctypes\n%s\n" % TOUCH)
         self.make("test_asks.py", "import other\ndef test_1(): pass\n")
         self.make("test_asks_no_more.py", "import other\ndef test_2(): pass\n")
@@ -383,8 +386,8 @@ class Plugin(harness.DirectoryCase):
             self.assertIn("CUDA was asked for by other.py:2 through ctypes/cffi (cuInit)", result.out)
             self.assertNotIn("outside of any test", result.out)
 
-    def test_collection_that_fails_by_itself(self):
-        """pytest stops as ever; -x stops at an import that asks, too."""
+    def test_other_collection_errors_stop_pytest_as_usual(self):
+        """pytest stops as usual, and -x stops at an import that asks, too."""
         self.make("test_asks.py", "import ctypes\n%s\ndef test_asks(): pass\n" % TOUCH)
         self.make("test_good.py", "def test_good(): pass\n")
         self.assertEqual(self.pytest("-x").cases.get("good"), None)
@@ -395,7 +398,7 @@ class Plugin(harness.DirectoryCase):
         self.assertIn("its own", result.out)
         self.assertNotIn("good", result.cases)
 
-    def test_conftest(self):
+    def test_conftest_that_asks_is_reported(self):
         self.make("conftest.py", "import ctypes\n%s\n" % TOUCH)
         self.make("test_good.py", "def test_good(): pass\n")
         for arguments in HOW:
@@ -403,8 +406,8 @@ class Plugin(harness.DirectoryCase):
             self.assertEqual((result.rc, self.outcomes(result)), (1, {"passed": {"good"}}), result)
             self.assertIn("while conftest.py was imported: CUDA was asked for by", result.out)
 
-    def test_before_the_plugin(self):
-        """An earlier plug-in: nobody knows by which line, but it is not passed over."""
+    def test_attempts_before_the_plugin_are_reported(self):
+        """An earlier plug-in has asked: the line is unknown, but the attempt is not ignored."""
         self.make("early.py", "import ctypes\n%s\n" % TOUCH)
         self.make("test_good.py", "def test_good(): pass\n")
         result = self.pytest(plugin=("-p", "early", *PLUGIN),
@@ -412,7 +415,7 @@ class Plugin(harness.DirectoryCase):
         self.assertEqual(result.rc, 1, result)
         self.assertIn("1 calls before the plug-in was loaded", result.out)
 
-    def test_a_process_that_outlives_its_test(self):
+    def test_attempt_after_the_test_ends_is_reported(self):
         self.make("test_late.py", """
             import os, subprocess, sys, time
             def test_starts():
@@ -430,8 +433,8 @@ class Plugin(harness.DirectoryCase):
                           "asked for by", result.out)
             os.unlink(self.path("done"))
 
-    def test_another_report(self):
-        """What reads the records besides (cudaguard verify) gets each of them, once."""
+    def test_other_report_gets_each_record_once(self):
+        """cudaguard verify also reads the records, and gets each of them once."""
         self.make("test_all.py", """
             import ctypes, subprocess, sys
             def test_own(): %s
@@ -445,7 +448,7 @@ class Plugin(harness.DirectoryCase):
             self.assertEqual([record["api"] for record in harness.records(report)], ["cuInit"] * 2)
             os.unlink(report)
 
-    def test_nothing_is_left(self):
+    def test_temporary_files_are_removed(self):
         self.make("test_all.py", "import ctypes\ndef test_own(): %s\n" % TOUCH)
         os.mkdir(self.path("tmp"))
         self.pytest("-n", "1", "--basetemp", self.path("base"), env={"TMPDIR": self.path("tmp")})
@@ -453,7 +456,7 @@ class Plugin(harness.DirectoryCase):
 
 
 class Records(harness.DirectoryCase):
-    """The sentences, from records that are made up."""
+    """Tests the sentences with records that the test makes."""
 
     def setUp(self):
         super().setUp()
@@ -467,7 +470,7 @@ class Records(harness.DirectoryCase):
                   "decision": "deny", "caller": "/usr/lib/libffi.so.8+0x1", **fields}
         return self.records.parse(json.dumps(record).encode() + b"\n")
 
-    def test_the_users_line(self):
+    def test_headline_names_the_users_line(self):
         package = "/v/lib/python3.11/site-packages/torch/cuda/__init__.py"
         frames = [{"file": package, "line": 118, "function": "is_available"},
                   {"file": "/home/u/ppo.py", "line": 159, "function": "main"},
@@ -479,7 +482,7 @@ class Records(harness.DirectoryCase):
         attempt = self.attempt(python=frames, library="ctypes/cffi", code="torch/cuda/__init__.py:118")
         self.assertEqual(self.records.headline(attempt, False), "CUDA was asked for by %s:118 through "
                          "ctypes/cffi (cuInit) in process 7: python3 ppo.py" % package)
-        # A cell has no path that a reader knows.
+        # The path of a cell's file means nothing to a reader.
         cell = {"file": "/tmp/ipykernel_7/28.py", "line": 3, "function": "<module>"}
         attempt = self.attempt(python=[cell], code="notebook cell, line 3")
         self.assertEqual(self.records.headline(attempt, True),
@@ -487,7 +490,7 @@ class Records(harness.DirectoryCase):
         self.assertIn("Python stack: no frames", self.records.story(
             self.attempt(python_missing="no frames"), True))
 
-    def test_without_a_line(self):
+    def test_headline_without_a_line_names_the_library(self):
         frames = [{"file": "/usr/lib/python3.11/threading.py", "line": 995, "function": "run"}]
         attempt = self.attempt(python=frames, library="ctypes/cffi")
         self.assertIsNone(attempt.line())
@@ -495,13 +498,14 @@ class Records(harness.DirectoryCase):
                          "CUDA was asked for by ctypes/cffi (cuInit)")
         self.assertNotIn("\n  >", self.records.story(attempt, True))
 
-    def test_record_of_0_1(self):
-        """It names neither the line nor the library."""
+    def test_record_of_0_1_has_no_line(self):
+        """A record of version 0.1 has neither the line nor the library."""
         attempt = self.attempt(python=[{"file": "/home/u/ppo.py", "line": 159, "function": "main"}])
         self.assertEqual((attempt.library, attempt.code), ("libffi.so.8", ""))
 
-    def test_patterns(self):
-        """The cases of tests/unit/allow_test.cpp: train.py:12 calls tensordict, which calls PyTorch."""
+    def test_patterns_match_as_in_verify(self):
+        """These are the cases of tests/unit/allow_test.cpp: train.py:12 calls tensordict, which
+        calls PyTorch."""
         packages = "/opt/venv/lib/python3.11/site-packages/"
         frames = [{"file": file, "line": line, "function": "f"} for file, line in (
             (packages + "torch/cuda/__init__.py", 118), (packages + "tensordict/nn/common.py", 7),
@@ -525,8 +529,9 @@ class Records(harness.DirectoryCase):
         for pattern in ("lib:*", "line:*", "module:*"):
             self.assertEqual(self.records.not_allowed([unknown], [pattern]), [unknown])
 
-    def test_the_runtime_may_where_its_caller_may(self):
-        """As in tests/unit/decide_test.cpp; also the runtime of a wheel, which has a name of its own."""
+    def test_runtime_is_allowed_if_its_caller_is(self):
+        """As in tests/unit/decide_test.cpp, but also for a wheel's runtime, which has a name of its
+        own."""
         caller, other, elsewhere = (self.attempt(library=library, code=code) for library, code in (
             ("libc10_cuda.so", "a.py:1"), ("libfoo.so", "a.py:1"), ("libc10_cuda.so", "b.py:1")))
         for name in ("libcudart.so.12", "libcudart-d0da41ae.so.12", "libcudart.so.12 in train"):
@@ -536,7 +541,7 @@ class Records(harness.DirectoryCase):
                                   ([elsewhere, runtime], [runtime])):
                 self.assertEqual(self.records.not_allowed(attempts, ["lib:libc10_cuda.so"]), bad)
 
-    def test_kinds(self):
+    def test_call_and_library_decide_the_kind(self):
         for fields, kind in (({"api": "cuInit"}, "init"), ({"api": "cudaGetDeviceCount"}, "init"),
                              ({"api": "nvmlInit_v2"}, "nvml"),
                              ({"api": "dlopen", "object": "/x/libnvidia-opencl.so.1"}, "opencl"),
@@ -545,18 +550,18 @@ class Records(harness.DirectoryCase):
                              ({"api": "cuInit", "event": "init", "decision": "allow"}, "init")):
             self.assertEqual(self.attempt(**fields).kind, kind)
 
-    def test_what_is_no_record(self):
+    def test_other_lines_are_no_record(self):
         for line in (b"\n", b"{}\n", b"[]\n", b"7\n", b"\xff\xfe\n", b'{"v":1,"api":"cuInit"}\n',
                      b'{"v":1,"pid":1,"ppid":0,"argv":[],"event":"start","policy":"FORCE_CPU"}\n',
                      b'{"v":1,"pid":"x","argv":[],"api":"cuInit"}\n', b'{"v":2,"api":"cuInit"}\n',
                      b'{"v":1,"pid":1,"argv":[],"api":"cuInit","python":[{"file":1}]}\n',
                      b'{"v":1,"pid":1,"argv":7,"api":"cuInit"}\n'):
             self.assertIsNone(self.records.parse(line), line)
-        # Behind the piece of a record whose writer was killed.
+        # The record follows a piece of a record whose writer was killed.
         self.assertEqual(self.records.parse(
             b'{"v":1,"ts":12.5,"pid":{"v":1,"pid":8,"argv":["a"],"api":"cuInit"}\n').pid, 8)
 
-    def test_nothing_that_a_terminal_obeys(self):
+    def test_output_has_no_terminal_control_characters(self):
         attempt = self.attempt(argv=["a\x1b[31m\n"], caller="/x/lib\x9b\u202ey.so+0x1",
                                python=[{"file": "/x\x1b.py", "line": 1, "function": "\r"}])
         for text in (self.records.headline(attempt, False), self.records.story(attempt, False)):

@@ -3,8 +3,8 @@
 
     many.py '{"argv": [...], "env": {...}, "times": 100, "log": true}'
 
-Prints JSON: how often there was which [exit code, stdout, stderr, real cuInits]. Process ids in
-stderr are "PID"; "log": false leaves the fakes' log out, and the last item is null then.
+Prints JSON: how often each [exit code, stdout, stderr, real cuInits] occurred. Process ids in
+stderr are "PID". With "log": false the fakes write no log, and the last item is null.
 """
 
 import collections

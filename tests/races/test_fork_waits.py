@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forks beside threads that load the driver for the first time: no child waits on a word of ours,
-which its parent's thread held. What children meet in ld.so they meet without the guard too."""
+"""A process forks while its threads load the driver for the first time. No child waits on a word of
+cudaguard that a thread of its parent held. What children meet in ld.so happens without the guard,
+too."""
 
 import os
 import re
@@ -25,7 +26,7 @@ def proxies(directory):
 
 class ForkWaits(harness.Case):
     def forks(self, rounds, guard):
-        """How many children came through, and the files of the words that others wait on."""
+        """Returns how many children finished, and the files of the words on which others wait."""
         env = {"LD_LIBRARY_PATH": racing.DRIVER, "CUDAGUARD_POLICY": "VALIDATE",
                "CUDAGUARD_LOG": "off"}
         result = harness.run([PROGRAM, str(rounds), str(FORKS)], world="none", guard=False,
@@ -43,18 +44,18 @@ class ForkWaits(harness.Case):
         self.assertGreater(done, rounds * FORKS // 2)
         self.assertEqual(self.ours(waits), [])
 
-    def test_as_it_ships(self):
+    def test_no_child_waits_on_the_guard(self):
         self.check(100, harness.GUARD)
 
-    def test_with_a_slow_lock(self):
+    def test_no_child_waits_with_a_slow_lock(self):
         with racing.library_directory(proxies("slow")) as guard:
             self.check(20, guard)
 
-    def test_without_the_guard(self):
-        """The control: the program is right. How many children come through is ld.so's affair."""
+    def test_control_no_word_of_the_guard_without_it(self):
+        """Control: the program itself is right. ld.so decides how many children finish."""
         self.assertEqual(self.ours(self.forks(5, None)[1]), [])
 
-    def test_one_word_for_all(self):
-        """The control: the same slow lock, in a word that a forked child has as it was."""
+    def test_control_children_wait_on_one_shared_word(self):
+        """Control: the same slow lock is in a word that a forked child inherits as it was."""
         with racing.library_directory(proxies("one_word")) as guard:
             self.assertTrue(self.ours(self.forks(20, guard)[1]))

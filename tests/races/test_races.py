@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""64 threads whose first call it is, in 1,000 fresh processes (48 in the quick run): the real driver
-is initialised once, and every thread is told the same."""
+"""In 1,000 fresh processes (48 in the quick run), 64 threads make their first call at once. The
+real driver is initialised once, and every thread gets the same answer."""
 
 import os
 import subprocess
@@ -10,10 +10,10 @@ from support import harness, racing
 
 class FirstCalls(harness.Case):
 
-    def test_one_init_one_answer(self):
+    def test_driver_is_initialised_once_with_one_answer(self):
         ran = 0
         for program, entry_points, inits in racing.RACES:
-            # With a quick cuInit, and with one that takes longer than to start all threads.
+            # cuInit is either quick or takes longer than starting all threads.
             for slow, times in ((0, 62), (2000, 63)) if harness.FULL else ((0, 3), (2000, 3)):
                 with self.subTest(program=program, entry_points=entry_points, slow=slow):
                     outcomes = racing.race(program, entry_points, times, slow=slow,
@@ -23,28 +23,30 @@ class FirstCalls(harness.Case):
                 ran += times
         self.assertEqual(ran, 1000 if harness.FULL else 48)
 
-    def test_without_the_guard(self):
-        """The control: the program calls the driver once for each thread, and sees eight GPUs."""
+    def test_control_every_thread_calls_the_driver_unguarded(self):
+        """Control: the program calls the driver once for each thread and sees eight GPUs."""
         for program, entry_points in (("racers", "o"), ("racers_linked", "l")):
             outcomes = racing.race(program, entry_points, 5, guard=None)
             self.assertEqual([(o.code, o.inits, o.times) for o in outcomes], [(0, 64, 5)])
             self.assertTrue(outcomes[0].out.startswith("64 8:"), outcomes)
 
-    def test_without_the_lock(self):
-        """The control: proxies whose lock locks nothing let several threads through."""
+    def test_control_several_threads_call_it_without_the_lock(self):
+        """Control: proxies whose lock does nothing let several threads call cuInit."""
         proxies = os.path.join(racing.DIRECTORY, "unlocked", "lib", "cudaguard")
         with racing.library_directory(proxies) as guard:
             outcomes = racing.race("racers", "o", 20, guard=guard, slow=2000,
                                    CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
         self.assertGreater(max(outcome.inits for outcome in outcomes), 1, outcomes)
-        # The same directory with the proxies as they ship: it is the lock.
+        # With the released proxies in the same directory it works, so the lock makes the
+        # difference.
         with racing.library_directory() as guard:
             outcomes = racing.race("racers", "o", 20, guard=guard, slow=2000,
                                    CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
         self.assertEqual([outcome.inits for outcome in outcomes], [1], outcomes)
 
-    def test_a_list_that_turns_out_wrong(self):
-        """Found out by the first thread, inside cuInit: FORCE_CPU for all, whoever comes when."""
+    def test_wrong_list_means_force_cpu_for_all_threads(self):
+        """The first thread finds the mistake inside cuInit. FORCE_CPU then applies to all threads,
+        whenever they ask."""
         times = 20 if harness.FULL else 5
         for program, entry_points, _ in racing.RACES:
             with self.subTest(program=program, entry_points=entry_points):
@@ -55,7 +57,7 @@ class FirstCalls(harness.Case):
                     told = dict(reversed(line.split()) for line in outcome.out.splitlines())
                     self.assertLessEqual(set(told), {"!100", "0"}, outcome)
                     self.assertEqual(sum(map(int, told.values())), 64, outcome)
-                    # By NVML there are no GPUs, by everything else there is no CUDA.
+                    # By NVML there are no GPUs, and by every other entry point there is no CUDA.
                     by_nvml = sum(entry_points[i % len(entry_points)] in "nm" for i in range(64))
                     self.assertEqual(int(told.get("0", 0)), by_nvml, outcome)
                     about = [line for line in outcome.err.splitlines()
@@ -64,8 +66,8 @@ class FirstCalls(harness.Case):
 
 
 class FirstRequests(harness.Case):
-    """Of two threads whose request is the process's first one is stopped where it has read the
-    configuration, at the system call that follows: the other must not be taken for a child."""
+    """Two threads make the first request of a process. One of them is stopped at the system call
+    after it has read the configuration. The guard must not treat the other as a child."""
 
     def ask(self, variables):
         program = os.path.join(racing.DIRECTORY, "two_requests")
@@ -79,6 +81,6 @@ class FirstRequests(harness.Case):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         return done.stdout.strip()
 
-    def test_the_root_is_no_child(self):
-        self.assertEqual(self.ask(""), "libcuda.so.1")  # the control: the fake driver
+    def test_root_with_two_first_requests_is_no_child(self):
+        self.assertEqual(self.ask(""), "libcuda.so.1")  # control with the fake driver
         self.assertEqual(self.ask("LD_PRELOAD=" + harness.GUARD), "libcudaguard-driver.so")

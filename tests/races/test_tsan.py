@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under ThreadSanitizer: the proxies, and once the guard too, built with it; no report."""
+"""The proxies, and in one test the guard, too, run under ThreadSanitizer without a report."""
 
 import os
 import platform
@@ -11,7 +11,8 @@ from support import harness, racing
 
 pytestmark = pytest.mark.full
 
-# What ld.so and the fakes do in libc's functions is theirs: their locks are not seen.
+# ThreadSanitizer does not see the locks of ld.so and libc, so it must ignore accesses in code that
+# is not instrumented.
 TSAN = "exitcode=66 ignore_noninstrumented_modules=1"
 UNABLE = re.compile(r"FATAL: ThreadSanitizer: [^\n]*")
 SUMMARY = re.compile(r"SUMMARY: ThreadSanitizer: data race.*")
@@ -23,14 +24,15 @@ def built(directory, name="cudaguard"):
 
 
 class Tsan(harness.Case):
-    # What starts the programs: its shadow memory has no place where addresses are too random.
+    # This command starts the programs, because ThreadSanitizer's shadow memory needs less random
+    # addresses.
     prefix = ()
 
     @classmethod
     def setUpClass(cls):
         cls.reason = None
         if harness.check_tools():
-            return  # said by setUp
+            return  # setUp gives the reason
         if not os.path.exists(os.path.join(racing.DIRECTORY, "racers_tsan")):
             cls.reason = "not built, or not by this compiler: cmake --build --preset full"
             return
@@ -65,16 +67,16 @@ class Tsan(harness.Case):
                         self.assertEqual((outcome.out, outcome.err),
                                          ("64 %s\n" % racing.SEEN, ""))
 
-    def test_the_proxies(self):
+    def test_proxies_have_no_race(self):
         with racing.library_directory(built("tsan")) as guard:
             self.no_report(guard)
 
-    def test_the_guard_too(self):
+    def test_guard_and_proxies_have_no_race(self):
         with racing.library_directory(built("tsan"), built("tsan", "libcudaguard.so")) as guard:
             self.no_report(guard)
 
-    def test_without_the_lock(self):
-        """The control: the same with proxies whose lock locks nothing is reported."""
+    def test_control_proxies_without_a_lock_are_reported(self):
+        """Control: proxies whose lock does nothing are reported."""
         with racing.library_directory(built("tsan_unlocked")) as guard:
             for program, entry_points in (("racers", "o"), ("racers_linked", "l")):
                 with self.subTest(program=program, entry_points=entry_points):

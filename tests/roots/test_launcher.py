@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launcher, copied with the libraries into systems of every age and shape."""
+"""The launcher and its libraries work when copied into systems of every age and layout."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
 
 class Systems(systems.Case):
     def guards_in(self, root, **more):
-        """What the launcher says and does in this system, each with its control."""
+        """Checks what the launcher prints and does in this system, each with a control."""
         def run(*words, **also):
             return self.run_inside(root, list(words), **{**more, **also})
 
@@ -42,12 +42,12 @@ class Systems(systems.Case):
         guarded = run(*RUN, *OPEN)
         guarded.assert_untouched(self)
         self.guarded(guarded)
-        # Linked to libcuda, and there is none.
+        # The program is linked to libcuda, and this system has none.
         bare = run(systems.LINKED, driver=False)
         self.assertEqual(bare.rc, 127, bare)
         self.assertIn("libcuda.so.1: cannot open shared object file", bare.err)
         self.guarded(run(*RUN, systems.LINKED, driver=False))
-        # doctor's probe finds the driver of this system, or that there is none.
+        # doctor's probe finds the driver of this system, or reports that there is none.
         doctor = run(LAUNCHER, "doctor")
         self.assertEqual((doctor.rc, doctor.err), (0, ""), doctor)
         self.assertIn("\ncuInit             0 CUDA_SUCCESS", doctor.out)
@@ -55,7 +55,7 @@ class Systems(systems.Case):
         doctor = run(LAUNCHER, "doctor", driver=False)
         self.assertEqual((doctor.rc, doctor.err), (0, ""), doctor)
         self.assertIn("\ncuInit             not tried: there is no libcuda.so.1", doctor.out)
-        # Linked, with a driver: it is mapped by the question alone, of which nothing runs.
+        # For a linked program with a driver, the probe maps the driver but runs none of its code.
         run(systems.LINKED).assert_reached(self)
         linked = run(*RUN, systems.LINKED)
         self.assertEqual(linked.driver_files, ["/mnt/driver/libcuda.so.1"], linked)
@@ -73,7 +73,8 @@ class Systems(systems.Case):
         self.assertIn(meaning, result.err)
 
     def glibc_of(self, suite, directory):
-        """The files of the system's glibc at their places in `directory`; no shell, nothing else."""
+        """Copies the files of the system's glibc to their places in `directory`, without a shell or
+        any other file."""
         system = self.system(suite)
         root = os.path.join(self.scratch, directory)
         info = os.path.join(system, "var", "lib", "dpkg", "info")
@@ -82,7 +83,7 @@ class Systems(systems.Case):
         with open(os.path.join(info, lists[0]), encoding="utf-8") as stream:
             names = stream.read().split("\n")[:-1]
         for name in ("lib", "lib64"):
-            # The release's own way: a directory, or a link to that in /usr.
+            # The release has either a directory or a link to the directory in /usr.
             os.makedirs(os.path.join(root, "usr", name))
             if os.path.islink(os.path.join(system, name)):
                 os.symlink("usr/" + name, os.path.join(root, name))
@@ -98,18 +99,18 @@ class Systems(systems.Case):
                           if os.path.exists(os.path.join(root, name))], [])
         return root
 
-    def test_bullseye(self):
+    def test_launcher_guards_in_bullseye(self):
         self.guards_in(self.system("bullseye"))
 
-    def test_trixie(self):
+    def test_launcher_guards_in_trixie(self):
         self.guards_in(self.system("trixie"))
 
-    def test_xenial(self):
-        """Ubuntu 16.04, glibc 2.23: the oldest that an archive still has."""
+    def test_launcher_guards_in_xenial(self):
+        """Ubuntu 16.04 with glibc 2.23 is the oldest release that an archive still has."""
         self.guards_in(self.system("xenial"))
 
-    def test_distroless(self):
-        """glibc's files alone, as in an image without a distribution."""
+    def test_launcher_guards_with_glibcs_files_alone(self):
+        """The system has only glibc's files, like an image without a distribution."""
         for suite in ("bullseye", "trixie"):
             with self.subTest(suite=suite):
                 root = self.glibc_of(suite, suite)
@@ -117,8 +118,9 @@ class Systems(systems.Case):
                 self.guards_in(root)
                 self.guards_in(root, mounts=("proc",))
 
-    def test_without_proc(self):
-        """It knows its own place from the kernel's word for the path that was started."""
+    def test_launcher_finds_its_directory_without_proc(self):
+        """Without /proc, the launcher finds its own directory by the path that the kernel gives it.
+        """
         root = self.glibc_of("bullseye", "root")
         self.guards_in(root, mounts=())
         self.guards_in(root, mounts=("dev",))
@@ -127,7 +129,7 @@ class Systems(systems.Case):
             with self.subTest(command=command):
                 result = self.run_inside(root, [command, "run", *OPEN], mounts=(), directory="/mnt")
                 self.guarded(result)
-        # Where that path leads nowhere it says so.
+        # If that path leads nowhere, the launcher says so.
         source = os.path.join(self.scratch, "by_descriptor.c")
         with open(source, "w", encoding="utf-8") as stream:
             stream.write(BY_DESCRIPTOR)
@@ -136,9 +138,10 @@ class Systems(systems.Case):
                                  mounts=())
         self.refused(result, 125, "no /proc")
 
-    def test_rocky_layout(self):
-        """/usr/lib64 is the directory, /lib64 a link to it, and no lib/x86_64-linux-gnu. Red Hat's
-        own packages are not to be had here: it is Debian's glibc at the places of Red Hat's."""
+    def test_launcher_guards_in_rockys_layout(self):
+        """/usr/lib64 is the directory, /lib64 is a link to it, and there is no
+        lib/x86_64-linux-gnu. Red Hat's own packages are not available, so the test puts Debian's
+        glibc at Red Hat's places."""
         glibc = self.glibc_of("bullseye", "glibc")
         root = os.path.join(self.scratch, "rocky")
         lib = os.path.join(root, "usr", "lib64")
@@ -151,7 +154,7 @@ class Systems(systems.Case):
         for entry in os.scandir(source):
             if not entry.is_dir():
                 shutil.copy(entry.path, lib, follow_symlinks=False)
-        # Red Hat's ld.so looks into /usr/lib64 by itself; this one is told.
+        # Red Hat's ld.so searches /usr/lib64 by default, but this one needs the setting.
         with open(os.path.join(root, "etc", "ld.so.conf"), "w", encoding="utf-8") as stream:
             stream.write("/usr/lib64\n")
         subprocess.run(["ldconfig", "-r", root], check=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guard as it was built here loads and guards in the minimal systems of other releases."""
+"""The guard of this build loads and guards in the minimal systems of other releases."""
 
 
 import pytest
@@ -8,8 +8,9 @@ from support import matrix, systems
 
 pytestmark = pytest.mark.full
 
-# name, command, expected answers, more libraries in LD_PRELOAD behind the guard
-DOORS = [
+# Each entry has the name, the command, the expected answers and the libraries that follow the guard
+# in LD_PRELOAD.
+ENTRY_POINTS = [
     ("soname", [systems.ENTRY_POINT, "lib=libcuda.so.1"], matrix.CUDA, ()),
     ("dev name", [systems.ENTRY_POINT, "lib=libcuda.so"], matrix.CUDA, ()),
     ("path", [systems.ENTRY_POINT, "lib=/mnt/driver/libcuda.so.1"], matrix.CUDA, ()),
@@ -43,7 +44,7 @@ class Roots(systems.Case):
         self.assertRegex(version.out, r"GLIBC %s|GNU libc\) %s" % (glibc, glibc))
         quiet = self.run_inside(root, ["/bin/true"], ["/mnt/lib/libcudaguard.so"])
         self.assertEqual((quiet.rc, quiet.out, quiet.err), (0, "", ""), quiet)
-        for name, argv, expect, preload in DOORS:
+        for name, argv, expect, preload in ENTRY_POINTS:
             with self.subTest(entry_point=name):
                 bare = self.run_inside(root, argv)
                 bare.assert_reached(self)
@@ -59,12 +60,12 @@ class Roots(systems.Case):
                                   if not matrix.OUR_LINE.match(line)], [])
                 self.assertTrue(matrix.OUR_LINE.search(guarded.err.strip()), guarded)
 
-    def test_bullseye(self):
+    def test_guard_works_in_bullseye(self):
         self.entry_points_in("bullseye", r"2\.31")
 
-    def test_trixie(self):
+    def test_guard_works_in_trixie(self):
         self.entry_points_in("trixie", r"2\.41")
 
-    def test_xenial(self):
-        """Ubuntu 16.04, the oldest that an archive still has."""
+    def test_guard_works_in_xenial(self):
+        """Ubuntu 16.04 is the oldest release that an archive still has."""
         self.entry_points_in("xenial", r"2\.23")

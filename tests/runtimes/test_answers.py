@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every call of a sample gives 100 under cudart 11, 12.2, 12 and 13, shared and static."""
+"""Every call of a sample returns 100 under cudart 11, 12.2, 12 and 13, shared and static."""
 
 import os
 import re
@@ -16,12 +16,12 @@ TEXT = "no_CUDA-capable_device_is_detected"
 
 
 def answers(result):
-    """[(call, answer, cudaGetLastError after it, text)]"""
+    """Returns [(call, answer, cudaGetLastError after it, text)]."""
     return re.findall(r"^(\w+)=(\d+) \1\.last=(\d+) text=(\S+)", result.out, re.M)
 
 
 class RuntimeAnswers(harness.Case):
-    """Filled below: one set of tests for each runtime."""
+    """The code below adds one set of tests for each runtime."""
 
     def check(self, result, calls, text=TEXT):
         self.assertEqual(result.rc, 0, result)
@@ -35,7 +35,7 @@ class RuntimeAnswers(harness.Case):
         program = harness.program("runtime_%s_%s" % (version, kind))
         if not os.path.exists(program):
             harness.skip(self, "scripts/fetch-cuda brought no %s runtime %s" % (kind, version))
-        # The list above is the program's own, so that no call is forgotten in either place.
+        # The program has the same list, so no call is missing in either place.
         listed = harness.run([program, "list"], world="none", guard=False, trace=False)
         self.assertEqual(listed.out.split(), CALLS)
         bare = harness.run([program, "sample"], world="fake", guard=False)
@@ -45,11 +45,11 @@ class RuntimeAnswers(harness.Case):
             worlds.append("real")
             real = harness.run([program, "sample"], world="real", guard=False)
             if version == "13":
-                # Driver 535 is too old for it: it stops before it touches anything.
+                # Driver 535 is too old for this runtime, which stops before any CUDA attempt.
                 self.assertEqual({row[1] for row in answers(real)}, {"35"}, real)
             else:
                 real.assert_reached(self)
-                # The very answers that NVIDIA's driver gives on a machine without a device.
+                # NVIDIA's driver gives the same answers on a machine without a device.
                 self.assertEqual(answers(real), [(call, "100", "100", TEXT) for call in CALLS])
         for world in worlds:
             with self.subTest(world=world):
@@ -58,8 +58,8 @@ class RuntimeAnswers(harness.Case):
             with self.subTest(first=call):
                 self.check(harness.run([program, "only", call], world="fake"), [call])
 
-    def test_real_driver_was_there(self):
-        """Without the real driver half of the controls are missing: say so."""
+    def test_real_driver_is_installed(self):
+        """Without the real driver half of the controls are missing, and this test reports it."""
         self.need_real_driver()
 
 
@@ -73,10 +73,10 @@ def make_test(version, kind):
 
 for version in ("11", "12.2", "12", "13"):
     for kind in ("shared", "static"):
-        # NVIDIA's wheel of 12.2 has no static runtime at all; that of 12 stands for it.
+        # NVIDIA's wheel of 12.2 has no static runtime, so that of 12 is used.
         if (version, kind) == ("12.2", "static"):
             continue
         run = make_test(version, kind)
         if (version, kind) == ("11", "static"):
-            run = pytest.mark.full(run)  # A download of 774 MB: scripts/fetch-cuda.
+            run = pytest.mark.full(run)  # needs a download of 774 MB: scripts/fetch-cuda
         setattr(RuntimeAnswers, "test_%s_%s" % (kind, version.replace(".", "_")), run)

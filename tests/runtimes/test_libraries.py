@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's libraries on top of the runtime: guarded they answer as on a driver without a device."""
+"""NVIDIA's libraries on top of the runtime answer under the guard as with a driver without a
+device."""
 
 import glob
 import os
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.full  # needs a download
 HERE = os.path.dirname(os.path.abspath(__file__))
 DIRECTORIES = os.path.join(harness.DEPS, "frameworks/libraries/lib/python3*/site-packages/nvidia")
 OUR_LINE = re.compile(r"^cudaguard\[\d+\]: no CUDA here .*\n", re.MULTILINE)
-# Name -> (what the real driver makes it answer without a device, does bare it open the device?)
+# Name -> (its answer with the real driver and no device, whether it opens the device unguarded)
 NATIVE = {
     "cublasCreate": (1, True),
     "cublasLtCreate": (1, True),
@@ -26,12 +27,12 @@ NATIVE = {
     "cudnnCreate": (1001, True),
     "cuptiSubscribe": (15, True),
     "ncclCommInitAll": (1, True),
-    "ncclGetUniqueId": (0, False),  # needs no GPU, and works
+    "ncclGetUniqueId": (0, False),  # works without a GPU
 }
 
 
 class Libraries(harness.Case):
-    """Filled below: one test method for each call."""
+    """The code below adds one test method for each call."""
 
     def call(self, name, world, guard):
         directory = glob.glob(DIRECTORIES)[0]

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random graphs of libraries: whom each call reaches, bare (ld.so's own answer) and guarded.
+"""In random graphs of libraries, each call reaches the same definition unguarded (ld.so's own
+answer) and guarded.
 
-A graph has 3 to 8 nodes (programs/scope_node.c), the first is the program. Some define
-cudaSetDevice and cuInit, with versions or without, all call them. Some come with the program, some by LD_PRELOAD
-around the guard, the others by dlopen (LOCAL, GLOBAL, DEEPBIND, by name or path). After each step
-every node is asked for whom its calls reach; under OFF, and for cudaSetDevice under VALIDATE, the
-answer has to be the one that ld.so gives without the guard.
+A graph has 3 to 8 nodes (programs/scope_node.c), and the first is the program. Some define
+cudaSetDevice and cuInit, with versions or without, and all call them. Some are loaded with the
+program, some by LD_PRELOAD before or after the guard, the others by dlopen (LOCAL, GLOBAL,
+DEEPBIND,
+by name or path). After each step, every node prints which definitions its calls reach. Under OFF,
+and
+for cudaSetDevice under VALIDATE, the answer has to be ld.so's answer without the guard.
 
-Left out, because the return address does not decide them (docs/limits.md):
-- calls in tail position, and through a pointer that somebody else has looked up;
-- a weak reference without a definition: null when bare, set by the guard's export;
+The return address does not decide some cases, which are left out (docs/limits.md):
+- calls in tail position, and through a pointer that other code has looked up;
+- a weak reference without a definition: null when unguarded, set by the guard's export;
 - a library that is opened with RTLD_GLOBAL when it is loaded already, or after the calling library
   is loaded and before its first call, which a lazily bound reference would reach.
 
@@ -33,7 +36,7 @@ MAINS = ("main", "main", "main", "main_v1", "main_v2", "main_defines")
 SLOTS = 4
 DEEPEST = 5
 DT_NULL, DT_NEEDED, DT_SONAME = 0, 1, 14
-DT_CHECKSUM = 0x6ffffdf8  # ld.so passes over it
+DT_CHECKSUM = 0x6ffffdf8  # ld.so ignores it
 NOT_DEFINED = "-1"
 
 
@@ -53,7 +56,7 @@ def write_over(data, old, new):
 
 
 def dynamic_entries(data):
-    """(place in the file, tag) of the dynamic section's entries."""
+    """Yields (place in the file, tag) of the dynamic section's entries."""
     (table,) = struct.unpack_from("<Q", data, 32)
     size, count = struct.unpack_from("<HH", data, 54)
     for at in range(table, table + size * count, size):
@@ -76,8 +79,12 @@ class Node:
         self.depth = 0
 
     def may_be(self, kind):
-        """Else ld.so does not start the program: a strong reference without a definition; a version
-        that the first needed library does not have, where it has any."""
+        """Returns false for a kind with which ld.so would not start the program.
+
+        Such a kind has a strong reference without a definition, or requires a version that the
+        first needed
+        library lacks although it has versions.
+        """
         if kind == "strong":
             return any(node.kind.startswith("defines") for node in self.closure())
         if kind.endswith(("_v1", "_v2")) and not kind.startswith("defines"):
@@ -87,7 +94,7 @@ class Node:
         return kind != ""
 
     def contents(self):
-        """The built file of its kind with this node's names in it."""
+        """Returns the built file of its kind with this node's names in it."""
         data = TEMPLATES[self.kind]
         data = write_over(data, b"scope-node-number-00", b"scope-node-number-%02d" % self.number)
         if self.number and self.soname:
@@ -120,9 +127,9 @@ class Node:
 class Graph:
     def __init__(self, nodes):
         self.nodes = nodes
-        self.preload = {False: [], True: []}  # behind the guard?
+        self.preload = {False: [], True: []}  # whether they follow the guard
         self.now = False  # LD_BIND_NOW
-        self.opens = []  # (flags, node, by its path?)
+        self.opens = []  # (flags, node, whether it is opened by its path)
 
     def write(self, directory):
         for node in self.nodes:
@@ -134,7 +141,7 @@ class Graph:
             os.chmod(path, 0o755)
 
     def run(self, directory, policy=None):
-        """The lines of answers; policy None: without the guard."""
+        """Returns the lines of answers. policy None: without the guard."""
         libraries = [os.path.join(directory, node.name) for node in self.preload[False]]
         libraries += [harness.GUARD] if policy else []
         libraries += [os.path.join(directory, node.name) for node in self.preload[True]]
@@ -142,7 +149,7 @@ class Graph:
         if policy:
             env["CUDAGUARD_POLICY"] = policy
         if policy == "VALIDATE":
-            # There cuInit is NVIDIA's own, of a driver that may be installed.
+            # A driver may be installed, and cuInit is NVIDIA's own there.
             env["SCOPE_RUNTIME_ONLY"] = "1"
         if self.now:
             env["LD_BIND_NOW"] = "1"
@@ -151,7 +158,7 @@ class Graph:
             argv.append("%s:%s" % (flags, os.path.join(directory, node.name) if by_path else node.name))
         done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, close_fds=False, timeout=60)
-        # (What ld.so says of a needed library without versions is on stderr.)
+        # ld.so prints a message on stderr about a needed library without versions.
         return done.returncode, done.stdout.decode("utf-8", "replace").splitlines()
 
     def __str__(self):
@@ -169,10 +176,10 @@ class RandomGraph(Graph):
         super().__init__([Node(number) for number in range(rng.randint(3, 8))])
         plugins = rng.choice((0.2, 0.4, 0.6))
         for node in self.nodes[1:]:
-            # Without a parent it is for dlopen.
+            # A node without a parent is for dlopen.
             for _ in range(0 if rng.random() < plugins else rng.choice((1, 1, 2))):
                 self.connect(rng.choice(self.nodes[:node.number]), node)
-        for _ in range(rng.choice((0, 0, 1, 2))):  # other ways there, cycles too
+        for _ in range(rng.choice((0, 0, 1, 2))):  # adds further paths, and cycles, too
             self.connect(*rng.sample(self.nodes, 2))
         for node in self.nodes:
             rng.shuffle(node.needed)
@@ -209,7 +216,8 @@ class RandomGraph(Graph):
 
 
 def differences(bare, guarded, policy):
-    """[(step, caller, bare, guarded)]; what bare is not defined is not compared."""
+    """Returns [(step, caller, bare, guarded)]. Calls that reach no definition unguarded are not
+    compared."""
     if policy == "VALIDATE":
         bare = bare[0], [" ".join(word for word in line.split() if "driver" not in word)
                          for line in bare[1]]
@@ -222,8 +230,9 @@ def differences(bare, guarded, policy):
 
 
 class ScopeModel(harness.Case):
-    def test_a_deep_dependency(self):
-        """The program's library's library's library has it, and a plug-in's own library too."""
+    def test_calls_reach_a_deep_dependency(self):
+        """The definition is in the third library from the program, and in a plug-in's own library,
+        too."""
         nodes = [Node(number) for number in range(6)]
         for parent, child in ((0, 1), (1, 2), (2, 3), (4, 5)):
             nodes[parent].needed.append(nodes[child])
@@ -239,7 +248,7 @@ class ScopeModel(harness.Case):
             self.assertEqual(graph.run(directory, "OFF"), bare)
             self.assertEqual(differences(bare, graph.run(directory, "VALIDATE"), "VALIDATE"), [])
 
-    def test_as_bare(self):
+    def test_calls_reach_the_same_definitions_as_unguarded(self):
         wrong, answers, null, reached = [], 0, 0, set()
         with tempfile.TemporaryDirectory(prefix="cg-") as directory:
             for case in range(CASES):
@@ -258,7 +267,7 @@ class ScopeModel(harness.Case):
                             case, policy, found, graph))
         print("%d graphs (seed %d), %d answers (%d null when bare), %d definitions reached; "
               "%d graphs differ" % (CASES, SEED, answers, null, len(reached), len(wrong)))
-        # The control: most calls reach somebody, and many different ones.
+        # Control: most calls reach a definition, and many different ones.
         self.assertGreater(answers - null, CASES)
         self.assertGreater(len(reached), 15 if CASES > 500 else 4)
         self.assertEqual(len(wrong), 0, "%d of %d graphs\n%s" % (len(wrong), CASES, "\n".join(wrong[:3])))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a program's runtime lies: two majors in the global scope, one of them there, asked by a
-constructor's thread while ld.so is at work, not there at all."""
+"""A program's runtime may be in the global scope, next to another major version there, asked by a
+constructor's thread while ld.so holds its lock, or missing."""
 
 from support import harness
 
 OFF = {"CUDAGUARD_POLICY": "OFF"}
 MAJORS = (12, 13)
-SECONDS = 20  # these programs take none
+SECONDS = 20  # these programs need almost no time
 
 
 def answers(major):
@@ -18,7 +18,7 @@ DENIED = "100:0:100:100"
 
 class Scopes(harness.Case):
     def three(self, *argv):
-        """The program bare, under OFF (which has to be the same) and under FORCE_CPU."""
+        """Runs the program unguarded, under OFF (which has to be the same) and under FORCE_CPU."""
         argv = [harness.program(argv[0]), *argv[1:]]
         bare = harness.run(argv, guard=False, timeout=SECONDS)
         self.assertEqual(bare.rc, 0, bare)
@@ -32,14 +32,14 @@ class Scopes(harness.Case):
         self.assertEqual([c for c in forced.fake_calls if "RuntimeGetVersion" not in c], [], forced)
         return bare.out.splitlines(), forced.out.splitlines()
 
-    def test_both_in_the_global_scope(self):
+    def test_two_majors_in_the_global_scope_work_as_unguarded(self):
         for program in ("global_runtimes", "global_runtimes_reversed"):
             with self.subTest(program):
                 bare, forced = self.three(program)
                 self.assertEqual(bare, ["user%d=%s" % (m, answers(m)) for m in MAJORS] * 2)
                 self.assertEqual(forced, ["user%d=%s" % (m, DENIED) for m in MAJORS] * 2)
 
-    def test_a_plug_in_of_another_major(self):
+    def test_plugin_of_another_major_reaches_its_own_runtime(self):
         for scope in ("local", "global"):
             for major in MAJORS:
                 with self.subTest(major=major, scope=scope):
@@ -51,7 +51,7 @@ class Scopes(harness.Case):
                     plugin = "runtime=%d000 count=100:0 set=100 wait=100" % major
                     self.assertEqual(forced, ["program=" + DENIED, plugin] * 2)
 
-    def test_a_thread_of_a_constructor(self):
+    def test_thread_of_a_constructor_does_not_hang(self):
         for major in MAJORS:
             plugin = harness.program("runtime_on_load_%d.so" % major)
             with self.subTest(major=major, by="program without a runtime"):
@@ -63,8 +63,9 @@ class Scopes(harness.Case):
                 self.assertEqual(bare, ["program=" + answers(12), "onLoad=" + answers(major)] * 2)
                 self.assertEqual(forced, ["program=" + DENIED, "onLoad=" + DENIED] * 2)
 
-    def test_weak_references(self):
-        """Pinned, docs/limits.md: a name that the guard exports is there for a program without a runtime."""
+    def test_limit_weak_references_find_the_guards_names(self):
+        """A known limit (docs/limits.md): in a program without a runtime, a name that the guard
+        exports is defined."""
         program = [harness.program("weak_runtime")]
         bare = harness.run(program, guard=False)
         self.assertEqual((bare.rc, bare.answers), (0, {
@@ -76,9 +77,10 @@ class Scopes(harness.Case):
                     "cudaSetDevice": "set", "cudaMalloc": "null", "answer": "100"}), guarded)
                 guarded.assert_untouched(self)
 
-    def test_weak_references_to_the_driver(self):
-        """OFF: nothing of ours is loaded for them, they are answered as without the libraries, and
-        what the program loads afterwards is the driver's."""
+    def test_weak_references_to_the_driver_load_nothing_under_off(self):
+        """Under OFF, weak references load no library of cudaguard, and calls through them answer as
+        if the libraries were missing. The libraries that the program loads later are the driver's.
+        """
         program = [harness.program("weak_driver")]
         bare = harness.run(program, guard=False)
         self.assertEqual(bare.rc, 0, bare)
@@ -91,7 +93,7 @@ class Scopes(harness.Case):
         wanted.update(loaded, cuDeviceGet="3", nvmlDeviceGetHandleByIndex_v2="2", function="null")
         self.assertEqual((off.rc, off.answers, off.err), (0, wanted, ""), off)
         self.assertEqual(off.fake_calls, bare.fake_calls)
-        # The control: FORCE_CPU answers with the null drivers.
+        # Control: FORCE_CPU answers with the null drivers.
         forced = harness.run(program)
         self.assertEqual((forced.rc, forced.answers["loaded.cuInit"], forced.answers["ours"]),
                          (0, "100", "libcuda.so.1,libnvidia-ml.so.1,"), forced)

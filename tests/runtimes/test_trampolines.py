@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that export cu* trampolines of their own, as TensorFlow does: no recursion."""
+"""Programs that export cu* trampolines of their own, as TensorFlow does, do not recurse."""
 
 from support import harness
 
@@ -8,12 +8,12 @@ OFF = {"CUDAGUARD_POLICY": "OFF"}
 
 
 class Trampolines(harness.Case):
-    """In the program itself, and in a library that it is linked to."""
+    """The trampolines are in the program itself, or in a library that it is linked to."""
 
     def worlds(self):
         return ("fake", "real") if harness.have_real_driver() else ("fake",)
 
-    def test_force_cpu(self):
+    def test_trampolines_get_the_guards_answers(self):
         for name in PROGRAMS:
             bare = harness.run([harness.program(name)], guard=False)
             bare.assert_reached(self)
@@ -29,8 +29,9 @@ class Trampolines(harness.Case):
                     self.assertEqual(result.answers["procInit"], "100", result)
                     result.assert_untouched(self)
 
-    def test_off(self):
-        """Each call goes once through the trampoline and once to the driver, as without us."""
+    def test_trampolines_reach_the_driver_once_under_off(self):
+        """As without the guard, each call goes once through the trampoline and once to the driver.
+        """
         for name in PROGRAMS:
             for world in self.worlds():
                 with self.subTest(program=name, world=world):
@@ -43,8 +44,9 @@ class Trampolines(harness.Case):
                     self.assertEqual(guarded.fake_calls, bare.fake_calls, guarded)
                     self.assertEqual(guarded.device_opens, bare.device_opens, guarded)
 
-    def test_linked_program_under_off(self):
-        """A program linked to the driver: OFF hands the guard's own entries on to the driver."""
+    def test_linked_program_reaches_the_driver_under_off(self):
+        """For a program linked to the driver, OFF forwards the guard's own entries to the driver.
+        """
         for program, ways in (("linked_cuda", ("plt", "proc", "proc1", "dlopen", "devname",
                                                "default", "next", "self")),
                               ("linked_nvml", ("plt", "dlopen", "default", "next", "self"))):

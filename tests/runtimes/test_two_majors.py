@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plug-ins linked to runtimes of two majors; under OFF each call reaches its own runtime."""
+"""Plug-ins are linked to runtimes of two major versions, and under OFF each call reaches its own
+runtime."""
 
 import os
 
@@ -16,13 +17,13 @@ def expected(major):
 
 
 class FakeRuntimes(harness.Case):
-    """Recording runtimes, which say in each answer who was called."""
+    """Recording runtimes, whose answers name the runtime that was called."""
 
     def run_pair(self, mode, plugins=None, **more):
         return harness.run([harness.program("two_runtimes"), mode] + (plugins or FAKE), **more)
 
     def off(self, mode, plugins=None):
-        """The output under OFF, which has to be that of the bare program."""
+        """Returns the output under OFF, which has to be that of the unguarded program."""
         bare = self.run_pair(mode, plugins, guard=False)
         guarded = self.run_pair(mode, plugins, env=OFF)
         self.assertEqual(bare.rc, 0, bare)
@@ -32,41 +33,42 @@ class FakeRuntimes(harness.Case):
         self.assertEqual(sorted(guarded.fake_calls), sorted(bare.fake_calls))
         return guarded
 
-    def test_together(self):
+    def test_each_call_reaches_its_own_runtime(self):
         result = self.off("together")
         self.assertEqual(result.out.splitlines(), [expected(12), expected(13)] * 2)
 
-    def test_together_other_order(self):
+    def test_load_order_does_not_matter(self):
         result = self.off("together", FAKE[::-1])
         self.assertEqual(result.out.splitlines(), [expected(13), expected(12)] * 2)
 
-    def test_one_replaces_the_other(self):
+    def test_runtime_at_a_reused_address_is_found(self):
         result = self.off("replace")
         self.assertEqual(result.out.splitlines(), [expected(12), expected(13)] * 3)
-        # If ld.so never gave the second the first one's address, this proves less than it says.
+        # If ld.so never reused the first one's address for the second, this test would prove less.
         self.assertIn("sameAddress=1", result.err, result)
 
-    def test_tail_call(self):
-        """The return address of a call in tail position lies in the plug-in's caller, which needs
+    def test_tail_call_reaches_its_runtime(self):
+        """A call in tail position has its return address in the plug-in's caller. That caller needs
         no runtime itself (libffi, for a library that ctypes has loaded)."""
         for index, major in enumerate((12, 13)):
             with self.subTest(major=major):
                 result = self.off("tail", [FAKE[index]] * 2)
                 self.assertEqual(result.out.splitlines(), ["tail=%d:%d" % (major, major)] * 4)
 
-    def test_tail_calls_of_two_majors(self):
-        """Nobody can tell whose such a call is then; it must reach a runtime all the same."""
+    def test_ambiguous_tail_call_reaches_a_runtime(self):
+        """The guard cannot know which runtime such a call belongs to, but it must reach one of
+        them."""
         result = self.run_pair("tail", env=OFF)
         for line in result.out.splitlines():
             self.assertIn(line, ("tail=12:12", "tail=13:13"), result)
 
-    def test_threads(self):
+    def test_each_threads_call_reaches_its_own_runtime(self):
         result = self.off("threads")
         lines = sorted(result.out.splitlines())
         self.assertEqual(lines, [expected(12)] * 400 + [expected(13)] * 400)
 
-    def test_force_cpu(self):
-        """The same programs under FORCE_CPU: the guarded calls get the guard's answers."""
+    def test_guarded_calls_get_the_guards_answers(self):
+        """The same programs under FORCE_CPU get the guard's answers."""
         result = self.run_pair("together")
         self.assertEqual(result.rc, 0, result)
         for line in result.out.splitlines():
@@ -74,7 +76,7 @@ class FakeRuntimes(harness.Case):
 
 
 class RealRuntimes(FakeRuntimes):
-    """NVIDIA's own runtimes 12 and 13 in one process."""
+    """NVIDIA's own runtimes 12 and 13 are in one process."""
 
     def run_pair(self, mode, plugins=None, **more):
         plugins = [REAL[FAKE.index(plugin)] for plugin in plugins or FAKE]
@@ -86,33 +88,33 @@ class RealRuntimes(FakeRuntimes):
     def check_majors(self, result, order):
         majors = [line.split("=")[1][:2] for line in result.out.splitlines()]
         self.assertEqual(majors, order, result)
-        # The recording driver was really asked, by each of them.
+        # Each of them has called the recording driver.
         self.assertIn("cuInit", result.fake_calls)
 
-    def test_together(self):
+    def test_each_call_reaches_its_own_runtime(self):
         self.check_majors(self.off("together"), ["12", "13"] * 2)
 
-    def test_together_other_order(self):
+    def test_load_order_does_not_matter(self):
         self.check_majors(self.off("together", FAKE[::-1]), ["13", "12"] * 2)
 
-    def test_one_replaces_the_other(self):
+    def test_runtime_at_a_reused_address_is_found(self):
         self.check_majors(self.off("replace"), ["12", "13"] * 3)
 
-    def test_tail_call(self):
+    def test_tail_call_reaches_its_runtime(self):
         for plugin in FAKE:
             with self.subTest(plugin=plugin):
                 self.off("tail", [plugin] * 2)
 
-    def test_tail_calls_of_two_majors(self):
+    def test_ambiguous_tail_call_reaches_a_runtime(self):
         result = self.run_pair("tail", env=OFF)
         self.assertNotIn("tail=100", result.out, result)
         self.assertIn("cuInit", result.fake_calls)
 
-    def test_threads(self):
+    def test_each_threads_call_reaches_its_own_runtime(self):
         result = self.off("threads")
         self.assertEqual(len(result.out.splitlines()), 800)
 
-    def test_force_cpu(self):
+    def test_guarded_calls_get_the_guards_answers(self):
         for world in ("none", "fake") + (("real",) if harness.have_real_driver() else ()):
             for mode in ("together", "replace", "tail"):
                 with self.subTest(world=world, mode=mode):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""action.yml: each of its shell steps is run as GitHub runs it, with the inputs in their places."""
+"""action.yml: the test runs each of its shell steps as GitHub runs it, with the inputs inserted."""
 
 import os
 import re
@@ -30,14 +30,14 @@ class Action(harness.DirectoryCase):
         self.steps = self.action["runs"]["steps"]
 
     def value(self, expression, inputs):
-        """Of the few expressions that are used."""
+        """Returns the value of one of the few expressions that action.yml uses."""
         known = {"github.action_path": harness.SOURCE}
         known.update(("inputs." + name, text) for name, text in inputs.items())
         match = re.fullmatch(r"(\S+) == ''", expression)
         return known[match[1]] == "" if match else known[expression]
 
     def run_action(self, **given):
-        """(exit code, output, what the fake driver was asked, outputs) of all steps, one after another."""
+        """Runs all steps in turn; returns (exit code, output, the fake driver's calls, outputs)."""
         inputs = {name: entry.get("default") for name, entry in self.action["inputs"].items()}
         inputs.update({"cudaguard": LAUNCHER, **given})
         self.assertNotIn(None, inputs.values())
@@ -53,7 +53,7 @@ class Action(harness.DirectoryCase):
             script = self.path("step%d.sh" % number)
             with open(script, "w", encoding="utf-8") as stream:
                 stream.write(step["run"])
-            # GitHub's own words for `shell: bash`.
+            # GitHub runs this for `shell: bash`.
             result = harness.run(
                 ["bash", "--noprofile", "--norc", "-eo", "pipefail", script], guard=False,
                 cwd=self.directory, trace=False,
@@ -66,7 +66,7 @@ class Action(harness.DirectoryCase):
             said = dict(line.split("=", 1) for line in stream.read().splitlines())
         return result.rc, out, calls, said
 
-    def test_results(self):
+    def test_result_follows_verifys_verdict(self):
         for command, rc, word in (("python3 -c 'import json'", 0, "clean"), (TOUCH, 1, "touched"),
                                   (TOUCH + "; exit 3", 1, "touched"), ("exit 3", 2, "failed"),
                                   (NVML, 0, "clean"),
@@ -76,11 +76,11 @@ class Action(harness.DirectoryCase):
                 self.assertEqual((code, said, calls), (rc, {"result": word}, []), out)
                 self.assertIn("FAIL" if rc else "PASS", out)
 
-    def test_control(self):
-        """The command alone reaches the driver."""
+    def test_control_command_alone_reaches_the_driver(self):
+        """Control: the command alone reaches the driver."""
         harness.run(["bash", "-c", TOUCH], guard=False, trace=False).assert_reached(self)
 
-    def test_inputs(self):
+    def test_inputs_become_verifys_options(self):
         code, out, _, _ = self.run_action(command=TOUCH, junit="a b.xml", html="page.html")
         self.assertEqual(code, 1, out)
         self.assertIsNotNone(xml.etree.ElementTree.parse(self.path("a b.xml")).find(".//failure"))
@@ -92,19 +92,19 @@ class Action(harness.DirectoryCase):
         code, out, _, said = self.run_action(command="true", deny="everything")
         self.assertEqual((code, said), (125, {"result": "error"}), out)
 
-    def test_inputs_are_no_code(self):
+    def test_inputs_are_not_executed(self):
         mark = self.path("mark")
         for name in ("deny", "allow", "junit", "html", "cudaguard"):
             for text in ("$(touch %s)", "`touch %s`", "x\"; touch %s; \"", "';touch %s;'"):
                 self.run_action(**{"command": "true", name: text % mark})
                 self.assertFalse(os.path.exists(mark), (name, text))
-        # The control: of the command they are.
+        # Control: the command's text is code.
         self.run_action(command="touch " + mark)
         self.assertTrue(os.path.exists(mark))
         for step in self.steps:
             self.assertNotIn("${{", step["run"])
 
-    def test_shellcheck(self):
+    def test_shellcheck_finds_no_problem(self):
         if not shutil.which("shellcheck"):
             harness.skip(self, "shellcheck is not installed")
         for step in self.steps:
@@ -112,9 +112,9 @@ class Action(harness.DirectoryCase):
                                   input="set -eo pipefail\n" + step["run"], check=False)
             self.assertEqual(done.stdout, "")
 
-    def test_the_build_is_the_readmes(self):
-        """The step that builds is not run here; its commands are those that the README's readers and CI
-        run."""
+    def test_build_step_has_the_readmes_commands(self):
+        """The test does not run the step that builds, but checks its commands: README's readers and
+        CI run the same."""
         with open(os.path.join(harness.SOURCE, "README.md"), encoding="utf-8") as stream:
             readme = stream.read()
         build = self.steps[0]
@@ -129,8 +129,8 @@ class Action(harness.DirectoryCase):
         for name in re.findall(r"^(scripts/\S+)", build["run"], re.M):
             self.assertTrue(os.access(os.path.join(harness.SOURCE, name), os.X_OK), name)
 
-    def test_outputs(self):
-        """What the action hands on is there, and each input is used."""
+    def test_declared_outputs_exist_and_inputs_are_used(self):
+        """The outputs that the action declares exist, and each input is used."""
         self.assertEqual(self.action["outputs"]["result"]["value"],
                          "${{ steps.%s.outputs.result }}" % self.steps[1]["id"])
         used = re.findall(r"inputs\.(\w+)", str(self.steps))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README and docs/: every link leads somewhere, in the page too; every file that is named is there."""
+"""README and docs/: every link leads to a page or place, and every file that is named exists."""
 
 import glob
 import os
@@ -15,9 +15,9 @@ PAGES = ("README.md", "docs/*.md", "docs/*/*.md", "ARCHITECTURE.md", "CONTRIBUTI
 LINK = re.compile(r"\]\(([^)\s]+)[^)]*\)|^\[[^\]]+\]:\s*(\S+)|\b(?:src|srcset|href)=\"([^\"]+)\"",
                   re.MULTILINE)
 HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.MULTILINE)
-# Names of files in the text.
+# This regular expression finds names of files in the text.
 NAMED = re.compile(r"`((?:scripts|docs|tests|shim|policy|\.ci|share/cudaguard)/[\w.*/-]+)`")
-MADE = ("tests/gpu/results",)  # by a run
+MADE = ("tests/gpu/results",)  # a run makes it
 
 
 def read(path):
@@ -26,12 +26,12 @@ def read(path):
 
 
 def text_of(page):
-    """Without what is in code blocks."""
+    """Returns the page without its code blocks."""
     return re.sub(r"(?ms)^ *```.*?^ *```$", "", page)
 
 
 def anchors(page):
-    """The anchors of a page as GitHub makes them."""
+    """Returns the anchors of a page as GitHub makes them."""
     found = []
     for heading in HEADING.findall(text_of(page)):
         heading = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
@@ -41,9 +41,9 @@ def anchors(page):
 
 
 def broken_links(path, page):
-    """The links of a page at `path` that lead nowhere."""
+    """Returns the links of a page at `path` that lead nowhere."""
     broken = []
-    # What stands in `code` is no link.
+    # Text in `code` is not a link.
     for match in LINK.finditer(re.sub(r"`[^`\n]*`", "", text_of(page))):
         link = next(part for part in match.groups() if part)
         if re.match(r"[a-z]+:", link):
@@ -58,14 +58,14 @@ def broken_links(path, page):
 
 
 def missing_files(page):
-    """The files that a page names and that are not there."""
+    """Returns the files that a page names and that do not exist."""
     installed = read(os.path.join(harness.SOURCE, "tests", "artefacts", "installed.txt"))
     missing = []
     for name in NAMED.findall(page):
         if name.startswith("share/"):
             found = "./" + name.rstrip("/") in installed
         else:
-            # A pair of .cpp and .h goes by one name; TEST stands for any.
+            # A pair of .cpp and .h has one name, and TEST means any test.
             name_here = re.sub(r"[A-Z]{3,}", "*", name) + "*"
             found = glob.glob(os.path.join(harness.SOURCE, name_here))
         if not found and name not in MADE:
@@ -79,19 +79,19 @@ class Pages(unittest.TestCase):
         self.assertGreater(len(paths), len(PAGES) + 5)
         return paths
 
-    def test_links(self):
+    def test_every_link_leads_somewhere(self):
         for path in self.pages():
             with self.subTest(os.path.relpath(path, harness.SOURCE)):
                 self.assertEqual(broken_links(path, read(path)), [])
 
-    def test_files(self):
+    def test_every_named_file_exists(self):
         for path in self.pages():
-            if os.path.basename(path) != "CHANGELOG.md":  # old names among them
+            if os.path.basename(path) != "CHANGELOG.md":  # the changelog has old names
                 with self.subTest(os.path.relpath(path, harness.SOURCE)):
                     self.assertEqual(missing_files(read(path)), [])
 
-    def test_every_page_is_found(self):
-        """From README, by links."""
+    def test_links_from_readme_reach_every_page(self):
+        """Links from README reach every page."""
         start = os.path.join(harness.SOURCE, "README.md")
         found, todo = set(), [start]
         while todo:
@@ -114,7 +114,7 @@ class Pages(unittest.TestCase):
 
 class Installed(harness.DirectoryCase):
     def links(self, *names):
-        """The links of the installed pages that lead nowhere."""
+        """Returns the links of the installed pages that lead nowhere."""
         doc = self.path("share", "doc", "cudaguard")
         os.makedirs(doc)
         examples = os.path.join(harness.SOURCE, "scripts")
@@ -127,12 +127,12 @@ class Installed(harness.DirectoryCase):
         return {os.path.relpath(page, doc): found for page in pages
                 if (found := broken_links(page, read(page)))}
 
-    def test_links_of_the_tarball_and_the_rpm(self):
+    def test_tarballs_and_rpms_pages_have_no_broken_link(self):
         self.assertEqual(self.links("README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md"), {})
         page = read(self.path("share", "doc", "cudaguard", "README.md"))
         self.assertIn("(CHANGELOG.md)", page)
 
-    def test_links_of_the_debian_package(self):
+    def test_debian_packages_pages_have_no_broken_link(self):
         self.assertEqual(self.links("README.md", "SECURITY.md"), {})
         page = read(self.path("share", "doc", "cudaguard", "README.md"))
         self.assertIn("(SECURITY.md)", page)
@@ -140,11 +140,11 @@ class Installed(harness.DirectoryCase):
 
 
 class Control(unittest.TestCase):
-    def test_anchors(self):
+    def test_anchors_are_githubs(self):
         page = "# A `b`: [c d](e)\n## it's, here_2 - so\n## A `b`: c d\n```sh\n# none\n```\n"
         self.assertEqual(anchors(page), ["a-b-c-d", "its-here_2---so", "a-b-c-d-1"])
 
-    def test_links(self):
+    def test_control_broken_links_are_found(self):
         path = os.path.join(harness.SOURCE, "docs", "page.md")
         page = ("# One\n[a](verify.md) [b](nowhere.md) [c](#one) [d](#two) [e](../README.md#install)"
                 "\n[f](verify.md#nothing \"t\") ![g](images/none.png) <img src=\"none.svg\">\n"
@@ -152,7 +152,7 @@ class Control(unittest.TestCase):
         self.assertEqual(broken_links(path, page), ["nowhere.md", "#two", "verify.md#nothing",
                                                     "images/none.png", "none.svg", "none.md"])
 
-    def test_files(self):
+    def test_control_missing_files_are_found(self):
         page = ("`scripts/test`, `scripts/none`, `docs/*.md`, `share/cudaguard/`, "
                 "`share/cudaguard/no`")
         self.assertEqual(missing_files(page), ["scripts/none", "share/cudaguard/no"])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/fetch-cuda, fetch-frameworks and fetch-pythons: the true reason of a failure, pip's
-settings, going on."""
+"""scripts/fetch-cuda, fetch-frameworks and fetch-pythons print the true reason of a failure, use
+pip's settings, and continue after a failure."""
 
 import functools
 import http.server
@@ -19,7 +19,7 @@ import pytest
 from support import harness
 
 SCRIPTS = os.path.join(harness.SOURCE, "scripts")
-# uv in its place: fails for one framework, notes what it was told.
+# This replaces uv: it fails for one framework and records its arguments.
 UV = """#!/bin/bash
 echo "$1 index=${UV_DEFAULT_INDEX:-} cert=${SSL_CERT_FILE:-}" >>"$NOTES"
 case "$*" in *broken*/ucx* | *"/ucx.txt"*) [ "$1" = pip ] && exit 2 ;; esac
@@ -43,7 +43,7 @@ class Case(unittest.TestCase):
         self.notes = os.path.join(self.directory, "notes")
 
     def call(self, script, *words, **settings):
-        """With no pip or TLS setting but these."""
+        """Runs the script with only these pip and TLS settings."""
         env = {name: value for name, value in os.environ.items() if not name.startswith(
             ("PIP_", "UV_", "SSL_", "REQUESTS_", "CURL_", "HTTP", "http"))}
         env.update({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "1", "NOTES": self.notes,
@@ -66,7 +66,7 @@ class Pins(unittest.TestCase):
 
 class Reason(Case):
     def server(self):
-        """An index behind a certificate that nobody knows."""
+        """Starts an index whose certificate no authority has signed."""
         openssl = shutil.which("openssl")
         if not openssl:
             harness.skip(self, "not installed: openssl")
@@ -86,37 +86,39 @@ class Reason(Case):
         return "https://localhost:%d/simple" % served.server_port, certificate
 
     @pytest.mark.full
-    def test_certificate(self):
+    def test_fetch_cuda_names_the_certificate_error(self):
         index, certificate = self.server()
         line = self.last_line(self.call("fetch-cuda", "13", PIP_INDEX_URL=index))
         self.assertRegex(line, "^fetch-cuda: download failed: certificate verify failed")
-        # With pip's own setting the certificate is no obstacle; that this index is empty is.
+        # With pip's own setting the certificate is accepted, and the error is that this index is
+        # empty.
         line = self.last_line(self.call("fetch-cuda", "13", PIP_INDEX_URL=index,
                                         PIP_CERT=certificate))
         self.assertNotIn("certificate", line)
 
     @pytest.mark.full
-    def test_certificate_of_a_framework(self):
+    def test_fetch_frameworks_names_the_certificate_error(self):
         index, _ = self.server()
         done = self.call("fetch-frameworks", "ucx", PIP_INDEX_URL=index)
         self.assertEqual(done.returncode, 75, done)
         with open(os.path.join(self.dest, "frameworks", "ucx.unreachable"), encoding="utf-8") as f:
             self.assertIn("cannot be reached: certificate verify failed", f.read())
 
-    def test_no_network(self):
+    def test_fetch_cuda_names_the_network_error(self):
         line = self.last_line(self.call("fetch-cuda", "13",
                                         PIP_INDEX_URL="http://127.0.0.1:1/simple"))
         self.assertRegex(line, "^fetch-cuda: download failed: .*Connection refused")
 
     @pytest.mark.full
-    def test_no_such_file_of_certificates(self):
+    def test_missing_certificate_file_is_named(self):
         line = self.last_line(self.call("fetch-cuda", "13", PIP_CERT="/nonexistent.pem"))
         self.assertIn("/nonexistent.pem", line)
 
 
 class Pythons(Case):
-    def test_no_network(self):
-        """The reason, and then what is not there; a name that nobody knows is said so."""
+    def test_fetch_pythons_names_errors_and_missing_names(self):
+        """The script prints the reason, then what is missing. It also reports a name that it does
+        not know."""
         if not shutil.which("patchelf"):
             harness.skip(self, "not installed: patchelf")
         config = os.path.join(self.directory, "apt.conf")
@@ -137,8 +139,8 @@ class Frameworks(Case):
             stream.write(UV)
         os.chmod(os.path.join(place, "uv"), 0o755)
 
-    def test_goes_on_after_a_failure(self):
-        """ucx fails, and the index cannot be reached; the others are there."""
+    def test_fetch_continues_after_a_failure(self):
+        """ucx fails, and the index cannot be reached, but the other frameworks are installed."""
         done = self.call("fetch-frameworks", "nvml", "ucx", "jupyter",
                          PIP_INDEX_URL="http://127.0.0.1:1/simple")
         self.assertEqual(done.returncode, 75, done)
@@ -158,7 +160,7 @@ class Frameworks(Case):
             return stream.read()
 
     @pytest.mark.full
-    def test_pip_certificate_from_its_configuration(self):
+    def test_pips_configuration_reaches_uv(self):
         config = os.path.join(self.directory, "pip.conf")
         with open(config, "w", encoding="utf-8") as stream:
             stream.write("[global]\ncert = /company.pem\nindex-url = https://company/simple\n")
@@ -166,9 +168,9 @@ class Frameworks(Case):
                       self.settings(PIP_CONFIG_FILE=config))
 
     @pytest.mark.full
-    def test_pip_certificate_from_the_environment(self):
+    def test_pip_cert_of_the_environment_reaches_uv(self):
         self.assertIn("venv index= cert=/mine.pem", self.settings(PIP_CERT="/mine.pem"))
 
     @pytest.mark.full
-    def test_control(self):
+    def test_control_uv_gets_no_setting_by_default(self):
         self.assertIn("venv index= cert=\n", self.settings())

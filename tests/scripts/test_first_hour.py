@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/quickstart and scripts/test where they cannot work: one line that says what to do."""
+"""If scripts/quickstart and scripts/test cannot work, they print one line that says what to do."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from support import harness
 
 SCRIPTS = os.path.join(harness.SOURCE, "scripts")
 NOBODY = "65534"
-# As one tool says it; what it does is noted in a file.
+# Each tool prints this and records its arguments in a file.
 STUB = '#!/bin/bash\necho "${0##*/} $*" >>"$NOTES"\n%s\n'
 TOOLS = {
     "id": "echo 1000",
@@ -29,7 +29,8 @@ class Case(unittest.TestCase):
         self.directory = scratch.name
 
     def stubs(self, tools):
-        """A PATH with the shell's usual tools, and these in place of apt and its kin."""
+        """Returns a PATH with the shell's usual tools and these replacements for apt and similar
+        tools."""
         path = os.path.join(self.directory, "bin")
         os.mkdir(path)
         for name in ("bash", "env", "dirname", "basename", "cat", "grep", "mkdir", "sed"):
@@ -53,14 +54,15 @@ class Case(unittest.TestCase):
 
 
 class Path(Case):
-    """LD_PRELOAD cannot name a file below such a directory; said before anything is done."""
+    """LD_PRELOAD cannot name a file below such a directory. The script reports it before it does
+    anything."""
 
     def copy(self, name):
         place = os.path.join(self.directory, name)
         shutil.copytree(SCRIPTS, os.path.join(place, "scripts"), symlinks=True)
         return place
 
-    def test_refused_at_once(self):
+    def test_bad_path_is_refused_at_once(self):
         path = self.stubs(TOOLS)
         for name in ("with space", "with:colon"):
             place = self.copy(name)
@@ -73,7 +75,7 @@ class Path(Case):
                     self.assertIn(place + "; please move the checkout", done.stderr)
                     self.assertEqual(noted, "")
 
-    def test_link_does_not_hide_it(self):
+    def test_link_does_not_hide_a_bad_path(self):
         place = self.copy("real place")
         os.symlink(place, os.path.join(self.directory, "link"))
         done, _ = self.call([os.path.join(self.directory, "link", "scripts", "quickstart")],
@@ -81,8 +83,8 @@ class Path(Case):
         self.assertEqual(done.returncode, 1, done)
         self.assertIn(place, done.stderr)
 
-    def test_control(self):
-        """Elsewhere the same copy goes on, to the packages."""
+    def test_control_good_path_is_accepted(self):
+        """Control: in another place the same copy continues with the packages."""
         done, noted = self.call([os.path.join(self.copy("plain"), "scripts", "quickstart")],
                                 self.stubs(TOOLS))
         self.assertNotIn("please move", done.stderr)
@@ -90,7 +92,7 @@ class Path(Case):
 
 
 class Owner(Case):
-    """The checkout belongs to another user than the one who runs the script."""
+    """The checkout belongs to a user other than the one who runs the script."""
 
     def setUp(self):
         super().setUp()
@@ -108,8 +110,9 @@ class Owner(Case):
         subprocess.run(["chown", "-R", owner, place], check=True, timeout=60)
         return place
 
-    def test_release_reads_the_commit(self):
-        """It comes as far as the packages, behind all that it asks git at the start."""
+    def test_release_reads_another_users_commit(self):
+        """The script reaches the step "packages", which follows all that it asks git at the start.
+        """
         place = self.checkout(NOBODY)
         with open(os.path.join(place, "scripts", "install-build-deps"), "w") as stream:
             stream.write("#!/bin/sh\necho packages; exit 3\n")
@@ -117,7 +120,7 @@ class Owner(Case):
         self.assertEqual(done.returncode, 3, done)
         self.assertTrue(done.stdout.endswith("packages\n"), done)
         self.assertNotIn("dubious ownership", done.stderr)
-        # The control: git refuses this checkout.
+        # Control: git refuses this checkout.
         done, _ = self.call(["git", "-C", place, "rev-parse", "HEAD"])
         self.assertIn("dubious ownership", done.stderr)
 
@@ -128,7 +131,7 @@ class Owner(Case):
         self.assertEqual((done.returncode, done.stdout), (1, ""), done)
         self.assertRegex(done.stderr, "^cudaguard: %s/build: Permission denied; please " % place)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-        # The control: with a build/ of its own it goes on, to the packages.
+        # Control: with a writable build/ it continues with the packages.
         os.mkdir(os.path.join(place, "build"))
         os.chmod(os.path.join(place, "build"), 0o777)
         done, _ = self.call([*user, place + "/scripts/test"], os.path.join(self.directory, "bin"))
@@ -139,7 +142,7 @@ class Packages(Case):
     def install(self, tools, script="install-build-deps"):
         return self.call([os.path.join(SCRIPTS, script)], self.stubs(tools))
 
-    def test_without_root_the_missing_are_named(self):
+    def test_missing_packages_are_named_without_root(self):
         for script, some in (("install-build-deps", "g++ python3"), ("install-test-deps", "ruby")):
             with self.subTest(script):
                 done, noted = self.install(TOOLS, script)
@@ -149,7 +152,7 @@ class Packages(Case):
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
                 self.assertRegex(done.stderr, "^cudaguard: please install: .*" + some.replace("+", r"\+"))
                 self.assertIn("root or sudo", done.stderr)
-                self.assertNotIn("cmake", done.stderr)  # is there
+                self.assertNotIn("cmake", done.stderr)  # cmake is installed
                 self.assertNotIn("apt-get", noted)
 
     def test_root_installs_silently(self):
@@ -159,20 +162,20 @@ class Packages(Case):
         self.assertIn("apt-get update", noted)
         self.assertRegex(noted, r"apt-get install .* g\+\+")
 
-    def test_by_sudo(self):
+    def test_sudo_installs_if_the_user_is_not_root(self):
         done, noted = self.install({**TOOLS, "sudo": '"$@"'})
         self.assertEqual(done.returncode, 0, done)
         self.assertRegex(noted, r"sudo env .*apt-get install .* g\+\+")
 
-    def test_failure_is_shown(self):
+    def test_apts_error_is_printed(self):
         fails = 'case "$*" in *install*) echo Reading lists; echo "E: Unable to fetch" >&2; exit 100 ;; esac'
         done, _ = self.install({**TOOLS, "id": "echo 0", "apt-get": fails})
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("E: Unable to fetch", done.stderr)
         self.assertIn("Reading lists", done.stderr)
 
-    def test_what_this_release_lacks_is_left_out(self):
-        """apt takes the name of a package that it has not got, with a + in it, for a pattern."""
+    def test_packages_that_the_release_lacks_are_left_out(self):
+        """apt treats an unknown package name with a + in it as a pattern."""
         has = ('for one in "$@"; do case $one in g++-1[34]) echo Package: clang-13 ;;'
                ' show | ruby) ;; *) echo "Package: $one" ;; esac; done')
         done, noted = self.call([os.path.join(SCRIPTS, "install-test-deps"), "--full"],

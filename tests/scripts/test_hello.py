@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a newcomer without a driver sees in scripts/quickstart: one GPU bare, none guarded."""
+"""In scripts/quickstart, a newcomer without a driver sees one GPU unguarded and none guarded."""
 
 import os
 
@@ -9,13 +9,13 @@ HELLO = os.path.join(harness.PROGRAMS, "hello_driver")
 
 
 class Hello(harness.Case):
-    def test_bare(self):
+    def test_program_sees_one_gpu_unguarded(self):
         result = harness.run([HELLO], guard=False)
         result.assert_reached(self)
         self.assertEqual((result.rc, result.out),
                          (0, "hello_driver: 1 GPU(s), copied 1 2 3 4 there and back\n"), result)
 
-    def test_guarded(self):
+    def test_guarded_program_sees_no_gpu(self):
         result = harness.run([HELLO])
         result.assert_untouched(self)
         self.assertEqual((result.rc, result.out), (

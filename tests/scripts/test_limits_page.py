@@ -21,7 +21,7 @@ def cells(line):
 
 
 def last_cells(page):
-    """The last cells of the rows of all tables whose last column is "test"."""
+    """Returns the last cells of the rows of all tables whose last column is "test"."""
     found, has_tests = [], False
     for before, line in zip([""] + page.splitlines(), page.splitlines()):
         if not line.startswith("|"):
@@ -42,10 +42,11 @@ def is_test(name, limits):
 
 
 def complaints(page, limits):
-    """What is wrong with the page."""
+    """Returns the mistakes of the page."""
     found, named = [], set()
     for cell in last_cells(page):
-        names = re.findall(r"`([^`]+)`", re.sub(r"\([^)]*\)", "", cell))  # without remarks
+        # Without remarks in parentheses.
+        names = re.findall(r"`([^`]+)`", re.sub(r"\([^)]*\)", "", cell))
         named.update(names)
         found += [name for name in names if not is_test(name, limits)]
         if not names and cell != UNTESTED:

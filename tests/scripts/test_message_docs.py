@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/messages.md: each message of the source has a row, and each row has a source.
 
-The texts are the string literals of SOURCES that look like prose: two words in a row. Literals that
-follow each other are one, as in C++. A placeholder (%s) and whatever the code puts between two
-literals is "…" in the page, so this test compares the pieces between them. Its limits: it does not
-see which pieces belong to one message, nor a literal of a single word, and not the command line's
-own refusals (options.cpp), which docs/cli.md has. The names of records' fields, paths and the like
-are in NOT_PRINTED."""
+The texts are the string literals of SOURCES that look like prose: two words in a row. Adjacent
+literals are one, as in C++. The page has "…" for a placeholder (%s) and for whatever the code puts
+between two literals, so this test compares the pieces between them. It has limits: it does not see
+which pieces belong to one message, nor a literal of a single word. It does not read the command
+line's own refusals (options.cpp), which docs/cli.md has. NOT_PRINTED has the names of records'
+fields, paths and similar texts.
+"""
 
 import glob
 import os
@@ -25,14 +26,15 @@ SOURCES = ("policy/*.cpp", "policy/*.h", "shim/proxy/*.cpp", "shim/elf/own_files
            "shim/launcher/observe/*.cpp",
            "shim/launcher/preload/*.cpp", "shim/launcher/print/text.cpp",
            "shim/launcher/print/output.cpp")
-# Their messages have rows, too. They are not searched for messages: most of it is help.
+# Their messages have rows, too. The test does not search them for messages, because most of their
+# text is help.
 WITH_HELP = ("shim/launcher/options.cpp", "shim/launcher/format.cpp")
 NOT_PRINTED = {
     "cudaguard-probe process 0",  # a line of the probe's answer
-    "cudaguard knows x86-64 and AArch64",  # the compiler's
+    "cudaguard knows x86-64 and AArch64",  # the compiler prints it
     "GPU; CUDA sees",  # "GPUs" has a row
-    "musl libc",  # looked for in a file
-    "no CPython",  # a record's
+    "musl libc",  # text that is searched in a file
+    "no CPython",  # part of a record
 }
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 PROSE = re.compile(r"[A-Za-z#][\w'./-]* [a-zA-Z]{2,}")
@@ -45,9 +47,9 @@ def read(path):
 
 
 def literals(source):
-    """The texts of a C++ file, without its comments, its raw strings and what it includes."""
+    """Returns the texts of a C++ file, without its comments, its raw strings and its includes."""
     source = re.sub(r'R"\((?s:.*?)\)"', "0", source)
-    # A string first, so that "//" in it is no comment.
+    # Strings match first, so that "//" in a string does not begin a comment.
     source = re.sub(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|^#include[^\n]*', lambda m: m[1] or "", source,
                     flags=re.MULTILINE)
     source = re.sub(r'"\s*\n?\s*"', "", source)
@@ -55,7 +57,7 @@ def literals(source):
 
 
 def pieces_of(texts):
-    """What lies between placeholders, if it is prose."""
+    """Returns the text between placeholders if it is prose."""
     pieces = set()
     for text in texts:
         for piece in re.split(BETWEEN.pattern + "|…|\n", text):
@@ -77,7 +79,7 @@ def printed(sources=SOURCES):
 
 
 def parts_of(texts):
-    """Clauses: what lies between placeholders and punctuation, prose or not."""
+    """Returns the clauses between placeholders and punctuation, prose or not."""
     parts = (part for text in texts
              for part in re.split(BETWEEN.pattern + "|…|[\n;:,()]", text))
     return {" ".join(part.split()).strip(" .\"'") for part in parts} - {""}
@@ -90,13 +92,13 @@ def is_made_of(part, known):
 
 
 def page():
-    """docs/messages.md as one line."""
+    """Returns docs/messages.md as one line."""
     text = read(os.path.join(harness.SOURCE, "docs", "messages.md")).replace("\\|", "|")
     return " ".join(text.split())
 
 
 def rows():
-    """What the first column of each table quotes."""
+    """Returns the quotations in the first column of each table."""
     text = read(os.path.join(harness.SOURCE, "docs", "messages.md")).replace("\\|", "\0")
     cells = re.findall(r"(?m)^\| (`.*?`)(?: \||$)", text)
     return [quote.replace("\0", "|") for cell in cells for quote in re.findall(r"`([^`]+)`", cell)]
@@ -116,8 +118,8 @@ class Messages(unittest.TestCase):
         parts = [part for part in parts_of(quotes) if PROSE.search(part)]
         self.assertEqual([part for part in parts if not is_made_of(part, known)], [])
 
-    def test_control(self):
-        """A message that is not in the page, and a row without a source, are found."""
+    def test_control_missing_row_and_source_are_found(self):
+        """A message that the page lacks, and a row without a source, are found."""
         made = literals('say("it is purple, and " + name +\n    " has no " "colour"); // "not this"\n')
         self.assertEqual(made, ["it is purple, and ", " has no colour"])
         self.assertEqual(pieces_of(made), {"it is purple, and", "has no colour"})

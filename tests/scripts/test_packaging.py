@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What README says to packagers: which dependencies dpkg-shlibdeps finds in the installed files."""
+"""README's advice to packagers: which dependencies dpkg-shlibdeps finds in the installed files."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from support import harness
 
 class Dependencies(unittest.TestCase):
     def shlibdeps(self, file):
-        """(exit code, the dependencies it writes)"""
+        """Returns (exit code, the dependencies that it writes)."""
         if not shutil.which("dpkg-shlibdeps"):
             harness.skip(self, "not installed: dpkg-dev")
         with tempfile.TemporaryDirectory(prefix="cg-") as directory:
@@ -23,22 +23,23 @@ class Dependencies(unittest.TestCase):
                                   capture_output=True, check=False, timeout=120)
         return done.returncode, done.stdout
 
-    def test_the_guard_needs_libc(self):
+    def test_guard_depends_on_libc_alone(self):
         code, found = self.shlibdeps(harness.GUARD)
         self.assertEqual(code, 0)
         self.assertRegex(found, r"\Ashlibs:Depends=libc6 \(>= [0-9.]+\)\n\Z")
 
-    def test_limit_without_the_exclusion(self):
-        """Documented: with the proxies looked at, the driver's package would be needed, or one is
-        not found."""
+    def test_limit_proxies_must_be_excluded(self):
+        """As documented: if the proxies are not excluded, the package would need the driver's
+        package, or dpkg-shlibdeps does not find a library."""
         for name in ("libcudaguard-driver.so", "libcudaguard-nvml.so"):
             code, found = self.shlibdeps(os.path.join(harness.NULL_DRIVER_DIR, name))
             self.assertTrue(code != 0 or "libcuda" in found or "libnvidia-ml" in found, found)
 
 
 class Directories(unittest.TestCase):
-    def test_relative_prefix(self):
-        """`cmake --install` makes its directories below any prefix and DESTDIR, readable by all."""
+    def test_directories_of_a_relative_prefix_are_readable(self):
+        """`cmake --install` makes its directories below any prefix and DESTDIR, readable for all
+        users."""
         script = os.path.join(harness.SOURCE, "scripts", "make-directories.cmake")
         with tempfile.TemporaryDirectory(prefix="cg-") as directory:
             for prefix, destdir, made in (("a", "", "a"), ("b/c", "d", "db/c"), ("/e", "f", "f/e"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python stack is right, each time, beside threads that collect garbage, execute code and call
-sys._current_frames(). cudaguard_watch has each touch written down."""
+"""Each record has the right Python stack while other threads collect garbage, execute code and call
+sys._current_frames(). cudaguard_watch makes the guard record each call."""
 
 import json
 import os
@@ -18,7 +18,7 @@ def rows(record):
 
 class Busy(harness.DirectoryCase):
     def touch(self, path, times, *words):
-        """What the program said, and the records."""
+        """Returns what the program printed and the records."""
         report = self.path("report.jsonl")
         result = harness.run([path, "-W", "ignore", BUSY, str(times), *words], trace=False,
                              timeout=600, env={**interpreters.ENVIRONMENT, "CUDAGUARD_LOG": "off",
@@ -36,12 +36,12 @@ class Busy(harness.DirectoryCase):
                     check(path)
 
     def none_wrong(self, pairs):
-        """Each a record and what Python saw."""
+        """Compares pairs of a record and the stack that Python saw."""
         wrong = [(rows(record), want, record.get("python_missing")) for record, want in pairs
                  if rows(record) != want]
         self.assertEqual((len(wrong), wrong[:2]), (0, []))
 
-    def test_one_after_the_other(self):
+    def test_stacks_are_right_one_after_the_other(self):
         self.on_pythons(2, self.one_after_the_other)
 
     def one_after_the_other(self, path):
@@ -49,10 +49,10 @@ class Busy(harness.DirectoryCase):
         self.assertEqual((len(seen), len(records)), (TIMES, TIMES))
         self.none_wrong(zip(records, seen))
 
-    def test_threads_at_once(self):
-        """A record has the stack of its own thread, or says why it has none. (The second row's line
-        is the loop's.)"""
-        self.on_pythons(2, self.threads_at_once, since=(3, 8))  # its get_native_id
+    def test_threads_at_once_have_their_own_stacks(self):
+        """A record has the stack of its own thread or says why it has none. The second row is not
+        compared, because its line is that of the loop."""
+        self.on_pythons(2, self.threads_at_once, since=(3, 8))  # get_native_id needs 3.8
 
     def threads_at_once(self, path):
         (stacks,), records = self.touch(path, TIMES, "threads")
@@ -68,7 +68,7 @@ class Busy(harness.DirectoryCase):
             want = stacks[str(record["tid"])]
             self.assertEqual((rows(record)[0], rows(record)[2:]), (want[0], want[2:]))
 
-    def test_forked_children(self):
+    def test_forked_children_have_their_own_stacks(self):
         self.on_pythons(1, self.forked_children)
 
     def forked_children(self, path):
@@ -78,7 +78,7 @@ class Busy(harness.DirectoryCase):
         self.assertEqual((len(said), len(by_process)), (times, times))
         self.none_wrong((by_process[pid], seen) for pid, seen in said)
 
-    def test_control_a_wrong_row_is_seen(self):
-        """Each touch has a stack of its own."""
+    def test_control_detects_a_wrong_row(self):
+        """Each call has a different stack, so a wrong row cannot go unnoticed."""
         (seen,), _ = self.touch(HERE["system"], TIMES)
         self.assertGreater(len({json.dumps(stack) for stack in seen}), TIMES * 0.6)

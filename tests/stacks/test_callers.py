@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Native stacks of C++ programs: verify names the functions up to main, whether the CUDA runtime is
-shared or static, and the message names the library that made the call."""
+"""verify names the functions of a C++ program's native stack up to main, with a shared or a static
+CUDA runtime. The message names the library that made the call."""
 
 import json
 import os
@@ -27,8 +27,8 @@ class Callers(harness.DirectoryCase):
                     harness.skip(self, "built without CUDA's runtimes: scripts/fetch-cuda")
 
     def callers(self, *words, before=()):
-        """(the call, its file, its function) of each, as verify's document has it. Unguarded, the
-        program enters the fake driver."""
+        """Returns (the call, its file, its function) of each caller in verify's document. Fails
+        unless the unguarded program enters the fake driver."""
         harness.run(words, guard=False, trace=False).assert_reached(self)
         document = self.path("verify.json")
         self.result = harness.run([*before, LAUNCHER, "verify", "--json", document, "--", *words],
@@ -63,14 +63,14 @@ class Callers(harness.DirectoryCase):
                 self.assertIn(ASKS, self.symbols, self.result)
                 self.assertIn("main", self.symbols, self.result)
 
-    def test_plugin_is_named(self):
+    def test_plugin_that_calls_is_named(self):
         for name in ("native_plugin_%d.so", "native_on_load_%d.so"):
             for major in MAJORS:
                 with self.subTest(name=name, major=major):
                     found = self.callers(program("loads"), program(name % major))
                     self.assertEqual(found["cudaGetDeviceCount"], (name % major, ASKS), self.result)
 
-    def test_deepbind_plugin_is_bound_to_the_runtime_which_is_named(self):
+    def test_runtime_of_a_deepbind_plugin_is_named(self):
         for major in MAJORS:
             with self.subTest(major=major):
                 name = program("native_plugin_%d.so" % major)
@@ -78,22 +78,22 @@ class Callers(harness.DirectoryCase):
                 self.assertRegex(found["cuInit"][0], r"^libcudart\.so\.%d" % major, self.result)
                 self.assertIn(ASKS, self.symbols, self.result)
 
-    def test_stripped_program_has_the_offset_of_the_whole_one(self):
+    def test_stripped_program_has_the_offset_of_the_full_one(self):
         found = self.callers(program("native_stripped_13"))["cudaGetDeviceCount"]
         self.assertEqual(found, ("native_stripped_13", None), self.result)
         offset = self.offset
         self.callers(program("native_13"))
         self.assertEqual(self.offset, offset, self.result)
 
-    def test_exported_names_serve_where_there_is_no_symbol_table(self):
+    def test_exported_names_replace_a_missing_symbol_table(self):
         found = self.callers(program("native_exports_13"))["cudaGetDeviceCount"]
         self.assertEqual(found, ("native_exports_13", ASKS), self.result)
 
-    def test_program_without_libstdcxx(self):
+    def test_caller_is_named_without_libstdcxx(self):
         self.assertEqual(self.callers(program("plain")), {"cuInit": ("plain", "ask_driver")})
 
-    def test_sandbox_without_process_vm_readv(self):
-        """Docker 20.10 refuses it by default. /proc/PID/mem does as well."""
+    def test_caller_is_named_without_process_vm_readv(self):
+        """Docker 20.10 refuses process_vm_readv by default, and /proc/PID/mem works instead."""
         found = self.callers(program("plain"), before=[fence.program("without"), "readv=1", "--"])
         self.assertEqual(found, {"cuInit": ("plain", "ask_driver")})
         self.assertIn("main", self.symbols, self.result)

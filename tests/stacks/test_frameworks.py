@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cudaguard verify` of programs on real frameworks: to import them is clean, to ask for a GPU is
-named by its line.
+"""`cudaguard verify` with real frameworks: importing them passes, and if a program asks for a GPU,
+verify names its line.
 
-CleanRL's ppo.py is the one of its wheel; YOLOv5's select_device and TorchRL's workers are their
-packages' own, in programs of ours.
+CleanRL's ppo.py is the file of its wheel. YOLOv5's select_device and TorchRL's workers come from
+their
+packages and are called by programs of ours.
 """
 
 import glob
@@ -18,14 +19,14 @@ from support import harness
 ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
-# JAX looks for these before it asks the driver; NVIDIA's driver sees that they are none.
+# JAX looks for these before it asks the driver. NVIDIA's driver finds that they are not devices.
 NODES = ["--ro-bind", "/dev/null", "/dev/nvidia0", "--ro-bind", "/dev/null", "/dev/nvidiactl"]
 
 
 class Case(harness.DirectoryCase):
     environment = None  # a virtual environment of scripts/fetch-frameworks
     variables = {"OMP_NUM_THREADS": "1"}
-    nodes = ()  # bubblewrap's words for a machine with a GPU's device nodes
+    nodes = ()  # bubblewrap arguments for the device nodes of a machine with a GPU
 
     def setUp(self):
         super().setUp()
@@ -40,7 +41,7 @@ class Case(harness.DirectoryCase):
         self.python = os.path.join(ENVIRONMENTS, self.environment, "bin", "python")
 
     def verify(self, *words):
-        """(the finished run, verify's document), without a driver."""
+        """Runs verify without a driver; returns (the finished run, verify's document)."""
         document = self.path("verify.json")
         result = harness.run([LAUNCHER, "verify", "--json", document, "--", self.python, "-B",
                               *words], world="none", guard=False, trace=False, timeout=600,
@@ -51,7 +52,7 @@ class Case(harness.DirectoryCase):
             return result, json.load(stream)
 
     def control(self, *words):
-        """Bare, the program enters NVIDIA's real driver."""
+        """Fails unless the unguarded program enters NVIDIA's real driver."""
         self.need_real_driver()
         bare = harness.run([self.python, "-B", *words], world="real", guard=False, timeout=600,
                            cwd=self.directory, bwrap=self.nodes,
@@ -65,7 +66,7 @@ class Case(harness.DirectoryCase):
         self.assertIn("cudaguard: PASS: ", result.err)
 
     def touched(self, *words, code=(1,)):
-        """The failing touchers of a program that has to fail."""
+        """Returns the failing processes of a program that has to fail."""
         result, document = self.verify(*words)
         self.assertIn(result.rc, code, result)
         self.assertIn("cudaguard: FAIL: ", result.err)
@@ -75,7 +76,7 @@ class Case(harness.DirectoryCase):
         return touchers
 
     def names_line(self, touchers, file, line, source):
-        """Each toucher says the user's own line, with its text."""
+        """Fails unless each process names the user's own line with its text."""
         for one in touchers:
             self.assertEqual(one["line"], "%s:%d" % (os.path.basename(file), line), self.result)
             texts = {row["line"]: row["source"] for row in one["python"] if row["file"] == file}
@@ -84,7 +85,8 @@ class Case(harness.DirectoryCase):
         self.assertIn(source, self.result.err)
 
     def both(self, name, asks):
-        """`import name` is clean; the program that asks is named by its third line."""
+        """Fails unless `import name` passes and verify names the third line of the program that
+        asks."""
         self.clean("-c", "import " + name)
         program = self.path("asks.py")
         with open(program, "w", encoding="utf-8") as stream:
@@ -104,18 +106,18 @@ class Case(harness.DirectoryCase):
 class Torch(Case):
     environment = "torch"
 
-    def test_torch(self):
+    def test_torch_import_passes_and_use_names_the_line(self):
         self.both("torch", "torch.cuda.is_available()")
 
-    def test_command_line(self):
+    def test_use_in_python_c_names_line_1_of_the_command(self):
         touchers = self.touched("-c", "import torch; torch.cuda.is_available()")
         for one in touchers:
             self.assertEqual(one["line"], "<string>:1", self.result)
             self.assertEqual(one["python"][0]["function"], "is_available", self.result)
         self.assertIn("libc10_cuda.so", [one["library"] for one in touchers], self.result)
 
-    def test_device_line(self):
-        """As CleanRL chooses its device, in a program of our own."""
+    def test_device_line_is_named(self):
+        """CleanRL chooses its device on this line, which a program of our own copies."""
         program = os.path.join(PROGRAMS, "device_line.py")
         self.control(program)
         self.names_line(self.touched(program), program, *self.source_line(program, "is_available"))
@@ -128,7 +130,7 @@ class Jax(Case):
     variables = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "JAX_PLATFORMS": ""}
     nodes = NODES
 
-    def test_jax(self):
+    def test_jax_import_passes_and_use_names_the_line(self):
         self.both("jax", "jax.devices()")
 
 
@@ -136,7 +138,7 @@ class Jax(Case):
 class TensorFlow(Case):
     environment = "tensorflow"
 
-    def test_tensorflow(self):
+    def test_tensorflow_import_passes_and_use_names_the_line(self):
         self.both("tensorflow", "tensorflow.config.list_physical_devices('GPU')")
 
 
@@ -144,7 +146,7 @@ class TensorFlow(Case):
 class CuPy(Case):
     environment = "cupy"
 
-    def test_cupy(self):
+    def test_cupy_import_passes_and_use_names_the_line(self):
         self.both("cupy", "cupy.cuda.is_available()")
 
 
@@ -152,7 +154,7 @@ class CuPy(Case):
 class Numba(Case):
     environment = "numba"
 
-    def test_numba(self):
+    def test_numba_import_passes_and_use_names_the_line(self):
         self.both("numba.cuda", "numba.cuda.is_available()")
 
 
@@ -164,9 +166,9 @@ class Scenarios(Case):
         return glob.glob(os.path.join(ENVIRONMENTS, self.environment,
                                       "lib/python3*/site-packages"))[0]
 
-    def test_cleanrl(self):
-        """ppo.py as its wheel has it. Its gym is no wheel; gymnasium serves as far as it is needed:
-        the device comes before the environments."""
+    def test_cleanrl_device_line_is_named(self):
+        """Runs ppo.py of CleanRL's wheel. Its gym is not a wheel, but gymnasium suffices here,
+        because the program chooses the device before it makes the environments."""
         program = shutil.copy(os.path.join(ENVIRONMENTS, self.environment, "programs", "cleanrl",
                                            "ppo.py"), self.directory)
         with open(self.path("gym.py"), "w", encoding="utf-8") as stream:
@@ -175,7 +177,7 @@ class Scenarios(Case):
         touchers = self.touched(program, "--total-timesteps", "512")
         self.names_line(touchers, program, *self.source_line(program, "device = torch.device("))
 
-    def test_yolov5(self):
+    def test_yolov5_select_device_line_is_named(self):
         program = os.path.join(PROGRAMS, "yolo_device.py")
         self.control(program)
         touchers = self.touched(program)
@@ -183,8 +185,8 @@ class Scenarios(Case):
         for one in touchers:
             self.assertIn("select_device", [row["function"] for row in one["python"]], self.result)
 
-    def test_torchrl(self):
-        """Its workers ask at the import of tensordict, whatever they are to do."""
+    def test_torchrl_worker_lines_are_named(self):
+        """TorchRL's workers ask when they import tensordict, whatever their task is."""
         program = os.path.join(PROGRAMS, "torchrl_workers.py")
         self.control(program)
         touchers = self.touched(program)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fortran, OpenMP and OpenCL: verify marks the user's function and names the place by the user's
-file, although the call to CUDA comes from a runtime."""
+"""Fortran, OpenMP and OpenCL: a runtime makes the call to CUDA, but verify marks the user's
+function and names the user's file as the place."""
 
 import json
 import os
@@ -57,8 +57,8 @@ int main(void) { return ask() == 12345; }
 
 class Case(launcher.Case):
     def asks(self, words, function, options=(), env=None):
-        """Unguarded, the program enters the fake driver. Under verify the place is the program's
-        file, and the mark is at this function."""
+        """Fails unless the unguarded program enters the fake driver, and verify names the program's
+        file as the place and marks this function."""
         harness.run(words, guard=False, trace=False, env=env).assert_reached(self)
         document = self.path("verify.json")
         result = harness.run([*verified.VERIFY, *options, "--json", document, "--", *words],
@@ -71,13 +71,13 @@ class Case(launcher.Case):
         self.assertIn("\n    > %s: %s\n" % (name, function), result.err, result)
 
     def made(self, name, text, *options, compiler, suffix=".c"):
-        """Compiles it for `function` to be a frame of its own."""
+        """Compiles the program with options that keep `function` as a separate frame."""
         self.need(compiler)
         return self.compile(name, text, "-O1", "-fno-inline", "-fno-optimize-sibling-calls",
                             *options, compiler=compiler, suffix=suffix)
 
     def library(self, name, package):
-        """Where gcc finds the library."""
+        """Returns the path at which gcc finds the library."""
         self.need("gcc")
         found = subprocess.run(["gcc", "-print-file-name=" + name], capture_output=True, text=True,
                                check=True).stdout.strip()
@@ -95,23 +95,24 @@ class Fortran(Case):
         return self.made("simulation", FORTRAN, library, *options, "-J", self.directory,
                          compiler="gfortran", suffix=".f90")
 
-    def test_shared_runtime(self):
+    def test_fortran_function_is_marked_with_a_shared_runtime(self):
         directory = os.path.join(harness.DEPS, "cuda-12", "lib")
         self.asks([self.fortran("libcudart.so.12", "-Wl,-rpath," + directory)], "__devices_MOD_ask")
 
-    def test_static_runtime(self):
+    def test_fortran_function_is_marked_with_a_static_runtime(self):
         self.asks([self.fortran("libcudart_static.a", "-lrt")], "__devices_MOD_ask")
 
 
 @pytest.mark.full
 class OpenMP(Case):
-    def test_gcc(self):
+    def test_openmp_of_gcc_marks_the_function(self):
         """libgomp loads its NVIDIA plug-in even for a program without offloaded code."""
         self.library("libgomp-plugin-nvptx.so.1", "libgomp-plugin-nvptx1")
         self.asks([self.made("simulation", COUNTS_DEVICES, "-fopenmp", compiler="gcc")], "ask")
 
-    def test_clang(self):
-        """libomptarget loads its NVIDIA plug-in before main, whichever target a program is for."""
+    def test_openmp_of_clang_marks_the_load_before_main(self):
+        """libomptarget loads its NVIDIA plug-in before main, whatever target a program is built
+        for."""
         self.need("clang")
         root = os.path.dirname(os.path.dirname(os.path.realpath(shutil.which("clang"))))
         if not os.path.exists(root + "/lib/libomptarget.so"):
@@ -125,7 +126,7 @@ class OpenMP(Case):
 
 
 class OpenCL(Case):
-    def test_loader(self):
+    def test_opencl_loader_marks_the_function(self):
         loader = self.library("libOpenCL.so.1", "ocl-icd-libopencl1")
         self.make("nvidia.icd", "libnvidia-opencl.so.1\n", 0o644)
         self.asks([self.made("simulation", COUNTS_PLATFORMS, loader, compiler="gcc")], "ask",

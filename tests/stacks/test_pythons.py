@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python stack in a record is the one that Python itself sees at the call, on every interpreter
-that is here; where it cannot be had the record says so, and the line is what it was."""
+"""On every interpreter of this machine, a record has the Python stack that Python itself sees at
+the call. If the guard cannot read the stack, the record says so and the message is unchanged."""
 
 import glob
 import json
@@ -16,13 +16,13 @@ CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "ca
 CALLS = os.path.join(harness.BUILD, "tests", "stacks", "calls.so")
 HERE = interpreters.found()
 EMBEDS = os.path.join(harness.BUILD, "tests", "stacks", "embeds")
-# Where the rows may also be missing.
+# In these cases, the record may have no rows.
 MAY_LACK = {"finalizing", "subinterpreter", "at_exit"}
 HAS_NONE = {"foreign_thread"}
-# Not in every Python.
+# Some Pythons lack these cases.
 LACKS = {"pypy": {"gil_held", "weak_reference", "finalizing", "subinterpreter"},
          "3.6": {"subinterpreter"}, "3.7": {"subinterpreter"}}
-# pyenv's that say nothing which another one here does not say.
+# Another interpreter on this machine covers the same as these pyenv versions.
 REST = re.compile(r"pyenv-3\.(6|7|9|11|13)\.")
 NO_UNICODE = re.compile("[\ud800-\udfff\ufffd]+")
 ALONE = ("function", "at_exit", "finalizing", "subinterpreter")
@@ -34,14 +34,15 @@ def rows(record):
 
 
 def expected(seen):
-    """As a record has them: what is no Unicode is replaced, and the import system's own are left
-    out as in a traceback."""
+    """Converts a stack to the form of a record, which replaces what is not Unicode and omits the
+    import system's frames, as a traceback does."""
     return [[NO_UNICODE.sub("?", file), line, function] for file, line, function in seen
             if not file.startswith("<frozen importlib")]
 
 
 def is_cut(got, seen):
-    """Python's, from the innermost; the last may be one further out, and long names are cut."""
+    """Returns true if the record has Python's stack from the innermost frame. The last frame may be
+    one further out, and long names may be cut."""
     places = [[i for i, want in enumerate(seen) if have[1] == want[1] and
                want[0].startswith(have[0]) and want[2].startswith(have[2])] for have in got]
     return all(i in place for i, place in enumerate(places[:-1])) and bool(places[-1])
@@ -49,7 +50,8 @@ def is_cut(got, seen):
 
 class Case(harness.DirectoryCase):
     def cases(self, path, name, more=None):
-        """What the interpreter said of each case, {name: (pid, rows)}, and the records."""
+        """Returns what the interpreter printed for each case, {name: (pid, rows)}, and the records.
+        """
         report = self.path("report.jsonl")
         if os.path.exists(report):
             os.remove(report)
@@ -104,7 +106,8 @@ class Pythons(Case):
             self.assertEqual(got, want)
 
     def says_line(self, facts, file, line):
-        """What the guard says on stderr: the user's line, or what it is where no stack is had."""
+        """Checks the message on stderr: it names the user's line, or the program if the stack
+        cannot be read."""
         asked = "%s:%d through ctypes/cffi" % (os.path.basename(file), line)
         if not facts.readable():
             asked = r"[^;]+ in python3 cases\.py"
@@ -118,9 +121,10 @@ class Pythons(Case):
 
 
 class Cffi(Case):
-    """Python's other foreign-function library: by its own name, and through its C module."""
+    """cffi, Python's other foreign-function library, is called by its own name and by its C module.
+    """
 
-    def test_cffi(self):
+    def test_record_has_the_stack_of_a_cffi_call(self):
         path = HERE["system"]
         if subprocess.run([path, "-c", "import cffi"], stderr=subprocess.DEVNULL).returncode != 0:
             harness.skip(self, "python3-cffi is not installed")
@@ -137,7 +141,8 @@ def named(path):
 
 
 class Embedded(Case):
-    """Python as a plug-in of another program: its names are in no symbol table that dlsym knows."""
+    """Another program loads Python as a plug-in, so dlsym finds Python's names in no symbol table.
+    """
 
     def run_embedded(self, library, *words):
         report = self.path("report.jsonl")
@@ -149,7 +154,7 @@ class Embedded(Case):
         os.remove(report)
         return result, record
 
-    def test_embedded(self):
+    def test_embedded_python_has_its_stack(self):
         libraries = [path for pattern in ("3.8.*", "3.1[0-9].*") for path in
                      glob.glob(os.path.expanduser("~/.pyenv/versions/%s/lib/libpython3.*.so.1.0" %
                                                   pattern))]
@@ -168,9 +173,9 @@ class Embedded(Case):
 
 
 class Deep(Case):
-    """The frame that the message names is in the record, however far out it is."""
+    """The record has the frame that the message names, however far out that frame is."""
 
-    def test_frame_beyond_the_limit(self):
+    def test_named_frame_beyond_the_limit_is_recorded(self):
         inner = self.path("site-packages", "inner.py")
         os.makedirs(os.path.dirname(inner))
         with open(inner, "w", encoding="utf-8") as stream:
@@ -194,12 +199,12 @@ class Deep(Case):
 
 
 class HalfLoaded(Case):
-    """A library that another thread is just loading is not called."""
+    """The guard does not call a library that another thread is still loading."""
 
-    def test_half_loaded(self):
+    def test_library_that_is_still_loading_is_not_called(self):
         built = os.path.dirname(CALLS)
         library = os.path.join(built, "libpython_none.so")
-        # The control: loaded, it is found.
+        # In the control, the library is loaded, and the guard finds it.
         for how, missing in (("load", "unknown build of CPython"), ("map", "no CPython")):
             with self.subTest(how):
                 report = self.path(how)
@@ -211,10 +216,11 @@ class HalfLoaded(Case):
 
 
 class Extension(Case):
-    """A module in C, which holds Python's lock in the call or has released it."""
+    """A C module holds Python's lock during the call or has released it."""
 
     def make(self, path):
-        """The module for this interpreter, or None where its headers are not there."""
+        """Compiles the module for this interpreter. Returns None if the interpreter's headers are
+        missing."""
         ask = "import sysconfig; print(sysconfig.get_path('include'))"
         include = subprocess.run([path, "-c", ask], capture_output=True, text=True,
                                  check=True).stdout.strip()
@@ -225,7 +231,7 @@ class Extension(Case):
                         self.path("cg_extension.so")], check=True)
         return self.directory
 
-    def test_extension(self):
+    def test_extension_has_its_stack_with_and_without_the_lock(self):
         tried = 0
         for name, path in HERE.items():
             if REST.match(name) and not harness.FULL or not interpreters.facts(path).readable():

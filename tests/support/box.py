@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine of these tests (tests/fakes/box.h): runs a program in it and says which GPUs it saw."""
+"""Runs a program in the test machine (tests/fakes/box.h) and reads which GPUs it saw."""
 
 import os
 import re
@@ -11,7 +11,8 @@ DIRECTORY = os.path.join(harness.BUILD, "tests", "devices")
 
 
 def rows():
-    """The rows of box.h: (uuid, bus, serial) of each GPU; UUIDs of GPU 6's parts."""
+    """Returns the rows of box.h: (uuid, bus, serial) of each GPU, and the UUIDs of GPU 6's parts.
+    """
     with open(os.path.join(harness.SOURCE, "tests", "fakes", "box.h"), encoding="utf-8") as stream:
         text = stream.read()
     gpus = re.findall(r'\{"([0-9a-f-]{36})", (0x\w\w), "(\d+)", "Box GPU \d"\}', text)
@@ -19,7 +20,7 @@ def rows():
     return [(uuid, int(bus, 16), serial) for uuid, bus, serial in gpus], migs
 
 
-# What the launcher preloads for programs that are linked to the driver.
+# The launcher preloads these for programs that are linked to the driver.
 PROXIES = tuple(os.path.join(harness.NULL_DRIVER_DIR, "libcudaguard-%s.so" % kind)
                    for kind in ("driver", "nvml"))
 GPUS, MIGS = rows()
@@ -31,7 +32,8 @@ NAMES.update({"MIG-" + uuid: "M%d" % index for index, uuid in enumerate(MIGS)})
 
 
 def uuid(gpu, length=None):
-    """"GPU-..." of a GPU by its place on the bus, or the first `length` digits of it."""
+    """Returns "GPU-..." of a GPU by its PCI position, or only the first `length` digits of the
+    UUID."""
     return "GPU-" + GPUS[gpu][0][:length]
 
 
@@ -48,7 +50,8 @@ def program(name):
 
 
 def environment(allow=None, own=None, policy=None, box="lazy", **more):
-    """The variables of a run: the allow-list, the program's own list, the policy, the driver."""
+    """Returns the variables of a run: the allow-list, the program's own list, the policy, the
+    driver."""
     directory = os.path.join(harness.FAKES, box)
     if not os.path.isdir(directory):
         raise RuntimeError("no such driver: " + directory)
@@ -59,18 +62,18 @@ def environment(allow=None, own=None, policy=None, box="lazy", **more):
 
 
 def run(steps, name="open", guard=True, preload=(), timeout=120, trace=False, **more):
-    """Runs a program's steps; more: what environment() takes, and any variable."""
+    """Runs a program's steps. `more` takes environment()'s arguments and any variable."""
     return harness.run([program(name)] + list(steps), world="none", guard=guard, trace=trace,
                        env=environment(**more), preload=preload, timeout=timeout)
 
 
 def lines(result):
-    """What the guard said."""
+    """Returns the lines that the guard printed."""
     return [line for line in result.err.splitlines() if "cudaguard" in line]
 
 
 def seen(answer):
-    """The GPUs of an answer of the steps see and list; "!N" where a call failed with N.
+    """Returns the GPUs in an answer of the steps see and list, or "!N" if a call failed with N.
 
     "0:0:2:UUID,UUID" is [2, 5]; "100:3:-7:" is "!100".
     """
@@ -85,17 +88,18 @@ def seen(answer):
 
 
 class Case(harness.Case):
-    """A test case that compares what was seen."""
+    """A test case that compares which GPUs a program saw."""
 
     def sees(self, result, **wanted):
-        """sees(result, cu=[2, 5], nv=...): what the steps NAME.see said; _ in NAME is a dot."""
+        """sees(result, cu=[2, 5], nv=...) compares what the steps NAME.see printed; _ in NAME is a
+        dot."""
         for name, gpus in wanted.items():
             key = name.replace("_", ".") + ".see"
             self.assertIn(key, result.answers, result)
             self.assertEqual(seen(result.answers[key]), gpus, "%s\n%s" % (key, result))
 
     def run_reported(self, steps, name="open", **more):
-        """The run and the records that it left."""
+        """Returns the run and the records that it wrote."""
         with tempfile.TemporaryDirectory(prefix="cg-report-") as directory:
             path = os.path.join(directory, "report.jsonl")
             result = run(steps, name, CUDAGUARD_REPORT=path, **more)
@@ -108,21 +112,22 @@ class Case(harness.Case):
         self.assertEqual(result.rc, 0, result)
 
     def refused(self, result, *words):
-        """The driver was not entered; FORCE_CPU applies, and one line says why."""
+        """Fails unless the driver was not entered, FORCE_CPU applies, and one line gives the
+        reason."""
         self.explained(result, *words)
         self.assertNotIn("cuInit:initialised", result.fake_calls, result)
 
     def explained(self, result, *words):
-        """No GPU, whatever the driver was asked, and one line that says why."""
+        """Fails unless no call found a GPU and exactly one line gives the reason."""
         reasons = [line for line in lines(result) if not re.search(r": no (CUDA|GPU) ", line)]
         self.assertEqual(len(reasons), 1, result)
         for word in words + ("CUDAGUARD_VISIBLE_DEVICES", "FORCE_CPU applies"):
             self.assertIn(word, reasons[0], result)
-        # Besides FORCE_CPU's own lines: at most one for CUDA and one for NVML.
+        # FORCE_CPU adds its own lines, at most one for CUDA and one for NVML.
         self.assertLessEqual(len(lines(result)), 3, result)
 
     def one_line(self, result, *words):
-        """The guard said one thing, with these words in it."""
+        """Fails unless the guard printed exactly one line, which contains these words."""
         self.assertEqual(len(lines(result)), 1, result)
         for word in words:
             self.assertIn(word, lines(result)[0], result)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A headless Chromium, asked by its DevTools protocol over a pipe (--remote-debugging-pipe)."""
+"""Drives a headless Chromium by the DevTools protocol over a pipe (--remote-debugging-pipe)."""
 
 import base64
 import itertools
@@ -14,12 +14,12 @@ OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pi
 
 
 class Browser:
-    """`directory`: one of its own, for its profile. `before`: words that start it."""
+    """`directory` holds this browser's profile. `before` is a command prefix."""
 
     def __init__(self, directory, before=(), options=OPTIONS):
         from_us, to_browser = os.pipe()
         to_us, from_browser = os.pipe()
-        # It reads from descriptor 3 and writes to 4.
+        # Chromium reads from descriptor 3 and writes to descriptor 4.
         self.process = subprocess.Popen(
             ["bash", "-c", 'exec 3<&%d 4>&%d "$@"' % (from_us, from_browser), "-",
              *before, PROGRAM, *options, "--user-data-dir=" + directory, "about:blank"],
@@ -64,7 +64,7 @@ class Browser:
             self.events.append(answer)
 
     def open(self, path, width=1280, dark=False, media="screen", script=True):
-        """`script`: the page's own JavaScript runs."""
+        """If `script` is true, the page's own JavaScript runs."""
         self.ask("Emulation.setScriptExecutionDisabled", value=not script)
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900,
                  deviceScaleFactor=1, mobile=width < 600)
@@ -76,7 +76,8 @@ class Browser:
             self.events.append(self.read())
 
     def complaints(self):
-        """What it has said on the console, and what the page has asked for but itself."""
+        """Returns the browser's console messages and every address other than its own that the page
+        requested."""
         said = [event for event in self.events
                 if event["method"] in ("Log.entryAdded", "Runtime.consoleAPICalled",
                                        "Runtime.exceptionThrown")]
@@ -89,7 +90,7 @@ class Browser:
         return answer["result"].get("value")
 
     def picture(self, path, height=None):
-        """The whole page, or its upper part."""
+        """Saves a picture of the whole page, or of its upper part."""
         size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "scale": 1,
                 "height": min(size["height"], height or 16000)}

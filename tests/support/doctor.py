@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What doctor's tests share: runs it in a sandbox with a /dev of its own, and holds its JSON
+"""The doctor tests share this: it runs doctor in a sandbox with its own /dev and validates its JSON
 against the schema."""
 
 import json
@@ -30,24 +30,24 @@ def sentence(finding):
 
 
 class Answer:
-    """What doctor said in its JSON."""
+    """The JSON that doctor printed."""
 
     def __init__(self, code, document, nodes=()):
         validate(document)
         self.code = code
         self.document = document
         self.line = document["answer"]
-        self.nodes = nodes  # below /dev, afterwards
+        self.nodes = nodes  # the nodes below /dev after the run
         self.problems = [sentence(row) for row in document["findings"] if row["state"] == "problem"]
         self.reasons = [row for row in document["findings"] if row["state"] in ("in part", "no")]
 
     def facts(self, name):
-        """The lines of this row."""
+        """Returns the lines of this row."""
         return [row["text"] for row in self.document["findings"]
                 if (row["id"], row["state"]) == (name, "fact")]
 
     def found(self):
-        """The files that ld.so finds, without what they are links to."""
+        """Returns the files that ld.so finds, without the targets of links."""
         return [self.facts(name)[0].split(", which is ")[0] for name in NAMES]
 
 
@@ -58,7 +58,7 @@ class Case(launcher.Case):
             harness.skip(self, "python3-jsonschema is not installed")
 
     def run_in(self, command, world="none", bwrap=(), env=None, user=None):
-        """(code, stdout, stderr, what is in /dev afterwards)."""
+        """Returns (code, stdout, stderr, the nodes in /dev after the run)."""
         mark = self.path("out")
         script = ('"$@" >"$0" 2>"$0.err"; code=$?; ls -d /dev/nvidia* /dev/char/195* 2>/dev/null; '
                   'exit $code')
@@ -71,10 +71,12 @@ class Case(launcher.Case):
                 return done.returncode, out.read(), err.read(), done.stdout.split()
 
     def said(self, *words, command=launcher.LAUNCHER, world="none", user=None, **env):
-        """(code, stdout, what is in /dev afterwards) of doctor with these words.
+        """Runs doctor with these words; returns (code, stdout, the nodes in /dev after the run).
 
-        env: variables on top of a clean environment. user: gets a copy of the launcher, as the
-        checkout may be in a directory that only its owner can enter."""
+        env: variables on top of a clean environment. user: runs a copy of the launcher, because
+        this
+        user may not be able to enter the checkout's directory.
+        """
         if user:
             command = self.installed("everybody")
         code, out, err, nodes = self.run_in([command, "doctor", *words], world,
@@ -97,19 +99,21 @@ class Case(launcher.Case):
         return answer
 
     def problem(self, answer, *meaning):
-        """There is one problem, and it says these words."""
+        """Fails unless there is exactly one problem, which contains these words."""
         self.assertEqual(len(answer.problems), 1, answer.problems)
         for word in meaning:
             self.assertIn(word, answer.problems[0])
 
     def sick(self):
-        """A directory with a copy of the fake driver that can be ill: tests/fakes/sick.c."""
+        """Returns a directory with a copy of the fake driver that simulates faults
+        (tests/fakes/sick.c)."""
         os.makedirs(self.path("sick"), exist_ok=True)
         shutil.copy(os.path.join(harness.FAKES, "sick", "libcuda.so.1"), self.path("sick"))
         return self.path("sick")
 
     def library(self, name, code, *options):
-        """A library of this name made of this C code, in a directory of its own; the directory."""
+        """Compiles this C code to a library of this name in its own directory; returns the
+        directory."""
         directory = self.path("of-" + re.sub(r"\W", "-", name))
         os.makedirs(directory, exist_ok=True)
         made = self.compile("library", code, "-shared", "-fPIC", *options)
@@ -117,11 +121,12 @@ class Case(launcher.Case):
         return directory
 
     def golden(self, name, **more):
-        """The text, word for word, of an installation below the test's own directory. A sentence is
-        one line here: where it is cut depends on the length of paths."""
+        """Compares the text, word for word, for an installation below the test's own directory.
+        Each sentence is joined to one line, because the line breaks depend on the length of paths.
+        """
         _, text, _ = self.said(command=self.installed("golden"), **more)
         for line in text.splitlines()[1:]:
-            # A long path cannot be cut; nothing stands beside it.
+            # A long path cannot be wrapped, so it must be alone on its line.
             value = line.strip("- ") if line.startswith("  ") else line[19:]
             self.assertTrue(len(line) <= 100 or " " not in value, line)
         text = re.sub(r"\n {4}(?=\S)|\n {19}(?=/)", " ", text)

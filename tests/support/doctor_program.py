@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `doctor PROGRAM` share: the answer, held against what `run` does; and whether a
-program reaches the fake driver, to see that a verdict is true."""
+"""The tests of `doctor PROGRAM` share this. It compares the answer with what `run` does, and runs
+the program against the fake driver to check the verdict."""
 
 import json
 import os
 
 from support import doctor, harness, launcher
 
-# What `run` refuses; the other reasons are about programs that it starts.
+# `run` refuses programs for these reasons. The other reasons concern programs that it starts.
 REFUSED = {"architecture", "musl", "setuid", "setgid", "capabilities", "loader", "static_driver",
            "null_driver", "env_clears", "variable"}
 CODES = {"yes": 0, "in part": 1, "no": 2}
-# Asks the library that it is given, in every way that a program has without linking.
+# This program opens the library in its argument without being linked to it.
 ASK = """#include <dlfcn.h>
 #include <stdio.h>
 int main(int argc, char** argv) {
@@ -25,12 +25,13 @@ LINKED = """#include <stdio.h>
 int cuInit(unsigned);
 int main(void) { printf("cuInit=%d\\n", cuInit(0)); return 0; }
 """
-# A table of function pointers called like the driver's functions, as in CUDA's own samples.
+# In CUDA's own samples, a table of function pointers has the names of the driver's functions.
 VARIABLE = ("static int mine(unsigned x) { return 42 + (int)x; }\n"
             "int (*cuInit)(unsigned) = mine;\nint use(void) { return cuInit(0); }\n")
 MAIN = ("#include <stdio.h>\nint use(void);\n"
         "int main(void) { printf(\"cuInit=%d\\n\", use()); return 0; }\n")
-# Its dlopen goes on to the next one, which is the guard's, or with an argument to libc's.
+# This program's dlopen calls the next definition, which is the guard's. With an argument, it calls
+# libc's.
 OWN = """#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -48,16 +49,17 @@ int main(int argc, char** argv) {
 
 class Case(doctor.Case):
     def read(self, out, code):
-        """The answer about a program; its exit code is looked at."""
+        """Returns the answer about a program and checks its exit code."""
         answer = doctor.Answer(code, json.loads(out))
         guarded = answer.document["guarded"]
         self.assertTrue(answer.line.startswith("guarded: " + guarded), answer.line)
-        # The machine's own state does not make worse than "in part" what is well.
+        # Problems of the machine itself make a good verdict at worst "in part".
         self.assertEqual(code, CODES[guarded] or (1 if answer.problems else 0))
         return answer
 
     def verdict(self, program, guarded, wanted, command=launcher.LAUNCHER, **more):
-        """The answer, which is this one for these reasons; `run` agrees."""
+        """Returns the answer. Fails unless it is this verdict for these reasons and `run` agrees.
+        """
         result = harness.run([command, "doctor", "--json", "-", program], guard=False, trace=False,
                              **more)
         self.assertEqual((result.err, result.init_calls()[1:]), ("", []), result)
@@ -73,7 +75,8 @@ class Case(doctor.Case):
         return answer
 
     def answer(self, words, way, **more):
-        """What the program says of cuInit: "0" from the fake driver, "100" from us."""
+        """Returns what cuInit returned in the program: "0" from the fake driver, "100" from
+        cudaguard."""
         result = self.guarded(words, way, **more)
         self.assertIn("cuInit", result.answers, result)
         return result.answers["cuInit"]
@@ -84,19 +87,20 @@ class Case(doctor.Case):
         return harness.run(start + words, guard=way == "preload", **more)
 
     def assert_answers(self, words, bare, run, preload, **more):
-        """cuInit's answer in each of the three ways."""
+        """Compares cuInit's answer in each of the three ways to start the program."""
         self.assertEqual([self.answer(words, way, **more) for way in ("bare", "run", "preload")],
                          [bare, run, preload])
 
     def assert_stopped(self, words, *ways, **more):
-        """Bare it initialises the driver; in these ways nothing of it is called."""
+        """Fails unless the program initialises the driver unguarded and calls nothing of it in
+        these ways."""
         self.assertTrue(self.guarded(words, "bare", **more).init_calls(), "the control")
         for way in ways:
             result = self.guarded(words, way, **more)
             self.assertEqual(result.fake_calls, [], result)
 
     def copy_of_driver(self, directory="copy"):
-        """A directory with the fake driver; its path."""
+        """Copies the fake driver to a directory and returns the directory's path."""
         os.mkdir(self.path(directory))
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             os.symlink(os.path.join(harness.FAKE_DRIVER, name), self.path(directory, name))

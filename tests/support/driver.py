@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's own driver behind the fence: what was asked, and what the kernel answered, by strace.
-All in a /dev of its own."""
+"""Runs NVIDIA's own driver under the fence in a private /dev, and reads from strace's log what it
+requested and what the kernel answered."""
 
 import os
 import re
@@ -10,12 +10,13 @@ from support import fence, harness, launcher
 
 IOCTL = re.compile(r"ioctl\(0x\w+, (0x\w+), .*\) += (?:-1 (\w+)|\d+)")
 PROGRAM = re.compile(r'execve\("([^"]*)".* = 0$')
-# Preloaded, it has a program see devices, so that NVIDIA's libraries go further.
+# Preloaded, this makes a program see device files, so that NVIDIA's libraries get past their first
+# checks.
 NODES = "LD_PRELOAD=" + fence.program("nodes.so")
 
 
 def is_nvidia(request):
-    """As policy/nvidia_requests.h has it."""
+    """Follows the definition in policy/nvidia_requests.h."""
     number = request & 0xFF
     return request == 0x30000001 or (
         request >> 8 & 0xFF == ord("F") and request >> 30 not in (1, 2)
@@ -28,7 +29,8 @@ class Case(fence.Case):
         self.need_real_driver()
 
     def traced(self, *words, **environment):
-        """What it printed, and [(program, request, error)] without the launcher's own."""
+        """Returns the output and the requests (program, request, error), without the launcher's
+        own."""
         log = self.path("trace")
         os.mkdir(log)
         command = [*harness.sandbox("real"), "strace", "-ff", "-qq", "-o", os.path.join(log, "of"),
@@ -48,14 +50,15 @@ class Case(fence.Case):
         return done, asked
 
     def unguarded(self, *words, fenced):
-        """Behind `env -i`, so without the guard."""
+        """Runs the program after `env -i`, which removes the guard."""
         how = "auto" if fenced else "off"
         path = "PATH=" + os.environ["PATH"]
         return self.traced(launcher.LAUNCHER, "run", "--fence=" + how, "--", "env", "-i", path,
                            "HOME=" + self.directory, *words)
 
     def same_but_refused(self, *words, expected):
-        """Bare and fenced it asks the same and ends the same; only the answers differ."""
+        """Fails unless the program makes the same requests and ends alike with and without the
+        fence. Only the answers may differ."""
         bare, asked = self.unguarded(*words, fenced=False)
         fenced, refused = self.unguarded(*words, fenced=True)
         self.assertEqual((fenced.returncode, fenced.stdout), (bare.returncode, bare.stdout), fenced)
@@ -67,6 +70,6 @@ class Case(fence.Case):
 
 
 def requests_of(asked):
-    """NVIDIA's, and how they were answered."""
+    """Returns NVIDIA's requests and their answers."""
     ours = [(request, error) for _, request, error in asked if is_nvidia(request)]
     return sorted(request for request, _ in ours), {error for _, error in ours}

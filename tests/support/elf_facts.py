@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What readelf says about a library, as Python values. Works for x86-64 and AArch64."""
+"""Returns what readelf reports about a library as Python values. Works for x86-64 and AArch64."""
 
 import collections
 import os
@@ -26,7 +26,7 @@ class Library:
         self.is_x86 = "X86-64" in self.machine
 
     def dynamic(self):
-        """[(tag, text)], for example ("NEEDED", "libc.so.6")."""
+        """Returns [(tag, text)], for example ("NEEDED", "libc.so.6")."""
         entries = []
         for line in tool_output("readelf", "-dW", self.path).splitlines():
             match = re.match(r"\s*0x\w+ \((\w+)\)\s*(.*)$", line)
@@ -39,7 +39,7 @@ class Library:
         return [value for name, value in self.dynamic() if name == tag]
 
     def symbols(self):
-        """The dynamic symbol table without its empty first entry."""
+        """Returns the dynamic symbol table without its empty first entry."""
         result = []
         for line in tool_output("readelf", "-W", "--dyn-syms", self.path).splitlines():
             fields = line.split()
@@ -70,7 +70,7 @@ class Library:
         return {segment.type for segment in self.segments()}
 
     def codes(self, symbols):
-        """The bytes of each of these functions, by name."""
+        """Returns the bytes of each of these functions by name."""
         loads = [segment for segment in self.segments() if segment.type == "LOAD"]
         result = {}
         for symbol in symbols:
@@ -86,7 +86,7 @@ class Library:
                           tool_output("readelf", "-rW", self.path))
 
     def needed_versions(self):
-        """{"libc.so.6": {"GLIBC_2.16"}}"""
+        """Returns, for example, {"libc.so.6": {"GLIBC_2.16"}}."""
         result, library = collections.defaultdict(set), None
         for line in tool_output("readelf", "-VW", self.path).splitlines():
             match = re.search(r"File: (\S+)", line)
@@ -108,6 +108,6 @@ class Library:
 
 
 def glibc_version(text):
-    """GLIBC_2.2.5 -> (2, 2, 5)"""
+    """Converts "GLIBC_2.2.5" to (2, 2, 5)."""
     match = re.fullmatch(r"GLIBC_(\d+(?:\.\d+)*)", text)
     return tuple(int(part) for part in match[1].split(".")) if match else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs behind `cudaguard run --fence`, and without it."""
+"""Runs programs under `cudaguard run --fence` and without it."""
 
 import os
 
@@ -7,11 +7,11 @@ from support import harness, launcher
 
 PROGRAMS = os.path.join(harness.BUILD, "tests", "fence")
 
-# Some of NVIDIA's, as its libraries send them: RM_CONTROL, SYS_PARAMS, CHECK_VERSION_STR,
+# Some of NVIDIA's requests as its libraries send them: RM_CONTROL, SYS_PARAMS, CHECK_VERSION_STR,
 # CARD_INFO, UVM_INITIALIZE.
 NVIDIA = ["c020462a", "c00846d6", "c04846d2", "ca0046c8", "30000001"]
-# The framebuffer's: FBIOGET_VSCREENINFO, FBIO_WAITFORVSYNC, i.MX's SEND_UPDATE and
-# WAIT_FOR_UPDATE_COMPLETE; a terminal's TCGETS.
+# The framebuffer's requests FBIOGET_VSCREENINFO, FBIO_WAITFORVSYNC, i.MX's SEND_UPDATE and
+# WAIT_FOR_UPDATE_COMPLETE, and a terminal's TCGETS.
 OTHERS = ["4600", "40044620", "4048462e", "c008462f", "5401"]
 
 
@@ -19,7 +19,7 @@ def program(name):
     return os.path.join(PROGRAMS, name)
 
 
-# A program that sends one of each, and what it prints.
+# This program sends one of each and prints the answers.
 ASK = [program("requests"), "/dev/null", NVIDIA[0], "5401"]
 BARE = "c020462a ENOTTY\n5401 ENOTTY\n"
 FENCED = "c020462a ENODEV\n5401 ENOTTY\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program in a framework's virtual environment bare and guarded, and compares the two.
+"""Runs a program in a framework's virtual environment unguarded and guarded, and compares the two.
 
 The environments come from scripts/fetch-frameworks. What a guarded program prints is compared with
 the same program on a machine without a driver.
@@ -36,11 +36,11 @@ class Case(harness.Case):
             harness.skip(self, "run scripts/fetch-frameworks %s %s" % (harness.DEPS, name))
 
     def packages(self):
-        """The environment's directory of packages."""
+        """Returns the environment's directory of packages."""
         return glob.glob(os.path.join(ENVIRONMENTS, self.environment, "lib/python3*/site-packages"))[0]
 
     def nvidia_libraries(self):
-        """The directories of NVIDIA's wheels, as LD_LIBRARY_PATH wants them."""
+        """Returns the directories of NVIDIA's wheels in the form of LD_LIBRARY_PATH."""
         return ":".join(sorted(glob.glob(self.packages() + "/nvidia/*/lib")))
 
     def argv(self, program, *arguments):
@@ -53,7 +53,7 @@ class Case(harness.Case):
         return result
 
     def control(self, argv, env=None):
-        """Bare, the program has to enter NVIDIA's real driver."""
+        """Fails unless the unguarded program enters NVIDIA's real driver."""
         self.need_real_driver()
         bare = self.run_program(argv, "real", False, env)
         self.assertTrue(bare.device_opens, "control: the bare program opens no device\n%s" % bare)
@@ -73,7 +73,8 @@ class Case(harness.Case):
         result.assert_untouched(self, linked)
         said = OUR_LINE.findall(result.err)
         spoke = {int(pid) for pid, _ in said}
-        # Each of them once; a forked child is silent where its parent has spoken.
+        # Each process prints the message once. A forked child prints none if its parent has printed
+        # it.
         self.assertEqual(len(said), len(set(said)), str(result))
         forked = {record["pid"] for record in records if record["ppid"] in result.touched}
         self.assertLessEqual(result.touched - forked, spoke,
@@ -85,11 +86,11 @@ class Case(harness.Case):
 
     def compare(self, argv, env=None, normal=same, expect=None, reference_env=None,
                 worlds=("none", "fake", "real")):
-        """The whole of it: control, reference without a driver, guarded in these worlds (in the quick
-        run: the last of them).
+        """Runs the control, the reference without a driver and the guarded program in these worlds
+        (the quick run: only in the last).
 
-        normal: takes out of a text what differs from run to run. expect: what it prints guarded.
-        reference_env: variables of the reference alone. Returns (bare, guarded).
+        normal: removes from a text what differs from run to run. expect: what it prints guarded.
+        reference_env: variables of the reference alone. Returns (unguarded, guarded).
         """
         bare = self.control(argv, env)
         reference = self.run_program(argv, "none", False, dict(env or {}, **(reference_env or {})))
@@ -100,7 +101,8 @@ class Case(harness.Case):
             self.same_words(reference, last, normal, world)
             if expect is not None:
                 self.assertEqual(last.out, expect, str(last))
-        if harness.FULL:  # the guard's line switched off: the program's output to the byte
+        # With the guard's message switched off, the output must be equal to the byte.
+        if harness.FULL:
             quiet = self.run_program(argv, "fake", True, dict(env or {}, CUDAGUARD_LOG="off"))
             quiet.assert_untouched(self)
             self.same_words(reference, quiet, normal, "fake, CUDAGUARD_LOG=off")

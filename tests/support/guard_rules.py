@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules for libcudaguard.so as a file. Each takes a GuardFile and returns complaints.
 
-They are apart from the tests so that the AArch64 build is held to the same ones.
+They are separate from the tests so that the AArch64 build has to meet the same rules.
 """
 
 import functools
@@ -11,30 +11,31 @@ import struct
 
 from support import elf_facts, harness
 
-# As few names as can be: a library that has a variable called like an export of the guard crashes.
+# The guard exports as few names as possible, because a library crashes if it has a variable with
+# the name of an export.
 EXPORTS = harness.guarded("DRIVER|NVML|RUNTIME", "LINKED") | {
     "dlopen", "dlmopen", "cudaguard_touch_v1", "cudaguard_touches", "cudaguard_watch",
     "cudaguard_services_v1",
 }  # fmt: skip
-# dlvsym finds what has glibc's versions alone; an import without a version takes the default.
+# dlvsym finds only glibc's versioned names, and an import without a version gets the default.
 VERSIONS = {
     "x86_64": {"dlopen": ["@@GLIBC_2.34", "@GLIBC_2.2.5"],
                "dlmopen": ["@@GLIBC_2.34", "@GLIBC_2.3.4"]},
     "aarch64": {"dlopen": ["@@GLIBC_2.34", "@GLIBC_2.17"],
                 "dlmopen": ["@@GLIBC_2.34", "@GLIBC_2.17"]},
 }  # fmt: skip
-# Everything a C library has had for decades (musl too), nothing that locks, allocates or prints.
-# The mem* functions are what compilers make of plain loops and copies.
+# Every C library, musl too, has had these names for decades, and none of them locks, allocates or
+# prints. Compilers turn plain loops and copies into the mem* functions.
 IMPORTS = {
     "__errno_location", "__environ", "environ", "dl_iterate_phdr", "getauxval",
     "gnu_get_libc_version",  # weak: not in musl
     "bcmp", "memchr", "memcmp", "memcpy", "memmove", "memset", "strcmp", "strlen",
 }  # fmt: skip
-# The names that changed their home: libdl.so.2 until glibc 2.33, libc.so.6 since.
+# These names moved from libdl.so.2 to libc.so.6 in glibc 2.34.
 LIBDL = re.compile(
     r"^_?_?(dlopen|dlmopen|dlclose|dlsym|dlvsym|dlerror|dladdr1?|dlinfo|dl_find_object)$")
 FLOOR = (2, 17)
-# With any compiler: a check against accidents.
+# This limit detects accidental growth with any compiler.
 MOST_BYTES = 80 * 1024
 
 
@@ -44,7 +45,7 @@ def version():
 
 
 def version_note():
-    """The note that says which cudaguard a file is."""
+    """Returns the note that names the cudaguard version of the file."""
     text = b"cudaguard %s\0" % version().encode()
     return struct.pack("<III12s", len(b"cudaguard\0"), len(text), 1, b"cudaguard") + text
 
@@ -52,14 +53,14 @@ def version_note():
 class GuardFile(elf_facts.Library):
     @functools.cached_property
     def facts(self):
-        """What several rules ask for: (dynamic table, symbols, segments)."""
+        """Returns what several rules need: (dynamic table, symbols, segments)."""
         return self.dynamic(), self.symbols(), self.segments()
 
     def tags(self, name):
         return [value for tag, value in self.facts[0] if tag == name]
 
     def flag(self, name):
-        """In DT_FLAGS or DT_FLAGS_1."""
+        """Returns true if DT_FLAGS or DT_FLAGS_1 has this flag."""
         values = self.tags("FLAGS") + self.tags("FLAGS_1")
         return any(name in value.split() for value in values)
 
@@ -68,13 +69,13 @@ class GuardFile(elf_facts.Library):
 
     @property
     def defined(self):
-        """Without the names of the versions themselves, which ld lists too."""
+        """Returns the defined symbols without the names of the versions, which ld lists, too."""
         return [s for s in self.facts[1] if s.section != "UND" and s.type != "SECTION" and
                 not (s.section == "ABS" and s.name.startswith("GLIBC_"))]
 
     @functools.cached_property
     def export_versions(self):
-        """{"dlopen": ["@@GLIBC_2.34", "@GLIBC_2.2.5"], "cuInit": [""]}"""
+        """Returns, for example, {"dlopen": ["@@GLIBC_2.34", "@GLIBC_2.2.5"], "cuInit": [""]}."""
         listed = elf_facts.tool_output("readelf", "-W", "--dyn-syms", self.path)
         return {symbol.name: sorted(re.findall(r" %s(@\S+|)(?: |$)" % symbol.name, listed,
                                                re.MULTILINE)) for symbol in self.defined}
@@ -85,14 +86,14 @@ class GuardFile(elf_facts.Library):
 
     @functools.cached_property
     def sections(self):
-        """name -> (address, size)"""
+        """Returns {name: (address, size)}."""
         listed = elf_facts.tool_output("readelf", "-SW", self.path)
         return {m[1]: (int(m[2], 16), int(m[3], 16)) for m in re.finditer(
             r"\] (\.\S+)\s+\S+\s+([0-9a-f]{16}) [0-9a-f]+ ([0-9a-f]+)", listed)}
 
     @property
     def properties(self):
-        """What the property note promises, for example {"IBT", "SHSTK"}."""
+        """Returns the features of the property note, for example {"IBT", "SHSTK"}."""
         notes = elf_facts.tool_output("readelf", "-nW", self.path)
         found = re.search(r"Properties: \w+ feature: (.*)", notes)
         return {word.strip() for word in found[1].split(",")} if found else set()
@@ -126,7 +127,7 @@ def exports(elf):
     found = ["exports " + name for name in sorted(names - EXPORTS)]
     found += ["does not export " + name for name in sorted(EXPORTS - names)]
     for symbol in elf.defined:
-        # A data object would be copied into programs.
+        # The linker would copy a data object into programs.
         if symbol.type != "FUNC" or symbol.binding not in ("GLOBAL", "WEAK"):
             found.append("exports %s as %s %s" % (symbol.name, symbol.binding, symbol.type))
     versions = VERSIONS["x86_64" if elf.is_x86 else "aarch64"]
@@ -156,7 +157,7 @@ def no_text_relocation(elf):
 
 
 def no_unique(elf):
-    # Of a stripped file readelf says "<OS specific>: 10" instead of UNIQUE.
+    # For a stripped file, readelf prints "<OS specific>: 10" instead of UNIQUE.
     return ["%s symbol %s" % (s.binding, s.name) for s in elf.facts[1]
             if s.binding not in ("LOCAL", "GLOBAL", "WEAK")]
 
@@ -180,7 +181,7 @@ def no_constructors(elf):
 
 
 def one_constructor(elf):
-    """That of the start record, and no destructor."""
+    """Allows the start record's constructor and no destructor."""
     its_own = {"has INIT_ARRAY", "has .init_array"}
     count = elf.tags("INIT_ARRAYSZ")
     return [found for found in no_constructors(elf) if found not in its_own] + (
@@ -188,7 +189,8 @@ def one_constructor(elf):
 
 
 def bind_now(elf):
-    # A lazily bound call would run ld.so's resolver, which saves vector registers, inside a hook.
+    # A lazily bound call would run ld.so's resolver inside a hook, and the resolver saves vector
+    # registers.
     return [] if elf.flag("BIND_NOW") and elf.flag("NOW") else ["is not BIND_NOW"]
 
 
@@ -210,7 +212,7 @@ def size(elf):
     if elf.is_x86:
         found = os.path.getsize(elf.path)
     else:
-        # Made for pages of 64 KiB: the file has a hole between code and data.
+        # This file is linked for pages of 64 KiB, so it has a gap between code and data.
         found = sum(segment.file_size for segment in elf.kind("LOAD"))
     return [] if found <= MOST_BYTES else ["has %d bytes" % found]
 
@@ -220,8 +222,8 @@ def stripped(elf):
 
 
 def branch_protection(elf):
-    # One object without the note and the linker drops it for the whole library; a process that
-    # loads such a library loses IBT and the shadow stack (BTI on AArch64).
+    # If one object lacks the note, the linker drops it for the whole library. A process that loads
+    # such a library loses IBT and the shadow stack (BTI on AArch64).
     wanted = {"IBT", "SHSTK"} if elf.is_x86 else {"BTI"}
     found = ["lost from its property note: " + name for name in sorted(wanted - elf.properties)]
     starts = {b"\xf3\x0f\x1e\xfa": "endbr64"} if elf.is_x86 else {

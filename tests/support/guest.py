@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guest tests share."""
+"""The guest tests share this module."""
 
 import os
 import re
@@ -20,12 +20,13 @@ def binary(name):
 
 
 def lines_of(text):
-    """The guard's lines, without the process id."""
+    """Returns the guard's lines without the process id."""
     return [m[2] for m in (LINE.match(line) for line in text.splitlines()) if m]
 
 
 DENIED = "no CUDA here (FORCE_CPU; asked by %s); to allow CUDA: CUDAGUARD_POLICY=OFF"
-# With CUDAGUARD_LOG=all: the call, then who made it. In a privileged process OFF would lift nothing.
+# CUDAGUARD_LOG=all names the call and then its caller. In a privileged process OFF would have no
+# effect.
 CALLED = "no CUDA here (FORCE_CPU; %s asked by %s); to allow CUDA: CUDAGUARD_POLICY=OFF"
 PRIVILEGED = "no CUDA here (FORCE_CPU; asked by %s)"
 NO_GPU = "no GPU to see (FORCE_CPU; asked by %s); to allow NVML: CUDAGUARD_POLICY=OFF"
@@ -38,7 +39,8 @@ class Case(harness.DirectoryCase):
         return harness.run([STEPS, *steps], **options)
 
     def untouched(self, result):
-        """The claim, for a run with a copied install: its null drivers are no driver."""
+        """Fails if the program reached a driver. With a copied install, its null drivers do not
+        count as one."""
         result.driver_files = [path for path in result.driver_files
                                if not path.startswith(self.directory + "/")]
         result.assert_untouched(self)

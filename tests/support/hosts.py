@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of this area share."""
+"""The tests of tests/hosts share this module."""
 
 import os
 import re

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image made from a Dockerfile's FROM, COPY, ENTRYPOINT and CMD, and containers run from it.
+"""Builds an image from a Dockerfile's FROM, COPY, ENTRYPOINT and CMD, and runs containers from it.
 
-FROM stands for a minimal Debian system (scripts/fetch-roots, as root); a container is a bubblewrap
-sandbox with that system, where the program is process 1. COPY is done as docker build does it.
+FROM always means a minimal Debian system (scripts/fetch-roots, as root). A container is a
+bubblewrap
+sandbox with that system, where the program is process 1. COPY works as in docker build.
 """
 
 import json
@@ -16,11 +17,11 @@ import unittest
 from support import harness, systems
 
 SUITE = "trixie"
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # docker's own
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # docker's default
 
 
 def instructions(text):
-    """The instructions of a Dockerfile; exec form only, no line goes on in the next."""
+    """Yields the instructions of a Dockerfile in exec form, without continuation lines."""
     for line in text.splitlines():
         if line and not line.startswith("#"):
             name, rest = line.split(None, 1)
@@ -28,7 +29,8 @@ def instructions(text):
 
 
 def copy_over(source, target):
-    """Never through a hard link into the system that others use."""
+    """Replaces the file, because writing to it could change the system with which it shares a hard
+    link."""
     if os.path.lexists(target):
         os.remove(target)
     return shutil.copy2(source, target, follow_symlinks=False)
@@ -63,20 +65,20 @@ class Image:
         source, target = words.split()
         target = self.root + target
         self.copied.append((source, target))
-        if os.path.isdir(os.path.join(context, source)):  # docker: what is in it
+        if os.path.isdir(os.path.join(context, source)):  # docker copies a directory's contents
             shutil.copytree(os.path.join(context, source), target, symlinks=True,
                             copy_function=copy_over, dirs_exist_ok=True)
         else:
             copy_over(os.path.join(context, source), target)
 
     def sandbox(self, env=None, init=False, options=()):
-        """bubblewrap's words for a container of this image."""
+        """Returns the bubblewrap command for a container of this image."""
         words = ["bwrap", "--bind", self.root, "/", "--dev", "/dev", "--proc", "/proc",
                  "--tmpfs", "/mnt", "--ro-bind", harness.FAKE_DRIVER, "/mnt/driver",
                  "--ro-bind", os.path.join(self.directory, "programs"), "/mnt/programs",
                  "--bind", os.path.join(self.directory, "out"), "/mnt/out",
                  "--unshare-pid", "--as-pid-1", "--die-with-parent", "--clearenv", *options]
-        if init:  # as docker run --init does it
+        if init:  # docker run --init does the same
             words += ["--ro-bind", "/usr/bin/tini-static", "/sbin/docker-init"]
         variables = {"PATH": PATH, "HOME": "/root", "LD_LIBRARY_PATH": "/mnt/driver",
                      "CG_FAKE_LOG": "/mnt/out/fake.log", **(env or {})}
@@ -85,12 +87,12 @@ class Image:
         return words + ["--"] + (["/sbin/docker-init", "--"] if init else [])
 
     def words(self, command=None, entrypoint=None):
-        """What docker run starts: entrypoint and command, or others in their place."""
+        """Returns what docker run starts: entrypoint and command, or their replacements."""
         return [*(self.entrypoint if entrypoint is None else entrypoint),
                 *(self.command if command is None else command)]
 
     def run(self, command=None, entrypoint=None, **more):
-        """Runs a container to its end, as a harness.Result."""
+        """Runs a container to its end; returns a harness.Result."""
         log = os.path.join(self.directory, "out", "fake.log")
         if os.path.exists(log):
             os.remove(log)

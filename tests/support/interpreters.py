@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python interpreters that tests are run with: this machine's, pyenv's, and what
-scripts/fetch-pythons has fetched."""
+"""Lists the Python interpreters for the tests: this machine's, pyenv's and the ones that
+scripts/fetch-pythons fetched."""
 
 import glob
 import json
@@ -10,16 +10,17 @@ import subprocess
 from support import harness
 
 FETCHED = os.path.join(harness.DEPS, "pythons")
-# What the quick fetch brings; a run that may skip nothing needs them.
+# The quick fetch brings these, so a run that may not skip needs them.
 QUICK = ("debian-3.9", "debian-3.13", "debian-3.14", "debian-3.14-shared", "pypy")
-# The versions whose frames the guard knows how to read.
+# The guard can read the frames of these versions.
 KNOWN = ((3, 6), (3, 14))
-# A fetched one compiles its own modules once, as an installed one has, not at each start.
+# A fetched interpreter compiles its modules once, as an installed one has, instead of at each
+# start.
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": None}
 
 
 def found():
-    """{name: path of its program}"""
+    """Returns {name: path of its program}."""
     paths = {"system": "/usr/bin/python3"}
     for path in glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3")):
         paths["pyenv-" + path.split("/")[-3]] = path
@@ -30,7 +31,7 @@ def found():
 
 
 def facts(path):
-    """What the interpreter says of itself."""
+    """Returns what the interpreter reports about itself."""
     ask = ("import json, platform, sys, sysconfig; print(json.dumps([sys.implementation.name, "
            "sys.version_info[:3], bool(sysconfig.get_config_var('Py_GIL_DISABLED'))]))")
     done = subprocess.run([path, "-c", ask], capture_output=True, text=True, check=True)
@@ -44,6 +45,6 @@ class Facts:
         self.free_threaded = free_threaded
 
     def readable(self):
-        """Is its stack to be had?"""
+        """Returns true if the guard can read this interpreter's stack."""
         return (self.implementation == "cpython" and not self.free_threaded and
                 KNOWN[0] <= self.version[:2] <= KNOWN[1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the launcher's tests: the command, a clean environment, a directory for each test."""
+"""The launcher tests share this: the command, a clean environment and a directory for each test."""
 
 import os
 import shutil

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real systemd that manages services of its own: a user manager in a sandbox, as root.
+"""Runs a real systemd that manages its own services: a user manager in a sandbox, as root.
 
-It has a cgroup of its own, as the root of its view; without one that can be made there is none.
+Its own cgroup is the root of its view. If no cgroup can be made, the tests skip.
 """
 
 import os
@@ -11,7 +11,7 @@ import time
 from support import harness
 
 PATIENCE = 60
-# Waits for the manager, runs the test's script.
+# Waits for the manager, then runs the test's script.
 INSIDE = """
 %s --user --log-target=null </dev/null >/dev/null &
 until systemctl --user list-units >/dev/null 2>&1; do kill -0 $! && sleep 0.05 || exit 99; done
@@ -21,7 +21,7 @@ PLACES = ("/usr/lib/systemd/systemd", "/lib/systemd/systemd")
 
 
 def cgroup_root():
-    """Where the machine has the one hierarchy of cgroups, or None."""
+    """Returns the mount point of the unified cgroup hierarchy, or None."""
     with open("/proc/self/mountinfo", encoding="utf-8") as stream:
         for line in stream:
             words, kind = line.split(" - ")
@@ -39,7 +39,7 @@ class Manager:
         self.cgroup = root and os.path.join(root, "cudaguard-test-%d" % os.getpid())
 
     def missing(self):
-        """Why there can be none here, or an empty text."""
+        """Returns why the manager cannot run here, or an empty text."""
         if os.geteuid() != 0:
             return "only root can make a cgroup for it"
         if not self.binary:
@@ -54,7 +54,8 @@ class Manager:
         return ""
 
     def run(self, script):
-        """Runs a shell script beside a fresh manager that finds its units in `directory`/units."""
+        """Runs a shell script together with a fresh manager that finds its units in
+        `directory`/units."""
         os.makedirs(os.path.join(self.directory, "home"), exist_ok=True)
         path = os.path.join(self.directory, "script")
         with open(path, "w", encoding="utf-8") as stream:
@@ -81,7 +82,7 @@ class Manager:
             stream.write(str(os.getpid()))
 
     def remove(self):
-        """The cgroup with those below it, when their processes are gone."""
+        """Removes the cgroup and its children once their processes are gone."""
         end = time.monotonic() + PATIENCE
         while os.path.isdir(self.cgroup):
             for directory, _, _ in os.walk(self.cgroup, topdown=False):

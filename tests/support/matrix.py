@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a row of the entry-point matrix is, how it is run and judged.
+"""Defines a row of the entry-point matrix, runs it and judges it.
 
-A row is one program that goes through one entry_point. Bare, it has to reach the recording fake
-driver and NVIDIA's real one (that is the control: a row that cannot fail proves nothing). Guarded,
-it gets the answers of the design's table, and nothing of the claim is broken in its process tree.
+A row is one program that uses one entry point. Unguarded, it has to reach the recording fake driver
+and NVIDIA's real one. (That is the control: a row that cannot fail proves nothing.) Guarded, it
+gets
+the answers of the design's table, and no process in its tree breaks a promise.
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ import re
 
 from support import harness
 
-# The answers of a machine without a device; a tuple lists alternatives.
+# A machine without a device gives these answers. A tuple lists alternatives.
 CUDA = {
     "cuInit": "100",
     "cuInit1": "1",
@@ -48,7 +49,7 @@ OUR_LINE = re.compile(
 
 @dataclasses.dataclass
 class Row:
-    """One entry_point.
+    """One entry point.
 
     argv and env may use {driver} (the directory of this world's driver), {versioned} and
     {nvml_versioned} (its files), {copy} (a directory on which the driver's is mounted),
@@ -56,34 +57,36 @@ class Row:
     (ld.so's path).
     """
 
-    id: str  # dlopen.absolute: the part before the dot is the group
+    id: str  # the part before the dot is the group: dlopen.absolute
     about: str
     argv: list
     expect: dict = dataclasses.field(default_factory=dict)  # for every line with key=value words
-    bare: tuple = DRIVEN  # worlds in which the bare program must reach the driver
+    bare: tuple = DRIVEN  # worlds in which the unguarded program must reach the driver
     worlds: tuple = WORLDS  # worlds in which it is run guarded
     env: dict = dataclasses.field(default_factory=dict)
     guarded_env: dict = dataclasses.field(default_factory=dict)  # for the guarded run only
     lines: int = 1  # lines of answers; 0: the program prints none
     rc: int = 0
-    err: str = r"(?!)"  # what else may stand on stderr, as a regular expression
-    linked: bool = False  # ld.so maps the driver before anyone can act
+    err: str = r"(?!)"  # regular expression for other lines that stderr may have
+    linked: bool = False  # ld.so maps the driver before the guard can act
     guard: bool = True
-    preload: tuple = ()  # what goes behind the guard into LD_PRELOAD; GUARD among it: in that order
-    own_preload: tuple = ()  # libraries that the bare program has in its LD_PRELOAD too
-    guard_last: bool = False  # the guard behind the program's own preloads
+    preload: tuple = ()  # follows the guard in LD_PRELOAD; if it has GUARD, this is the order
+    own_preload: tuple = ()  # libraries that the unguarded program has in its LD_PRELOAD, too
+    guard_last: bool = False  # the guard follows the program's own preloads
     cwd: str = None
     mounts: tuple = ()  # directories on which this world's driver directory is mounted
-    says: bool = True  # the guard prints its line, once per process that touched; None: it may
+    # Whether the guard prints one message for each process that touched CUDA. None allows both.
+    says: bool = True
     same_as_bare: str = None  # the guarded output equals the bare one in this world
     check: object = None  # check(result, world) -> list of complaints
     limit: bool = False  # a documented limit: the guarded program does reach the driver
     sandboxed: bool = True
     needs: tuple = ()  # files without which the row is skipped
     why: str = ""  # what to install when they are missing
-    driver_files: tuple = ()  # libraries, besides libcuda and NVML, without which no real world is
+    driver_files: tuple = ()  # besides libcuda and NVML, the real world needs these
     root: bool = False  # only root can set this up
-    full: bool = False  # needs a large download: only in scripts/test --full
+    # This row needs a large download, so only scripts/test --full runs it.
+    full: bool = False
     timeout: int = 120
 
     @property
@@ -97,7 +100,8 @@ class Outcome:
     bare: dict = dataclasses.field(default_factory=dict)  # world -> Result
     guarded: dict = dataclasses.field(default_factory=dict)
     complaints: list = dataclasses.field(default_factory=list)
-    skipped: list = dataclasses.field(default_factory=list)  # reasons; the row or one world of it
+    # These are the reasons for skipping the row or one world.
+    skipped: list = dataclasses.field(default_factory=list)
 
     @property
     def verdict(self):
@@ -109,7 +113,7 @@ class Outcome:
 
 
 def places(world):
-    """What the placeholders of argv and env mean in a world."""
+    """Returns the values of the placeholders of argv and env in a world."""
     real = harness.real_driver_dir()
     system = harness.REAL_DRIVER_DIRS[0][:-len("/nvidia/current")]
     result = {
@@ -155,7 +159,7 @@ def run_row(row, world, guarded):
 
 
 def answer_lines(text):
-    """The lines of key=value words, each as a dictionary."""
+    """Returns the lines of key=value words, each as a dictionary."""
     lines = [dict(re.findall(r"([\w.]+)=(\S*)", line)) for line in text.splitlines()]
     return [line for line in lines if line]
 
@@ -177,8 +181,8 @@ def judge_answers(row, result):
 
 
 def judge_words(row, result):
-    """The guard says one line per process that touched, two where NVML was first, and nobody says
-    anything else."""
+    """Fails unless the guard prints one message for each process that touched CUDA, or two if NVML
+    came first, and stderr has nothing else."""
     said = []
     found = []
     for line in result.err.splitlines():
@@ -210,7 +214,7 @@ def judge(row, world, bare, guarded):
 
 
 def why_not(world, row):
-    """The reason why this machine cannot run the row in this world, or None."""
+    """Returns the reason why this machine cannot run the row in this world, or None."""
     if world != "real":
         return None
     if not harness.have_real_driver():
@@ -220,7 +224,7 @@ def why_not(world, row):
 
 
 def perform(row):
-    """Runs a row bare and guarded in its worlds and judges it."""
+    """Runs a row unguarded and guarded in its worlds and judges it."""
     outcome = Outcome(row)
     missing = [path for path in row.needs if not glob.glob(path.format(**places("fake")))]
     if missing:
@@ -254,7 +258,7 @@ def perform(row):
 
 
 def load_rows():
-    """All rows of the rows_*.py files beside this one, in the order of their groups."""
+    """Returns all rows of the rows_*.py files in this directory in the order of their groups."""
     rows = []
     for path in sorted(glob.glob(os.path.join(os.path.dirname(__file__), "rows_*.py"))):
         rows += importlib.import_module("support." + os.path.basename(path)[:-3]).ROWS

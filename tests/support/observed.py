@@ -12,7 +12,7 @@ FACTS = {"initialised CUDA by": "by", "context on": "context", "refused": "refus
 
 
 def numbers(text):
-    """"3 7-9" is [3, 7, 8, 9]."""
+    """Converts "3 7-9" to [3, 7, 8, 9]."""
     found = []
     for word in text.split():
         first, _, last = word.partition("-")
@@ -21,8 +21,13 @@ def numbers(text):
 
 
 class Summary:
-    """totals: {"processes": 3, "initialised CUDA": 1}; rows: {pid: {"by": "open", ...}}, without
-    what they did not do; order: the process ids as they come; devices: {"": [names]}; rest: other lines."""
+    """The parsed summary of `run --observe`.
+
+    totals: {"processes": 3, "initialised CUDA": 1}. rows: {pid: {"by": "open", ...}}, without keys
+    for
+    what a process did not do. order: the process ids in printed order. devices: {"": [names]}.
+    rest: the other lines.
+    """
 
     def __init__(self, text):
         match = TOTALS.search(text)
@@ -49,7 +54,8 @@ class Summary:
                 self.rest += [first, *more]
 
     def read_row(self, first, more):
-        """"2x open cu.init", and below it what these did and their numbers."""
+        """Parses a row such as "2x open cu.init" and the lines below it, which list facts and
+        process ids."""
         match = re.match(r"  (?:(\d+)x )?(.*?)(?: \((\d+)\))?$", first)
         facts, _, ids = "\n".join(more).partition("\npids ")
         row = {"process": match[2]}
@@ -69,12 +75,12 @@ class Summary:
             self.order.append(pid)
 
     def facts(self, pid):
-        """Without the program's name."""
+        """Returns the row without the program's name."""
         return {name: cell for name, cell in self.rows[pid].items() if name != "process"}
 
 
 def pids(result):
-    """The answers of the steps `pid`: {label: number}; "" is the program itself."""
+    """Returns the answers of the steps `pid` as {label: number}. "" is the program itself."""
     return {label.rstrip("."): int(number)
             for label, number in re.findall(r"(?m)^([\w.]*?)pid=(\d+)$", result.out)}
 
@@ -93,7 +99,7 @@ class Case(launcher.Case, box.Case):
         summary = Summary(result.err)
         self.assertLessEqual(max(map(len, summary.lines)), 100, summary.text)
         self.assertTrue(summary.text.isascii() and "\x1b" not in summary.text, summary.text)
-        # Every process is in the table once, and in the totals.
+        # Every process is in the table once, and the totals count it.
         self.assertEqual(len(summary.order), len(set(summary.order)), summary.text)
         self.assertEqual(len(summary.order), summary.totals["processes"], summary.text)
         for what, fact in (("initialised CUDA", "by"), ("held a context", "context"),
@@ -107,6 +113,6 @@ class Case(launcher.Case, box.Case):
         return summary
 
     def agrees(self, result, summary):
-        """The fake driver's own log counts as many as the summary."""
+        """Fails unless the fake driver's own log has as many calls as the summary."""
         for call, what in (("cuInit:initialised", "initialised CUDA"),):
             self.assertEqual(result.fake_calls.count(call), summary.totals.get(what, 0), result)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/release has made, and machines to install it on.
+"""Provides the files that scripts/release has made, and machines to install them on.
 
-A machine is an overlay over this one or over a minimal system (scripts/fetch-roots), with a /dev
-and processes of its own: what is installed there is gone with it.
+A machine is an overlay over this one or over a minimal system (scripts/fetch-roots), with its own
+/dev and process ids. Whatever a test installs there disappears with it.
 """
 
 import os
@@ -18,7 +18,7 @@ DEBIAN_ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[MACHINE]
 ROOTS = os.path.join(harness.DEPS, "roots")
 ASK = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
 SUITES = ("bullseye", "bookworm", "trixie", "jammy", "noble")
-# What the bare control finds: no driver in these systems.
+# The unguarded control prints this, because these systems have no driver.
 NONE = "OSError: libcuda.so.1: cannot open shared object file"
 
 
@@ -40,7 +40,8 @@ RPM = "cudaguard-%s-1.%s.rpm" % (version(), MACHINE)
 
 
 def released(case, name, quick=True):
-    """The path of a file of the release. Without quick: of those that scripts/test --full makes."""
+    """Returns the path of a release file. quick=False means that only scripts/test --full makes it.
+    """
     path = os.path.join(RELEASE, name)
     if not os.path.exists(path):
         why = "%s is not there: scripts/release%s makes it" % (path, " --quick" if quick else "")
@@ -56,7 +57,7 @@ def run(command, **options):
                           stderr=subprocess.STDOUT, **{"timeout": 300, **options})
 
 
-# Beside the lower system: $1 a directory for all of it, $2 that system.
+# $1 is a directory for the overlay's own files, and $2 is the lower system.
 BOOT = r"""
 set -e
 mount -t tmpfs tmpfs "$1"
@@ -81,7 +82,7 @@ exec cat  # until the test closes its end, or is no more
 
 class Machine:
     def __init__(self, case, suite=""):
-        """suite: of scripts/fetch-roots; none: this machine's own system."""
+        """suite: a system of scripts/fetch-roots; without one, this machine's own system."""
         self.case = case
         if os.geteuid() != 0:
             harness.skip(case, "only root can install packages")
@@ -98,7 +99,7 @@ class Machine:
             harness.skip(case, "no overlay of %s: %s" % (lower, said.strip()))
         self.lower, self.upper = lower, os.path.join(directory, "up")
         self.root = os.path.join(directory, "root")
-        # Its process 1, which unshare has forked.
+        # unshare has forked process 1 of the machine.
         children = "/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)
         with open(children, encoding="ascii") as stream:
             self.init = stream.read().strip()
@@ -114,27 +115,27 @@ class Machine:
         self.process.communicate(timeout=60)
 
     def command(self, *words, env=()):
-        """The command line that runs these words there."""
+        """Returns the command line that runs these words in the machine."""
         return ["nsenter", "-t", self.init, "--mount", "--pid", "chroot", self.root, "env", "-i",
                 "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
                 "DEBIAN_FRONTEND=noninteractive", *env, *words]
 
     def sh(self, text, ok=True, **options):
-        """Runs it by sh. ok: it has to end with 0."""
+        """Runs the text with sh. With ok, it has to exit with 0."""
         done = run(self.command("sh", "-c", text), **options)
         if ok:
             self.case.assertEqual(done.returncode, 0, "%s\n%s" % (text, done.stdout))
         return done
 
     def need_python(self):
-        """From the system's own archive."""
+        """Installs Python from the system's own archive."""
         done = self.sh("command -v python3 || { apt-get update && apt-get install -y "
                        "--no-install-recommends python3; }", ok=False, timeout=600)
         if done.returncode != 0:
             harness.skip(self.case, done.stdout.strip().split("\n")[-1])
 
     def put(self, path, name=None):
-        """A file, copied to its /tmp."""
+        """Copies a file to the machine's /tmp."""
         target = "/tmp/" + (name or os.path.basename(path))
         with open(path, "rb") as stream:
             subprocess.run(self.command("sh", "-c", "cat >" + shlex.quote(target)), stdin=stream,
@@ -142,7 +143,7 @@ class Machine:
         return target
 
     def added(self):
-        """The files that were not there before, without what apt and dpkg note down."""
+        """Returns the files added since the start, without the records of apt and dpkg."""
         notes = r"(tmp|var/cache|var/log|var/lib/(apt|dpkg/(?!info)))/"
         said = run(["nsenter", "-t", self.init, "--mount", "find", self.upper, "!", "-type", "d",
                     "!", "-type", "c", "-printf", r"%P\n"])
@@ -159,7 +160,7 @@ class Case(harness.DirectoryCase):
         return Machine(self, suite)
 
     def unpacked(self, name=TARBALL, where="unpacked"):
-        """The directory in the tarball, unpacked."""
+        """Unpacks the tarball and returns the directory in it."""
         target = self.path(where)
         os.makedirs(target, exist_ok=True)
         subprocess.run(["tar", "-xzf", released(self, name), "-C", target], check=True, timeout=60)
@@ -168,7 +169,7 @@ class Case(harness.DirectoryCase):
 
 
 def tree(directory):
-    """{path: what it is} of all files and links in it."""
+    """Returns {path: kind} of all files and links in the directory."""
     found = {}
     for parent, _, names in os.walk(directory):
         for name in names:

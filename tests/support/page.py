@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages that page_samples writes, and what every page must keep to."""
+"""Reads the pages that page_samples writes, and checks the rules for every page."""
 
 import html
 import json
@@ -13,14 +13,14 @@ SAMPLES = os.path.join(harness.BUILD, "tests", "launcher", "page_samples")
 VERDICTS = ("allowed", "bypassed", "fail", "failed", "forged", "large", "pass")
 RECORDS = ("empty", "forged_report", "report", "small_report")
 NAMES = (*VERDICTS, *RECORDS)
-LARGEST = ("large_report", "worst")  # 100,000 processes; forged, and as much as can be
+LARGEST = ("large_report", "worst")  # 100,000 processes; forged and of the largest possible size
 
 ELEMENTS = set("""html head meta title style script body main noscript pre header footer section
     article h1 h2 h3 h4 p span strong code a i div dl dt dd ul ol li details summary table thead
     tbody tr th td""".split())
 POLICY = ("default-src 'none'; base-uri 'none'; form-action 'none'; "
           "script-src 'sha256-[A-Za-z0-9+/]{43}='; style-src 'sha256-[A-Za-z0-9+/]{43}='")
-# The values that each attribute may have; no address but of a place in the page.
+# Each attribute may have these values, and the only addresses are places in the page.
 ATTRIBUTES = {
     "lang": "en", "charset": "utf-8", "name": "viewport|color-scheme", "type": "application/json",
     "http-equiv": "Content-Security-Policy", "class": r"[a-z -]+", "id": r"document|coverage|t\d+",
@@ -28,7 +28,7 @@ ATTRIBUTES = {
     "aria-label": r"[A-Za-z]+( [a-z]+)*( \d+)?", "aria-hidden": "true",
     "content": "width=device-width, initial-scale=1|light dark|" + POLICY,
     "style": r"( ?(--d: ?\d+|((--step|--p): ?|(left|width|height): )[\d.]+%);?)+"}
-# What nobody could see, or what turns the direction of a text.
+# These characters are invisible or change the direction of a text.
 HIDDEN = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
@@ -37,7 +37,8 @@ def write(directory, *names):
 
 
 class Parts:
-    """Of a page's bytes: the document, the text, and what its policy must name."""
+    """The parts of a page: the document, the text, and the style and script that its policy must
+    name."""
 
     def __init__(self, content):
         self.all = content.decode()
@@ -55,7 +56,7 @@ class Parts:
 
 
 def mistakes(text, html5lib):
-    """What is wrong with a page, as a list of texts."""
+    """Returns a page's mistakes as a list of texts."""
     parser = html5lib.HTMLParser(namespaceHTMLElements=False)
     document = parser.parse(text)
     found = ["%s at %s" % (code, place) for place, code, _ in parser.errors]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of docs/integrations and of scripts/'s integrations share."""
+"""The tests of docs/integrations and of scripts/'s integrations share this module."""
 
 import os
 import re
@@ -23,16 +23,18 @@ def read(*names):
 
 
 def page(name):
-    """The text of docs/integrations/NAME.md."""
+    """Returns the text of docs/integrations/NAME.md."""
     path = os.path.join(harness.SOURCE, "docs", "integrations", name + ".md")
     with open(path, encoding="utf-8") as stream:
         return stream.read()
 
 
 def blocks(language, name, section=None):
-    """The blocks of this language in a page of docs/integrations, or in one section of it.
+    """Returns the blocks of this language in a page of docs/integrations, or in one of its
+    sections.
 
-    A section of the second level has those of the third that follow it."""
+    A second-level section includes the third-level sections that follow it.
+    """
     text = page(name)
     if section:
         found = re.search(r"(?ms)^(##+) %s\n(.*)" % re.escape(section), text)
@@ -41,7 +43,8 @@ def blocks(language, name, section=None):
 
 
 def usr_local(directory):
-    """An installed tree, made at `directory`, and bubblewrap's words for it at /usr/local."""
+    """Installs a tree at `directory` and returns the bubblewrap arguments that mount it at
+    /usr/local."""
     shutil.copytree(harness.LIB, os.path.join(directory, "lib"), symlinks=True)
     os.mkdir(os.path.join(directory, "bin"))
     shutil.copy(launcher.LAUNCHER, os.path.join(directory, "bin"))
@@ -50,7 +53,7 @@ def usr_local(directory):
 
 
 def others_only(result):
-    """Takes the null drivers of a copied tree from a result's driver files."""
+    """Removes the null drivers of a copied tree from a result's driver files."""
     result.driver_files = [path for path in result.driver_files if "/lib/cudaguard/" not in path]
     return result
 
@@ -65,7 +68,8 @@ class Case(launcher.Case):
             harness.skip(self, "only root can " + what)
 
     def guarded(self, answers, fake_calls):
-        """What a program said and what the recording fake has seen of it."""
+        """Fails unless the program's answers and the recording fake's log show that it was guarded.
+        """
         self.assertEqual((answers.get("cuInit"), fake_calls), ("100", []))
 
     def reached(self, answers, fake_calls):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of the tests, bare and guarded beside NVIDIA's driver libraries: the table of
-docs/programs.md."""
+"""Runs the test programs unguarded and guarded, with NVIDIA's driver libraries installed, and
+writes the table of docs/programs.md."""
 
 import glob
 import os
@@ -21,15 +21,17 @@ LANGUAGES = os.path.join("tests", "entry_points", "languages")
 
 
 class Program:
-    """name: as the table has it. package: of the environment's pins, or of Debian. run: the command,
-    with {bin}, {site}, {nvidia} of the environment, {here}, {source}, {build}. test: who runs it."""
+    """name: the table's name. package: of the environment's pins, or of Debian. run: the command
+    with {bin}, {site}, {nvidia} of the environment, {here}, {source}, {build}. test: which test
+    runs it."""
 
     def __init__(self, name, package, run, test, environment=None, env=None):
         self.name, self.package, self.run, self.test = name, package, run, test
         self.environment, self.env = environment, env or {}
 
     def version(self):
-        """As it is pinned; of Debian's packages the one that is installed, or an empty text."""
+        """Returns the pinned version. For Debian's packages, returns the installed version or an
+        empty text."""
         if self.environment and self.package != "python3-pycuda":
             path = os.path.join(HERE, "requirements", self.environment + ".txt")
             with open(path, encoding="utf-8") as stream:
@@ -121,13 +123,13 @@ PROGRAMS = [
 
 
 def rows_of(page):
-    """The table's rows by name; other text is none of our business."""
+    """Returns the table's rows by name and ignores other text."""
     return {line.split(" | ")[0][2:]: line for line in page.splitlines()
             if re.match(r"\| .* \| .* \|$", line) and " | " in line and "program | v" not in line}
 
 
 def places(program, build, directory):
-    """What stands in a command's braces."""
+    """Returns the values of the braces in a command."""
     environment = os.path.join(harness.DEPS, "frameworks", program.environment or "none")
     site = (glob.glob(environment + "/lib/python3*/site-packages") or [""])[0]
     return {"bin": environment + "/bin", "site": site, "here": HERE, "source": SOURCE,
@@ -138,7 +140,7 @@ def places(program, build, directory):
 
 
 def measure(program, build):
-    """A row, or the reason why there is none."""
+    """Returns a row, or the reason why there is none."""
     version = program.version()
     if program.environment and not os.path.exists(
             os.path.join(harness.DEPS, "frameworks", program.environment, ".fetched")):
@@ -179,8 +181,8 @@ def measure(program, build):
 
 
 def write_table():
-    """Measures all of them, into docs/programs.md. The row of a program that is not on this machine
-    stays as it is; returns the reasons."""
+    """Measures all programs and writes docs/programs.md. If a program is not on this machine, its
+    row stays as it is. Returns the reasons."""
     with open(PAGE, encoding="utf-8") as stream:
         page = stream.read()
     before, rows, missing = rows_of(page), [], []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many processes of 64 threads each, in front of the fake GPUs of tests/fakes."""
+"""Runs many processes of 64 threads each with the fake GPUs of tests/fakes."""
 
 import collections
 import contextlib
@@ -15,24 +15,24 @@ DIRECTORY = os.path.join(harness.BUILD, "tests", "races")
 DRIVER = os.path.join(harness.FAKES, "lazy")
 THREADS = 64
 PROXIES = ("libcudaguard-driver.so", "libcudaguard-nvml.so")
-# What a thread is told by any entry_point.
+# Every entry point gives a thread this answer.
 SEEN = "2:%s,%s" % (box.GPUS[5][0], box.GPUS[2][0])
 ALLOWED = "5,2"
 
-# Which program, and by which entry points its threads come (programs/racers.c); may one of them
-# reach cuInit?
+# Each race names the program, the entry points of its threads (programs/racers.c) and whether one
+# of them may reach cuInit.
 Race = collections.namedtuple("Race", "program entry_points inits")
 RACES = [Race("racers", "o", True), Race("racers", "p", True), Race("racers", "n", False),
          Race("racers", "r", True), Race("racers", "onrp", True), Race("racers_linked", "l", True),
          Race("racers_linked", "m", False), Race("racers_linked", "lmonrp", True)]
 
-# code: the exit code; inits: real calls of cuInit; times: how many processes ended so.
+# code: the exit code. inits: real calls of cuInit. times: how many processes ended this way.
 Outcome = collections.namedtuple("Outcome", "code out err inits times")
 
 
 @contextlib.contextmanager
 def library_directory(proxies=None, guard=harness.GUARD):
-    """A lib directory with this guard and these proxies; yields the guard's path in it."""
+    """Makes a lib directory with this guard and these proxies; yields the guard's path in it."""
     with tempfile.TemporaryDirectory(prefix="cg-") as directory:
         os.chmod(directory, 0o755)
         os.mkdir(os.path.join(directory, "cudaguard"))
@@ -49,7 +49,8 @@ def library_directory(proxies=None, guard=harness.GUARD):
 
 def race(program, entry_points, times, guard=harness.GUARD, slow=0, log=True, prefix=(), threads=THREADS,
          **env):
-    """Outcomes of `times` fresh processes. slow: how many microseconds the real cuInit waits."""
+    """Returns the outcomes of `times` fresh processes. slow: microseconds that the real cuInit
+    waits."""
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
         if not os.path.exists(os.path.join(DRIVER, name)):
             raise RuntimeError("no fake driver in " + DRIVER)

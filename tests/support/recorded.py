@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of jobs that never ran, for tests of `report`."""
+"""Builds records of jobs that never ran, for tests of `report`."""
 
 import json
 import os
@@ -11,8 +11,8 @@ TIME = 1795256748
 
 
 def line(pid=7, script="ppo.py", api="cuInit", decision="deny", at=0, **more):
-    """As the guard writes it: the process's own facts first. None leaves a field out. Another caller
-    has no library, other frames no code, unless they are given."""
+    """Builds a record as the guard writes it, with the process's own facts first. None leaves a
+    field out. Unless given, another caller has no library, and other frames have no code."""
     record = {"v": 1, "ts": TIME + at, "pid": pid, "ppid": 2, "tid": pid, "uid": 1000,
               "host": "node7", "exe": "/usr/bin/python3.11", "argv": ["/usr/bin/python3", script],
               "cgroup": "/system.slice/x.service", "slurm": None, "api": api, "object": None,
@@ -31,7 +31,7 @@ def line(pid=7, script="ppo.py", api="cuInit", decision="deny", at=0, **more):
 
 
 def start(pid=7, at=0, **more):
-    """It does not say the host and the cgroup."""
+    """Builds a start record, which has neither the host nor the cgroup."""
     return line(pid, api=None, decision=None, caller=None, library=None, code=None, python=None,
                 native=None, at=at,
                 event="start", policy="FORCE_CPU", **{"host": "", "cgroup": "", **more})

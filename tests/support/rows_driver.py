@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver API, linked to, opened by each name, from each side."""
+"""The rows of the driver API: linked programs, and the library opened by each name and from each
+caller."""
 
 from support.harness import GUARD
 from support.matrix import CUDA, DRIVEN, Row
@@ -7,7 +8,8 @@ from support.matrix import CUDA, DRIVEN, Row
 ENTRY_POINT = "{programs}/entry_point"
 COPY = ("{copy}",)
 NULL_DRIVER = ("{null_driver}/libcuda.so.1",)
-# Of the driver that ld.so has mapped only these entries are ours; the rest stays uninitialised.
+# If ld.so has mapped the driver, only these entries are the guard's, and the driver stays
+# uninitialised.
 LINKED = {"cuInit": "100", "cuInit1": "1"}
 PROC = dict(CUDA, unknownRc="0", unknownPtr="null", unknownStatus="1", emptyRc="0", emptyPtr="null",
             emptyStatus="1", nostatusRc="0", nostatusPtr="null", lowRc="0", lowPtr="null",
@@ -16,7 +18,8 @@ PLT = {key: CUDA[key] for key in ("cuInit", "cuInit1", "versionRc", "version", "
 
 ROWS = []
 
-# Linked to libcuda. With the null driver preloaded nothing of NVIDIA's is even mapped.
+# These programs are linked to libcuda. With the null driver preloaded, ld.so does not even map
+# NVIDIA's.
 for name, binding in (("linked_cuda", "lazy"), ("linked_cuda_now", "now")):
     program = "{programs}/" + name
     for way, about in (("plt", "a direct call"), ("proc", "cuGetProcAddress_v2"),
@@ -26,8 +29,9 @@ for name, binding in (("linked_cuda", "lazy"), ("linked_cuda_now", "now")):
         ROWS.append(Row("linked.%s-%s-null_driver" % (binding, way),
                         "linked, %s binding, %s; guard and null driver preloaded" % (binding, about),
                         [program, way], PLT if way == "plt" else CUDA, preload=NULL_DRIVER))
-        # ld.so has mapped the real one; what is found by name in the whole program is ours only
-        # for the names that the guard exports, what is opened or asked of cuGetProcAddress always.
+        # ld.so has mapped the real driver. A look-up in the whole program finds the guard only for
+        # the names that it exports. The guard always answers for an opened library or
+        # cuGetProcAddress.
         ROWS.append(Row("linked.%s-%s-guard" % (binding, way),
                         "linked, %s binding, %s; the guard alone" % (binding, about),
                         [program, way],
@@ -45,13 +49,13 @@ ROWS.append(Row("linked.bind-now", "linked; LD_BIND_NOW, the guard alone",
                 ["{programs}/linked_cuda", "plt"], LINKED, worlds=DRIVEN, linked=True,
                 env={"LD_BIND_NOW": "1"}))
 
-# Linked to the driver through a library of its own: what asks ld.so for "the next" or for that very
-# library's scope gets the mapped driver, unless a null driver is there in its place.
+# These programs are linked to the driver through a library of their own. RTLD_NEXT, or the scope of
+# that library, finds the mapped driver unless a null driver takes its place.
 MIDDLE = "{programs}/linked_middle"
 for key, about, arguments, expect in (
         ("handle", "dlsym on that library's handle", ["handle", "{programs}/middle.so"],
          {"cuInit": "100"}),
-        # The null driver comes before that library, so there may be nothing behind it.
+        # The null driver precedes that library, so RTLD_NEXT may find no definition.
         ("next", "dlsym(RTLD_NEXT) from that library", ["next"], {"cuInit": ("100", "null")}),
         ("deepbind", "an RTLD_DEEPBIND plug-in that dlopens the soname",
          ["deepbind", "{programs}/plugin_open.so"], CUDA)):
@@ -63,7 +67,7 @@ for key, about, arguments, expect in (
     ROWS.append(Row("limit.middle-" + key, about + "; the guard alone", [MIDDLE] + arguments,
                     worlds=DRIVEN, limit=True, env=env))
 
-# Dlopen by every name.
+# Rows that dlopen the driver by every name.
 for key, about, library in (
         ("soname", "dlopen of libcuda.so.1", "libcuda.so.1"),
         ("devname", "dlopen of libcuda.so", "libcuda.so"),
@@ -104,7 +108,7 @@ ROWS += [
         CUDA, lines=32),
 ]
 
-# Debian's links to the driver's file; the package's own where it is installed.
+# Debian's package installs these links to the driver's file.
 ALTERNATIVE = "/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu"
 for space in ("base", "new"):
     ROWS += [
@@ -121,7 +125,7 @@ for key, name in (("dev", "libcuda.so-x86_64-linux-gnu"), ("plain", "libcuda.so.
                     [ENTRY_POINT, "lib={programs}/alternatives/nvidia--" + name], CUDA, worlds=("fake",),
                     bare=("fake",)))
 
-# RTLD_DEEPBIND, in C (other languages are in rows of their own).
+# Rows of RTLD_DEEPBIND in C. Other languages have their own rows.
 for name in ("libcuda.so.1", "libcuda.so", "{driver}/libcuda.so.1"):
     key = {"libcuda.so.1": "soname", "libcuda.so": "devname"}.get(name, "absolute")
     ROWS.append(Row("deepbind.deepbind-" + key, "dlopen with RTLD_DEEPBIND",
@@ -137,7 +141,7 @@ ROWS += [
         env={"CG_NAMES": "libcuda.so:libcuda.so.1:{driver}/libcuda.so.1"}),
 ]
 
-# Dlopen itself taken by pointer.
+# Rows that call dlopen by a pointer.
 for via, about in (("libc.so.6", "from libc's handle"), ("libdl.so.2", "from libdl's handle"),
                    ("next", "by RTLD_NEXT"), ("default", "by RTLD_DEFAULT")):
     for name in ("libcuda.so.1", "libcuda.so"):
@@ -150,13 +154,13 @@ for via in ("next", "default"):
     ROWS.append(Row("pointer.%s-absolute" % via, "dlopen taken by RTLD_%s, absolute path" % via.upper(),
                     [ENTRY_POINT, "lib={driver}/libcuda.so.1", "via=" + via], CUDA))
 
-# A new namespace.
+# Rows of a new namespace.
 for key, name in (("soname", "libcuda.so.1"), ("devname", "libcuda.so"),
                   ("absolute", "{driver}/libcuda.so.1")):
     ROWS.append(Row("dlmopen." + key, "dlmopen into a new namespace",
                     [ENTRY_POINT, "lib=" + name, "space=new"], CUDA))
 
-# Plug-ins linked to the driver.
+# Rows of plug-ins linked to the driver.
 for name in ("plugin_linked_cuda", "plugin_linked_cuda_now"):
     for flags in ("now", "lazy,global", "now,deepbind"):
         ROWS.append(Row("plugin.%s-%s" % (name[7:].replace("_", "-"), flags.split(",")[-1]),
@@ -169,7 +173,7 @@ ROWS += [
     Row("plugin.rpath-deepbind", "the same with RTLD_DEEPBIND",
         [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_rpath.so", "flags=now,deepbind"], CUDA,
         mounts=COPY),
-    # ld.so maps the real one for such a plug-in; the guard's cuInit is in front.
+    # ld.so maps the real driver for such a plug-in, but finds the guard's cuInit first.
     Row("limit.plugin-needed-path", "a plug-in whose DT_NEEDED is an absolute path",
         [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_path.so"],
         mounts=("{unnamed}",), worlds=DRIVEN, limit=True),
@@ -178,7 +182,7 @@ ROWS += [
         bare=("fake",), worlds=("fake",), limit=True),
 ]
 
-# CuGetProcAddress.
+# Rows of cuGetProcAddress.
 ROWS += [
     Row("procaddress.proc", "cuGetProcAddress_v2 and its odd questions",
         [ENTRY_POINT, "lib=libcuda.so.1", "get=proc"], PROC),
@@ -188,7 +192,7 @@ ROWS += [
         [ENTRY_POINT, "lib=libcuda.so.1", "get=proc1"], CUDA),
 ]
 
-# Found by name in the whole process.
+# Rows that look names up in the whole process.
 for get, about in (("default", "RTLD_DEFAULT"), ("next", "RTLD_NEXT"), ("self", "dlopen(NULL)")):
     for name in ("libcuda.so.1", "libcuda.so", "{driver}/libcuda.so.1"):
         key = {"libcuda.so.1": "soname", "libcuda.so": "devname"}.get(name, "absolute")

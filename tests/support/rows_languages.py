@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The languages: each opens the driver with its own loader, by soname and by dev name.
+"""The rows of the languages: each opens the driver with its own loader, by soname and by dev name.
 
-And pycuda: a Python extension that is linked to the driver.
+One more row runs pycuda, a Python extension that is linked to the driver.
 """
 
 import glob
@@ -12,12 +12,13 @@ from support.matrix import Row
 
 HERE = os.path.join(settings.TESTS, "entry_points", "languages")
 BUILT = os.path.join(harness.BUILD, "tests", "entry_points", "languages")
-PYTHON = "/usr/bin/python3"  # Debian's own: its cffi is a Debian package
+PYTHON = "/usr/bin/python3"  # Debian's own, because its cffi is a Debian package
 CUDA = {"cuInit": "100", "countRc": "3"}
 NVML = {"nvmlInit": "0", "countRc": "0", "count": "0"}
 JNA = "/usr/share/java/jna.jar"
 
-# key, what it is, command, files it needs, the packages that bring them
+# Each entry has the key, a description, the command, the files that it needs and the packages that
+# bring them.
 LANGUAGES = [
     ("fiddle", "Ruby's Fiddle", ["/usr/bin/ruby", "--disable-gems", HERE + "/fiddle.rb"],
      ["/usr/bin/ruby"], "ruby"),
@@ -45,7 +46,7 @@ def rows_of(key, about, command, needs, packages):
         row("soname", "cuda", "libcuda.so.1", CUDA),
         row("devname", "cuda", "libcuda.so", CUDA),
         row("nvml", "nvml", "libnvidia-ml.so.1", NVML),
-        # Debian's NVML package has no dev link on the system's path: only the fake has one.
+        # Debian's NVML package has no dev link on the system's path, so only the fake has one.
         row("nvml-devname", "nvml", "libnvidia-ml.so", NVML, bare=("fake",)),
     ]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVML, by the same ways as the driver; nvidia-smi."""
+"""The rows of NVML, with the same ways to open it as the driver's rows, and of nvidia-smi."""
 
 import re
 
@@ -13,7 +13,7 @@ COUNTS = {key: NVML[key] for key in ("nvmlInit", "nvmlInitOld", "nvmlInitWithFla
 
 def no_devices(result, world):
     del world
-    # nvidia-smi -L words it otherwise, with the guard and without a device.
+    # nvidia-smi -L uses other words, both under the guard and without a device.
     if re.match(r"No devices (were )?found", result.out):
         return []
     return ["does not say: No devices were found"]
@@ -28,7 +28,8 @@ def opened(key, about, *arguments, **more):
 
 
 ROWS = [
-    # The package has no libnvidia-ml.so on the system's path, so the dev name has only the fake.
+    # Debian's package has no libnvidia-ml.so on the system's path, so only the fake has the dev
+    # name.
     opened("soname", "dlopen of libnvidia-ml.so.1", "lib=libnvidia-ml.so.1"),
     opened("devname", "dlopen of libnvidia-ml.so", "lib=libnvidia-ml.so", bare=("fake",)),
     opened("absolute", "an absolute path", "lib={driver}/libnvidia-ml.so.1"),
@@ -80,7 +81,8 @@ for get, about in (("default", "RTLD_DEFAULT"), ("next", "RTLD_NEXT"), ("self", 
 for name, binding in (("linked_nvml", "lazy"), ("linked_nvml_now", "now")):
     for way in ("plt", "dlopen", "devname", "default", "next", "self"):
         program = ["{programs}/" + name, way]
-        # Without a libnvidia-ml.so on the system's path the bare dev name opens nothing there.
+        # Without a libnvidia-ml.so on the system's path, the unguarded program cannot open the dev
+        # name.
         bare = ("fake",) if way == "devname" else DRIVEN
         ROWS.append(row("%s-%s-null_driver" % (binding, way), "linked; guard and null drivers preloaded",
                         program, COUNTS if way == "plt" else NVML, preload=NULL_DRIVERS, bare=bare))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documented limits; when and by whom, OpenCL, decoys."""
+"""The rows of unusual times and callers, of OpenCL, of decoys, and of the documented limits."""
 
 from support.matrix import CUDA, DRIVEN, NVML, Row
 
@@ -12,7 +12,7 @@ def only_the_others(result, world):
     return ["lists NVIDIA's platform"] if "NVIDIA" in result.out else []
 
 
-# By its soname, as the OpenCL loader finds NVIDIA's library.
+# The OpenCL loader finds NVIDIA's library in this file, by its soname.
 ICD = "/etc/OpenCL/vendors/nvidia.icd"
 OPENCL = ("libnvidia-opencl.so.1",)
 
@@ -45,14 +45,14 @@ ROWS += [
         why="Debian's packages ocl-icd-libopencl1, nvidia-opencl-icd"),
 ]
 
-# At unusual times and by other processes.
+# Rows of unusual times and of other processes.
 for when, about in (("thread", "from a thread"), ("signal", "from a signal handler"),
                     ("fork", "from a forked child"), ("atexit", "from an atexit function"),
                     ("vfork", "from a program started by vfork and exec"),
                     ("spawn", "from a program started by posix_spawn"),
                     ("system", "from a program started by system()"),
                     ("daemon", "from a daemon")):
-    # A daemon has no stderr to say anything on.
+    # A daemon has no stderr, so the guard prints nothing.
     ROWS.append(Row("when." + when, about, [ENTRY_POINT, "lib=libcuda.so.1", "when=" + when], CUDA,
                     says=when != "daemon"))
     ROWS.append(Row("when.%s-absolute" % when, about + ", by path",
@@ -65,7 +65,7 @@ for when in ("preinit", "library-constructor", "constructor", "destructor", "lib
                         ["{programs}/timed"], CUDA, env={"CG_WHEN": when,
                                                          "CG_TIMED_LIB": library}))
 ROWS += [
-    # The recording fake needs the environment to say that it was called; the real driver does not.
+    # The recording fake needs the environment to log its calls; the real driver does not.
     Row("when.preinit-raw", "pre-init, before libc knows the environment", ["{programs}/timed"],
         CUDA, env={"CG_WHEN": "preinit-raw"}, bare=("real",)),
     Row("when.nvml-constructor", "NVML from a library's constructor", ["{programs}/timed"], NVML,
@@ -81,7 +81,7 @@ ROWS += [
         ["sh", "-c", "echo $({programs}/entry_point lib=libcuda.so.1)"], CUDA),
 ]
 
-# Names that only look like a driver's. A real entry point in the same table is the control.
+# Rows of names that only look like a driver's. A real entry point in the same table is the control.
 for number, name in enumerate((
         "libcuda.so-like.so", "libcudart.so", "libcudart.so.12", "libcudnn.so.9",
         "libcuda.so.1.bak", "libcuda.so.1x", "libcuda.so.", "mylibcuda.so.1",
@@ -100,7 +100,8 @@ ROWS.append(Row("decoy.own-names", "the program's own cuFunny, cudaFunny, nvmlFu
                 ["{programs}/own_names"], {"cuFunny": "4712", "byName": "4712", "variable": "4713"},
                 bare=(), same_as_bare="none", says=False))
 
-# What the design says we do not stop; if one of these changes, docs/limits.md has to change too.
+# Rows of entry points that the design does not block. If one of these changes, docs/limits.md must
+# change, too.
 ROWS += [
     Row("limit.static", "a static program that dlopens the driver", ["{programs}/static_entry_point",
                                                                      "{driver}/libcuda.so.1"],
@@ -113,8 +114,8 @@ ROWS += [
     Row("limit.libc-relative", "a relative path given to libc's own dlopen",
         [ENTRY_POINT, "lib=./libcuda.so.1", "via=libc.so.6"], worlds=DRIVEN, limit=True, cwd="{copy}",
         mounts=("{copy}",)),
-    # Debian's driver has its versioned file where ld.so does not look; the fake's directory is
-    # searched.
+    # ld.so does not search the directory of Debian's versioned file, but it searches the fake's
+    # directory.
     Row("limit.libc-versioned", "the driver's full version, as a bare name, given to libc's own dlopen",
         [ENTRY_POINT, "lib=libcuda.so.599.01", "via=libc.so.6"], worlds=("fake",), bare=("fake",), limit=True),
     Row("limit.libm-devname", "the dev name given to a dlopen taken from the handle of any library",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs linked to cudart, to both; cudaGetDriverEntryPoint."""
+"""The rows of programs linked to cudart, of programs linked to both, and of
+cudaGetDriverEntryPoint."""
 
 from support.matrix import DRIVEN, Row
 
@@ -8,11 +9,11 @@ FETCH = "scripts/fetch-cuda puts the runtimes there, with --static-11 the static
 
 ROWS = []
 for version in ("11", "12.2", "12", "13"):
-    # A CUDA 13 program stops at driver 535's version before it touches anything.
+    # With driver 535, a CUDA 13 program stops at the version check, before any CUDA attempt.
     bare = ("fake",) if version == "13" else DRIVEN
     for kind in ("shared", "static"):
         if (version, kind) == ("12.2", "static"):
-            continue  # the wheels of 12.2 have the shared one only; 12 has both
+            continue  # The wheels of 12.2 have only the shared one; those of 12 have both
         program = "{programs}/runtime_%s_%s" % (version, kind)
         group = "cudart-shared" if kind == "shared" else "cudart-static"
         about = "linked to %s cudart %s, " % (kind, version)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dlopen looked up by glibc's versions (dlvsym), or imported without any."""
+"""The rows of dlopen looked up by glibc's versions (dlvsym) or imported without a version."""
 
 from support.matrix import CUDA, DRIVEN, Row
 
@@ -29,7 +29,7 @@ for version in ("old", "new"):
                 [ENTRY_POINT, ABSOLUTE], CUDA, env=hook, own_preload=HOOK, guard_last=True),
             Row("versions.%s-front-dlmopen" % key, about + "from such a hook of dlmopen",
                 [ENTRY_POINT, ABSOLUTE, "space=new"], CUDA, env=hook, own_preload=HOOK, guard_last=True),
-            # RTLD_DEFAULT leads from there back to the guard, which must not ask the hook again.
+            # From that hook, RTLD_DEFAULT finds the guard, which must not call the hook again.
             Row("versions.%s-behind" % key, about + "from a hook preloaded behind the guard",
                 [ENTRY_POINT, ABSOLUTE], CUDA, env=hook, own_preload=HOOK),
             Row("versions.%s-behind-dlmopen" % key, about + "from such a hook of dlmopen",
@@ -41,7 +41,8 @@ for version in ("old", "new"):
         Row("versions.plugin-" + version, "dlvsym(RTLD_DEFAULT) from a plug-in, %s version" % version,
             [ENTRY_POINT, "plugin={programs}/plugin_open.so"], CUDA,
             env={"CG_VERSION": version, "CG_NAMES": "{driver}/libcuda.so.1"}),
-        # As with dlsym: what lies behind the guard finds libc's, and nothing was opened before.
+        # As with dlsym, RTLD_NEXT from a library after the guard finds libc's dlopen, and no
+        # library was opened before.
         Row("limit.behind-" + version, "dlvsym(RTLD_NEXT) from a library behind the guard",
             ["{programs}/entry_point_linked", "via=next", "version=" + version], worlds=DRIVEN,
             limit=True),

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/unwind/programs/scenarios.cpp has on its native stack."""
+"""Lists the native stack of each scenario of tests/unwind/programs/scenarios.cpp."""
 
-# raise() stops the thread; main's own callers are libc's.
+# raise() stops the thread, and main's own callers are libc's.
 INNERMOST = ["stop_here", "user_function"]
 SORTED = [*INNERMOST, "with_array", "realigned", "compare_items", "sort_items"]
 NO_TABLES = "cut: code without unwind tables"
 
-# What the program's own file shows, and how the stack ends.
+# Lists the frames in the program's own file and how the stack ends.
 EXPECTED = {
     "plain": ([*INNERMOST, "main", "_start"], "complete"),
     "sort": ([*SORTED, "main", "_start"], "complete"),
@@ -23,5 +23,6 @@ EXPECTED = {
 
 
 def own_functions(lines):
-    """The names of the frames in the program's own file, of what tests/unwind/printed.h prints."""
+    """Returns the names of the frames in the program's own file from the lines of
+    tests/unwind/printed.h."""
     return [line.split("+0x")[1].split(" ", 1)[1] for line in lines if "/scenarios" in line]

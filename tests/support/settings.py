@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is tested and how thoroughly: the options of pytest (tests/conftest.py) and of the scripts.
+"""Holds what is tested and how thoroughly: the options of pytest (tests/conftest.py) and of the
+scripts.
 
 Call configure() before you import another module of this package: they read these names once.
 """
 
 import os
 
-# Without symbolic links, as ld.so and the launcher print paths.
+# These paths have no symbolic links, because ld.so and the launcher print paths without them.
 SOURCE = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 TESTS = os.path.join(SOURCE, "tests")
 
 
 def add_options(add):
-    """add: an argparse parser's add_argument, or pytest's addoption."""
+    """Adds the options. `add` is an argparse parser's add_argument, or pytest's addoption."""
     add("--build", metavar="DIR", help="the build directory [default: build/ci]")
     add("--lib", metavar="DIR", help="the library directory under test [default: DIR/lib]")
     add("--deps", metavar="DIR", help="what the fetch scripts made [default: build/_deps]")
@@ -20,7 +21,7 @@ def add_options(add):
 
 def configure(build=None, lib=None, deps=None, full=False, must_run=False, runner=None,
               write_golden=False):
-    """runner: the command in front of each program, for programs of another machine."""
+    """runner: a prefix for each command, for programs of another architecture."""
     global BUILD, LIB, DEPS, FULL, MUST_RUN, RUNNER, WRITE_GOLDEN
     BUILD = os.path.realpath(build or os.path.join(SOURCE, "build", "ci"))
     LIB = os.path.realpath(lib or os.path.join(BUILD, "lib"))

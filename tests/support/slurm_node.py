@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Slurm cluster of one node with two GPUs, which are /dev/null, for as long as a test class runs.
+"""Runs a Slurm cluster of one node with two GPUs, which are /dev/null, for the duration of a test
+class.
 
-The daemons are Debian's own (scripts/fetch-daemons), in a sandbox whose /usr/local has cudaguard.
+The daemons are Debian's own (scripts/fetch-daemons) in a sandbox whose /usr/local has cudaguard.
 """
 
 import glob
@@ -25,13 +26,13 @@ def free_port():
 
 
 def libraries():
-    """The directories of the unpacked packages' libraries."""
+    """Returns the directories of the unpacked packages' libraries."""
     plugins = glob.glob(SLURM + "/usr/lib/*/slurm-wlm")
     return plugins + [os.path.dirname(directory) for directory in plugins]
 
 
 def environment(directory):
-    """What Slurm's own programs need."""
+    """Returns the variables that Slurm's own programs need."""
     paths = [SLURM + "/usr/bin", SLURM + "/usr/sbin", "/usr/sbin", os.environ["PATH"]]
     return {"SLURM_CONF": os.path.join(directory, "slurm.conf"), "PATH": ":".join(paths),
             "LD_LIBRARY_PATH": ":".join([harness.FAKE_DRIVER] + libraries())}
@@ -96,7 +97,8 @@ class Node:
                     stderr=out))
 
     def outer(self, **more):
-        """The environment of Slurm's programs: the test's own without what the launcher reads."""
+        """Returns the environment of Slurm's programs: the test's own without the launcher's
+        variables."""
         env = {key: value for key, value in os.environ.items()
                if not re.match(r"(SLURM|SBATCH|CG_|JAX_|MPIR_)", key) and
                not harness.SCRUBBED.match(key)}
@@ -104,7 +106,7 @@ class Node:
         return env
 
     def why(self):
-        """The last lines of the daemons."""
+        """Returns the last lines of the daemons' logs."""
         text = ""
         for path in sorted(glob.glob(self.directory + "/slurm*.log") +
                            glob.glob(self.directory + "/slurm*.out")):
@@ -113,7 +115,7 @@ class Node:
         return text
 
     def wait(self):
-        """Until the node takes jobs; what went wrong, or an empty text."""
+        """Waits until the node accepts jobs. Returns the error, or an empty text."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             done = subprocess.run(["sinfo", "-h", "-o", "%T"], env=self.outer(), timeout=PATIENCE,
@@ -127,5 +129,6 @@ class Node:
 
     def stop(self):
         for daemon in self.daemons:
-            daemon.kill()  # and what it has started, with the sandbox
+            # This also ends the processes that the daemon has started, with the sandbox.
+            daemon.kill()
             daemon.wait()

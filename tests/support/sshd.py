@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real sshd: started by the client for each connection, on no port, with keys, an /etc/passwd and a
-directory of its own. Unpacked (scripts/fetch-daemons) where the machine has none."""
+"""Runs a real sshd. The client starts it for each connection without a port, and it has its own
+keys, /etc/passwd and directory. If the machine has no sshd, scripts/fetch-daemons unpacks one."""
 
 import glob
 import os
@@ -9,7 +9,8 @@ import shutil
 from support import harness
 
 SSH = os.path.join(harness.DEPS, "ssh")
-ME = "alice"  # whoever runs this, by the name that the settings of docs/integrations have
+# The user who runs the tests gets the name that the settings of docs/integrations use.
+ME = "alice"
 SETTINGS = """HostKey {0}/host
 AuthorizedKeysFile {0}/authorized_keys
 PidFile none
@@ -18,19 +19,20 @@ StrictModes no
 PermitRootLogin yes
 LogLevel ERROR
 """
-# Who may log in, and whom root's sshd becomes before that.
+# The first user logs in. Root's sshd runs as the second before the login.
 USERS = "%s:x:%d:%d::%s:/bin/sh\nsshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"
 
 
 def unpacked_settings():
-    """Where an unpacked sshd (from OpenSSH 9.8 on) has its other halves."""
+    """Returns the settings that let an unpacked sshd (OpenSSH 9.8 or later) find its other
+    programs."""
     rows = (("SshdSessionPath", "sshd-session"), ("SshdAuthPath", "sshd-auth"))
     return "".join("%s %s/usr/lib/openssh/%s\n" % (name, SSH, file) for name, file in rows
                    if os.path.exists(os.path.join(SSH, "usr/lib/openssh", file)))
 
 
 def libraries():
-    """The directories of the unpacked packages' libraries."""
+    """Returns the directories of the unpacked packages' libraries."""
     return ":".join(glob.glob(SSH + "/usr/lib/*-linux-gnu") + glob.glob(SSH + "/lib/*-linux-gnu"))
 
 
@@ -42,7 +44,8 @@ def tool(name, directory="bin"):
 
 class Server:
     def __init__(self, case, mounts=()):
-        """For a test, which skips where there is none. mounts: more words for bubblewrap."""
+        """Makes the server for a test, which skips if there is no sshd. mounts: more arguments for
+        bubblewrap."""
         reason = harness.fetch_daemon("ssh")
         if reason:
             harness.skip(case, reason)
@@ -60,8 +63,8 @@ class Server:
             case.assertEqual(done.returncode, 0, done)
 
     def connect(self, command, settings="", key="", options=(), before=()):
-        """Runs the command behind a login; None: the login's own shell. key: in front of the user's
-        key. before: the words that start the server."""
+        """Runs the command after a login; None starts the login shell. key: options that precede
+        the user's key. before: a prefix for the server's command."""
         case = self.case
         with open(case.path("user.pub"), encoding="utf-8") as stream:
             case.make("authorized_keys", key + stream.read(), 0o600)

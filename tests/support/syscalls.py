@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every system call of every process of a tree, made comparable between two runs.
+"""Records every system call of every process of a tree in a form that two runs share.
 
 Numbers and addresses differ from run to run; names, strings and errors do not. The mapping of one
-preloaded library (from its openat to the close of that descriptor) is taken out and kept apart.
+preloaded library (from its openat to the close of that descriptor) is removed and kept separately.
 """
 
 import collections
@@ -21,13 +21,13 @@ Call = collections.namedtuple("Call", "name strings error")
 class Process:
     def __init__(self, key):
         self.key = key  # the arguments of the last exec, or "fork of KEY"
-        self.calls = []  # Call, the mapping of the library left out
+        self.calls = []  # Call objects, without the mapping of the library
         self.mapping = []  # names of the calls that map the library
         self.mapping_fd = None
 
 
 def read(path, library):
-    """strace's log to {pid: Process}."""
+    """Parses strace's log to {pid: Process}."""
     processes = {}
     pending = {}
     with open(path, encoding="utf-8", errors="replace") as stream:

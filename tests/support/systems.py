@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Systems of other releases (scripts/fetch-roots, as root), and what runs in them.
+"""Runs programs in systems of other releases (scripts/fetch-roots, as root).
 
-The programs are compiled here and linked to the libraries of the system they run in, as a glibc of
-this machine would ask too much of an older one.
+The programs are compiled here and linked to the libraries of the system that runs them. Linked to
+this machine's glibc, they would require symbols that an older glibc lacks.
 """
 
 import os
@@ -22,7 +22,7 @@ LINKED = "/mnt/programs/linked_cuda"
 
 
 def find(root, name):
-    """A library of the system, as the path of its file here."""
+    """Returns the path on this machine of one of the system's libraries."""
     for directory in ("lib/" + ARCH, "usr/lib/" + ARCH, "lib64", "usr/lib64"):
         path = os.path.join(root, directory, name)
         if os.path.exists(path):
@@ -36,7 +36,7 @@ def gcc_file(name):
 
 
 def link(root, sources, output, libraries, includes=(), archives=()):
-    """Compiles here, links to the root's own libraries and nothing else."""
+    """Compiles here and links to the root's own libraries only."""
     start = [gcc_file(name) for name in ("crt1.o", "crti.o", "crtbegin.o")]
     end = [gcc_file(name) for name in ("crtend.o", "crtn.o")]
     kind = ["-no-pie", "-fno-pie"]
@@ -56,7 +56,7 @@ def link(root, sources, output, libraries, includes=(), archives=()):
 
 
 def build_programs(root, directory):
-    """Those that need glibc alone."""
+    """Builds the programs that need only glibc."""
     link(root, [os.path.join(SOURCES, "entry_point.c")], os.path.join(directory, "entry_point"), [])
     link(root, [os.path.join(SOURCES, "linked_cuda.c")], os.path.join(directory, "linked_cuda"),
          [os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")])
@@ -90,20 +90,20 @@ class Case(harness.Case):
                                  "cudaguard"), os.path.join(self.scratch, "bin"))
 
     def system(self, suite):
-        """The directory of a whole system."""
+        """Returns the directory of a whole system."""
         script = os.path.join(harness.SOURCE, "scripts", "fetch-roots")
         fetch = subprocess.run([script, ROOTS, suite], capture_output=True, text=True)
         if fetch.returncode != 0:
-            # Debian's archive is where this machine's packages come from; not every machine that
-            # runs this reaches Ubuntu's.
+            # This machine's packages come from Debian's archive, but not every machine can reach
+            # Ubuntu's.
             if suite == "xenial":
                 self.skipTest(fetch.stderr.strip())
             harness.skip(self, fetch.stderr.strip())
         return os.path.join(ROOTS, suite)
 
     def run_inside(self, root, argv, preload=(), driver=True, mounts=("dev", "proc"), directory="/"):
-        """Runs argv in the system, which sees /mnt/{bin,lib,driver,programs} and what `mounts`
-        names. driver=False: no driver anywhere."""
+        """Runs argv in the system, which sees /mnt/{bin,lib,driver,programs} and the mounts that
+        `mounts` names. driver=False: the system has no driver."""
         out = os.path.join(self.scratch, "out")
         shutil.rmtree(out, ignore_errors=True)
         os.mkdir(out)
@@ -133,7 +133,7 @@ class Case(harness.Case):
         result.rc, result.out, result.err = done.returncode, done.stdout, done.stderr
         with open(trace, encoding="utf-8", errors="replace") as log:
             harness.parse_trace(log, result)
-        # The harness knows our directory by its name outside.
+        # The harness knows our directory by its path outside the system.
         result.driver_files = [path for path in result.driver_files
                                if not path.startswith("/mnt/lib/cudaguard/")]
         fake_log = os.path.join(out, "fake.log")

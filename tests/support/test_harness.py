@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The harness itself: what it reads from strace's log, what its sandbox keeps from the machine."""
+"""Tests the harness itself: what it reads from strace's log, and what its sandbox isolates."""
 
 import os
 import unittest
@@ -32,20 +32,21 @@ class Trace(unittest.TestCase):
         self.result = harness.Result()
         harness.parse_trace(LOG.splitlines(), self.result)
 
-    def test_opens(self):
+    def test_device_opens_and_nodes_are_read_from_the_log(self):
         self.assertEqual(self.result.device_opens, ["/dev/nvidiactl", "//dev//nvidia0"])
         self.assertEqual(self.result.device_nodes, ["/dev/nvidiactl"])
 
-    def test_driver_files(self):
-        """Those that were found, by unfinished calls too; not the null driver, not a look-alike."""
+    def test_driver_files_omit_null_drivers_and_similar_names(self):
+        """The list has every driver file that was found, also by unfinished calls. It has neither
+        the null driver nor a file with a similar name."""
         self.assertEqual(sorted(self.result.driver_files),
                          ["/lib/libcuda.so.1", "/lib/libnvidia-ml.so.1"])
 
-    def test_execs(self):
+    def test_execs_are_read_from_the_log(self):
         self.assertEqual(self.result.execs, ["/usr/bin/env", "/bin/x"])
         self.assertIn("/usr/bin/nvidia-modprobe", self.result.exec_attempts)
 
-    def test_verdict(self):
+    def test_entering_the_driver_breaks_every_promise(self):
         self.assertTrue(self.result.reached_driver())
         self.assertEqual(len(self.result.broken()), 4)
         with self.assertRaises(AssertionError):
@@ -60,8 +61,8 @@ class Trace(unittest.TestCase):
 
 class Sandbox(harness.Case):
 
-    def test_environment(self):
-        """What the shell has set does not reach the program; what the test sets does."""
+    def test_program_gets_the_variables_of_the_test_alone(self):
+        """The program gets the variables of the test, but not the shell's."""
         os.environ["CUDA_VISIBLE_DEVICES"] = "7"
         try:
             result = harness.run(["env"], world="none", guard=False, env={"WANTED": "1"})
@@ -71,30 +72,30 @@ class Sandbox(harness.Case):
         self.assertIn("WANTED=1\n", result.out)
         self.assertNotIn("LD_", result.out)
 
-    def test_dev_is_private(self):
+    def test_sandbox_has_its_own_dev(self):
         result = harness.run(["sh", "-c", "echo x >/dev/nvidia-test-file && ls /dev"], world="none",
                              guard=False)
         self.assertIn("nvidia-test-file", result.out, result)
         self.assertEqual(result.device_opens, ["/dev/nvidia-test-file"])
         self.assertFalse(os.path.exists("/dev/nvidia-test-file"))
 
-    def test_exit_codes(self):
+    def test_exit_code_is_kept_with_and_without_a_trace(self):
         for trace in (True, False):
             for script, code in (("exit 7", 7), ("kill -9 $$", 137)):
                 result = harness.run(["sh", "-c", script], world="none", guard=False, trace=trace)
                 self.assertEqual(result.rc, code, result)
 
-    def test_input_and_directory(self):
+    def test_program_gets_input_and_directory(self):
         result = harness.run(["sh", "-c", "pwd; cat"], world="none", guard=False, stdin="text",
                              cwd="/usr")
         self.assertEqual(result.out, "/usr\ntext")
 
-    def test_time_limit(self):
+    def test_program_beyond_the_time_limit_is_stopped(self):
         result = harness.run(["sleep", "60"], world="none", guard=False, timeout=1)
         self.assertTrue(result.timed_out)
 
-    def test_whole_tree(self):
-        """A grandchild that outlives its parents is still seen."""
+    def test_orphaned_grandchild_is_traced(self):
+        """The harness still sees a grandchild that outlives its parents."""
         result = harness.run(
             ["sh", "-c", "(setsid sh -c 'sleep 0.3; : </dev/nvidia-late' >/dev/null 2>&1 &)"],
             world="none", guard=False)
@@ -103,7 +104,7 @@ class Sandbox(harness.Case):
 
 class Skips(unittest.TestCase):
 
-    def test_skipped_part_leaves_the_others(self):
+    def test_skipped_subtest_does_not_stop_the_others(self):
         class Parts(harness.Case):
             def runTest(self):
                 for number in range(3):

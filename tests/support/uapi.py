@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ioctl requests of the kernel's headers for programs, by name."""
+"""Reads the ioctl requests of the kernel's user-space headers by name."""
 
 import concurrent.futures
 import glob
@@ -9,8 +9,8 @@ import subprocess
 
 DIRECTORIES = ("linux", "asm", "asm-generic", "sound", "drm", "libdrm", "rdma", "mtd", "misc", "scsi",
            "video", "xen")
-# #define NAME _IOWR('x', 1, int) in some spelling, or a number of four digits: older requests are
-# that, and much else, which does no harm.
+# Matches #define NAME _IOWR('x', 1, int) in any spelling, or a number of four digits. Older
+# requests are such numbers; the other matches do no harm.
 DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(?=.*(?:\w*_IO[WRC]*(?:_BAD)?\s*\(|"
                      r"\bDRM_IO[WR]*\(|0x[0-9a-fA-F]{4}\b))", re.MULTILINE)
 BEFORE = """#include <stddef.h>
@@ -31,7 +31,7 @@ def headers():
 
 
 def values(header):
-    """{name: number} of a header; what does not compile is left out, line by line."""
+    """Returns {name: number} of a header. Lines that do not compile are left out one by one."""
     with open(header, encoding="utf-8", errors="replace") as stream:
         names = list(dict.fromkeys(DEFINED.findall(stream.read().replace("\\\n", " "))))
     while names:
@@ -44,7 +44,8 @@ def values(header):
         before = head.count("\n")
         bad = {int(line) - before - 1 for line in re.findall(r"^<stdin>:(\d+):", done.stderr, re.M)}
         left = [name for i, name in enumerate(names) if i not in bad]
-        names = left if len(left) < len(names) else []  # else the header itself does not compile
+        # Otherwise, the header itself does not compile.
+        names = left if len(left) < len(names) else []
     return {}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs under `verify`, and reads the block that it ends with."""
+"""Runs programs under `verify` and reads the block at the end of the output."""
 
 import json
 import os
@@ -9,12 +9,12 @@ from support import harness, launcher, observed
 from support.observed import box
 
 VERIFY = [launcher.LAUNCHER, "verify"]
-# Appends what stands on its standard input to the tree's report, as a guard would.
+# Appends standard input to the tree's report, as a guard would.
 WRITES = ["sh", "-c", 'cat >>"$CUDAGUARD_REPORT"']
 
 
 def record(pid=7, api="cuInit", command=("prog", "a"), caller="/lib/libx.so+0x10", **more):
-    """A record of a guard, as one line."""
+    """Returns a guard's record as one line."""
     fields = {"v": 1, "ts": time.time(), "pid": pid, "ppid": 1, "tid": pid, "uid": 0,
               "host": "node7", "exe": "/usr/bin/" + os.path.basename(command[0]),
               "argv": list(command), "cgroup": "/x", "api": api, "decision": "deny",
@@ -24,7 +24,7 @@ def record(pid=7, api="cuInit", command=("prog", "a"), caller="/lib/libx.so+0x10
 
 class Case(observed.Case):
     def verify(self, words, options=(), env=None, **more):
-        """The words under verify in the machine with eight GPUs."""
+        """Runs the words under verify in the machine with eight GPUs."""
         return harness.run(VERIFY + list(options) + ["--"] + [str(word) for word in words],
                            world="none", guard=False, trace=False,
                            env=box.environment(**(env or {})), **more)
@@ -33,11 +33,12 @@ class Case(observed.Case):
         return self.verify([box.program(name)] + list(steps), options, **more)
 
     def forged(self, text, options=(), **more):
-        """A program that has written these records."""
+        """Runs a program that writes these records."""
         return self.verify(WRITES, ["--fence=off", *options], stdin=text, **more)
 
     def ends(self, result, rc, *wanted):
-        """The exit code; the block's first line begins so; the driver was not entered."""
+        """Checks the exit code, the block's first line and that the driver was not entered. Returns
+        the block."""
         self.assertEqual(result.rc, rc, result)
         word = {0: "PASS", 1: "FAIL", 2: "FAIL", 3: "INCOMPLETE"}[rc]
         block = result.err[result.err.index("cudaguard: " + word):]

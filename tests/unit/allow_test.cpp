@@ -21,7 +21,7 @@ TEST(Allow, MatchesAWordItsBaseNameOrTheWholeCommand) {
   EXPECT_FALSE(is_allowed({}, command));
 }
 
-TEST(Allow, AnEmptyTextMatchesNothing) {
+TEST(Allow, EmptyTextMatchesNothing) {
   EXPECT_FALSE(is_allowed({""}, "python3 dir/"));
   EXPECT_FALSE(is_allowed({"[!a-z]*"}, "python3 dir/"));
   EXPECT_FALSE(is_allowed({"*"}, ""));
@@ -34,13 +34,13 @@ TEST(Allow, RefusesEmptyPatterns) {
   EXPECT_NO_THROW(check_patterns({"train.py", "lib:a", "module:a", "line:a.py:1", "other:"}));
 }
 
-TEST(Allow, APatternForCodeMatchesNoProcess) {
+TEST(Allow, PatternForCodeMatchesNoProcess) {
   EXPECT_FALSE(is_allowed({"lib:x", "module:x", "line:x"}, "lib:x module:x line:x"));
 }
 
 const std::string packages = "/opt/venv/lib/python3.11/site-packages/";
 
-/// train.py:12 calls tensordict, which calls PyTorch.
+/// Returns a call of PyTorch by tensordict, which train.py:12 calls.
 CallSite example() {
   CallSite one;
   one.library = "libc10_cuda.so";
@@ -58,7 +58,7 @@ TEST(Allow, MatchesTheLibraryThatAsked) {
   for (const char* pattern : {"lib:libc10_cuda", "lib:c10", "libc10_cuda.so", "module:libc10*"}) {
     EXPECT_FALSE(is_code_allowed({pattern}, example())) << pattern;
   }
-  EXPECT_FALSE(is_code_allowed({"lib:*"}, CallSite()));  // not known
+  EXPECT_FALSE(is_code_allowed({"lib:*"}, CallSite()));  // the library is unknown
 }
 
 TEST(Allow, MatchesAModuleThatTheLineCalled) {
@@ -66,7 +66,7 @@ TEST(Allow, MatchesAModuleThatTheLineCalled) {
                               "module:torch.cuda", "module:train", "module:src.train"}) {
     EXPECT_TRUE(is_code_allowed({pattern}, example())) << pattern;
   }
-  // "start" called the line; "site-packages", "u" and "home" are no modules.
+  // "start" called the line, and "site-packages", "u" and "home" are not modules.
   for (const char* pattern :
        {"module:start", "module:tensor", "module:nn", "module:common", "module:site-packages",
         "module:u", "module:home", "module:tensordict/nn"}) {

@@ -7,7 +7,7 @@
 namespace cudaguard {
 namespace {
 
-TEST(DriverApi, ByTheCall) {
+TEST(DriverApi, CallDecidesTheApi) {
   for (const char* api : {"cuInit", "cudaGetDeviceCount", "cudaSetDevice", ""}) {
     EXPECT_EQ(driver_api_of(api, ""), DriverApi::kCuda) << api;
   }
@@ -16,7 +16,7 @@ TEST(DriverApi, ByTheCall) {
   }
 }
 
-TEST(DriverApi, ALibraryCountsAsWhatItWouldDo) {
+TEST(DriverApi, LibraryDecidesTheApiOfADlopen) {
   const struct {
     const char* object;
     DriverApi asked;
@@ -32,12 +32,12 @@ TEST(DriverApi, ALibraryCountsAsWhatItWouldDo) {
     EXPECT_EQ(driver_api_of("dlopen", one.object), one.asked) << one.object;
 }
 
-TEST(DriverApi, ARequestToTheDriver) {
+TEST(DriverApi, RequestCountsAsCudaUnlessMarkedNvml) {
   EXPECT_EQ(driver_api_of(kRequestApi, "0xc020462a RM_CONTROL"), DriverApi::kCuda);
   EXPECT_EQ(driver_api_of(kRequestApi, "0xc020462a RM_CONTROL (NVML)"), DriverApi::kNvml);
 }
 
-TEST(UserCode, TheRuntimesOwnFunctions) {
+TEST(UserCode, RuntimeFunctionsAreRecognised) {
   for (const char* name : {"cudaGetDeviceCount", "libcudart_static_418eebf4e9b7463362b8"}) {
     EXPECT_TRUE(is_runtime_function(name)) << name;
   }

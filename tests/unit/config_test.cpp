@@ -10,7 +10,7 @@ namespace {
 
 Config parsed_policy(const char* value) { return parse_config({.policy = value}); }
 
-TEST(Config, NothingSet_ForcesCpuAndSaysItOnce) {
+TEST(Config, NothingSet_ForcesCpuAndReportsItOnce) {
   const Config config = parse_config({});
   EXPECT_EQ(config.policy, Policy::kForceCpu);
   EXPECT_EQ(config.log, Log::kDeny);
@@ -18,7 +18,7 @@ TEST(Config, NothingSet_ForcesCpuAndSaysItOnce) {
   EXPECT_EQ(config.complaint_count, 0U);
 }
 
-TEST(Config, Policy_AnyCaseAndDash) {
+TEST(Config, Policy_AcceptsAnyCaseAndDashes) {
   for (const char* value : {"FORCE_CPU", "force_cpu", "Force-Cpu", "force-CPU"}) {
     EXPECT_EQ(parsed_policy(value).policy, Policy::kForceCpu) << value;
     EXPECT_EQ(parsed_policy(value).complaint_count, 0U) << value;
@@ -28,7 +28,7 @@ TEST(Config, Policy_AnyCaseAndDash) {
   }
 }
 
-TEST(Config, UnknownPolicy_IsForceCpuWithOneComplaint) {
+TEST(Config, UnknownPolicy_MeansForceCpuWithOneComplaint) {
   for (const char* value : {"VALID", "CLAMPED", "ON", "0", " OFF", "OFF ", "OFFF", "\xff"}) {
     const Config config = parsed_policy(value);
     EXPECT_EQ(config.policy, Policy::kForceCpu) << value;
@@ -39,7 +39,7 @@ TEST(Config, UnknownPolicy_IsForceCpuWithOneComplaint) {
   }
 }
 
-TEST(Config, ChildrenByOption_OnlyByTheMarkOfTheRun) {
+TEST(Config, ChildrenByOption_NeedsTheMarkOfTheRun) {
   for (const char* presets : {"children", "JAX_PLATFORMS,children,gpus=0,1"}) {
     EXPECT_TRUE(parse_config({.presets = presets}).children_by_option) << presets;
   }
@@ -49,7 +49,7 @@ TEST(Config, ChildrenByOption_OnlyByTheMarkOfTheRun) {
   EXPECT_FALSE(parse_config({}).children_by_option);
 }
 
-TEST(Config, ByOption_OnlyForTheListOfTheRun) {
+TEST(Config, ByOption_AppliesOnlyToTheListOfTheRun) {
   EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).by_option);
   EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).in_run);
   for (const char* presets : {"gpus=0", "gpus=0,1,2", "gpus=", "", "0,1", "x_gpus=0,1"}) {
@@ -69,7 +69,7 @@ TEST(Config, EmptyVariable_IsUnset) {
   EXPECT_EQ(config.complaint_count, 0U);
 }
 
-TEST(Config, Log) {
+TEST(Config, Log_UnknownLevelMeansDenyWithAComplaint) {
   EXPECT_EQ(parse_config({.log = "off"}).log, Log::kOff);
   EXPECT_EQ(parse_config({.log = "error"}).log, Log::kError);
   EXPECT_EQ(parse_config({.log = "ALL"}).log, Log::kAll);
@@ -79,7 +79,7 @@ TEST(Config, Log) {
   EXPECT_EQ(bad.complaints[0].accepted, "off, error, deny, all");
 }
 
-TEST(Config, Report_LongestPathAndOneMore) {
+TEST(Config, Report_AcceptsTheLongestPathAndNoLongerOne) {
   const std::string longest(kMaxReportPath, 'x');
   EXPECT_EQ(parse_config({.report = longest.c_str()}).report, longest);
   const std::string more(kMaxReportPath + 1, 'x');
@@ -89,7 +89,7 @@ TEST(Config, Report_LongestPathAndOneMore) {
   EXPECT_EQ(config.complaints[0].variable, "CUDAGUARD_REPORT");
 }
 
-TEST(Config, AllBad_ThreeComplaints) {
+TEST(Config, AllBad_MakesThreeComplaints) {
   const std::string more(kMaxReportPath + 1, 'x');
   EXPECT_EQ(parse_config({.policy = "a", .log = "b", .report = more.c_str()}).complaint_count, 3U);
 }
@@ -102,7 +102,7 @@ TEST(Config, Privileged_IgnoresTheEnvironment) {
   EXPECT_EQ(config.complaint_count, 0U);
 }
 
-TEST(Config, ForkedChild_OfAProcessWithTheChildrenRuleIsAChild) {
+TEST(Config, ForkedChild_IsAChildUnderTheChildrenRule) {
   EXPECT_TRUE(is_child(
       parse_config({.policy = "VALIDATE", .children = "FORCE_CPU", .root = "42", .forked = true}),
       {.pid = 42}));
@@ -124,7 +124,7 @@ TEST(Config, AllowList_MeansValidateUnlessAPolicyIsNamed) {
   EXPECT_TRUE(both.complaints[0].accepted.empty());
 }
 
-TEST(Config, AllowList_EmptyIsForceCpuAndNoMistake) {
+TEST(Config, AllowList_EmptyMeansForceCpuWithoutAComplaint) {
   for (const char* none : {"", " ", "-1"}) {
     const Config config = parse_config({.visible_devices = none});
     EXPECT_EQ(config.policy, Policy::kForceCpu) << none;
@@ -134,13 +134,13 @@ TEST(Config, AllowList_EmptyIsForceCpuAndNoMistake) {
   }
 }
 
-TEST(Config, AllowList_AMistakeIsForceCpu) {
+TEST(Config, AllowList_MistakeMeansForceCpu) {
   for (const char* bad : {"1gpu2", "0,,1", "all", "none", "void", "-1,0", "0,-1", "1;2"}) {
     const Config config = parse_config({.policy = "VALIDATE", .visible_devices = bad});
     EXPECT_EQ(config.policy, Policy::kForceCpu) << bad;
     EXPECT_TRUE(config.visible_devices.empty()) << bad;
     EXPECT_EQ(config.bad_list, bad);
-    // (A duplicate is found when the machine is known.)
+    // The parser finds a duplicate only when it knows the machine.
     EXPECT_NE(config.list_error.why, ListError::Why::kNone) << bad;
   }
   const std::string huge(kMaxVisibleDevices + 1, '1');
@@ -149,7 +149,7 @@ TEST(Config, AllowList_AMistakeIsForceCpu) {
   EXPECT_EQ(config.list_error.why, ListError::Why::kTooLong);
 }
 
-TEST(Config, Children_NarrowAllButTheRoot) {
+TEST(Config, Children_RestrictAllButTheRoot) {
   const Config root = parse_config({.policy = "VALIDATE", .children = "force-cpu", .root = "41"});
   EXPECT_TRUE(root.children_cpu);
   EXPECT_EQ(root.root, 41U);
@@ -160,7 +160,7 @@ TEST(Config, Children_NarrowAllButTheRoot) {
   EXPECT_FALSE(is_child(parse_config({.policy = "OFF", .children = "FORCE_CPU"}), {.pid = 42}));
 }
 
-TEST(Config, Children_TheRootsNamespace) {
+TEST(Config, Children_RootsNamespaceMustMatch) {
   const Config root =
       parse_config({.policy = "VALIDATE", .children = "FORCE_CPU", .root = "1:pid:[4026531836]"});
   EXPECT_EQ(root.complaint_count, 0U);
@@ -170,7 +170,7 @@ TEST(Config, Children_TheRootsNamespace) {
   EXPECT_TRUE(is_child(root, {.pid = 1, .pid_namespace = {}})) << "nobody can tell";
 }
 
-TEST(Config, Children_WithoutARootNobodyIs) {
+TEST(Config, Children_WithoutARootAllAreRestricted) {
   const Config alone = parse_config({.policy = "VALIDATE", .children = "FORCE_CPU"});
   EXPECT_EQ(alone.policy, Policy::kForceCpu);
   EXPECT_FALSE(alone.because.empty());
@@ -179,7 +179,7 @@ TEST(Config, Children_WithoutARootNobodyIs) {
   EXPECT_EQ(parse_config({.policy = "OFF", .children = "FORCE_CPU"}).complaint_count, 0U);
 }
 
-TEST(Config, Children_BadValuesGuardMore) {
+TEST(Config, Children_BadValueMeansMoreRestriction) {
   const Config children = parse_config({.policy = "VALIDATE", .children = "yes", .root = "4"});
   EXPECT_TRUE(children.children_cpu);
   EXPECT_EQ(children.complaint_count, 1U);
@@ -191,7 +191,7 @@ TEST(Config, Children_BadValuesGuardMore) {
   }
 }
 
-TEST(Config, EverythingBad_FitsTheComplaints) {
+TEST(Config, EverythingBad_MakesNoMoreComplaintsThanFit) {
   const std::string more(kMaxReportPath + 1, 'x');
   const Config config = parse_config({.policy = "a",
                                       .log = "b",
@@ -203,7 +203,7 @@ TEST(Config, EverythingBad_FitsTheComplaints) {
   EXPECT_EQ(config.policy, Policy::kForceCpu);
 }
 
-TEST(Config, WantsLine) {
+TEST(Config, WantsLine_FollowsTheLogLevel) {
   EXPECT_TRUE(wants_line(Log::kDeny, true));
   EXPECT_FALSE(wants_line(Log::kDeny, false));
   EXPECT_TRUE(wants_line(Log::kAll, false));

@@ -8,7 +8,7 @@
 namespace cudaguard::launcher {
 namespace {
 
-TEST(Deny, IsInitUnlessWordsAreGiven) {
+TEST(Deny, DefaultsToInit) {
   EXPECT_EQ(denied_words({}), std::set<DriverApi>{DriverApi::kCuda});
   EXPECT_EQ(denied_words({"nvml"}), std::set<DriverApi>{DriverApi::kNvml});
   EXPECT_EQ(denied_words({"init,nvml", "opencl"}),
@@ -49,7 +49,7 @@ class Decision : public testing::Test {
   Verdict verdict_;
 };
 
-TEST_F(Decision, NobodyTouchedCuda) {
+TEST_F(Decision, NoAttemptPasses) {
   decide(verdict_);
   EXPECT_TRUE(verdict_.passed());
   EXPECT_EQ(verdict_.exit_code, 0);
@@ -57,10 +57,10 @@ TEST_F(Decision, NobodyTouchedCuda) {
   EXPECT_EQ(verdict_.touched, 0u);
 }
 
-TEST_F(Decision, EachProcessThatTouchedCudaIsForbidden) {
+TEST_F(Decision, EachProcessWithAnAttemptIsForbidden) {
   const CallSite& one = add(DriverApi::kCuda, {1, 2});
   decide(verdict_);
-  decide(verdict_);  // whatever was decided before is not added to
+  decide(verdict_);  // a new decision replaces the previous one
   EXPECT_FALSE(verdict_.passed());
   EXPECT_EQ(verdict_.exit_code, 1);
   EXPECT_EQ(one.forbidden, (std::vector<size_t>{1, 2}));
@@ -77,16 +77,17 @@ TEST_F(Decision, AllowedProcessesAreCountedAndDoNotFail) {
   EXPECT_TRUE(verdict_.findings.touchers[0].forbidden.empty());
 }
 
-TEST_F(Decision, AProcessThatIsBothCountsAsTouched) {
+TEST_F(Decision, ProcessWithAllowedAndForbiddenAttemptsFails) {
   verdict_.allow = {"train.py"};
-  verdict_.findings.processes.push_back(process(2, "python3 other.py"));  // it called execve
+  // The process called execve.
+  verdict_.findings.processes.push_back(process(2, "python3 other.py"));
   add(DriverApi::kCuda, {1, 3});
   decide(verdict_);
   EXPECT_EQ(verdict_.touched, 1u);
   EXPECT_EQ(verdict_.allowed, 0u);
 }
 
-TEST_F(Decision, WhatIsNotDeniedDoesNotFail) {
+TEST_F(Decision, AttemptThatIsNotDeniedDoesNotFail) {
   add(DriverApi::kNvml, {1});
   add(DriverApi::kOpenCl, {2});
   decide(verdict_);
@@ -99,7 +100,7 @@ TEST_F(Decision, WhatIsNotDeniedDoesNotFail) {
   EXPECT_TRUE(verdict_.findings.touchers[1].forbidden.empty());
 }
 
-TEST_F(Decision, AnUnguardedProcessWithTheDriverOpenFails) {
+TEST_F(Decision, UnguardedProcessWithTheDriverOpenFails) {
   verdict_.tree.unguarded.push_back({.pid = 9, .command = "static", .has_driver = true});
   decide(verdict_);
   EXPECT_EQ(verdict_.exit_code, 1);
@@ -110,14 +111,14 @@ TEST_F(Decision, AnUnguardedProcessWithTheDriverOpenFails) {
   EXPECT_TRUE(verdict_.passed());
 }
 
-TEST_F(Decision, AnUnguardedProcessWithoutTheDriverDoesNotFail) {
+TEST_F(Decision, UnguardedProcessWithoutTheDriverDoesNotFail) {
   verdict_.tree.unguarded.push_back({.pid = 9, .command = "static"});
   decide(verdict_);
   EXPECT_TRUE(verdict_.passed());
   EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kUnguarded);
 }
 
-TEST_F(Decision, AnUnguardedProcessWithNvmlFailsIfNvmlIsDenied) {
+TEST_F(Decision, UnguardedProcessWithNvmlFailsIfNvmlIsDenied) {
   verdict_.tree.unguarded.push_back(
       {.pid = 9, .command = "static", .has_driver = true, .only_nvml = true});
   decide(verdict_);
@@ -127,7 +128,7 @@ TEST_F(Decision, AnUnguardedProcessWithNvmlFailsIfNvmlIsDenied) {
   EXPECT_EQ(verdict_.exit_code, 1);
 }
 
-TEST_F(Decision, AProgramThatFailsIsExitCode2UnlessCudaWasTouched) {
+TEST_F(Decision, FailedProgramMeansExitCode2UnlessCudaWasTouched) {
   verdict_.status = 3 << 8;
   decide(verdict_);
   EXPECT_FALSE(verdict_.passed());
@@ -137,7 +138,7 @@ TEST_F(Decision, AProgramThatFailsIsExitCode2UnlessCudaWasTouched) {
   EXPECT_EQ(verdict_.exit_code, 1);
 }
 
-TEST_F(Decision, EveryProcessWasGuardedOnlyIfAllWereTracedWithoutADoubt) {
+TEST_F(Decision, AllGuardedNeedsATraceWithoutDoubts) {
   decide(verdict_);
   EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kNoneSeen);
   verdict_.tree.traced = true;
@@ -149,7 +150,7 @@ TEST_F(Decision, EveryProcessWasGuardedOnlyIfAllWereTracedWithoutADoubt) {
   EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kAllGuarded);
 }
 
-TEST_F(Decision, DoubtIsNoPass) {
+TEST_F(Decision, DoubtMeansIncompleteUnlessAllowed) {
   verdict_.tree.doubts = {"there is no /proc"};
   decide(verdict_);
   EXPECT_EQ(verdict_.result, Verdict::Result::kIncomplete);
@@ -160,13 +161,13 @@ TEST_F(Decision, DoubtIsNoPass) {
   EXPECT_EQ(verdict_.exit_code, 0);
 }
 
-TEST_F(Decision, WhatWasLeftRunningIsADoubt) {
+TEST_F(Decision, ProcessLeftRunningMeansIncomplete) {
   verdict_.tree.left = "sleep (12)";
   decide(verdict_);
   EXPECT_EQ(verdict_.exit_code, 3);
 }
 
-TEST_F(Decision, ATouchOrAFailureIsMoreThanADoubt) {
+TEST_F(Decision, AttemptOrFailureOutweighsADoubt) {
   verdict_.tree.doubts = {"there is no /proc"};
   verdict_.status = 256;
   decide(verdict_);
@@ -177,7 +178,7 @@ TEST_F(Decision, ATouchOrAFailureIsMoreThanADoubt) {
   EXPECT_EQ(verdict_.result, Verdict::Result::kFail);
 }
 
-TEST_F(Decision, ANumberThatWasGivenAgainIsAnotherProcess) {
+TEST_F(Decision, ReusedProcessIdIsAnotherProcess) {
   ObservedProcess again = process(2, "python3 train.py");
   verdict_.findings.processes[1].since = 7;
   again.since = 8;
@@ -186,14 +187,14 @@ TEST_F(Decision, ANumberThatWasGivenAgainIsAnotherProcess) {
   decide(verdict_);
   EXPECT_EQ(verdict_.processes, 4u);
   EXPECT_EQ(verdict_.touched, 2u);
-  verdict_.tree.by_file = true;  // where that is not known
+  verdict_.tree.by_file = true;  // start times are unknown then
   decide(verdict_);
   EXPECT_EQ(verdict_.touched, 1u);
 }
 
-TEST_F(Decision, CountsThoseThatWereHeard) {
+TEST_F(Decision, CountsTheGuardedProcessesThatReported) {
   verdict_.findings.processes[0].since = 7;
-  verdict_.findings.processes[0].policy = "FORCE_CPU";  // of its start record
+  verdict_.findings.processes[0].policy = "FORCE_CPU";  // from its start record
   verdict_.tree.seen.push_back(
       {.pid = 1, .command = "sh", .guarded = true, .heard = true, .since = 7});
   verdict_.tree.seen.push_back(
@@ -210,7 +211,7 @@ CallSite& named(CallSite& toucher, const std::string& line, const std::string& l
   return toucher;
 }
 
-TEST_F(Decision, OneLineIsOnePlaceWithAllItsCalls) {
+TEST_F(Decision, LineIsOnePlaceWithAllItsCalls) {
   named(add(DriverApi::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
   named(add(DriverApi::kCuda, {1, 2}), "ppo.py:159", "libcudart.so.12");
   named(add(DriverApi::kNvml, {0}), "ppo.py:159", "libnvidia-ml.so.1");
@@ -236,7 +237,7 @@ TEST_F(Decision, WithoutALineThePlaceIsTheLibrary) {
   EXPECT_EQ(verdict_.lines, 1u);
 }
 
-TEST_F(Decision, APlaceThatAskedForNothingThatIsDeniedDoesNotCount) {
+TEST_F(Decision, PlaceWithoutADeniedCallDoesNotCount) {
   named(add(DriverApi::kNvml, {1}), "monitor.py:1", "ctypes/cffi");
   decide(verdict_);
   EXPECT_FALSE(verdict_.findings.places[0].counts);
@@ -248,7 +249,7 @@ TEST_F(Decision, APlaceThatAskedForNothingThatIsDeniedDoesNotCount) {
   EXPECT_EQ(verdict_.places, 0u);
 }
 
-TEST_F(Decision, PyTorchThatAskedIsNoted) {
+TEST_F(Decision, CudaCallOfPyTorchIsNoted) {
   named(add(DriverApi::kNvml, {1}), "a.py:1", "libtorch_python.so");
   decide(verdict_);
   EXPECT_FALSE(verdict_.torch_asked);
@@ -257,7 +258,7 @@ TEST_F(Decision, PyTorchThatAskedIsNoted) {
   EXPECT_TRUE(verdict_.torch_asked);
 }
 
-TEST_F(Decision, CodeThatMayDoesNotFail) {
+TEST_F(Decision, AllowedCodeDoesNotFail) {
   named(add(DriverApi::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
   named(add(DriverApi::kCuda, {2}), "ppo.py:159", "libfoo.so");
   verdict_.allow = {"lib:libc10_cuda.so"};
@@ -272,18 +273,18 @@ TEST_F(Decision, CodeThatMayDoesNotFail) {
   EXPECT_EQ(verdict_.places, 0u);
 }
 
-TEST_F(Decision, TheRuntimeMayWhereItsCallerMay) {
+TEST_F(Decision, RuntimeIsAllowedIfItsCallerIs) {
   named(add(DriverApi::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
   named(add(DriverApi::kCuda, {1, 2}), "ppo.py:159", "libcudart.so.12");
   verdict_.allow = {"lib:libc10_cuda.so"};
-  decide(verdict_);  // in process 2 nobody knows the caller
+  decide(verdict_);  // the caller in process 2 is unknown
   EXPECT_EQ(verdict_.findings.places[0].forbidden, std::vector<size_t>{2});
   named(add(DriverApi::kCuda, {1}), "ppo.py:159", "libfoo.so");
-  decide(verdict_);  // in process 1 it may have been libfoo.so
+  decide(verdict_);  // the caller in process 1 may have been libfoo.so
   EXPECT_EQ(verdict_.findings.places[0].forbidden, (std::vector<size_t>{1, 2}));
 }
 
-TEST_F(Decision, TheRuntimeOfAnotherLineMayNot) {
+TEST_F(Decision, RuntimeOfAnotherLineIsForbidden) {
   named(add(DriverApi::kCuda, {1}), "ppo.py:159", "libc10_cuda.so");
   named(add(DriverApi::kCuda, {1}), "other.py:3", "libcudart.so.12");
   verdict_.allow = {"lib:libc10_cuda.so"};

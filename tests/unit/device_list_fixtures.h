@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A machine with 8 GPUs, of which 6 and 7 are cut into MIG devices. GPUs 2 and 3 have UUIDs that
-// begin alike, and so have the MIG devices of GPU 6.
+// A machine with 8 GPUs, of which 6 and 7 are divided into MIG devices. The UUIDs of GPUs 2 and 3
+// have a common beginning, and so have the UUIDs of GPU 6's MIG devices.
 #pragma once
 
 #include <cstring>
@@ -19,9 +19,9 @@ inline constexpr const char* kGpuUuids[] = {
     "GPU-66071829-0000-0000-0000-000000000006", "GPU-7718293a-0000-0000-0000-000000000007",
 };
 inline constexpr const char* kMigUuids[] = {
-    "MIG-cc000000-0000-0000-0000-000000000000",  // of GPU 6
-    "MIG-cc000001-0000-0000-0000-000000000001",  // of GPU 6
-    "MIG-dd000000-0000-0000-0000-000000000002",  // of GPU 7
+    "MIG-cc000000-0000-0000-0000-000000000000",  // belongs to GPU 6
+    "MIG-cc000001-0000-0000-0000-000000000001",  // belongs to GPU 6
+    "MIG-dd000000-0000-0000-0000-000000000002",  // belongs to GPU 7
 };
 
 inline void add_device(Machine& machine, std::string_view uuid, uint16_t gpu, bool mig) {
@@ -41,7 +41,7 @@ inline std::unique_ptr<Machine> eight_gpus() {
   return machine;
 }
 
-/// A copy in memory of exactly its size: ASan sees the first byte read beyond it.
+/// A copy of exactly the text's size, so that ASan detects a read beyond it.
 class Exact {
  public:
   explicit Exact(std::string_view text) : size_(text.size()), bytes_(new char[text.size() + 1]) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any allow-list with any program value, held against a plain model (strings, vectors, strtol), and
-// bytes that mean nothing (for the sanitizers). The seeds are fixed: a failure comes again.
+// Compares random allow-lists and random program values with a plain model (strings, vectors,
+// strtol), and passes random bytes (for the sanitizers). The seeds are fixed, so a failure is
+// reproducible.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +65,7 @@ std::string random_entry(Dice& dice, bool with_nonsense) {
   return text;
 }
 
-/// Mostly entries of one kind: mixed ones end at once.
+/// Makes mostly entries of one kind, because a mixed list ends at once.
 std::string random_list(Dice& dice, bool with_nonsense) {
   Strings entries(dice.below(6));
   const std::string model = random_entry(dice, false);
@@ -89,7 +90,7 @@ Strings split(const std::string& text) {
   return entries;
 }
 
-/// Positions (in `uuids`) of the devices whose UUID begins with `start`.
+/// Returns the positions (in `uuids`) of the devices whose UUID begins with `start`.
 Indices beginning_with(const Strings& uuids, const std::string& start) {
   Indices found;
   for (size_t i = 0; i < uuids.size(); ++i) {
@@ -104,7 +105,7 @@ Strings all_uuids() {
   return uuids;
 }
 
-/// The devices that an allow-list allows; nothing: it is a mistake.
+/// Returns the devices that an allow-list allows, or nothing if the list has a mistake.
 std::optional<Indices> model_of_list(const std::string& text) {
   const auto trimmed = [](std::string entry) {
     while (!entry.empty() && entry.back() == ' ') entry.pop_back();
@@ -137,7 +138,7 @@ std::optional<Indices> model_of_list(const std::string& text) {
   return allowed;
 }
 
-/// The devices that CUDA shows for `value` on a machine that has only the allowed ones.
+/// Returns the devices that CUDA shows for `value` on a machine that has only the allowed ones.
 Indices model_of_program(const std::string& value, const Indices& allowed) {
   Strings uuids;
   for (const int device : allowed) uuids.push_back(all_uuids()[static_cast<size_t>(device)]);
@@ -163,7 +164,7 @@ Indices model_of_program(const std::string& value, const Indices& allowed) {
   return shown;
 }
 
-TEST(DeviceListRandom, AnyListAnyProgramValue_AsTheModelSays) {
+TEST(DeviceListRandom, AnyListAndProgramValue_MatchTheModel) {
   const auto machine = eight_gpus();
   Dice dice(20240607);
   size_t mistakes = 0;
@@ -189,7 +190,7 @@ TEST(DeviceListRandom, AnyListAnyProgramValue_AsTheModelSays) {
     shown += expected.empty() ? 0 : 1;
     narrowed += !expected.empty() && expected.size() < allowed->size() ? 1 : 0;
 
-    // What the driver is told: allowed devices only, each once, by their full UUIDs.
+    // The driver gets only allowed devices, each once, by their full UUIDs.
     const std::string told = driver_list(selection, view, *machine);
     Strings uuids;
     for (const int position : expected) {
@@ -206,14 +207,14 @@ TEST(DeviceListRandom, AnyListAnyProgramValue_AsTheModelSays) {
       ASSERT_LT(meant, static_cast<int>(selection.count));
     }
   }
-  // The dice are of use: each kind of round is among them.
+  // Each kind of round occurred, so the random choices are useful.
   EXPECT_GT(mistakes, 2'000U);
   EXPECT_GT(shown, 2'000U);
   EXPECT_GT(narrowed, 1'000U);
 }
 
-/// Without a value of its own in the way, the driver's reading of our list is our selection.
-TEST(DeviceListRandom, DriverReadsTheListAsItWasMeant) {
+/// If the program has no value of its own, the driver reads our list as our selection.
+TEST(DeviceListRandom, DriverReadsTheListAsOurSelection) {
   const auto machine = eight_gpus();
   const View whole = resolve(parse_allow_list("0,1,2,3,4,5,6,7"), *machine);
   Dice dice(7);
@@ -271,7 +272,7 @@ TEST(DeviceListRandom, AnyBytes_StayInsideTheText) {
       for (size_t i = 0; i < selection.count; ++i) ASSERT_LT(selection.view[i], view.count);
       driver_list(selection, view, *known);
     }
-    // Most of those lists are mistakes: the value once more, in a view that has everything.
+    // Most of those lists are mistakes, so the value is used again in a view that has every device.
     const View whole = resolve(parse_allow_list("0,1,2,3,4,5,MIG-cc000000,MIG-dd"), *machine);
     ASSERT_LE(select(value.c_str(), &whole, machine.get()).count, 8U);
   }

@@ -40,7 +40,7 @@ std::string numbers_up_to(size_t end) {
 
 // --- parse_allow_list ----------------------------------------------------------------------------
 
-TEST(AllowListSyntax, IndicesAndUuids) {
+TEST(AllowListSyntax, IndicesAndUuids_AreAccepted) {
   const AllowList list = parse_allow_list("3,GPU-00a1,MIG-cc00,MIG-GPU-00a1/7/0");
   EXPECT_EQ(list.error.why, Why::kNone);
   EXPECT_FALSE(list.none);
@@ -54,7 +54,7 @@ TEST(AllowListSyntax, IndicesAndUuids) {
   EXPECT_EQ(list.entries[3].text, "MIG-GPU-00a1/7/0");
 }
 
-TEST(AllowListSyntax, BlanksAroundAndLeadingZeros_AreAccepted) {
+TEST(AllowListSyntax, OuterBlanksAndLeadingZeros_AreAccepted) {
   const AllowList list = parse_allow_list(" 07 ,\t000 , GPU-00a1 \n");
   EXPECT_EQ(list.error.why, Why::kNone);
   ASSERT_EQ(list.count, 3U);
@@ -64,7 +64,7 @@ TEST(AllowListSyntax, BlanksAroundAndLeadingZeros_AreAccepted) {
   EXPECT_EQ(list.entries[2].text, "GPU-00a1");
 }
 
-TEST(AllowListSyntax, EmptyBlankOrMinusOne_IsNoneAndNoMistake) {
+TEST(AllowListSyntax, EmptyBlankOrMinusOne_MeansNoneWithoutAMistake) {
   for (const char* text : {"", " ", " \t\n", "-1", " -1 "}) {
     const AllowList list = parse_allow_list(text);
     EXPECT_TRUE(list.none) << text;
@@ -121,14 +121,14 @@ TEST(AllowListSyntax, Mistakes_HaveReasonPlaceAndEntry) {
   }
 }
 
-TEST(AllowListSyntax, LargestIndexAndLongestUuid_ArePossible) {
+TEST(AllowListSyntax, LargestIndexAndLongestUuid_AreAccepted) {
   const AllowList list = parse_allow_list("1000000,GPU-" + std::string(kMostUuid - 5, 'a'));
   EXPECT_EQ(list.error.why, Why::kNone);
   ASSERT_EQ(list.count, 2U);
   EXPECT_EQ(list.entries[0].index, 1'000'000U);
 }
 
-TEST(AllowListSyntax, SixtyFourEntriesFit_TheNextIsTooMany) {
+TEST(AllowListSyntax, SixtyFourEntriesFit_OneMoreIsAMistake) {
   const std::string most = numbers_up_to(kMostGpus);
   EXPECT_EQ(parse_allow_list(most).error.why, Why::kNone);
   EXPECT_EQ(parse_allow_list(most).count, kMostGpus);
@@ -137,7 +137,7 @@ TEST(AllowListSyntax, SixtyFourEntriesFit_TheNextIsTooMany) {
     expect_error(list.error, {"65 or more", Why::kTooMany, 65, "64"});
     EXPECT_EQ(list.count, kMostGpus);
   }
-  // What stands at the 65th place does not matter.
+  // The text of the 65th entry does not matter.
   expect_error(parse_allow_list(most + ",all").error, {"all", Why::kTooMany, 65, "all"});
 }
 
@@ -165,7 +165,7 @@ TEST(Resolve, KeepsTheOrderOfTheList) {
   EXPECT_EQ(devices_of(resolved("0,1,2,3,4,5,6,7", *machine)), (Indices{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
-TEST(Resolve, None_IsAnEmptyViewWithoutError) {
+TEST(Resolve, EmptyList_IsAnEmptyViewWithoutError) {
   const auto machine = eight_gpus();
   const View view = resolved("-1", *machine);
   EXPECT_EQ(view.count, 0U);
@@ -178,7 +178,7 @@ TEST(Resolve, Mistakes_LeaveNoDevice) {
            {"8", Why::kNoSuchIndex, 1, "8"},
            {"0,1,99", Why::kNoSuchIndex, 3, "99"},
            {"65535", Why::kNoSuchIndex, 1, "65535"},
-           {"65536", Why::kNoSuchIndex, 1, "65536"},  // not 0
+           {"65536", Why::kNoSuchIndex, 1, "65536"},  // would be 0 in 16 bits
            {"1,01", Why::kDuplicate, 2, "01"},
            {"0,1,2,3,0", Why::kDuplicate, 5, "0"},
            {"0,GPU-00a1", Why::kDuplicate, 2, "GPU-00a1"},
@@ -197,7 +197,7 @@ TEST(Resolve, Mistakes_LeaveNoDevice) {
            {"MIG-00a1c2d3", Why::kUnknownUuid, 1, "MIG-00a1c2d3"},
            {"GPU-00a1c2d3-0000-0000-0000-0000000000000", Why::kUnknownUuid, 1,
             "GPU-00a1c2d3-0000-0000-0000-0000000000000"},
-           {"0,all", Why::kNotUnderstood, 2, "all"},  // syntax, passed on
+           {"0,all", Why::kNotUnderstood, 2, "all"},  // syntax error, passed on
        }) {
     const View view = resolved(mistake.list, *machine);
     expect_error(view.error, mistake);
@@ -222,7 +222,7 @@ TEST(Resolve, DeviceWithoutUuid_IsFoundByIndexOnly) {
 TEST(Resolve, UuidThatFillsItsField_IsReadToItsEnd) {
   auto machine = std::make_unique<Machine>();
   const std::string uuid = "GPU-" + std::string(kMostUuid - 4, 'b');
-  testing::add_device(*machine, uuid, 0x6262, false);  // "bb" behind the field
+  testing::add_device(*machine, uuid, 0x6262, false);  // "bb" follows the field
   const View view = resolved("GPU-b", *machine);
   EXPECT_EQ(driver_list(select(nullptr, &view, machine.get()), view, *machine), uuid);
 }
@@ -236,7 +236,7 @@ TEST(Resolve, GpuOfUnknownIndex_IsFoundByUuidOnly) {
 
 // --- machine_from_list ---------------------------------------------------------------------------
 
-TEST(MachineFromList, OneDevicePerEntry) {
+TEST(MachineFromList, EachEntry_IsOneDevice) {
   auto machine = std::make_unique<Machine>();
   const AllowList list = parse_allow_list("5, 03");
   EXPECT_EQ(machine_from_list(list, *machine).why, Why::kNone);
@@ -261,7 +261,7 @@ TEST(MachineFromList, OneDevicePerEntry) {
   EXPECT_EQ(devices_of(resolve(migs, *machine)), (Indices{0, 1}));
 }
 
-TEST(MachineFromList, WhatCannotBeChecked_IsAnError) {
+TEST(MachineFromList, EntryThatCannotBeChecked_IsAnError) {
   auto machine = eight_gpus();
   for (const Mistake& mistake : std::initializer_list<Mistake>{
            {"0,GPU-aa", Why::kNeedsNvml, 2, "GPU-aa"},

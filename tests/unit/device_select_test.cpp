@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program's CUDA_VISIBLE_DEVICES selects inside a view, and what the driver is told.
+// Tests which devices a program's CUDA_VISIBLE_DEVICES selects inside a view, and the list that the
+// driver gets.
 #include <gtest/gtest.h>
 
 #include "device_list_fixtures.h"
@@ -41,7 +42,7 @@ struct Viewed {
   }
 };
 
-/// The same without NVML.
+/// Does the same without NVML.
 Viewed unknown(std::string text) {
   Viewed viewed("-1");
   viewed.list = std::move(text);
@@ -68,7 +69,7 @@ TEST(Select, NumbersAreViewIndices_InTheProgramsOrder) {
   EXPECT_EQ(viewed.told("2,0"), std::string(kGpuUuids[1]) + "," + kGpuUuids[5]);
 }
 
-TEST(Select, EmptyOrNotANumber_IsNothing) {
+TEST(Select, EmptyOrNotANumber_SelectsNothing) {
   const Viewed viewed(kAll);
   for (const char* value : {"", " ", ",", ",0", "-1", "none", "all", "void", "NoDevFiles", "abc",
                             "+", "-", "- 0", "+ 1", "--0", "gpu-00a1", "GPU0", "8", "-1,0"}) {
@@ -87,7 +88,7 @@ TEST(Select, NumbersAreReadAsStrtolDoes) {
   EXPECT_EQ(viewed.select("1;2"), (Indices{1}));
 }
 
-TEST(Select, NumbersTooLarge_AreNotSmallOnes) {
+TEST(Select, NumbersTooLarge_DoNotWrapAround) {
   const Viewed viewed(kAll);
   for (const char* value : {"65536", "4294967296", "4294967297", "18446744073709551616",
                             "99999999999999999999999999", "-4294967296"}) {
@@ -124,7 +125,8 @@ TEST(Select, UuidStarts_AreLookedUpInTheViewOnly) {
   const Viewed viewed("3,5,0");
   EXPECT_EQ(viewed.select(kGpuUuids[0]), (Indices{2}));
   EXPECT_EQ(viewed.select("GPU-55,GPU-aabb"), (Indices{1, 0}));  // GPU 2 is not in the view
-  EXPECT_EQ(viewed.select("GPU-11"), nothing);                   // on the machine, not in the view
+  // On the machine, but not in the view.
+  EXPECT_EQ(viewed.select("GPU-11"), nothing);
   EXPECT_EQ(viewed.select("GPU-55,GPU-11,GPU-00"), (Indices{1}));
   EXPECT_EQ(viewed.select("GPU-00A1"), nothing);
   EXPECT_EQ(viewed.select((std::string(kGpuUuids[0]) + "0").c_str()), nothing);
@@ -135,7 +137,7 @@ TEST(Select, AmbiguousUuidStart_EndsTheList) {
   EXPECT_EQ(viewed.select("GPU-aabb000"), nothing);
   EXPECT_EQ(viewed.select("GPU-"), nothing);
   EXPECT_EQ(viewed.select("GPU-00,GPU-aabb,GPU-11"), (Indices{0}));
-  EXPECT_EQ(Viewed("4").select("GPU-"), (Indices{0}));  // of one only
+  EXPECT_EQ(Viewed("4").select("GPU-"), (Indices{0}));  // the view has only one
 }
 
 TEST(Select, FirstEntryDecidesTheKind) {
@@ -151,14 +153,14 @@ TEST(Select, FirstEntryDecidesTheKind) {
   EXPECT_EQ(viewed.select(" GPU-00"), nothing);
 }
 
-TEST(Select, TenThousandEntries) {
+TEST(Select, TenThousandEntries_AreRead) {
   const Viewed viewed(kAll);
   std::string value = "0";
   for (int i = 1; i < 10'000; ++i) value.append(",").append(std::to_string(i));
   EXPECT_EQ(viewed.select(value.c_str()), (Indices{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
-TEST(SelectWithoutNvml, NumbersAndEitherPrefix) {
+TEST(SelectWithoutNvml, NumbersAndUuidPrefixes_SelectListedDevices) {
   EXPECT_EQ(unknown("5,3").select("1,0"), (Indices{1, 0}));
   EXPECT_EQ(unknown("5").select("GPU-00"), nothing);
   const Viewed viewed = unknown("GPU-aabb0001,GPU-00,GPU-11b2");
@@ -172,7 +174,7 @@ TEST(SelectWithoutNvml, NumbersAndEitherPrefix) {
 
 // --- write_driver_list ---------------------------------------------------------------------------
 
-TEST(DriverList, FullUuidsOfTheSelection) {
+TEST(DriverList, HasTheFullUuidsOfTheSelection) {
   const Viewed viewed("5,GPU-00,MIG-dd");
   EXPECT_EQ(viewed.told("1"), kGpuUuids[0]);
   EXPECT_EQ(viewed.told("GPU-00,GPU-55"), std::string(kGpuUuids[0]) + "," + kGpuUuids[5]);
@@ -185,14 +187,14 @@ TEST(DriverList, None_IsMinusOne) {
   EXPECT_EQ(Viewed("0").told("0,0"), "-1");
 }
 
-TEST(DriverList, WithoutNvml_WhatTheListHas) {
+TEST(DriverList, WithoutNvml_HasTheListsOwnEntries) {
   EXPECT_EQ(unknown("5, 03,0").told(nullptr), "5,3,0");
   EXPECT_EQ(unknown("5,3,0").told("2,0"), "0,5");
   EXPECT_EQ(unknown("GPU-bb,GPU-aa").told("1,0"), "GPU-aa,GPU-bb");
   EXPECT_EQ(unknown("GPU-aa").told("GPU-aabb"), "GPU-aa");
 }
 
-TEST(DriverList, OneUuidMissing_IndicesForAll) {
+TEST(DriverList, OneUuidMissing_MeansIndicesForAll) {
   Viewed viewed("5,3,MIG-cc000001");
   viewed.machine->devices[3].uuid[0] = '\0';
   EXPECT_EQ(viewed.told("0"), kGpuUuids[5]);
@@ -200,7 +202,7 @@ TEST(DriverList, OneUuidMissing_IndicesForAll) {
   EXPECT_EQ(viewed.told(nullptr), "(false)");  // a MIG device has no index
 }
 
-TEST(DriverList, DoesNotFit_IsFalse) {
+TEST(DriverList, TooSmallBuffer_ReturnsFalse) {
   const Viewed viewed("0,1");
   const Selection selection = select(nullptr, &viewed.view, viewed.machine.get());
   const std::string whole = viewed.told(nullptr);
@@ -214,24 +216,24 @@ TEST(DriverList, DoesNotFit_IsFalse) {
 
 // --- did_you_mean --------------------------------------------------------------------------------
 
-TEST(DidYouMean, PhysicalIndexOfAVisibleGpu) {
+TEST(DidYouMean, PhysicalIndexOfAVisibleGpu_SuggestsItsPosition) {
   const Viewed viewed("5,3");
   EXPECT_EQ(viewed.meant(5), 0);
   EXPECT_EQ(viewed.meant(3), 1);
-  EXPECT_EQ(viewed.meant(5, "1,0"), 1);  // where the program finds it now
+  EXPECT_EQ(viewed.meant(5, "1,0"), 1);  // the position where the program finds it now
   EXPECT_EQ(viewed.meant(5, "1"), -1);
   EXPECT_EQ(viewed.meant(4), -1);
   EXPECT_EQ(unknown("5,3").meant(3), 1);
 }
 
-TEST(DidYouMean, ViewIndexThatTheProgramChoseItself) {
+TEST(DidYouMean, ViewIndexThatTheProgramChose_SuggestsItsPosition) {
   const Viewed viewed("4,5,6,7");
   EXPECT_EQ(viewed.meant(2, "2"), 0);
   EXPECT_EQ(viewed.meant(3, "2,3"), 1);
   EXPECT_EQ(viewed.meant(1, "2"), -1);
 }
 
-TEST(DidYouMean, TwoMeaningsOrNone_IsNoHint) {
+TEST(DidYouMean, TwoMeaningsOrNone_SuggestNothing) {
   EXPECT_EQ(Viewed("1,0,3,2").meant(2, "2,3"), -1);  // GPU 2, or view index 2, which is GPU 3
   EXPECT_EQ(Viewed("0,1,2").meant(2, "2"), 0);       // both are the same device
   EXPECT_EQ(Viewed("MIG-dd").meant(7), 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// doctor's findings: the verdict, the two printers, and what is made of a driver's answer and of
-// the environment. What needs real files and processes is in tests/launcher/test_doctor_*.py.
+// Tests doctor's findings: the verdict, the two printers, and its reading of a driver's answer and
+// of the environment. tests/launcher/test_doctor_*.py has the tests that need real files and
+// processes.
 #include <gtest/gtest.h>
 #include <rapidjson/document.h>
 
@@ -33,7 +34,7 @@ TEST(DoctorVerdict, IsTheWeightiestReason) {
   EXPECT_EQ(exit_code(findings), 2);
 }
 
-TEST(DoctorVerdict, AProblemOfTheMachineLeavesTheProgramGuarded) {
+TEST(DoctorVerdict, MachineProblemLeavesTheProgramGuarded) {
   const FindingList findings = {{"driver", Question::kDriver, State::kProblem, "ill", "cure"}};
   EXPECT_EQ(guarded_line(findings), "guarded: yes");
   EXPECT_EQ(exit_code(findings), 1);
@@ -72,7 +73,7 @@ TEST(DoctorText, BeginsWithTheAnswer) {
                 "  - it \"hangs\"; leave it\n");
 }
 
-TEST(DoctorText, WithoutAProgramHasNoSuchPart) {
+TEST(DoctorText, OmitsTheProgramIfNoneIsGiven) {
   EXPECT_EQ(
       as_text({"installed: yes", false, {{"cuInit", Question::kDriver, State::kFact, "0", ""}}}),
       "installed: yes\n\n\ncuInit             0\n\nproblems: none\n");
@@ -102,7 +103,7 @@ TEST(DoctorJson, HasEveryFinding) {
   EXPECT_FALSE(json.HasMember("guarded"));
 }
 
-/// What doctor makes of the end of the process that asked the driver.
+/// Returns doctor's finding for the end of the process that asked the driver.
 struct Judged {
   std::string answer;
   std::string row;
@@ -137,7 +138,7 @@ ChildEnd answered(int code) {
 
 using Problems = std::vector<std::string>;
 
-TEST(DoctorAnswer, HealthyDriversAreNoProblem) {
+TEST(DoctorAnswer, HealthyDriverIsNoProblem) {
   Judged judged = judge_end(answered(0));
   EXPECT_EQ(judged.answer, "driver: answers");
   EXPECT_EQ(judged.row, "0 CUDA_SUCCESS (no error) after 7 ms");
@@ -148,7 +149,7 @@ TEST(DoctorAnswer, HealthyDriversAreNoProblem) {
   EXPECT_EQ(judged.problems, Problems());
 }
 
-TEST(DoctorAnswer, ErrorsHaveTheirAdvice) {
+TEST(DoctorAnswer, EachErrorHasItsAdvice) {
   const std::pair<int, const char*> rows[] = {
       {3, "3 CUDA_ERROR_NOT_INITIALIZED"},
       {34,
@@ -179,7 +180,7 @@ TEST(DoctorAnswer, ErrorsHaveTheirAdvice) {
   }
 }
 
-TEST(DoctorAnswer, AHangSaysWhere) {
+TEST(DoctorAnswer, HangNamesThePlace) {
   for (const auto& [out, where] : {std::pair<std::string, std::string>{"", "before cuInit"},
                                    {"\ncudaguard-probe asks 0 0\n", "in cuInit"}}) {
     ChildEnd end;
@@ -194,7 +195,7 @@ TEST(DoctorAnswer, AHangSaysWhere) {
   }
 }
 
-TEST(DoctorAnswer, AnAbandonedProcessIsNamed) {
+TEST(DoctorAnswer, AbandonedProcessIsNamed) {
   ChildEnd end;
   end.stuck = 4711;
   const Judged judged = judge_end(end);
@@ -204,7 +205,7 @@ TEST(DoctorAnswer, AnAbandonedProcessIsNamed) {
             "kernel, and a reboot will be needed");
 }
 
-TEST(DoctorAnswer, ACrashNamesTheSignal) {
+TEST(DoctorAnswer, CrashNamesTheSignal) {
   ChildEnd end = ended("\ncudaguard-probe asks 0 0\n");
   end.status = SIGABRT;  // as waitpid reports it
   const Judged judged = judge_end(end);
@@ -214,7 +215,7 @@ TEST(DoctorAnswer, ACrashNamesTheSignal) {
                                        "keeps programs off it"}));
 }
 
-TEST(DoctorAnswer, WithoutAnAnswerLdSoSaysWhy) {
+TEST(DoctorAnswer, MissingAnswerQuotesLdSo) {
   const std::string start = "libcuda.so.1 does not work: ";
   EXPECT_EQ(judge_end(ended("\ncudaguard-probe no-cuInit 0 0\n")).problems,
             Problems({start + "it has no cuInit"}));
@@ -224,7 +225,7 @@ TEST(DoctorAnswer, WithoutAnAnswerLdSoSaysWhy) {
             Problems({start + "'libx.so': ? no"}));
 }
 
-TEST(DoctorAnswer, TheDriversOwnWordsAreNotTheProbes) {
+TEST(DoctorAnswer, DriversOwnOutputIsNotTheProbes) {
   const Judged judged =
       judge_end(ended("WARNING: cudaguard-probe init 0 0\ncudaguard-probe" + answered(999).out));
   EXPECT_EQ(judged.answer, "driver: fails with 999");
@@ -269,7 +270,7 @@ std::vector<std::string> problems_of(std::vector<const char*> environment) {
   return problems;
 }
 
-TEST(DoctorVariables, WhatIsRightHasNoProblem) {
+TEST(DoctorVariables, CorrectVariablesHaveNoProblem) {
   const std::vector<const char*> rows[] = {
       {},
       {"CUDAGUARD_POLICY=clamp"},

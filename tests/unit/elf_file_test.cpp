@@ -22,8 +22,8 @@ class Memory : public Bytes {
   std::string bytes_;
 };
 
-/// An executable of two segments that follow each other, with a string table of `strings_size`
-/// bytes that begins 4 bytes before the end of the first one and has "libx.so.1" in it.
+/// Builds an executable with two adjacent segments. Its string table of `strings_size` bytes begins
+/// 4 bytes before the end of the first segment and has "libx.so.1" in it.
 std::string executable(uint64_t strings_size) {
   constexpr uint64_t kSegment = 0x400;
   constexpr uint64_t kAddress = 0x10000;
@@ -64,21 +64,21 @@ std::string executable(uint64_t strings_size) {
   return bytes;
 }
 
-TEST(ElfFile, AStringTableMayGoOnInTheNextSegment) {
+TEST(ElfFile, StringTableMayContinueInTheNextSegment) {
   const ElfFacts facts = read_elf(Memory(executable(11)));
   EXPECT_EQ(facts.damage, "");
   EXPECT_EQ(facts.needed, std::vector<std::string>{"libx.so.1"});
 }
 
-TEST(ElfFile, AStringTableThatIsLongerThanTheFileEndsWithItsSegment) {
+TEST(ElfFile, StringTableLongerThanTheFileEndsWithItsSegment) {
   EXPECT_EQ(read_elf(Memory(executable(0x10000))).damage, "a name in its string table is damaged");
 }
 
-TEST(ElfFile, ANameBehindTheTablesEndIsDamage) {
+TEST(ElfFile, NameBeyondTheTablesEndIsDamage) {
   EXPECT_EQ(read_elf(Memory(executable(5))).damage, "a name in its string table is damaged");
 }
 
-TEST(ElfFile, WhatIsCutShortIsDamage) {
+TEST(ElfFile, TruncatedFileIsDamage) {
   const std::string whole = executable(11);
   EXPECT_EQ(read_elf(Memory(whole.substr(0, 100))).damage, "its program header is cut short");
   EXPECT_EQ(read_elf(Memory(whole.substr(0, 0x500))).damage, "it is cut short");

@@ -8,7 +8,7 @@ namespace {
 
 TEST(EnvLine, StartedByEnv_IsTheProgram) {
   EXPECT_EQ(started_by_env("python3"), "python3");
-  EXPECT_EQ(started_by_env("python 3"), "python 3");  // one word for the kernel
+  EXPECT_EQ(started_by_env("python 3"), "python 3");  // the kernel passes one word
   EXPECT_EQ(started_by_env("-S python3 -u"), "python3");
   EXPECT_EQ(started_by_env("-Spython3"), "python3");
   EXPECT_EQ(started_by_env("-S A=b  CC=d python3 A=c"), "python3");
@@ -16,7 +16,7 @@ TEST(EnvLine, StartedByEnv_IsTheProgram) {
   EXPECT_EQ(started_by_env(std::string("-S A=b\tpython3\t-u")), "python3");
 }
 
-TEST(EnvLine, StartedByEnv_IsNotTold) {
+TEST(EnvLine, StartedByEnv_IsEmptyIfUncertain) {
   for (const char* argument :
        {"", "-i", "A=b", "-S", "-S ", "-S -i python3", "-S A=b", "-v python3", "-S \"python3\"",
         "-S ${HOME}/python3", "-S PATH=/opt python3"}) {
@@ -24,7 +24,7 @@ TEST(EnvLine, StartedByEnv_IsNotTold) {
   }
 }
 
-TEST(EnvLine, EnvTakesPreload_WhereItDoes) {
+TEST(EnvLine, EnvTakesPreload_IsTrueIfEnvRemovesOrReplacesIt) {
   for (const char* argument :
        {"-", "-i", "-S -i python3", "-S - python3", "-iS python3", "-vi", "-S -vi python3",
         "-S -u LD_PRELOAD python3", "-S -uLD_PRELOAD python3", "-S --unset LD_PRELOAD python3",
@@ -35,7 +35,7 @@ TEST(EnvLine, EnvTakesPreload_WhereItDoes) {
   }
 }
 
-TEST(EnvLine, EnvTakesPreload_WhereItDoesNot) {
+TEST(EnvLine, EnvTakesPreload_IsFalseIfEnvKeepsIt) {
   for (const char* argument :
        {"", "python3", "-S python3", "-S python3 -i", "-S python3 LD_PRELOAD=", "-S A=b python3 -",
         "-S -u HOME python3 -i", "-S -uHOME python3", "-S --unset=HOME python3", "-S -C /i python3",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `run` makes of options and environment: the variables of the program.
+// Tests the variables that `run` sets for the program from options and environment.
 #include <gtest/gtest.h>
 
 #include "shim/launcher/child/variables.h"
@@ -12,7 +12,7 @@ namespace {
 
 class Settings : public testing::Test {
  protected:
-  /// The policy that applies; "refused: ..." if there is none.
+  /// Returns the policy that applies, or "refused: ..." if there is none.
   std::string settled(std::vector<const char*> environment) {
     environment.push_back(nullptr);
     variables_ = Variables(environment.data());
@@ -62,7 +62,7 @@ TEST_F(Settings, CpuOverridesTheEnvironment) {
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=nonsense"}), "FORCE_CPU");
 }
 
-TEST_F(Settings, AListNeedsAPolicyThatLetsThrough) {
+TEST_F(Settings, ListNeedsAPolicyThatAllowsGpus) {
   options_.gpus = "2";
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=OFF"}), "VALIDATE");
   EXPECT_EQ(value("CUDAGUARD_VISIBLE_DEVICES"), "2");
@@ -77,7 +77,7 @@ TEST_F(Settings, AListNeedsAPolicyThatLetsThrough) {
   EXPECT_EQ(settled({}), "FORCE_CPU");
 }
 
-TEST_F(Settings, ObserveLetsCudaThroughUnlessAFenceStands) {
+TEST_F(Settings, ObserveAllowsCudaUnlessThereIsAFence) {
   options_.observe = true;
   EXPECT_EQ(settled({}), "VALIDATE");
   EXPECT_EQ(value("CUDAGUARD_LOG"), "error");
@@ -87,7 +87,7 @@ TEST_F(Settings, ObserveLetsCudaThroughUnlessAFenceStands) {
   EXPECT_EQ(settled({}), "FORCE_CPU");
 }
 
-TEST_F(Settings, AFenceContradictsAPolicyThatLetsThrough) {
+TEST_F(Settings, FenceContradictsAPolicyThatAllowsGpus) {
   options_.fence = FenceWish::kRequire;
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=CLAMP"}),
             "refused: --fence allows no CUDA, and the policy is CLAMP; add --cpu, or leave --fence "
@@ -96,7 +96,7 @@ TEST_F(Settings, AFenceContradictsAPolicyThatLetsThrough) {
   EXPECT_EQ(settled({}), "refused: --fence and --gpus contradict each other; leave one out");
 }
 
-TEST_F(Settings, AnOuterRunsPresetsAreTakenBack) {
+TEST_F(Settings, OuterRunsPresetsAreRemoved) {
   options_.gpus = "1";
   EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu",
                      "CUDAGUARD_PRESETS=CUDA_VISIBLE_DEVICES,JAX_PLATFORMS"}),
@@ -105,23 +105,23 @@ TEST_F(Settings, AnOuterRunsPresetsAreTakenBack) {
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "gpus=1");
 }
 
-TEST_F(Settings, TheOptionForChildrenLeavesAMark) {
+TEST_F(Settings, OptionForChildrenLeavesAMark) {
   options_.gpus = "1";
   options_.children = "cpu";
   EXPECT_EQ(settled({}), "VALIDATE");
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "children,gpus=1");
 }
 
-TEST_F(Settings, AVariableThatTheUserHasSetIsNoPreset) {
+TEST_F(Settings, VariableOfTheUserIsNoPreset) {
   EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=3"}), "FORCE_CPU");
   EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "3");
   options_.no_presets = true;
   EXPECT_EQ(settled({}), "FORCE_CPU");
   EXPECT_EQ(value("JAX_PLATFORMS"), "(unset)");
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");  // set, as a sign of the launcher
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");  // the variable is set as a mark of the launcher
 }
 
-TEST_F(Settings, OptionsThatContradictAreRefused) {
+TEST_F(Settings, ContradictoryOptionsAreRefused) {
   using Text = std::optional<std::string>;
   const struct {
     bool cpu;
@@ -168,7 +168,7 @@ TEST_F(Settings, OptionsThatContradictAreRefused) {
   EXPECT_EQ(settled({}), "CLAMP");
 }
 
-TEST_F(Settings, ValuesThatAreNotUnderstoodAreRefused) {
+TEST_F(Settings, UnknownValuesAreRefused) {
   options_.log = "";
   EXPECT_EQ(settled({}), "refused: --log needs a value");
   options_.log = "loud";
@@ -186,7 +186,7 @@ TEST_F(Settings, ValuesThatAreNotUnderstoodAreRefused) {
   EXPECT_EQ(value("CUDAGUARD_REPORT"), "/x/r");
 }
 
-TEST_F(Settings, ABadListIsRefusedByTheNameOfWhatHasGivenIt) {
+TEST_F(Settings, BadListIsRefusedWithTheNameOfItsSource) {
   const std::string many(10000, '1');
   for (const auto& [list, why] :
        {std::pair("1,1", "repeats"), std::pair("1,01", "repeats"),
@@ -211,7 +211,7 @@ TEST_F(Settings, ABadListIsRefusedByTheNameOfWhatHasGivenIt) {
   }
 }
 
-TEST_F(Settings, AnOptionOverridesTheEnvironmentAndWhatContradictsGoes) {
+TEST_F(Settings, OptionOverridesContradictoryVariables) {
   const std::vector<const char*> left = {"CUDAGUARD_POLICY=CLAMP", "CUDAGUARD_VISIBLE_DEVICES=1",
                                          "CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT=77"};
   const auto all = [&](const Options& options) {
@@ -254,7 +254,7 @@ TEST_F(Settings, GStreamersRegistryIsInTheUsersCache) {
   }
 }
 
-TEST_F(Settings, OnlyAnOuterRunsOwnPresetsAreTakenBack) {
+TEST_F(Settings, OnlyPresetsOfTheOuterRunAreRemoved) {
   options_.gpus = "1";
   settled({"CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cuda", "GST_REGISTRY_1_0=/mine/registry.bin",
            "MPIR_CVAR_ENABLE_GPU=0", "HOME=/h",
@@ -287,7 +287,7 @@ TEST(EnvironmentVariables, ChangesAreShellCommands) {
   EXPECT_EQ(variables.pointers().size(), 3u);  // A once, D, and the null
 }
 
-TEST(PreloadList, OurOlderEntriesGoAndSanitizersComeFirst) {
+TEST(PreloadList, OlderEntriesAreRemovedAndSanitizersComeFirst) {
   EXPECT_EQ(preload_list(nullptr, {}, {"/new/libcudaguard.so"}), "/new/libcudaguard.so");
   EXPECT_EQ(
       preload_list("/x/libcudaguard.so:/y/a.so /z/libasan.so.8", {}, {"/new/libcudaguard.so"}),

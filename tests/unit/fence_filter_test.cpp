@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The filter's program, run here: every architecture's, which this kernel could not show.
+// Interprets the filter's program for every architecture, because this kernel can run only one.
 #include <gtest/gtest.h>
 #include <linux/seccomp.h>
 
@@ -17,9 +17,9 @@ namespace {
 constexpr uint32_t kAnswer = SECCOMP_RET_ERRNO | ENODEV;
 constexpr uint32_t kX32 = 0x40000000;
 
-/// What the program says. Without `data.args` (`blind`) only what it says for all arguments alike:
-/// as seccomp_is_const_allow() of the kernel, with its instructions and no other, so that what is
-/// found here is found there.
+/// Returns the program's answer. With `blind`, `data.args` is not available, so only an answer for
+/// all arguments counts. This function handles exactly the instructions of the kernel's
+/// seccomp_is_const_allow(), so that it finds the same constant answers.
 std::optional<uint32_t> answer_of(const std::vector<sock_filter>& program, const seccomp_data& data,
                                   bool blind = false) {
   uint32_t value = 0;
@@ -65,7 +65,7 @@ seccomp_data call(uint32_t architecture, uint32_t number, uint64_t request = 0) 
   return data;
 }
 
-/// Where ioctl is, by the kernel's own tables.
+/// The number of ioctl in the kernel's own tables.
 struct Place {
   const char* name;
   Machine machine;
@@ -82,7 +82,7 @@ constexpr Place kPlaces[] = {
     {"32-bit Arm", kArm, 0x40000028, 54},
 };
 
-TEST(FenceFilter, RefusesNvidiasRequestsAndNoOther) {
+TEST(FenceFilter, RefusesOnlyNvidiasRequests) {
   for (const Place& place : kPlaces) {
     SCOPED_TRACE(place.name);
     const std::vector<sock_filter> program = fence_filter(kAnswer, place.machine);
@@ -106,7 +106,7 @@ TEST(FenceFilter, UpperHalfOfTheRequestDoesNotCount) {
   }
 }
 
-TEST(FenceFilter, WhateverIsNoIoctlPassesUnseen) {
+TEST(FenceFilter, OtherCallsPassWithoutACheckOfTheArguments) {
   for (const Place& place : kPlaces) {
     SCOPED_TRACE(place.name);
     const std::vector<sock_filter> program = fence_filter(kAnswer, place.machine);
@@ -120,7 +120,8 @@ TEST(FenceFilter, WhateverIsNoIoctlPassesUnseen) {
                            one.architecture == place.architecture && one.number == (number | bit));
         }
         if (is_ioctl) continue;
-        // Without a look at an argument: the kernel then asks this filter no more.
+        // The answer needs no argument, so the kernel does not run this filter for these calls
+        // again.
         EXPECT_EQ(answer_of(program, call(place.architecture, number | bit), true),
                   SECCOMP_RET_ALLOW)
             << number << " with " << std::hex << bit;
@@ -142,7 +143,7 @@ TEST(FenceFilter, OtherArchitecturesPass) {
   }
 }
 
-TEST(FenceFilter, AnswersWhatItIsTold) {
+TEST(FenceFilter, GivesTheConfiguredAnswer) {
   constexpr uint32_t kUserNotif = 0x7fc00000;
   const std::vector<sock_filter> program = fence_filter(kUserNotif);
   EXPECT_EQ(
@@ -150,7 +151,7 @@ TEST(FenceFilter, AnswersWhatItIsTold) {
       kUserNotif);
 }
 
-TEST(FenceFilter, AListenerHearsBeaconsAndNoOtherGetpid) {
+TEST(FenceFilter, ListenerGetsBeaconsAndNoOtherGetpid) {
   constexpr struct {
     Machine machine;
     uint32_t architecture;
@@ -177,7 +178,7 @@ TEST(FenceFilter, AListenerHearsBeaconsAndNoOtherGetpid) {
   }
 }
 
-TEST(FenceFilter, TheKernelTakesIt) {
+TEST(FenceFilter, KernelAcceptsTheFilter) {
   for (const Machine& machine : {kX86, kArm}) {
     const std::vector<sock_filter> program = fence_filter(kAnswer, machine);
     EXPECT_LE(program.size(), 26U);

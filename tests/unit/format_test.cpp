@@ -6,7 +6,7 @@
 namespace cudaguard::launcher {
 namespace {
 
-TEST(Format, ATerminalGetsAsciiAlone) {
+TEST(Format, TerminalGetsAsciiAlone) {
   EXPECT_EQ(printable("a\tb\x1b[31m\nc"), "a b?[31m?c");
   EXPECT_EQ(printable("\"x\" \xc3\xa9\xe2\x82\xac."), "\"x\" ??.");
   EXPECT_EQ(printable("\x7f\x80\x80"), "??");
@@ -32,7 +32,7 @@ TEST(Format, NounsFollowTheirNumber) {
   EXPECT_EQ(counted(2000, "line"), "2,000 lines");
 }
 
-TEST(Format, IdsThatFollowEachOtherAreARange) {
+TEST(Format, ConsecutiveIdsAreARange) {
   EXPECT_EQ(id_ranges({}), "");
   EXPECT_EQ(id_ranges({15, 3, 7, 8, 9, 3}), "3 7-9 15");
   EXPECT_EQ(id_ranges({2, 1}), "1-2");
@@ -48,11 +48,11 @@ TEST(Format, LongLinesAreWrappedAtBlanks) {
   add_wrapped(text, "> ", std::string(60, 'a') + " " + std::string(60, 'b'));
   EXPECT_EQ(text, "> " + std::string(60, 'a') + "\n  " + std::string(60, 'b') + "\n");
   text.clear();
-  add_wrapped(text, "> ", std::string(120, 'p'));  // a path stays whole
+  add_wrapped(text, "> ", std::string(120, 'p'));  // a path is not broken
   EXPECT_EQ(text, "> " + std::string(120, 'p') + "\n");
 }
 
-TEST(Format, ARowIsCut) {
+TEST(Format, LongRowIsCut) {
   std::string text;
   add_row(text, std::string(100, 'a'));
   add_row(text, std::string(101, 'b'));

@@ -8,7 +8,7 @@
 namespace cudaguard {
 namespace {
 
-TEST(Library, Driver_EveryNameItIsKnownBy) {
+TEST(Library, Driver_IsRecognisedByEveryName) {
   for (const char* name :
        {"libcuda.so", "libcuda.so.1", "libcuda.so.535.261.03", "libcuda.so.1.1",
         "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/../lib/libcuda.so", "./libcuda.so.1",
@@ -17,20 +17,20 @@ TEST(Library, Driver_EveryNameItIsKnownBy) {
   }
 }
 
-TEST(Library, Nvml) {
+TEST(Library, Nvml_IsRecognisedByEveryName) {
   for (const char* name : {"libnvidia-ml.so", "libnvidia-ml.so.1", "/x/libnvidia-ml.so.535.54"}) {
     EXPECT_EQ(classify(name).library, Library::kNvml) << name;
   }
 }
 
-TEST(Library, WhereDlopenItselfIsFound) {
+TEST(Library, Libc_IsRecognisedByEveryName) {
   for (const char* name :
        {"libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6", "libdl.so.2", "libdl.so", "libc.so"}) {
     EXPECT_EQ(classify(name).library, Library::kLibc) << name;
   }
 }
 
-TEST(Library, DebiansAlternatives) {
+TEST(Library, DebiansAlternatives_AreRecognised) {
   for (const char* triplet : {"", "-x86_64-linux-gnu", "-i386-linux-gnu", "-aarch64-linux-gnu",
                               "-powerpc64le-linux-gnu"}) {
     const std::string before = "/etc/alternatives/nvidia--";
@@ -56,7 +56,7 @@ TEST(Library, DebiansAlternatives) {
   }
 }
 
-TEST(Library, Decoys_AreNobodysBusiness) {
+TEST(Library, Decoys_AreOtherLibraries) {
   for (const char* name : {"",
                            "/",
                            "lib",

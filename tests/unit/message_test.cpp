@@ -21,7 +21,7 @@ std::unique_ptr<Stack> python_stack(unsigned rows) {
 
 class Message : public testing::Test {
  protected:
-  /// As the guard's: the sentence is what the test writes.
+  /// Writes a message like the guard's, with a sentence that the test gives.
   Text& line(uint32_t pid) {
     in_line_ = true;
     return begin_line(out_, pid);
@@ -62,7 +62,7 @@ TEST_F(Message, Denied_NamesTheCallUnderAllAndAdvisesNothingWhenPrivileged) {
   EXPECT_EQ(take(), "cudaguard[1]: no CUDA here (FORCE_CPU; cuInit asked by libfoo.so)\n");
 }
 
-TEST_F(Message, Denied_AdvisesWhatWorksThere) {
+TEST_F(Message, Denied_AdvisesTheRemedyForTheCause) {
   const Touch touch{.api = "cuInit", .caller = {"/lib/libfoo.so", 16}};
   Config config;
   config.in_run = true;
@@ -71,7 +71,7 @@ TEST_F(Message, Denied_AdvisesWhatWorksThere) {
       take(),
       "cudaguard[1]: no CUDA here (FORCE_CPU; asked by libfoo.so); to allow CUDA: cudaguard run "
       "--policy OFF\n");
-  // The cause is what is to be mended: OFF would lift more.
+  // The user must remove the cause, because OFF would allow more than that.
   write_denied(line(1), {1, {}, "CUDAGUARD_VISIBLE_DEVICES is not accepted", touch});
   EXPECT_EQ(take(),
             "cudaguard[1]: no CUDA here (CUDAGUARD_VISIBLE_DEVICES is not accepted; asked by "
@@ -88,7 +88,7 @@ TEST_F(Message, Denied_AdvisesWhatWorksThere) {
             "cudaguard[9]: no CUDA here (--children=cpu, only process 7 may use CUDA; asked by "
             "libfoo.so); to allow CUDA: cudaguard run --policy VALIDATE\n");
   config.children_by_option = false;
-  config.root = UINT32_MAX;  // nobody
+  config.root = UINT32_MAX;  // no user
   write_denied(line(9), {9, config, kIsChild, touch});
   EXPECT_EQ(take(),
             "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so); to "
@@ -132,7 +132,7 @@ TEST_F(Message, Denied_NamesTheScript) {
   EXPECT_LE(asked_by("/x/libc10_cuda.so", huge).size(), 100U);
 }
 
-TEST_F(Message, Denied_NamesWhatTheFileIs) {
+TEST_F(Message, Denied_NamesTheKindOfTheFile) {
   const auto line_of = [&](std::string_view file, std::string_view arguments) {
     write_denied(line(1),
                  {1, {}, {}, {.api = "cuInit", .program = arguments, .caller = {file, 16}}});
@@ -156,7 +156,7 @@ TEST_F(Message, Denied_NamesWhatTheFileIs) {
             std::string::npos);
 }
 
-TEST_F(Message, Denied_SaysWhatWasAskedFor) {
+TEST_F(Message, Denied_NamesTheRefusedApi) {
   Touch touch{.api = "dlopen",
               .object = "/x/libnvidia-opencl.so.1",
               .caller = {"/usr/lib/libOpenCL.so.1", 16}};
@@ -183,7 +183,7 @@ TEST_F(Message, Denied_NamesTheProgramOfGeneratedCode) {
   }
 }
 
-TEST_F(Message, Denied_AdvisesAKernelWhatWorksThere) {
+TEST_F(Message, Denied_AdvisesAKernelItsOwnRemedy) {
   using namespace std::string_view_literals;
   const auto stack = python_stack(1);
   stack->python[0] = {"/tmp/ipykernel_7/2815143473.py", "<module>", 3};
@@ -200,7 +200,7 @@ TEST_F(Message, Denied_AdvisesAKernelWhatWorksThere) {
       advice(),
       "cudaguard[1]: no CUDA here (FORCE_CPU; asked by notebook cell, line 3 through x.so); "
       "to allow CUDA: CUDAGUARD_POLICY=OFF in the env of kernel.json, then restart the kernel\n");
-  // A file of the user's own, in a kernel.
+  // The file is the user's own, in a kernel.
   stack->python[0].file = "/home/u/device.py";
   EXPECT_NE(advice().find("; to allow CUDA: CUDAGUARD_POLICY=OFF\n"), std::string::npos);
   touch.program = "python3\0-m\0ipykernel_launcher\0-f\0k.json\0"sv;
@@ -214,7 +214,7 @@ TEST_F(Message, Denied_AdvisesAKernelWhatWorksThere) {
   EXPECT_NE(advice().find("; to allow CUDA: run it without --fence"), std::string::npos);
 }
 
-TEST_F(Message, Allowed_SaysWhatHappened) {
+TEST_F(Message, Allowed_NamesTheEvent) {
   const Config config = {.policy = Policy::kValidate};
   Touch touch{.api = "cuInit",
               .object = "GPU-1,GPU-2",
@@ -243,7 +243,7 @@ TEST_F(Message, Allowed_SaysWhatHappened) {
   EXPECT_TRUE(take().starts_with("cudaguard[1]: device 3 selected (policy VALIDATE; "));
 }
 
-TEST_F(Message, Allowed_SaysWhatFailed) {
+TEST_F(Message, Allowed_NamesTheError) {
   const Config config = {.policy = Policy::kClamp};
   Touch touch{
       .api = "cuInit", .event = EventKind::kInit, .result = 100, .caller = {"/lib/libfoo.so", 16}};
@@ -261,7 +261,7 @@ TEST_F(Message, Allowed_SaysWhatFailed) {
   EXPECT_TRUE(take().starts_with("cudaguard[1]: NVML in use (policy CLAMP; "));
 }
 
-TEST_F(Message, ListInVain) {
+TEST_F(Message, ListInVain_NamesListReasonAndRemedy) {
   write_list_in_vain(line(1), {"0,2", "NVIDIA's driver is not installed"});
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDAGUARD_VISIBLE_DEVICES=\"0,2\": NVIDIA's driver is not installed; to "
@@ -272,7 +272,7 @@ TEST_F(Message, ListInVain) {
             "cudaguard doctor\n");
 }
 
-TEST_F(Message, NotEnforced_NamesWhatTheUserHasWritten) {
+TEST_F(Message, NotEnforced_NamesTheVariableOrOption) {
   write_not_enforced(line(1), {": out of memory"});
   EXPECT_EQ(take(), "cudaguard[1]: CUDAGUARD_VISIBLE_DEVICES: out of memory; FORCE_CPU applies\n");
   write_not_enforced(line(1), {": out of memory", true});
@@ -286,14 +286,14 @@ TEST_F(Message, ListError_NamesEntryReasonAndMachine) {
             "machine has 8 GPUs); FORCE_CPU applies\n");
   write_list_error(line(1), {",1", {ListError::Why::kEmptyEntry, 1, {}}, 0});
   EXPECT_NE(take().find("entry 1 is empty (accepted"), std::string::npos);
-  // Every reason has its words.
+  // Every reason has its own words.
   for (int why = 1; why <= static_cast<int>(ListError::Why::kNeedsNvml); ++why) {
     write_list_error(line(1), {"x", {static_cast<ListError::Why>(why), 1, "x"}, 0});
     EXPECT_EQ(take().find("\"x\" ;"), std::string::npos) << why;
   }
 }
 
-TEST_F(Message, BadIndex) {
+TEST_F(Message, BadIndex_NamesDeviceRangeAndSuggestion) {
   IndexFacts facts{.api = "cudaSetDevice",
                    .caller = {"/x/train", 1},
                    .asked = 6,
@@ -323,7 +323,7 @@ TEST_F(Message, BadIndex) {
       "device 1 is used instead (policy CLAMP)\n");
 }
 
-TEST_F(Message, LateWrite_SaysFromWhatToWhatAndTheRemedy) {
+TEST_F(Message, LateWrite_NamesBothValuesAndTheRemedy) {
   LateWriteFacts facts{.was_set = false,
                        .was = {},
                        .is_set = true,
@@ -376,7 +376,7 @@ TEST_F(Message, LateWrite_SaysFromWhatToWhatAndTheRemedy) {
   EXPECT_TRUE(take().ends_with(". Start the program without CUDA_VISIBLE_DEVICES\n"));
 }
 
-TEST_F(Message, LateWrite_InsideAListSaysWhichDeviceItIs) {
+TEST_F(Message, LateWrite_InsideAListNamesTheDevice) {
   LateWriteFacts facts{
       .is_set = true, .is = "2", .api = "nvmlDeviceGetCount_v2", .told = 1, .allow_list = "2"};
   write_late_write(line(1), facts);
@@ -407,7 +407,7 @@ TEST_F(Message, LateWrite_InsideAListSaysWhichDeviceItIs) {
   EXPECT_TRUE(take().ends_with(", GPU 2 is device 0\n"));
 }
 
-TEST_F(Message, ForkPoison) {
+TEST_F(Message, ForkPoison_NamesParentCallerAndRemedy) {
   write_fork_poison(
       line(5), {.api = "cudaSetDevice", .parent = 4, .by = "/x/libfoo.so", .milliseconds = 1970});
   EXPECT_EQ(
@@ -417,12 +417,12 @@ TEST_F(Message, ForkPoison) {
       "CUDA after the fork\n");
 }
 
-TEST_F(Message, Complaint_OfAGoodValueWithoutEffect) {
+TEST_F(Message, Complaint_QuotesAValueWithoutEffect) {
   write_complaint(line(7), {"CUDAGUARD_VISIBLE_DEVICES", "2,5", {}, "has no effect"});
   EXPECT_EQ(take(), "cudaguard[7]: CUDAGUARD_VISIBLE_DEVICES=\"2,5\" has no effect\n");
 }
 
-TEST_F(Message, Complaint_NamesVariableValueAndWhatIsAccepted) {
+TEST_F(Message, Complaint_NamesVariableValueAndAcceptedWords) {
   write_complaint(line(7), {"CUDAGUARD_POLICY", "alow", "FORCE_CPU, OFF", "FORCE_CPU applies"});
   EXPECT_EQ(take(),
             "cudaguard[7]: CUDAGUARD_POLICY=\"alow\" is not accepted (accepted: FORCE_CPU, OFF); "
@@ -433,7 +433,7 @@ TEST_F(Message, Complaint_NamesVariableValueAndWhatIsAccepted) {
   EXPECT_NE(out_.view().find("xxx...\""), std::string_view::npos);
 }
 
-TEST_F(Message, MissingNullDriver) {
+TEST_F(Message, MissingNullDriver_NamesFileAndConsequence) {
   write_missing(line(7),
                 {"/opt/lib/cudaguard/libcuda.so.1", "is cut short", "CUDA is refused", true});
   EXPECT_EQ(take(),
@@ -443,7 +443,7 @@ TEST_F(Message, MissingNullDriver) {
   EXPECT_EQ(take(), "cudaguard[7]: /x/libcuda.so.1 cannot be opened now; CUDA is refused\n");
 }
 
-TEST_F(Message, ReportFailed_SaysWhy) {
+TEST_F(Message, ReportFailed_NamesTheReason) {
   write_report_failed(line(7), "/x/y", EACCES);
   EXPECT_EQ(take(),
             "cudaguard[7]: report \"/x/y\": Permission denied (accepted: a file or /dev/stderr); "
@@ -452,7 +452,7 @@ TEST_F(Message, ReportFailed_SaysWhy) {
   EXPECT_NE(take().find("errno 999"), std::string::npos);
 }
 
-TEST_F(Message, NoOpenCl_NamesWhatTheUserHasWritten) {
+TEST_F(Message, NoOpenCl_NamesTheVariableOrOption) {
   write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, false});
   EXPECT_EQ(take(),
             "cudaguard[7]: NVIDIA's OpenCL is refused: it ignores CUDAGUARD_VISIBLE_DEVICES (asked "
@@ -472,7 +472,7 @@ TEST_F(Message, ReportName_ReplacesProcessUserAndHost) {
     put_report_name(out_, path, name);
     EXPECT_EQ(take(), expanded);
   }
-  // A host's name chooses no directory.
+  // A host name must not choose a directory.
   put_report_name(out_, "/r/%h", {.host = "../x"});
   EXPECT_EQ(take(), "/r/.._x");
 }
@@ -520,7 +520,7 @@ TEST_F(Message, Record_WithoutFactsIsStillJson) {
                     "\n");
 }
 
-TEST_F(Message, Record_OfAStartSaysThePolicyAndNoCall) {
+TEST_F(Message, Record_OfAStartHasThePolicyAndNoCall) {
   const Touch touch{.api = "cuInit",
                     .event = EventKind::kStart,
                     .policy = Policy::kClamp,
@@ -569,7 +569,7 @@ TEST_F(Message, Denied_NamesTheUsersLine) {
   touch.caller.module = "/usr/lib/libffi.so.8";
   touch.program = "uwsgi\0--wsgi-file\0app.py\0"sv;
   EXPECT_EQ(by(), "asked by <string>:159 through ctypes/cffi");
-  stack->shown = Stack::kMostPython;  // frames, but none of the user's
+  stack->shown = Stack::kMostPython;  // there are frames, but none of the user's code
   EXPECT_EQ(by(), "asked by ctypes/cffi (libffi.so.8) in uwsgi");
   touch.program = "python3\0-m\0timeit\0"sv;
   EXPECT_EQ(by(), "asked by ctypes/cffi (libffi.so.8) in python3 -m timeit");
@@ -586,7 +586,7 @@ TEST_F(Message, Denied_NamesTheUsersLine) {
   EXPECT_EQ(by(), "asked by ?[31m\"?.py:159 through libcudart.so.12");
 }
 
-TEST_F(Message, Denied_NamesTheProgramOfALibraryThatPassesCallsOn) {
+TEST_F(Message, Denied_NamesTheProgramIfALibraryForwardsTheCall) {
   using namespace std::string_view_literals;
   const auto by = [&](std::string_view module) {
     write_denied(
@@ -622,18 +622,18 @@ TEST_F(Message, Record_NamesTheLibraryAndTheLineAsTheMessageDoes) {
   EXPECT_EQ(fields(), R"(,"library":"generated code","code":"ppo.py:159")");
   stack->python[1].file = "<ipython-input-12-0a1b>";
   EXPECT_EQ(fields(), R"(,"library":"generated code","code":"notebook cell 12, line 159")");
-  // Unlike the message, the name is whole.
+  // Unlike in the message, the name is not cut.
   const std::string file = "/x/\x1b\"" + std::string(200, 'a') + ".py";
   stack->python[1].file = file;
   EXPECT_EQ(fields(), R"(,"library":"generated code","code":"\u001b\")" + std::string(200, 'a') +
                           R"(.py:159")");
-  stack->shown = Stack::kMostPython;  // frames, but none of the user's
+  stack->shown = Stack::kMostPython;  // there are frames, but none of the user's code
   touch.caller.module = "/usr/lib/libffi.so.8";
   EXPECT_EQ(fields(), R"(,"library":"ctypes/cffi")");
   touch.program = "ruby\0a.rb\0"sv;
   stack->python_missing = "no CPython";
   EXPECT_EQ(fields(), R"(,"library":"libffi.so.8")");
-  touch.api = kRequestApi;  // whoever asked did not pass the guard
+  touch.api = kRequestApi;  // this caller bypassed the guard
   write_record(out_, {}, touch, kMaxRecord);
   EXPECT_EQ(take().find("library"), std::string::npos);
 }
@@ -652,7 +652,7 @@ TEST_F(Message, Record_HasThePythonFrames) {
   EXPECT_NE(take().find(R"(,"python_missing":"no CPython"})"), std::string::npos);
 }
 
-TEST_F(Message, Record_SaysThatTheFramesAreCut) {
+TEST_F(Message, Record_ReportsThatTheFramesAreCut) {
   const auto stack = python_stack(Stack::kMostPython);
   stack->python_cut = true;
   Touch touch{.api = "cuInit", .stack = stack.get()};
@@ -662,7 +662,7 @@ TEST_F(Message, Record_SaysThatTheFramesAreCut) {
                                "\n"))
       << record;
   EXPECT_NE(record.find(R"("line":48,)"), std::string::npos);
-  // Fewer in a short record; names as long as they come.
+  // A short record has fewer frames. Names stay in full.
   stack->shown = Stack::kMostPython;
   const std::string path(4095, '\x01');
   for (const std::string_view file :
@@ -677,7 +677,7 @@ TEST_F(Message, Record_SaysThatTheFramesAreCut) {
   }
 }
 
-TEST_F(Message, Record_NeverLongerThanItsLimitAndAlwaysClosed) {
+TEST_F(Message, Record_IsWithinItsLimitAndAlwaysClosed) {
   std::string arguments;
   for (int i = 0; i < 5000; ++i) arguments += std::string("\xff\"x\n") + '\0';
   const std::string path(4095, '\x01');

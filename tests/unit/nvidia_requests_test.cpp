@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which requests are NVIDIA's: all there can be, against the list in plain words.
+// Compares the definition of NVIDIA's requests with a plain list over the whole range of requests.
 #include "policy/nvidia_requests.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kSizes[] = {0, 1, 4, 8, 15, 16, 17, 32, 0x200, 0x1000, 0x3fff};
 
-TEST(NvidiaRequests, WholeSpace) {
+TEST(NvidiaRequests, OnlyNvidiasRangesMatchInTheWholeSpace) {
   std::set<uint32_t> any_size;
   std::set<uint32_t> from_sixteen;
   for (uint32_t number = 200; number <= 218; ++number) any_size.insert('F' * 256U + number);
@@ -41,11 +41,11 @@ TEST(NvidiaRequests, WholeSpace) {
   }
 }
 
-TEST(NvidiaRequests, EveryOneOfTheList) {
+TEST(NvidiaRequests, EveryListedRequestMatchesAndHasAName) {
   int before = -1;
   for (const NvidiaRequest& one : kNvidiaRequests) {
     SCOPED_TRACE(one.name);
-    EXPECT_GT(one.number, before);  // in order, each one once
+    EXPECT_GT(one.number, before);  // the list is sorted and has no duplicates
     before = one.number;
     for (const uint32_t size : {16U, 32U, 0xa00U, 0x3fffU}) {
       const uint32_t request = nvidia_request(one.number, size);
@@ -58,8 +58,8 @@ TEST(NvidiaRequests, EveryOneOfTheList) {
   EXPECT_STREQ(name_of_request(nvidia_request(202, 16)), "request");
 }
 
-TEST(NvidiaRequests, AsStraceShowsThem) {
-  // libcuda 535: RM_CONTROL, RM_FREE, RM_ALLOC, CARD_INFO, REGISTER_FD, SYS_PARAMS,
+TEST(NvidiaRequests, RequestsOfDriver535Match) {
+  // libcuda 535 sends RM_CONTROL, RM_FREE, RM_ALLOC, CARD_INFO, REGISTER_FD, SYS_PARAMS and
   // CHECK_VERSION_STR.
   for (const uint32_t request :
        {0xc020462a, 0xc0104629, 0xc030462b, 0xca0046c8, 0xc00446c9, 0xc00846d6, 0xc04846d2}) {
@@ -67,13 +67,13 @@ TEST(NvidiaRequests, AsStraceShowsThem) {
   }
 }
 
-TEST(NvidiaRequests, NobodysIsOneOfThem) {
+TEST(NvidiaRequests, UnusedRequestMatchesAndHasNoSize) {
   EXPECT_TRUE(is_nvidia_request(kNobodysRequest));
   EXPECT_EQ(size_of(kNobodysRequest), 0U);
 }
 
-// What electronic paper's drivers have: NXP's mxcfb.h, with what Kobo, PocketBook and reMarkable
-// made of it, and MediaTek's hwtcon.
+// Drivers of electronic paper have these requests: NXP's mxcfb.h with the versions of Kobo,
+// PocketBook and reMarkable, and MediaTek's hwtcon.
 struct Marker {
   uint32_t update;
   uint32_t collision_test;
@@ -148,11 +148,11 @@ constexpr Named kFramebuffers[] = {
 };
 #undef NAMED
 
-TEST(NvidiaRequests, FramebuffersAreNot) {
+TEST(NvidiaRequests, FramebufferRequestsDoNotMatch) {
   for (const Named& one : kFramebuffers) {
     EXPECT_FALSE(is_nvidia_request(one.request)) << one.name << std::hex << " " << one.request;
   }
-  // Whatever size, whichever way: the kernel's list has these for them.
+  // The kernel's list reserves these for framebuffers, whatever their size and direction.
   for (uint32_t upper = 0; upper <= 0xffff; ++upper) {
     for (uint32_t number = 0; number <= 0x26; ++number) {
       ASSERT_FALSE(is_nvidia_request(upper << 16 | 'F' << 8 | number));

@@ -11,7 +11,7 @@ namespace {
 using Command = Options::Command;
 
 Options parse(std::vector<std::string> words) {
-  static std::vector<std::string> kept;  // Options::program points into it
+  static std::vector<std::string> kept;  // Options::program points into this vector
   static std::vector<char*> argv;
   kept = std::move(words);
   kept.insert(kept.begin(), "cudaguard");
@@ -58,7 +58,7 @@ TEST(Options, TakeAValueThatLooksLikeAnOption) {
   EXPECT_EQ(*parse({"run", "--report=a=b", "prog"}).report, "a=b");
 }
 
-TEST(Options, AFileIsNoOption) {
+TEST(Options, FileThatLooksLikeAnOptionIsRefused) {
   const std::string like = " looks like an option; give a file (of that name: ./";
   EXPECT_EQ(refusal_of({"verify", "--json", "--", "prog"}), "--json \"--\"" + like + "--)");
   EXPECT_EQ(refusal_of({"report", "--html=-x", "file"}), "--html \"-x\"" + like + "-x)");
@@ -68,7 +68,7 @@ TEST(Options, AFileIsNoOption) {
   EXPECT_EQ(*parse({"verify", "--junit", "./-x", "prog"}).junit_file, "./-x");
 }
 
-TEST(Options, FenceTakesItsWordBehindAnEqualsSign) {
+TEST(Options, FenceTakesItsModeAfterAnEqualsSign) {
   EXPECT_EQ(parse({"run", "--fence", "prog"}).fence, FenceWish::kAuto);
   EXPECT_EQ(parse({"run", "--fence=require", "prog"}).fence, FenceWish::kRequire);
   EXPECT_EQ(parse({"run", "--fence=off", "prog"}).fence, FenceWish::kOff);
@@ -90,7 +90,7 @@ TEST(Options, ListsMayBeGivenSeveralTimes) {
             "--fence is given twice; see cudaguard run --help");
 }
 
-TEST(Options, AreThoseOfTheirCommand) {
+TEST(Options, BelongToTheirCommand) {
   EXPECT_EQ(refusal_of({"run", "--allow", "x", "prog"}),
             "unknown option \"--allow\"; see cudaguard run --help");
   EXPECT_EQ(*parse({"verify", "--json", "x", "prog"}).json_file, "x");
@@ -102,14 +102,14 @@ TEST(Options, AreThoseOfTheirCommand) {
   EXPECT_EQ(refusal_of({"run", "--cpu=", "x"}), "--cpu takes no value; see cudaguard run --help");
 }
 
-TEST(Options, AValueThatIsMissingIsNamed) {
+TEST(Options, MissingValueIsNamed) {
   EXPECT_EQ(refusal_of({"run", "--gpus"}),
             "--gpus needs a value: --gpus LIST; see cudaguard run --help");
   EXPECT_EQ(refusal_of({"run", "--cpu", "--log"}),
             "--log needs a value: --log LEVEL; see cudaguard run --help");
 }
 
-TEST(Options, ComeBehindASubcommand) {
+TEST(Options, UnknownSubcommandIsRefused) {
   EXPECT_EQ(parse({}).command, Command::kHelp);
   EXPECT_EQ(refusal_of({""}), "unknown command \"\"; see cudaguard --help");
   EXPECT_EQ(refusal_of({"help", "walk"}), "unknown command \"walk\"; see cudaguard --help");
@@ -123,7 +123,7 @@ TEST(Options, ComeBehindASubcommand) {
   }
 }
 
-TEST(Options, AMissingCommandIsAnsweredWithTheWholeCommand) {
+TEST(Options, MissingSubcommandSuggestsTheWholeCommand) {
   const std::string unknown = "unknown command \"python3\"; did you mean cudaguard ";
   EXPECT_EQ(refusal_of({"python3", "x y.py"}), unknown + "run -- python3 'x y.py'?");
   EXPECT_EQ(refusal_of({"--", "python3"}),
@@ -139,7 +139,7 @@ TEST(Options, AMissingCommandIsAnsweredWithTheWholeCommand) {
   EXPECT_EQ(refusal_of({"--gpus"}), "--gpus needs a value: --gpus LIST; see cudaguard run --help");
 }
 
-TEST(Options, ThatAreNotKnownAreRefused) {
+TEST(Options, UnknownOptionsAreRefused) {
   EXPECT_EQ(refusal_of({"run", "-c", "prog"}), "unknown option \"-c\"; see cudaguard run --help");
   EXPECT_EQ(refusal_of({"run", "-cv", "prog"}), "unknown option \"-cv\"; see cudaguard run --help");
   EXPECT_EQ(refusal_of({"run", "--bad=1", "prog"}),
@@ -153,7 +153,7 @@ TEST(Options, AreNotAbbreviated) {
             "unknown option \"--p\"; see cudaguard run --help");
 }
 
-TEST(Options, HelpIsOfTheCommandBeforeIt) {
+TEST(Options, HelpBelongsToTheCommandBeforeIt) {
   EXPECT_EQ(parse({"-h"}).command, Command::kHelp);
   EXPECT_EQ(parse({"--help"}).command, Command::kHelp);
   EXPECT_EQ(parse({"help"}).help_of, Command::kHelp);
@@ -165,7 +165,7 @@ TEST(Options, HelpIsOfTheCommandBeforeIt) {
   EXPECT_EQ(parse({"run", "prog", "--help"}).command, Command::kRun);
 }
 
-TEST(Options, AProgramIsNeededUnlessThereIsNothingToStart) {
+TEST(Options, ProgramIsRequiredUnlessNothingStarts) {
   EXPECT_EQ(refusal_of({"run"}), "no program given; see cudaguard run --help");
   EXPECT_EQ(refusal_of({"verify", "--"}), "no program given; see cudaguard verify --help");
   EXPECT_EQ(refusal_of({"report"}), "no file given; see cudaguard report --help");
@@ -173,7 +173,7 @@ TEST(Options, AProgramIsNeededUnlessThereIsNothingToStart) {
   EXPECT_EQ(program_of(parse({"doctor"})), Words{});
 }
 
-TEST(Options, DoctorTakesOneProgramAlone) {
+TEST(Options, DoctorTakesOnlyOneProgram) {
   EXPECT_EQ(program_of(parse({"doctor", "prog"})), Words{"prog"});
   EXPECT_EQ(refusal_of({"doctor", "prog", "x-"}),
             "doctor takes one program and none of its arguments, not \"x-\"");
@@ -201,7 +201,7 @@ TEST(Options, IfHealthyTakesSecondsAndWords) {
   }
 }
 
-TEST(Options, TheOptionThatSetsAVariableIsNamed) {
+TEST(Options, OptionThatSetsAVariableIsNamed) {
   const Options options = parse({"run", "--gpus", "1", "prog"});
   EXPECT_EQ(option_for(Variable::kVisibleDevices, options), "gpus");
   EXPECT_EQ(option_for(Variable::kPolicy, options), "");

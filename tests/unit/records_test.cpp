@@ -19,7 +19,7 @@ std::string record(const std::string& head = kHead, const std::string& rest = kD
   return head + rest;
 }
 
-/// What a record says of the process that wrote it.
+/// The facts in a record about the process that wrote it.
 struct Writer {
   int64_t pid = 7;
   double ts = 5;
@@ -37,7 +37,7 @@ const std::string kAllowed = R"("decision":"allow","library":"libx.so",)";
 
 const std::string kAllowedEnd = R"("decision":"allow","library":"libx.so"})";
 
-/// "nvml context 2 refused cuInit by libx.so "
+/// Formats the facts as "nvml context 2 refused cuInit by libx.so ".
 std::string text_of(const ObservedProcess& process) {
   std::string text;
   if (process.initialised) text += "init by " + process.by + " ";
@@ -51,7 +51,7 @@ std::string text_of(const ObservedProcess& process) {
   return text;
 }
 
-TEST(Records, OneOfADeniedAttempt) {
+TEST(Records, DeniedAttemptHasItsCallSite) {
   Records records;
   records.add(record());
   const Findings& findings = records.findings();
@@ -69,7 +69,7 @@ TEST(Records, OneOfADeniedAttempt) {
   EXPECT_EQ(findings.records, 1u);
 }
 
-TEST(Records, TheSameCallOfManyProcessesIsOneToucher) {
+TEST(Records, SameCallOfManyProcessesIsOneCallSite) {
   Records records;
   std::string other = record();
   other.replace(other.find("\"pid\":7"), 7, "\"pid\":8");
@@ -81,7 +81,7 @@ TEST(Records, TheSameCallOfManyProcessesIsOneToucher) {
   EXPECT_EQ(records.findings().records, 3u);
 }
 
-TEST(Records, AnotherLibraryIsAnotherToucher) {
+TEST(Records, AnotherLibraryIsAnotherCallSite) {
   Records records;
   std::string other = record();
   other.replace(other.find("\"libx.so\""), 9, "\"liby.so\"");
@@ -90,7 +90,7 @@ TEST(Records, AnotherLibraryIsAnotherToucher) {
   EXPECT_EQ(records.findings().touchers.size(), 2u);
 }
 
-TEST(Records, AnOlderRecordHasTheCallersFileAndNoLine) {
+TEST(Records, OlderRecordHasTheCallersFileAndNoLine) {
   Records records;
   records.add(record(kHead, R"("api":"cuInit","decision":"deny","caller":"/lib/liby.so+0x10"})"));
   ASSERT_EQ(records.findings().touchers.size(), 1u);
@@ -98,7 +98,7 @@ TEST(Records, AnOlderRecordHasTheCallersFileAndNoLine) {
   EXPECT_EQ(records.findings().touchers[0].line, "");
 }
 
-TEST(Records, ARecordThatIsCutShortIsCountedAndTheNextOneRead) {
+TEST(Records, TruncatedRecordIsCountedAndTheNextOneRead) {
   const std::string whole = record();
   for (size_t size = 2; size < whole.size(); ++size) {
     Records records;
@@ -109,7 +109,7 @@ TEST(Records, ARecordThatIsCutShortIsCountedAndTheNextOneRead) {
   }
 }
 
-TEST(Records, WhatNoGuardHasWrittenIsCounted) {
+TEST(Records, ForeignLineIsCounted) {
   Records records;
   for (const char* line : {"hello", "{}", "[]", R"({"v":2,"pid":7})", R"({"v":1,"pid":-7})", ""}) {
     records.add(line);
@@ -118,7 +118,7 @@ TEST(Records, WhatNoGuardHasWrittenIsCounted) {
   EXPECT_EQ(records.findings().not_understood, 6u);
 }
 
-TEST(Records, AnAllowedAttemptSaysWhatTheProcessDid) {
+TEST(Records, AllowedAttemptHasTheProcessesEvents) {
   Records records;
   records.add(record(kHead, R"("api":"cuInit","object":"GPU-1","event":"init","decision":"allow",)"
                             R"("result":0,"library":"libx.so","caller":"/lib/libx.so+0x10"})"));
@@ -132,7 +132,7 @@ TEST(Records, AnAllowedAttemptSaysWhatTheProcessDid) {
   EXPECT_EQ(process.contexts, std::set<int>{2});
 }
 
-TEST(Records, AnErrorOfTheDriverIsNoInitialisation) {
+TEST(Records, ErrorOfTheDriverIsNoInitialisation) {
   for (const auto& [result, none] : {std::pair("100", true), std::pair("999", false)}) {
     Records records;
     records.add(record(kHead, std::string(R"("api":"cuInit","event":"init","decision":"allow",)") +
@@ -145,7 +145,7 @@ TEST(Records, AnErrorOfTheDriverIsNoInitialisation) {
   }
 }
 
-TEST(Records, AStartRecordAloneIsNoAttempt) {
+TEST(Records, StartRecordAloneIsNoAttempt) {
   Records records;
   records.add(record(kHead, R"("event":"start","policy":"FORCE_CPU"})"));
   ASSERT_EQ(records.findings().processes.size(), 1u);
@@ -157,7 +157,7 @@ TEST(Records, AStartRecordAloneIsNoAttempt) {
   EXPECT_TRUE(records.findings().processes[0].asked());
 }
 
-TEST(Records, EachEventSaysWhatItsProcessDid) {
+TEST(Records, EachEventSetsTheFactOfItsProcess) {
   const struct {
     std::string rest;
     const char* text;
@@ -198,7 +198,7 @@ TEST(Records, EachEventSaysWhatItsProcessDid) {
   }
 }
 
-TEST(Records, ATextIsListedOnceAndCutAndSoIsTheList) {
+TEST(Records, ListHasEachTextOnceAndIsCut) {
   Records records;
   for (int i = 0; i < 40; ++i) {
     const std::string api(i < 2 ? 300 : 1, static_cast<char>('a' + i / 2));
@@ -210,7 +210,7 @@ TEST(Records, ATextIsListedOnceAndCutAndSoIsTheList) {
   EXPECT_EQ(refused[15], "p by b");
 }
 
-TEST(Records, ATouchersFactsAreThoseOfTheCall) {
+TEST(Records, CallSiteHasTheFactsOfTheCall) {
   Records records;
   records.add(record_of({}, R"("api":"nvmlInit_v2","object":"x","event":"nvml","decision":"allow",)"
                             R"("python":[{"file":"/a.py","line":3,"function":"f"}]})"));
@@ -221,18 +221,18 @@ TEST(Records, ATouchersFactsAreThoseOfTheCall) {
   ASSERT_EQ(touchers.size(), 3u);
   EXPECT_EQ(touchers[0].asked, DriverApi::kNvml);
   EXPECT_FALSE(touchers[0].denied);
-  EXPECT_EQ(touchers[0].object, "");  // it is what the driver was told
+  EXPECT_EQ(touchers[0].object, "");  // here, the object is a value that the driver got
   EXPECT_EQ(touchers[0].stack.python, (std::vector<PythonFrame>{{"/a.py", "f", 3}}));
   EXPECT_EQ(touchers[1].object, "libcuda.so.1");
   EXPECT_TRUE(touchers[2].denied);
   EXPECT_EQ(touchers[2].object, "x");
 }
 
-TEST(Records, AProcessIsListedOnceForATouchWithItsFirstTime) {
+TEST(Records, CallSiteListsEachProcessOnceWithItsFirstTime) {
   Records records;
   for (const double ts : {9.0, 1.0, 0.0, 5.0}) records.add(record_of({.ts = ts}));
   records.add(record_of({.pid = 8, .ts = 4}));
-  // Another text, the same touch.
+  // The record's text differs, but the call site is the same.
   records.add(
       record_of({.pid = 9, .ts = 2}, std::string(R"("api":"cuInit","device":1,)") + kDenied));
   records.add(record_of({.ts = 3}, R"("api":"nvmlInit","decision":"deny"})"));
@@ -250,7 +250,7 @@ TEST(Records, AProcessIsListedOnceForATouchWithItsFirstTime) {
   }
 }
 
-TEST(Records, TheUsersOwnFrameIsTheOneOfTheMessage) {
+TEST(Records, OwnFrameIsTheOneThatTheMessageNames) {
   CallSite toucher;
   EXPECT_EQ(own_frame(toucher), nullptr);
   toucher.stack.python = {{"/x/my_ppo.py", "f", 3}, {"/x/ppo.py", "f", 3}, {"/y/ppo.py", "f", 3}};
@@ -287,7 +287,7 @@ TEST(Records, PiecesOfALineAreCountedOneByOne) {
   }
 }
 
-TEST(Records, ARecordIsAtMostAsLongAsTheGuardWritesIt) {
+TEST(Records, LineLongerThanTheGuardsLimitIsNoRecord) {
   for (const size_t more : {0, 1}) {
     Records records;
     const std::string begin = R"({"v":1,"pid":7,"decision":"deny","pad":")";
@@ -297,7 +297,7 @@ TEST(Records, ARecordIsAtMostAsLongAsTheGuardWritesIt) {
   }
 }
 
-TEST(Records, OnlyWhatAGuardCanHaveWrittenIsOne) {
+TEST(Records, LineThatNoGuardCanHaveWrittenIsNoRecord) {
   for (const auto& [good, fields] : {
            std::pair(true, R"("v":1,"pid":1,"decision":"allow")"),
            std::pair(true, R"("v":1,"pid":2147483647,"decision":"deny")"),
@@ -316,13 +316,13 @@ TEST(Records, OnlyWhatAGuardCanHaveWrittenIsOne) {
   }
 }
 
-TEST(Records, AStartWithADecisionIsAnAttempt) {
+TEST(Records, StartWithADecisionIsAnAttempt) {
   Records records;
   records.add(record_of({}, R"("api":"cuInit","event":"start","decision":"deny"})"));
   EXPECT_EQ(records.findings().touchers.size(), 1u);
 }
 
-TEST(Records, EachIsHandedOnWithItsWriter) {
+TEST(Records, EachRecordIsPassedOnWithItsWriter) {
   Records records;
   std::vector<std::pair<std::string, uint32_t>> taken;
   const auto take = [&](std::string_view text, uint32_t pid) { taken.emplace_back(text, pid); };
@@ -335,7 +335,7 @@ TEST(Records, EachIsHandedOnWithItsWriter) {
                        {record_of({.pid = 8}), 8}, {record(), 7}, {mixed, 9}}));
 }
 
-TEST(Records, NothingOfOneIsTakenForTheNext) {
+TEST(Records, RecordHasNoFactsOfThePreviousOne) {
   Records records;
   records.add(record_of({.more = R"("ppid":2,"uid":5,"exe":"/x/e","slurm":"12",)"}));
   records.add(R"({"v":1,"pid":8,"ppid":-1,)" + std::string(kDenied));
@@ -354,7 +354,7 @@ TEST(Records, NothingOfOneIsTakenForTheNext) {
   EXPECT_EQ(processes[2].uid, 0u);
 }
 
-TEST(Records, AProcessIsItsHostNumberProgramAndJob) {
+TEST(Records, HostNumberProgramAndJobIdentifyAProcess) {
   Records records;
   for (const Writer& writer :
        {Writer{}, Writer{.pid = 8}, Writer{.host = "i"}, Writer{.more = R"("exe":"/e",)"},
@@ -364,7 +364,7 @@ TEST(Records, AProcessIsItsHostNumberProgramAndJob) {
   EXPECT_EQ(records.findings().processes.size(), 5u);
 }
 
-TEST(Records, AStartRecordBeginsAnotherProcessUnlessItIsReadLate) {
+TEST(Records, StartRecordBeginsAnotherProcessUnlessItIsLate) {
   for (const auto& [started, processes] : {std::pair(9, 2u), std::pair(5, 1u), std::pair(3, 1u)}) {
     Records records;
     records.add(record_of({}));
@@ -378,12 +378,12 @@ TEST(Records, AStartRecordBeginsAnotherProcessUnlessItIsReadLate) {
   }
   Records records;
   records.add(record_of({}, kStart));
-  records.add(record_of({}, kStart));  // the number was given again
+  records.add(record_of({}, kStart));  // the process id was used again
   EXPECT_EQ(records.findings().processes.size(), 2u);
 }
 
-/// A start record does not say the host, nor the job that a cgroup tells.
-TEST(Records, AStartRecordIsOfTheProcessThatTellsItsHostNext) {
+/// A start record has neither the host nor a job that depends on the cgroup.
+TEST(Records, StartRecordBelongsToTheNextProcessWithAHost) {
   const std::string exe = R"("exe":"/usr/bin/python3",)";
   const std::string cgroup = exe + R"("cgroup":"/x.service",)";
   Records records;
@@ -397,10 +397,10 @@ TEST(Records, AStartRecordIsOfTheProcessThatTellsItsHostNext) {
   EXPECT_EQ(processes[0].host, "h");
   EXPECT_EQ(processes[0].job, "systemd:x.service");
   EXPECT_TRUE(processes[0].asked());
-  // One that has told no host, and no start, is another process.
+  // A process without a host and without a start record is another process.
   records.add(record_of({.pid = 8, .more = exe}));
   EXPECT_EQ(processes.size(), 4u);
-  // The number was given again: each touch is of the latest start.
+  // The process id was used again, so each attempt belongs to the latest start.
   records.add(record_of({.ts = 6, .host = "", .more = exe}, kStart));
   for (int twice = 0; twice < 2; ++twice) {
     records.add(record_of({.ts = 7, .more = cgroup}, kAllowed + R"("event":"work"})"));
@@ -411,7 +411,7 @@ TEST(Records, AStartRecordIsOfTheProcessThatTellsItsHostNext) {
   EXPECT_EQ(processes[0].last, 5);
 }
 
-TEST(Records, StacksBeyondNumberAreCountedAndNotKept) {
+TEST(Records, StacksBeyondTheLimitAreNotKept) {
   Records records;
   for (int i = 0; i < 10001; ++i) {
     records.add(record_of({}, R"("api":"cuInit","decision":"deny","code":"f:)" + std::to_string(i) +

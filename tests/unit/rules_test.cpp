@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every policy with every kind of library and index, cell by cell.
+// Tests every policy with every kind of library and index, cell by cell.
 #include "policy/rules.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ constexpr Row kTable[] = {
     {"libnvidia-ml.so.1",
      {kNullDriver, kProxy, kProxy, kPass},
      {kNullDriver, kProxy, kProxy, kPass}},
-    // It keeps to no allow-list.
+    // This library does not follow an allow-list.
     {"libnvidia-opencl.so.1", {kRefuse, kPass, kPass, kPass}, {kRefuse, kRefuse, kRefuse, kPass}},
     {"libnvidia-cfg.so.1", {kRefuse, kPass, kPass, kPass}, {kRefuse, kPass, kPass, kPass}},
     {"libonnxruntime_providers_cuda.so",
@@ -39,7 +39,7 @@ constexpr Row kTable[] = {
      {kRefuse, kPass, kPass, kPass}},
 };
 
-TEST(Rules, EveryPolicyAndLibrary) {
+TEST(Rules, EveryPolicyAndLibraryHasItsAction) {
   for (const Row& row : kTable) {
     const LibraryRequest request = classify(row.request);
     for (size_t i = 0; i < std::size(kAll); ++i) {
@@ -48,18 +48,18 @@ TEST(Rules, EveryPolicyAndLibrary) {
       EXPECT_EQ(action_for(kAll[i], true, request), row.under_list[i]);
     }
   }
-  // The table above has every row that there is.
+  // The table above has every row of the rules.
   EXPECT_EQ(std::size(kTable), 3 + std::size(kRefusedLibraries));
   EXPECT_EQ(std::size(kAll), std::size(kRules));
 }
 
-TEST(Rules, OnlyTheTwoInTheMiddleLetThrough) {
+TEST(Rules, OnlyValidateAndClampAllowGpus) {
   for (const Policy policy : kAll) {
     EXPECT_EQ(lets_through(policy), policy == Policy::kValidate || policy == Policy::kClamp);
   }
 }
 
-TEST(Rules, IndexToUse) {
+TEST(Rules, IndexBeyondTheLastIsClamped) {
   struct Case {
     int asked;
     int count;

@@ -19,7 +19,8 @@ std::unique_ptr<StartEnvironment> read(std::vector<std::string> entries) {
   for (std::string& entry : entries) variables.push_back(entry.data());
   variables.push_back(nullptr);
   read_start_environment(*result, variables.data());
-  for (std::string& entry : entries) entry.assign(entry.size(), 'x');  // as setproctitle does
+  // Setproctitle overwrites it so.
+  for (std::string& entry : entries) entry.assign(entry.size(), 'x');
   return result;
 }
 
@@ -46,7 +47,7 @@ TEST(StartEnvironment, TooLongValuesStayTooLong) {
   EXPECT_EQ(parse_config(it->variables).policy, Policy::kForceCpu);
 }
 
-TEST(StartEnvironment, IsReadOnce) {
+TEST(StartEnvironment, IsReadOnlyOnce) {
   auto it = std::make_unique<StartEnvironment>();
   read_start_environment(*it, nullptr);
   char late[] = "CUDAGUARD_POLICY=OFF";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The symbol table reader against the loader's own answers, for every library of this process.
+// Compares the symbol table reader with the loader's own answers for every library of this process.
 #include "shim/elf/symbol_lookup.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ const link_map* find(const char* part) {
   return map;
 }
 
-TEST(SymbolLookup, LibcsFunctions_AsDlsymSays) {
+TEST(SymbolLookup, LibcsFunctions_AreFoundAsByDlsym) {
   const link_map* libc = find("libc.so");
   ASSERT_NE(libc, nullptr);
   void* handle = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
@@ -32,13 +32,13 @@ TEST(SymbolLookup, LibcsFunctions_AsDlsymSays) {
   dlclose(handle);
 }
 
-TEST(SymbolLookup, Soname) {
+TEST(SymbolLookup, Soname_IsRead) {
   const link_map* libc = find("libc.so");
   ASSERT_NE(libc, nullptr);
   EXPECT_STREQ(elf_soname(libc->l_ld, libc->l_addr), "libc.so.6");
 }
 
-TEST(SymbolLookup, EveryObject_TheVdsoToo_ReadsWithoutFault) {
+TEST(SymbolLookup, EveryObjectAndTheVdso_AreReadWithoutAFault) {
   int objects = 0;
   for (const link_map* map = _r_debug.r_map; map != nullptr; map = map->l_next) {
     EXPECT_EQ(elf_symbol(map->l_ld, map->l_addr, "no_such_function_anywhere"), nullptr);
@@ -48,12 +48,12 @@ TEST(SymbolLookup, EveryObject_TheVdsoToo_ReadsWithoutFault) {
   EXPECT_GT(objects, 3);
 }
 
-TEST(SymbolLookup, AnImportIsNotADefinition) {
+TEST(SymbolLookup, Import_IsNotADefinition) {
   const link_map* self = _r_debug.r_map;  // this program imports dlopen
   EXPECT_EQ(elf_symbol(self->l_ld, self->l_addr, "dlopen"), nullptr);
 }
 
-TEST(SymbolLookup, NothingToRead) {
+TEST(SymbolLookup, MissingTables_GiveNull) {
   EXPECT_EQ(elf_symbol(nullptr, 0, "x"), nullptr);
   EXPECT_EQ(elf_soname(nullptr, 0), nullptr);
 }

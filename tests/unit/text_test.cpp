@@ -15,7 +15,7 @@ std::string json(std::string_view text, size_t limit = 1000) {
   return std::string(out.view());
 }
 
-TEST(Text, Numbers) {
+TEST(Text, Numbers_AreDecimalOrHexadecimal) {
   char buffer[64];
   Text out(buffer, sizeof buffer);
   out.put_decimal(0)
@@ -36,7 +36,7 @@ TEST(Text, NeverWritesPastTheEnd) {
   EXPECT_EQ(buffer[3], 'd');
 }
 
-TEST(Text, Printable) {
+TEST(Text, Printable_ReplacesControlCharacters) {
   char buffer[64];
   Text out(buffer, sizeof buffer);
   out.put_printable("a\x1b[31m\n\"\xff", 100);
@@ -46,21 +46,21 @@ TEST(Text, Printable) {
   EXPECT_EQ(cut.view(), "abc...");
 }
 
-TEST(Text, Json_Escapes) {
+TEST(Text, Json_EscapesQuotesAndControlCharacters) {
   EXPECT_EQ(json("a\"b\\c\n\x7f"), R"(a\"b\\c\u000a\u007f)");
   EXPECT_EQ(json("grün €𝄞"), "grün €𝄞");
 }
 
-TEST(Text, Json_EscapesWhatATerminalWouldObey) {
+TEST(Text, Json_EscapesTerminalControlCharacters) {
   EXPECT_EQ(json("\xc2\x80 \xc2\x9b \xc2\x9f"), R"(\u0080 \u009b \u009f)");  // C1
-  // Each direction is closed again: clang-tidy refuses a literal that leaves one open.
+  // Each direction mark is closed again, because clang-tidy refuses a literal that leaves one open.
   EXPECT_EQ(json("a\u202eb\u202c\u2066c\u2069\u200fd\u2028"),
             R"(a\u202eb\u202c\u2066c\u2069\u200fd\u2028)");
   EXPECT_EQ(json("\u061c\ufeff"), R"(\u061c\ufeff)");
   EXPECT_EQ(json("\u00a0\u1fff\u2070\U0001f600"), "\u00a0\u1fff\u2070\U0001f600");
 }
 
-TEST(Text, Json_ReplacesWhatIsNotUtf8) {
+TEST(Text, Json_ReplacesInvalidUtf8) {
   EXPECT_EQ(json("\xff"), "\\ufffd");
   EXPECT_EQ(json("\xc0\xaf"), "\\ufffd\\ufffd");             // overlong '/'
   EXPECT_EQ(json("\xed\xa0\x80"), "\\ufffd\\ufffd\\ufffd");  // surrogate
@@ -68,13 +68,13 @@ TEST(Text, Json_ReplacesWhatIsNotUtf8) {
   EXPECT_EQ(json("a\xe2\x82"), "a\\ufffd\\ufffd");  // cut sequence
 }
 
-TEST(Text, Json_StopsBeforeACharacterThatDoesNotFit) {
+TEST(Text, Json_StopsBeforeACharacterThatIsTooLong) {
   EXPECT_EQ(json("ab€", 4), "ab");
   EXPECT_EQ(json("ab€", 5), "ab€");
   EXPECT_EQ(json("a\n", 6), "a");
 }
 
-TEST(Text, Paths) {
+TEST(Text, Paths_SplitAtTheLastSlash) {
   EXPECT_EQ(base_name("/a/b"), "b");
   EXPECT_EQ(base_name("b"), "b");
   EXPECT_EQ(base_name("/a/"), "");
@@ -83,7 +83,7 @@ TEST(Text, Paths) {
   EXPECT_EQ(directory_of("a"), "");
 }
 
-TEST(Entries, AreTakenAndFoundAsTheyAreWritten) {
+TEST(Entries, AreFoundOnlyAsTheyAreWritten) {
   std::string_view list = "5,,2";
   EXPECT_EQ(take_entry(list), "5");
   EXPECT_EQ(take_entry(list), "");

@@ -13,9 +13,9 @@ namespace {
 
 using Code = std::vector<uint8_t>;
 
-constexpr uint64_t kFile = 0x10000;     // where the file is mapped
-constexpr uint64_t kHeader = 0x11000;   // its .eh_frame_hdr
-constexpr uint64_t kEntries = 0x12000;  // its .eh_frame
+constexpr uint64_t kFile = 0x10000;     // address of the mapped file
+constexpr uint64_t kHeader = 0x11000;   // address of its .eh_frame_hdr
+constexpr uint64_t kEntries = 0x12000;  // address of its .eh_frame
 constexpr uint64_t kStack = 0x7fff00000000;
 
 /// A process that has one file and one stack.
@@ -35,8 +35,8 @@ class MadeUpProcess : public ProcessView {
     headers[1].p_vaddr = 0x400000 + kHeader - kFile;
     put(kFile, &elf, sizeof elf);
     put(kFile + sizeof elf, headers, sizeof headers);
-    // The shared entry: the return address is next to the frame's address on x86-64, in x30 on
-    // AArch64. Offsets are multiples of -8.
+    // This is the shared entry. The return address is next to the frame's address on x86-64, and in
+    // x30 on AArch64. Offsets are multiples of -8.
     Code common = {0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78};
     const Code x86_64 = {16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1};
     const Code aarch64 = {30, 1, 0x1b, 0x0c, 31, 0};
@@ -114,7 +114,7 @@ class MadeUpProcess : public ProcessView {
   uint64_t signal_common_ = 0;
 };
 
-/// "0x13005 0x13105; complete"; offsets are made addresses again.
+/// Formats a stack as "0x13005 0x13105; complete", with offsets converted back to addresses.
 std::string text_of(const NativeStack& stack) {
   std::string text;
   for (const NativeFrame& frame : stack.frames) {
@@ -128,7 +128,7 @@ std::string text_of(const NativeStack& stack) {
 
 const Code kOutermost = {0x07, 16};  // DW_CFA_undefined: the return address
 
-/// A function that has pushed one word, and its caller, which is the outermost one.
+/// Makes a function that has pushed one word, and its caller, which is the outermost function.
 struct TwoFunctions : MadeUpProcess {
   TwoFunctions() {
     add_function(0x13000, 0x100, {0x41, 0x0e, 16});
@@ -139,7 +139,8 @@ struct TwoFunctions : MadeUpProcess {
 
 TEST(Unwind, FramesAreFilesAndOffsets) {
   TwoFunctions process;
-  // The first frame is no return address: names are looked up for the byte before a frame.
+  // The first frame is not a return address. For the other frames, a name is looked up for the byte
+  // before the address.
   EXPECT_EQ(text_of(process.stack(0x13010, kStack)), "0x13011 0x13150 complete");
 }
 
@@ -181,7 +182,7 @@ TEST(Unwind, TheRowOfTheInstructionCounts) {
   EXPECT_EQ(text_of(process.stack(0x13001, kStack)), "0x13002 0x13150 complete");
 }
 
-TEST(Unwind, AReturnAddressMayBeTheNextFunctions) {
+TEST(Unwind, ReturnAddressMayBeTheNextFunctions) {
   MadeUpProcess process;
   process.add_function(0x13000, 0x100, {});
   process.add_function(0x13100, 0x100, kOutermost);  // Its last instruction is a call.
@@ -192,7 +193,7 @@ TEST(Unwind, AReturnAddressMayBeTheNextFunctions) {
 
 TEST(Unwind, SavedRegistersAreTheCallers) {
   MadeUpProcess process;
-  // Pushes rbp, which the caller computes its frame from.
+  // Pushes rbp, from which the caller computes its frame.
   process.add_function(0x13000, 0x100, {0x0e, 16, 0x86, 2});
   process.add_function(0x13100, 0x100, {0x0c, 6, 32});
   process.add_function(0x13200, 0x100, kOutermost);
@@ -202,7 +203,7 @@ TEST(Unwind, SavedRegistersAreTheCallers) {
   EXPECT_EQ(text_of(process.stack(0x13010, kStack)), "0x13011 0x13150 0x13250 complete");
 }
 
-TEST(Unwind, RulesOfEachKind) {
+TEST(Unwind, EachKindOfRuleFindsTheCaller) {
   const std::pair<const char*, Code> cases[] = {
       {"offset_extended", {0x0e, 24, 0x05, 16, 2}},
       {"offset_extended_sf", {0x0e, 0, 0x11, 16, 0x7f}},
@@ -239,9 +240,9 @@ TEST(Unwind, RulesOfEachKind) {
   }
 }
 
-/// What GNU ld writes for a procedure linkage table: behind the push in an entry of 16 bytes the
-/// frame's address is 8 bytes further.
-TEST(Unwind, ExpressionOfALinkageTable) {
+/// GNU ld writes this expression for a procedure linkage table: after the push in an entry of 16
+/// bytes, the frame's address is 8 bytes further.
+TEST(Unwind, ExpressionOfALinkageTableFindsTheCaller) {
   MadeUpProcess process;
   process.add_function(0x13000, 0x100,
                        {0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22});
@@ -278,7 +279,7 @@ TEST(Unwind, DamagedTablesEndTheStack) {
   }
 }
 
-TEST(Unwind, ShiftsAndSumsOfAnySize) {
+TEST(Unwind, ShiftsAndSumsOfAnySizeAreEvaluated) {
   MadeUpProcess process;  // lit1, const1u 200, shl, const4s -1, consts, mul, minus, plus_uconst
   process.add_function(0x13000, 0x100,
                        {0x0f, 17, 0x31, 0x08, 200, 0x24, 0x0d, 255, 255, 255, 255, 0x11, 0x80, 0x7f,
@@ -361,7 +362,7 @@ TEST(UnwindAarch64, LeafFunctionHasNoFrame) {
   EXPECT_EQ(text_of(process.stack(0x13010, kStack)), "0x13011 0x13150 0x13250 complete");
 }
 
-TEST(UnwindAarch64, KernelsSignalFrame) {
+TEST(UnwindAarch64, KernelsSignalFrameIsFollowed) {
   MadeUpProcess process(kArmProcessor);
   process.add_function(0x13000, 0x100, {});
   process.add_function(0x13100, 0x100, {});

@@ -10,7 +10,7 @@
 namespace cudaguard {
 namespace {
 
-TEST(UserCode, Files) {
+TEST(UserCode, UserFilesAreRecognised) {
   for (const char* file :
        {"/home/u/ppo.py", "ppo.py", "<string>", "<stdin>", "<ipython-input-3-0a1b>", "",
         "/tmp/ipykernel_7/123.py", "/home/u/site-packages.py", "/usr/local/bin/torchrun",
@@ -46,7 +46,7 @@ struct Frame {
   const char* function;
 };
 
-/// The number of the frame that is chosen; -1: none.
+/// Returns the number of the chosen frame, or -1.
 int choice_of(std::initializer_list<Frame> frames) {
   FrameChoice choice;
   int chosen = -1;
@@ -81,13 +81,13 @@ TEST(FrameChoice, IsNeverTheStandardLibrary) {
   EXPECT_EQ(choice_of({kLibrary, kRunpy, {"<attrs generated init a.B>", "__init__"}}), -1);
 }
 
-TEST(FrameChoice, IsNoCommandLineOfMultiprocessing) {
+TEST(FrameChoice, IsNeverMultiprocessingsCommandLine) {
   constexpr Frame kSpawn = {"/usr/lib/python3.11/multiprocessing/spawn.py", "spawn_main"};
   constexpr Frame kServer = {"/usr/lib/python3.11/multiprocessing/forkserver.py", "main"};
   EXPECT_EQ(choice_of({kInner, kLibrary, kSpawn, kCommandLine}), 0);
   EXPECT_EQ(choice_of({kUsers, kLibrary, kServer, kCommandLine}), 0);
   EXPECT_EQ(choice_of({kLibrary, kServer, kCommandLine}), -1);
-  // The user's own python -c, which starts a child by fork.
+  // The user's own python -c starts a child by fork.
   EXPECT_EQ(
       choice_of(
           {kInner, {"/usr/lib/python3.11/multiprocessing/process.py", "start"}, kCommandLine}),
@@ -113,13 +113,13 @@ TEST(CodeLine, NamesTheFile) {
   }
 }
 
-TEST(UserCode, Dataclass) {
+TEST(UserCode, GeneratedInitIsNotUserCode) {
   EXPECT_FALSE(is_user_code("<string>", "__init__"));
   EXPECT_TRUE(is_user_code("<string>", "<module>"));
   EXPECT_TRUE(is_user_code("<stdin>", "__init__"));
 }
 
-TEST(UserCode, Modules) {
+TEST(UserCode, ForwardingModulesAreRecognised) {
   for (const char* module :
        {"/usr/lib/libcuda.so.1", "libcudart.so.12", "libcudart-d0da41ae.so.11.0",
         "/usr/lib/libnvidia-ml.so.1", "/usr/lib/x86_64-linux-gnu/libffi.so.8.1.2",

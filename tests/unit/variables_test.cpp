@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of variables against what is made of it.
+// Compares the table of variables with the functions that use it.
 #include "policy/variables.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ std::vector<std::string> words_of(Variable variable) {
   return words;
 }
 
-TEST(Variables, EachHasItsOwnPlace) {
+TEST(Variables, EachVariableHasItsOwnPlace) {
   const Environment environment = read_environment([](const char* name) { return name; });
   EXPECT_STREQ(environment.policy, "CUDAGUARD_POLICY");
   EXPECT_STREQ(environment.visible_devices, "CUDAGUARD_VISIBLE_DEVICES");

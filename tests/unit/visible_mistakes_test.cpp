@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many devices a CUDA_VISIBLE_DEVICES shows that is not quite right.
+// Tests how many devices a CUDA_VISIBLE_DEVICES with a mistake shows.
 #include <gtest/gtest.h>
 
 #include "device_list_fixtures.h"
@@ -27,7 +27,7 @@ void check(const Expected& expected, const View* view, const Machine* machine) {
   EXPECT_EQ(select(text.c_str(), view, machine).count, expected.shown);
 }
 
-TEST(MistakenVisibleDevices, OfAKnownMachine) {
+TEST(MistakenVisibleDevices, ShowTheDevicesBeforeTheMistake) {
   const auto machine = eight_gpus();
   const View view = all_gpus();
   for (const Expected& expected : std::initializer_list<Expected>{
@@ -77,7 +77,7 @@ TEST(MistakenVisibleDevices, OfAKnownMachine) {
   }
 }
 
-TEST(MistakenVisibleDevices, OfAnUnknownMachine) {
+TEST(MistakenVisibleDevices, ShowTheDevicesOnAnUnknownMachine) {
   for (const Expected& expected : std::initializer_list<Expected>{
            {"0,8", 2},
            {"99999999999999999999", 1},
@@ -91,7 +91,7 @@ TEST(MistakenVisibleDevices, OfAnUnknownMachine) {
   }
 }
 
-TEST(MistakenVisibleDevices, ALongList) {
+TEST(MistakenVisibleDevices, LongListShowsAtMostTheLimit) {
   std::string text;
   for (int i = 0; i < 300; ++i) text.append(std::to_string(i)).append(",");
   const Selection found = select(text.c_str(), nullptr, nullptr);

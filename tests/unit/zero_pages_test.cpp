@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the guard puts into fresh pages without running a constructor must be all zero by default.
+// The guard puts these objects into fresh pages without a constructor, so their defaults must be
+// zero.
 #include <gtest/gtest.h>
 
 #include "shim/state/process.h"
@@ -9,7 +10,7 @@ namespace {
 using cudaguard::InheritedState;
 using cudaguard::Process;
 
-/// Of an object of static storage: its padding is zero, too.
+/// The object must have static storage, which makes its padding zero, too.
 template <typename T>
 bool is_zero(const T& object) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(&object);
@@ -28,8 +29,8 @@ constinit Process process;
 constinit InheritedState inherited;
 constinit OneMember one_member;
 
-TEST(ZeroPages, AProcessInWhichNothingHasHappened) { EXPECT_TRUE(is_zero(process)); }
-TEST(ZeroPages, WhatLastsBeforeAnythingHasHappened) { EXPECT_TRUE(is_zero(inherited)); }
-TEST(ZeroPages, SeesAMemberWithAnotherDefault) { EXPECT_FALSE(is_zero(one_member)); }
+TEST(ZeroPages, FreshProcessIsZero) { EXPECT_TRUE(is_zero(process)); }
+TEST(ZeroPages, FreshInheritedStateIsZero) { EXPECT_TRUE(is_zero(inherited)); }
+TEST(ZeroPages, ControlMemberWithAnotherDefaultIsFound) { EXPECT_FALSE(is_zero(one_member)); }
 
 }  // namespace

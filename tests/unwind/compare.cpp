@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// step() against libunwind's remote mode, over random registers of a real process. Both read the
-// same memory and find a file's tables by ProcessImage, so that what is compared is the call frame
-// information. Prints how much was compared and exits 1 at a difference.
+// Compares step() with libunwind's remote mode, over random registers of a real process. Both read
+// the same memory and find a file's tables by ProcessImage, so the only difference is how they read
+// the call frame information. Prints how many steps it compared and exits with 1 at a difference.
 //   compare ROUNDS PROGRAM WORD...
 #include <libunwind-x86_64.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 using namespace cudaguard::launcher;
 
-/// Of x86-64 both use DWARF's numbers.
+/// On x86-64, both use DWARF's register numbers.
 constexpr unsigned kPreserved[] = {3, 6, 7, 12, 13, 14, 15, 16};
 
 struct State {
@@ -32,7 +32,7 @@ struct State {
   ProcessImage image;
   Registers registers;
   bool has_no_table = false;
-  bool asked_unknown = false;  ///< libunwind, for a register that is not known
+  bool asked_unknown = false;  ///< libunwind has asked for an unknown register
 };
 
 State& state_of(void* argument) { return *static_cast<State*>(argument); }
@@ -91,7 +91,7 @@ std::vector<Range> ranges(const std::string& maps, bool executable) {
   return found;
 }
 
-/// The process's own registers, most of them replaced.
+/// Returns the process's own registers with most of them replaced.
 Registers random_registers(Random& random, const Registers& real, const std::vector<Range>& all,
                            const std::vector<Range>& code) {
   const auto any_of = [&](const std::vector<Range>& from) {
@@ -118,7 +118,7 @@ struct Counts {
   unsigned long different = 0;
 };
 
-/// Follows one stack by both. False: they differ.
+/// Unwinds one stack with both. Returns false if they differ.
 bool compare(State& state, unw_addr_space_t space, Counts& counts) {
   unw_cursor_t cursor;
   if (unw_init_remote(&cursor, space, &state) != 0) return false;
@@ -136,7 +136,7 @@ bool compare(State& state, unw_addr_space_t space, Counts& counts) {
     state.has_no_table = state.asked_unknown = false;
     const int result = unw_step(&cursor);
     ++counts.steps;
-    // libunwind refuses functions that save vector registers, as in libffi.
+    // libunwind refuses functions that save vector registers, for example in libffi.
     if (has_caller && result == -UNW_EBADREG && !state.asked_unknown) return ++counts.refused != 0;
     bool is_same = has_caller == (result > 0 && !state.has_no_table);
     for (const unsigned number : kPreserved) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes programs/scenarios.cpp print its own stack at SIGUSR1, for where there is no ptrace: under
-// qemu-user.
+// Makes programs/scenarios.cpp print its own stack at SIGUSR1. This replaces ptrace under
+// qemu-user, which does not have it.
 #include <signal.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -14,12 +14,12 @@ namespace {
 
 using namespace cudaguard::launcher;
 
-/// Reads by write(2), which answers EFAULT where a plain read would fault.
+/// Reads with write(2), which returns EFAULT where a plain read would fault.
 class OwnProcess : public ProcessView {
  public:
   OwnProcess() { is_open_ = pipe(pipe_) == 0; }
   bool read(uint64_t address, void* to, size_t size) override {
-    constexpr size_t kPart = 4096;  // fits into the pipe
+    constexpr size_t kPart = 4096;  // one part fits into the pipe
     for (auto* out = static_cast<char*>(to); size > 0;) {
       const auto part = static_cast<ssize_t>(size < kPart ? size : kPart);
       const auto* from = reinterpret_cast<const void*>(address);

@@ -7,8 +7,8 @@
 #include "shim/launcher/findings/symbols.h"
 #include "shim/launcher/unwind/unwind.h"
 
-/// Lines: FILE+0xOFFSET NAME; at the end "complete" or "cut: REASON". `names`: the file that has
-/// the names of the scenarios, or null.
+/// Prints lines of the form FILE+0xOFFSET NAME, then "complete" or "cut: REASON". `names` is the
+/// file that has the names of the scenarios, or null.
 inline void print_stack(const cudaguard::launcher::NativeStack& stack, const char* names) {
   cudaguard::launcher::Symbols symbols;
   for (cudaguard::launcher::NativeFrame frame : stack.frames) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a program and prints the native stack of its first thread that gets SIGUSR1, as the
-// launcher takes it: from those registers alone that a called function must preserve.
+// Starts a program and prints the native stack of its first thread that gets SIGUSR1. Like the
+// launcher, it uses only the registers that a called function must preserve.
 //   take_stack [--names-from FILE] PROGRAM WORD...
 #include <cstring>
 

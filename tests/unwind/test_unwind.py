@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Native stacks of a thread that waits, taken from outside by memory reads. No guard is needed."""
+"""Memory reads from another process yield the native stack of a waiting thread. These tests need no
+guard."""
 
 import os
 import re
@@ -15,7 +16,7 @@ from support.scenarios import EXPECTED, INNERMOST, own_functions
 HERE = os.path.join(harness.BUILD, "tests", "unwind")
 SCENARIOS = os.path.join(HERE, "scenarios")
 def take_stack(*words):
-    """(the functions of the program's own file, all lines)"""
+    """Returns (the functions of the program's own file, all lines)."""
     done = subprocess.run([os.path.join(HERE, "take_stack"), *words], capture_output=True, text=True,
                           timeout=60, check=False)
     if done.returncode == 77:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program under ptrace, which a thread of it stops by SIGUSR1.
+// Runs a program under ptrace until one of its threads stops with SIGUSR1.
 #pragma once
 
 #include <elf.h>
@@ -12,8 +12,8 @@
 
 #include "shim/launcher/unwind/registers.h"
 
-/// The thread that got the signal; 0: the program ended with 77, for it cannot do this here; -1: it
-/// ended otherwise. Both die with this process.
+/// Returns the thread that got the signal, 0 if the program exited with 77 because it cannot run
+/// here, or -1 if it ended in another way. The program and its threads die with this process.
 inline pid_t run_until_signal(char** words) {
   const pid_t child = fork();
   if (child == 0) {
@@ -32,7 +32,8 @@ inline pid_t run_until_signal(char** words) {
     if (signal == SIGUSR1) return thread;
     if (!started) ptrace(PTRACE_SETOPTIONS, thread, nullptr, kOptions);
     started = true;
-    if (signal == SIGTRAP || signal == SIGSTOP) signal = 0;  // exec, a new process, a new thread
+    // These signals mean an exec, a new process or a new thread.
+    if (signal == SIGTRAP || signal == SIGSTOP) signal = 0;
     ptrace(PTRACE_CONT, thread, nullptr, signal);
   }
   return -1;

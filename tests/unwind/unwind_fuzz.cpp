@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// unwind() over a real process's memory with wrong bytes in it, in the registers and in the list of
-// mappings. Built with sanitizers. Says how far it came; exits 1 if a stack is longer than allowed.
+// Runs unwind() over a real process with random damage in its memory, its registers and its list of
+// mappings. Built with sanitizers. Prints counts and exits with 1 if a stack is longer than
+// allowed.
 //   unwind_fuzz ROUNDS PROGRAM WORD...
 #include <cstdio>
 #include <cstdlib>
@@ -15,13 +16,13 @@ namespace {
 
 using namespace cudaguard::launcher;
 
-/// Each page is read once of the process.
+/// This view reads each page of the process only once.
 class DamagedProcess : public ProcessView {
  public:
   DamagedProcess(pid_t thread, Random& random)
       : process_(thread), random_(random), maps_(process_.maps()) {}
 
-  /// One byte of so many is wrong in the next stack; 0: none.
+  /// Sets how often a byte is wrong in the next stack: one byte in that many, or none if 0.
   void damage(uint64_t memory, uint64_t maps) {
     in_memory_ = memory;
     in_maps_ = maps;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program does beside its calls, and must not go around the guard by, or lose to it:
-//   nofile=N       no more than N open files from here on
-//   kept=STEP      a failed dlopen, errno 77, a step of the driver: its answer, errno, dlerror
-//   raise=N        this signal, to itself
-//   context=NAME   the symbol that the program finds by RTLD_DEFAULT, called as cuCtxCreate_v4
+// What a program does besides its calls, and must neither bypass the guard with nor lose to it:
+//   nofile=N       allows no more than N open files from here on
+//   kept=STEP      makes a dlopen fail, sets errno to 77 and takes a step of the driver; prints its
+//                  answer, errno and dlerror
+//   raise=N        sends this signal to itself
+//   context=NAME   finds the symbol with RTLD_DEFAULT and calls it as cuCtxCreate_v4
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>

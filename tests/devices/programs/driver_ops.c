@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver: by dlopen and dlsym, by cuGetProcAddress, or (LINKED_CUDA) as the linker bound it.
+// Calls the driver by dlopen and dlsym, by cuGetProcAddress, or (LINKED_CUDA) as the linker bound
+// it.
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -33,7 +34,7 @@
 #define X(name, parameters) int name parameters;
 CALLS(X)
 #undef X
-// Older drivers lack them; the program has to start with them too.
+// Older drivers lack these names, and the program must start with such a driver, too.
 #pragma weak cuCtxCreate_v3
 #pragma weak cuCtxCreate_v4
 #pragma weak cuLibraryLoadData
@@ -70,14 +71,14 @@ static void* by_symbol(const char* name) { return handle() == NULL ? NULL : dlsy
 
 typedef int (*proc_function)(const char*, void**, int, uint64_t, int*);
 
-// The name that a runtime of version 13.2 would ask for.
+// Returns the name that a runtime of version 13.2 would request.
 static void* by_proc(const char* name) {
   const proc_function find = (proc_function)by_symbol("cuGetProcAddress_v2");
   char base[64];
   snprintf(base, sizeof base, "%s", name);
   char* suffix = strstr(base, "_v");
   if (suffix != NULL) *suffix = '\0';
-  // These forms are not the newest ones.
+  // These forms are not the newest.
   int version = 13020;
   if (strcmp(name, "cuDeviceGetUuid") == 0) version = 9020;
   if (strcmp(name, "cuCtxCreate_v2") == 0) version = 4000;
@@ -94,7 +95,7 @@ static void* find(const char* name) {
   return g_route == kByProc ? by_proc(name) : by_symbol(name);
 }
 
-// -999: there is no such function, or no driver.
+// Returns -999 if there is no such function or no driver.
 #define CALL(name, arguments, ...) \
   (find(#name) == NULL ? -999 : ((int(*) arguments)find(#name))(__VA_ARGS__))
 
@@ -139,7 +140,7 @@ static void facts(struct answer* out, int ordinal) {
   put_word(out, name);
 }
 
-// What the driver says of a device that the program has not asked for: no answer stops it.
+// Asks for the facts of a device that the program has not obtained. No error stops it.
 static void insist(struct answer* out, int device) {
   char text[256] = "";
   int number = -7;
@@ -156,7 +157,7 @@ static void insist(struct answer* out, int device) {
 }
 
 static void make_context(struct answer* out, const char* value) {
-  // "PRIMARY,0", "v4,1": which call, which device.
+  // The value names the call and the device: "PRIMARY,0", "v4,1".
   const char* comma = strchr(value, ',');
   const int device = comma == NULL ? 0 : atoi(comma + 1);
   void* context = NULL;
@@ -188,7 +189,7 @@ static void load_code(struct answer* out, const char* value) {
   put(out, "%d:%s", answer, code == NULL ? "null" : "set");
 }
 
-// Where a function lives: the last part of the file's path and the offset in it.
+// Prints where a function lives: the last part of the file's path, and the offset in the file.
 static void put_place(struct answer* out, void* function) {
   Dl_info info;
   if (function == NULL) {
@@ -202,7 +203,7 @@ static void put_place(struct answer* out, void* function) {
   }
 }
 
-// "NAME,VERSION,FLAGS": what cuGetProcAddress_v2 and the old form say.
+// Prints what cuGetProcAddress_v2 and its old form return for "NAME,VERSION,FLAGS".
 static void ask(struct answer* out, const char* value) {
   char name[128];
   int version = 13020;
@@ -226,7 +227,7 @@ static void* init_in_thread(void* barrier) {
   return (void*)(intptr_t)CALL(cuInit, (unsigned), 0);
 }
 
-// Many threads whose first call this is.
+// Many threads make their first call at the same time.
 static void race(struct answer* out, int threads) {
   pthread_t ids[kMostDevices];
   pthread_barrier_t barrier;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Somebody else's preload, as a profiler's: sees two calls and hands them on.
+// A preload of another product, like a profiler's, that sees two calls and passes them on.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>

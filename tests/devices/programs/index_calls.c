@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes calls of indexed.inc: the runtime's as the linker bound them, the driver's by dlsym. Each
-// argument is "NAME,POSITION,INDEX": the call with this index at that parameter, and 0 at all
-// others. CG_DLSYM: the runtime's by dlsym on its own handle, as ctypes has it.
+// argument is "NAME,POSITION,INDEX", which makes the call with this index as that parameter and 0
+// for all others. With CG_DLSYM the runtime's functions are also found by dlsym, on the runtime's
+// own handle, as ctypes does it.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ typedef function* call;
 struct row {
   const char* name;
   const char* layout;
-  call function;  // NULL: by dlsym
+  call function;  // NULL if dlsym finds it
 };
 
 static const struct row kRows[] = {
@@ -26,7 +27,7 @@ static const struct row kRows[] = {
 #include "indexed.inc"
 };
 
-// By dlsym on the handle of its own library; NULL if there is none.
+// Finds the function by dlsym on the handle of its own library. Returns NULL if there is none.
 static call look_up(const char* name) {
   static void* runtime;
   static void* driver;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes the steps given as arguments, in order; each prints one line.
 //   cu.* nv.* rt.*         driver, NVML and the runtime that this program is linked to
-//   rt12.* rt13.*          a runtime that a plug-in beside this program is linked to
+//   rt12.* rt13.*          a runtime that a plug-in in this program's directory is linked to
 //   linked.cu.* linked.nv.*   the same of a plug-in that is linked to the driver, to NVML
 //   deep.cu.* deep.nv.*    of such a plug-in loaded with RTLD_DEEPBIND
 //   nvidia.cu.*            of a plug-in named libnvidia-*.so that opens the driver
 //   setenv=VAR=VALUE unsetenv=VAR getenv=VAR setpid=VAR clearenv   the environment
-//   fork=LABEL STEP... end     in a child; this process waits and goes on behind `end`
+//   fork=LABEL STEP... end     in a child; this process waits and continues after `end`
 //   spawn=LABEL STEP... end    the same in a fresh program
 //   thread=LABEL STEP... end   the same in a thread
 //   exec                   the rest in a program that replaces this one
@@ -42,10 +42,10 @@ static void say_status(const char* name, int status) {
   say(name, text);
 }
 
-// The steps of plug-ins, each in a file beside this program.
+// Plug-ins in this program's directory take these steps.
 static struct plugin {
-  const char* prefix;  // of the step's name; the plug-in knows it by the rest
-  const char* own;     // what stands in front of that
+  const char* prefix;  // begins the step's name; the plug-in does not see it
+  const char* own;     // the plug-in sees this prefix instead
   const char* file;
   const char* function;
   int mode;
@@ -86,7 +86,8 @@ static int plugin_step(const char* name, const char* value, struct answer* out) 
   return 0;
 }
 
-// By its name or its directory's; the checkout, further up, may be called cudaguard, too.
+// Checks the file's name and its directory's name only, because the checkout may be called
+// cudaguard, too.
 static int is_ours(const char* path) {
   const char* name = strrchr(path, '/');
   const char directory[] = "/cudaguard";
@@ -95,7 +96,8 @@ static int is_ours(const char* path) {
          ((size_t)(name - path) >= size && strncmp(name - size, directory, size) == 0);
 }
 
-// The names of the mapped files that are ours, without those that somebody preloaded.
+// Prints the names of the mapped files that belong to the guard, without those that LD_PRELOAD
+// names.
 static void say_maps(void) {
   struct answer out = {.used = 0};
   char line[4400];
@@ -113,7 +115,7 @@ static void say_maps(void) {
   say("maps", out.text);
 }
 
-// Up to eight libraries that were opened, each as often as lib.open said.
+// Holds up to eight opened libraries. Each is opened as often as lib.open requests it.
 static struct {
   const char* name;
   void* handle;
@@ -159,7 +161,7 @@ static void set_variable(const char* text) {
   setenv(name, equals + 1, 1);
 }
 
-// As setproctitle does: the variables live on elsewhere.
+// Wipes the variables as setproctitle does, after moving them to another place.
 static void wipe_title(void) {
   for (char** entry = environ; *entry != NULL; ++entry) {
     char* old = *entry;
@@ -238,7 +240,7 @@ static int run_block(const char* kind, struct block block) {
   return 0;
 }
 
-// The `end` that belongs to the block that starts here.
+// Returns the `end` of the block that starts here.
 static char** find_end(char** step, char** last) {
   int depth = 1;
   for (; step < last; ++step) {

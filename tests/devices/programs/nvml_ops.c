@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML: by dlopen and dlsym, or (LINKED_NVML) as the linker bound it.
+// Calls NVML by dlopen and dlsym, or (LINKED_NVML) as the linker bound it.
 #include <dlfcn.h>
 
 #include "ops.h"
@@ -61,7 +61,7 @@ static void put_handle(struct answer* out, int answer, void* device) {
   if (answer != 0) {
     put(out, "!%d", answer);
   } else {
-    // GPU-... as the driver's lists have it, without the prefix.
+    // Prints GPU-... without the prefix, as the driver's lists have it.
     put(out, "%s", strncmp(uuid, "GPU-", 4) == 0 ? uuid + 4 : uuid);
   }
 }
@@ -78,7 +78,7 @@ static void list(struct answer* out) {
   }
 }
 
-// The same by the unversioned names.
+// Does the same with the unversioned names.
 static void list_old(struct answer* out) {
   unsigned count = 77;
   const int answer = CALL(nvmlDeviceGetCount, (unsigned*), &count);
@@ -151,7 +151,7 @@ static void put_list(struct answer* out, int answer, unsigned count, void** foun
   }
 }
 
-// "INDEX,LEVEL": asked twice, as NVML wants it: how many, then which.
+// Asks twice for "INDEX,LEVEL", as NVML requires: first how many GPUs, then which.
 static void nearest(struct answer* out, const char* value) {
   void* found[kMostDevices] = {NULL};
   void* device = NULL;

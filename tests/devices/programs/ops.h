@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps that these programs take, one argument each: "NAME" or "NAME=VALUE". Every step prints
+// The steps that these programs take. Each argument is one step, "NAME" or "NAME=VALUE", and prints
 // one line "[label.]NAME=answer".
 #ifndef CUDAGUARD_TESTS_DEVICES_OPS_H
 #define CUDAGUARD_TESTS_DEVICES_OPS_H
@@ -13,7 +13,7 @@
 
 enum { kMostText = 8192, kMostDevices = 64 };
 
-// An answer in the making.
+// Collects the text of an answer.
 struct answer {
   size_t used;
   char text[kMostText];
@@ -36,7 +36,7 @@ __attribute__((unused)) static void put_uuid(struct answer* out, const unsigned 
   }
 }
 
-// Blanks would end a word of the answer.
+// A blank would end a word of the answer.
 __attribute__((unused)) static void put_word(struct answer* out, const char* text) {
   put(out, "%s", text);
   for (char* at = out->text; *at != '\0'; ++at) {
@@ -44,7 +44,8 @@ __attribute__((unused)) static void put_word(struct answer* out, const char* tex
   }
 }
 
-/// Each does the step if it is one of its own ("cu.count", "nv.count", "rt.count") and returns 1.
+/// Each function takes the step and returns 1 if the step is one of its own ("cu.count",
+/// "nv.count", "rt.count").
 int driver_step(const char* name, const char* value, struct answer* out);
 int nvml_step(const char* name, const char* value, struct answer* out);
 int runtime_step(const char* name, const char* value, struct answer* out);

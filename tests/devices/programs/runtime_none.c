@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For programs that are linked to no runtime: "rt12." and "rt13." steps load a plug-in that is.
+// Replaces runtime_ops.c in programs that are linked to no runtime. Their "rt12." and "rt13." steps
+// load a plug-in that is linked to one.
 #include "ops.h"
 
 int runtime_step(const char* name, const char* value, struct answer* out) {

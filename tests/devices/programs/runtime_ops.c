@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime that this object is linked to: in a program, or in a plug-in of one.
+// Calls the runtime that this object is linked to, in a program or in a plug-in.
 #include "ops.h"
 
 #define EXPORT __attribute__((visibility("default")))

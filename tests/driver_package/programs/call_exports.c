@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // call_exports LIBRARY NAME...: loads the library and calls each of these functions with zeros, in
-// a child of its own that has two seconds. Prints how many there were; 0: the library was refused.
+// a separate child that has two seconds. Prints the number of functions, or 0 if the library was
+// refused.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +18,8 @@ int main(int argc, char** argv) {
   const struct rlimit no_core = {0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
   open_function open_it = dlopen;
-  if (getenv("CG_LIBC") != NULL) {  // by libc's own dlopen, which no preload stands in front of
+  // This uses libc's own dlopen, which no preloaded library precedes.
+  if (getenv("CG_LIBC") != NULL) {
     open_it = (open_function)dlsym(dlopen("libc.so.6", RTLD_NOW), "dlopen");
   }
   void* library = open_it(argv[1], RTLD_NOW);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cffi_entry_point.py cuda|nvml LIBRARY: opens the driver as cffi programs do and prints its answers."""
+"""cffi_entry_point.py cuda|nvml LIBRARY opens the driver as cffi does and prints its answers."""
 
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ctypes_entry_point.py cuda|nvml LIBRARY: opens the driver as ctypes programs do and prints its answers."""
+"""ctypes_entry_point.py cuda|nvml LIBRARY opens the driver by ctypes and prints its answers."""
 
 import ctypes
 import sys

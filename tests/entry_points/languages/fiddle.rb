@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# fiddle.rb cuda|nvml LIBRARY: opens the driver as Ruby programs do and prints what it answers.
+# fiddle.rb cuda|nvml LIBRARY opens the driver as Ruby programs do and prints its answers.
 require "fiddle"
 
 api, library = ARGV

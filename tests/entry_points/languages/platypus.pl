@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 # SPDX-License-Identifier: Apache-2.0
-# platypus.pl cuda|nvml LIBRARY: opens the driver as Perl programs do and prints what it answers.
+# platypus.pl cuda|nvml LIBRARY opens the driver as Perl programs do and prints its answers.
 use strict;
 use warnings;
 use FFI::Platypus 1.00;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many GPUs codecarbon measures."""
+"""Prints how many GPUs codecarbon measures."""
 
 import logging
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuda_python.py count|answers|nvml: cuda-python's driver, runtime and NVML bindings."""
+"""cuda_python.py count|answers|nvml calls cuda-python's driver, runtime and NVML bindings."""
 
 import sys
 
@@ -7,7 +7,7 @@ from cuda.bindings import driver, runtime
 
 
 def devices():
-    """How many there are, as a careful program asks."""
+    """Returns the number of devices, asked as a careful program does."""
     try:
         (code,) = driver.cuInit(0)
     except RuntimeError:  # there is no library

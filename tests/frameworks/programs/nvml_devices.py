@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nvml_devices.py count|answers: nvidia-ml-py."""
+"""nvml_devices.py count|answers calls NVML through nvidia-ml-py."""
 
 import sys
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NVML says of the system, as dask, pynvml_utils and the exporters ask it."""
+"""Prints what NVML reports about the system, with the calls of dask, pynvml_utils and the
+exporters."""
 
 import ctypes
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""onnxruntime_session.py PROVIDER...: a session with these providers, in this order, and one run."""
+"""onnxruntime_session.py PROVIDER... runs a session once with these providers in this order."""
 
 import sys
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CleanRL's line with --no-cuda: is_available() comes first, so it enters the driver nevertheless."""
+"""Runs CleanRL's line with --no-cuda, which enters the driver because is_available() comes first.
+"""
 
 import argparse
 

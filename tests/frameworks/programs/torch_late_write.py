@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As YOLOv5 did: PyTorch is asked how many GPUs there are, then the variable is written, then CUDA
-starts. PyTorch counts by NVML; here the driver is asked directly, where its runtime would ask.
+"""Does as YOLOv5 did: it asks PyTorch for the number of GPUs, writes the variable and starts CUDA.
+
+PyTorch counts by NVML. The program asks the driver directly, in place of PyTorch's runtime.
 
 torch_late_write.py [VALUE]     VALUE is written to CUDA_VISIBLE_DEVICES
 """
@@ -18,7 +19,7 @@ def count_afresh():
 
 
 def ask_driver():
-    """"CODE" or "0:UUID,UUID"."""
+    """Returns "CODE" or "0:UUID,UUID"."""
     driver = ctypes.CDLL("libcuda.so.1")
     code = driver.cuInit(0)
     count = ctypes.c_int()
@@ -39,7 +40,7 @@ os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
 print("before=%d" % torch.cuda.device_count())
 if len(sys.argv) > 1:
     os.environ["CUDA_VISIBLE_DEVICES"] = sys.argv[1]
-# What 2.3.0 remembers is what the assertion compares with.
+# The assertion of PyTorch 2.3.0 compares with this remembered count.
 print("remembered=%d" % torch.cuda.device_count())
 print("driver=%s" % ask_driver())
 print("after=%d" % count_afresh())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program asks PyTorch first, and a computation on the CPU."""
+"""Asks PyTorch what a program asks first, and computes on the CPU."""
 
 import torch
 

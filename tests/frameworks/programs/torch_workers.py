@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch is asked in a DataLoader's workers, forked and spawned, in mp.spawn's, and in the parent.
+"""Asks PyTorch in a DataLoader's workers, forked and spawned, in mp.spawn's, and in the parent.
 
-The parent asks last: a forked worker inherits the parent's answer, and each has to get its own.
+The parent asks last, because a forked worker inherits its answer, and each has to get its own.
 """
 
 import os
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 def ask():
-    """is_available() by CUDA and by NVML (PyTorch reads the variable at each call), device_count()."""
+    """Returns is_available() by CUDA and by NVML (read at each call), and device_count()."""
     answers = [int(torch.cuda.is_available())]
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     answers.append(int(torch.cuda.is_available()))

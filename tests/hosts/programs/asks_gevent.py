@@ -23,7 +23,7 @@ def show(where, answers):
 
 
 child = os.fork()
-if child == 0:  # its first request, under the event loop of its parent
+if child == 0:  # the child's first request, under its parent's event loop
     show("child", [gevent.spawn(ask).get()])
     os._exit(0)
 os.waitpid(child, 0)

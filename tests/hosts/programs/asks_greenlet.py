@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Greenlets, nested and in threads, ask for CUDA: whose stack it is changes with each switch."""
+"""Greenlets, nested and in threads, ask for CUDA. Each switch changes whose stack the thread has.
+"""
 
 import ctypes
 import os
@@ -11,7 +12,7 @@ import greenlet
 def ask(parent, depth):
     if depth:
         return greenlet.greenlet(ask).switch(parent, depth - 1)
-    parent.switch()  # and is continued from there
+    parent.switch()  # the parent continues it from here
     return ctypes.CDLL("libcuda.so.1").cuInit(0)
 
 
@@ -23,7 +24,7 @@ def in_greenlets():
 
 
 def nested():
-    """The innermost of 20 greenlets asks, after an exception has passed through them."""
+    """Asks in the innermost of 20 greenlets, after an exception has propagated through them."""
     def inner(depth):
         if depth:
             return greenlet.greenlet(inner).switch(depth - 1)
@@ -40,7 +41,7 @@ def show(where):
 
 
 child = os.fork()
-if child == 0:  # its first request
+if child == 0:  # the first request of the child
     show("child")
     os._exit(0)
 os.waitpid(child, 0)

@@ -3,7 +3,8 @@
 
     asks_jit.py llvmlite|numba THROWER ROUNDS PATIENCE
 
-Prints how many workers ended with which exit code (cuInit's answer) or by which signal."""
+Prints how many workers ended with which exit code (cuInit's answer) or by which signal.
+"""
 
 import collections
 import ctypes

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads without a global lock ask for CUDA for the first time at once; then forked children do."""
+"""Threads without a global lock make their first CUDA request at the same time, then forked
+children do."""
 
 import ctypes
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of uwsgi. The master has loaded the driver; each worker asks after its fork, and at a
-request."""
+"""A program of uwsgi. The master has loaded the driver, and each worker asks after its fork and at
+a request."""
 
 import ctypes
 

@@ -2,10 +2,10 @@
 // Loads CUDA for the first time on a coroutine's stack, on the first thread:
 //
 //   coroutine KIND SIZE          once; cuInit's answer is the exit code
-//   coroutine KIND SIZE ROUNDS   in so many new processes; prints how many ended how
+//   coroutine KIND SIZE ROUNDS   in that many new processes; prints how many ended in which way
 //
-// KIND is where the stack is: mmap, calloc (as minicoro has it), or frame, an array in main.
-// The outermost return address is minicoro's marker, which is no code.
+// KIND is the memory of the stack: mmap, calloc (as in minicoro), or frame, an array in main. The
+// outermost return address is minicoro's marker, which is not code.
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdint.h>

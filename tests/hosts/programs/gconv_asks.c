@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A character set module that is linked to the driver: converts every character to the digit "0" if
-// cuInit succeeds, and to "1" if not.
+// A character set module that is linked to the driver. It converts every character to the digit "0"
+// if cuInit succeeds, and otherwise to "1".
 #include <gconv.h>
 #include <stdint.h>
 
@@ -14,7 +14,7 @@ int gconv_init(struct __gconv_step* step) {
   return __GCONV_OK;
 }
 
-// It is the last step of a conversion from any other set: nothing has to be handed on.
+// This is the last step of a conversion from any other set, so it passes nothing on.
 int gconv(struct __gconv_step* step, struct __gconv_step_data* data, const unsigned char** input,
           const unsigned char* end, unsigned char** output, size_t* irreversible, int flush,
           int consume_incomplete) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// An addon for Node: ask() loads the driver and returns cuInit's answer.
+// An addon for Node whose ask() loads the driver and returns cuInit's answer.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
 
-// From Node's <node_api.h>, whose binary interface is stable. The program defines them.
+// These come from Node's <node_api.h>, whose binary interface is stable. The program defines them.
 typedef void* napi_env;
 typedef void* napi_value;
 typedef napi_value (*napi_callback)(napi_env env, void* info);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A name service module that is linked to the driver: the user "cuda" has cuInit's answer as his
+// A name service module that is linked to the driver. The user "cuda" has cuInit's answer as user
 // id.
 #include <errno.h>
 #include <nss.h>

@@ -16,7 +16,8 @@ struct tally {
   int signals[128];
 };
 
-// A child that waits for ever is ended by its own alarm. After a few of them it is no use to go on.
+// An alarm ends a child that waits permanently. After a few of them, more rounds would show nothing
+// new.
 static inline int tally_is_over(const struct tally* tally) {
   return tally->signals[SIGALRM] >= kMostHung;
 }

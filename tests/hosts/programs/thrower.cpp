@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A C++ library whose threads throw and catch all the time.
+// A C++ library whose threads permanently throw and catch.
 #include <stdexcept>
 #include <thread>
 

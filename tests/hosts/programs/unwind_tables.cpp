@@ -4,10 +4,10 @@
 //   unwind_tables forks ROUNDS TABLES PATIENCE    in children forked while other threads throw
 //   unwind_tables signals ROUNDS TABLES PATIENCE  in a signal handler that interrupts a throw
 //
-// A JIT compiler (LLVM's, hence numba's) registers such tables. From then on libgcc takes its lock
-// for each frame of a throw, and follows the list of tables under it: many tables keep the lock
-// taken most of the time. The last argument is how many seconds a child may take. Prints how many
-// children ended with which exit code (cuInit's answer) or signal.
+// A JIT compiler (LLVM's, and so numba's) registers such tables. From then on, libgcc takes its
+// lock for each frame of a throw and follows the list of tables under it. With many tables, the
+// lock is held most of the time. The last argument is how many seconds a child may take. Prints how
+// many children ended with which exit code (cuInit's answer) or signal.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
@@ -27,7 +27,7 @@ constexpr int kThrowers = 2;
 
 int (*g_init)(unsigned);
 
-// A .eh_frame of one CIE and one FDE, for a page of code that nobody ever runs.
+// A .eh_frame of one CIE and one FDE, for a page of code that never runs.
 struct Table {
   unsigned cie_length = 20;
   unsigned cie_id = 0;
@@ -53,7 +53,8 @@ void register_tables(int count) {
     perror("mmap");
     exit(1);
   }
-  // From the last page down: libgcc keeps them sorted, and sorts this order in linear time.
+  // The last page comes first, because libgcc sorts the tables, and sorts this order in linear
+  // time.
   for (int i = count - 1; i >= 0; --i) {
     auto* table = new Table;
     table->code = static_cast<char*>(code) + static_cast<size_t>(i) * kPage;

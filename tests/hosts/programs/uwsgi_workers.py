@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts uwsgi with four workers, waits until each has spoken, sends one request and stops uwsgi."""
+"""Starts uwsgi with four workers, waits until each has printed a line, sends one request and stops
+uwsgi."""
 
 import os
 import re
@@ -16,7 +17,8 @@ with tempfile.TemporaryDirectory(prefix="cg-") as directory:
     path = os.path.join(directory, "socket")
     server = subprocess.Popen(
         [sys.argv[1], "--master", "--processes", str(WORKERS), "--http-socket", path, "--need-app",
-         # A worker that waits for a request is killed 60 seconds after SIGINT, unless told otherwise.
+         # Without this setting, uwsgi kills a worker that waits for a request only 60 seconds after
+         # SIGINT.
          "--worker-reload-mercy", "1", "--wsgi-file", os.path.join(HERE, "asks_uwsgi.py")],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     spoken, log = {}, ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a Jupyter kernel as a notebook server does, runs cells in it, prints what it answers.
+"""Starts a Jupyter kernel as a notebook server does, runs cells in it and prints the answers.
 
-notebook.py KERNEL: key=value lines; "reply.NAME" is what the cell NAME printed.
+notebook.py KERNEL prints key=value lines; "reply.NAME" is what the cell NAME printed.
 """
 
 import queue
@@ -23,7 +23,8 @@ PRESSES = 6
 
 
 def messages(client, cell, limit=LIMIT):
-    """What the kernel publishes of this cell; late lines of an earlier one are not of it."""
+    """Yields the kernel's messages about this cell. Late messages about an earlier cell are
+    skipped."""
     while True:
         message = client.get_iopub_msg(timeout=limit)
         if message["parent_header"].get("msg_id") == cell:
@@ -31,7 +32,7 @@ def messages(client, cell, limit=LIMIT):
 
 
 def printed(client, cell, limit=LIMIT):
-    """What a cell prints on stdout until its end, and the name of its error."""
+    """Returns what a cell prints on stdout until its end, and the name of its error."""
     text, error = "", ""
     for kind, content in messages(client, cell, limit):
         if kind == "stream" and content["name"] == "stdout":
@@ -43,11 +44,13 @@ def printed(client, cell, limit=LIMIT):
 
 
 def interrupted(manager, client):
-    """The interrupt button, when the cell is known to run: the error's name.
+    """Interrupts a running cell, as the interrupt button does, and returns the error's name.
 
     The kernel may hand SIGINT to a thread that is not Python's main thread, which does not end a
-    sleep of the main thread, and IPython can lose a KeyboardInterrupt that is raised inside its own
-    code. So the sleeps are short, and the button is pressed again, as a user would press it.
+    sleep
+    of the main thread. IPython can also lose a KeyboardInterrupt that is raised inside its own
+    code. So
+    the sleeps are short, and the button is pressed again, as a user would press it.
     """
     cell = client.execute("import time\nprint('on', flush=True)\n"
                           "for _ in range(%d): time.sleep(0.1)" % (100 * LIMIT))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// loader STOP [LATE]: loads libraries again and again and asks the driver, in itself and in forked
-// children, until the file STOP is there. With LATE it makes its first dlopen once that file is
-// there. Ends with 0 and a count; with 1 and the reason where an answer is not "no device".
+// loader STOP [LATE]: repeatedly loads libraries and asks the driver, in itself and in forked
+// children, until the file STOP exists. With LATE it makes its first dlopen once that file exists.
+// Exits with 0 and a count, or with 1 and the reason if an answer is not "no device".
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

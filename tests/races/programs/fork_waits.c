@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Forks while threads load the driver and NVML for the first time.
 //   fork_waits ROUNDS FORKS
-// In each of ROUNDS processes four threads load, initialise and unload, and FORKS children are
-// forked beside them; each child does the same once. Prints for each process "ended DONE DIED
-// STUCK": how many children came through, died, were still there after a second. Before it, for
-// each of those that waits on a word (futex), "waits WORD FILE": where that is, and the mapped file
-// or "none". Many wait or die in ld.so: glibc keeps neither its locks nor its list of libraries
-// whole across a fork in the midst of another thread's dlopen.
+// In each of ROUNDS processes, four threads load, initialise and unload while the process forks
+// FORKS children. Each child does the same once. Prints "ended DONE DIED STUCK" for each process:
+// how many children finished, died, or were still running after a second. Before that, it prints
+// "waits WORD FILE" for each child that waits on a word (futex): the word's place, and the mapped
+// file or "none". Many children wait or die in ld.so, because after a fork during another thread's
+// dlopen glibc's locks and its list of libraries may be inconsistent.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -43,7 +43,8 @@ static void* load(void* unused) {
   return unused;
 }
 
-// The mapped file that holds the address, or the last one before it: the words of a library's .bss.
+// Finds the mapped file that holds the address, or the last file before it, which has the words of
+// a library's .bss.
 static void say_wait(pid_t child, unsigned long word) {
   char path[64];
   char line[4400];
@@ -81,7 +82,7 @@ static void look_at(pid_t child) {
   if (file != NULL) fclose(file);
 }
 
-// Children that end are counted in `done` (as they should) and `died`. Returns how many do not.
+// Counts children that end in `done` (as they should) and in `died`. Returns how many do not end.
 static int wait_for(pid_t* children, int count, int* done, int* died) {
   int left = count;
   for (int time = 0; time < kWaitMilliseconds && left > 0; ++time) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many threads whose first call this is, and what each of them was told.
-//   racers THREADS DOORS    thread i takes entry point i of DOORS, which is repeated:
+// Many threads make the first call of a process and print the answer that each of them got.
+//   racers THREADS DOORS    thread i uses entry point i of DOORS, which is repeated:
 //     o  the driver by dlopen and dlsym      p  the same through cuGetProcAddress_v2
 //     n  NVML by dlopen and dlsym            r  the runtime that this program is linked to
 //     l  the driver that it is linked to     m  NVML that it is linked to (both with LINKED)
-// Prints one line "THREADS ANSWER" for each answer that differs; an answer is "COUNT:UUID,UUID..."
-// or "!CODE", the same for every entry point that shows the same GPUs.
+// Prints one line "THREADS ANSWER" for each different answer. An answer is "COUNT:UUID,UUID..." or
+// "!CODE", the same for every entry point that shows the same GPUs.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -18,8 +18,8 @@ enum { kMostThreads = 64, kMostAnswer = 512 };
 
 extern char** environ;
 
-// In libc's place: the driver asks for CG_GONE inside cuInit, which thus takes as long as CG_SLOW
-// says, in microseconds. NVIDIA's takes longer.
+// Replaces libc's getenv. The driver asks for CG_GONE inside cuInit, so this makes cuInit take as
+// many microseconds as CG_SLOW says. NVIDIA's takes longer.
 __attribute__((visibility("default"))) char* getenv(const char* name) {
   const size_t size = strlen(name);
   if (strcmp(name, "CG_GONE") == 0) {
@@ -228,7 +228,7 @@ static void* run(void* argument) {
     default:
       exit(2);
   }
-  // Nobody ends before all have asked: ThreadSanitizer does not see a stack that is used again.
+  // No thread ends before all have asked, because ThreadSanitizer does not detect a reused stack.
   pthread_barrier_wait(&g_barrier);
   return NULL;
 }

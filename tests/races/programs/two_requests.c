@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two threads make the first request of a process, the main thread first; then it says whether a
- * library is one that the hooks have put in the driver's place. */
+/* Two threads make the first request of a process, the main thread first. The program then prints
+ * which library the hooks have loaded in place of the driver. */
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 static void* second(void* unused) {
-  usleep(100 * 1000); /* the first one is held up meanwhile, in the middle */
+  usleep(100 * 1000); /* the first thread is delayed in the middle of its request */
   return dlopen(NULL, RTLD_NOW) == NULL ? unused : NULL;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// In front of everything else: pages are not given back. ThreadSanitizer sees neither our system
-// calls nor ld.so's: an address that one thread gave back and another one got is a race to it.
+// Included before everything else. Pages are not released, because ThreadSanitizer sees neither our
+// system calls nor ld.so's. It would report a race if one thread releases an address and another
+// gets it.
 #pragma once
 
 #include <sys/syscall.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In front of everything else: a lock that locks nothing, so that the tests can be seen to fail.
+// Included before everything else. This lock does nothing, which shows that the tests can fail.
 #pragma once
 
 #define Lock WorkingLock

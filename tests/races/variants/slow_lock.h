@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// In front of everything else: whoever has the lock keeps it for 2 ms, so that forks fall into that
-// time. With CG_ONE_WORD all processes' locks are one word of this library, which a fork copies.
+// Included before everything else. A thread keeps the lock for 2 ms, so that forks happen during
+// that time. With CG_ONE_WORD the locks of all processes are one word of this library, which a fork
+// copies.
 #pragma once
 
 #include <time.h>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""library_call.py DIRECTORY NAME: the first call to one of NVIDIA's libraries, below DIRECTORY/*/lib."""
+"""library_call.py DIRECTORY NAME makes the first call to one of NVIDIA's libraries in
+DIRECTORY/*/lib."""
 
 import ctypes
 import glob
@@ -45,7 +46,8 @@ CALLS = {
         ctypes.create_string_buffer(128)),
 }
 
-# What they are linked to lies in other wheels' directories, which ld.so does not search.
+# The libraries that they are linked to are in other wheels' directories, which ld.so does not
+# search.
 for needed in ("libnvJitLink", "libcublasLt", "libcublas", "libcusparse"):
     library(needed + ".so.[0-9]*")
 print("%s=%d" % (name, CALLS[name]()))

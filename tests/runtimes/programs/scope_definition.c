@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Definitions of cudaSetDevice and cuInit that say which node they are in. In a file of their own:
-// no compiler binds scope_node.c's calls to them. V1, V2: that version; both: V2 is the default
-// one; HIDDEN: V1 for those only that ask for it.
+// Definitions of cudaSetDevice and cuInit that return the number of their node. They are in their
+// own file, so that no compiler binds scope_node.c's calls to them. V1 and V2 select that version;
+// with both, V2 is the default. HIDDEN provides V1 only for callers that request it.
 #define EXPORT __attribute__((visibility("default")))
 
 int scope_number(void);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands for a library that a node needs, while the node is linked.
+// Replaces a library that a node needs while the node is linked.
 #ifdef VERSIONED
 __attribute__((visibility("default"))) int cudaSetDevice(int device);
 int cudaSetDevice(int device) { return device; }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program (with MAIN) or a library of test_scope_model.py's graphs. It calls cudaSetDevice and
-// cuInit, by WEAK references or strong ones, and may define them (scope_definition.c). The test
-// makes a node of the built file: it writes over the names of the libraries it needs, its SONAME
-// and its number.
+// cuInit through WEAK or strong references, and may define them (scope_definition.c). To make a
+// node, the test overwrites in the built file the names of the libraries it needs, its SONAME and
+// its number.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -19,14 +19,14 @@ REFERENCE int cuInit(unsigned flags);
 
 // The number is the last two characters.
 __attribute__((visibility("hidden"))) const char scope_node_number[] = "scope-node-number-00";
-// The compiler must not know it.
+// The compiler must not know the value.
 __attribute__((visibility("hidden"))) int scope_number(void);
 int scope_number(void) {
   const char* volatile number = scope_node_number;
   return atoi(number + sizeof scope_node_number - 3);
 }
 
-// Never in tail position: the return address is this library's.
+// The call is never in tail position, so the return address is in this library.
 static int ask(int driver) {
 #ifdef WEAK
   if (cudaSetDevice == NULL || cuInit == NULL) return -1;
@@ -46,7 +46,7 @@ static question nodes[100];
 
 void scope_enlist(int number, question ask_it) { nodes[number] = ask_it; }
 
-// Whom do each node's calls reach?
+// Prints which node each node's calls reach.
 static void ask_all(void) {
   for (int i = 0; i < 100; ++i) {
     if (nodes[i] != NULL) printf("%d=%d ", i, nodes[i](0));
@@ -57,8 +57,8 @@ static void ask_all(void) {
   printf("\n");
 }
 
-// scope_main [FLAGS:LIBRARY...]: dlopen of each; everybody is asked before and after it. FLAGS: g
-// (global), d (deepbind), l (lazy).
+// scope_main [FLAGS:LIBRARY...] opens each library, and asks every node before and after it. FLAGS:
+// g (global), d (deepbind), l (lazy).
 int main(int argc, char** argv) {
   ask_all();
   for (int i = 1; i < argc; ++i) {

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Touches CUDA many times, each time from a place of its own, beside threads that collect garbage,
-execute code and look at all frames.
+"""Calls CUDA many times, each time from a different place, while other threads collect garbage,
+execute code and read all frames.
 
-    busy.py TIMES              one after the other
-    busy.py TIMES threads      from four threads at once
-    busy.py TIMES forks        each in a forked child
+    busy.py TIMES              one call after the other
+    busy.py TIMES threads      four threads at once
+    busy.py TIMES forks        each call in a forked child
 
-Prints one JSON line: [[[file, line, function], ...], ...], the stack of each touch as Python sees
-it; with "threads" {thread's id: its own stack}; with "forks" a line for each: [process id, stack].
+Prints one JSON line: [[[file, line, function], ...], ...], the stack of each call as Python sees
+it.
+With "threads" it is {thread's id: its own stack}. With "forks" each child prints a line: [process
+id, stack].
 """
 
 import ctypes

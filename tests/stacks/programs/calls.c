@@ -12,14 +12,15 @@ static void* run(void* init) {
   return NULL;
 }
 
-/// In a thread that Python has never seen.
+/// Calls it in a thread that Python does not know.
 int call_in_thread(Init init) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, run, (void*)init) != 0) return -1;
   return pthread_join(thread, NULL);
 }
 
-/// As soon as `go` is set; sets `done`. (Called by CDLL the interpreter ends meanwhile.)
+/// Waits until `go` is set, calls the function and sets `done`. If CDLL calls this, the interpreter
+/// can end meanwhile.
 int call_when(Init init, volatile int* go, volatile int* done) {
   while (*go == 0) usleep(1000);
   const int answer = init(0);
@@ -27,5 +28,5 @@ int call_when(Init init, volatile int* go, volatile int* done) {
   return answer;
 }
 
-/// By a function of Python's own.
+/// Passes cuInit to one of Python's own functions, which calls it.
 int call_back(int (*function)(int)) { return function(0) + 1; }

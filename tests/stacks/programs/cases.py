@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Touches CUDA from many places of a Python program, and says which stack each place has.
+"""Calls CUDA from many places of a Python program and prints the stack of each place.
 
-    cases.py CALLS.so all          each in a forked child
-    cases.py CALLS.so NAME         that one, here
+    cases.py CALLS.so all          each place in a forked child
+    cases.py CALLS.so NAME         one place in this process
 
 Prints a JSON line for each: [name, process id, [[file, line, function], ...]], innermost first.
-Each place calls twice on one line: `note`, which writes down the stack that Python itself sees, and
+Each place makes two calls on one line: `note`, which records the stack that Python itself sees, and
 the driver. Runs on Python 3.6.
 """
 
@@ -25,8 +25,9 @@ import traceback
 import weakref
 
 CASES = {}
-ALONE = {}  # what cannot be in a forked child of one that did other things before
-seen = []  # the stack that was noted first
+# These places need a process that did nothing else before, so a forked child does not suffice.
+ALONE = {}
+seen = []  # the stack that was recorded first
 
 
 def case(function):
@@ -40,7 +41,7 @@ def alone(function):
 
 
 def note(*_):
-    if not seen:  # as the record has the first call
+    if not seen:  # the record has the first call, too
         seen[:] = rows_of(sys._getframe(1))
     return 0
 
@@ -51,7 +52,7 @@ def rows_of(frame):
 
 
 class Calls:
-    """What the places call: `both` is (note, cuInit)."""
+    """The functions that the places call. `both` is (note, cuInit)."""
 
     def __init__(self, path, library=ctypes.CDLL):
         self.driver = library("libcuda.so.1")
@@ -198,7 +199,7 @@ def executed(calls):
 
 @case
 def other_files(calls):
-    """The stack of a program whose files have odd names."""
+    """Builds the stack of a program whose files have odd names."""
     code = "for call in both: go_on(call)"
     names = ["/tmp/ü/prógramme.py", "/tmp/имя.py", "/tmp/日本語 𠀀.py",
              "/tmp/a\"b\\c\n\t\x1b[31m\x7f.py", "", "relative.py", "/" + 300 * "long/" + "x.py"]
@@ -225,14 +226,14 @@ def not_unicode(calls):
 
 @case
 def far_down(calls):
-    """Lines beyond 16 bits, also in a function whose first line is far down."""
+    """Uses line numbers beyond 16 bits, also in a function whose first line has such a number."""
     code = "%sfor call in both:\n    call(0)\n" % (100000 * "\n")
     exec(compile(code, "/tmp/far.py", "exec"), {"both": calls.both})
 
 
 @case
 def long_function(calls):
-    """A line table of many entries."""
+    """Makes a line table of many entries."""
     body = "".join("    x = %d\n" % i for i in range(5000))
     code = "def f(both):\n%s    for call in both:\n        call(0)\n%s" % (body, body)
     scope = {}
@@ -242,7 +243,7 @@ def long_function(calls):
 
 @case
 def wide_line(calls):
-    """Columns beyond what the tables hold."""
+    """Uses columns beyond the limit of the tables."""
     code = "for call in both: %scall(0)" % (2000 * " ")
     exec(compile(code, "/tmp/wide.py", "exec"), {"both": calls.both})
 
@@ -389,7 +390,7 @@ def deep_recursion(calls):
 
 @case
 def called_back(calls):
-    """Python, C, Python, C: twice."""
+    """Python calls C, which calls Python, twice."""
     prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
 
     def inner(call):
@@ -405,7 +406,8 @@ def called_back(calls):
 
 @case
 def called_back_in_foreign_thread(calls):
-    """Python makes a state for a thread that it did not know, as long as it is in Python."""
+    """Python makes a state for a thread that it did not know and keeps it while the thread is in
+    Python."""
     prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)
 
     def inner():
@@ -474,7 +476,7 @@ def tracing(calls):
 
 @case
 def while_traced(calls):
-    """By a debugger, a coverage tool: the interpreter runs other instructions then."""
+    """A debugger or a coverage tool makes the interpreter run other instructions."""
     def trace(*_):
         return trace
 
@@ -498,7 +500,7 @@ def while_profiled(calls):
 
 @case
 def of_a_class_of_names(calls):
-    """A file's name may be of a class derived from str."""
+    """A file's name may be an object of a class derived from str."""
     class Name(str):
         pass
 
@@ -542,7 +544,7 @@ def thread(calls):
 
 @case
 def thread_beside_others(calls):
-    """The stack is that of the thread that touches, whatever the others do."""
+    """The record has the stack of the calling thread, whatever the other threads do."""
     ready, end = threading.Event(), threading.Event()
 
     def other():
@@ -578,7 +580,7 @@ def forked_in_thread(calls):
 
 @case
 def foreign_thread(calls):
-    """Python knows nothing of it: there is no stack."""
+    """Python does not know this thread, so there is no stack."""
     calls.helper.call_in_thread(calls.address)
     seen[:] = []
 
@@ -624,7 +626,8 @@ def at_exit(calls):
 
 @alone
 def finalizing(calls):
-    """A daemon thread in a call while the interpreter goes away: its stack or none."""
+    """A daemon thread is in a call while the interpreter ends, so the record has its stack or none.
+    """
 
     go, done = ctypes.c_int(0), ctypes.c_int(0)
 
@@ -651,7 +654,7 @@ def finalizing(calls):
 
 @alone
 def subinterpreter(calls):
-    """Its own interpreter, from 3.12 on with a GIL of its own: its stack or none."""
+    """A subinterpreter has its own GIL from 3.12 on, so the record has its stack or none."""
     code = """
 import ctypes, json, os, sys
 def note(_):
@@ -674,7 +677,7 @@ for call in (note, ctypes.CDLL("libcuda.so.1").cuInit):
             return "said"
     else:
         import _xxsubinterpreters as interpreters
-        # 3.12: ctypes cannot be loaded where the GIL is another.
+        # In 3.12, ctypes cannot be loaded if the subinterpreter has another GIL.
         options = {"isolated": False} if sys.version_info >= (3, 12) else {}
         interpreters.run_string(interpreters.create(**options), code)
     return "said"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CleanRL's way to choose a device, in a program of the user's own."""
+"""Chooses a device as CleanRL does, in a user's own program."""
 
 import torch
 

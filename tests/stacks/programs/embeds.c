@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// embeds LIBPYTHON [local] WORD...: a program that has loaded Python as a plug-in, and runs it.
-// With "local" nobody finds its names by dlsym; Python's own modules could not be loaded then, so
-// that it asks the driver itself in a built-in function's place: by a signal that Python raises.
+// embeds LIBPYTHON [local] WORD...: a program that loads Python as a plug-in and runs it. With
+// "local", dlsym does not find Python's names in the whole program, and Python could not load its
+// own modules. The program therefore calls the driver itself, in a signal handler that Python
+// triggers, so that the caller is a built-in function.
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>

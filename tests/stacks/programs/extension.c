@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A module of Python's: held(address) and released(address) call cuInit with and without its lock.
+// A Python module in C: held(address) calls cuInit with Python's lock, released(address) without
+// it.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_loaded LIBRARY map|load: asks for CUDA where the library is mapped as ld.so does it but not
-// relocated, as while another thread loads it; or loaded.
+// half_loaded LIBRARY map|load: calls CUDA with the library loaded, or only mapped and not
+// relocated. ld.so leaves a library in the second state while another thread loads it.
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the guard looks for in a libpython, of a version that it does not know.
+// Defines the names that the guard looks up in a libpython, with a version that it does not know.
 int cg_initialized = 1;
 int PyCode_Type;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// loads LIBRARY [deepbind]: loads it, and calls its plugin_begin if it has one.
+// loads LIBRARY [deepbind]: loads the library and calls its plugin_begin if it has one.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions with names, which ask the CUDA runtime for its devices: a program, with FORK in a child
-// of its own; with PLUGIN a library, with ON_LOAD one that asks while it is loaded.
+// Functions with names that ask the CUDA runtime for its devices. The default is a program; FORK
+// makes it ask in a child. PLUGIN makes a library, and ON_LOAD one that asks while it is loaded.
 #include <cuda_runtime_api.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace train {
 volatile int answer;
 
 struct Settings {
-  std::string name;  // a C++ program has libstdc++, and with it the unwinder
+  std::string name;  // a C++ program has libstdc++ and therefore the unwinder
 };
 
 NOINLINE int device_count() {
@@ -24,7 +24,7 @@ NOINLINE int device_count() {
 }
 
 NOINLINE int begin(const Settings& settings) {
-  return device_count() + std::stoi(settings.name);  // no tail call
+  return device_count() + std::stoi(settings.name);  // the addition prevents a tail call
 }
 
 }  // namespace train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program without libgcc_s, as C, Go and Rust's musl make them: nothing there can unwind.
+// A program without libgcc_s, like programs of C, Go and Rust with musl, so it has no unwinder.
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TorchRL's collector: its workers are spawned processes that need no GPU."""
+"""Runs TorchRL's collector, whose workers are spawned processes that need no GPU."""
 
 from torchrl.collectors import MultiSyncDataCollector
 from torchrl.envs.libs.gym import GymEnv

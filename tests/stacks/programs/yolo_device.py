@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YOLOv5's way to choose a device."""
+"""Chooses a device as YOLOv5 does."""
 
 from yolov5.utils.torch_utils import select_device
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stops at a known place of a known stack: SIGUSR1 is what a tracer waits for.
+// Stops at a known place of a known stack and sends itself SIGUSR1, for which a tracer waits.
 //   scenarios NAME
 #include <sched.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 
 extern "C" {
 
-// Each function does something after its call, so that the call is none that replaces its frame.
+// Each function does something after its call, because a tail call would replace its frame.
 NOINLINE void stop_here() {
   raise(SIGUSR1);
   asm volatile("");
@@ -39,7 +39,7 @@ NOINLINE void deep(int depth) {
   asm volatile("");
 }
 
-/// Needs a frame pointer and a cleanup.
+/// This function needs a frame pointer and a cleanup.
 NOINLINE void with_array(size_t size) {
   std::vector<std::string> texts(size, "text");
   auto* room = static_cast<volatile char*>(__builtin_alloca(size * 16));
@@ -48,7 +48,7 @@ NOINLINE void with_array(size_t size) {
   asm volatile("" : : "r"(room));
 }
 
-/// Realigns the stack.
+/// This function realigns the stack.
 NOINLINE void realigned(size_t size) {
   alignas(64) volatile char room[64] = {};
   room[size % 64] = 1;
