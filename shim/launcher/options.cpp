@@ -214,6 +214,12 @@ void set(Options& options, const Option& option, const char* value, const char* 
   } else if (const auto* list = std::get_if<std::vector<std::string> Options::*>(&option.to)) {
     (options.**list).emplace_back(value);
   } else if (std::holds_alternative<std::optional<HealthWish> Options::*>(option.to)) {
+    const std::string_view word = next == nullptr ? "" : next;
+    if (value == nullptr && (word == "require" || word == "fresh" ||
+                             word.substr(0, 1).find_first_of("0123456789") == 0)) {
+      refuse("--if-healthy takes its value after \"=\": --if-healthy=" + printable(word) +
+             " (to run a program: --if-healthy -- " + printable(word) + ")");
+    }
     options.if_healthy = health_of(value == nullptr ? "" : value);
   } else {
     const std::string_view word = next == nullptr ? "" : next;

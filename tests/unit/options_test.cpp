@@ -193,6 +193,9 @@ TEST(Options, IfHealthyTakesSecondsAndWords) {
   EXPECT_TRUE(wish("--if-healthy=5,require").require);
   EXPECT_TRUE(wish("--if-healthy=fresh,5").fresh);
   EXPECT_EQ(wish("--if-healthy=fresh,5").limit, std::chrono::seconds(5));
+  EXPECT_EQ(refusal_of({"run", "--if-healthy", "10", "prog"}),
+            "--if-healthy takes its value after \"=\": --if-healthy=10 (to run a program: "
+            "--if-healthy -- 10)");
   for (const std::string value : {"0", "3601", "x", "1.5", "5,,x", "99999999999", " 5", "-5"}) {
     EXPECT_EQ(refusal_of({"run", ("--if-healthy=" + value).c_str(), "prog"}),
               "--if-healthy \"" + value +

@@ -120,7 +120,7 @@ AnswerCache::~AnswerCache() {
 
 std::optional<Health> AnswerCache::read(milliseconds age) const {
   if (directory_ >= 0) {
-    const auto own = parse(read_file(directory_, name_, geteuid()), question_, age);
+    auto own = parse(read_file(directory_, name_, geteuid()), question_, age);
     if (own) return own;
   }
   if (roots_directory_ < 0) return {};

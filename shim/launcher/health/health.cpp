@@ -185,7 +185,7 @@ Health check_health(const HealthWish& wish, const char* list, const Variables& v
   AnswerCache cache(question_of(text, variables), variables);
   const auto known = [&] {
     // "fresh" accepts the answer of a process that asked meanwhile.
-    const std::optional<Health> health = cache.read(wish.fresh ? so_far() : kValid);
+    std::optional<Health> health = cache.read(wish.fresh ? so_far() : kValid);
     if (health && (health->limit.count() == 0 || health->limit >= wish.limit)) return health;
     return std::optional<Health>();
   };
@@ -197,7 +197,7 @@ Health check_health(const HealthWish& wish, const char* list, const Variables& v
     usleep(2000);
   }
   if (const auto health = known()) return *health;
-  const Health health = ask(entries, text, wish.limit, wish.limit - so_far(), variables);
+  Health health = ask(entries, text, wish.limit, wish.limit - so_far(), variables);
   cache.write(health);
   return health;
 }
