@@ -10,7 +10,7 @@ import time
 import unittest.mock
 
 from support import harness, launcher
-from support.observed import NOBODY, OBSERVE
+from support.observed import NOBODY, OBSERVE, observe_with_warnings
 
 PATIENCE = 60  # seconds, then something hangs
 
@@ -331,8 +331,10 @@ class Waits(Case):
     def leaving(self, before=(), end="exit 7"):
         """A program that leaves a process behind, and the process's number."""
         script = self.LEAVE % (self.path("go"), self.path("pid"))
-        process = self.popen([*before, *OBSERVE[:-1], "--log=error", "sh", "-c", script + "echo; " + end])
-        go = open(self.path("go"), "w", encoding="utf-8")
+        process = self.popen([*before, *observe_with_warnings(), "sh", "-c",
+                              script + "echo; " + end])
+        # Not only for writing, because that would block until there is a reader.
+        go = open(os.open(self.path("go"), os.O_RDWR), "w", encoding="utf-8")
         self.addCleanup(go.close)
         self.until(lambda: os.path.exists(self.path("pid")) and os.path.getsize(self.path("pid")))
         with open(self.path("pid"), encoding="utf-8") as stream:

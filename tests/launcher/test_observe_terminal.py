@@ -8,7 +8,7 @@ import signal
 
 from support import launcher
 from launcher import test_terminal
-from support.observed import NOBODY, OBSERVE
+from support.observed import NOBODY, OBSERVE, observe_with_warnings
 
 
 class Mixed:
@@ -105,8 +105,8 @@ class Keys(test_terminal.Case):
         leave = ("(setsid sh -c 'read word <%s' >/dev/null 2>&1 &); "
                  "trap 'exit 8' INT; echo ready; while :; do sleep 0.02; done")
         os.mkfifo(self.path("go"))
-        terminal = self.terminal([*OBSERVE[:-1], "sh", "-c", leave % self.path("go")])
-        with open(self.path("go"), "w", encoding="utf-8"):
+        terminal = self.terminal([*observe_with_warnings(), "sh", "-c", leave % self.path("go")])
+        with open(os.open(self.path("go"), os.O_RDWR), "w", encoding="utf-8"):
             terminal.expect("ready")
             terminal.send("\x03")
             terminal.expect("the program has ended; waiting for the processes that it left running: sh")

@@ -6,6 +6,13 @@ import re
 from support import box, harness, launcher
 
 OBSERVE = [launcher.LAUNCHER, "run", "--observe", "--log=off"]
+
+
+def observe_with_warnings():
+    """OBSERVE, which tests/fence may have changed, with the launcher's own warnings."""
+    return [word.replace("--log=off", "--log=error") for word in OBSERVE]
+
+
 TOTALS = re.compile(r"(?m)^cudaguard: (\d+) process(?:es)? asked(?:: (.*))?$")
 NOBODY = "cudaguard: no process was seen to ask for CUDA or NVML\n"
 FACTS = {"initialised CUDA by": "by", "context on": "context", "refused": "refused"}
