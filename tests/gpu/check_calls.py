@@ -4,9 +4,11 @@ nothing more."""
 
 import statistics
 
+from support import harness
+
 ROUNDS = 7
 LIMIT = 3.0  # ns
-GUARDED = ("cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuModuleLoadData")
+GUARDED = harness.guarded("DRIVER")
 
 
 def timed(box, report, name, what, argv):

@@ -63,7 +63,7 @@ class Nginx(verified.Case):
 
     def test_worker_that_asks_fails(self):
         result = self.verify([*self.words, "touch"], cwd=self.directory)
-        self.ends(result, 1, "FAIL: 1 of ", "nginx: worker process")
+        self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of ", "nginx: worker process")
         self.assertIn("answer 100", result.out)
 
     def test_worker_that_does_not_ask_passes(self):

@@ -68,7 +68,7 @@ seccomp_data call(uint32_t architecture, uint32_t number, uint64_t request = 0) 
 /// The number of ioctl in the kernel's own tables.
 struct Place {
   const char* name;
-  Machine machine;
+  Architecture machine;
   uint32_t architecture;
   uint32_t number;
 };
@@ -131,7 +131,7 @@ TEST(FenceFilter, OtherCallsPassWithoutACheckOfTheArguments) {
 }
 
 TEST(FenceFilter, OtherArchitecturesPass) {
-  for (const Machine& machine : {kX86, kArm}) {
+  for (const Architecture& machine : {kX86, kArm}) {
     const std::vector<sock_filter> program = fence_filter(kAnswer, machine);
     for (const uint32_t other :
          {0U, 1U, AUDIT_ARCH_RISCV64, AUDIT_ARCH_PPC64LE, AUDIT_ARCH_S390X,
@@ -147,13 +147,13 @@ TEST(FenceFilter, GivesTheConfiguredAnswer) {
   constexpr uint32_t kUserNotif = 0x7fc00000;
   const std::vector<sock_filter> program = fence_filter(kUserNotif);
   EXPECT_EQ(
-      answer_of(program, call(kThisMachine.architecture, kThisMachine.ioctl, kNobodysRequest)),
+      answer_of(program, call(kThisArchitecture.architecture, kThisArchitecture.ioctl, kNobodysRequest)),
       kUserNotif);
 }
 
 TEST(FenceFilter, ListenerGetsBeaconsAndNoOtherGetpid) {
   constexpr struct {
-    Machine machine;
+    Architecture machine;
     uint32_t architecture;
     uint32_t getpid;
     bool heard;
@@ -179,7 +179,7 @@ TEST(FenceFilter, ListenerGetsBeaconsAndNoOtherGetpid) {
 }
 
 TEST(FenceFilter, KernelAcceptsTheFilter) {
-  for (const Machine& machine : {kX86, kArm}) {
+  for (const Architecture& machine : {kX86, kArm}) {
     const std::vector<sock_filter> program = fence_filter(kAnswer, machine);
     EXPECT_LE(program.size(), 26U);
     EXPECT_EQ(program.back().code, BPF_RET | BPF_K);

@@ -13,7 +13,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
-static_assert(kThisMachine.ioctl == __NR_ioctl && kThisMachine.getpid == __NR_getpid);
+static_assert(kThisArchitecture.ioctl == __NR_ioctl && kThisArchitecture.getpid == __NR_getpid);
 
 // Targets of a jump: the next instruction, or one of the two ends of the filter.
 constexpr uint8_t kNext = 0;
@@ -29,7 +29,7 @@ constexpr uint32_t kUpperHalf = 0xffff0000;
 
 }  // namespace
 
-std::vector<sock_filter> fence_filter(uint32_t answer, const Machine& machine) {
+std::vector<sock_filter> fence_filter(uint32_t answer, const Architecture& machine) {
   const bool listens = answer == SECCOMP_RET_USER_NOTIF;
   const auto word = [](uint32_t offset) {
     return sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset);

@@ -12,7 +12,7 @@
 namespace cudaguard::launcher {
 
 /// An architecture, its older one whose programs it also runs, and the numbers of ioctl there.
-struct Machine {
+struct Architecture {
   uint32_t architecture;  ///< AUDIT_ARCH_*
   uint32_t ioctl;
   uint32_t older;
@@ -24,17 +24,17 @@ struct Machine {
   uint32_t x32_bit;
   uint32_t getpid;
 };
-inline constexpr Machine kX86 = {AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514, 0x40000000, 39};
-inline constexpr Machine kArm = {AUDIT_ARCH_AARCH64, 29, AUDIT_ARCH_ARM, 54, 29, 0, 172};
+inline constexpr Architecture kX86 = {AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514, 0x40000000, 39};
+inline constexpr Architecture kArm = {AUDIT_ARCH_AARCH64, 29, AUDIT_ARCH_ARM, 54, 29, 0, 172};
 #if defined(__x86_64__)
-inline constexpr Machine kThisMachine = kX86;
+inline constexpr Architecture kThisArchitecture = kX86;
 #elif defined(__aarch64__)
-inline constexpr Machine kThisMachine = kArm;
+inline constexpr Architecture kThisArchitecture = kArm;
 #endif
 
 /// `answer` is SECCOMP_RET_ERRNO with an error, or SECCOMP_RET_USER_NOTIF. It applies to every
 /// ioctl that is_nvidia_request() knows, from all programs that the machine runs.
 /// SECCOMP_RET_USER_NOTIF applies to beacons as well. All other calls pass. Pure.
-std::vector<sock_filter> fence_filter(uint32_t answer, const Machine& machine = kThisMachine);
+std::vector<sock_filter> fence_filter(uint32_t answer, const Architecture& machine = kThisArchitecture);
 
 }  // namespace cudaguard::launcher
