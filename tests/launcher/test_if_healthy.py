@@ -534,6 +534,15 @@ class DoctorGpu(Case):
         self.assertEqual(document, {"v": 1, "healthy": False, "reason": "the driver shows no GPU",
                                     "gpus": 0})
 
+    def test_process_that_cannot_ask_exits_with_125(self):
+        short = self.run_in(["sh", "-c", 'ulimit -n 8; exec "$0" doctor --gpu', launcher.LAUNCHER],
+                            bwrap=["--tmpfs", "/run"],
+                            env=launcher.environment(LD_LIBRARY_PATH=self.driver))
+        self.assertEqual(short[:3], (125, "", "cudaguard: the driver was not asked: cannot start a "
+                                     "process: Too many open files\n"))
+        code, out, err = self.launch("run", "--fence", "--", launcher.LAUNCHER, "doctor", "--gpu")
+        self.assertEqual((code, out), (125, ""), err)
+
     def test_always_asks_and_later_launches_use_the_answer(self):
         self.launch("doctor", "--gpu")
         self.launch("doctor", "--gpu")

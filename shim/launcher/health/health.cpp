@@ -194,7 +194,9 @@ Health check_health(const HealthWish& wish, const char* list, const Variables& v
     entries = entries_of(list);
     if (entries.empty()) return {.reason = "the list " + in_quotes(list) + " has no GPU"};
   }
-  if (is_fenced()) return {.reason = "this process is under a fence (cudaguard run --fence)"};
+  if (is_fenced()) {
+    return {.reason = "this process is under a fence (cudaguard run --fence)", .asked = false};
+  }
   std::string text;
   for (const std::string& entry : entries) text += (text.empty() ? "" : ",") + entry;
   AnswerCache cache(question_of(text, variables), variables);
