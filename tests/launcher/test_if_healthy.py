@@ -503,6 +503,25 @@ class Surroundings(Case):
         self.launch("doctor", "--gpu", CG_SICK="no GPU")
         self.assertEqual(as_user(), "FORCE_CPU\n")
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root becomes another user")
+    def test_user_namespace_does_not_make_another_users_answer_ours(self):
+        os.chmod(self.directory, 0o755)
+        os.chmod(self.path("run"), 0o1777)
+        command = self.installed("everybody")
+
+        def as_user(uid, illness, *unshare):
+            words = ["setpriv", "--reuid", uid, "--clear-groups", *unshare, command, "run",
+                     "--if-healthy=2", "--", *SHOW]
+            env = launcher.environment(LD_LIBRARY_PATH=self.driver, XDG_RUNTIME_DIR="/run",
+                                       CG_SICK=illness)
+            return self.run_in(words, bwrap=["--bind", self.path("run"), "/run"], env=env)[:2]
+        self.assertEqual(as_user("65533", ""), (0, "VALIDATE list=\n"))
+        os.chmod(self.path("run", "cudaguard"), 0o755)
+        os.chmod(self.answer(), 0o644)
+        if as_user("65532", "", "unshare", "-U")[0] != 0:
+            self.skipTest("no user namespaces")
+        self.assertEqual(as_user("65532", "no GPU", "unshare", "-U"), (0, ON_CPU))
+
     def test_process_1_of_a_container_passes_no_zombie_to_the_program(self):
         for illness in ("hangs in count", "forks"):
             with self.subTest(illness=illness):

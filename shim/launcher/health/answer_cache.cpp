@@ -12,6 +12,7 @@
 #include <ctime>
 #include <fstream>
 #include <functional>
+#include <utility>
 
 #include "shim/launcher/message.h"
 #include "shim/launcher/print/json.h"
@@ -111,6 +112,10 @@ AnswerCache::AnswerCache(const std::string& question, const Variables& variables
   const int error = mkdir(path.c_str(), 0700);
   if (error == 0 && user == 0) chmod(path.c_str(), 0755);  // whatever the umask is
   directory_ = open_directory(path, user);
+  // In a user namespace that lacks our id, every other unknown user has our id, too.
+  if (directory_ >= 0 && faccessat(directory_, ".", W_OK, 0) != 0) {
+    close(std::exchange(directory_, -1));
+  }
   if (user != 0) roots_directory_ = open_directory(kRootsDirectory, 0);
 }
 
