@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
@@ -29,7 +30,7 @@ void print_message(std::string_view text) {
   if (!g_have_stderr) return;
   const std::string line = "cudaguard: " + std::string(text) + "\n";
   // If this fails, there is no way to report it.
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  write_once(STDERR_FILENO, line);
 }
 
 void silence_warnings() { g_warns = false; }
@@ -57,6 +58,13 @@ int write_all(int fd, std::string_view text) {
     }
   }
   return 0;
+}
+
+ssize_t write_once(int fd, std::string_view text) {
+  const auto before = signal(SIGXFSZ, SIG_IGN);
+  const ssize_t written = write(fd, text.data(), text.size());
+  signal(SIGXFSZ, before);
+  return written;
 }
 
 void write_stderr(std::string_view text) {

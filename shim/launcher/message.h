@@ -41,6 +41,8 @@ void print(const std::string& text);
 
 /// Writes everything, also if the descriptor is non-blocking. Returns 0, or an errno value.
 int write_all(int fd, std::string_view text);
+/// A write(2) to a file. If the file gets too long (ulimit -f), it fails and raises no signal.
+ssize_t write_once(int fd, std::string_view text);
 
 /// Writes the text unchanged, for any kind of stderr; as much as possible.
 void write_stderr(std::string_view text);

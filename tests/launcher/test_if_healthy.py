@@ -2,6 +2,7 @@
 """`run --if-healthy` and `doctor --gpu`: the program gets CUDA only if the driver answers in time."""
 
 import concurrent.futures
+import fcntl
 import json
 import os
 import signal
@@ -44,6 +45,7 @@ int cuInit(unsigned flags) {
   if (has("closes descriptors")) for (int fd = 0; fd < 64; ++fd) close(fd);
   if (has("prints")) for (int i = 0; i < 1 << 18; ++i) printf("%01024d\n", i);
   if (has("forks") && fork() == 0) hang();
+  if (has("crashes")) __builtin_trap();
   if (has("signals itself")) kill(getpid(), SIGTERM);
   return has("fails") ? 999 : 0 * (int)flags;
 }
@@ -148,6 +150,15 @@ class Decision(Case):
                 self.on_cpu(reason, LD_LIBRARY_PATH=sick, CG_SICK=illness)
                 self.forget()
 
+    def test_crash_is_the_reason_although_the_caller_blocks_signals(self):
+        script = ("import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, "
+                  "signal.valid_signals()); os.execv(sys.argv[1], sys.argv[1:])")
+        _, _, err, _ = self.run_in(
+            [sys.executable, "-c", script, launcher.LAUNCHER, "run", "--if-healthy=1", "--", "true"],
+            bwrap=["--tmpfs", "/run"],
+            env=launcher.environment(LD_LIBRARY_PATH=self.driver, CG_SICK="crashes"))
+        self.assertRegex(err, r"the driver crashed \(SIG(ILL|TRAP) in cuInit\)")
+
     def test_driver_that_forks_is_healthy_and_its_child_is_killed(self):
         code, out, err, _ = self.run_in(
             ["sh", "-c", '"$@"; grep -l libcuda.so.1 /proc/[0-9]*/maps 2>/dev/null', "-",
@@ -190,6 +201,8 @@ class Decision(Case):
         self.assertEqual((code, out), (0, ON_CPU))
         self.assertEqual(err, "cudaguard: CUDAGUARD_POLICY=IF_HEALTHY: the driver shows no GPU; the "
                          "program runs without CUDA\n")
+        self.assertEqual(self.launch(*words, CUDAGUARD_POLICY="if-healthy")[1],
+                         "VALIDATE list=\n")
         # An option is stronger.
         self.assertEqual(self.launch("run", "--policy", "CLAMP", "--", *SHOW,
                                      CUDAGUARD_POLICY="IF_HEALTHY")[1], "CLAMP list=\n")
@@ -392,6 +405,135 @@ class Cache(Case):
         self.assertEqual(self.number_of_questions(), 2)
 
 
+class Surroundings(Case):
+    """What is special about one process or sandbox must not become the answer for all."""
+
+    def in_shell(self, script, *bwrap, **env):
+        """Runs the script, in which "$@" is `run --if-healthy=2`; returns (code, stdout, stderr)."""
+        command = ["bash", "-c", script, "-", launcher.LAUNCHER, "run", "--if-healthy=2"]
+        env = launcher.environment(LD_LIBRARY_PATH=self.driver, CG_ASKED=self.asked,
+                                   XDG_RUNTIME_DIR="/run", **env)
+        return self.run_in(command, bwrap=["--bind", self.path("run"), "/run", *bwrap], env=env)[:3]
+
+    def test_module_that_does_not_answer_its_proc_file_cannot_block_the_launcher(self):
+        os.mkfifo(self.path("version"))
+        script = 'timeout 20 "$@" -- sh -c "echo started"'
+        code, out, err = self.in_shell(script, "--tmpfs", "/proc/driver", "--dir",
+                                       "/proc/driver/nvidia", "--bind", self.path("version"),
+                                       "/proc/driver/nvidia/version")
+        self.assertEqual((code, out), (0, "started\n"), err)
+
+    def test_shortage_of_one_process_is_no_answer_for_others(self):
+        code, _, err = self.in_shell('(ulimit -n 8; "$@" -- true)')
+        self.assertEqual(code, 0, err)
+        self.assertIn("the driver was not asked: cannot start a process: Too many open files", err)
+        self.on_gpu()
+
+    def test_shortage_leaves_an_ignored_sigchld_ignored(self):
+        script = 'trap "" CHLD; ulimit -n %d; "$@" -- grep SigIgn /proc/self/status'
+        for number in (8, 64):
+            code, out, err = self.in_shell(script % number)
+            self.assertEqual(code, 0, err)
+            self.assertTrue(int(out.split()[1], 16) & 1 << signal.SIGCHLD - 1, out)
+
+    def test_limit_on_file_sizes_does_not_kill_the_launcher(self):
+        for size in (0, 1):
+            script = 'ulimit -f %d; "$@" --report /run/report -- sh -c "exit 3"' % size
+            self.assertEqual(self.in_shell(script)[0], 3)  # also writes a message about CG_ASKED
+            self.assertEqual(self.in_shell("ulimit -f 0; cat /proc/self/status >/run/x")[0],
+                             128 + signal.SIGXFSZ, "the control")
+
+    def test_file_system_without_locks_does_not_delay_the_launch(self):
+        start = time.monotonic()
+        code, out, err = self.in_shell('strace -qq -o /dev/null -e inject=flock:error=ENOLCK "$@" '
+                                       '-- sh -c "echo \\$CUDAGUARD_POLICY"')
+        self.assertEqual((code, out), (0, "VALIDATE\n"), err)
+        self.assertLess(time.monotonic() - start, 2)
+
+    def test_rest_of_a_time_limit_is_not_recorded_as_the_whole(self):
+        self.on_gpu()
+        lock = self.answer() + ".lock"
+        os.unlink(self.answer())
+        with open(lock, "wb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                end = pool.submit(self.run_if, "3", CG_SICK="hangs in count")
+                time.sleep(1.7)
+                fcntl.flock(stream, fcntl.LOCK_UN)
+                code, out, err = end.result()
+        self.assertEqual((code, out), (0, ON_CPU), err)
+        self.assertRegex(err, r"did not answer in [12] s \(cuDeviceGetCount\)")
+        self.assertEqual(self.run_if("3"), (0, "VALIDATE list=\n", ""))
+
+    def test_answer_under_a_fence_is_no_answer_for_others(self):
+        code, out, err = self.launch("run", "--fence", "--", launcher.LAUNCHER, "run",
+                                     "--if-healthy=1", "--", *SHOW)
+        self.assertEqual((code, out), (0, ON_CPU), err)
+        self.assertIn("--if-healthy: this process is under a fence (cudaguard run --fence)", err)
+        self.assertEqual(self.number_of_questions(), 0)
+
+    def test_sandbox_without_devices_does_not_use_the_answer_of_the_host(self):
+        with open(self.path("node"), "w", encoding="utf-8"):
+            pass
+        self.on_gpu()
+        self.on_gpu()
+        self.assertEqual(self.number_of_questions(), 1)
+        for _ in range(2):
+            self.in_shell('"$@" -- true', "--bind", self.path("node"), "/dev/nvidiactl")
+        self.assertEqual(self.number_of_questions(), 2)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root's answer is for every user")
+    def test_every_user_may_read_roots_answer_whatever_the_umask_is(self):
+        self.assertEqual(self.in_shell('umask 077; "$@" -- true')[0], 0)
+        self.assertEqual(os.stat(self.path("run", "cudaguard")).st_mode & 0o777, 0o755)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root writes root's answer")
+    def test_the_younger_of_two_answers_is_valid(self):
+        os.chmod(self.directory, 0o755)
+        os.makedirs(self.path("run", "own"))
+        os.chown(self.path("run", "own"), 65534, 65534)
+        os.chmod(self.path("run"), 0o755)
+        command = self.installed("everybody")
+
+        def as_user():
+            script = ('exec setpriv --reuid 65534 --clear-groups env XDG_RUNTIME_DIR=/run/own %s run '
+                      '--if-healthy=2 -- sh -c "echo \\$CUDAGUARD_POLICY"' % command)
+            return self.in_shell(script)[1]
+        self.assertEqual(as_user(), "VALIDATE\n")
+        self.launch("doctor", "--gpu", CG_SICK="no GPU")
+        self.assertEqual(as_user(), "FORCE_CPU\n")
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root becomes another user")
+    def test_user_namespace_does_not_make_another_users_answer_ours(self):
+        os.chmod(self.directory, 0o755)
+        os.chmod(self.path("run"), 0o1777)
+        command = self.installed("everybody")
+
+        def as_user(uid, illness, *unshare):
+            words = ["setpriv", "--reuid", uid, "--clear-groups", *unshare, command, "run",
+                     "--if-healthy=2", "--", *SHOW]
+            env = launcher.environment(LD_LIBRARY_PATH=self.driver, XDG_RUNTIME_DIR="/run",
+                                       CG_SICK=illness)
+            return self.run_in(words, bwrap=["--bind", self.path("run"), "/run"], env=env)[:2]
+        self.assertEqual(as_user("65533", ""), (0, "VALIDATE list=\n"))
+        os.chmod(self.path("run", "cudaguard"), 0o755)
+        os.chmod(self.answer(), 0o644)
+        if as_user("65532", "", "unshare", "-U")[0] != 0:
+            self.skipTest("no user namespaces")
+        self.assertEqual(as_user("65532", "no GPU", "unshare", "-U"), (0, ON_CPU))
+
+    def test_process_1_of_a_container_passes_no_zombie_to_the_program(self):
+        for illness in ("hangs in count", "forks"):
+            with self.subTest(illness=illness):
+                done = self.bare(
+                    *harness.sandbox("none", ["--unshare-pid", "--as-pid-1", "--proc", "/proc",
+                                              "--tmpfs", "/run"]),
+                    launcher.LAUNCHER, "run", "--if-healthy=1", "--", sys.executable, "-c",
+                    "print(open('/proc/1/task/1/children').read())",
+                    env=launcher.environment(LD_LIBRARY_PATH=self.driver, CG_SICK=illness))
+                self.assertEqual((done.returncode, done.stdout.strip()), (0, ""), done)
+
+
 class DoctorGpu(Case):
     def test_healthy_driver_exits_with_0(self):
         self.assertEqual(self.launch("doctor", "--gpu"), (0, "driver: healthy, with 2 GPUs\n", ""))
@@ -410,6 +552,15 @@ class DoctorGpu(Case):
         document.pop("cudaguard")
         self.assertEqual(document, {"v": 1, "healthy": False, "reason": "the driver shows no GPU",
                                     "gpus": 0})
+
+    def test_process_that_cannot_ask_exits_with_125(self):
+        short = self.run_in(["sh", "-c", 'ulimit -n 8; exec "$0" doctor --gpu', launcher.LAUNCHER],
+                            bwrap=["--tmpfs", "/run"],
+                            env=launcher.environment(LD_LIBRARY_PATH=self.driver))
+        self.assertEqual(short[:3], (125, "", "cudaguard: the driver was not asked: cannot start a "
+                                     "process: Too many open files\n"))
+        code, out, err = self.launch("run", "--fence", "--", launcher.LAUNCHER, "doctor", "--gpu")
+        self.assertEqual((code, out), (125, ""), err)
 
     def test_always_asks_and_later_launches_use_the_answer(self):
         self.launch("doctor", "--gpu")
@@ -444,3 +595,25 @@ class Recorded(Case):
         self.assertEqual(records[0]["reason"], "the driver shows no GPU")
         self.assertIsNone(records[2]["reason"])
         self.assertGreaterEqual(records[0]["seconds"], 0)
+
+    def test_record_of_a_long_command_is_readable(self):
+        report = self.path("report.jsonl")
+        code, _, err = self.launch("run", "--if-healthy=1", "--report", report, "--", "true",
+                                   "x" * 100000, *("y" * 5000,) * 70, CG_SICK="no GPU")
+        self.assertEqual(code, 0, err)
+        self.assertLess(os.path.getsize(report), 65536)
+        self.assertIn("started programs without CUDA on 1 host", self.start("report", report).stdout)
+        with open(report, encoding="utf-8") as stream:
+            self.assertEqual(json.load(stream)["cut"], ["argv"])
+
+    def test_many_hosts_are_counted_in_linear_time(self):
+        report = self.path("report.jsonl")
+        record = ('{"v":1,"ts":1,"pid":7,"ppid":1,"uid":0,"host":"node%d","exe":"p","argv":["p"],'
+                  '"event":"health","decision":"deny","reason":"x\\u001b[31m","seconds":1}\n')
+        with open(report, "w", encoding="utf-8") as stream:
+            stream.writelines(record % number for number in range(200000))
+        start = time.monotonic()
+        done = self.start("report", report)
+        self.assertLess(time.monotonic() - start, 30)
+        self.assertIn("on 200,000 hosts:\n    node0  1 program  x?[31m\n", done.stdout)
+        self.assertIn("... and 199900 more hosts (--json has all)\n", done.stdout)

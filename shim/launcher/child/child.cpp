@@ -141,6 +141,12 @@ ChildEnd run_child(std::vector<std::string> words, Variables variables, millisec
   end.in_time = wait_for(child, out, err, patience, end.status);
   kill(-child, SIGKILL);  // including the processes that it has started
   if (!end.in_time && !wait_for(child, out, err, kDeath, end.status)) end.stuck = child;
+  // If we are process 1 of a container, the group's orphans are ours and must not become zombies.
+  pid_t orphan = 1;
+  for (int i = 0; i < 50 && orphan >= 0; ++i) {
+    orphan = waitpid(-child, nullptr, WNOHANG);
+    if (orphan == 0) usleep(1000);
+  }
   failure.take();
   if (failure.text().size() == sizeof end.not_started) {
     memcpy(&end.not_started, failure.text().data(), sizeof end.not_started);

@@ -38,6 +38,7 @@ int ask_health(const Options& options, const Variables& variables) {
   wish.fresh = true;
   const Health health =
       check_health(wish, variables.get(row_of(Variable::kVisibleDevices).name), variables);
+  if (!health.asked) throw Refusal(kRefused, health.reason);
   if (!file.is_stdout()) {
     print(health.healthy
               ? "driver: healthy, with " + counted(static_cast<uint64_t>(health.gpus), "GPU") + "\n"

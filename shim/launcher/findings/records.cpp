@@ -183,9 +183,9 @@ void Records::add_once(Texts& list, const std::string& text) {
 
 void Records::note_sick(const WriterFields& writer, const CallFields& call) {
   std::vector<SickDriver>& all = findings_.sick_drivers;
-  auto one = std::find_if(all.begin(), all.end(),
-                          [&](const SickDriver& other) { return other.host == writer.host; });
-  if (one == all.end()) one = all.insert(all.end(), {writer.host, "", 0, 0, 0});
+  const auto [place, is_new] = sick_hosts_.try_emplace(writer.host, all.size());
+  if (is_new) all.push_back({writer.host, "", 0, 0, 0});
+  SickDriver* const one = &all[place->second];
   if (writer.ts >= one->last) one->reason = head(call.reason, kMostText);
   note_time(writer.ts, one->first, one->last);
   ++one->programs;

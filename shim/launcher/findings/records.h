@@ -95,6 +95,7 @@ class Records {
   size_t rests_size_ = 0;
   std::set<size_t, SameCallSite> touchers_{SameCallSite{findings_.touchers}};
   Longer longer_;
+  std::unordered_map<std::string, size_t> sick_hosts_;  ///< places in findings_.sick_drivers
   std::string scratch_;
   const Sender* sender_ = nullptr;  ///< the sender of the current line
   bool touched_ = false;            ///< the last record is a CUDA attempt

@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <ctime>
 #include <fstream>
 #include <functional>
+#include <utility>
 
 #include "shim/launcher/message.h"
 #include "shim/launcher/print/json.h"
@@ -84,15 +86,15 @@ std::optional<Health> parse(const std::string& text, const std::string& question
     const auto member = json.FindMember(name);
     return member != json.MemberEnd() && member->value.IsInt64() ? member->value.GetInt64() : -1;
   };
-  const milliseconds age = now() - milliseconds(number_at("at"));
   const int64_t healthy = number_at("healthy");
   const Health health = {healthy == 1,
                          text_at("reason"),
                          milliseconds(number_at("took")),
                          milliseconds(number_at("limit")),
                          static_cast<int>(number_at("gpus")),
-                         0};
-  const bool whole = number_at("v") == 1 && number_at("at") >= 0 && health.took.count() >= 0 &&
+                         milliseconds(number_at("at"))};
+  const milliseconds age = now() - health.at;
+  const bool whole = number_at("v") == 1 && health.at.count() >= 0 && health.took.count() >= 0 &&
                      health.limit.count() >= 0 &&
                      (healthy == 1 || (healthy == 0 && !health.reason.empty()));
   if (!whole || text_at("question") != question || text_at("boot") != boot_id()) return {};
@@ -107,8 +109,13 @@ AnswerCache::AnswerCache(const std::string& question, const Variables& variables
       question_(printable(question, 4096)) {
   const uid_t user = geteuid();
   const std::string path = user == 0 ? kRootsDirectory : parent_directory(variables) + "/cudaguard";
-  mkdir(path.c_str(), user == 0 ? 0755 : 0700);  // an error means that it exists, or cannot
+  const int error = mkdir(path.c_str(), 0700);
+  if (error == 0 && user == 0) chmod(path.c_str(), 0755);  // whatever the umask is
   directory_ = open_directory(path, user);
+  // In a user namespace that lacks our id, every other unknown user has our id, too.
+  if (directory_ >= 0 && faccessat(directory_, ".", W_OK, 0) != 0) {
+    close(std::exchange(directory_, -1));
+  }
   if (user != 0) roots_directory_ = open_directory(kRootsDirectory, 0);
 }
 
@@ -119,15 +126,14 @@ AnswerCache::~AnswerCache() {
 }
 
 std::optional<Health> AnswerCache::read(milliseconds age) const {
-  if (directory_ >= 0) {
-    auto own = parse(read_file(directory_, name_, geteuid()), question_, age);
-    if (own) return own;
-  }
-  if (roots_directory_ < 0) return {};
+  std::optional<Health> own;
+  if (directory_ >= 0) own = parse(read_file(directory_, name_, geteuid()), question_, age);
+  if (roots_directory_ < 0) return own;
   // Root may use devices that this user may not.
   constexpr const char* kDevice = "/dev/nvidiactl";
-  if (access(kDevice, F_OK) == 0 && access(kDevice, R_OK | W_OK) != 0) return {};
-  return parse(read_file(roots_directory_, name_, 0), question_, age);
+  if (access(kDevice, F_OK) == 0 && access(kDevice, R_OK | W_OK) != 0) return own;
+  const auto roots = parse(read_file(roots_directory_, name_, 0), question_, age);
+  return own && (!roots || own->at >= roots->at) ? own : roots;
 }
 
 bool AnswerCache::lock() {
@@ -136,7 +142,8 @@ bool AnswerCache::lock() {
     lock_ = openat(directory_, (name_ + ".lock").c_str(),
                    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
   }
-  return lock_ < 0 || flock(lock_, LOCK_EX | LOCK_NB) == 0;
+  // Other errors (seccomp, a file system without locks) do not mean that a process asks now.
+  return lock_ < 0 || flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
 void AnswerCache::write(const Health& health) const {
@@ -158,8 +165,9 @@ void AnswerCache::write(const Health& health) const {
   const int fd = openat(directory_, unfinished.c_str(),
                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return;
-  const bool all =
-      write_all(fd, json.text() + "\n") == 0 && (geteuid() != 0 || fchmod(fd, 0644) == 0);
+  const std::string text = json.text() + "\n";
+  const bool all = write_once(fd, text) == static_cast<ssize_t>(text.size()) &&
+                   (geteuid() != 0 || fchmod(fd, 0644) == 0);
   close(fd);
   if (!all || renameat(directory_, unfinished.c_str(), directory_, name_.c_str()) != 0) {
     unlinkat(directory_, unfinished.c_str(), 0);

@@ -21,7 +21,10 @@ struct Health {
   /// wait longer does not use this answer.
   std::chrono::milliseconds limit{0};
   int gpus = 0;
-  pid_t stuck = 0;  ///< as in DriverAnswer; not in the file
+  std::chrono::milliseconds at{0};  ///< when it was written; time since boot
+  // These are not in the file:
+  pid_t stuck = 0;    ///< as in DriverAnswer
+  bool asked = true;  ///< false: this process could not ask, so the answer is not for others
 };
 
 /// How long an answer is valid.

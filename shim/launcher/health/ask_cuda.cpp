@@ -117,6 +117,9 @@ bool become_probe() {
   while (waitpid(probe, &status, 0) < 0 && errno == EINTR) continue;
   if (WIFSIGNALED(status)) {
     signal(WTERMSIG(status), SIG_DFL);
+    sigset_t none;  // our caller may have blocked the signal
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
     raise(WTERMSIG(status));
   }
   _exit(WEXITSTATUS(status));
@@ -202,8 +205,14 @@ DriverAnswer ask_cuda(const std::string& probe, Variables variables,
   if (what == Ask::kGpus) words.emplace_back("gpus");
   // If SIGCHLD is ignored, waitpid does not report the child. The program gets what it was.
   const auto before = signal(SIGCHLD, SIG_DFL);
-  const ChildEnd end = run_child(std::move(words), std::move(variables), limit,
-                                 loaded ? become_probe : become_probe_without_nodes);
+  ChildEnd end;
+  try {
+    end = run_child(std::move(words), std::move(variables), limit,
+                    loaded ? become_probe : become_probe_without_nodes);
+  } catch (const Shortage&) {
+    signal(SIGCHLD, before);
+    throw;
+  }
   signal(SIGCHLD, before);
   DriverAnswer answer;
   if (end.not_started == kHeldBack) {

@@ -6,14 +6,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <memory>
 
 #include "policy/device_list.h"
 #include "policy/text.h"
+#include "shim/launcher/fence/fence.h"
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/installation.h"
@@ -64,12 +67,19 @@ std::vector<std::string> entries_of(const char* list) {
 
 /// A change of any of these means that the driver must be asked again.
 std::string question_of(const std::string& list, const Variables& variables) {
+  // The kernel answers this itself. /proc/driver/nvidia/version waits for the module, which may
+  // hang.
   std::string version;
-  std::getline(std::ifstream("/proc/driver/nvidia/version"), version);
+  std::getline(std::ifstream("/sys/module/nvidia/version"), version);
+  // A container, or a service with PrivateDevices=, may have a /dev of its own.
+  struct stat device = {};
+  stat("/dev/nvidiactl", &device);
   // Changes when a driver's library is installed.
   struct stat libraries = {};
   stat("/etc/ld.so.cache", &libraries);
-  std::string question = version + "; ld.so.cache " + std::to_string(libraries.st_ino) + " " +
+  std::string question = version + "; device " + std::to_string(device.st_dev) + " " +
+                         std::to_string(device.st_ino) + "; ld.so.cache " +
+                         std::to_string(libraries.st_ino) + " " +
                          std::to_string(libraries.st_mtim.tv_sec) + "; gpus " + list;
   for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) {
     const char* value = variables.get(name);
@@ -119,12 +129,13 @@ std::string problem_of(const DriverAnswer& answer, milliseconds limit,
            (name == nullptr ? "" : std::string(" (") + name + ")") + " after " +
            shown(std::chrono::round<milliseconds>(answer.took));
   }
-  return answer.gpus == 0 ? "the driver shows no GPU" : "";
+  return answer.gpus <= 0 ? "the driver shows no GPU" : "";
 }
 
-/// `left` is the rest of `limit`, which the user chose.
-Health ask(const std::vector<std::string>& entries, const std::string& list, milliseconds limit,
-           milliseconds left, Variables variables) {
+/// `left` is the rest of the user's time limit.
+Health ask(const std::vector<std::string>& entries, const std::string& list, milliseconds left,
+           Variables variables) {
+  const milliseconds limit = std::chrono::ceil<std::chrono::seconds>(left);
   if (!entries.empty()) {
     variables.set("CUDA_VISIBLE_DEVICES", list);
     variables.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
@@ -145,6 +156,7 @@ Health ask(const std::vector<std::string>& entries, const std::string& list, mil
   if (answer.kind == DriverAnswer::Kind::kHangs) health.limit = limit;
   health.gpus = answer.gpus;
   health.stuck = answer.stuck;
+  health.asked = answer.kind != DriverAnswer::Kind::kNotAsked;
   return health;
 }
 
@@ -153,7 +165,9 @@ Health ask(const std::vector<std::string>& entries, const std::string& list, mil
 std::optional<HealthWish> health_wish(const Options& options, const Variables& variables) {
   std::optional<HealthWish> wish = options.if_healthy;
   const char* word = variables.get(row_of(Variable::kPolicy).name);
-  if (!wish && !options.cpu && !options.policy && word != nullptr && strcasecmp(word, kWord) == 0) {
+  std::string spelled = word == nullptr ? "" : word;
+  std::replace(spelled.begin(), spelled.end(), '-', '_');
+  if (!wish && !options.cpu && !options.policy && strcasecmp(spelled.c_str(), kWord) == 0) {
     wish.emplace().by_variable = true;
   }
   if (!wish) return {};
@@ -180,6 +194,9 @@ Health check_health(const HealthWish& wish, const char* list, const Variables& v
     entries = entries_of(list);
     if (entries.empty()) return {.reason = "the list " + in_quotes(list) + " has no GPU"};
   }
+  if (is_fenced()) {
+    return {.reason = "this process is under a fence (cudaguard run --fence)", .asked = false};
+  }
   std::string text;
   for (const std::string& entry : entries) text += (text.empty() ? "" : ",") + entry;
   AnswerCache cache(question_of(text, variables), variables);
@@ -197,8 +214,9 @@ Health check_health(const HealthWish& wish, const char* list, const Variables& v
     usleep(2000);
   }
   if (const auto health = known()) return *health;
-  Health health = ask(entries, text, wish.limit, wish.limit - so_far(), variables);
-  cache.write(health);
+  const milliseconds left = std::max(wish.limit - so_far(), milliseconds(1));
+  Health health = ask(entries, text, left, variables);
+  if (health.asked) cache.write(health);
   return health;
 }
 
@@ -240,16 +258,23 @@ void record_health(const Health& health, const std::string& report, char* const*
       .field("ppid", getppid())
       .field("uid", getuid())
       .field("host", host)
-      .field("exe", words[0]);
+      .field("exe", head(words[0], 4096));
   json.key("argv").begin_array();
-  for (size_t i = 0; words[i] != nullptr && i < 64; ++i) json.value(words[i]);
-  json.end_array()
-      .field("event", "health")
+  // Readers ignore records of more than 64 KiB; a byte may become six.
+  bool cut = false;
+  for (size_t i = 0; words[i] != nullptr && !cut; ++i) {
+    json.value(head(words[i], 4096));
+    cut = strlen(words[i]) > 4096 || (i >= 63 && words[i + 1] != nullptr) ||
+          json.text().size() > 32768;
+  }
+  json.end_array();
+  if (cut) json.key("cut").begin_array().value("argv").end_array();
+  json.field("event", "health")
       .field("decision", health.healthy ? "allow" : "deny")
       .field_or_null("reason", health.reason)
       .field("seconds", static_cast<double>(health.took.count()) / 1000)
       .end_object();
-  write_all(fd, json.text() + "\n");
+  write_once(fd, json.text() + "\n");
   close(fd);
 }
 

@@ -302,10 +302,13 @@ void put_sick_drivers(std::string& text, const Findings& findings) {
   if (findings.sick_drivers.empty()) return;
   text += "  --if-healthy started programs without CUDA on " +
           counted(findings.sick_drivers.size(), "host") + ":\n";
-  for (const SickDriver& one : findings.sick_drivers) {
+  const size_t shown = std::min(findings.sick_drivers.size(), kMostRows);
+  for (size_t i = 0; i < shown; ++i) {
+    const SickDriver& one = findings.sick_drivers[i];
     add_wrapped(text, "    " + printable(one.host) + "  " + counted(one.programs, "program") + "  ",
                 printable(one.reason));
   }
+  put_more(text, findings.sick_drivers.size(), shown, "hosts (--json has all)");
 }
 
 /// Prints which GPUs the device numbers mean, if there is a list.
