@@ -180,6 +180,7 @@ FenceWish fence_of(std::string_view word) {
 
 HealthWish health_of(const char* value) {
   HealthWish wish;
+  bool timed = false;
   std::string_view rest = value;
   while (!rest.empty()) {
     const std::string_view word = head(rest, rest.find(','));
@@ -190,7 +191,8 @@ HealthWish health_of(const char* value) {
       wish.require = true;
     } else if (word == "fresh") {
       wish.fresh = true;
-    } else if (number && seconds >= 1 && seconds <= 3600) {
+    } else if (number && seconds >= 1 && seconds <= 3600 && !timed) {
+      timed = true;
       wish.limit = std::chrono::seconds(seconds);
     } else {
       refuse("--if-healthy " + in_quotes(value) +

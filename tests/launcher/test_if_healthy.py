@@ -182,6 +182,10 @@ class Decision(Case):
         control = self.launch("run", "--", "sh", "-c", script)[1]
         self.assertEqual(len(out.split()), len(control.split()), (out, control))
 
+    def test_missing_program_is_refused_before_the_driver_is_asked(self):
+        code, out, err = self.launch("run", "--if-healthy=30", "--", "no-such-program")
+        self.assertEqual((code, out, self.number_of_questions()), (127, "", 0), err)
+
     def test_exit_code_is_the_programs(self):
         self.assertEqual(self.launch("run", "--if-healthy=1", "--", "sh", "-c", "exit 7",
                                      CG_SICK="fails")[0], 7)
@@ -232,6 +236,16 @@ class Decision(Case):
             self.assertIn('--if-healthy "%s" is not accepted (accepted: seconds, 1 to 3600;' % value,
                           err)
         self.assertEqual(self.number_of_questions(), 0)
+
+
+class RealDriver(Case):
+    def test_driver_without_a_gpu_is_not_healthy_and_makes_no_device_node(self):
+        self.need_real_driver()
+        code, out, err, nodes = self.run_in(
+            [launcher.LAUNCHER, "run", "--if-healthy", "--", *SHOW], world="real",
+            bwrap=["--bind", self.path("run"), "/run"], env=launcher.environment())
+        self.assertEqual((code, out, nodes), (0, ON_CPU, []), err)
+        self.assertRegex(err, r"cuInit failed with 100 \(CUDA_ERROR_NO_DEVICE\) after \d+")
 
 
 class List(Case):

@@ -71,6 +71,8 @@ Prepared prepare(const Options& given, Variables& variables) {
   const std::optional<HealthWish> wish = health_wish(given, variables);
   Health health;
   if (wish) {
+    // Refuses a program that does not exist before the driver is asked, which may take long.
+    find_program(*given.program, variables.get("PATH"));
     const char* list =
         given.gpus ? given.gpus->c_str() : variables.get(row_of(Variable::kVisibleDevices).name);
     health = check_health(*wish, list, variables);
