@@ -146,9 +146,9 @@ TEST(FenceFilter, OtherArchitecturesPass) {
 TEST(FenceFilter, GivesTheConfiguredAnswer) {
   constexpr uint32_t kUserNotif = 0x7fc00000;
   const std::vector<sock_filter> program = fence_filter(kUserNotif);
-  EXPECT_EQ(
-      answer_of(program, call(kThisArchitecture.architecture, kThisArchitecture.ioctl, kNobodysRequest)),
-      kUserNotif);
+  EXPECT_EQ(answer_of(program, call(kThisArchitecture.architecture, kThisArchitecture.ioctl,
+                                    kNobodysRequest)),
+            kUserNotif);
 }
 
 TEST(FenceFilter, ListenerGetsBeaconsAndNoOtherGetpid) {

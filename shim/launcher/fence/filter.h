@@ -24,7 +24,8 @@ struct Architecture {
   uint32_t x32_bit;
   uint32_t getpid;
 };
-inline constexpr Architecture kX86 = {AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514, 0x40000000, 39};
+inline constexpr Architecture kX86 = {AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514,
+                                      0x40000000,        39};
 inline constexpr Architecture kArm = {AUDIT_ARCH_AARCH64, 29, AUDIT_ARCH_ARM, 54, 29, 0, 172};
 #if defined(__x86_64__)
 inline constexpr Architecture kThisArchitecture = kX86;
@@ -35,6 +36,7 @@ inline constexpr Architecture kThisArchitecture = kArm;
 /// `answer` is SECCOMP_RET_ERRNO with an error, or SECCOMP_RET_USER_NOTIF. It applies to every
 /// ioctl that is_nvidia_request() knows, from all programs that the machine runs.
 /// SECCOMP_RET_USER_NOTIF applies to beacons as well. All other calls pass. Pure.
-std::vector<sock_filter> fence_filter(uint32_t answer, const Architecture& machine = kThisArchitecture);
+std::vector<sock_filter> fence_filter(uint32_t answer,
+                                      const Architecture& machine = kThisArchitecture);
 
 }  // namespace cudaguard::launcher
