@@ -16,9 +16,12 @@ from support import doctor, harness, launcher
 BOX = os.path.join(harness.FAKES, "lazy")  # eight GPUs
 SHOW = ["sh", "-c", 'echo "$CUDAGUARD_POLICY list=$CUDAGUARD_VISIBLE_DEVICES"']
 ON_CPU = "FORCE_CPU list=\n"
+UNANSWERED_FILES = os.path.join(harness.SOURCE, "tests", "support", "unanswered_files.py")
+FREEZER = "/sys/fs/cgroup/freezer"
 # Two GPUs, of which CUDA_VISIBLE_DEVICES selects. CG_SICK names what is wrong. Each cuInit adds a
 # line to CG_ASKED.
 DRIVER = r"""
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +32,12 @@ static int has(const char* what) {
   return own != NULL && strcmp(own, what) == 0;
 }
 static int hang(void) { for (;;) pause(); }
+static void write_to(const char* file, const char* text) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%s", getenv("CG_FREEZER"), file);
+  const int descriptor = open(path, O_WRONLY);
+  if (descriptor < 0 || write(descriptor, text, strlen(text)) < 0) abort();
+}
 static int visible(int position) {
   const char* list = getenv("CUDA_VISIBLE_DEVICES");
   if (list == NULL) return position < 2 ? position : -1;
@@ -46,6 +55,8 @@ int cuInit(unsigned flags) {
   if (has("prints")) for (int i = 0; i < 1 << 18; ++i) printf("%01024d\n", i);
   if (has("forks") && fork() == 0) hang();
   if (has("crashes")) __builtin_trap();
+  if (has("opens the node")) open("/dev/nvidiactl", O_RDWR);
+  if (has("freezes itself")) write_to("cgroup.procs", "0"), write_to("freezer.state", "FROZEN");
   if (has("signals itself")) kill(getpid(), SIGTERM);
   return has("fails") ? 999 : 0 * (int)flags;
 }
@@ -236,6 +247,66 @@ class Decision(Case):
             self.assertIn('--if-healthy "%s" is not accepted (accepted: seconds, 1 to 3600;' % value,
                           err)
         self.assertEqual(self.number_of_questions(), 0)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root mounts file systems and freezes processes")
+class Uninterruptible(Case):
+    """The child that asks the driver sleeps in the kernel (state D) and survives SIGKILL."""
+
+    def is_abandoned(self, place, *prefix, bwrap=(), **env):
+        script = 'echo "$CUDAGUARD_POLICY"; cat /proc/$$/task/$$/children; ls /proc/$$/fd'
+        env = launcher.environment(**{"LD_LIBRARY_PATH": self.driver, **env})
+        done = self.bare(
+            *prefix, *harness.sandbox("none", ["--bind", self.path("run"), "/run", *bwrap]), "env",
+            "-i", *["%s=%s" % item for item in env.items()], launcher.LAUNCHER, "run",
+            "--if-healthy=1", "--", "sh", "-c", script)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertRegex(done.stderr, r"\Acudaguard: --if-healthy: the driver did not answer in 1 s "
+                         r"\(%s\); the program runs without CUDA; process \d+, which asked the "
+                         r"driver, does not die of SIGKILL\n\Z" % place)
+        policy, *facts = done.stdout.split()
+        control, *without = self.launch("run", "--if-healthy=20", "--", "sh", "-c", script)[1].split()
+        self.assertEqual((policy, control), ("FORCE_CPU", "VALIDATE"))
+        self.assertEqual(len(facts), len(without), "another child or descriptor: %s" % facts)
+
+    def beside(self, operation, name):
+        """The beginning of a command beside a file of this name that never answers."""
+        if not os.path.exists("/dev/fuse"):
+            harness.skip(self, "no /dev/fuse")
+        os.mkdir(self.path("mounted"))
+        return ["unshare", "-m", "--propagation", "private", sys.executable, UNANSWERED_FILES,
+                self.path("mounted"), operation, name]
+
+    def test_driver_on_a_file_system_that_does_not_let_it_be_opened(self):
+        self.is_abandoned("while it was loaded", *self.beside("open", "libcuda.so.1"),
+                          LD_LIBRARY_PATH=self.path("mounted"))
+
+    def test_driver_on_a_file_system_that_does_not_let_it_be_read(self):
+        self.is_abandoned("while it was loaded", *self.beside("read", "libcuda.so.1"),
+                          LD_LIBRARY_PATH=self.path("mounted"))
+
+    def test_device_node_that_does_not_let_it_be_opened(self):
+        node = self.beside("open", "nvidiactl")
+        self.is_abandoned("cuInit", *node, CG_SICK="opens the node",
+                          bwrap=["--bind", self.path("mounted", "nvidiactl"), "/dev/nvidiactl"])
+
+    def test_frozen_cgroup(self):
+        if not os.path.exists(FREEZER):
+            harness.skip(self, "no freezer of cgroup v1")
+        group = "%s/cudaguard-test-%d" % (FREEZER, os.getpid())
+        os.mkdir(group)
+        try:
+            self.is_abandoned("cuInit", CG_SICK="freezes itself", CG_FREEZER=group)
+        finally:
+            with open(os.path.join(group, "freezer.state"), "w", encoding="ascii") as stream:
+                stream.write("THAWED")
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                try:
+                    os.rmdir(group)
+                    break
+                except OSError:  # the thawed process has not died yet
+                    time.sleep(0.01)
 
 
 class RealDriver(Case):
