@@ -43,7 +43,7 @@ def version(env):
     return tuple(int(word) for word in re.search(r"(\d+)\.(\d+)", done.stdout).groups())
 
 
-def write_settings(directory, prolog, env):
+def write_settings(directory, prolog, env, more):
     user = pwd.getpwuid(os.geteuid()).pw_name
     plugins = libraries()[:1]
     shards = version(env) >= (22, 5)
@@ -61,12 +61,13 @@ def write_settings(directory, prolog, env):
         "SchedulerType=sched/builtin",
         "SchedulerParameters=batch_sched_delay=0,sched_min_interval=1,sched_interval=1",
         "MpiDefault=none", "ReturnToService=2",
-        "TaskProlog=" + prolog, "GresTypes=gpu" + (",shard" if shards else ""),
+        *(["TaskProlog=" + prolog] if prolog else []),
+        "GresTypes=gpu" + (",shard" if shards else ""),
         "NodeName=%s NodeAddr=127.0.0.1 CPUs=%d State=UNKNOWN Gres=gpu:2%s" %
         (host, os.cpu_count(), ",shard:8" if shards else ""),
         "PartitionName=all Nodes=%s Default=YES State=UP OverSubscribe=FORCE:8" % host,
         "PartitionName=cpu Nodes=%s State=UP OverSubscribe=FORCE:8" % host]
-    lines += ["PluginDir=" + name for name in plugins]
+    lines += ["PluginDir=" + name for name in plugins] + list(more)
     gres = ["Name=gpu File=/dev/nvidia[0-1]"] + ["Name=shard Count=8"] * shards
     files = {"slurm.conf": lines, "gres.conf": gres}
     if version(env) >= (23, 11):
@@ -79,10 +80,12 @@ def write_settings(directory, prolog, env):
 
 
 class Node:
-    def __init__(self, directory, prolog, mounts):
+    """prolog: the TaskProlog, or an empty text. more: further lines of slurm.conf."""
+
+    def __init__(self, directory, prolog, mounts, more=()):
         self.directory = directory
         self.env = environment(directory)
-        write_settings(directory, prolog, self.env)
+        write_settings(directory, prolog, self.env, more)
         devices = []
         for name in ("nvidia0", "nvidia1"):
             devices += ["--dev-bind", "/dev/null", "/dev/" + name]
