@@ -22,7 +22,9 @@ import time
 
 from support import harness
 
-PRIVATE_DEV = ["bwrap", "--dev-bind", "/", "/", "--dev", "/dev", "--die-with-parent", "--"]
+# /run has the answers of --if-healthy, which other programs must not use.
+PRIVATE_DEV = ["bwrap", "--dev-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/run",
+               "--die-with-parent", "--"]
 # A program must not inherit these. LD_LIBRARY_PATH stays, because it may lead to the driver.
 SCRUBBED = re.compile(r"^(LD_(PRELOAD|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|NVIDIA_.*|"
                       r"OCL_ICD_.*|PYTORCH_.*|CG_.*)$")
@@ -160,6 +162,7 @@ class Box:
         self.guard = os.path.join(self.lib, "libcudaguard.so")
         self.proxies = [os.path.join(self.lib, "cudaguard", "libcudaguard-%s.so" % name)
                            for name in ("driver", "nvml")]
+        self.launcher = os.path.join(self.build, "bin", "cudaguard")
         self.directory = os.path.join(self.build, "tests", "gpu")
         self.deadline = time.monotonic() + seconds
         self.fake = library_path  # directories of a fake driver, which needs no device

@@ -11,7 +11,7 @@ import sys
 LIMIT = 64 * 2**20
 # The files of the build tree by directory. The rest of tests/programs are links to other
 # directories and copies of drivers, which only the entry-point matrix' own sandbox uses.
-BUILT = ("lib", os.path.join("tests", "programs"), os.path.join("tests", "gpu"))
+BUILT = ("bin", "lib", os.path.join("tests", "programs"), os.path.join("tests", "gpu"))
 LEFT_OUT = shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile", "static_entry_point",
                                   "renamed")
 SOURCES = ("scripts/gpu-check", "tests/gpu/*.py", "tests/support/settings.py",

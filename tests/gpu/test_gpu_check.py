@@ -85,7 +85,8 @@ class GpuCheck(unittest.TestCase):
                      "allow.unknown-index", "allow.duplicate", "index.12-shared.VALIDATE",
                      "index.13-shared.CLAMP", "index.cuDeviceGet-dlopen.CLAMP", "calls.pointers",
                      "slot.getenv", "slot.record", "slot.hides", "observe.context", "observe.fork",
-                     "observe.late-write", "observe.late-write-remedy"):
+                     "observe.late-write", "observe.late-write-remedy", "health.doctor",
+                     "health.fresh", "health.shared", "health.list", "health.missing"):
             self.assertIn(name, rows, out)
             self.assertEqual(rows[name]["verdict"], "pass", "%s\n%s" % (name, out))
         for name, row in rows.items():
@@ -154,6 +155,25 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(rows["allow.reversed"]["reason"], "one GPU only")
         _, out, rows = self.one_gpu("--only", "entry_points")
         self.assertEqual(rows["entry_points.memory"]["verdict"], "pass", out)
+
+    def test_health_rows_pass_with_fake_gpus(self):
+        code, out, rows = self.check(*self.build("--only", "health"))
+        self.assertEqual((code, len(rows)), (0, 7), out)
+
+    def test_health_rows_fail_with_a_launcher_that_only_starts_the_program(self):
+        build = os.path.join(self.scratch, "build")
+        os.makedirs(os.path.join(build, "bin"))
+        for name in ("lib", "tests"):
+            os.symlink(os.path.join(harness.BUILD, name), os.path.join(build, name))
+        launcher = os.path.join(build, "bin", "cudaguard")
+        with open(launcher, "w", encoding="utf-8") as stream:
+            stream.write('#!/bin/sh\nwhile [ $# != 0 ] && [ "$1" != -- ]; do shift; done\n'
+                         '[ $# = 0 ] || { shift; exec "$@"; }\n')
+        os.chmod(launcher, 0o755)
+        code, out, rows = self.check("--build", build, "--library-path", FAKES, "--only", "health")
+        self.assertEqual(code, 1, out)
+        for name in ("health.doctor", "health.list", "health.missing"):
+            self.assertEqual(rows[name]["verdict"], "FAIL", out)
 
     def test_memory_rows_fail_with_a_guard_that_does_nothing(self):
         code, out, rows = self.one_gpu("--lib", self.idle_lib(), "--only", "contexts")
