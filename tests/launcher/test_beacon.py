@@ -334,7 +334,7 @@ class Forged(test_verify_tree.Case):
               }
               return count - 2;
             }""")
-        result = self.verify([program, count], ["--json", self.path("out.json")])
+        result = self.verify([program, count], ["--json", self.path("out.json")], timeout=800)
         if harness.FULL:
             self.ends(result, 3, "INCOMPLETE: ", "in doubt: too many beacons (more than 1 GB")
         else:

@@ -139,6 +139,7 @@ class Release(packaged.Case):
         self.assertEqual(packed, set(listed), "it" + ANOTHER)
 
     @pytest.mark.full
+    @pytest.mark.timeout(3600)
     def test_second_build_elsewhere_has_the_same_bytes(self):
         """The release is built again from its own source, in another directory, by a user with
         other settings."""
@@ -153,7 +154,7 @@ class Release(packaged.Case):
         os.mkdir(os.path.join(source, "build"))
         os.symlink(harness.DEPS, os.path.join(source, "build", "_deps"))
         done = packaged.run(
-            [os.path.join(source, "scripts", "release"), "--quick", out], umask=0o077, timeout=1200,
+            [os.path.join(source, "scripts", "release"), "--quick", out], umask=0o077, timeout=3000,
             env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "TZ": "Asia/Tokyo",
                  "HOME": self.path(), "CCACHE_DISABLE": "1"})
         self.assertEqual(done.returncode, 0, done.stdout)
