@@ -66,10 +66,9 @@ const std::vector<Page>& pages() {
          "none]",
          &Options::gpus, Variable::kVisibleDevices},
         {"policy", "POLICY",
-         "FORCE_CPU, VALIDATE (explain wrong GPU indices), CLAMP, OFF [default: FORCE_CPU]",
+         "set the CUDA policy: FORCE_CPU, VALIDATE, CLAMP, OFF [default: FORCE_CPU]",
          &Options::policy, Variable::kPolicy},
-        {"if-healthy", "[=S]",
-         "use CUDA only if the driver answers in S seconds; ,require ,fresh [default: 10]",
+        {"if-healthy", "[=S]", "use CUDA only if the driver answers in S seconds [default: 10]",
          &Options::if_healthy},
         {"children", "cpu", "hide all CUDA devices from child processes [default: as for PROGRAM]",
          &Options::children, Variable::kChildren},
@@ -82,7 +81,7 @@ const std::vector<Page>& pages() {
          "also block NVIDIA ioctls with seccomp: auto, require, off [default: off]",
          &Options::fence},
         {"observe", nullptr,
-         "list at the end who asked for CUDA; allow it, unless --cpu or --fence is given",
+         "allow CUDA, except with --cpu or --fence; list the processes that asked for it",
          &Options::observe},
         {"no-presets", nullptr, "do not set the presets", &Options::no_presets},
         {"print", nullptr, "print the variables as shell commands, and start nothing",
@@ -90,10 +89,15 @@ const std::vector<Page>& pages() {
         {"strict", nullptr, "refuse a program that is static or cannot be checked",
          &Options::strict}},
        "Options end at the first word that is not an option. An option overrides its variable\n"
-       "CUDAGUARD_*. The presets hide GPUs from frameworks: CUDA_VISIBLE_DEVICES, JAX_PLATFORMS,\n"
+       "CUDAGUARD_*.\n"
+       "Policies: FORCE_CPU hides CUDA. VALIDATE allows it and explains wrong GPU indices. CLAMP\n"
+       "also corrects indices that are too high. OFF turns the guard off.\n"
+       "If the driver is not healthy, --if-healthy=S,require starts nothing.\n"
+       "--if-healthy=S,fresh ignores an answer of the last 60 seconds.\n"
+       "The presets hide GPUs from frameworks: CUDA_VISIBLE_DEVICES, JAX_PLATFORMS,\n"
        "MPIR_CVAR_ENABLE_GPU and GST_REGISTRY_1_0.\n"
-       "The fence is permanent for PROGRAM and all its descendants. Without CAP_SYS_ADMIN it sets\n"
-       "no_new_privs: sudo and setuid programs inside gain no rights.\n"
+       "The fence is permanent for PROGRAM and all its descendants. Without CAP_SYS_ADMIN it\n"
+       "sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
        "Exit codes: PROGRAM's own; 125 refused, nothing was started; 126 PROGRAM cannot be run;\n"
        "127 PROGRAM was not found.\n"},
       {Command::kVerify,
@@ -105,9 +109,10 @@ const std::vector<Page>& pages() {
        {{"allow", "PATTERN",
          "accept a process, lib:NAME, module:NAME or line:FILE:LINE [default: none]",
          &Options::allow},
-        {"allow-incomplete", nullptr, "pass although CUDA attempts may have been missed",
+        {"allow-incomplete", nullptr, "end with PASS even if CUDA attempts may have been missed",
          &Options::allow_incomplete},
-        {"deny", "WHAT", "what fails the run: init, nvml, opencl [default: init]", &Options::deny},
+        {"deny", "WHAT", "choose what fails the run: init (CUDA), nvml, opencl [default: init]",
+         &Options::deny},
         {"report", kFile, "also append the records to FILE [default: none]", &Options::report},
         {"fence", "[=MODE]",
          "also block NVIDIA ioctls with seccomp: auto, require, off [default: auto]",
@@ -117,13 +122,12 @@ const std::vector<Page>& pages() {
         {"junit", kFile, "write JUnit XML [default: none]", &Options::junit_file},
         html,
         force},
-       "PATTERN is a glob for a word of a process's command, its base name, or the whole command.\n"
-       "--allow and --deny may be repeated. It needs no GPU and no driver. Without CAP_SYS_ADMIN "
-       "the fence\n"
-       "sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
-       "Exit codes: 0 no CUDA use; 1 CUDA use; 2 no CUDA use, but PROGRAM failed; 3 INCOMPLETE: "
-       "an\n"
-       "attempt may have been missed; 125 nothing was verified.\n"},
+       "PATTERN is a glob. It matches a word of a process's command, the base name of a word, or\n"
+       "the whole command. You can repeat --allow and --deny.\n"
+       "verify needs no GPU and no driver. Without CAP_SYS_ADMIN the fence sets no_new_privs:\n"
+       "sudo and setuid programs inside gain no rights.\n"
+       "Exit codes: 0 no CUDA use; 1 CUDA use; 2 no CUDA use, but PROGRAM failed; 3 INCOMPLETE:\n"
+       "an attempt may have been missed; 125 nothing was verified.\n"},
       {Command::kReport,
        "report",
        "[OPTION...] FILE|DIRECTORY...",
@@ -134,16 +138,19 @@ const std::vector<Page>& pages() {
         json,
         html,
         force},
-       "- is the standard input. Exit codes: 0 done; 125 a file cannot be read or written.\n"},
+       "The file - is the standard input.\n"
+       "Exit codes: 0 done; 125 a file cannot be read or written.\n"},
       {Command::kDoctor,
        "doctor",
        "[OPTION...] [PROGRAM]",
        "check the machine, and whether a program can be guarded",
-       "Checks cudaguard, the driver and, if you name one, whether PROGRAM can be guarded.",
-       {{"gpu", nullptr, "ask only whether the driver is healthy; 1 if not", &Options::gpu},
+       "Checks cudaguard and the driver, and if you name PROGRAM, whether it can be guarded.",
+       {{"gpu", nullptr, "check only the driver; the exit code is 1 if it is not healthy",
+         &Options::gpu},
         json,
         force},
-       "PROGRAM is not started. Exit codes: 0 well; 1 guarded in part, or a problem; 2 cannot be\n"
+       "PROGRAM is not started.\n"
+       "Exit codes: 0 nothing is wrong; 1 guarded in part, or something is wrong; 2 cannot be\n"
        "guarded; 125 doctor's own error; 126 PROGRAM cannot be run; 127 PROGRAM was not found.\n"},
       {Command::kHelp, "help", "", "print this list, or the help of a command", "", {}, ""},
       {Command::kVersion, "version", "", "print the version", "", {}, ""},
