@@ -13,6 +13,8 @@
 
 namespace cudaguard {
 namespace elf_detail {
+// Functions that are not small are not inlined, so that a library has one copy of each, however its
+// files are optimised.
 
 inline bool same(const char* a, const char* b) {
   while (*a != '\0' && *a == *b) {
@@ -43,7 +45,7 @@ struct Tables {
 };
 
 // Returns a value of the dynamic section, 0 if there is none.
-inline ElfW(Addr) dynamic_value(const ElfW(Dyn) * entry, ElfW(Sxword) tag) {
+[[gnu::noinline]] inline ElfW(Addr) dynamic_value(const ElfW(Dyn) * entry, ElfW(Sxword) tag) {
   for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
     if (entry->d_tag == tag) return entry->d_un.d_val;
   }
@@ -101,7 +103,7 @@ inline const char* version_name(const Tables& t, unsigned number) {
 // `second` receives a symbol that counts only if there is no other. If any version is acceptable,
 // this is an old version of the name (the hidden bit). For an import without a version it is the
 // default version, because ld.so prefers the oldest one (2).
-inline const ElfW(Sym) *
+[[gnu::noinline]] inline const ElfW(Sym) *
     match(const Tables& t, uint32_t index, const char* name, const ElfW(Sym) * *second) {
   const ElfW(Sym)* symbol = t.symbols + index;
   const unsigned type = symbol->st_info & 0xf;  // the same bits in both ELF classes
@@ -153,7 +155,6 @@ inline const ElfW(Sym) *
   return nullptr;
 }
 
-// Not inlined, so that a library has one copy, however its files are optimised.
 [[gnu::noinline]] inline const void* lookup(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
                                             const char* name, const char* wanted) {
   const Tables t = read_tables(dynamic, base, wanted);

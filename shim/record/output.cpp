@@ -127,9 +127,9 @@ int append(const char* path, const ProcessFacts& facts, const Touch& touch, char
 bool expand(std::string_view path, const ProcessFacts& facts, char* to, size_t size) {
   Text out(to, size - 1);
   char room[FactsRoom::kHost];
-  // A start record has no host name, because reading the name takes as long as the rest. Only %h
-  // needs it.
-  const bool wants_host = path.find("%h") != std::string_view::npos;
+  // A start record has no host name, because reading the name takes as long as the rest. Only a
+  // name with %h needs it.
+  const bool wants_host = path.find('%') != std::string_view::npos;
   put_report_name(out, path,
                   {facts.pid, facts.uid, wants_host ? read_host(room, sizeof room) : facts.host});
   to[out.view().size()] = '\0';

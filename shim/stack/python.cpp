@@ -3,6 +3,8 @@
 
 #include <sys/auxv.h>
 
+#include <cstring>
+
 #include "policy/user_code.h"
 
 namespace cudaguard {
@@ -91,9 +93,9 @@ bool find_python(const Maps& maps, Names& names) {
 }
 
 /// Returns the table for a version such as "3.11.2 (main, ...", or null.
-const Layout* layout_of(std::string_view version) {
-  if (!version.starts_with("3.")) return nullptr;
-  if (version.find("free-thread") != std::string_view::npos) return nullptr;
+const Layout* layout_of(const char* text) {
+  const std::string_view version = text;
+  if (!version.starts_with("3.") || std::strstr(text, "free-thread") != nullptr) return nullptr;
   unsigned minor = 0;
   for (const char c : tail(version, 2)) {
     if (!is_digit(c)) break;

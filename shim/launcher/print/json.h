@@ -76,11 +76,12 @@ class Json {
   Json& field_if(bool known, const char* name, const Value& what) {
     return known ? field(name, what) : key(name).null();
   }
-  /// `put` writes the members of each object.
+  /// `put` writes the members of each object. The array has at most `most` of them.
   template <typename List, typename Put>
-  Json& objects(const char* name, const List& list, Put put) {
+  Json& objects(const char* name, const List& list, Put put, size_t most = SIZE_MAX) {
     key(name).begin_array();
     for (const auto& one : list) {
+      if (most-- == 0) break;
       begin_object();
       put(one);
       end_object();

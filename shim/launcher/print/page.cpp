@@ -2,7 +2,6 @@
 #include "shim/launcher/print/page.h"
 
 #include <algorithm>
-#include <ranges>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -42,8 +41,8 @@ void put_groups(Json& json, const Findings& findings, const ByWord& by) {
   json.key(by.word.data())
       .begin_object()
       .field("count", groups.size())
-      .objects("rows", groups | std::views::take(kGroups),
-               [&](const Group& group) { put(json, group); })
+      .objects(
+          "rows", groups, [&](const Group& group) { put(json, group); }, kGroups)
       .end_object();
 }
 
@@ -55,8 +54,9 @@ void put_touchers(Json& json, const Findings& findings) {
     if (!with_stacks.contains(number++)) toucher.stack = {};
     put(json, toucher);
   });
-  json.objects("processes", findings.processes | std::views::take(kProcesses),
-               [&](const ObservedProcess& process) { put(json, process); });
+  json.objects(
+      "processes", findings.processes, [&](const ObservedProcess& process) { put(json, process); },
+      kProcesses);
 }
 
 }  // namespace
