@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/fence/fence.h"
 
-#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/ioctl.h>
@@ -141,45 +140,6 @@ Fence put_up_fence(bool listens) {
   }
   if (!fence.holds && fence.no_new_privs) fence.why_not += " (no_new_privs is set anyway)";
   if (listens && (fence.was_there || fence.listener < 0)) fence.unseen = why_unseen(fence, unseen);
-  return fence;
-}
-
-Fence try_fence() {
-  struct Outcome {
-    bool holds;
-    bool was_there;
-    bool no_new_privs;
-    bool listens;
-    char clause[512];  // `unseen` if the fence holds, otherwise `why_not`
-  };
-  Fence fence;
-  int ends[2];
-  const bool piped = pipe2(ends, O_CLOEXEC) == 0;
-  const pid_t child = piped ? fork() : -1;
-  const int error = errno;
-  if (child == 0) {
-    fence = put_up_fence(true);
-    Outcome outcome = {fence.holds, fence.was_there, fence.no_new_privs, fence.listener >= 0, {}};
-    (fence.holds ? fence.unseen : fence.why_not).copy(outcome.clause, sizeof outcome.clause - 1);
-    const ssize_t written = write(ends[1], &outcome, sizeof outcome);  // a pipe holds far more
-    _exit(written < 0);
-  }
-  if (piped) close(ends[1]);
-  Outcome outcome = {};
-  const ssize_t got = child < 0 ? 0 : read(ends[0], &outcome, sizeof outcome);
-  if (piped) close(ends[0]);
-  while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  if (got != sizeof outcome) {
-    fence.why_not = child < 0 ? std::string("it was not tried: ") + strerror(error)
-                              : "a process that tried it was killed";
-    return fence;
-  }
-  fence.holds = outcome.holds;
-  fence.was_there = outcome.was_there;
-  fence.no_new_privs = outcome.no_new_privs;
-  fence.listener = outcome.listens ? 0 : -1;
-  (fence.holds ? fence.unseen : fence.why_not) = outcome.clause;
   return fence;
 }
 

@@ -28,8 +28,4 @@ bool is_fenced();
 /// a listener. Sets no_new_privs only if the kernel requires it.
 Fence put_up_fence(bool listens);
 
-/// Returns what put_up_fence(true) would return here. A child process tries it and ends, so this
-/// process stays unchanged. Only the sign of `listener` is meaningful.
-Fence try_fence();
-
 }  // namespace cudaguard::launcher
