@@ -35,12 +35,7 @@ std::string printable(std::string_view text, size_t most) {
     const auto byte = static_cast<unsigned char>(c);
     const bool goes_on = in_character && (byte & 0xc0U) == 0x80;
     in_character = byte >= 0x80;
-    if (goes_on) continue;
-    if (c == '\t') {
-      result += ' ';
-    } else {
-      result += byte < 0x20 || byte >= 0x7f ? '?' : c;
-    }
+    if (!goes_on) result += c == '\t' ? ' ' : byte < 0x20 || byte >= 0x7f ? '?' : c;
   }
   if (result.size() > most) result.replace(most - 3, std::string::npos, "...");
   return result;
@@ -67,12 +62,8 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 }
 
 std::string grouped(uint64_t number) {
-  std::string text;
-  const std::string digits = std::to_string(number);
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
   return text;
 }
 
@@ -83,7 +74,7 @@ std::string counted(uint64_t number, const char* what) {
 }
 
 std::string id_ranges(std::vector<uint32_t> ids) {
-  std::sort(ids.begin(), ids.end());
+  std::ranges::sort(ids);
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   std::string text;
   for (size_t i = 0; i < ids.size();) {

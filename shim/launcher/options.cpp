@@ -161,10 +161,14 @@ const std::vector<Page>& pages() {
 const Page& page_of(Command command) { return pages()[static_cast<size_t>(command)]; }
 
 const Page* page_named(std::string_view name) {
-  const auto& all = pages();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const Page& page) { return name == page.name; });
-  return found == all.end() ? nullptr : &*found;
+  const auto found = std::ranges::find(pages(), name, &Page::name);
+  return found == pages().end() ? nullptr : &*found;
+}
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const Page& page : pages()) names.emplace_back(page.name);
+  return names;
 }
 
 std::string see_help(Command command) {
@@ -190,17 +194,14 @@ HealthWish health_of(const char* value) {
   bool timed = false;
   std::string_view rest = value;
   while (!rest.empty()) {
-    const std::string_view word = head(rest, rest.find(','));
-    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
-    const uint32_t seconds = number_of(word);
-    const bool number = word.find_first_not_of("0123456789") == std::string_view::npos;
+    const std::string_view word = take_entry(rest);
     if (word == "require") {
       wish.require = true;
     } else if (word == "fresh") {
       wish.fresh = true;
-    } else if (number && seconds >= 1 && seconds <= 3600 && !timed) {
+    } else if (seconds_of(word) != 0 && !timed) {
       timed = true;
-      wish.limit = std::chrono::seconds(seconds);
+      wish.limit = std::chrono::seconds(seconds_of(word));
     } else {
       refuse("--if-healthy " + in_quotes(value) +
              " is not accepted (accepted: seconds, 1 to 3600; require; fresh; with commas "
@@ -212,6 +213,7 @@ HealthWish health_of(const char* value) {
 
 /// `value` is null if the user gave none. `next` is the word after the option, or null.
 void set(Options& options, const Option& option, const char* value, const char* next) {
+  const std::string word = next == nullptr ? "" : next;
   if (const auto* flag = std::get_if<bool Options::*>(&option.to)) {
     options.** flag = true;
   } else if (const auto* text = std::get_if<Value>(&option.to)) {
@@ -223,7 +225,6 @@ void set(Options& options, const Option& option, const char* value, const char* 
   } else if (const auto* list = std::get_if<std::vector<std::string> Options::*>(&option.to)) {
     (options.**list).emplace_back(value);
   } else if (std::holds_alternative<std::optional<HealthWish> Options::*>(option.to)) {
-    const std::string_view word = next == nullptr ? "" : next;
     if (value == nullptr && (word == "require" || word == "fresh" ||
                              word.substr(0, 1).find_first_of("0123456789") == 0)) {
       refuse("--if-healthy takes its value after \"=\": --if-healthy=" + printable(word) +
@@ -231,11 +232,9 @@ void set(Options& options, const Option& option, const char* value, const char* 
     }
     options.if_healthy = health_of(value == nullptr ? "" : value);
   } else {
-    const std::string_view word = next == nullptr ? "" : next;
     if (value == nullptr && (word == "auto" || word == "require" || word == "off")) {
-      const std::string name(word);
-      refuse("--fence takes its mode after \"=\": --fence=" + name +
-             " (to run a program: --fence -- " + name + ")");
+      refuse("--fence takes its mode after \"=\": --fence=" + word +
+             " (to run a program: --fence -- " + word + ")");
     }
     options.fence = value == nullptr ? FenceWish::kAuto : fence_of(value);
   }
@@ -244,11 +243,9 @@ void set(Options& options, const Option& option, const char* value, const char* 
 /// `kind` is "option" (for kHelp, including the options of run) or "command".
 [[noreturn]] void refuse_unknown(const std::string& kind, const std::string& word,
                                  Command command) {
-  std::vector<std::string> known = {"--help"};
-  if (kind == "command") {
-    known.clear();
-    for (const Page& page : pages()) known.emplace_back(page.name);
-  } else {
+  std::vector<std::string> known = command_names();
+  if (kind == "option") {
+    known = {"--help"};
     if (command == Command::kHelp) known.emplace_back("--version");
     const Command owner = command == Command::kHelp ? Command::kRun : command;
     for (const Option& option : page_of(owner).options) {
@@ -344,9 +341,8 @@ std::string meant(int argc, char** argv) {
 [[noreturn]] void refuse_word(int argc, char** argv) {
   const bool option = argv[1][0] == '-';
   const std::string word(argv[1], option ? strcspn(argv[1], "=") : strlen(argv[1]));
-  std::vector<std::string> names;
-  for (const Page& page : pages()) names.emplace_back(page.name);
-  const std::string command = option || did_you_mean(word, names).empty() ? meant(argc, argv) : "";
+  const bool guess = option || did_you_mean(word, command_names()).empty();
+  const std::string command = guess ? meant(argc, argv) : "";
   if (command.empty()) refuse_unknown(option ? "option" : "command", word, Command::kHelp);
   refuse((option ? in_quotes(word) + " needs a command" : "unknown command " + in_quotes(word)) +
          "; did you mean " + printable(command) + "?");
@@ -394,6 +390,12 @@ Options parse_options(int argc, char** argv) {
   }
   check_words(options);
   return options;
+}
+
+uint32_t seconds_of(std::string_view text) {
+  const bool digits = text.find_first_not_of("0123456789") == std::string_view::npos;
+  const uint32_t number = digits ? number_of(text) : 0;
+  return number <= 3600 ? number : 0;
 }
 
 std::string_view option_for(Variable variable, const Options& options) {

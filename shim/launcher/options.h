@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -56,6 +57,9 @@ struct Options {
   /// for doctor, which takes no arguments. For report, the files and directories to read.
   char** program = nullptr;
 };
+
+/// 1 to 3600 in decimal digits; 0 if the text is anything else.
+uint32_t seconds_of(std::string_view text);
 
 /// The name of the option that sets the variable, if it was given: "gpus"; otherwise empty.
 std::string_view option_for(Variable variable, const Options& options);

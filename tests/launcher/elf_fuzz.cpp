@@ -11,12 +11,10 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "shim/launcher/elf/elf_file.h"
-#include "shim/launcher/elf/elf_functions.h"
 #include "shim/launcher/elf/elf_symbols.h"
 #include "tests/launcher/random.h"
 
@@ -56,12 +54,8 @@ ElfFacts examine(const std::string& text, Counts& counts) {
   const Memory memory(text);
   ElfFacts facts = cudaguard::launcher::read_elf(memory);
   ++(!facts.is_elf ? counts.other : facts.damage.empty() ? counts.sound : counts.damaged);
-  std::set<std::string> exports;
-  cudaguard::launcher::read_exports(memory, exports);
-  counts.exports += exports.size();
-  std::set<std::string> references;
-  cudaguard::launcher::read_references(memory, references);
-  counts.references += references.size();
+  counts.exports += cudaguard::launcher::read_exports(memory).names.size();
+  counts.references += cudaguard::launcher::read_references(memory).names.size();
   const cudaguard::launcher::ElfFunctions functions(memory);
   for (uint64_t at = 0; at <= text.size(); at += text.size() / 16 + 1) {
     counts.functions += functions.name_at(memory, at).empty() ? 0 : 1;

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload/installation.h"
+#include "shim/launcher/preload/preload.h"
 
 int main() {
   using namespace cudaguard::launcher;

@@ -18,8 +18,8 @@ from support import harness
 
 SOURCES = ("policy/*.cpp", "policy/*.h", "shim/proxy/*.cpp", "shim/elf/own_files.*",
            "shim/hook/*.cpp", "shim/record/*.cpp", "shim/state/*.cpp", "shim/proxy_loader/*.cpp",
-           "shim/launcher/message.cpp", "shim/launcher/child/ask_loader.cpp",
-           "shim/launcher/child/child.cpp", "shim/launcher/commands/*.cpp",
+           "shim/launcher/message.cpp", "shim/launcher/child/child.cpp",
+           "shim/launcher/commands/*.cpp",
            "shim/launcher/elf/elf_file.cpp", "shim/launcher/elf/program.cpp",
            "shim/launcher/fence/fence.cpp", "shim/launcher/findings/allow.cpp",
            "shim/launcher/findings/decide.cpp", "shim/launcher/health/*.cpp",

@@ -2,14 +2,14 @@
 // Tests doctor's findings: the verdict, the two printers, and its reading of a driver's answer and
 // of the environment. tests/launcher/test_doctor_*.py has the tests that need real files and
 // processes.
+#include "shim/launcher/doctor/doctor.h"
+
 #include <gtest/gtest.h>
 #include <rapidjson/document.h>
 
 #include <csignal>
 #include <string>
 #include <vector>
-
-#include "shim/launcher/doctor/questions.h"
 
 namespace cudaguard::launcher {
 namespace {

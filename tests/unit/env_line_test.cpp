@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/elf/env_line.h"
-
 #include <gtest/gtest.h>
+
+#include "shim/launcher/elf/program.h"
 
 namespace cudaguard::launcher {
 namespace {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "shim/launcher/unwind/call_frame.h"
-#include "shim/launcher/unwind/process_image.h"
 #include "tests/launcher/random.h"
 #include "tests/unwind/traced.h"
 

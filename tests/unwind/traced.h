@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/launcher/unwind/registers.h"
+#include "shim/launcher/unwind/call_frame.h"
 
 /// Returns the thread that got the signal, 0 if the program exited with 77 because it cannot run
 /// here, or -1 if it ended in another way. The program and its threads die with this process.

@@ -16,20 +16,13 @@ bool is_of(const std::string& entry, std::string_view name) {
 
 std::string shell_quoted(std::string_view text) {
   constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,%+@$";
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,%+@";
   // "$$" stays unquoted: a shell replaces it by its own process id.
-  if (text == "$$" || (text.find_first_not_of(kPlain) == std::string_view::npos &&
-                       text.find('$') == std::string_view::npos)) {
+  if (text == "$$" || text.find_first_not_of(kPlain) == std::string_view::npos) {
     return std::string(text);
   }
   std::string result = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      result += "'\\''";
-    } else {
-      result += c;
-    }
-  }
+  for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
   return result + "'";
 }
 
@@ -47,25 +40,21 @@ const char* Variables::get(std::string_view name) const {
 }
 
 void Variables::note(std::string_view name) {
-  if (std::find(changed_.begin(), changed_.end(), name) == changed_.end()) {
-    changed_.emplace_back(name);
-  }
+  if (std::ranges::find(changed_, name) == changed_.end()) changed_.emplace_back(name);
 }
 
 void Variables::set(std::string_view name, std::string_view value) {
   const std::string entry = std::string(name) + "=" + std::string(value);
+  const auto is_same = [&](const std::string& other) { return is_of(other, name); };
   note(name);
-  const auto first = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const std::string& other) { return is_of(other, name); });
+  const auto first = std::ranges::find_if(entries_, is_same);
   if (first == entries_.end()) {
     entries_.push_back(entry);
     return;
   }
   *first = entry;
   // If a name occurs twice, programs differ in which value they read.
-  entries_.erase(std::remove_if(std::next(first), entries_.end(),
-                                [&](const std::string& other) { return is_of(other, name); }),
-                 entries_.end());
+  entries_.erase(std::remove_if(std::next(first), entries_.end(), is_same), entries_.end());
 }
 
 void Variables::unset(std::string_view name) {

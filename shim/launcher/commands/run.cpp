@@ -10,7 +10,6 @@
 #include "shim/launcher/health/health.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/observe.h"
-#include "shim/launcher/preload/installation.h"
 #include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/report.h"

@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "policy/text.h"
-#include "shim/launcher/child/ask_loader.h"
-#include "shim/launcher/doctor/questions.h"
+#include "shim/launcher/child/child.h"
+#include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/message.h"
@@ -59,7 +59,7 @@ void add_libraries(const Libraries& libraries, FindingList& findings) {
 }  // namespace
 
 Libraries find_libraries(const Machine& machine) {
-  const std::string& probe = machine.own_files.back().path;
+  const std::string& probe = machine.installation.probe;
   Libraries libraries;
   const std::string loader = read_elf(FileBytes(probe)).interpreter;
   if (loader.empty()) {
@@ -127,9 +127,9 @@ std::string judge_answer(const DriverAnswer& answer, std::chrono::seconds limit,
       const bool well = answer.code == 0 || answer.code == kNoDevice;
       if (answer.code == kNoDevice) result = "answers that there is no device";
       if (!well) result = "fails with " + row;
-      if (const char* name = error_name(answer.code); name != nullptr) {
-        row += std::string(" ") + name + " (" + error_text(answer.code) + ")";
-        problem += std::string(" ") + name;
+      if (const DriverError* error = driver_error(answer.code); error != nullptr) {
+        row += std::string(" ") + error->name + " (" + error->text + ")";
+        problem += std::string(" ") + error->name;
       }
       for (const auto& [number, advice] : kAdvice) {
         if (number == answer.code) problem += advice;
@@ -159,7 +159,7 @@ std::string ask_driver(const Machine& machine, const Libraries& libraries, Findi
     return "driver: none";
   }
   const DriverAnswer answer =
-      ask_cuda(machine.own_files.back().path, machine.variables, machine.limit, Ask::kInit);
+      ask_cuda(machine.installation.probe, machine.variables, machine.limit, Ask::kInit);
   std::string result = judge_answer(answer, machine.limit, findings);
   if (machine.fence.was_there && answer.kind != DriverAnswer::Kind::kNotAsked) {
     add(findings, "cuInit", State::kFact,

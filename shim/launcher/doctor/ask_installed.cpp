@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <string_view>
 
 #include "policy/text.h"
 #include "policy/variables.h"
-#include "shim/launcher/doctor/questions.h"
+#include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/elf/elf_symbols.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
@@ -30,8 +29,7 @@ bool is_sound(const std::string& path) {
   using namespace std::string_view_literals;
   constexpr std::string_view kNote = "\1\0\0\0cudaguard\0\0\0cudaguard " CUDAGUARD_VERSION "\0"sv;
   const FileBytes file(path);
-  std::set<std::string> exports;
-  return read_exports(file, exports) && contains(file, kNote);
+  return !read_exports(file).damaged && contains(file, kNote);
 }
 
 void add_guard(const Machine& machine, const Libraries& libraries, FindingList& findings) {
@@ -116,7 +114,7 @@ std::vector<OwnFile> look_at_own_files(const Installation& installation) {
   for (const char* link : {"/libcuda.so", "/libnvidia-ml.so", "/libnvidia-opencl.so.1"}) {
     add_file(directory + link, false, true);
   }
-  add_file(directory + "/cudaguard-probe", false, false);
+  add_file(installation.probe, false, false);
   return files;
 }
 

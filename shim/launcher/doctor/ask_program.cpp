@@ -10,15 +10,14 @@
 
 #include "policy/library.h"
 #include "policy/text.h"
-#include "shim/launcher/child/ask_loader.h"
-#include "shim/launcher/doctor/questions.h"
+#include "shim/launcher/child/child.h"
+#include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/elf/elf_symbols.h"
 #include "shim/launcher/elf/program.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
-#include "shim/launcher/preload/replaced_variables.h"
 
 namespace cudaguard::launcher {
 
@@ -30,8 +29,9 @@ constexpr uint64_t kScriptText = uint64_t{1} << 20;
 
 /// True if a sanitizer is linked statically. Its dlopen calls the next one, the guard's.
 bool has_static_sanitizer(const FileBytes& file) {
-  return has_constant(file, "ASAN_OPTIONS") || has_constant(file, "TSAN_OPTIONS") ||
-         has_constant(file, "MSAN_OPTIONS");
+  const uint64_t end = read_elf(file).loaded_end;
+  return contains(file, "ASAN_OPTIONS", end) || contains(file, "TSAN_OPTIONS", end) ||
+         contains(file, "MSAN_OPTIONS", end);
 }
 
 class ProgramCheck {
@@ -178,11 +178,10 @@ class ProgramCheck {
     for (const ReplacedVariables& one : replaced_variables(executable.path, answer, preloaded)) {
       because("variable", State::kNo, why_replaced(one));
     }
-    std::set<std::string> exports;
     const FileBytes file(executable.path);
-    read_exports(file, exports);
+    const std::set<std::string> exports = read_exports(file).names;
     for (const char* hook : {"dlopen", "dlmopen"}) {
-      if (exports.count(hook) == 0 || has_static_sanitizer(file)) continue;
+      if (!exports.contains(hook) || has_static_sanitizer(file)) continue;
       because("own_dlopen", State::kInPart,
               std::string("it has a ") + hook + " of its own, which comes before the guard's");
     }

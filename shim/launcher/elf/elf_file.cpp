@@ -21,15 +21,10 @@ constexpr size_t kMostNeeded = 4096;
 /// True if [at, at + count) is inside `size`. Cannot overflow.
 bool inside(uint64_t at, uint64_t count, uint64_t size) { return at <= size && count <= size - at; }
 
-/// The parts of the program header that are used; p_type is PT_NULL if a part is missing.
-struct Layout {
-  std::vector<Elf64_Phdr> loads;
-  Elf64_Phdr dynamic = {};
-  Elf64_Phdr interpreter = {};
-};
-
-/// Returns a clause that says what is damaged; empty if nothing is.
-std::string read_layout(const Bytes& file, const Elf64_Ehdr& elf, Layout& layout) {
+/// Fills in `facts.loads` and the two other headers that are used; their p_type stays PT_NULL if
+/// they are missing. Returns a clause that says what is damaged; empty if nothing is.
+std::string read_layout(const Bytes& file, const Elf64_Ehdr& elf, ElfFacts& facts,
+                        Elf64_Phdr& interpreter, Elf64_Phdr& dynamic) {
   if (elf.e_phnum == 0) return "it has no program header";
   if (elf.e_phentsize != sizeof(Elf64_Phdr)) return "its program header is damaged";
   for (size_t i = 0; i < elf.e_phnum; ++i) {
@@ -43,22 +38,20 @@ std::string read_layout(const Bytes& file, const Elf64_Ehdr& elf, Layout& layout
       continue;
     }
     if (!inside(header.p_offset, header.p_filesz, file.size())) return "it is cut short";
-    if (header.p_type == PT_LOAD) layout.loads.push_back(header);
-    if (header.p_type == PT_DYNAMIC) layout.dynamic = header;
-    if (header.p_type == PT_INTERP && layout.interpreter.p_type == PT_NULL) {
-      layout.interpreter = header;
-    }
+    if (header.p_type == PT_LOAD) facts.loads.push_back(header);
+    if (header.p_type == PT_DYNAMIC) dynamic = header;
+    if (header.p_type == PT_INTERP && interpreter.p_type == PT_NULL) interpreter = header;
   }
   return {};
 }
 
-std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& facts) {
+std::string read_dynamic(const Bytes& file, const Elf64_Phdr& dynamic, ElfFacts& facts) {
   std::vector<uint64_t> needed;
   std::map<int64_t, uint64_t> values;
-  const uint64_t count = layout.dynamic.p_filesz / sizeof(Elf64_Dyn);
+  const uint64_t count = dynamic.p_filesz / sizeof(Elf64_Dyn);
   for (uint64_t i = 0; i < std::min<uint64_t>(count, kMostDynamic); ++i) {
     Elf64_Dyn entry = {};
-    if (!file.read(layout.dynamic.p_offset + i * sizeof entry, &entry, sizeof entry)) {
+    if (!file.read(dynamic.p_offset + i * sizeof entry, &entry, sizeof entry)) {
       return "its dynamic section is cut short";
     }
     if (entry.d_tag == DT_NULL) break;
@@ -70,11 +63,10 @@ std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& fact
   const uint64_t soname = values[DT_SONAME];
   if (needed.empty() && soname == 0) return {};
   const uint64_t address = values[DT_STRTAB];
-  const auto load =
-      std::find_if(layout.loads.begin(), layout.loads.end(), [&](const Elf64_Phdr& header) {
-        return address >= header.p_vaddr && address - header.p_vaddr < header.p_filesz;
-      });
-  if (load == layout.loads.end()) return "its string table is not in the file";
+  const auto load = std::ranges::find_if(facts.loads, [&](const Elf64_Phdr& header) {
+    return address >= header.p_vaddr && address - header.p_vaddr < header.p_filesz;
+  });
+  if (load == facts.loads.end()) return "its string table is not in the file";
   const uint64_t start = load->p_offset + (address - load->p_vaddr);
   // Tables written by patchelf may continue in the next segment.
   const bool sized = inside(start, values[DT_STRSZ], file.size());
@@ -87,20 +79,6 @@ std::string read_dynamic(const Bytes& file, const Layout& layout, ElfFacts& fact
   }
   if (soname != 0 && !name_at(soname, facts.soname)) return "its own name is damaged";
   return {};
-}
-
-bool contains(const Bytes& file, std::string_view text, uint64_t start, uint64_t end) {
-  constexpr size_t kPiece = size_t{64} << 10;  // the memory that the search uses
-  if (text.empty() || text.size() > 64) return false;
-  const size_t overlap = text.size() - 1;
-  end = std::min({end, file.size(), start + kMostSearched});
-  std::string piece;
-  for (uint64_t at = start; at < end; at += kPiece) {
-    piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece + overlap, end - at)));
-    if (!file.read(at, piece.data(), piece.size())) return false;
-    if (memmem(piece.data(), piece.size(), text.data(), text.size()) != nullptr) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -161,13 +139,6 @@ bool read_string(const Bytes& file, uint64_t at, uint64_t end, std::string& to) 
   return true;
 }
 
-std::vector<Elf64_Shdr> read_sections(const Bytes& file, const Elf64_Ehdr& elf) {
-  std::vector<Elf64_Shdr> sections(elf.e_shentsize == sizeof(Elf64_Shdr) ? elf.e_shnum : 0);
-  const size_t size = sections.size() * sizeof(Elf64_Shdr);
-  if (size != 0 && !file.read(elf.e_shoff, sections.data(), size)) sections.clear();
-  return sections;
-}
-
 ElfFacts read_elf(const Bytes& file) {
   ElfFacts facts;
   unsigned char ident[EI_NIDENT] = {};
@@ -188,43 +159,37 @@ ElfFacts read_elf(const Bytes& file) {
   Elf64_Ehdr elf = {};
   if (!file.read(0, &elf, sizeof elf)) return facts;
   facts.type = elf.e_type;
-  Layout layout;
-  facts.damage = elf.e_type == ET_EXEC || elf.e_type == ET_DYN ? read_layout(file, elf, layout)
-                                                               : "it is no executable";
+  Elf64_Phdr name = {};
+  Elf64_Phdr dynamic = {};
+  facts.damage = elf.e_type == ET_EXEC || elf.e_type == ET_DYN
+                     ? read_layout(file, elf, facts, name, dynamic)
+                     : "it is no executable";
   if (!facts.damage.empty()) return facts;
-  for (const Elf64_Phdr& load : layout.loads) {
+  for (const Elf64_Phdr& load : facts.loads) {
     facts.loaded_end = std::max(facts.loaded_end, load.p_offset + load.p_filesz);
   }
-  const Elf64_Phdr& name = layout.interpreter;
   if (name.p_type != PT_NULL &&
       (!read_string(file, name.p_offset, name.p_offset + name.p_filesz, facts.interpreter) ||
        facts.interpreter.empty())) {
     facts.damage = "the name of its interpreter is damaged";
-  } else if (layout.dynamic.p_type != PT_NULL) {
-    facts.damage = read_dynamic(file, layout, facts);
+  } else if (dynamic.p_type != PT_NULL) {
+    facts.damage = read_dynamic(file, dynamic, facts);
   }
   return facts;
 }
 
 bool contains(const Bytes& file, std::string_view text, uint64_t end) {
-  return contains(file, text, 0, end);
-}
-
-bool has_constant(const Bytes& file, std::string_view text) {
-  const ElfFacts facts = read_elf(file);
-  Elf64_Ehdr elf = {};
-  if (facts.type == 0 || !file.read(0, &elf, sizeof elf)) return false;
-  const std::vector<Elf64_Shdr> sections = read_sections(file, elf);
-  if (sections.empty()) return contains(file, text, facts.loaded_end);
-  uint64_t left = kMostSearched;
-  return std::any_of(sections.begin(), sections.end(), [&](const Elf64_Shdr& section) {
-    constexpr uint64_t kKind = SHF_ALLOC | SHF_WRITE | SHF_EXECINSTR;
-    if (section.sh_type != SHT_PROGBITS || (section.sh_flags & kKind) != SHF_ALLOC) return false;
-    const uint64_t size = std::min(section.sh_size, left);
-    left -= size;
-    return section.sh_offset < file.size() &&
-           contains(file, text, section.sh_offset, section.sh_offset + size);
-  });
+  constexpr size_t kPiece = size_t{64} << 10;  // the memory that the search uses
+  if (text.empty() || text.size() > 64) return false;
+  const size_t overlap = text.size() - 1;
+  end = std::min({end, file.size(), kMostSearched});
+  std::string piece;
+  for (uint64_t at = 0; at < end; at += kPiece) {
+    piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece + overlap, end - at)));
+    if (!file.read(at, piece.data(), piece.size())) return false;
+    if (memmem(piece.data(), piece.size(), text.data(), text.size()) != nullptr) return true;
+  }
+  return false;
 }
 
 }  // namespace cudaguard::launcher

@@ -5,7 +5,6 @@
 
 #include <elf.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -61,33 +60,15 @@ inline constexpr size_t kLongestName = 4096;
 /// is longer than any name.
 bool read_string(const Bytes& file, uint64_t at, uint64_t end, std::string& to);
 
-/// The section headers of a file with this ELF header; empty if there are none or they are damaged.
-std::vector<Elf64_Shdr> read_sections(const Bytes& file, const Elf64_Ehdr& elf);
-
-/// Calls `use` with each entry of the table at `at`, reading one piece of it at a time. Returns
-/// false if the file does not have all entries.
-template <typename Entry, typename Use>
-bool for_each_entry(const Bytes& file, uint64_t at, uint64_t count, Use use) {
-  constexpr size_t kPiece = (size_t{1} << 16) / sizeof(Entry);
-  std::vector<Entry> piece;
-  for (; count > 0; count -= piece.size()) {
-    piece.resize(static_cast<size_t>(std::min<uint64_t>(count, kPiece)));
-    const size_t size = piece.size() * sizeof(Entry);
-    if (!file.read(at, piece.data(), size)) return false;
-    for (const Entry& entry : piece) use(entry);
-    at += size;
-  }
-  return true;
-}
-
 struct ElfFacts {
   bool is_elf = false;  ///< the file starts with the ELF magic
   std::string damage;   ///< a clause: "its program header is cut short"; empty: undamaged
   bool is_64 = false;
   bool little_endian = false;
-  uint16_t machine = 0;     ///< EM_*, valid if little_endian
-  uint16_t type = 0;        ///< ET_EXEC, ET_DYN; 0: not read
-  std::string interpreter;  ///< PT_INTERP; empty: static, or ld.so itself
+  uint16_t machine = 0;           ///< EM_*, valid if little_endian
+  uint16_t type = 0;              ///< ET_EXEC, ET_DYN; 0: not read
+  std::vector<Elf64_Phdr> loads;  ///< PT_LOAD
+  std::string interpreter;        ///< PT_INTERP; empty: static, or ld.so itself
   std::string soname;
   std::vector<std::string> needed;
   uint64_t loaded_end = 0;  ///< no byte of the file after this offset is loaded
@@ -101,9 +82,5 @@ inline constexpr uint64_t kMostSearched = uint64_t{512} << 20;
 
 /// True if `text` (at most 64 bytes) is in the file, before `end`.
 bool contains(const Bytes& file, std::string_view text, uint64_t end = kMostSearched);
-
-/// True if `text` is in a section that is loaded and is neither code nor writable. Without
-/// sections, searches everything that is loaded.
-bool has_constant(const Bytes& file, std::string_view text);
 
 }  // namespace cudaguard::launcher

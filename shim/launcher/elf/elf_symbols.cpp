@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "policy/text.h"
 
@@ -17,23 +18,54 @@ constexpr uint64_t kMostStrings = uint64_t{256} << 20;
 constexpr uint64_t kMostEntries = uint64_t{8} << 20;
 /// A linker makes two tables.
 constexpr size_t kMostRelocationTables = 8;
+/// Each needs 16 bytes. libtorch_cuda.so has 0.3 million, a Chromium with debug symbols 2.
+constexpr size_t kMostFunctions = size_t{4} << 20;
 
+using Sections = std::vector<Elf64_Shdr>;
+
+/// Calls `use` with each entry of the table, reading one piece of it at a time. Returns false if
+/// the file does not have all entries.
+template <typename Entry, typename Use>
+bool for_each(const Bytes& file, const Elf64_Shdr& table, Use use) {
+  constexpr size_t kPiece = (size_t{1} << 16) / sizeof(Entry);
+  std::vector<Entry> piece;
+  uint64_t at = table.sh_offset;
+  uint64_t left = std::min<uint64_t>(table.sh_size / sizeof(Entry), kMostEntries);
+  for (; left > 0; left -= piece.size()) {
+    piece.resize(static_cast<size_t>(std::min<uint64_t>(left, kPiece)));
+    const size_t size = piece.size() * sizeof(Entry);
+    if (!file.read(at, piece.data(), size)) return false;
+    for (const Entry& entry : piece) use(entry);
+    at += size;
+  }
+  return true;
+}
+
+/// Uses the section headers, which strip keeps for the tables of symbols. Returns false if they are
+/// damaged. A file without section headers, or of another ELF class, has empty `sections`.
+bool read_sections(const Bytes& file, const ElfFacts& facts, Elf64_Ehdr& elf, Sections& sections) {
+  if (facts.type == 0) return facts.is_elf && facts.damage.empty();
+  if (!file.read(0, &elf, sizeof elf)) return false;
+  sections.resize(elf.e_shentsize == sizeof(Elf64_Shdr) ? elf.e_shnum : 0);
+  if (sections.empty()) return true;
+  if (file.read(elf.e_shoff, sections.data(), sections.size() * sizeof(Elf64_Shdr))) return true;
+  sections.clear();
+  return false;
+}
+
+/// The tables of dynamic symbols.
 struct Tables {
   Elf64_Shdr symbols = {};
   std::vector<Elf64_Shdr> relocations;
   std::string strings;
 };
 
-/// Uses the section headers, which strip keeps for these tables. Returns false if they are damaged.
-/// A file without dynamic symbols has an empty `symbols`.
+/// Returns false if the tables are damaged. A file without dynamic symbols has an empty `symbols`.
 bool find_tables(const Bytes& file, Tables& tables) {
   const ElfFacts facts = read_elf(file);
-  if (!facts.is_elf || !facts.damage.empty()) return false;
-  if (facts.type == 0) return true;  // of another ELF class
   Elf64_Ehdr elf = {};
-  if (!file.read(0, &elf, sizeof elf)) return false;
-  const std::vector<Elf64_Shdr> sections = read_sections(file, elf);
-  if (sections.empty()) return elf.e_shnum == 0 || elf.e_shentsize != sizeof(Elf64_Shdr);
+  Sections sections;
+  if (!facts.damage.empty() || !read_sections(file, facts, elf, sections)) return false;
   for (const Elf64_Shdr& section : sections) {
     if (section.sh_type == SHT_DYNSYM) tables.symbols = section;
   }
@@ -49,21 +81,16 @@ bool find_tables(const Bytes& file, Tables& tables) {
   return file.read(strings.sh_offset, tables.strings.data(), tables.strings.size());
 }
 
-/// Like for_each_entry() of elf_file.h.
-template <typename Entry, typename Use>
-bool for_each(const Bytes& file, const Elf64_Shdr& table, Use use) {
-  const uint64_t count = std::min<uint64_t>(table.sh_size / sizeof(Entry), kMostEntries);
-  return for_each_entry<Entry>(file, table.sh_offset, count, use);
-}
-
-/// Returns false if the name is not in the table of strings. A very long name is omitted, because
-/// no caller needs it.
-bool add_name(const Tables& tables, const Elf64_Sym& symbol, std::set<std::string>& names) {
+/// A name that is not in the table of strings is damage. A very long name is omitted, because no
+/// caller needs it.
+void add_name(const Tables& tables, const Elf64_Sym& symbol, Names& found) {
   const std::string_view rest = tail(tables.strings, symbol.st_name);
   const size_t end = head(rest, kLongestName + 1).find('\0');
-  if (end == std::string_view::npos) return rest.size() > kLongestName;
-  if (end != 0) names.emplace(head(rest, end));
-  return true;
+  if (end == std::string_view::npos) {
+    found.damaged = found.damaged || rest.size() <= kLongestName;
+  } else if (end != 0) {
+    found.names.emplace(head(rest, end));
+  }
 }
 
 /// Excludes the names of versions, which are absolute symbols.
@@ -88,37 +115,96 @@ bool is_copy(const Elf64_Rela& relocation) {
 #endif
 }
 
-}  // namespace
-
-bool read_exports(const Bytes& file, std::set<std::string>& names, Exports which) {
-  Tables tables;
-  if (!find_tables(file, tables)) return false;
-  bool sound = true;
-  const auto take = [&](const Elf64_Sym& symbol) {
-    if (!is_export(symbol) || (which == Exports::kVariables && !is_variable(symbol))) return;
-    if (!add_name(tables, symbol, names)) sound = false;
-  };
-  return for_each<Elf64_Sym>(file, tables.symbols, take) && sound;
+bool is_function(const Elf64_Sym& symbol) {
+  const unsigned char type = ELF64_ST_TYPE(symbol.st_info);
+  return (type == STT_FUNC || type == STT_GNU_IFUNC) && symbol.st_shndx != SHN_UNDEF;
 }
 
-bool read_references(const Bytes& file, std::set<std::string>& names, References which) {
+}  // namespace
+
+Names read_exports(const Bytes& file, Exports which) {
+  Names found;
   Tables tables;
-  if (!find_tables(file, tables)) return false;
-  bool sound = true;
+  if (!find_tables(file, tables)) return {{}, true};
+  const bool whole = for_each<Elf64_Sym>(file, tables.symbols, [&](const Elf64_Sym& symbol) {
+    if (!is_export(symbol) || (which == Exports::kVariables && !is_variable(symbol))) return;
+    add_name(tables, symbol, found);
+  });
+  found.damaged = found.damaged || !whole;
+  return found;
+}
+
+Names read_references(const Bytes& file, References which) {
+  Names found;
+  Tables tables;
+  if (!find_tables(file, tables)) return {{}, true};
+  bool whole = true;
   std::set<uint64_t> wanted;
-  const auto note = [&](const Elf64_Rela& relocation) {
-    if (which == References::kAll || is_copy(relocation)) {
-      wanted.insert(ELF64_R_SYM(relocation.r_info));
-    }
-  };
   for (const Elf64_Shdr& table : tables.relocations) {
-    if (!for_each<Elf64_Rela>(file, table, note)) sound = false;
+    whole &= for_each<Elf64_Rela>(file, table, [&](const Elf64_Rela& relocation) {
+      if (which == References::kCopies && !is_copy(relocation)) return;
+      wanted.insert(ELF64_R_SYM(relocation.r_info));
+    });
   }
   uint64_t index = 0;
-  const auto take = [&](const Elf64_Sym& symbol) {
-    if (wanted.contains(index++) && !add_name(tables, symbol, names)) sound = false;
-  };
-  return for_each<Elf64_Sym>(file, tables.symbols, take) && sound;
+  whole &= for_each<Elf64_Sym>(file, tables.symbols, [&](const Elf64_Sym& symbol) {
+    if (wanted.contains(index++)) add_name(tables, symbol, found);
+  });
+  found.damaged = found.damaged || !whole;
+  return found;
+}
+
+ElfFunctions::ElfFunctions(const Bytes& file) {
+  const ElfFacts facts = read_elf(file);
+  Elf64_Ehdr elf = {};
+  Sections sections;
+  loads_ = facts.loads;
+  if (!read_sections(file, facts, elf, sections)) return;
+  has_lines_ = elf.e_shstrndx < sections.size() &&
+               std::ranges::any_of(sections, [&](const Elf64_Shdr& section) {
+                 const Elf64_Shdr& names = sections[elf.e_shstrndx];
+                 std::string name;
+                 return section.sh_type == SHT_PROGBITS && section.sh_name < names.sh_size &&
+                        read_string(file, names.sh_offset + section.sh_name, file.size(), name) &&
+                        name == ".debug_line";
+               });
+  if (!read_table(file, sections, SHT_SYMTAB)) read_table(file, sections, SHT_DYNSYM);
+}
+
+bool ElfFunctions::read_table(const Bytes& file, const Sections& sections, uint32_t type) {
+  const auto table = std::ranges::find_if(sections, [&](const Elf64_Shdr& section) {
+    return section.sh_type == type && section.sh_link < sections.size();
+  });
+  if (table == sections.end()) return false;
+  names_ = sections[table->sh_link].sh_offset;
+  for_each<Elf64_Sym>(file, *table, [&](const Elf64_Sym& symbol) {
+    if (!is_function(symbol) || functions_.size() == kMostFunctions) return;
+    const auto size = static_cast<uint32_t>(std::min<uint64_t>(symbol.st_size, UINT32_MAX));
+    functions_.push_back({symbol.st_value, size, symbol.st_name});
+  });
+  std::ranges::sort(functions_, {},
+                    [](const Function& one) { return std::pair(one.start, one.size); });
+  return !functions_.empty();
+}
+
+uint64_t ElfFunctions::address_of(uint64_t offset) const {
+  const auto load = std::ranges::find_if(loads_, [&](const Elf64_Phdr& header) {
+    return offset >= header.p_offset && offset - header.p_offset < header.p_filesz;
+  });
+  return load == loads_.end() ? 0 : offset - load->p_offset + load->p_vaddr;
+}
+
+std::string ElfFunctions::name_at(const Bytes& file, uint64_t offset) const {
+  const uint64_t address = address_of(offset);
+  if (address == 0) return {};
+  const auto after = std::ranges::upper_bound(functions_, address, {}, &Function::start);
+  if (after == functions_.begin()) return {};
+  const Function& function = *(after - 1);
+  if (function.size != 0 && address - function.start >= function.size) return {};
+  const uint64_t at = names_ + function.name;
+  std::string name;
+  if (at >= names_) read_string(file, at, file.size(), name);
+  return name;
 }
 
 }  // namespace cudaguard::launcher

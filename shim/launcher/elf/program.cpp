@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "policy/text.h"
-#include "shim/launcher/elf/env_line.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -19,6 +19,8 @@ namespace {
 constexpr int kMostScripts = 5;      // the kernel's own limit
 constexpr size_t kMostFiles = 32;    // env starts a new chain, and may form a cycle
 constexpr size_t kScriptHead = 256;  // the kernel reads this much of a "#!" line
+constexpr std::string_view kBlanks = " \t";
+constexpr std::string_view kPreload = "LD_PRELOAD";
 constexpr const char* kDefaultPath = "/bin:/usr/bin";  // execvp's, if PATH is unset
 
 /// Returns 0 if the file can be started, otherwise EISDIR, EACCES, ENOENT...
@@ -72,48 +74,73 @@ std::string look_up(const std::string& name, const char* search, const std::stri
   refuse(name, worst, whose);
 }
 
+std::string_view without_blanks(std::string_view text) {
+  const size_t start = std::min(text.find_first_not_of(kBlanks), text.size());
+  return text.substr(start);
+}
+
+/// Removes and returns the first word. Keeps its quotes.
+std::string_view take_word(std::string_view& text) {
+  text = without_blanks(text);
+  const size_t end = std::min(text.find_first_of(kBlanks), text.size());
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(end);
+  return word;
+}
+
+bool is_assignment(std::string_view word, std::string_view name) {
+  return word.starts_with(name) && word.substr(name.size()).starts_with("=");
+}
+
+/// A group of short options: "-i", "-vS", "-uNAME". `rest` has the words after it.
+bool group_takes_preload(std::string_view group, std::string_view& rest) {
+  for (size_t at = 1; at < group.size(); ++at) {
+    if (group[at] == 'i') return true;
+    if (group[at] == 'u' || group[at] == 'C') {
+      std::string_view value = group.substr(at + 1);
+      if (value.empty()) value = take_word(rest);
+      return group[at] == 'u' && value == kPreload;
+    }
+    if (group[at] == 'S') {
+      // The text after S is more of the line: "-Spython3", "-S-i".
+      const std::string_view more = group.substr(at + 1);
+      return more.starts_with("-") && more.size() > 1 && group_takes_preload(more, rest);
+    }
+  }
+  return group.size() == 1;  // "-" means "-i"
+}
+
+bool long_takes_preload(std::string_view option, std::string_view& rest) {
+  if (option == "--ignore-environment") return true;
+  if (option == "--unset") return take_word(rest) == kPreload;
+  return is_assignment(option, "--unset") && option.ends_with("=LD_PRELOAD");
+}
+
 struct Script {
   std::string interpreter;
   std::string argument;  ///< the kernel passes one word, including blanks
 };
 
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
-
 /// Reads the "#!" line like the kernel. Returns false if it names no interpreter.
 bool read_script(const std::string& head, Script& script) {
-  std::string line = head.substr(2, head.find('\n') - 2);
-  line.resize(std::min(line.size(), line.find('\0')));
-  while (!line.empty() && is_blank(line.back())) line.pop_back();
-  size_t start = 0;
-  while (start < line.size() && is_blank(line[start])) ++start;
-  size_t end = start;
-  while (end < line.size() && !is_blank(line[end])) ++end;
-  script.interpreter = line.substr(start, end - start);
-  while (end < line.size() && is_blank(line[end])) ++end;
-  script.argument = line.substr(end);
+  std::string_view line = std::string_view(head).substr(2, head.find('\n') - 2);
+  line = line.substr(0, line.find('\0'));
+  line = line.substr(0, line.find_last_not_of(kBlanks) + 1);
+  script.interpreter = take_word(line);
+  script.argument = without_blanks(line);
   return !script.interpreter.empty();
 }
 
-/// The beginning of a file.
-struct Start {
-  int error = 0;
-  ElfFacts facts;
-  std::string head;  ///< empty for an ELF file
-};
-
-/// Closes the file, because descriptors may be scarce.
-Start read_start(const std::string& path) {
-  const FileBytes file(path);
-  Start start = {file.error(), read_elf(file), ""};
-  if (start.error != 0 || start.facts.is_elf) return start;
-  start.head.resize(static_cast<size_t>(std::min<uint64_t>(file.size(), kScriptHead)));
-  if (!file.read(0, start.head.data(), start.head.size())) start.head.clear();
-  return start;
+/// Reads the beginning of a file that is no ELF file; empty if that fails.
+std::string read_head(const FileBytes& file) {
+  std::string head(static_cast<size_t>(std::min<uint64_t>(file.size(), kScriptHead)), '\0');
+  return file.read(0, head.data(), head.size()) ? head : "";
 }
 
 void follow(const std::string& path, const char* search, int depth, Program& program) {
   program.files.push_back(path);
-  auto [error, facts, head] = read_start(path);
+  std::optional<FileBytes> file(std::in_place, path);
+  const int error = file->error();
   if (error == EMFILE || error == ENFILE) {
     program.not_read = strerror(error);
     return;
@@ -122,7 +149,7 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
     throw Refusal(kRefused,
                   in_quotes(path) + " cannot be read, which the check needs: " + strerror(error));
   }
-  if (facts.is_elf) {
+  if (ElfFacts facts = read_elf(*file); facts.is_elf) {
     if (!facts.damage.empty()) {
       throw Refusal(kCannotRun, in_quotes(path) + " is damaged: " + facts.damage);
     }
@@ -133,6 +160,8 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
     program.executables.push_back({path, std::move(facts)});
     return;
   }
+  const std::string head = read_head(*file);
+  file.reset();  // descriptors may be scarce
   Script script;
   if (!head.starts_with("#!") || !read_script(head, script)) {
     if (depth > 0 || head.find('\0') != std::string::npos) {
@@ -168,6 +197,39 @@ Program find_program(const std::string& name, const char* search) {
   program.path = look_up(name, search, "");
   follow(program.path, search, 0, program);
   return program;
+}
+
+std::string started_by_env(std::string_view argument) {
+  if (!argument.starts_with("-S")) {
+    const bool plain =
+        !argument.starts_with("-") && argument.find_first_of("=\"'\\$") == std::string_view::npos;
+    return plain ? std::string(argument) : std::string();
+  }
+  argument.remove_prefix(2);
+  while (!without_blanks(argument).empty()) {
+    const std::string_view word = take_word(argument);
+    if (word.starts_with("-") || word.find_first_of("\"'\\$") != std::string_view::npos) return {};
+    if (is_assignment(word, "PATH")) return {};  // env would search the program there
+    if (word.find('=') == std::string_view::npos) return std::string(word);
+  }
+  return {};
+}
+
+bool env_takes_preload(std::string_view argument) {
+  std::string_view rest = argument;
+  while (!without_blanks(rest).empty()) {
+    const std::string_view word = take_word(rest);
+    if (word.starts_with("--")) {
+      if (long_takes_preload(word, rest)) return true;
+    } else if (word.starts_with("-")) {
+      if (group_takes_preload(word, rest)) return true;
+    } else if (is_assignment(word, kPreload)) {
+      return true;
+    } else if (word.find('=') == std::string_view::npos && base_name(word) != "env") {
+      return false;  // this word is the program; env may start env
+    }
+  }
+  return false;
 }
 
 }  // namespace cudaguard::launcher

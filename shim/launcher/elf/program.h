@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shim/launcher/elf/elf_file.h"
@@ -30,5 +31,11 @@ struct Program {
 
 /// Looks up `name` like a shell; `search` is PATH, or null. Throws Refusal with 126 or 127.
 Program find_program(const std::string& name, const char* search);
+
+/// The program that the line "#!/usr/bin/env ARGUMENT" starts: "python3", also for
+/// "-S VAR=x python3 -u". Empty if the line is not that simple.
+std::string started_by_env(std::string_view argument);
+/// True if env removes our LD_PRELOAD: "-S -i", "-S LD_PRELOAD= python3".
+bool env_takes_preload(std::string_view argument);
 
 }  // namespace cudaguard::launcher

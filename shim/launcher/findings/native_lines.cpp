@@ -12,7 +12,7 @@
 
 #include "policy/text.h"
 #include "shim/launcher/child/child.h"
-#include "shim/launcher/elf/elf_functions.h"
+#include "shim/launcher/elf/elf_symbols.h"
 #include "shim/launcher/elf/program.h"
 #include "shim/launcher/format.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "policy/text.h"
-#include "shim/launcher/elf/elf_functions.h"
+#include "shim/launcher/elf/elf_symbols.h"
 
 /// libstdc++'s own function (cp-demangle.c). __cxa_demangle has no limit, and 300 bytes can encode
 /// a name that does not fit into memory.

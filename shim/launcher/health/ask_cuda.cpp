@@ -12,35 +12,24 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "policy/variables.h"
-#include "shim/launcher/child/ask_loader.h"
+#include "shim/launcher/child/child.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/observe/process.h"
 
 namespace cudaguard::launcher {
 
 namespace {
 
-struct ErrorRow {
-  int code;
-  const char* name;
-  const char* text;
-};
-constexpr ErrorRow kErrors[] = {
+constexpr DriverError kErrors[] = {
 #define CG_ERROR(code, name, text) {code, #name, text},
 #include "shim/api/generated/driver_errors.inc"
 #undef CG_ERROR
 };
-
-const ErrorRow* row_of_error(int code) {
-  const auto* const row = std::find_if(std::begin(kErrors), std::end(kErrors),
-                                       [&](const ErrorRow& one) { return one.code == code; });
-  return row == std::end(kErrors) ? nullptr : row;
-}
 
 /// One line of the probe: "cudaguard-probe KEY CODE VALUE".
 struct Line {
@@ -127,19 +116,10 @@ bool become_probe() {
 
 bool become_probe_without_nodes() { return forbid_device_nodes() && become_probe(); }
 
-/// False if the process has ended, or /proc cannot tell.
-bool is_alive(pid_t pid) {
-  std::ifstream stream("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(stream, text);
-  const size_t name = text.rfind(") ");
-  return name != std::string::npos && text[name + 2] != 'Z' && text[name + 2] != 'X';
-}
-
-/// Waits for the death of a killed process, for 50 ms.
+/// Waits for the death of a killed process, for 50 ms. False if /proc cannot tell.
 bool survives(pid_t pid) {
   for (int i = 0; i < 25; ++i) {
-    if (!is_alive(pid)) return false;
+    if (!read_stat(pid).runs()) return false;
     usleep(2000);
   }
   return true;
@@ -147,14 +127,9 @@ bool survives(pid_t pid) {
 
 }  // namespace
 
-const char* error_name(int code) {
-  const ErrorRow* row = row_of_error(code);
-  return row == nullptr ? nullptr : row->name;
-}
-
-const char* error_text(int code) {
-  const ErrorRow* row = row_of_error(code);
-  return row == nullptr ? nullptr : row->text;
+const DriverError* driver_error(int code) {
+  const auto* const row = std::ranges::find(kErrors, code, &DriverError::code);
+  return row == std::end(kErrors) ? nullptr : row;
 }
 
 DriverAnswer read_answer(const ChildEnd& end, const std::string& probe) {
@@ -203,24 +178,13 @@ DriverAnswer ask_cuda(const std::string& probe, Variables variables,
   const bool loaded = what == Ask::kGpus && access("/proc/driver/nvidia/version", F_OK) == 0;
   std::vector<std::string> words = {probe};
   if (what == Ask::kGpus) words.emplace_back("gpus");
-  // If SIGCHLD is ignored, waitpid does not report the child. The program gets what it was.
-  const auto before = signal(SIGCHLD, SIG_DFL);
-  ChildEnd end;
-  try {
-    end = run_child(std::move(words), std::move(variables), limit,
-                    loaded ? become_probe : become_probe_without_nodes);
-  } catch (const Shortage&) {
-    signal(SIGCHLD, before);
-    throw;
-  }
-  signal(SIGCHLD, before);
+  const ChildEnd end = run_child(std::move(words), std::move(variables), limit,
+                                 loaded ? become_probe : become_probe_without_nodes);
   DriverAnswer answer;
-  if (end.not_started == kHeldBack) {
-    answer.why = "the driver could not be kept from making device nodes";
-    return answer;
-  }
   if (end.not_started != 0) {
-    answer.why = printable(probe) + " cannot be started: " + strerror(end.not_started);
+    answer.why = end.not_started == kHeldBack
+                     ? "the driver could not be kept from making device nodes"
+                     : printable(probe) + " cannot be started: " + strerror(end.not_started);
     return answer;
   }
   answer = read_answer(end, probe);

@@ -46,9 +46,12 @@ DriverAnswer ask_cuda(const std::string& probe, Variables variables,
 /// The part of ask_cuda() that runs after the child's end.
 DriverAnswer read_answer(const ChildEnd& end, const std::string& probe);
 
-/// "CUDA_ERROR_NO_DEVICE"; null if the code is unknown.
-const char* error_name(int code);
-/// "no CUDA-capable device is detected"; null if the code is unknown.
-const char* error_text(int code);
+struct DriverError {
+  int code;
+  const char* name;  ///< "CUDA_ERROR_NO_DEVICE"
+  const char* text;  ///< "no CUDA-capable device is detected"
+};
+/// Null if the code is unknown.
+const DriverError* driver_error(int code);
 
 }  // namespace cudaguard::launcher

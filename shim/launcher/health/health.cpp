@@ -2,24 +2,30 @@
 #include "shim/launcher/health/health.h"
 
 #include <fcntl.h>
+#include <rapidjson/document.h>
 #include <strings.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "policy/device_list.h"
 #include "policy/text.h"
 #include "shim/launcher/fence/fence.h"
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload/installation.h"
+#include "shim/launcher/preload/preload.h"
 #include "shim/launcher/print/json.h"
 
 namespace cudaguard::launcher {
@@ -31,6 +37,172 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kWord = "IF_HEALTHY";
 constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
+
+constexpr const char* kRootsDirectory = "/run/cudaguard";
+
+/// Time since boot, including suspends. No clock setting changes it.
+milliseconds since_boot() {
+  timespec time = {};
+  clock_gettime(CLOCK_BOOTTIME, &time);
+  return std::chrono::seconds(time.tv_sec) + milliseconds(time.tv_nsec / 1'000'000);
+}
+
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
+
+/// Opens a file of this type that belongs to `owner` and that no one else can write; otherwise -1.
+int open_safe(int directory, const std::string& path, mode_t type, uid_t owner) {
+  const int fd = openat(directory, path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  struct stat status = {};
+  if (fd < 0) return -1;
+  if (fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == type && status.st_uid == owner &&
+      (status.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
+    return fd;
+  }
+  close(fd);
+  return -1;
+}
+
+std::string parent_directory(const Variables& variables) {
+  const char* runtime = variables.get("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime == '/') return runtime;
+  return "/run/user/" + std::to_string(geteuid());
+}
+
+/// The file's text, if it can be trusted; otherwise empty.
+std::string read_file(int directory, const std::string& name, uid_t owner) {
+  const int fd = open_safe(directory, name, S_IFREG, owner);
+  if (fd < 0) return {};
+  std::array<char, 16384> bytes;
+  const ssize_t size = ::read(fd, bytes.data(), bytes.size());
+  close(fd);
+  return size <= 0 ? std::string() : std::string(bytes.data(), static_cast<size_t>(size));
+}
+
+std::optional<Health> parse(const std::string& text, const std::string& question,
+                            milliseconds most) {
+  rapidjson::Document json;
+  json.Parse(text.c_str());
+  if (json.HasParseError() || !json.IsObject()) return {};
+  const auto text_at = [&](const char* name) {
+    const auto member = json.FindMember(name);
+    return member != json.MemberEnd() && member->value.IsString() ? member->value.GetString() : "";
+  };
+  const auto number_at = [&](const char* name) {
+    const auto member = json.FindMember(name);
+    return member != json.MemberEnd() && member->value.IsInt64() ? member->value.GetInt64() : -1;
+  };
+  const int64_t healthy = number_at("healthy");
+  const Health health = {healthy == 1,
+                         text_at("reason"),
+                         milliseconds(number_at("took")),
+                         milliseconds(number_at("limit")),
+                         static_cast<int>(number_at("gpus")),
+                         milliseconds(number_at("at"))};
+  const milliseconds age = since_boot() - health.at;
+  const bool whole = number_at("v") == 1 && health.at.count() >= 0 && health.took.count() >= 0 &&
+                     health.limit.count() >= 0 &&
+                     (healthy == 1 || (healthy == 0 && !health.reason.empty()));
+  if (!whole || text_at("question") != question || text_at("boot") != boot_id()) return {};
+  if (age.count() < 0 || age > most) return {};
+  return health;
+}
+
+/// How long an answer is valid.
+constexpr std::chrono::seconds kValid{60};
+
+/// The driver's last answer, shared by all launches of one user. A file holds it: below
+/// /run/cudaguard for root, below XDG_RUNTIME_DIR or /run/user for others, who also read root's.
+class AnswerCache {
+ public:
+  /// `question` is what the answer depends on. If there is no directory, the cache stays empty.
+  AnswerCache(const std::string& question, const Variables& variables)
+      : name_("driver-" + std::to_string(std::hash<std::string>{}(question))),
+        question_(printable(question, 4096)) {
+    const uid_t user = geteuid();
+    const std::string path =
+        user == 0 ? kRootsDirectory : parent_directory(variables) + "/cudaguard";
+    const int error = mkdir(path.c_str(), 0700);
+    if (error == 0 && user == 0) chmod(path.c_str(), 0755);  // whatever the umask is
+    directory_ = open_safe(AT_FDCWD, path, S_IFDIR, user);
+    // In a user namespace that lacks our id, every other unknown user has our id, too.
+    if (directory_ >= 0 && faccessat(directory_, ".", W_OK, 0) != 0) {
+      close(std::exchange(directory_, -1));
+    }
+    if (user != 0) roots_directory_ = open_safe(AT_FDCWD, kRootsDirectory, S_IFDIR, 0);
+  }
+  ~AnswerCache() {
+    for (const int fd : {directory_, roots_directory_, lock_}) {
+      if (fd >= 0) close(fd);
+    }
+  }
+  AnswerCache(const AnswerCache&) = delete;
+  AnswerCache& operator=(const AnswerCache&) = delete;
+
+  /// The answer to this question, if there is one from this boot that is not older than `age`.
+  /// Trusts only a file of this user or root that no one else can write.
+  std::optional<Health> read(milliseconds age = kValid) const {
+    std::optional<Health> own;
+    if (directory_ >= 0) own = parse(read_file(directory_, name_, geteuid()), question_, age);
+    if (roots_directory_ < 0) return own;
+    // Root may use devices that this user may not.
+    constexpr const char* kDevice = "/dev/nvidiactl";
+    if (access(kDevice, F_OK) == 0 && access(kDevice, R_OK | W_OK) != 0) return own;
+    const auto roots = parse(read_file(roots_directory_, name_, 0), question_, age);
+    return own && (!roots || own->at >= roots->at) ? own : roots;
+  }
+
+  /// Makes this process the one that asks. Returns false if another process asks now. True if there
+  /// is no directory. The end of this process undoes it.
+  bool lock() {
+    if (directory_ < 0) return true;
+    if (lock_ < 0) {
+      lock_ = openat(directory_, (name_ + ".lock").c_str(),
+                     O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    }
+    // Other errors (seccomp, a file system without locks) do not mean that a process asks now.
+    return lock_ < 0 || flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+  }
+
+  /// Call this with the lock. The file has the whole answer or the old one at any time.
+  void write(const Health& health) const {
+    if (directory_ < 0 || lock_ < 0) return;
+    Json json;
+    json.begin_object()
+        .field("v", 1)
+        .field("question", question_)
+        .field("boot", boot_id())
+        .field("at", static_cast<int64_t>(since_boot().count()))
+        .field("healthy", health.healthy ? 1 : 0)
+        .field("reason", health.reason)
+        .field("took", static_cast<int64_t>(health.took.count()))
+        .field("limit", static_cast<int64_t>(health.limit.count()))
+        .field("gpus", health.gpus)
+        .end_object();
+    const std::string unfinished = name_ + ".new";
+    unlinkat(directory_, unfinished.c_str(), 0);  // of a process that was killed
+    const int fd = openat(directory_, unfinished.c_str(),
+                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    const std::string text = json.text() + "\n";
+    const bool all = write_once(fd, text) == static_cast<ssize_t>(text.size()) &&
+                     (geteuid() != 0 || fchmod(fd, 0644) == 0);
+    close(fd);
+    if (!all || renameat(directory_, unfinished.c_str(), directory_, name_.c_str()) != 0) {
+      unlinkat(directory_, unfinished.c_str(), 0);
+    }
+  }
+
+ private:
+  std::string name_;
+  std::string question_;
+  int directory_ = -1;        ///< ours
+  int roots_directory_ = -1;  ///< root's, if that is another one
+  int lock_ = -1;
+};
 
 std::string name_of(const HealthWish& wish) {
   return wish.by_variable ? std::string(row_of(Variable::kPolicy).name) + "=" + kWord
@@ -124,9 +296,9 @@ std::string problem_of(const DriverAnswer& answer, milliseconds limit,
     return gpu_named(entries[count]) + " is not there";
   }
   if (answer.code != 0) {
-    const char* name = error_name(answer.code);
+    const DriverError* error = driver_error(answer.code);
     return place + " failed with " + std::to_string(answer.code) +
-           (name == nullptr ? "" : std::string(" (") + name + ")") + " after " +
+           (error == nullptr ? "" : std::string(" (") + error->name + ")") + " after " +
            shown(std::chrono::round<milliseconds>(answer.took));
   }
   return answer.gpus <= 0 ? "the driver shows no GPU" : "";
@@ -140,12 +312,10 @@ Health ask(const std::vector<std::string>& entries, const std::string& list, mil
     variables.set("CUDA_VISIBLE_DEVICES", list);
     variables.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
   }
-  const std::string guard = find_installation().guard;
-  const std::string probe = std::string(directory_of(guard)) + "/cudaguard/cudaguard-probe";
   const auto start = Clock::now();
   DriverAnswer answer;
   try {
-    answer = ask_cuda(probe, std::move(variables), left, Ask::kGpus);
+    answer = ask_cuda(find_installation().probe, std::move(variables), left, Ask::kGpus);
   } catch (const Shortage& shortage) {
     answer.why = shortage.what();
   }
@@ -246,14 +416,13 @@ void record_health(const Health& health, const std::string& report, char* const*
   const int fd =
       open(report.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0600);
   if (fd < 0) return;
-  timespec now = {};
-  clock_gettime(CLOCK_REALTIME, &now);
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   char host[256] = {};
   gethostname(host, sizeof host - 1);
   Json json;
   json.begin_object()
       .field("v", 1)
-      .field("ts", static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9)
+      .field("ts", now.count())
       .field("pid", getpid())
       .field("ppid", getppid())
       .field("uid", getuid())

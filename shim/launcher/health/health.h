@@ -2,14 +2,31 @@
 // Decides whether a program may use the GPU: --if-healthy.
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <optional>
 #include <string>
 
 #include "shim/launcher/child/variables.h"
-#include "shim/launcher/health/answer_cache.h"
 #include "shim/launcher/options.h"
 
 namespace cudaguard::launcher {
+
+/// The driver's answer, or why there is none.
+struct Health {
+  bool healthy = false;
+  std::string reason;  ///< a clause: "the driver did not answer in 10 s"; empty if healthy
+  std::chrono::milliseconds took{0};
+  /// The limit that was too short, if there was no answer in time; otherwise 0. A launch that would
+  /// wait longer does not use this answer.
+  std::chrono::milliseconds limit{0};
+  int gpus = 0;
+  std::chrono::milliseconds at{0};  ///< when it was written; time since boot
+  // These are not in the file:
+  pid_t stuck = 0;    ///< as in DriverAnswer
+  bool asked = true;  ///< false: this process could not ask, so the answer is not for others
+};
 
 /// The wish of the option, or of CUDAGUARD_POLICY=IF_HEALTHY if no option chooses a policy. Throws
 /// Refusal for options that contradict it.

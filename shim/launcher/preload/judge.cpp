@@ -9,16 +9,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <sstream>
 #include <utility>
 
 #include "policy/library.h"
 #include "policy/text.h"
-#include "shim/launcher/child/ask_loader.h"
 #include "shim/launcher/child/child.h"
+#include "shim/launcher/elf/elf_symbols.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
-#include "shim/launcher/preload/replaced_variables.h"
 
 namespace cudaguard::launcher {
 
@@ -135,8 +136,7 @@ void note_libraries(const LoaderAnswer& answer, Judged& judged) {
     if (library.name == library.path || !is_sanitizer_runtime(library.name)) continue;
     // If LD_PRELOAD cannot carry the path, the sanitizer prints its own message.
     if (!can_be_preloaded(library.path)) continue;
-    if (std::find(judged.sanitizers.begin(), judged.sanitizers.end(), library.path) ==
-        judged.sanitizers.end()) {
+    if (std::ranges::count(judged.sanitizers, library.path) == 0) {
       judged.sanitizers.push_back(library.path);
     }
   }
@@ -184,6 +184,15 @@ Examined examine_if_possible(const Executable& executable, const Installation& i
     if (is_sanitizer_runtime(name)) judged.sanitizers.push_back(name);
   }
   return {};
+}
+
+/// Excludes glibc, NVIDIA's libraries, which export only functions, and the vDSO, which has no
+/// path. A path may be relative, because a run path may be.
+bool may_have_variables(const LoadedLibrary& library) {
+  const Library kind = classify(library.name).library;
+  return library.path.find('/') != std::string::npos && library.name != "libc.so.6" &&
+         !base_name(library.path).starts_with("ld-linux") && kind != Library::kDriver &&
+         kind != Library::kNvml;
 }
 
 }  // namespace
@@ -264,6 +273,54 @@ Judged judge(const Program& program, const Installation& installation, const Var
                    context, judged);
   }
   return judged;
+}
+
+std::vector<ReplacedVariables> replaced_variables(const std::string& executable,
+                                                  const LoaderAnswer& answer,
+                                                  const std::vector<std::string>& preloaded) {
+  std::vector<std::string> files;
+  for (const LoadedLibrary& library : answer.libraries) {
+    const bool own = std::find(preloaded.begin(), preloaded.end(), library.path) != preloaded.end();
+    if (!own && may_have_variables(library)) files.push_back(library.path);
+  }
+  if (files.empty()) return {};
+  std::set<std::string> ours;
+  for (const std::string& file : preloaded) ours.merge(read_exports(FileBytes(file)).names);
+  std::vector<ReplacedVariables> found;
+  for (const std::string& file : files) {
+    ReplacedVariables variables = {file, {}};
+    std::ranges::set_intersection(read_exports(FileBytes(file), Exports::kVariables).names, ours,
+                                  std::back_inserter(variables.names));
+    if (!variables.names.empty()) found.push_back(std::move(variables));
+  }
+  if (found.empty()) return found;
+  // The executable's own definition comes before ours. A copy of a library's variable does not
+  // count: ld.so fills it from the first library with that name, which is the guard.
+  const FileBytes program(executable);
+  std::set<std::string> looked_up = read_references(program).names;
+  for (const std::string& file : files) looked_up.merge(read_references(FileBytes(file)).names);
+  std::set<std::string> defined = read_exports(program).names;
+  for (const std::string& name : read_references(program, References::kCopies).names) {
+    defined.erase(name);
+  }
+  for (ReplacedVariables& variables : found) {
+    std::erase_if(variables.names, [&](const std::string& name) {
+      return !looked_up.contains(name) || defined.contains(name);
+    });
+  }
+  std::erase_if(found, [](const ReplacedVariables& variables) { return variables.names.empty(); });
+  return found;
+}
+
+std::string why_replaced(const ReplacedVariables& variables) {
+  const std::string library = printable(base_name(variables.library));
+  const std::string name = printable(variables.names.front());
+  const size_t count = variables.names.size();
+  if (count == 1) {
+    return library + " has a variable " + name + ", which cudaguard's function would replace";
+  }
+  return library + " has " + std::to_string(count) + " variables such as " + name +
+         ", which cudaguard's functions would replace";
 }
 
 bool can_preload(const std::vector<std::string>& own, const RunContext& context, Judged& judged) {

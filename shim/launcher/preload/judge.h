@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "shim/launcher/child/ask_loader.h"
+#include "shim/launcher/child/child.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/elf/program.h"
-#include "shim/launcher/preload/installation.h"
+#include "shim/launcher/preload/preload.h"
 
 namespace cudaguard::launcher {
 
@@ -64,6 +64,23 @@ struct RunContext {
 /// guard in LD_PRELOAD.
 Judged judge(const Program& program, const Installation& installation, const Variables& variables,
              const RunContext& context);
+
+/// A library may have a variable called like a function of the guard, and fill it by dlsym:
+/// `CUresult (*cuInit)(unsigned)`. A preloaded library comes first, so the library would get the
+/// function instead, and write into the guard's code.
+struct ReplacedVariables {
+  std::string library;             ///< its path
+  std::vector<std::string> names;  ///< of its variables, sorted
+};
+
+/// `answer` is what ld.so loads with the executable; `preloaded` are our files. Ignores variables
+/// that the library binds to itself (-Bsymbolic), and those that the executable defines.
+std::vector<ReplacedVariables> replaced_variables(const std::string& executable,
+                                                  const LoaderAnswer& answer,
+                                                  const std::vector<std::string>& preloaded);
+
+/// A clause: "libx.so has a variable cuInit, which ...".
+std::string why_replaced(const ReplacedVariables& variables);
 
 /// Returns false if our files would replace a library's variables and the fence suffices. Throws
 /// Refusal if the fence does not suffice.

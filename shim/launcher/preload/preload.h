@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes LD_PRELOAD: keeps foreign entries and removes older ones of ours. Pure.
+// Finds our own files and computes LD_PRELOAD, which keeps foreign entries and no older ones of
+// ours.
 #pragma once
 
 #include <string>
@@ -26,5 +27,18 @@ std::string preload_list(const char* before, const std::vector<std::string>& fir
 inline bool can_be_preloaded(std::string_view path) {
   return !path.empty() && path.find_first_of(" :") == std::string_view::npos;
 }
+
+/// Our files, found relative to this executable, never by a search.
+struct Installation {
+  std::string guard;             ///< .../lib/libcudaguard.so
+  std::string null_driver_cuda;  ///< .../lib/cudaguard/libcuda.so.1
+  std::string null_driver_nvml;  ///< .../lib/cudaguard/libnvidia-ml.so.1
+  std::string proxy_cuda;        ///< .../lib/cudaguard/libcudaguard-driver.so
+  std::string proxy_nvml;        ///< .../lib/cudaguard/libcudaguard-nvml.so
+  std::string probe;             ///< .../lib/cudaguard/cudaguard-probe
+};
+
+/// Throws Refusal if the guard is missing, or if LD_PRELOAD cannot carry its path.
+Installation find_installation();
 
 }  // namespace cudaguard::launcher

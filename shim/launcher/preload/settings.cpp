@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "policy/text.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -177,15 +178,13 @@ std::string cache_directory(const Variables& variables) {
 void take_back_presets(Variables& variables) {
   const char* names = variables.get(kPreset);
   if (names == nullptr) return;
-  const std::string list = "," + std::string(names) + ",";
   for (const Preset& preset : kPresets) {
     const char* value = variables.get(preset.name);
     if (value == nullptr) continue;
     const std::string_view text = value;
     const bool same = preset.in_cache ? text.ends_with(preset.value) : text == preset.value;
-    if (same && list.find("," + std::string(preset.name) + ",") != std::string::npos) {
-      variables.unset(preset.name);
-    }
+    const bool ours = place_of_entry(names, preset.name) != std::string_view::npos;
+    if (same && ours) variables.unset(preset.name);
   }
   variables.unset(kPreset);
 }
@@ -210,10 +209,12 @@ void set_presets(bool wanted, const Options& options, Variables& variables) {
 
 std::string absolute(const std::string& path) {
   if (path.starts_with("/")) return path;
-  const std::unique_ptr<char, void (*)(void*)> directory(getcwd(nullptr, 0), free);
-  if (directory == nullptr)
+  std::error_code error;
+  const std::string directory = std::filesystem::current_path(error).string();
+  if (error) {
     throw Refusal(kRefused, "--report: the current directory has no path; give an absolute path");
-  return std::string(directory.get()) + "/" + path;
+  }
+  return directory + "/" + path;
 }
 
 }  // namespace

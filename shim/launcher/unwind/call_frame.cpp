@@ -2,18 +2,155 @@
 #include "shim/launcher/unwind/call_frame.h"
 
 #include <algorithm>
-#include <array>
-#include <optional>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "shim/launcher/unwind/cursor.h"
-#include "shim/launcher/unwind/expression.h"
-
 namespace cudaguard::launcher {
 
 namespace {
+
+/// A copied piece of another process's memory, read from front to back. Signed numbers are returned
+/// in two's complement, because sums of hostile ones may overflow. After a read past the end `ok()`
+/// is false and every number is 0.
+class Cursor {
+ public:
+  /// `address` is the address of these bytes in the process.
+  Cursor(std::string_view bytes, uint64_t address)
+      : rest_(bytes), end_address_(address + bytes.size()) {}
+
+  bool ok() const { return ok_; }
+  bool more() const { return ok_ && !rest_.empty(); }
+  uint64_t address() const { return end_address_ - rest_.size(); }
+  std::string_view rest() const { return rest_; }
+
+  std::string_view block(uint64_t size) {
+    ok_ = ok_ && size <= rest_.size();
+    if (!ok_) return {};
+    const std::string_view taken = rest_.substr(0, static_cast<size_t>(size));
+    rest_.remove_prefix(taken.size());
+    return taken;
+  }
+  /// A number of T's size, sign-extended if T is signed.
+  template <typename T>
+  uint64_t number() {
+    T value = 0;
+    const std::string_view taken = block(sizeof value);
+    if (!taken.empty()) memcpy(&value, taken.data(), sizeof value);
+    return static_cast<uint64_t>(value);
+  }
+  uint64_t uleb() { return leb(false); }
+  uint64_t sleb() { return leb(true); }
+  /// DW_EH_PE_*, without DW_EH_PE_indirect.
+  uint64_t pointer(uint8_t encoding) {
+    const uint64_t here = (encoding & 0x70U) == 0x10 ? address() : 0;  // DW_EH_PE_pcrel
+    ok_ = ok_ && ((encoding & 0xf0U) == 0x10 || (encoding & 0xf0U) == 0);
+    return here + plain(encoding & 0xfU);
+  }
+
+ private:
+  uint64_t plain(unsigned format) {
+    if (format == 0x1) return uleb();                                // DW_EH_PE_uleb128
+    if (format == 0x2) return number<uint16_t>();                    // DW_EH_PE_udata2
+    if (format == 0x3) return number<uint32_t>();                    // DW_EH_PE_udata4
+    if (format == 0x9) return sleb();                                // DW_EH_PE_sleb128
+    if (format == 0xa) return number<int16_t>();                     // DW_EH_PE_sdata2
+    if (format == 0xb) return number<int32_t>();                     // DW_EH_PE_sdata4
+    ok_ = ok_ && (format == 0x0 || format == 0x4 || format == 0xc);  // DW_EH_PE_absptr, 8 bytes
+    return number<uint64_t>();
+  }
+  uint64_t leb(bool is_signed) {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      const uint64_t byte = number<uint8_t>();
+      value |= (byte & 0x7fU) << shift;
+      if ((byte & 0x80U) != 0) continue;
+      if (is_signed && (byte & 0x40U) != 0 && shift < 57) value |= ~uint64_t{0} << (shift + 7);
+      return value;
+    }
+    ok_ = false;
+    return 0;
+  }
+
+  std::string_view rest_;
+  uint64_t end_address_;
+  bool ok_ = true;
+};
+
+/// Performs an operation on the two topmost values; `right` is on top.
+std::optional<uint64_t> combine(uint64_t op, uint64_t left, uint64_t right) {
+  const auto signed_left = static_cast<int64_t>(left);
+  const auto signed_right = static_cast<int64_t>(right);
+  if (op == 0x1a) return left & right;                           // DW_OP_and
+  if (op == 0x1c) return left - right;                           // DW_OP_minus
+  if (op == 0x1e) return left * right;                           // DW_OP_mul
+  if (op == 0x21) return left | right;                           // DW_OP_or
+  if (op == 0x22) return left + right;                           // DW_OP_plus
+  if (op == 0x24) return right < 64 ? left << right : 0;         // DW_OP_shl
+  if (op == 0x25) return right < 64 ? left >> right : 0;         // DW_OP_shr
+  if (op == 0x29) return uint64_t{left == right};                // DW_OP_eq
+  if (op == 0x2a) return uint64_t{signed_left >= signed_right};  // DW_OP_ge
+  if (op == 0x2b) return uint64_t{signed_left > signed_right};   // DW_OP_gt
+  if (op == 0x2c) return uint64_t{signed_left <= signed_right};  // DW_OP_le
+  if (op == 0x2d) return uint64_t{signed_left < signed_right};   // DW_OP_lt
+  if (op == 0x2e) return uint64_t{left != right};                // DW_OP_ne
+  return std::nullopt;
+}
+
+/// The value that an operation without an input pushes. None if `op` is another operation.
+std::optional<uint64_t> operand(uint64_t op, Cursor& code, const Registers& registers) {
+  if (op == 0x08) return code.number<uint8_t>();   // DW_OP_const1u
+  if (op == 0x09) return code.number<int8_t>();    // DW_OP_const1s
+  if (op == 0x0a) return code.number<uint16_t>();  // DW_OP_const2u
+  if (op == 0x0b) return code.number<int16_t>();   // DW_OP_const2s
+  if (op == 0x0c) return code.number<uint32_t>();  // DW_OP_const4u
+  if (op == 0x0d) return code.number<int32_t>();   // DW_OP_const4s
+  if (op == 0x10) return code.uleb();              // DW_OP_constu
+  if (op == 0x11) return code.sleb();              // DW_OP_consts
+  if (op >= 0x30 && op < 0x50) return op - 0x30;   // DW_OP_lit0 to DW_OP_lit31
+  if (op < 0x70 || op >= 0x90) return std::nullopt;
+  const auto base = registers.get(op - 0x70);  // DW_OP_breg0 to DW_OP_breg31
+  const uint64_t offset = code.sleb();
+  return base ? std::optional(*base + offset) : std::nullopt;
+}
+
+/// Evaluates a DWARF expression, as far as call frame information uses them: in the linkers' PLT
+/// stubs, in libc's signal trampoline, and in functions that realign the stack. `first` is on the
+/// expression's stack at its start. Returns no value if the expression is damaged, jumps, or needs
+/// a register or memory that is unknown.
+std::optional<uint64_t> evaluate(std::string_view expression, std::optional<uint64_t> first,
+                                 const Registers& registers, WordReader& memory) {
+  Cursor code(expression, 0);
+  std::vector<uint64_t> stack;  // Shorter than the expression: an operation pushes at most one.
+  if (first) stack.push_back(*first);
+  while (code.more()) {
+    const uint64_t op = code.number<uint8_t>();
+    if (const auto value = operand(op, code, registers)) {
+      stack.push_back(*value);
+      continue;
+    }
+    if (stack.empty()) return std::nullopt;
+    uint64_t& top = stack.back();
+    if (op == 0x06) {  // DW_OP_deref
+      const auto value = memory.word(top);
+      if (!value) return std::nullopt;
+      top = *value;
+    } else if (op == 0x12) {  // DW_OP_dup
+      stack.push_back(uint64_t{top});
+    } else if (op == 0x23) {  // DW_OP_plus_uconst
+      top += code.uleb();
+    } else if (stack.size() > 1) {
+      const auto value = combine(op, stack[stack.size() - 2], top);
+      if (!value) return std::nullopt;
+      stack.pop_back();
+      stack.back() = *value;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return code.ok() && !stack.empty() ? std::optional(stack.back()) : std::nullopt;
+}
 
 /// The longest entry in 400 libraries has 3,000 bytes.
 constexpr uint32_t kLongestEntry = 65536;

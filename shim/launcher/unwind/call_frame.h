@@ -2,12 +2,46 @@
 // One step of unwinding, by DWARF's call frame information.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 
-#include "shim/launcher/unwind/process_view.h"
-#include "shim/launcher/unwind/registers.h"
+#include "shim/launcher/unwind/process.h"
 
 namespace cudaguard::launcher {
+
+/// The facts about a processor that unwinding needs. Registers are called by their DWARF numbers.
+struct Processor {
+  uint64_t stack_pointer;
+  uint64_t program_counter;
+  uint64_t return_address;  ///< the register that the tables restore it to
+  bool is_aarch64;
+};
+inline constexpr Processor kX86Processor = {7, 16, 16, false};
+inline constexpr Processor kArmProcessor = {31, 32, 30, true};
+#if defined(__x86_64__)
+inline constexpr const Processor& kThisProcessor = kX86Processor;
+#elif defined(__aarch64__)
+inline constexpr const Processor& kThisProcessor = kArmProcessor;
+#endif
+
+/// The registers of one frame. A frame knows those that a function must preserve, and no others,
+/// unless a signal interrupted it.
+class Registers {
+ public:
+  static constexpr uint64_t kCount = 33;
+
+  std::optional<uint64_t> get(uint64_t number) const {
+    return number < kCount ? values_[number] : std::nullopt;
+  }
+  /// Ignores a register that is not tracked, such as a vector register.
+  void set(uint64_t number, std::optional<uint64_t> value) {
+    if (number < kCount) values_[number] = value;
+  }
+
+ private:
+  std::array<std::optional<uint64_t>, kCount> values_;
+};
 
 enum class Step : uint8_t {
   kCaller,      ///< the registers are the caller's

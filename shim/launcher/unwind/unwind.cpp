@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/unwind/unwind.h"
 
-#include "shim/launcher/unwind/call_frame.h"
-#include "shim/launcher/unwind/process_image.h"
-
 namespace cudaguard::launcher {
 
 namespace {

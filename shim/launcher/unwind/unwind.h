@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "shim/launcher/findings/model.h"
-#include "shim/launcher/unwind/process_view.h"
-#include "shim/launcher/unwind/registers.h"
+#include "shim/launcher/unwind/call_frame.h"
 
 namespace cudaguard::launcher {
 
