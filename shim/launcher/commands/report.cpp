@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/commands/report.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "policy/text.h"
+#include "shim/launcher/commands/commands.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/lines.h"
 #include "shim/launcher/findings/records.h"

@@ -22,12 +22,12 @@
 
 namespace cudaguard::launcher {
 
-void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
+void watch_tree(const Prepared& program, Variables& variables, const HowToWatch& how,
+                WatchedTree& watched) {
   watched.started = seconds_now();
   Tree tree;
-  const bool listens = wanted.fence.listener >= 0;
-  TreeReport records(wanted.report, !listens);
-  Variables& variables = *wanted.variables;
+  const bool listens = program.fence.listener >= 0;
+  TreeReport records(program.report, !listens);
   if (listens) {
     variables.unset(row_of(Variable::kReport).name);
   } else {
@@ -37,7 +37,7 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   // Here the program is a child, so the child sets its own id.
   const bool root = is_root(variables);
   std::optional<Watch> watch;
-  if (wanted.counts) {
+  if (how.counts) {
     variables.set(kHello, "1");
     watch.emplace(records.path());
   }
@@ -57,26 +57,26 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   std::optional<Listener> listener;
   if (listens) {
     listener.emplace(
-        wanted.fence.listener, [&](const seccomp_notif& call) { ioctls.take(call, *listener); },
+        program.fence.listener, [&](const seccomp_notif& call) { ioctls.take(call, *listener); },
         [&](const seccomp_notif& call) { beacons.take(call, *listener); });
     tree.serve(listener->descriptor(), [&] { return listener->answer(); });
   }
   std::optional<Trace> trace;
-  if (wanted.trace) trace.emplace([&](pid_t pid) { watch->note_exec(pid); });
+  if (how.trace) trace.emplace([&](pid_t pid) { watch->note_exec(pid); });
   tree.start(
       [&] {
         if (root) variables.set(row_of(Variable::kRoot).name, root_name());
-        execve(wanted.path.c_str(), wanted.arguments, variables.pointers().data());
+        execve(program.path.c_str(), program.arguments.data(), variables.pointers().data());
         return errno;
       },
-      trace ? &*trace : nullptr, wanted.kept);
+      trace ? &*trace : nullptr, how.kept);
   // A reader may follow the user's report while the program runs, so it is copied regularly.
   const std::chrono::milliseconds period{records.copies() ? 1000 : 0};
   tree.wait([&] {
     records.read_on();
     return watch ? watch->sample() : period;
   });
-  if (const int error = tree.start_error(); error != 0) throw cannot_start(wanted.path, error);
+  if (const int error = tree.start_error(); error != 0) throw cannot_start(program.path, error);
   watched.pid = static_cast<uint32_t>(tree.pid());
   watched.status = tree.status();
   watched.ended = seconds_now();
@@ -90,11 +90,11 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   records.finish();
   watched.findings = records.findings();
   if (watch) {
-    watch->note_program(tree.pid(), wanted.path);
+    watch->note_program(tree.pid(), program.path);
     watched.tree = watch->finish(watched.findings);
   }
   watched.tree.by_file = !listens;
-  watched.tree.why_unheard = wanted.fence.unseen;
+  watched.tree.why_unheard = program.fence.unseen;
   watched.tree.left = tree.left();
   std::vector<std::string>& doubts = watched.tree.doubts;
   if (!records.doubt().empty()) doubts.insert(doubts.begin(), records.doubt());

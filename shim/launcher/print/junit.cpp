@@ -56,7 +56,7 @@ std::string host_name() {
 
 }  // namespace
 
-std::string junit(const Verdict& verdict, const std::string& text) {
+std::string junit_of(const Verdict& verdict, const std::string& text) {
   const bool failed = verdict.status != 0;
   const bool incomplete = verdict.result == Verdict::Result::kIncomplete;
   const TreeTruth& tree = verdict.tree;

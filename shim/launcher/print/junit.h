@@ -8,6 +8,6 @@
 namespace cudaguard::launcher {
 
 /// One test suite with the same three tests each time. `text` is the text report (text.h).
-std::string junit(const Verdict& verdict, const std::string& text);
+std::string junit_of(const Verdict& verdict, const std::string& text);
 
 }  // namespace cudaguard::launcher
