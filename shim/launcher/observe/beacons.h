@@ -36,12 +36,9 @@ class Beacons {
   /// The process and program that has announced an attempt, by thread and kind.
   using Announced = std::map<std::pair<pid_t, Beacon>, Identity>;
   using Announcement = Announced::value_type;
-  /// A record without the details that the guard would have sent.
-  std::string record_of(const Identity& who, Beacon what, const char* why) const;
   void tell_ended(const Announcement& one);
 
   Tell tell_;
-  const bool can_look_ = has_own_numbers();
   Announced announced_;
   size_t bytes_ = 0;  ///< of all records so far
   bool too_many_ = false;

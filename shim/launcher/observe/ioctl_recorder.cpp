@@ -10,7 +10,6 @@
 #include "policy/nvidia_requests.h"
 #include "policy/text.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/observe/kernel_record.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/unwind/unwind.h"
 
@@ -34,25 +33,22 @@ bool is_libc(std::string_view file) {
 /// of the waiting thread cannot be read.
 bool is_by_nvml(pid_t thread, uint32_t request) {
   if (request == kUvmInitialize) return false;
-  const auto place = waiting_at(thread);
-  if (!place) return false;
-  Registers registers;
-  registers.set(kThisProcessor.stack_pointer, place->stack);
-  registers.set(kThisProcessor.program_counter, place->code);
+  const auto registers = waiting_at(thread);
+  if (!registers) return false;
   WaitingProcess process(thread);
-  const NativeStack stack = unwind(process, registers, is_libc, {.frames = 4});
+  const NativeStack stack = unwind(process, *registers, is_libc, {.frames = 4});
   return !stack.frames.empty() && !is_own_library(stack.frames[0].module) &&
          base_name(stack.frames[0].module).starts_with("libnvidia-ml.so");
 }
 
-std::string record_of(const Owner& owner, const Identity& who, uint32_t request, bool nvml) {
+std::string record_of(const Identity& who, uint32_t request, bool nvml, bool look) {
   const std::string object = text_of([&](Text& out) {
     out.put_hex(request).put(" ").put(name_of_request(request)).put(nvml ? kNvmlMark : "");
   });
   Touch touch;
   touch.api = kRequestApi;
   touch.object = object;
-  return kernel_record(owner, who, touch, "the kernel saw the request, around the guard");
+  return kernel_record(who, touch, "the kernel saw the request, around the guard", look);
 }
 
 }  // namespace
@@ -61,13 +57,13 @@ void IoctlRecorder::take(const seccomp_notif& call, const Listener& listener) {
   const auto request = static_cast<uint32_t>(call.data.args[1]);
   if (request == kNobodysRequest) return;
   const auto thread = static_cast<pid_t>(call.pid);
-  const Identity who = can_look_ ? identify(thread) : Identity{.pid = thread, .thread = thread};
+  const Identity who = identify(thread);
   Key key = {who.pid, who.started, who.image, kind_of(request), false};
   if (told_.contains(key)) return;
-  const bool nvml = can_look_ && is_by_nvml(thread, request);
+  const bool nvml = has_own_numbers() && is_by_nvml(thread, request);
   std::get<bool>(key) = nvml;
   if (told_.contains(key)) return;
-  const Owner owner = can_look_ ? owner_of(who.pid) : unknown_owner(who.pid);
+  const std::string record = record_of(who, request, nvml, true);
   // The facts above belong to the waiting thread only if that thread still waits.
   if (!listener.still_waits(call)) {
     lost_.emplace(who.pid, request);
@@ -75,7 +71,7 @@ void IoctlRecorder::take(const seccomp_notif& call, const Listener& listener) {
   }
   if (told_.size() > kMostTold) told_.clear();
   told_.insert(key);
-  tell_(who, record_of(owner, who, request, nvml));
+  tell_(who, record);
 }
 
 void IoctlRecorder::finish() {
@@ -83,7 +79,7 @@ void IoctlRecorder::finish() {
     const auto told = told_.lower_bound({pid, 0, {}, 0, false});
     if (told != told_.end() && std::get<pid_t>(*told) == pid) continue;
     const Identity who = {.pid = pid, .thread = pid};
-    tell_(who, record_of(unknown_owner(pid), who, request, false));
+    tell_(who, record_of(who, request, false, false));
   }
 }
 

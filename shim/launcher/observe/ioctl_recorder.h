@@ -36,7 +36,6 @@ class IoctlRecorder {
   using Key = std::tuple<pid_t, uint64_t, Image, uint32_t, bool>;
 
   Tell tell_;
-  const bool can_look_ = has_own_numbers();  ///< otherwise only the process ids are known
   std::set<Key> told_;
   /// The ioctls of processes that ended before they were examined. The key is the thread if the
   /// process is not known.
