@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -109,15 +108,15 @@ Tree::Tree() {
   sigaction(SIGCHLD, &action, &on_child_);
   // Orphaned descendants become our children instead of process 1's, so that we can wait for them.
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  signals_ = above_stderr(signalfd(-1, &all_, SFD_CLOEXEC));
+  if (signals_ < 0) {
+    throw Refusal(kRefused, std::string("cannot wait for signals: ") + strerror(errno));
+  }
 }
 
 void Tree::serve(int descriptor, std::function<bool()> serve) {
   served_ = descriptor;
   serve_ = std::move(serve);
-  signals_ = above_stderr(signalfd(-1, &all_, SFD_CLOEXEC));
-  if (signals_ < 0) {
-    throw Refusal(kRefused, std::string("cannot wait for signals: ") + strerror(errno));
-  }
 }
 
 void Tree::start(const std::function<int()>& become, Trace* trace, std::vector<int> kept) {
@@ -165,8 +164,7 @@ void Tree::wait(const std::function<milliseconds()>& now_and_then) {
     stop_or_go_on();
     const milliseconds patience = now_and_then();
     if (is_over()) return;
-    siginfo_t signal = {};
-    if (wait_for_signal(patience, signal)) handle(signal);
+    pause(patience);
   }
 }
 
@@ -282,36 +280,23 @@ bool Tree::is_over() {
   return no_longer_;
 }
 
-/// Returns a signal number, or at most 0 after a time-out or after `serve_` was called. A
-/// `patience` of 0 means no limit.
-int Tree::next_signal(milliseconds patience, siginfo_t& signal) {
-  const bool any = patience == milliseconds::zero();
-  timespec limit = {patience.count() / 1000, patience.count() % 1000 * 1000000};
-  if (served_ >= 0) {
-    std::array<pollfd, 2> two = {{{served_, POLLIN, 0}, {signals_, POLLIN, 0}}};
-    ppoll(two.data(), two.size(), any ? nullptr : &limit, nullptr);
-    if (two[0].revents != 0 && !serve_()) served_ = -1;
-    limit = {0, 0};
-  } else if (any) {
-    return sigwaitinfo(&all_, &signal);
-  }
-  return sigtimedwait(&all_, &signal, &limit);
-}
-
-/// Returns false after a time-out. A `patience` of zero means no limit.
-bool Tree::wait_for_signal(milliseconds patience, siginfo_t& signal) {
+/// Returns when a signal has come, which take_signals() takes, after `serve_` was called, or after
+/// `patience`. A `patience` of zero means no limit.
+void Tree::pause(milliseconds patience) {
   const bool tell = program_ == Program::kHasEnded && !said_;
   if (tell && (patience == milliseconds::zero() || patience > kPatience)) patience = kPatience;
-  if (next_signal(patience, signal) > 0) return true;
+  const bool no_limit = patience == milliseconds::zero();
+  pollfd both[] = {{served_, POLLIN, 0}, {signals_, POLLIN, 0}};  // poll ignores a served_ of -1
+  poll(both, std::size(both), no_limit ? -1 : static_cast<int>(patience.count()));
+  if (both[0].revents != 0 && !serve_()) served_ = -1;
+  if (!tell || both[1].revents != 0) return;
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  if (tell && now.tv_sec - ended_at_.tv_sec >= kPatience.count() / 1000) {
-    said_ = true;
-    const std::string names = names_of(left_behind());  // empty without /proc
-    warn("the program has ended; waiting for the processes that it left running" +
-         (names.empty() ? names : ": " + names) + " (Ctrl-C or SIGTERM ends the wait)");
-  }
-  return false;
+  if (now.tv_sec - ended_at_.tv_sec < kPatience.count() / 1000) return;
+  said_ = true;
+  const std::string names = names_of(left_behind());  // empty without /proc
+  warn("the program has ended; waiting for the processes that it left running" +
+       (names.empty() ? names : ": " + names) + " (Ctrl-C or SIGTERM ends the wait)");
 }
 
 void end_as(int status) {

@@ -20,13 +20,13 @@ class Trace;
 class Tree {
  public:
   /// From here on no signal ends or stops this process. The program still inherits the signals that
-  /// were blocked or ignored before.
+  /// were blocked or ignored before. Throws Refusal.
   Tree();
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
   /// Call this before start(). While wait() waits, it calls `serve` whenever the descriptor is
-  /// readable, until `serve` returns false. Throws Refusal.
+  /// readable, until `serve` returns false.
   void serve(int descriptor, std::function<bool()> serve);
 
   /// Calls `become` in the child, which replaces the child by the program, or returns errno.
@@ -59,8 +59,7 @@ class Tree {
   bool has_it_already(const siginfo_t& signal) const;
   void stop_or_go_on();
   bool is_over();
-  int next_signal(std::chrono::milliseconds patience, siginfo_t& signal);
-  bool wait_for_signal(std::chrono::milliseconds patience, siginfo_t& signal);
+  void pause(std::chrono::milliseconds patience);
   std::set<pid_t> left_behind() const;
 
   sigset_t all_ = {};
@@ -70,7 +69,7 @@ class Tree {
   std::set<pid_t> others_;          ///< children that this process had before start()
   Trace* trace_ = nullptr;
   int served_ = -1;
-  int signals_ = -1;  ///< signalfd(2), so that one poll waits for signals and the served descriptor
+  int signals_ = -1;  ///< signalfd(2), which is never read: see pause()
   std::function<bool()> serve_;
   pid_t pid_ = -1;
   Program program_ = Program::kRuns;
