@@ -123,4 +123,10 @@ void add_row(std::string& text, const std::string& row) {
   text.append(row.size() <= kColumns ? "\n" : "...\n");
 }
 
+void add_more(std::string& text, size_t all, size_t shown, std::string_view what) {
+  if (all <= shown) return;
+  text.append("  ... and ").append(std::to_string(all - shown)).append(" more ");
+  text.append(what).append("\n");
+}
+
 }  // namespace cudaguard::launcher

@@ -17,19 +17,6 @@
 #include "shim/launcher/print/text.h"
 #include "tests/launcher/random.h"
 
-namespace cudaguard::launcher {
-
-// The text of records reads no files.
-struct Symbols::Impl {};
-Symbols::~Symbols() = default;
-std::string Symbols::name_of(const NativeFrame& /*frame*/) { return {}; }
-std::string source_of(const Findings& /*findings*/, const CallSite& /*toucher*/,
-                      const PythonFrame& /*frame*/) {
-  return {};
-}
-
-}  // namespace cudaguard::launcher
-
 namespace {
 
 using namespace cudaguard::launcher;

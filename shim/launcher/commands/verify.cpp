@@ -9,7 +9,7 @@
 #include "shim/launcher/commands/commands.h"
 #include "shim/launcher/findings/allow.h"
 #include "shim/launcher/findings/decide.h"
-#include "shim/launcher/findings/native_lines.h"
+#include "shim/launcher/findings/symbols.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/print/document.h"
 #include "shim/launcher/print/junit.h"
@@ -57,10 +57,9 @@ int verify_it(const Options& options, const char* const* environment) {
   verdict.allow = options.allow;
   verdict.allow_incomplete = options.allow_incomplete;
   verdict.deny = deny;
-  Symbols symbols;
-  name_native_lines(verdict.findings, symbols, variables.get("PATH"));
+  name_frames(verdict.findings, variables.get("PATH"));
   decide(verdict);
-  const std::string text = text_of_verdict(verdict, symbols);
+  const std::string text = text_of_verdict(verdict);
   write_stderr(text);
   if (std::ranges::max(pipes) >= 0) let_signals_end_this_process();
   bool all = true;
@@ -72,9 +71,9 @@ int verify_it(const Options& options, const char* const* environment) {
       all = false;
     }
   };
-  write(json, [&] { return document(verdict, symbols); });
+  write(json, [&] { return document(verdict); });
   write(junit, [&] { return junit_of(verdict, text); });
-  write(html, [&] { return page_of_verdict(verdict, symbols, text); });
+  write(html, [&] { return page_of_verdict(verdict, text); });
   return all || verdict.touched != 0 ? verdict.exit_code : kRefused;
 }
 

@@ -21,12 +21,16 @@ struct PythonFrame {
   std::string file;
   std::string function;
   uint32_t line = 0;
+  std::string source = {};  ///< that line of the file, by name_frames(); may be empty
   auto operator<=>(const PythonFrame&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct NativeFrame {
   std::string module;   ///< full path
   uint64_t offset = 0;  ///< bytes from the start of the file to the return address
+  // By name_frames(); empty if unknown.
+  std::string symbol = {};                               ///< the demangled function
+  std::string line = {};                                 ///< "/src/app.cpp:12"
   auto operator<=>(const NativeFrame&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
@@ -47,7 +51,7 @@ struct CallSite {
   std::string object;   ///< for dlopen, the library's name or path; for an ioctl, which one
   std::string library;  ///< the caller as in the guard's message: "libc10_cuda.so", "ctypes/cffi"
   std::string line;     ///< the user's line as in the guard's message: "ppo.py:159"; for native
-                        ///< code "app.cpp:12", by name_own_lines(); may be empty
+                        ///< code "app.cpp:12", by name_frames(); may be empty
   Stack stack;
   double first = 0;               ///< seconds since 1970-01-01 UTC; 0: unknown
   double last = 0;                ///< the same

@@ -8,6 +8,7 @@
 #include "policy/driver_api.h"
 #include "policy/message.h"
 #include "policy/text.h"
+#include "policy/user_code.h"
 #include "shim/launcher/findings/groups.h"
 
 namespace cudaguard::launcher {
@@ -69,6 +70,13 @@ const PythonFrame* own_frame(const CallSite& toucher) {
   const std::vector<PythonFrame>& frames = toucher.stack.python;
   const auto own = std::find_if(frames.begin(), frames.end(), [&](const PythonFrame& frame) {
     return ("/" + place_of(frame)).ends_with("/" + toucher.line);
+  });
+  return own == frames.end() ? nullptr : &*own;
+}
+
+const NativeFrame* own_frame(std::span<const NativeFrame> frames) {
+  const auto own = std::find_if(frames.begin(), frames.end(), [](const NativeFrame& frame) {
+    return !passes_calls_on(frame.module) && !is_runtime_function(frame.symbol);
   });
   return own == frames.end() ? nullptr : &*own;
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -26,6 +27,9 @@ std::string place_of(const PythonFrame& frame);
 /// The innermost frame of the line that the guard's message names. Null if there is none, or if the
 /// line is in a notebook.
 const PythonFrame* own_frame(const CallSite& toucher);
+/// The innermost frame of the user's own native code; null if there is none. Needs the names of the
+/// frames' functions.
+const NativeFrame* own_frame(std::span<const NativeFrame> frames);
 
 class Records {
  public:

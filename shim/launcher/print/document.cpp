@@ -37,16 +37,13 @@ void put_forbidden(Json& json, const auto& one) {
   json.field("fails", !one.forbidden.empty()).list("forbidden", one.forbidden);
 }
 
-void put_touchers(Json& json, const Verdict& verdict, Symbols& symbols, size_t most_stacks) {
+void put_touchers(Json& json, const Verdict& verdict, size_t most_stacks) {
   const Findings& findings = verdict.findings;
   const std::set<size_t> with_stacks = touchers_with_stacks(findings, most_stacks);
   size_t number = 0;
   json.objects("touchers", findings.touchers, [&](CallSite toucher) {
     if (!with_stacks.contains(number++)) toucher.stack = {};
-    const FrameTexts texts = {
-        [&](const PythonFrame& frame) { return source_of(findings, toucher, frame); },
-        [&](const NativeFrame& frame) { return symbols.name_of(frame); }};
-    put(json, toucher, &texts);
+    put(json, toucher, true);
     put_forbidden(json, toucher);
   });
 }
@@ -89,8 +86,7 @@ void put_tree(Json& json, const Verdict& verdict) {
 
 }  // namespace
 
-std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
-                     size_t most_stacks) {
+std::string document(const Verdict& verdict, unsigned indent, size_t most_stacks) {
   const Findings& findings = verdict.findings;
   Json json(indent);
   json.begin_object()
@@ -108,7 +104,7 @@ std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
     put(json, place);
     put_forbidden(json, place);
   });
-  put_touchers(json, verdict, symbols, most_stacks);
+  put_touchers(json, verdict, most_stacks);
   json.objects("processes", findings.processes, [&](const auto& one) { put(json, one); });
   put_tree(json, verdict);
   put_records(json, findings);

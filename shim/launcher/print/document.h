@@ -7,12 +7,10 @@
 #include <string>
 
 #include "shim/launcher/findings/model.h"
-#include "shim/launcher/findings/symbols.h"
 
 namespace cudaguard::launcher {
 
 /// `indent` as in Json. Only `most_stacks` attempts get their stacks, failing ones first.
-std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent = 1,
-                     size_t most_stacks = SIZE_MAX);
+std::string document(const Verdict& verdict, unsigned indent = 1, size_t most_stacks = SIZE_MAX);
 
 }  // namespace cudaguard::launcher

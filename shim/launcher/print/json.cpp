@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/print/json.h"
 
+#include <rapidjson/prettywriter.h>
+#include <rapidjson/reader.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,19 +22,26 @@ Json& Json::value(std::string_view text) {
     valid += length == 0 ? "\ufffd" : head(text, length);
     text.remove_prefix(length == 0 ? 1 : length);
   }
-  return put([&](auto& writer) {
-    writer.String(valid.data(), static_cast<rapidjson::SizeType>(valid.size()));
-  });
+  return after(writer_.String(valid.data(), static_cast<rapidjson::SizeType>(valid.size())));
 }
 
 Json& Json::value(double number) {
-  if (!std::isfinite(number)) return null();
-  return put([&](auto& writer) { writer.Double(number); });
+  return std::isfinite(number) ? after(writer_.Double(number)) : null();
 }
 
 std::string Json::text() const {
+  const rapidjson::StringBuffer* text = &buffer_;
+  rapidjson::StringBuffer indented;
+  if (indent_ != 0) {
+    rapidjson::PrettyWriter<rapidjson::StringBuffer, rapidjson::UTF8<>, rapidjson::ASCII<>> writer(
+        indented);
+    writer.SetIndent(' ', indent_);
+    rapidjson::StringStream stream(buffer_.GetString());
+    rapidjson::Reader().Parse<rapidjson::kParseFullPrecisionFlag>(stream, writer);
+    text = &indented;
+  }
   // DEL is ASCII, but a terminal cannot show it.
-  return escaped({buffer_.GetString(), buffer_.GetSize()}, '\x7f');
+  return escaped({text->GetString(), text->GetSize()}, '\x7f');
 }
 
 std::string escaped(std::string_view json, char character) {
@@ -56,7 +66,7 @@ void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked) {
   json.end_array();
 }
 
-void put(Json& json, const CallSite& toucher, const FrameTexts* texts) {
+void put(Json& json, const CallSite& toucher, bool with_names) {
   const std::vector<PythonFrame>& python = toucher.stack.python;
   const std::vector<NativeFrame>& native = toucher.stack.native;
   std::vector<size_t> own_python;
@@ -79,13 +89,13 @@ void put(Json& json, const CallSite& toucher, const FrameTexts* texts) {
                [&](const PythonFrame& frame) {
                  json.field("file", frame.file).field("line", frame.line);
                  json.field("function", frame.function);
-                 if (texts != nullptr) json.field_or_null("source", texts->source(frame));
+                 if (with_names) json.field_or_null("source", frame.source);
                })
       .field_or_null("python_missing", toucher.stack.python_missing)
       .objects("native", native,
                [&](const NativeFrame& frame) {
                  json.field("module", frame.module).field("offset", frame.offset);
-                 if (texts != nullptr) json.field_or_null("symbol", texts->symbol(frame));
+                 if (with_names) json.field_or_null("symbol", frame.symbol);
                })
       .field_or_null("native_missing", toucher.stack.native_missing)
       .field_or_null("first", toucher.first)

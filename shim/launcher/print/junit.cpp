@@ -61,10 +61,7 @@ std::string junit_of(const Verdict& verdict, const std::string& text) {
   const bool incomplete = verdict.result == Verdict::Result::kIncomplete;
   const TreeTruth& tree = verdict.tree;
   const bool unguarded = tree.value == TreeTruth::Value::kUnguarded || !tree.doubts.empty();
-  std::string command;
-  for (const std::string& word : verdict.command) {
-    command.append(command.empty() ? "" : " ").append(word);
-  }
+  const std::string command = joined(verdict.command, " ");
   const auto test = [&](const std::string& name, const std::string& inside) {
     return "<testcase" + attribute("classname", command) + attribute("name", name) +
            attribute("time", seconds(inside.empty() ? 0 : verdict.ended - verdict.started)) + ">" +

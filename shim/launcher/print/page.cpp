@@ -61,8 +61,8 @@ void put_touchers(Json& json, const Findings& findings) {
 
 }  // namespace
 
-std::string page_of_verdict(const Verdict& verdict, Symbols& symbols, const std::string& text) {
-  return page_of(document(verdict, symbols, 0, kStacks), text);
+std::string page_of_verdict(const Verdict& verdict, const std::string& text) {
+  return page_of(document(verdict, 0, kStacks), text);
 }
 
 std::string page_of_records(const Findings& findings, const std::string& title,

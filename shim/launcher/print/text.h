@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The final text of verify, run --observe and report, from the finished model. Pure, but verify's
-// reads the source files that the stacks name. Lines have at most 100 printable columns, unless
-// names are longer.
+// The final text of verify, run --observe and report, from the finished model. Lines have at most
+// 100 printable columns, unless names are longer.
 #pragma once
 
 #include <optional>
@@ -11,12 +10,11 @@
 
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/model.h"
-#include "shim/launcher/findings/symbols.h"
 
 namespace cudaguard::launcher {
 
 /// The text of verify. Long stacks are cut.
-std::string text_of_verdict(const Verdict& verdict, Symbols& symbols);
+std::string text_of_verdict(const Verdict& verdict);
 
 /// The text of run --observe. `left` has the processes that still run. `idle` says that the program
 /// has not used the GPU that it had for itself. Both may be empty.
@@ -38,6 +36,9 @@ std::vector<std::string> notes_of(const Verdict& verdict);
 
 /// "CUDA or NVML"
 std::string denied_names(const std::set<DriverApi>& denied);
+
+/// Lines about text that is no record, or only a piece of one.
+std::string what_was_left_out(const Findings& findings);
 
 /// "ended with exit code 3", "was killed by signal 9 (Killed)". `status` is as from waitpid.
 std::string text_of_end(int status);
