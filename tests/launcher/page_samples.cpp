@@ -11,9 +11,7 @@
 
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/groups.h"
-#include "shim/launcher/print/document.h"
-#include "shim/launcher/print/page.h"
-#include "shim/launcher/print/text.h"
+#include "shim/launcher/print/print.h"
 
 namespace {
 

@@ -11,10 +11,9 @@
 #include <string_view>
 
 #include "shim/launcher/findings/groups.h"
-#include "shim/launcher/findings/lines.h"
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/print/json.h"
-#include "shim/launcher/print/text.h"
+#include "shim/launcher/print/print.h"
 #include "tests/launcher/random.h"
 
 namespace {

@@ -16,7 +16,7 @@
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/report.h"
 #include "shim/launcher/preload/settings.h"
-#include "shim/launcher/print/text.h"
+#include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
 

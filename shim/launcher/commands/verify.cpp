@@ -11,11 +11,8 @@
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/symbols.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/print/document.h"
-#include "shim/launcher/print/junit.h"
 #include "shim/launcher/print/output.h"
-#include "shim/launcher/print/page.h"
-#include "shim/launcher/print/text.h"
+#include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
 

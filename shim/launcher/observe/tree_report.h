@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "shim/launcher/findings/lines.h"
 #include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <ranges>
 
 #include "policy/text.h"
 #include "policy/user_code.h"
@@ -149,6 +150,18 @@ void put(Json& json, const Group& group) {
   json.field_or_null("first", group.first).field_or_null("last", group.last);
 }
 
+void put(Json& json, const SickDriver& one) {
+  json.field("host", one.host)
+      .field("reason", one.reason)
+      .field("programs", one.programs)
+      .field_or_null("first", one.first)
+      .field_or_null("last", one.last);
+}
+
+namespace {
+
+/// The touchers that keep their stacks if not all can: at most `most`. Those of failing places come
+/// first, then those of the most processes.
 std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most) {
   std::vector<const Place*> order;
   for (const Place& place : findings.places) order.push_back(&place);
@@ -166,12 +179,28 @@ std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most) {
   return result;
 }
 
-void put(Json& json, const SickDriver& one) {
-  json.field("host", one.host)
-      .field("reason", one.reason)
-      .field("programs", one.programs)
-      .field_or_null("first", one.first)
-      .field_or_null("last", one.last);
+}  // namespace
+
+void put_findings(Json& json, const Findings& findings, size_t most_stacks, size_t most_processes,
+                  bool decided) {
+  // `one` is a toucher or a place.
+  const auto put_forbidden = [&](const auto& one) {
+    if (decided) json.field("fails", !one.forbidden.empty()).list("forbidden", one.forbidden);
+  };
+  json.objects("places", findings.places, [&](const Place& place) {
+    put(json, place);
+    put_forbidden(place);
+  });
+  const std::set<size_t> with_stacks = touchers_with_stacks(findings, most_stacks);
+  size_t number = 0;
+  json.objects("touchers", findings.touchers, [&](CallSite toucher) {
+    if (!with_stacks.contains(number++)) toucher.stack = {};
+    put(json, toucher, decided);
+    put_forbidden(toucher);
+  });
+  const size_t shown = std::min(most_processes, findings.processes.size());
+  json.objects("processes", findings.processes | std::views::take(shown),
+               [&](const ObservedProcess& process) { put(json, process); });
 }
 
 void put_records(Json& json, const Findings& findings) {

@@ -94,9 +94,10 @@ void put(Json& json, const Place& place);
 void put(Json& json, const ObservedProcess& process);
 void put(Json& json, const Group& group);
 void put(Json& json, const SickDriver& one);
-/// The touchers that keep their stacks if not all can: at most `most`. Those of failing places come
-/// first, then those of the most processes.
-std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most);
+/// Writes "places", "touchers" and "processes". Only `most_stacks` touchers keep their stacks,
+/// failing ones first. `decided`: decide() and name_frames() have filled in the model.
+void put_findings(Json& json, const Findings& findings, size_t most_stacks, size_t most_processes,
+                  bool decided);
 /// Writes "records": the numbers of lines that were read, cut short and left out.
 void put_records(Json& json, const Findings& findings);
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/print/junit.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +11,7 @@
 
 #include "policy/text.h"
 #include "shim/launcher/format.h"
-#include "shim/launcher/print/text.h"
+#include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
 

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/print/page.h"
-
 #include <algorithm>
 #include <ranges>
-#include <set>
 #include <string_view>
 #include <vector>
 
 #include "shim/launcher/findings/groups.h"
-#include "shim/launcher/print/document.h"
 #include "shim/launcher/print/json.h"
+#include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
 
@@ -47,18 +44,6 @@ void put_groups(Json& json, const Findings& findings, const ByWord& by) {
       .end_object();
 }
 
-void put_touchers(Json& json, const Findings& findings) {
-  const std::set<size_t> with_stacks = touchers_with_stacks(findings, kStacks);
-  size_t number = 0;
-  json.objects("places", findings.places, [&](const Place& place) { put(json, place); });
-  json.objects("touchers", findings.touchers, [&](CallSite toucher) {
-    if (!with_stacks.contains(number++)) toucher.stack = {};
-    put(json, toucher);
-  });
-  json.objects("processes", findings.processes | std::views::take(kProcesses),
-               [&](const ObservedProcess& process) { put(json, process); });
-}
-
 }  // namespace
 
 std::string page_of_verdict(const Verdict& verdict, const std::string& text) {
@@ -81,7 +66,7 @@ std::string page_of_records(const Findings& findings, const std::string& title,
   json.field("process_count", findings.processes.size()).key("groups").begin_object();
   for (const ByWord& by : kByWords) put_groups(json, findings, by);
   json.end_object();
-  put_touchers(json, findings);
+  put_findings(json, findings, kStacks, kProcesses, false);
   put_records(json, findings);
   json.end_object();
   return page_of(json.text(), text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/print/text.h"
+#include "policy/text.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "policy/text.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/print/json.h"
+#include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
 

@@ -17,7 +17,7 @@
 #include "policy/user_code.h"
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/format.h"
-#include "shim/launcher/print/text.h"
+#include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
 
