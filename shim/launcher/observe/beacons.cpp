@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/observe/beacons.h"
-
 #include <linux/seccomp.h>
 
-#include <algorithm>
-#include <cstdint>
 #include <iterator>
-#include <tuple>
 
 #include "policy/message.h"
+#include "shim/launcher/observe/listener.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/unwind/unwind.h"
 
@@ -88,7 +84,7 @@ std::string record_of(const Identity& who, Beacon what, const char* why, bool lo
 
 }  // namespace
 
-void Beacons::take(const seccomp_notif& call, const Listener& listener) {
+void Listener::take_beacon(const seccomp_notif& call) {
   const auto thread = static_cast<pid_t>(call.pid);
   const auto what = static_cast<Beacon>(call.data.args[1]);
   const uint64_t message = call.data.args[3];
@@ -113,7 +109,7 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
   if (too_many_) record.clear();
   // Either a signal has interrupted the call, and the guard repeats it, or the process was killed:
   // finish() reports what was announced.
-  if (!listener.still_waits(call)) return;
+  if (!still_waits(call)) return;
   if (known != announced_.end()) announced_.erase(known);
   const auto tell = [&] {
     if (is_touch && readable) {
@@ -132,19 +128,10 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
   tell();
 }
 
-void Beacons::tell_ended(const Announcement& one) {
+void Listener::tell_ended(const Announced::value_type& one) {
   const auto& [thread, what] = one.first;
   tell_(one.second, what,
         record_of(one.second, what, "its process ended before it sent the details", false));
-}
-
-void Beacons::finish() {
-  for (const Announcement& one : announced_) tell_ended(one);
-  announced_.clear();
-}
-
-std::string Beacons::doubt() const {
-  return too_many_ ? "too many beacons (more than 1 GB of records)" : "";
 }
 
 }  // namespace cudaguard::launcher

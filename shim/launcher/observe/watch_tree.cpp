@@ -5,14 +5,11 @@
 
 #include <cerrno>
 #include <chrono>
-#include <exception>
 #include <optional>
 
 #include "policy/variables.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/observe/beacons.h"
-#include "shim/launcher/observe/ioctl_recorder.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/observe/sample.h"
 #include "shim/launcher/observe/trace.h"
@@ -41,24 +38,16 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
     variables.set(kHello, "1");
     watch.emplace(records.path());
   }
-  const auto add = [&](const Identity& who, std::string_view record) {
-    return records.add(
-        record, {static_cast<uint32_t>(who.pid), static_cast<uint32_t>(who.parent), who.started});
-  };
-  IoctlRecorder ioctls([&](const Identity& who, std::string_view record) {
-    if (watch && who.started != 0) watch->note_request(who.pid);
-    add(who, record);
-  });
-  Beacons beacons([&](const Identity& who, Beacon what, std::string_view record) {
-    if (watch && what == Beacon::kStart) watch->note_start(who);
-    const bool is_touch = add(who, record);
-    return is_touch || what == Beacon::kStart || what == Beacon::kAllowed;
-  });
   std::optional<Listener> listener;
   if (listens) {
-    listener.emplace(
-        program.fence.listener, [&](const seccomp_notif& call) { ioctls.take(call, *listener); },
-        [&](const seccomp_notif& call) { beacons.take(call, *listener); });
+    listener.emplace(program.fence.listener, [&](const Identity& who, std::optional<Beacon> what,
+                                                 std::string_view record) {
+      if (watch && what == Beacon::kStart) watch->note_start(who);
+      if (watch && !what && who.started != 0) watch->note_request(who.pid);
+      const bool is_touch = records.add(
+          record, {static_cast<uint32_t>(who.pid), static_cast<uint32_t>(who.parent), who.started});
+      return is_touch || what == Beacon::kStart || what == Beacon::kAllowed;
+    });
     tree.serve(listener->descriptor(), [&] { return listener->answer(); });
   }
   std::optional<Trace> trace;
@@ -80,13 +69,7 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
   watched.pid = static_cast<uint32_t>(tree.pid());
   watched.status = tree.status();
   watched.ended = seconds_now();
-  bool lost = listener && listener->failed();
-  try {
-    ioctls.finish();
-    beacons.finish();
-  } catch (const std::exception&) {
-    lost = true;
-  }
+  if (listener) listener->finish();
   records.finish();
   watched.findings = records.findings();
   if (watch) {
@@ -102,8 +85,9 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
   if (const uint64_t damaged = found.torn + found.not_understood; watch && damaged != 0) {
     doubts.push_back(counted(damaged, "record") + (damaged == 1 ? " is damaged" : " are damaged"));
   }
-  if (lost) doubts.emplace_back("some records were not received or not written");
-  if (!beacons.doubt().empty()) doubts.push_back(beacons.doubt());
+  if (listener) {
+    for (const std::string& doubt : listener->doubts()) doubts.push_back(doubt);
+  }
 }
 
 }  // namespace cudaguard::launcher
