@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "shim/launcher/commands/commands.h"
-#include "shim/launcher/findings/allow.h"
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/symbols.h"
 #include "shim/launcher/message.h"

@@ -65,7 +65,7 @@ void add_native(std::string& record, const NativeStack& stack) {
 }
 
 bool is_same_program(const Identity& a, const Identity& b) {
-  return std::tie(a.pid, a.started, a.image) == std::tie(b.pid, b.started, b.image);
+  return a.pid == b.pid && a.stat.started == b.stat.started && a.stat.image == b.stat.image;
 }
 
 /// A record without the details that the guard would have sent. asked_for() derives the kind of the

@@ -128,7 +128,7 @@ void Listener::take_ioctl(const seccomp_notif& call) {
   if (request == kNobodysRequest) return;
   const auto thread = static_cast<pid_t>(call.pid);
   const Identity who = identify(thread);
-  Ioctl key = {who.pid, who.started, who.image, kind_of(request), false};
+  Ioctl key = {who.pid, who.stat.started, who.stat.image, kind_of(request), false};
   if (told_.contains(key)) return;
   const bool nvml = has_own_numbers() && is_by_nvml(thread, request);
   std::get<bool>(key) = nvml;

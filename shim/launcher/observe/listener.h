@@ -31,7 +31,7 @@ class Listener {
   /// Called with the process, the kind of its beacon, and a record of the report format, before the
   /// calling thread gets its answer. Returns false if the record is not of that kind. There is no
   /// kind for an ioctl, of which it is called once for each process and ioctl. If the process was
-  /// killed before it could be identified, `who.started` is 0. May throw.
+  /// killed before it could be identified, `who.stat.started` is 0. May throw.
   using Tell =
       std::function<bool(const Identity& who, std::optional<Beacon> what, std::string_view record)>;
   /// Takes over `descriptor`, which is Fence::listener. Throws Refusal.

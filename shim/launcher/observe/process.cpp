@@ -248,11 +248,7 @@ Identity identify(pid_t thread) {
     const std::vector<uint64_t> group = status_of(thread, "Tgid");
     if (!group.empty()) who.pid = static_cast<pid_t>(group[0]);
   }
-  const Stat stat = read_stat(who.pid);
-  if (stat.state == 'X') return who;
-  who.parent = stat.parent;
-  who.started = stat.started;
-  who.image = stat.image;
+  who.stat = read_stat(who.pid);
   return who;
 }
 
@@ -290,7 +286,7 @@ std::string kernel_record(const Identity& who, Touch touch, const char* why, boo
   char host[256] = {};
   ProcessFacts facts;
   facts.pid = static_cast<uint32_t>(who.pid);
-  facts.parent_pid = static_cast<uint32_t>(who.parent);
+  facts.parent_pid = static_cast<uint32_t>(who.stat.parent);
   facts.thread_id = static_cast<uint32_t>(who.thread);
   facts.seconds = static_cast<uint64_t>(now.tv_sec);
   facts.microseconds = static_cast<uint32_t>(now.tv_nsec / 1000);

@@ -30,11 +30,11 @@ FileId executable_id(pid_t pid);
 
 /// /proc/PID/stat
 struct Stat {
-  std::string name;
+  std::string name = {};
   char state = 'X';
-  pid_t parent = -1;
+  pid_t parent = 0;
   uint64_t started = 0;  ///< clock ticks since boot; unique together with the id
-  Image image;
+  Image image = {};
   bool forked = false;  ///< it has not called execve since the fork
   bool runs() const { return state != 'X' && state != 'Z'; }
 };
@@ -45,10 +45,8 @@ Stat read_stat(pid_t pid);
 /// The process of a thread. Unknown values are 0.
 struct Identity {
   pid_t pid = 0;
-  pid_t parent = 0;
   pid_t thread = 0;
-  uint64_t started = 0;  ///< as in Stat
-  Image image = {};
+  Stat stat = {};
 };
 /// If the thread is gone, or without our own /proc, `pid` is the thread's id. The cost does not
 /// depend on the number of threads.

@@ -38,16 +38,15 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
     variables.set(kHello, "1");
     watch.emplace(records.path());
   }
+  const auto take = [&](const Identity& who, std::optional<Beacon> what, std::string_view record) {
+    if (watch && what == Beacon::kStart) watch->note_start(who);
+    if (watch && !what && who.stat.started != 0) watch->note_request(who.pid);
+    const bool is_touch = records.add(record, who);
+    return is_touch || what == Beacon::kStart || what == Beacon::kAllowed;
+  };
   std::optional<Listener> listener;
   if (listens) {
-    listener.emplace(program.fence.listener, [&](const Identity& who, std::optional<Beacon> what,
-                                                 std::string_view record) {
-      if (watch && what == Beacon::kStart) watch->note_start(who);
-      if (watch && !what && who.started != 0) watch->note_request(who.pid);
-      const bool is_touch = records.add(
-          record, {static_cast<uint32_t>(who.pid), static_cast<uint32_t>(who.parent), who.started});
-      return is_touch || what == Beacon::kStart || what == Beacon::kAllowed;
-    });
+    listener.emplace(program.fence.listener, take);
     tree.serve(listener->descriptor(), [&] { return listener->answer(); });
   }
   std::optional<Trace> trace;
