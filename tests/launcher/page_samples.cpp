@@ -93,7 +93,7 @@ struct Run {
     process.last = kStart + at;
     process.policy = "FORCE_CPU";
     process.only_start = false;
-    process.refused = process.refused.with(refused);
+    process.refused.push_back(refused);
     verdict.findings.processes.push_back(process);
     return verdict.findings.processes.size() - 1;
   }
@@ -360,7 +360,7 @@ Findings cluster(uint32_t count) {
       process.contexts = {0};
       process.worked = true;
     } else {
-      process.refused = process.refused.with(apis[kind] + " by " + findings.touchers[kind].library);
+      process.refused.push_back(apis[kind] + " by " + findings.touchers[kind].library);
     }
     findings.touchers[kind].processes.push_back(findings.processes.size());
     findings.touchers[kind].at.push_back(process.first);

@@ -49,15 +49,13 @@ bool is_touch(const CallFields& call) {
   return call.decision == "deny" || call.event == "init" || call.event == "nvml";
 }
 
-bool begins_as_record(std::string_view text) {
-  return text.size() > 1 && head(text, kRecordMark.size()) == head(kRecordMark, text.size());
+void add_once(std::vector<std::string>& list, const std::string& text) {
+  const bool is_known = std::find(list.begin(), list.end(), text) != list.end();
+  if (!is_known && list.size() < kMostTexts) list.push_back(text);
 }
 
-/// A time of 0 is ignored.
-void note_time(double at, double& first, double& last) {
-  if (at == 0) return;
-  if (first == 0 || at < first) first = at;
-  last = std::max(last, at);
+bool begins_as_record(std::string_view text) {
+  return text.size() > 1 && head(text, kRecordMark.size()) == head(kRecordMark, text.size());
 }
 
 }  // namespace
@@ -162,7 +160,7 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   }
   const size_t number = process_of(writer, starts);
   ObservedProcess& process = findings_.processes[number];
-  note_time(writer.ts, process.first, process.last);
+  note_times(writer.ts, writer.ts, process);
   if (starts) {
     process.started = writer.ts;
     process.policy = call.policy;
@@ -173,30 +171,21 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   note(call, rest.text, process);
   if (!is_touch(call)) return Kind::kRecord;
   CallSite& one = findings_.touchers[rest.toucher];
-  note_time(writer.ts, one.first, one.last);
+  note_times(writer.ts, writer.ts, one);
   one.processes.push_back(number);
   one.at.push_back(writer.ts);
-  sorted_ = false;
   touched_ = true;
   return Kind::kRecord;
-}
-
-void Records::add_once(Texts& list, const std::string& text) {
-  if (std::find(list.begin(), list.end(), text) != list.end()) return;
-  if (list.size() == kMostTexts) return;
-  Texts& longer = longer_[{&list.list(), text}];
-  if (longer.empty()) longer = list.with(text);
-  list = longer;
 }
 
 void Records::note_sick(const WriterFields& writer, const CallFields& call) {
   std::vector<SickDriver>& all = findings_.sick_drivers;
   const auto [place, is_new] = sick_hosts_.try_emplace(writer.host, all.size());
   if (is_new) all.push_back({writer.host, "", 0, 0, 0});
-  SickDriver* const one = &all[place->second];
-  if (writer.ts >= one->last) one->reason = head(call.reason, kMostText);
-  note_time(writer.ts, one->first, one->last);
-  ++one->programs;
+  SickDriver& one = all[place->second];
+  if (writer.ts >= one.last) one.reason = head(call.reason, kMostText);
+  note_times(writer.ts, writer.ts, one);
+  ++one.programs;
 }
 
 void Records::note(const CallFields& call, const std::string& text, ObservedProcess& process) {
@@ -315,8 +304,6 @@ size_t Records::toucher_of(const CallFields& call) {
 }
 
 const Findings& Records::findings() {
-  if (sorted_) return findings_;
-  sorted_ = true;
   for (CallSite& one : findings_.touchers) keep_first(one.processes, one.at);
   group_by_place(findings_);
   return findings_;

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -109,14 +108,11 @@ class Records {
   struct HashOfBytes : std::hash<std::string_view> {
     using is_transparent = void;
   };
-  /// Lists with one more text, by the list and the text.
-  using Longer = std::map<std::pair<const Texts::List*, std::string>, Texts>;
   struct SameCallSite {
     const std::vector<CallSite>& touchers;
     bool operator()(size_t a, size_t b) const;
   };
 
-  void add_once(Texts& list, const std::string& text);
   void note_sick(const WriterFields& writer, const CallFields& call);
   void note(const CallFields& call, const std::string& text, ObservedProcess& process);
   Kind add_one(std::string_view text, const Take& take);
@@ -133,7 +129,6 @@ class Records {
   size_t toucher_of(const CallFields& call);
 
   Findings findings_;
-  bool sorted_ = true;  ///< CallSite::processes are in order
   /// By a hash of host, pid, program and job. One process may run several programs in turn, and
   /// processes of different PID namespaces may have the same id.
   Places places_;
@@ -141,7 +136,6 @@ class Records {
   std::unordered_map<std::string, Rest, HashOfBytes, std::equal_to<>> rests_;
   size_t rests_size_ = 0;
   std::set<size_t, SameCallSite> touchers_{SameCallSite{findings_.touchers}};
-  Longer longer_;
   std::unordered_map<std::string, size_t> sick_hosts_;  ///< places in findings_.sick_drivers
   std::string scratch_;
   const Sender* sender_ = nullptr;  ///< the sender of the current line

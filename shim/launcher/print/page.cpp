@@ -52,17 +52,16 @@ std::string page_of_verdict(const Verdict& verdict, const std::string& text) {
 
 std::string page_of_records(const Findings& findings, const std::string& title,
                             const std::string& text) {
-  double first = 0;
-  double last = 0;
-  size_t touching = 0;
+  Group all;
   for (const Group& host : groups_of(findings, By::kHost)) {
-    if (host.first != 0 && (first == 0 || host.first < first)) first = host.first;
-    last = std::max(last, host.last);
-    touching += host.touching;
+    note_times(host.first, host.last, all);
+    all.touching += host.touching;
   }
   Json json;
   json.begin_object().field("cudaguard", CUDAGUARD_VERSION).field("title", title);
-  json.field_or_null("first", first).field_or_null("last", last).field("touching", touching);
+  json.field_or_null("first", all.first)
+      .field_or_null("last", all.last)
+      .field("touching", all.touching);
   json.field("process_count", findings.processes.size()).key("groups").begin_object();
   for (const ByWord& by : kByWords) put_groups(json, findings, by);
   json.end_object();

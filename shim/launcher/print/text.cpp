@@ -23,7 +23,7 @@ constexpr size_t kMostNumbers = 800;     ///< characters of process ids below a 
 constexpr size_t kTime = 16;             ///< "2026-11-22 07:28"
 constexpr const char* kFact = "      ";  ///< before the facts about a process
 
-std::string first_of(const Texts& list) {
+std::string first_of(const std::vector<std::string>& list) {
   if (list.empty()) return {};
   std::string text = printable(list[0], kMostName);
   if (list.size() > 1) text += " and " + std::to_string(list.size() - 1) + " more";
@@ -255,19 +255,17 @@ std::string text_of_findings(const Findings& findings, const std::string& left,
 
 std::string what_was_read(const Findings& findings, const ReadFiles& read) {
   std::set<std::string_view> hosts;
-  double first = 0;
-  double last = 0;
+  Group all;
   for (const ObservedProcess& process : findings.processes) {
     if (!process.host.empty()) hosts.insert(process.host);
-    if (process.first != 0 && (first == 0 || process.first < first)) first = process.first;
-    last = std::max(last, process.last);
+    note_times(process.first, process.last, all);
   }
   std::string text = counted(read.files, "file") + ", " + counted(findings.records, "record") +
                      " of " + counted(findings.processes.size(), "process");
   if (!hosts.empty()) text += " on " + counted(hosts.size(), "host");
-  if (first == 0) return text;
-  const std::string from = shown_time(first);
-  const std::string to = shown_time(last);
+  if (all.first == 0) return text;
+  const std::string from = shown_time(all.first);
+  const std::string to = shown_time(all.last);
   return text + ", " + from + (from == to ? "" : " to " + to) + " UTC";
 }
 
