@@ -99,7 +99,7 @@ bool ends_waiting(int number) { return is_one_of({SIGINT, SIGTERM, SIGHUP, SIGQU
 
 }  // namespace
 
-Tree::Tree() {
+Tree::Tree(std::function<void(pid_t)> at_exec) : at_exec_(std::move(at_exec)) {
   sigfillset(&all_);
   sigprocmask(SIG_BLOCK, &all_, &mask_);
   // If SIGCHLD is ignored, the kernel discards the status of children.
@@ -119,7 +119,7 @@ void Tree::serve(int descriptor, std::function<bool()> serve) {
   serve_ = std::move(serve);
 }
 
-void Tree::start(const std::function<int()>& become, Trace* trace, std::vector<int> kept) {
+void Tree::start(const std::function<int()>& become, std::vector<int> kept) {
   // The expected answer is ECHILD, because a process is not its own child. Any other error comes
   // from a seccomp filter, under which we would never see the program end.
   if (waitpid(getpid(), nullptr, WNOHANG) < 0 && errno != ECHILD) {
@@ -136,6 +136,10 @@ void Tree::start(const std::function<int()>& become, Trace* trace, std::vector<i
       mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) throw Refusal(kRefused, std::string("no memory: ") + strerror(errno));
   start_error_ = static_cast<int*>(shared);
+  int gate[2] = {-1, -1};  // the child waits there until it is followed
+  if (at_exec_ && pipe2(gate, O_CLOEXEC) != 0) {
+    throw Refusal(kRefused, std::string("--trace: ") + strerror(errno));
+  }
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ < 0) {
@@ -145,14 +149,21 @@ void Tree::start(const std::function<int()>& become, Trace* trace, std::vector<i
     // KILL cannot be passed on. The sender means the program, and may start it again.
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent) _exit(kRefused);
-    if (trace != nullptr) trace->hold();
+    char byte = 0;
+    close(gate[1]);
+    if (at_exec_ && read(gate[0], &byte, 1) != 1) _exit(kRefused);
     sigaction(SIGCHLD, &on_child_, nullptr);
     sigprocmask(SIG_SETMASK, &mask_, nullptr);
     *start_error_ = become();
     _exit(kCannotRun);
   }
-  trace_ = trace;
-  if (trace != nullptr) trace->follow(pid_);
+  if (at_exec_) {
+    follow(pid_);
+    close(gate[0]);  // so that a write fails if the child has ended
+    if (write(gate[1], "", 1) != 1) {
+      throw Refusal(kRefused, "--trace: the program was killed before it began");
+    }
+  }
   kept.insert(kept.end(), {served_, signals_});
   give_up_descriptors(std::move(kept));
 }
@@ -171,15 +182,15 @@ void Tree::wait(const std::function<milliseconds()>& now_and_then) {
 void Tree::reap() {
   for (;;) {
     int status = 0;
-    const int what = trace_ == nullptr ? WUNTRACED | WCONTINUED : Trace::kWaitFor;
+    const int what = at_exec_ ? kWaitForTraced : WUNTRACED | WCONTINUED;
     const pid_t pid = waitpid(-1, &status, WNOHANG | what);
     if (pid < 0 && errno == EINTR) continue;
     none_left_ = pid < 0;
     if (pid <= 0) return;
-    if (trace_ != nullptr) {
-      const std::optional<int> untraced = trace_->take(pid, status);
-      if (!untraced) continue;
-      status = *untraced;
+    if (at_exec_) {
+      const std::optional<int> own = untraced(pid, status, at_exec_);
+      if (!own) continue;
+      status = *own;
     }
     if (!WIFSTOPPED(status) && !WIFCONTINUED(status)) others_.erase(pid);
     if (pid == pid_ && program_ == Program::kRuns) note_program(status);

@@ -15,13 +15,12 @@
 
 namespace cudaguard::launcher {
 
-class Trace;
-
 class Tree {
  public:
   /// From here on no signal ends or stops this process. The program still inherits the signals that
-  /// were blocked or ignored before. Throws Refusal.
-  Tree();
+  /// were blocked or ignored before. If there is an `at_exec`, ptrace follows the program and its
+  /// descendants, and it is called as in untraced(). Throws Refusal.
+  explicit Tree(std::function<void(pid_t)> at_exec = {});
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
@@ -29,11 +28,10 @@ class Tree {
   /// readable, until `serve` returns false.
   void serve(int descriptor, std::function<bool()> serve);
 
-  /// Calls `become` in the child, which replaces the child by the program, or returns errno.
-  /// `trace`, which may be null, follows the child. Closes all descriptors but the standard error,
-  /// the served one and `kept`. Throws Refusal if the child cannot be started.
-  void start(const std::function<int()>& become, Trace* trace = nullptr,
-             std::vector<int> kept = {});
+  /// Calls `become` in the child, which replaces the child by the program, or returns errno. Closes
+  /// all descriptors but the standard error, the served one and `kept`. Throws Refusal if the child
+  /// cannot be started.
+  void start(const std::function<int()>& become, std::vector<int> kept = {});
 
   /// Returns when every process of the tree has ended, or when the user ends the wait for processes
   /// that the program left running. Calls `now_and_then`, which returns the longest time until
@@ -67,7 +65,7 @@ class Tree {
   struct sigaction on_child_ = {};  ///< the same for the action of SIGCHLD
   int* start_error_ = nullptr;      ///< shared with the child
   std::set<pid_t> others_;          ///< children that this process had before start()
-  Trace* trace_ = nullptr;
+  std::function<void(pid_t)> at_exec_;
   int served_ = -1;
   int signals_ = -1;  ///< signalfd(2), which is never read: see pause()
   std::function<bool()> serve_;

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <optional>
 
 #include "policy/variables.h"
@@ -12,7 +13,6 @@
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/observe/sample.h"
-#include "shim/launcher/observe/trace.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/observe/tree_report.h"
 #include "shim/launcher/preload/settings.h"
@@ -22,7 +22,10 @@ namespace cudaguard::launcher {
 void watch_tree(const Prepared& program, Variables& variables, const HowToWatch& how,
                 WatchedTree& watched) {
   watched.started = seconds_now();
-  Tree tree;
+  std::optional<Watch> watch;
+  std::function<void(pid_t)> at_exec;
+  if (how.trace) at_exec = [&](pid_t pid) { watch->note_exec(pid); };
+  Tree tree(at_exec);
   const bool listens = program.fence.listener >= 0;
   TreeReport records(program.report, !listens);
   if (listens) {
@@ -33,7 +36,6 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
   // CUDAGUARD_ROOT has this process's id, because without a watch this process becomes the program.
   // Here the program is a child, so the child sets its own id.
   const bool root = is_root(variables);
-  std::optional<Watch> watch;
   if (how.counts) {
     variables.set(kHello, "1");
     watch.emplace(records.path());
@@ -49,15 +51,13 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
     listener.emplace(program.fence.listener, take);
     tree.serve(listener->descriptor(), [&] { return listener->answer(); });
   }
-  std::optional<Trace> trace;
-  if (how.trace) trace.emplace([&](pid_t pid) { watch->note_exec(pid); });
   tree.start(
       [&] {
         if (root) variables.set(row_of(Variable::kRoot).name, root_name());
         execve(program.path.c_str(), program.arguments.data(), variables.pointers().data());
         return errno;
       },
-      trace ? &*trace : nullptr, how.kept);
+      how.kept);
   // A reader may follow the user's report while the program runs, so it is copied regularly.
   const std::chrono::milliseconds period{records.copies() ? 1000 : 0};
   tree.wait([&] {
