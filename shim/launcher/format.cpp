@@ -63,7 +63,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 
 std::string grouped(uint64_t number) {
   std::string text = std::to_string(number);
-  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, 1, ',');
   return text;
 }
 
@@ -112,6 +112,12 @@ void add_wrapped(std::string& text, const std::string& start, std::string_view r
 void add_row(std::string& text, const std::string& row) {
   text.append(row, 0, row.size() <= kColumns ? row.size() : kColumns - 3);
   text.append(row.size() <= kColumns ? "\n" : "...\n");
+}
+
+void add_more(std::string& text, size_t all, size_t shown, std::string_view what) {
+  if (all <= shown) return;
+  text.append("  ... and ").append(std::to_string(all - shown)).append(" more ");
+  text.append(what).append("\n");
 }
 
 }  // namespace cudaguard::launcher

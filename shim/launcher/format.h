@@ -39,6 +39,16 @@ void add_wrapped(std::string& text, const std::string& start, std::string_view r
 /// Adds one line, which is cut at kColumns.
 void add_row(std::string& text, const std::string& row);
 
+/// Adds "  ... and 3 more WHAT" if not all are shown.
+void add_more(std::string& text, size_t all, size_t shown, std::string_view what);
+
+/// "a, b, c"
+std::string joined(const auto& list, std::string_view between) {
+  std::string text;
+  for (const auto& item : list) text.append(text.empty() ? "" : between).append(item);
+  return text;
+}
+
 /// Returns the text that `put` writes: clauses of policy/message.h.
 template <typename Put>
 std::string text_of(Put put) {

@@ -3,9 +3,7 @@
 
 #include <exception>
 
-#include "shim/launcher/commands/report.h"
-#include "shim/launcher/commands/run.h"
-#include "shim/launcher/commands/verify.h"
+#include "shim/launcher/commands/commands.h"
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/options.h"

@@ -11,18 +11,14 @@
 
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/groups.h"
-#include "shim/launcher/findings/symbols.h"
-#include "shim/launcher/print/document.h"
-#include "shim/launcher/print/page.h"
-#include "shim/launcher/print/text.h"
+#include "shim/launcher/print/print.h"
 
-namespace cudaguard::launcher {
+namespace {
 
-struct Symbols::Impl {};
-Symbols::Symbols() = default;
-Symbols::~Symbols() = default;
+using cudaguard::DriverApi;
+using namespace cudaguard::launcher;
 
-std::string Symbols::name_of(const NativeFrame& frame) {
+std::string symbol_of(const NativeFrame& frame) {
   static const std::map<uint64_t, std::string> names = {
       {0x34b5a, "cudaGetDeviceCount"},
       {0x41c20, "c10::cuda::(anonymous namespace)::device_count_impl(bool)"},
@@ -37,8 +33,7 @@ std::string Symbols::name_of(const NativeFrame& frame) {
   return found == names.end() ? "" : found->second;
 }
 
-std::string source_of(const Findings& /*findings*/, const CallSite& /*toucher*/,
-                      const PythonFrame& frame) {
+std::string source_of(const PythonFrame& frame) {
   static const std::map<std::string, std::string> sources = {
       {"ppo.py:159",
        "device = torch.device(\"cuda\" if torch.cuda.is_available() and args.cuda else \"cpu\")"},
@@ -51,13 +46,6 @@ std::string source_of(const Findings& /*findings*/, const CallSite& /*toucher*/,
       sources.find(frame.file.substr(frame.file.rfind('/') + 1) + ":" + std::to_string(frame.line));
   return found == sources.end() ? "" : found->second;
 }
-
-}  // namespace cudaguard::launcher
-
-namespace {
-
-using cudaguard::DriverApi;
-using namespace cudaguard::launcher;
 
 constexpr double kStart = 1795256748.25;
 const std::string site_packages = "/opt/venv/lib/python3.11/site-packages/";
@@ -105,7 +93,7 @@ struct Run {
     process.last = kStart + at;
     process.policy = "FORCE_CPU";
     process.only_start = false;
-    process.refused = process.refused.with(refused);
+    process.refused.push_back(refused);
     verdict.findings.processes.push_back(process);
     return verdict.findings.processes.size() - 1;
   }
@@ -304,9 +292,12 @@ struct Sample {
 
 Sample of_verdict(Run run) {
   decide(run.verdict);
-  Symbols symbols;
-  const std::string text = text_of_verdict(run.verdict, symbols);
-  return {page_of_verdict(run.verdict, symbols, text), text, document(run.verdict, symbols)};
+  for (CallSite& toucher : run.verdict.findings.touchers) {
+    for (PythonFrame& frame : toucher.stack.python) frame.source = source_of(frame);
+    for (NativeFrame& frame : toucher.stack.native) frame.symbol = symbol_of(frame);
+  }
+  const std::string text = text_of_verdict(run.verdict);
+  return {page_of_verdict(run.verdict, text), text, document(run.verdict)};
 }
 
 Sample of_records(Findings findings, const std::string& title) {
@@ -369,7 +360,7 @@ Findings cluster(uint32_t count) {
       process.contexts = {0};
       process.worked = true;
     } else {
-      process.refused = process.refused.with(apis[kind] + " by " + findings.touchers[kind].library);
+      process.refused.push_back(apis[kind] + " by " + findings.touchers[kind].library);
     }
     findings.touchers[kind].processes.push_back(findings.processes.size());
     findings.touchers[kind].at.push_back(process.first);

@@ -11,24 +11,10 @@
 #include <string_view>
 
 #include "shim/launcher/findings/groups.h"
-#include "shim/launcher/findings/lines.h"
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/print/json.h"
-#include "shim/launcher/print/text.h"
+#include "shim/launcher/print/print.h"
 #include "tests/launcher/random.h"
-
-namespace cudaguard::launcher {
-
-// The text of records reads no files.
-struct Symbols::Impl {};
-Symbols::~Symbols() = default;
-std::string Symbols::name_of(const NativeFrame& /*frame*/) { return {}; }
-std::string source_of(const Findings& /*findings*/, const CallSite& /*toucher*/,
-                      const PythonFrame& /*frame*/) {
-  return {};
-}
-
-}  // namespace cudaguard::launcher
 
 namespace {
 

@@ -24,7 +24,7 @@ SOURCES = ("policy/*.cpp", "policy/*.h", "shim/proxy/*.cpp", "shim/elf/own_files
            "shim/launcher/fence/fence.cpp", "shim/launcher/findings/allow.cpp",
            "shim/launcher/findings/decide.cpp", "shim/launcher/health/*.cpp",
            "shim/launcher/observe/*.cpp",
-           "shim/launcher/preload/*.cpp", "shim/launcher/print/text.cpp",
+           "shim/launcher/preload/*.cpp", "shim/launcher/print/*text.cpp",
            "shim/launcher/print/output.cpp")
 # Their messages have rows, too. The test does not search them for messages, because most of their
 # text is help.

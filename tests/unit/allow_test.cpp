@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/findings/allow.h"
+#include "shim/launcher/findings/decide.h"
 
 #include <gtest/gtest.h>
 

@@ -204,7 +204,7 @@ TEST(Records, ListHasEachTextOnceAndIsCut) {
     const std::string api(i < 2 ? 300 : 1, static_cast<char>('a' + i / 2));
     records.add(record_of({}, R"("decision":"deny","library":"b","api":")" + api + "\"}"));
   }
-  const Texts& refused = records.findings().processes[0].refused;
+  const std::vector<std::string>& refused = records.findings().processes[0].refused;
   ASSERT_EQ(refused.size(), 16u);
   EXPECT_EQ(refused[0], std::string(256, 'a'));
   EXPECT_EQ(refused[15], "p by b");

@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/commands/report.h"
-
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "policy/text.h"
+#include "shim/launcher/commands/commands.h"
 #include "shim/launcher/findings/groups.h"
-#include "shim/launcher/findings/lines.h"
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/print/json.h"
 #include "shim/launcher/print/output.h"
-#include "shim/launcher/print/page.h"
-#include "shim/launcher/print/text.h"
+#include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
 
@@ -56,36 +54,26 @@ bool is_compressed(std::string_view bytes) {
   return false;
 }
 
-/// Returns false if the input is compressed.
-bool read_stream(int fd, const std::string& path, Records& records) {
-  Lines lines([&](std::string_view line) { records.add(line); });
+/// Adds the records of a file; "-" is the standard input. Returns false if it is compressed.
+bool read_file(const std::string& path, Read& all) {
+  const bool is_stdin = path == "-";
+  const std::string name = is_stdin ? "standard input" : path;
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(
+      is_stdin ? fdopen(dup(STDIN_FILENO), "r") : fopen(path.c_str(), "re"), &fclose);
+  if (file == nullptr) throw cannot_be_read(name, errno);
+  Lines lines([&](std::string_view line) { all.records.add(line); });
   std::vector<char> part(kPart);
   for (bool first = true;; first = false) {
-    const ssize_t count = read(fd, part.data(), part.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw cannot_be_read(path, errno);
-    const std::string_view bytes(part.data(), static_cast<size_t>(count));
+    const size_t size = fread(part.data(), 1, part.size(), file.get());
+    if (ferror(file.get()) != 0) throw cannot_be_read(name, errno);
+    const std::string_view bytes(part.data(), size);
     if (first && is_compressed(bytes)) return false;
     if (bytes.empty()) break;
     lines.feed(bytes);
   }
   lines.finish();
+  ++all.files;
   return true;
-}
-
-bool read_file(const std::string& path, Read& all) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) throw cannot_be_read(path, errno);
-  bool good = false;
-  try {
-    good = read_stream(fd, path, all.records);
-  } catch (const Refusal&) {
-    close(fd);
-    throw;
-  }
-  close(fd);
-  if (good) ++all.files;
-  return good;
 }
 
 /// Counts an unreadable file of a directory that the user has named, and skips it.
@@ -148,27 +136,19 @@ std::vector<TakenFile> taken_by(const std::vector<Input>& inputs) {
 }
 
 void read_input(const Input& input, Read& all) {
-  const auto& [path, of_directory] = input;
-  if (of_directory) {
-    try {
-      all.compressed += read_file(path, all) ? 0 : 1;
-    } catch (const Refusal& refusal) {
-      leave_out(all, refusal);
-    }
+  try {
+    if (read_file(input.path, all)) return;
+  } catch (const Refusal& refusal) {
+    if (!input.of_directory) throw;
+    leave_out(all, refusal);
     return;
   }
-  bool good = false;
-  if (path == "-") {
-    ++all.files;
-    good = read_stream(STDIN_FILENO, "standard input", all.records);
-  } else {
-    good = read_file(path, all);
-  }
-  if (!good) {
-    throw Refusal(kRefused, in_quotes(path) +
+  if (!input.of_directory) {
+    throw Refusal(kRefused, in_quotes(input.path) +
                                 " is compressed; unpack it first: zcat FILE | cudaguard report - "
                                 "(also zstdcat, xzcat)");
   }
+  ++all.compressed;
 }
 
 void put_list(OutputFile& out, const char* name, const auto& list) {

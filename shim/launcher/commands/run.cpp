@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/commands/run.h"
-
 #include <unistd.h>
 
 #include <cerrno>
+#include <exception>
 
-#include "shim/launcher/child/variables.h"
+#include "policy/text.h"
+#include "policy/variables.h"
+#include "shim/launcher/commands/commands.h"
 #include "shim/launcher/elf/program.h"
 #include "shim/launcher/health/health.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/observe/observe.h"
+#include "shim/launcher/observe/tree.h"
 #include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/report.h"
 #include "shim/launcher/preload/settings.h"
+#include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
 
@@ -61,6 +63,41 @@ Fence fence_for(const Options& options, Policy policy, Variables& variables) {
   const bool behind = fence.was_there || !options.print;
   if (fence.holds && behind && policy == Policy::kForceCpu) mark_fenced(variables);
   return fence;
+}
+
+/// Returns a clause if the program never asked for the GPU that it had for itself, while its
+/// children were refused. Otherwise returns an empty string.
+std::string idle_root(const Findings& findings, uint32_t pid, const char* name) {
+  bool refused = false;
+  for (const ObservedProcess& process : findings.processes) {
+    if (!process.asked()) continue;
+    if (process.pid == pid) return {};
+    refused |= !process.refused.empty();
+  }
+  if (!refused) return {};
+  return "the GPU was reserved for process " + std::to_string(pid) + " (" +
+         printable(base_name(name)) + "), which did not ask for it";
+}
+
+/// run --observe: waits for the program and its descendants, prints which processes used CUDA, and
+/// ends with the program's exit status.
+[[noreturn]] void observe(Prepared& prepared, Variables& variables) {
+  WatchedTree watched;
+  try {
+    watch_tree(prepared, variables, {}, watched);
+    std::vector<std::string> doubts = watched.tree.doubts;
+    const std::string& unheard = watched.tree.why_unheard;
+    if (!unheard.empty()) doubts.insert(doubts.begin(), unheard);
+    for (const std::string& doubt : doubts) print_message("--observe: " + printable(doubt));
+    const bool alone = is_root(variables) && variables.has(row_of(Variable::kChildren).name);
+    write_stderr(text_of_findings(
+        watched.findings, watched.tree.left,
+        alone ? idle_root(watched.findings, watched.pid, prepared.arguments[0]) : ""));
+  } catch (const std::exception& error) {
+    if (watched.pid == 0) throw;
+    print_message(std::string("--observe: no summary: ") + error.what());
+  }
+  end_as(watched.status);
 }
 
 }  // namespace
@@ -128,9 +165,9 @@ Prepared prepare(const Options& given, Variables& variables) {
 int run(const Options& options, const char* const* environment) {
   Variables variables(environment);
   Prepared prepared = prepare(options, variables);
-  const auto& [path, report, fence, files, arguments] = prepared;
   if (options.print) {
     print(variables.changes());
+    const Fence& fence = prepared.fence;
     if (fence.holds && !fence.was_there) {
       print(std::string("# --fence is not among these: only cudaguard run sets it up") +
             (fence.no_new_privs
@@ -140,15 +177,9 @@ int run(const Options& options, const char* const* environment) {
     }
     return 0;
   }
-  if (options.observe) {
-    observe({.path = path,
-             .arguments = prepared.arguments.data(),
-             .variables = &variables,
-             .report = report,
-             .fence = fence});
-  }
-  execve(path.c_str(), arguments.data(), variables.pointers().data());
-  throw cannot_start(path, errno);
+  if (options.observe) observe(prepared, variables);
+  execve(prepared.path.c_str(), prepared.arguments.data(), variables.pointers().data());
+  throw cannot_start(prepared.path, errno);
 }
 
 }  // namespace cudaguard::launcher

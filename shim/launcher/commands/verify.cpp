@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/commands/verify.h"
-
+#include <algorithm>
 #include <csignal>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "shim/launcher/commands/run.h"
-#include "shim/launcher/findings/allow.h"
+#include "shim/launcher/commands/commands.h"
 #include "shim/launcher/findings/decide.h"
-#include "shim/launcher/findings/native_lines.h"
+#include "shim/launcher/findings/symbols.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/observe/watch_tree.h"
-#include "shim/launcher/print/document.h"
-#include "shim/launcher/print/junit.h"
 #include "shim/launcher/print/output.h"
-#include "shim/launcher/print/page.h"
-#include "shim/launcher/print/text.h"
+#include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
 
@@ -31,39 +25,6 @@ Options options_of_run(Options options) {
   options.observe = true;
   if (!options.fence) options.fence = FenceWish::kAuto;
   return options;
-}
-
-struct Outputs {
-  explicit Outputs(const Options& options, std::vector<TakenFile> taken)
-      : json("--json", options.json_file, options.force, taken),
-        junit("--junit", options.junit_file, options.force, taken),
-        html("--html", options.html_file, options.force, taken) {}
-
-  bool is_pipe() const {
-    return json.descriptor() >= 0 || junit.descriptor() >= 0 || html.descriptor() >= 0;
-  }
-
-  OutputFile json;
-  OutputFile junit;
-  OutputFile html;
-};
-
-Verdict run_tree(const Options& options, Prepared& prepared, const Outputs& outputs,
-                 Variables& variables) {
-  Verdict verdict;
-  for (char** word = options.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
-  watch_tree(
-      {.path = prepared.path,
-       .arguments = prepared.arguments.data(),
-       .variables = &variables,
-       .report = prepared.report,
-       .fence = prepared.fence,
-       .counts = true,
-       .trace = options.trace,
-       .kept = {outputs.json.descriptor(), outputs.junit.descriptor(), outputs.html.descriptor()}},
-      verdict);
-  verdict.no_new_privs = prepared.fence.no_new_privs;
-  return verdict;
 }
 
 /// Unblocks the signals that the watched tree has blocked, because a pipe's reader may never read.
@@ -81,17 +42,22 @@ int verify_it(const Options& options, const char* const* environment) {
   Prepared prepared = prepare(options_of_run(options), variables);
   std::vector<TakenFile> taken = taken_by_program(prepared.files, options.program);
   taken.push_back({prepared.report, "is the file of the records"});
-  Outputs outputs(options, taken);
-  Verdict verdict = run_tree(options, prepared, outputs, variables);
+  OutputFile json("--json", options.json_file, options.force, taken);
+  OutputFile junit("--junit", options.junit_file, options.force, taken);
+  OutputFile html("--html", options.html_file, options.force, taken);
+  const std::vector<int> pipes = {json.descriptor(), junit.descriptor(), html.descriptor()};
+  Verdict verdict;
+  for (char** word = options.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
+  watch_tree(prepared, variables, {.counts = true, .trace = options.trace, .kept = pipes}, verdict);
+  verdict.no_new_privs = prepared.fence.no_new_privs;
   verdict.allow = options.allow;
   verdict.allow_incomplete = options.allow_incomplete;
   verdict.deny = deny;
-  Symbols symbols;
-  name_native_lines(verdict.findings, symbols, variables.get("PATH"));
+  name_frames(verdict.findings, variables.get("PATH"));
   decide(verdict);
-  const std::string text = text_of_verdict(verdict, symbols);
+  const std::string text = text_of_verdict(verdict);
   write_stderr(text);
-  if (outputs.is_pipe()) let_signals_end_this_process();
+  if (std::ranges::max(pipes) >= 0) let_signals_end_this_process();
   bool all = true;
   const auto write = [&](OutputFile& file, const auto& result) {
     try {
@@ -101,9 +67,9 @@ int verify_it(const Options& options, const char* const* environment) {
       all = false;
     }
   };
-  write(outputs.json, [&] { return document(verdict, symbols); });
-  write(outputs.junit, [&] { return junit(verdict, text); });
-  write(outputs.html, [&] { return page_of_verdict(verdict, symbols, text); });
+  write(json, [&] { return document(verdict); });
+  write(junit, [&] { return junit_of(verdict, text); });
+  write(html, [&] { return page_of_verdict(verdict, text); });
   return all || verdict.touched != 0 ? verdict.exit_code : kRefused;
 }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/findings/allow.h"
-
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "policy/text.h"
 #include "policy/user_code.h"
+#include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/message.h"
 

@@ -7,7 +7,6 @@
 
 #include "policy/text.h"
 #include "policy/user_code.h"
-#include "shim/launcher/findings/allow.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/message.h"
 

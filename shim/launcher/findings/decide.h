@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which of the CUDA attempts fail the run. Pure.
+// Decides which of the CUDA attempts fail the run (decide.cpp), also by --allow (allow.cpp), whose
+// pattern is a glob for a process, or "lib:", "module:" or "line:" and a glob for the code that
+// made the attempt. Pure.
 #pragma once
 
 #include <set>
@@ -17,5 +19,16 @@ std::set<DriverApi> denied_words(const std::vector<std::string>& lists);
 /// counts as one that touched CUDA, because no guard could refuse the attempt. NVML alone does not
 /// count as CUDA, as with --deny.
 void decide(Verdict& verdict);
+
+// --allow
+
+/// Throws Refusal for an empty pattern.
+void check_patterns(const std::vector<std::string>& patterns);
+
+/// True if a pattern matches a word of the command, its base name, or the whole command.
+bool is_allowed(const std::vector<std::string>& patterns, const std::string& command);
+
+/// True if a pattern matches the calling library, the user's line, or a Python module between.
+bool is_code_allowed(const std::vector<std::string>& patterns, const CallSite& toucher);
 
 }  // namespace cudaguard::launcher

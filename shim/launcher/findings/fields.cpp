@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/findings/fields.h"
-
 #include <rapidjson/document.h>
 #include <rapidjson/memorystream.h>
 
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "policy/text.h"
+#include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {
 

@@ -13,12 +13,6 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// `group` is a Group or a Place. A time of 0 is ignored.
-void note_times(double first, double last, auto& group) {
-  if (first != 0 && (group.first == 0 || first < group.first)) group.first = first;
-  group.last = std::max(group.last, last);
-}
-
 std::string name_of(const ObservedProcess& process, By by) {
   if (by == By::kExe) return process.exe;
   if (by == By::kHost) return process.host;

@@ -3,30 +3,38 @@
 // HTML. Its texts are as in the records, not yet escaped for a terminal or a page.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <initializer_list>
-#include <memory>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "policy/driver_api.h"
 
 namespace cudaguard::launcher {
 
+/// Extends `span.first` and `span.last` to these times. A time of 0 is unknown.
+void note_times(double first, double last, auto& span) {
+  if (first != 0 && (span.first == 0 || first < span.first)) span.first = first;
+  span.last = std::max(span.last, last);
+}
+
 struct PythonFrame {
   std::string file;
   std::string function;
   uint32_t line = 0;
+  std::string source = {};  ///< that line of the file, by name_frames(); may be empty
   auto operator<=>(const PythonFrame&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct NativeFrame {
   std::string module;   ///< full path
   uint64_t offset = 0;  ///< bytes from the start of the file to the return address
+  // By name_frames(); empty if unknown.
+  std::string symbol = {};                               ///< the demangled function
+  std::string line = {};                                 ///< "/src/app.cpp:12"
   auto operator<=>(const NativeFrame&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
@@ -47,7 +55,7 @@ struct CallSite {
   std::string object;   ///< for dlopen, the library's name or path; for an ioctl, which one
   std::string library;  ///< the caller as in the guard's message: "libc10_cuda.so", "ctypes/cffi"
   std::string line;     ///< the user's line as in the guard's message: "ppo.py:159"; for native
-                        ///< code "app.cpp:12", by name_own_lines(); may be empty
+                        ///< code "app.cpp:12", by name_frames(); may be empty
   Stack stack;
   double first = 0;               ///< seconds since 1970-01-01 UTC; 0: unknown
   double last = 0;                ///< the same
@@ -76,34 +84,6 @@ struct Place {
   std::vector<size_t> forbidden;
 };
 
-/// A list of texts. Processes with the same list share one copy.
-class Texts {
- public:
-  using List = std::vector<std::string>;
-  Texts() = default;
-  Texts(std::initializer_list<std::string> texts) : list_(std::make_shared<List>(texts)) {}
-  const List& list() const {
-    static const List none;
-    return list_ == nullptr ? none : *list_;
-  }
-  bool empty() const { return list_ == nullptr; }
-  size_t size() const { return list().size(); }
-  const std::string& operator[](size_t i) const { return list()[i]; }
-  List::const_iterator begin() const { return list().begin(); }
-  List::const_iterator end() const { return list().end(); }
-  /// Returns the list with one more text.
-  Texts with(const std::string& text) const {
-    auto longer = std::make_shared<List>(list());
-    longer->push_back(text);
-    Texts result;
-    result.list_ = std::move(longer);
-    return result;
-  }
-
- private:
-  std::shared_ptr<const List> list_;
-};
-
 inline constexpr uint32_t kNoUid = UINT32_MAX;  ///< unknown
 
 struct ObservedProcess {
@@ -123,16 +103,16 @@ struct ObservedProcess {
   std::string policy;  ///< from its start record; empty: there was none
   // Facts from its records.
   bool initialised = false;
-  std::string by;           ///< the file that called cuInit, without its directories
-  std::string told;         ///< the list of devices that the driver got; empty: no list
-  std::set<int> contexts;   ///< devices
-  bool worked = false;      ///< loaded code
-  bool nvml = false;        ///< was allowed to use NVML
-  bool found_none = false;  ///< asked the driver, which reported no GPU
-  bool failed = false;      ///< asked the driver, which reported an error
-  Texts tried;              ///< for these two: "found no GPU by libx.so", each once
-  Texts refused;            ///< "cuInit by libx.so", each once
-  bool only_start = true;   ///< has no record but its start record
+  std::string by;                    ///< the file that called cuInit, without its directories
+  std::string told;                  ///< the list of devices that the driver got; empty: no list
+  std::set<int> contexts;            ///< devices
+  bool worked = false;               ///< loaded code
+  bool nvml = false;                 ///< was allowed to use NVML
+  bool found_none = false;           ///< asked the driver, which reported no GPU
+  bool failed = false;               ///< asked the driver, which reported an error
+  std::vector<std::string> tried;    ///< for these two: "found no GPU by libx.so", each once
+  std::vector<std::string> refused;  ///< "cuInit by libx.so", each once
+  bool only_start = true;            ///< has no record but its start record
   bool asked() const { return !only_start; }
 };
 

@@ -8,6 +8,7 @@
 #include "policy/driver_api.h"
 #include "policy/message.h"
 #include "policy/text.h"
+#include "policy/user_code.h"
 #include "shim/launcher/findings/groups.h"
 
 namespace cudaguard::launcher {
@@ -48,15 +49,13 @@ bool is_touch(const CallFields& call) {
   return call.decision == "deny" || call.event == "init" || call.event == "nvml";
 }
 
-bool begins_as_record(std::string_view text) {
-  return text.size() > 1 && head(text, kRecordMark.size()) == head(kRecordMark, text.size());
+void add_once(std::vector<std::string>& list, const std::string& text) {
+  const bool is_known = std::find(list.begin(), list.end(), text) != list.end();
+  if (!is_known && list.size() < kMostTexts) list.push_back(text);
 }
 
-/// A time of 0 is ignored.
-void note_time(double at, double& first, double& last) {
-  if (at == 0) return;
-  if (first == 0 || at < first) first = at;
-  last = std::max(last, at);
+bool begins_as_record(std::string_view text) {
+  return text.size() > 1 && head(text, kRecordMark.size()) == head(kRecordMark, text.size());
 }
 
 }  // namespace
@@ -69,6 +68,13 @@ const PythonFrame* own_frame(const CallSite& toucher) {
   const std::vector<PythonFrame>& frames = toucher.stack.python;
   const auto own = std::find_if(frames.begin(), frames.end(), [&](const PythonFrame& frame) {
     return ("/" + place_of(frame)).ends_with("/" + toucher.line);
+  });
+  return own == frames.end() ? nullptr : &*own;
+}
+
+const NativeFrame* own_frame(std::span<const NativeFrame> frames) {
+  const auto own = std::find_if(frames.begin(), frames.end(), [](const NativeFrame& frame) {
+    return !passes_calls_on(frame.module) && !is_runtime_function(frame.symbol);
   });
   return own == frames.end() ? nullptr : &*own;
 }
@@ -154,7 +160,7 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   }
   const size_t number = process_of(writer, starts);
   ObservedProcess& process = findings_.processes[number];
-  note_time(writer.ts, process.first, process.last);
+  note_times(writer.ts, writer.ts, process);
   if (starts) {
     process.started = writer.ts;
     process.policy = call.policy;
@@ -165,30 +171,21 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   note(call, rest.text, process);
   if (!is_touch(call)) return Kind::kRecord;
   CallSite& one = findings_.touchers[rest.toucher];
-  note_time(writer.ts, one.first, one.last);
+  note_times(writer.ts, writer.ts, one);
   one.processes.push_back(number);
   one.at.push_back(writer.ts);
-  sorted_ = false;
   touched_ = true;
   return Kind::kRecord;
-}
-
-void Records::add_once(Texts& list, const std::string& text) {
-  if (std::find(list.begin(), list.end(), text) != list.end()) return;
-  if (list.size() == kMostTexts) return;
-  Texts& longer = longer_[{&list.list(), text}];
-  if (longer.empty()) longer = list.with(text);
-  list = longer;
 }
 
 void Records::note_sick(const WriterFields& writer, const CallFields& call) {
   std::vector<SickDriver>& all = findings_.sick_drivers;
   const auto [place, is_new] = sick_hosts_.try_emplace(writer.host, all.size());
   if (is_new) all.push_back({writer.host, "", 0, 0, 0});
-  SickDriver* const one = &all[place->second];
-  if (writer.ts >= one->last) one->reason = head(call.reason, kMostText);
-  note_time(writer.ts, one->first, one->last);
-  ++one->programs;
+  SickDriver& one = all[place->second];
+  if (writer.ts >= one.last) one.reason = head(call.reason, kMostText);
+  note_times(writer.ts, writer.ts, one);
+  ++one.programs;
 }
 
 void Records::note(const CallFields& call, const std::string& text, ObservedProcess& process) {
@@ -307,11 +304,42 @@ size_t Records::toucher_of(const CallFields& call) {
 }
 
 const Findings& Records::findings() {
-  if (sorted_) return findings_;
-  sorted_ = true;
   for (CallSite& one : findings_.touchers) keep_first(one.processes, one.at);
   group_by_place(findings_);
   return findings_;
+}
+
+void Lines::feed(std::string_view part) {
+  for (size_t end = part.find('\n'); end != std::string_view::npos; end = part.find('\n')) {
+    if (rest_.empty() && !skipping_) {
+      take_(head(part, end));
+    } else {
+      rest_.append(head(part, end));
+      finish();
+    }
+    part.remove_prefix(end + 1);
+  }
+  if (!skipping_) rest_.append(part);
+  if (rest_.size() <= kMaxRecord) return;
+  // If a writer was killed, its record has no newline.
+  const size_t mark = rest_.rfind(kRecordMark);
+  if (mark != std::string::npos && mark != 0) {
+    take_(head(rest_, mark));
+    rest_.erase(0, mark);
+  } else {
+    skipping_ = true;
+    rest_.clear();
+  }
+}
+
+void Lines::finish() {
+  if (skipping_) {
+    take_({});
+  } else if (!rest_.empty()) {
+    take_(rest_);
+  }
+  rest_.clear();
+  skipping_ = false;
 }
 
 }  // namespace cudaguard::launcher

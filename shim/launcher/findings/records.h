@@ -5,15 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "shim/launcher/findings/fields.h"
 #include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
@@ -26,6 +25,53 @@ std::string place_of(const PythonFrame& frame);
 /// The innermost frame of the line that the guard's message names. Null if there is none, or if the
 /// line is in a notebook.
 const PythonFrame* own_frame(const CallSite& toucher);
+/// The innermost frame of the user's own native code; null if there is none. Needs the names of the
+/// frames' functions.
+const NativeFrame* own_frame(std::span<const NativeFrame> frames);
+
+// The fields of one record (fields.cpp). A field that is missing, or of another type, is empty or
+// -1. The JSON is untrusted.
+
+/// The fields that describe the process that wrote the record.
+struct WriterFields {
+  int64_t v = -1;
+  int64_t pid = -1;
+  int64_t ppid = -1;
+  int64_t uid = -1;
+  double ts = 0;
+  std::string host;
+  std::string exe;
+  std::string command;  ///< the words of argv, the first one without its directories
+  std::string cgroup;
+  std::string slurm;
+  bool operator==(const WriterFields&) const = default;
+};
+
+/// The fields that describe the call.
+struct CallFields {
+  int64_t device = -1;
+  int64_t result = -1;
+  std::string api;
+  std::string object;
+  std::string event;
+  std::string decision;
+  std::string caller;
+  std::string library;  ///< the calling library: "libc10_cuda.so", "ctypes/cffi"
+  std::string code;     ///< the user's line: "ppo.py:159"; may be empty
+  std::string policy;
+  std::string reason;  ///< of a health record
+  Stack stack;
+  bool operator==(const CallFields&) const = default;
+};
+
+/// Whether a text is a whole value, possibly the beginning of one, or something else.
+enum class Whole { kYes, kCut, kNo };
+
+/// Sets the fields that the text has, if it is whole.
+Whole read_fields(std::string_view text, WriterFields& writer, CallFields& call);
+
+/// The process's job: "slurm:1234", "kubernetes:PODUID", "systemd:UNIT", or empty.
+std::string job_of(const std::string& slurm, std::string_view cgroup);
 
 class Records {
  public:
@@ -62,14 +108,11 @@ class Records {
   struct HashOfBytes : std::hash<std::string_view> {
     using is_transparent = void;
   };
-  /// Lists with one more text, by the list and the text.
-  using Longer = std::map<std::pair<const Texts::List*, std::string>, Texts>;
   struct SameCallSite {
     const std::vector<CallSite>& touchers;
     bool operator()(size_t a, size_t b) const;
   };
 
-  void add_once(Texts& list, const std::string& text);
   void note_sick(const WriterFields& writer, const CallFields& call);
   void note(const CallFields& call, const std::string& text, ObservedProcess& process);
   Kind add_one(std::string_view text, const Take& take);
@@ -86,7 +129,6 @@ class Records {
   size_t toucher_of(const CallFields& call);
 
   Findings findings_;
-  bool sorted_ = true;  ///< CallSite::processes are in order
   /// By a hash of host, pid, program and job. One process may run several programs in turn, and
   /// processes of different PID namespaces may have the same id.
   Places places_;
@@ -94,11 +136,25 @@ class Records {
   std::unordered_map<std::string, Rest, HashOfBytes, std::equal_to<>> rests_;
   size_t rests_size_ = 0;
   std::set<size_t, SameCallSite> touchers_{SameCallSite{findings_.touchers}};
-  Longer longer_;
   std::unordered_map<std::string, size_t> sick_hosts_;  ///< places in findings_.sick_drivers
   std::string scratch_;
   const Sender* sender_ = nullptr;  ///< the sender of the current line
   bool touched_ = false;            ///< the last record is a CUDA attempt
+};
+
+/// Cuts a stream into lines no longer than a record may be. A line within one part may be longer.
+class Lines {
+ public:
+  /// Calls `take` with each line, without its newline. A too long line without a record is empty.
+  explicit Lines(std::function<void(std::string_view)> take) : take_(std::move(take)) {}
+  void feed(std::string_view part);
+  /// Also takes a last line without a newline.
+  void finish();
+
+ private:
+  std::function<void(std::string_view)> take_;
+  std::string rest_;       ///< the beginning of a line
+  bool skipping_ = false;  ///< inside a line that is too long
 };
 
 }  // namespace cudaguard::launcher

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/findings/symbols.h"
 
+#include <sys/resource.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <chrono>
 #include <csetjmp>
+#include <set>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "policy/text.h"
-#include "shim/launcher/elf/elf_symbols.h"
+#include "shim/launcher/child/child.h"
+#include "shim/launcher/elf/program.h"
+#include "shim/launcher/findings/records.h"
+#include "shim/launcher/format.h"
 
 /// libstdc++'s own function (cp-demangle.c). __cxa_demangle has no limit, and 300 bytes can encode
 /// a name that does not fit into memory.
@@ -17,6 +27,13 @@ namespace cudaguard::launcher {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+/// "/src/app.cpp:12" for each frame with a known line, by its file and offset.
+using NativeLines = std::map<std::pair<std::string, uint64_t>, std::string>;
+
+constexpr std::chrono::seconds kPatience{10};  ///< for addr2line, and for all else
+constexpr size_t kMostFrames = 1000;           ///< per file, because they are words of a command
 constexpr size_t kLongestName = 4096;
 constexpr uint64_t kMostSource = uint64_t{32} << 20;
 constexpr size_t kLongestLine = 1000;
@@ -56,27 +73,8 @@ std::string without_blanks(std::string_view text) {
   return std::string(text);
 }
 
-}  // namespace
-
-struct Symbols::Impl {
-  struct File {
-    explicit File(const std::string& path) : bytes(path), functions(bytes) {}
-    FileBytes bytes;
-    ElfFunctions functions;
-  };
-  std::map<std::string, File> files;
-};
-
-Symbols::Symbols() : impl_(std::make_unique<Impl>()) {}
-Symbols::~Symbols() = default;
-
-std::string Symbols::name_of(const NativeFrame& frame) {
-  if (!frame.module.starts_with("/") || frame.offset == 0) return {};
-  const auto& file = impl_->files.try_emplace(frame.module, frame.module).first->second;
-  // The call precedes the return address, which may belong to the next function.
-  return demangled(file.functions.name_at(file.bytes, frame.offset - 1));
-}
-
+/// That line of a source file, without its newline and outer blanks: "device = torch.device(...)".
+/// Empty if it cannot be read.
 std::string source_line(const std::string& file, uint32_t line) {
   constexpr size_t kPiece = size_t{64} << 10;
   const FileBytes bytes(file);
@@ -96,17 +94,138 @@ std::string source_line(const std::string& file, uint32_t line) {
   return without_blanks(found);
 }
 
-std::string source_of(const Findings& findings, const CallSite& toucher, const PythonFrame& frame) {
-  if (frame.file != "<string>") return source_line(frame.file, frame.line);
+/// A line of the text that `python -c` was given.
+std::string line_of_command(const Findings& findings, const CallSite& toucher, uint32_t number) {
   if (toucher.processes.empty()) return {};
   const std::string& command = findings.processes[toucher.processes[0]].command;
   const size_t option = command.find(" -c ");
   if (option == std::string::npos) return {};
   std::string_view code = tail(command, option + 4);
-  for (uint32_t line = 1; line < frame.line && !code.empty(); ++line) {
+  for (uint32_t line = 1; line < number && !code.empty(); ++line) {
     code = tail(code, head(code, code.find('\n')).size() + 1);
   }
   return without_blanks(head(code, std::min(code.find('\n'), kLongestLine)));
+}
+
+/// The question about one file.
+struct Question {
+  std::set<uint64_t> offsets;
+  double first = 0;  ///< time of the first record of a frame; 0: unknown
+};
+
+std::map<std::string, Question> questions_of(const Findings& findings) {
+  std::map<std::string, Question> questions;
+  for (const CallSite& toucher : findings.touchers) {
+    for (const NativeFrame& frame : toucher.stack.native) {
+      if (!frame.module.starts_with("/") || frame.offset == 0) continue;
+      Question& question = questions[frame.module];
+      if (question.offsets.size() < kMostFrames) question.offsets.insert(frame.offset);
+      if (question.first == 0 || toucher.first < question.first) question.first = toucher.first;
+    }
+  }
+  return questions;
+}
+
+/// Runs in the child, because a crafted file must not use up this machine's memory.
+bool limit_memory() {
+  const rlimit most = {uint64_t{4} << 30, uint64_t{4} << 30};
+  return setrlimit(RLIMIT_AS, &most) == 0;
+}
+
+bool has_changed(const std::string& path, double since) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return true;
+  const timespec& time = status.st_ctim;
+  return since != 0 &&
+         static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec) > since;
+}
+
+/// "/src/app.cpp:12 (discriminator 3)"; if unknown, "??:0", "??:?" or "/src/app.cpp:?".
+std::string line_of(std::string_view answer) {
+  answer = head(answer, answer.find(" (discriminator "));
+  const std::string_view number = tail(answer, std::min(answer.size(), answer.rfind(':') + 1));
+  const bool is_known = !answer.starts_with("?") && !number.empty() && number != "0" &&
+                        number.find_first_not_of("0123456789") == std::string_view::npos;
+  return is_known ? std::string(answer) : std::string();
+}
+
+void ask(const std::string& tool, const std::string& path, const std::set<uint64_t>& offsets,
+         std::chrono::milliseconds patience, NativeLines& lines) {
+  const FileBytes file(path);
+  const ElfFunctions functions(file);
+  if (!functions.has_lines()) return;
+  std::vector<std::string> words = {tool, "-e", path};
+  for (const uint64_t offset : offsets) {
+    // The call precedes the return address, which may belong to the next line.
+    words.push_back(text_of([&](Text& out) { out.put_hex(functions.address_of(offset - 1)); }));
+  }
+  const char* const no_variables[] = {nullptr};
+  const ChildEnd end = run_child(std::move(words), Variables(no_variables), patience, limit_memory);
+  if (!end.in_time || end.status != 0) return;
+  // The answer must have one line for each offset.
+  if (std::count(end.out.begin(), end.out.end(), '\n') !=
+      static_cast<std::ptrdiff_t>(offsets.size()))
+    return;
+  std::string_view rest = end.out;
+  for (const uint64_t offset : offsets) {
+    const std::string_view answer = head(rest, rest.find('\n'));
+    rest = tail(rest, answer.size() + 1);
+    if (std::string line = line_of(answer); !line.empty()) lines[{path, offset}] = std::move(line);
+  }
+}
+
+NativeLines find_native_lines(const Findings& findings, const char* search) {
+  NativeLines lines;
+  const std::map<std::string, Question> questions = questions_of(findings);
+  if (questions.empty()) return lines;
+  const auto limit = Clock::now() + kPatience;
+  try {
+    const std::string tool = find_program("addr2line", search).path;
+    for (const auto& [path, question] : questions) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - Clock::now());
+      if (left <= left.zero()) break;
+      if (!has_changed(path, question.first)) ask(tool, path, question.offsets, left, lines);
+    }
+  } catch (const Refusal&) {
+    // addr2line is not installed, or no process can be created.
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string Symbols::name_of(const NativeFrame& frame) {
+  if (!frame.module.starts_with("/") || frame.offset == 0) return {};
+  const File& file = files_.try_emplace(frame.module, frame.module).first->second;
+  // The call precedes the return address, which may belong to the next function.
+  return demangled(file.functions.name_at(file.bytes, frame.offset - 1));
+}
+
+void name_frames(Findings& findings, const char* search) {
+  Symbols symbols;
+  NativeLines lines = find_native_lines(findings, search);
+  std::map<std::string, std::string> sources;
+  const auto limit = Clock::now() + kPatience;
+  for (CallSite& toucher : findings.touchers) {
+    // A hostile program may have named any number of large files.
+    if (Clock::now() > limit) return;
+    for (PythonFrame& frame : toucher.stack.python) {
+      if (frame.file == "<string>") {
+        frame.source = line_of_command(findings, toucher, frame.line);
+        continue;
+      }
+      const auto [source, is_new] = sources.try_emplace(place_of(frame));
+      if (is_new) source->second = source_line(frame.file, frame.line);
+      frame.source = source->second;
+    }
+    for (NativeFrame& frame : toucher.stack.native) {
+      frame.symbol = symbols.name_of(frame);
+      frame.line = lines[{frame.module, frame.offset}];
+    }
+    if (!toucher.line.empty() || !toucher.stack.python.empty()) continue;
+    const NativeFrame* own = own_frame(toucher.stack.native);
+    if (own != nullptr) toucher.line = base_name(own->line);
+  }
 }
 
 }  // namespace cudaguard::launcher

@@ -1,59 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds names for native frames in the files themselves.
+// Names frames by the files that they are in. The files are untrusted.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "policy/user_code.h"
+#include "shim/launcher/elf/elf_symbols.h"
 #include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
 
-/// "/src/app.cpp:12" for each frame with a known line.
-using NativeLines = std::map<NativeFrame, std::string>;
-
-/// Reads each file once. The files are untrusted.
+/// Reads each file once.
 class Symbols {
  public:
-  Symbols();
-  ~Symbols();
-  Symbols(const Symbols&) = delete;
-  Symbols& operator=(const Symbols&) = delete;
   /// The demangled function that has the instruction before this return address, from .symtab,
   /// otherwise .dynsym. Empty if there is none, or the file cannot be read.
   std::string name_of(const NativeFrame& frame);
-  void set_lines(NativeLines lines) { lines_ = std::move(lines); }
-  /// "/src/app.cpp:12"; empty if unknown.
-  std::string line_of(const NativeFrame& frame) const {
-    const auto found = lines_.find(frame);
-    return found == lines_.end() ? std::string() : found->second;
-  }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-  NativeLines lines_;
+  struct File {
+    explicit File(const std::string& path) : bytes(path), functions(bytes) {}
+    FileBytes bytes;
+    ElfFunctions functions;
+  };
+  std::map<std::string, File> files_;
 };
 
-/// The innermost frame of the user's own code; null if there is none.
-inline const NativeFrame* own_frame(const std::vector<NativeFrame>& frames, Symbols& symbols) {
-  const auto own = std::find_if(frames.begin(), frames.end(), [&](const NativeFrame& frame) {
-    return !passes_calls_on(frame.module) && !is_runtime_function(symbols.name_of(frame));
-  });
-  return own == frames.end() ? nullptr : &*own;
-}
-
-/// That line of a source file, without its newline and outer blanks: "device = torch.device(...)".
-/// Empty if it cannot be read.
-std::string source_line(const std::string& file, uint32_t line);
-
-/// The source line of a toucher's frame; for `python -c`, a line of the given text.
-std::string source_of(const Findings& findings, const CallSite& toucher, const PythonFrame& frame);
+/// Sets the members of the frames that say "by name_frames()", and gives each toucher without
+/// Python frames the line of its own native frame: "app.cpp:12". Call this before decide(), which
+/// groups by these lines.
+///
+/// For the lines of native code it runs addr2line of binutils, if `search` (PATH, or null) has it,
+/// because this static executable cannot load a DWARF library. A damaged file can at most end or
+/// delay that process. A file that has changed since its frames were recorded has no lines.
+void name_frames(Findings& findings, const char* search);
 
 }  // namespace cudaguard::launcher

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/observe/beacons.h"
-
 #include <linux/seccomp.h>
 
-#include <algorithm>
-#include <cstdint>
 #include <iterator>
-#include <tuple>
 
 #include "policy/message.h"
-#include "shim/launcher/observe/kernel_record.h"
+#include "shim/launcher/observe/listener.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/unwind/unwind.h"
 
@@ -70,11 +65,12 @@ void add_native(std::string& record, const NativeStack& stack) {
 }
 
 bool is_same_program(const Identity& a, const Identity& b) {
-  return std::tie(a.pid, a.started, a.image) == std::tie(b.pid, b.started, b.image);
+  return a.pid == b.pid && a.stat.started == b.stat.started && a.stat.image == b.stat.image;
 }
 
-/// An attempt of which only the kind is known. asked_for() derives the same kind from it.
-Touch touch_of(Beacon what) {
+/// A record without the details that the guard would have sent. asked_for() derives the kind of the
+/// attempt from it.
+std::string record_of(const Identity& who, Beacon what, const char* why, bool look) {
   Touch touch;
   touch.api = "cuInit or the like";
   if (what == Beacon::kNvml) touch.api = "nvmlInit or the like";
@@ -82,23 +78,20 @@ Touch touch_of(Beacon what) {
     touch.api = "dlopen";
     touch.object = "libnvidia-opencl.so.1";
   }
-  return touch;
+  if (what == Beacon::kStart) touch.event = EventKind::kStart;
+  return kernel_record(who, touch, what == Beacon::kStart ? nullptr : why, look);
 }
 
 }  // namespace
 
-void Beacons::take(const seccomp_notif& call, const Listener& listener) {
+void Listener::take_beacon(const seccomp_notif& call) {
   const auto thread = static_cast<pid_t>(call.pid);
   const auto what = static_cast<Beacon>(call.data.args[1]);
   const uint64_t message = call.data.args[3];
   const auto known = announced_.find({thread, what});
   const bool is_touch = what >= Beacon::kCuda && what <= Beacon::kOpenCl;
-  Identity who;
-  if (known != announced_.end() && message != 0) {
-    who = known->second;
-  } else {
-    who = can_look_ ? identify(thread) : Identity{.pid = thread};
-  }
+  const bool is_known = known != announced_.end() && message != 0;
+  const Identity who = is_known ? known->second : identify(thread);
   if (message == 0 && what != Beacon::kStart) {
     too_many_ |= announced_.size() >= kMostAnnounced;
     if (!is_touch || too_many_) return;
@@ -107,7 +100,7 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
     announced_.insert_or_assign({thread, what}, who);
     return;
   }
-  WaitingProcess process(thread, can_look_);
+  WaitingProcess process(thread, has_own_numbers());
   BeaconMessage content = {};
   const bool readable = message != 0 && process.read(message, &content, sizeof content);
   std::string record = readable ? read_record(process, content) : "";
@@ -116,12 +109,12 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
   if (too_many_) record.clear();
   // Either a signal has interrupted the call, and the guard repeats it, or the process was killed:
   // finish() reports what was announced.
-  if (!listener.still_waits(call)) return;
+  if (!still_waits(call)) return;
   if (known != announced_.end()) announced_.erase(known);
   const auto tell = [&] {
     if (is_touch && readable) {
-      add_native(record, can_look_ ? unwind(process, registers_of(content), is_own_library)
-                                   : NativeStack{{}, "/proc is another PID namespace's"});
+      add_native(record, has_own_numbers() ? unwind(process, registers_of(content), is_own_library)
+                                           : NativeStack{{}, "/proc is another PID namespace's"});
     }
     return tell_(who, what, record);
   };
@@ -130,31 +123,15 @@ void Beacons::take(const seccomp_notif& call, const Listener& listener) {
   if (!is_touch && what != Beacon::kStart) return;
   record = record_of(who, what,
                      readable ? "its process had no memory for the details"
-                              : "the memory of its process could not be read");
+                              : "the memory of its process could not be read",
+                     true);
   tell();
 }
 
-std::string Beacons::record_of(const Identity& who, Beacon what, const char* why) const {
-  Touch touch = touch_of(what);
-  if (what == Beacon::kStart) touch.event = EventKind::kStart;
-  const Owner owner = can_look_ ? owner_of(who.pid) : unknown_owner(who.pid);
-  return kernel_record(owner, who, touch, what == Beacon::kStart ? nullptr : why);
-}
-
-void Beacons::tell_ended(const Announcement& one) {
+void Listener::tell_ended(const Announced::value_type& one) {
   const auto& [thread, what] = one.first;
   tell_(one.second, what,
-        kernel_record(unknown_owner(one.second.pid), one.second, touch_of(what),
-                      "its process ended before it sent the details"));
-}
-
-void Beacons::finish() {
-  for (const Announcement& one : announced_) tell_ended(one);
-  announced_.clear();
-}
-
-std::string Beacons::doubt() const {
-  return too_many_ ? "too many beacons (more than 1 GB of records)" : "";
+        record_of(one.second, what, "its process ended before it sent the details", false));
 }
 
 }  // namespace cudaguard::launcher

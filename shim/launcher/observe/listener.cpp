@@ -11,11 +11,15 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
-#include <utility>
 
-#include "policy/beacon.h"
+#include "policy/driver_api.h"
+#include "policy/message.h"
+#include "policy/nvidia_requests.h"
+#include "policy/text.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/preload.h"
+#include "shim/launcher/unwind/unwind.h"
 
 namespace cudaguard::launcher {
 
@@ -37,12 +41,44 @@ std::vector<uint64_t> room_for(size_t size) {
   return std::vector<uint64_t>((size + sizeof(uint64_t) - 1) / sizeof(uint64_t));
 }
 
+constexpr size_t kMostTold = 100000;
+
+/// The size in an ioctl number depends on the driver's version.
+uint32_t kind_of(uint32_t request) {
+  return request == kUvmInitialize ? request : number_of(request);
+}
+
+bool is_libc(std::string_view file) {
+  const std::string_view name = base_name(file);
+  return name.starts_with("libc.so.") || name.starts_with("libc-2.");
+}
+
+/// True if NVML's own code made the ioctl. NVML never sends UVM_INITIALIZE. False if the stack
+/// of the waiting thread cannot be read.
+bool is_by_nvml(pid_t thread, uint32_t request) {
+  if (request == kUvmInitialize) return false;
+  const auto registers = waiting_at(thread);
+  if (!registers) return false;
+  WaitingProcess process(thread);
+  const NativeStack stack = unwind(process, *registers, is_libc, {.frames = 4});
+  return !stack.frames.empty() && !is_own_library(stack.frames[0].module) &&
+         base_name(stack.frames[0].module).starts_with("libnvidia-ml.so");
+}
+
+std::string record_of(const Identity& who, uint32_t request, bool nvml, bool look) {
+  const std::string object = text_of([&](Text& out) {
+    out.put_hex(request).put(" ").put(name_of_request(request)).put(nvml ? kNvmlMark : "");
+  });
+  Touch touch;
+  touch.api = kRequestApi;
+  touch.object = object;
+  return kernel_record(who, touch, "the kernel saw the request, around the guard", look);
+}
+
 }  // namespace
 
-Listener::Listener(int descriptor, Take request, Take beacon)
-    : descriptor_(above_stderr(descriptor)),
-      request_(std::move(request)),
-      beacon_(std::move(beacon)) {
+Listener::Listener(int descriptor, Tell tell)
+    : descriptor_(above_stderr(descriptor)), tell_(std::move(tell)) {
   if (descriptor_ < 0) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));
   ioctl(descriptor_, kSetFlags, kSyncWakeUp);
   seccomp_notif_sizes sizes = {};
@@ -68,7 +104,7 @@ bool Listener::answer() noexcept {
     }
     const bool is_beacon = call->data.nr == __NR_getpid && call->data.args[0] == kBeaconMagic;
     try {
-      (is_beacon ? beacon_ : request_)(*call);
+      is_beacon ? take_beacon(*call) : take_ioctl(*call);
     } catch (const std::exception&) {
       failed_ = true;
     }
@@ -80,10 +116,55 @@ bool Listener::answer() noexcept {
   return true;
 }
 
+/// Returns false if the thread was killed meanwhile. Its id may then belong to another thread.
 bool Listener::still_waits(const seccomp_notif& call) const {
   uint64_t id = call.id;
   if (ioctl(descriptor_, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0) return true;
   return errno != ENOENT && ioctl(descriptor_, kOlderIdValid, &id) == 0;
+}
+
+void Listener::take_ioctl(const seccomp_notif& call) {
+  const auto request = static_cast<uint32_t>(call.data.args[1]);
+  if (request == kNobodysRequest) return;
+  const auto thread = static_cast<pid_t>(call.pid);
+  const Identity who = identify(thread);
+  Ioctl key = {who.pid, who.stat.started, who.stat.image, kind_of(request), false};
+  if (told_.contains(key)) return;
+  const bool nvml = has_own_numbers() && is_by_nvml(thread, request);
+  std::get<bool>(key) = nvml;
+  if (told_.contains(key)) return;
+  const std::string record = record_of(who, request, nvml, true);
+  // The facts above belong to the waiting thread only if that thread still waits.
+  if (!still_waits(call)) {
+    lost_.emplace(who.pid, request);
+    return;
+  }
+  if (told_.size() > kMostTold) told_.clear();
+  told_.insert(key);
+  tell_(who, {}, record);
+}
+
+void Listener::finish() noexcept {
+  try {
+    for (const auto& [pid, request] : lost_) {
+      // This process may have been reported already.
+      const auto told = told_.lower_bound({pid, 0, {}, 0, false});
+      if (told != told_.end() && std::get<pid_t>(*told) == pid) continue;
+      const Identity who = {.pid = pid, .thread = pid};
+      tell_(who, {}, record_of(who, request, false, false));
+    }
+    for (const auto& one : announced_) tell_ended(one);
+    announced_.clear();
+  } catch (const std::exception&) {
+    failed_ = true;
+  }
+}
+
+std::vector<std::string> Listener::doubts() const {
+  std::vector<std::string> doubts;
+  if (failed_) doubts.emplace_back("some records were not received or not written");
+  if (too_many_) doubts.emplace_back("too many beacons (more than 1 GB of records)");
+  return doubts;
 }
 
 }  // namespace cudaguard::launcher

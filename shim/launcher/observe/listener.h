@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the system calls that the seccomp filter hands to the launcher (fence/filter.h): ioctls
-// of NVIDIA's driver, and beacons.
+// Answers the system calls that the seccomp filter hands to the launcher (fence/filter.h), and
+// makes records of them. Beacons come from the guards (policy/beacon.h): their registers are enough
+// to count a CUDA attempt, and the memory of the waiting thread has the details. NVIDIA ioctls come
+// from processes that bypassed the guard.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
+
+#include "policy/beacon.h"
+#include "shim/launcher/observe/process.h"
 
 struct seccomp_notif;
 
@@ -14,10 +28,14 @@ namespace cudaguard::launcher {
 
 class Listener {
  public:
-  /// Called before the calling thread gets its answer. May throw.
-  using Take = std::function<void(const seccomp_notif& call)>;
-  /// Takes over `descriptor`, which is Fence::listener.
-  Listener(int descriptor, Take request, Take beacon);
+  /// Called with the process, the kind of its beacon, and a record of the report format, before the
+  /// calling thread gets its answer. Returns false if the record is not of that kind. There is no
+  /// kind for an ioctl, of which it is called once for each process and ioctl. If the process was
+  /// killed before it could be identified, `who.stat.started` is 0. May throw.
+  using Tell =
+      std::function<bool(const Identity& who, std::optional<Beacon> what, std::string_view record)>;
+  /// Takes over `descriptor`, which is Fence::listener. Throws Refusal.
+  Listener(int descriptor, Tell tell);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -27,18 +45,36 @@ class Listener {
   /// Answers the threads that wait now, at most 256 of them. Does not block or throw. Returns false
   /// if the descriptor is unusable from now on; the kernel then answers ENOSYS.
   bool answer() noexcept;
-  /// Returns false if the thread was killed meanwhile. Its id may then belong to another thread.
-  bool still_waits(const seccomp_notif& call) const;
-  /// True if a call could not be received or recorded.
-  bool failed() const { return failed_; }
+  /// Call this at the end of the run: reports the announced attempts whose record never came, and
+  /// the processes that ended before they were examined, by their ids alone.
+  void finish() noexcept;
+  /// Clauses about what was lost.
+  std::vector<std::string> doubts() const;
 
  private:
+  /// The process and program that has announced an attempt, by thread and kind.
+  using Announced = std::map<std::pair<pid_t, Beacon>, Identity>;
+  /// A process, the program in it, the NVIDIA ioctl without its size, and whether NVML made the
+  /// ioctl without CUDA.
+  using Ioctl = std::tuple<pid_t, uint64_t, Image, uint32_t, bool>;
+
+  bool still_waits(const seccomp_notif& call) const;
+  void take_beacon(const seccomp_notif& call);
+  void take_ioctl(const seccomp_notif& call);
+  void tell_ended(const Announced::value_type& one);
+
   int descriptor_;
-  Take request_;
-  Take beacon_;
+  Tell tell_;
   std::vector<uint64_t> calls_;    ///< room for a seccomp_notif of this kernel's size
   std::vector<uint64_t> answers_;  ///< the same for a seccomp_notif_resp
-  bool failed_ = false;
+  bool failed_ = false;            ///< a call could not be received or recorded
+  Announced announced_;
+  size_t bytes_ = 0;  ///< of all records of beacons so far
+  bool too_many_ = false;
+  std::set<Ioctl> told_;
+  /// The ioctls of processes that ended before they were examined. The key is the thread if the
+  /// process is not known.
+  std::map<pid_t, uint32_t> lost_;
 };
 
 }  // namespace cudaguard::launcher

@@ -15,6 +15,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <iterator>
 #include <memory>
 #include <sstream>
@@ -230,28 +231,28 @@ Stat read_stat(pid_t pid) {
 }
 
 bool has_own_numbers() {
-  char number[16];
-  const ssize_t size = readlink("/proc/self", number, sizeof number);
-  return size > 0 &&
-         std::string_view(number, static_cast<size_t>(size)) == std::to_string(getpid());
+  static const bool own = [] {
+    char number[16];
+    const ssize_t size = readlink("/proc/self", number, sizeof number);
+    return size > 0 &&
+           std::string_view(number, static_cast<size_t>(size)) == std::to_string(getpid());
+  }();
+  return own;
 }
 
 Identity identify(pid_t thread) {
   Identity who = {.pid = thread, .thread = thread};
+  if (!has_own_numbers()) return who;
   // Usually the thread is the first one of its process.
   if (syscall(SYS_tgkill, thread, thread, 0) != 0 && errno == ESRCH) {
     const std::vector<uint64_t> group = status_of(thread, "Tgid");
     if (!group.empty()) who.pid = static_cast<pid_t>(group[0]);
   }
-  const Stat stat = read_stat(who.pid);
-  if (stat.state == 'X') return who;
-  who.parent = stat.parent;
-  who.started = stat.started;
-  who.image = stat.image;
+  who.stat = read_stat(who.pid);
   return who;
 }
 
-std::optional<WaitingAt> waiting_at(pid_t thread) {
+std::optional<Registers> waiting_at(pid_t thread) {
   // "16 0x3 0xc020462a 0x0 0x0 0x0 0x0 0x7ffd6c1e9a08 0x7f31b2f0c2ad": the system call's number,
   // its arguments, the stack pointer and the program counter.
   std::string text;
@@ -263,25 +264,44 @@ std::optional<WaitingAt> waiting_at(pid_t thread) {
     if (!(words >> word)) return {};
     value = strtoull(word.c_str(), nullptr, 0);
   }
-  return WaitingAt{values[7], values[8]};
+  Registers registers;
+  registers.set(kThisProcessor.stack_pointer, values[7]);
+  registers.set(kThisProcessor.program_counter, values[8]);
+  return registers;
 }
 
-Owner unknown_owner(pid_t pid) {
-  Owner owner;
-  owner.pid = pid;
-  owner.uid = geteuid();
-  return owner;
-}
-
-Owner owner_of(pid_t pid) {
-  Owner owner;
-  owner.pid = pid;
-  const std::vector<uint64_t> users = status_of(pid, "Uid");
-  owner.uid = users.size() > 1 ? static_cast<uint32_t>(users[1]) : geteuid();
-  owner.exe = executable_of(pid);
-  read_file(path_of(pid, "cmdline"), owner.arguments, kMostArguments);
-  read_file(path_of(pid, "cgroup"), owner.cgroup, kMostCgroup);
-  return owner;
+std::string kernel_record(const Identity& who, Touch touch, const char* why, bool look) {
+  look &= has_own_numbers();
+  const std::vector<uint64_t> users = look ? status_of(who.pid, "Uid") : std::vector<uint64_t>();
+  const std::string executable = look ? executable_of(who.pid) : "";
+  std::string arguments;
+  std::string cgroup;
+  if (look) read_file(path_of(who.pid, "cmdline"), arguments, kMostArguments);
+  if (look) read_file(path_of(who.pid, "cgroup"), cgroup, kMostCgroup);
+  Stack stack = {};
+  stack.python_missing = why;
+  if (why != nullptr) touch.stack = &stack;
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  char host[256] = {};
+  ProcessFacts facts;
+  facts.pid = static_cast<uint32_t>(who.pid);
+  facts.parent_pid = static_cast<uint32_t>(who.stat.parent);
+  facts.thread_id = static_cast<uint32_t>(who.thread);
+  facts.seconds = static_cast<uint64_t>(now.tv_sec);
+  facts.microseconds = static_cast<uint32_t>(now.tv_nsec / 1000);
+  facts.uid = users.size() > 1 ? static_cast<uint32_t>(users[1]) : geteuid();
+  facts.executable = executable;
+  facts.arguments = arguments;
+  if (gethostname(host, sizeof host - 1) == 0) facts.host = host;
+  facts.cgroup = cgroup_of(cgroup);
+  const char* job = getenv("SLURM_JOB_ID");  // NOLINT(concurrency-mt-unsafe): one thread
+  if (job != nullptr) facts.slurm = job;
+  std::string text(kMaxRecord, '\0');
+  Text out(text.data(), text.size());
+  write_record(out, facts, touch, text.size());
+  text.resize(out.view().size() - 1);  // remove the newline
+  return text;
 }
 
 std::optional<uint64_t> filters_of(pid_t pid) {

@@ -13,6 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "policy/message.h"
+#include "shim/launcher/unwind/call_frame.h"
+
 namespace cudaguard::launcher {
 
 /// Changes when a process calls execve: the addresses at which its code, stack and environment
@@ -27,11 +30,11 @@ FileId executable_id(pid_t pid);
 
 /// /proc/PID/stat
 struct Stat {
-  std::string name;
+  std::string name = {};
   char state = 'X';
-  pid_t parent = -1;
+  pid_t parent = 0;
   uint64_t started = 0;  ///< clock ticks since boot; unique together with the id
-  Image image;
+  Image image = {};
   bool forked = false;  ///< it has not called execve since the fork
   bool runs() const { return state != 'X' && state != 'Z'; }
 };
@@ -42,37 +45,24 @@ Stat read_stat(pid_t pid);
 /// The process of a thread. Unknown values are 0.
 struct Identity {
   pid_t pid = 0;
-  pid_t parent = 0;
   pid_t thread = 0;
-  uint64_t started = 0;  ///< as in Stat
-  Image image = {};
+  Stat stat = {};
 };
-/// If the thread is gone, `pid` is the thread's id. The cost does not depend on the number of
-/// threads.
+/// If the thread is gone, or without our own /proc, `pid` is the thread's id. The cost does not
+/// depend on the number of threads.
 Identity identify(pid_t thread);
 
 /// True if /proc shows the process ids of this process's PID namespace. /proc may be missing, or
 /// may belong to another PID namespace, in which the same ids mean other processes.
 bool has_own_numbers();
 
-/// The registers of a thread that waits in a system call.
-struct WaitingAt {
-  uint64_t stack;
-  uint64_t code;
-};
-std::optional<WaitingAt> waiting_at(pid_t thread);
+/// The stack pointer and the program counter of a thread that waits in a system call.
+std::optional<Registers> waiting_at(pid_t thread);
 
-/// The facts that a record states about a process.
-struct Owner {
-  pid_t pid = 0;
-  uint32_t uid = 0;  ///< the effective one; without /proc, the launcher's
-  std::string exe;
-  std::string arguments;  ///< each ends in a zero byte
-  std::string cgroup;     ///< the lines of /proc/PID/cgroup
-};
-Owner owner_of(pid_t pid);
-/// The owner of a process that has ended, or of any process without /proc.
-Owner unknown_owner(pid_t pid);
+/// A record of a call that the seccomp listener saw, in place of the guard's own record. `why` is
+/// the reason why the record has no stack; null leaves the stack out. Unless `look`, or without our
+/// own /proc, the record has no other facts about the process than its ids. It has no newline.
+std::string kernel_record(const Identity& who, Touch touch, const char* why, bool look = true);
 
 /// The number of the process's seccomp filters. Unknown before Linux 5.9, and if the process is
 /// gone.

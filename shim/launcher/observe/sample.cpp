@@ -160,10 +160,8 @@ void Watch::note_request(pid_t pid) noexcept {
 
 void Watch::note_start(const Identity& who) noexcept {
   try_to([&] {
-    const Stat stat = {
-        .name = {}, .state = 'R', .parent = who.parent, .started = who.started, .image = who.image};
-    Process& process = process_of(who.pid, stat, seconds_now());
-    begin_program(process, who.image, executable_id(who.pid));
+    Process& process = process_of(who.pid, who.stat, seconds_now());
+    begin_program(process, who.stat.image, executable_id(who.pid));
     process.judged = process.loaded = process.heard = true;
     process.seen.guarded = true;
     if (process.listed != SIZE_MAX) listed_[process.listed].is = Answer::Is::kGuarded;
@@ -176,7 +174,7 @@ void Watch::note_program(pid_t pid, const std::string& path) {
                   [&](const auto& one) { return one.first.second == pid; })) {
     return;
   }
-  const Stat stat = {.name = {}, .state = 'Z', .parent = getpid(), .started = 0, .image = {}};
+  const Stat stat = {.state = 'Z', .parent = getpid()};
   Process& process = process_of(pid, stat, seconds_now());
   process.seen.command = base_name(path);
   const Answer answer = examiner_.of_file(path);

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/observe/trace.h"
 
-#include <fcntl.h>
 #include <sys/ptrace.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 #include <string>
-#include <utility>
 
 #include "shim/launcher/message.h"
 
@@ -32,33 +29,16 @@ void resume(pid_t pid, int signal) {
 
 }  // namespace
 
-Trace::Trace(std::function<void(pid_t)> at_exec) : at_exec_(std::move(at_exec)) {
-  if (pipe2(gate_, O_CLOEXEC) != 0) {
-    throw Refusal(kRefused, std::string("--trace: ") + strerror(errno));
-  }
-}
-
-void Trace::hold() const {
-  close(gate_[1]);
-  char byte = 0;
-  if (read(gate_[0], &byte, 1) != 1) _exit(kRefused);
-  close(gate_[0]);
-}
-
-void Trace::follow(pid_t child) const {
+void follow(pid_t child) {
   if (ptrace(PTRACE_SEIZE, child, nullptr, reinterpret_cast<void*>(kEvents)) != 0) {
     throw Refusal(kRefused,
                   std::string("--trace: ptrace: ") + strerror(errno) +
                       " (forbidden by this system, or this command is traced already); leave "
                       "--trace out to sample the tree");
   }
-  close(gate_[0]);
-  const bool opened = write(gate_[1], "", 1) == 1;
-  close(gate_[1]);
-  if (!opened) throw Refusal(kRefused, "--trace: the program was killed before it began");
 }
 
-std::optional<int> Trace::take(pid_t pid, int status) {
+std::optional<int> untraced(pid_t pid, int status, const std::function<void(pid_t)>& at_exec) {
   if (!WIFSTOPPED(status)) return status;
   const int number = WSTOPSIG(status);
   switch (status >> 16) {
@@ -74,7 +54,7 @@ std::optional<int> Trace::take(pid_t pid, int status) {
       ptrace(PTRACE_LISTEN, pid, nullptr, nullptr);
       return status & 0xffff;
     case PTRACE_EVENT_EXEC:
-      at_exec_(pid);
+      at_exec(pid);
       break;
     default:
       break;

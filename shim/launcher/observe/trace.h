@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows the program and its descendants by ptrace and reports every execve. Signals and stops
-// work as usual. Programs that use ptrace themselves (strace, gdb) fail under it, and setuid
-// programs get no privileges.
+// Follows a program and its descendants by ptrace and reports every execve. Signals and stops work
+// as usual. Programs that use ptrace themselves (strace, gdb) fail under it, and setuid programs
+// get no privileges.
 #pragma once
 
 #include <sys/types.h>
@@ -12,26 +12,14 @@
 
 namespace cudaguard::launcher {
 
-class Trace {
- public:
-  /// `at_exec` is called while the process is at the end of execve, before its first
-  /// instruction. Throws Refusal.
-  explicit Trace(std::function<void(pid_t)> at_exec);
+/// Throws Refusal if this system does not allow ptrace.
+void follow(pid_t child);
 
-  /// Call this in the child: waits until the parent follows it.
-  void hold() const;
-  /// Call this in the parent. Throws Refusal if this system does not allow ptrace.
-  void follow(pid_t child) const;
-
-  /// Includes threads, but not WCONTINUED, which would take the event away from the parent.
-  static constexpr int kWaitFor = __WALL;
-  /// Call this with each status from waitpid. Returns the status without ptrace; nothing if only
-  /// ptrace caused it.
-  std::optional<int> take(pid_t pid, int status);
-
- private:
-  std::function<void(pid_t)> at_exec_;
-  int gate_[2] = {};
-};
+/// Options for waitpid. Include threads, but not WCONTINUED, which would take the event away from
+/// the parent.
+inline constexpr int kWaitForTraced = __WALL;
+/// The status from waitpid as it is without ptrace; nothing if only ptrace caused it. Calls
+/// `at_exec` while the process is at the end of execve, before its first instruction.
+std::optional<int> untraced(pid_t pid, int status, const std::function<void(pid_t)>& at_exec);
 
 }  // namespace cudaguard::launcher

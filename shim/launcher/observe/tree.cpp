@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -100,7 +99,7 @@ bool ends_waiting(int number) { return is_one_of({SIGINT, SIGTERM, SIGHUP, SIGQU
 
 }  // namespace
 
-Tree::Tree() {
+Tree::Tree(std::function<void(pid_t)> at_exec) : at_exec_(std::move(at_exec)) {
   sigfillset(&all_);
   sigprocmask(SIG_BLOCK, &all_, &mask_);
   // If SIGCHLD is ignored, the kernel discards the status of children.
@@ -109,18 +108,18 @@ Tree::Tree() {
   sigaction(SIGCHLD, &action, &on_child_);
   // Orphaned descendants become our children instead of process 1's, so that we can wait for them.
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-}
-
-void Tree::serve(int descriptor, std::function<bool()> serve) {
-  served_ = descriptor;
-  serve_ = std::move(serve);
   signals_ = above_stderr(signalfd(-1, &all_, SFD_CLOEXEC));
   if (signals_ < 0) {
     throw Refusal(kRefused, std::string("cannot wait for signals: ") + strerror(errno));
   }
 }
 
-void Tree::start(const std::function<int()>& become, Trace* trace, std::vector<int> kept) {
+void Tree::serve(int descriptor, std::function<bool()> serve) {
+  served_ = descriptor;
+  serve_ = std::move(serve);
+}
+
+void Tree::start(const std::function<int()>& become, std::vector<int> kept) {
   // The expected answer is ECHILD, because a process is not its own child. Any other error comes
   // from a seccomp filter, under which we would never see the program end.
   if (waitpid(getpid(), nullptr, WNOHANG) < 0 && errno != ECHILD) {
@@ -137,6 +136,10 @@ void Tree::start(const std::function<int()>& become, Trace* trace, std::vector<i
       mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) throw Refusal(kRefused, std::string("no memory: ") + strerror(errno));
   start_error_ = static_cast<int*>(shared);
+  int gate[2] = {-1, -1};  // the child waits there until it is followed
+  if (at_exec_ && pipe2(gate, O_CLOEXEC) != 0) {
+    throw Refusal(kRefused, std::string("--trace: ") + strerror(errno));
+  }
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ < 0) {
@@ -146,14 +149,21 @@ void Tree::start(const std::function<int()>& become, Trace* trace, std::vector<i
     // KILL cannot be passed on. The sender means the program, and may start it again.
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent) _exit(kRefused);
-    if (trace != nullptr) trace->hold();
+    char byte = 0;
+    close(gate[1]);
+    if (at_exec_ && read(gate[0], &byte, 1) != 1) _exit(kRefused);
     sigaction(SIGCHLD, &on_child_, nullptr);
     sigprocmask(SIG_SETMASK, &mask_, nullptr);
     *start_error_ = become();
     _exit(kCannotRun);
   }
-  trace_ = trace;
-  if (trace != nullptr) trace->follow(pid_);
+  if (at_exec_) {
+    follow(pid_);
+    close(gate[0]);  // so that a write fails if the child has ended
+    if (write(gate[1], "", 1) != 1) {
+      throw Refusal(kRefused, "--trace: the program was killed before it began");
+    }
+  }
   kept.insert(kept.end(), {served_, signals_});
   give_up_descriptors(std::move(kept));
 }
@@ -165,23 +175,22 @@ void Tree::wait(const std::function<milliseconds()>& now_and_then) {
     stop_or_go_on();
     const milliseconds patience = now_and_then();
     if (is_over()) return;
-    siginfo_t signal = {};
-    if (wait_for_signal(patience, signal)) handle(signal);
+    pause(patience);
   }
 }
 
 void Tree::reap() {
   for (;;) {
     int status = 0;
-    const int what = trace_ == nullptr ? WUNTRACED | WCONTINUED : Trace::kWaitFor;
+    const int what = at_exec_ ? kWaitForTraced : WUNTRACED | WCONTINUED;
     const pid_t pid = waitpid(-1, &status, WNOHANG | what);
     if (pid < 0 && errno == EINTR) continue;
     none_left_ = pid < 0;
     if (pid <= 0) return;
-    if (trace_ != nullptr) {
-      const std::optional<int> untraced = trace_->take(pid, status);
-      if (!untraced) continue;
-      status = *untraced;
+    if (at_exec_) {
+      const std::optional<int> own = untraced(pid, status, at_exec_);
+      if (!own) continue;
+      status = *own;
     }
     if (!WIFSTOPPED(status) && !WIFCONTINUED(status)) others_.erase(pid);
     if (pid == pid_ && program_ == Program::kRuns) note_program(status);
@@ -282,36 +291,23 @@ bool Tree::is_over() {
   return no_longer_;
 }
 
-/// Returns a signal number, or at most 0 after a time-out or after `serve_` was called. A
-/// `patience` of 0 means no limit.
-int Tree::next_signal(milliseconds patience, siginfo_t& signal) {
-  const bool any = patience == milliseconds::zero();
-  timespec limit = {patience.count() / 1000, patience.count() % 1000 * 1000000};
-  if (served_ >= 0) {
-    std::array<pollfd, 2> two = {{{served_, POLLIN, 0}, {signals_, POLLIN, 0}}};
-    ppoll(two.data(), two.size(), any ? nullptr : &limit, nullptr);
-    if (two[0].revents != 0 && !serve_()) served_ = -1;
-    limit = {0, 0};
-  } else if (any) {
-    return sigwaitinfo(&all_, &signal);
-  }
-  return sigtimedwait(&all_, &signal, &limit);
-}
-
-/// Returns false after a time-out. A `patience` of zero means no limit.
-bool Tree::wait_for_signal(milliseconds patience, siginfo_t& signal) {
+/// Returns when a signal has come, which take_signals() takes, after `serve_` was called, or after
+/// `patience`. A `patience` of zero means no limit.
+void Tree::pause(milliseconds patience) {
   const bool tell = program_ == Program::kHasEnded && !said_;
   if (tell && (patience == milliseconds::zero() || patience > kPatience)) patience = kPatience;
-  if (next_signal(patience, signal) > 0) return true;
+  const bool no_limit = patience == milliseconds::zero();
+  pollfd both[] = {{served_, POLLIN, 0}, {signals_, POLLIN, 0}};  // poll ignores a served_ of -1
+  poll(both, std::size(both), no_limit ? -1 : static_cast<int>(patience.count()));
+  if (both[0].revents != 0 && !serve_()) served_ = -1;
+  if (!tell || both[1].revents != 0) return;
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  if (tell && now.tv_sec - ended_at_.tv_sec >= kPatience.count() / 1000) {
-    said_ = true;
-    const std::string names = names_of(left_behind());  // empty without /proc
-    warn("the program has ended; waiting for the processes that it left running" +
-         (names.empty() ? names : ": " + names) + " (Ctrl-C or SIGTERM ends the wait)");
-  }
-  return false;
+  if (now.tv_sec - ended_at_.tv_sec < kPatience.count() / 1000) return;
+  said_ = true;
+  const std::string names = names_of(left_behind());  // empty without /proc
+  warn("the program has ended; waiting for the processes that it left running" +
+       (names.empty() ? names : ": " + names) + " (Ctrl-C or SIGTERM ends the wait)");
 }
 
 void end_as(int status) {

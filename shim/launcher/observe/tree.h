@@ -15,25 +15,23 @@
 
 namespace cudaguard::launcher {
 
-class Trace;
-
 class Tree {
  public:
   /// From here on no signal ends or stops this process. The program still inherits the signals that
-  /// were blocked or ignored before.
-  Tree();
+  /// were blocked or ignored before. If there is an `at_exec`, ptrace follows the program and its
+  /// descendants, and it is called as in untraced(). Throws Refusal.
+  explicit Tree(std::function<void(pid_t)> at_exec = {});
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
   /// Call this before start(). While wait() waits, it calls `serve` whenever the descriptor is
-  /// readable, until `serve` returns false. Throws Refusal.
+  /// readable, until `serve` returns false.
   void serve(int descriptor, std::function<bool()> serve);
 
-  /// Calls `become` in the child, which replaces the child by the program, or returns errno.
-  /// `trace`, which may be null, follows the child. Closes all descriptors but the standard error,
-  /// the served one and `kept`. Throws Refusal if the child cannot be started.
-  void start(const std::function<int()>& become, Trace* trace = nullptr,
-             std::vector<int> kept = {});
+  /// Calls `become` in the child, which replaces the child by the program, or returns errno. Closes
+  /// all descriptors but the standard error, the served one and `kept`. Throws Refusal if the child
+  /// cannot be started.
+  void start(const std::function<int()>& become, std::vector<int> kept = {});
 
   /// Returns when every process of the tree has ended, or when the user ends the wait for processes
   /// that the program left running. Calls `now_and_then`, which returns the longest time until
@@ -59,8 +57,7 @@ class Tree {
   bool has_it_already(const siginfo_t& signal) const;
   void stop_or_go_on();
   bool is_over();
-  int next_signal(std::chrono::milliseconds patience, siginfo_t& signal);
-  bool wait_for_signal(std::chrono::milliseconds patience, siginfo_t& signal);
+  void pause(std::chrono::milliseconds patience);
   std::set<pid_t> left_behind() const;
 
   sigset_t all_ = {};
@@ -68,9 +65,9 @@ class Tree {
   struct sigaction on_child_ = {};  ///< the same for the action of SIGCHLD
   int* start_error_ = nullptr;      ///< shared with the child
   std::set<pid_t> others_;          ///< children that this process had before start()
-  Trace* trace_ = nullptr;
+  std::function<void(pid_t)> at_exec_;
   int served_ = -1;
-  int signals_ = -1;  ///< signalfd(2), so that one poll waits for signals and the served descriptor
+  int signals_ = -1;  ///< signalfd(2), which is never read: see pause()
   std::function<bool()> serve_;
   pid_t pid_ = -1;
   Program program_ = Program::kRuns;

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "shim/launcher/findings/lines.h"
 #include "shim/launcher/findings/records.h"
+#include "shim/launcher/observe/process.h"
 
 namespace cudaguard::launcher {
 
@@ -27,7 +27,9 @@ class TreeReport {
   const std::string& path() const { return file_; }  ///< empty if there is none
 
   /// Adds a record that did not come by the file. Returns true if the record is a CUDA attempt.
-  bool add(std::string_view record, const Records::Sender& sender) {
+  bool add(std::string_view record, const Identity& who) {
+    const Records::Sender sender = {static_cast<uint32_t>(who.pid),
+                                    static_cast<uint32_t>(who.stat.parent), who.stat.started};
     return take_line(record, &sender);
   }
   /// Reads what was written since the last call. Never throws, because a program is running.

@@ -5,29 +5,29 @@
 
 #include <cerrno>
 #include <chrono>
-#include <exception>
+#include <functional>
 #include <optional>
 
 #include "policy/variables.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/observe/beacons.h"
-#include "shim/launcher/observe/ioctl_recorder.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/observe/sample.h"
-#include "shim/launcher/observe/trace.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/observe/tree_report.h"
 #include "shim/launcher/preload/settings.h"
 
 namespace cudaguard::launcher {
 
-void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
+void watch_tree(const Prepared& program, Variables& variables, const HowToWatch& how,
+                WatchedTree& watched) {
   watched.started = seconds_now();
-  Tree tree;
-  const bool listens = wanted.fence.listener >= 0;
-  TreeReport records(wanted.report, !listens);
-  Variables& variables = *wanted.variables;
+  std::optional<Watch> watch;
+  std::function<void(pid_t)> at_exec;
+  if (how.trace) at_exec = [&](pid_t pid) { watch->note_exec(pid); };
+  Tree tree(at_exec);
+  const bool listens = program.fence.listener >= 0;
+  TreeReport records(program.report, !listens);
   if (listens) {
     variables.unset(row_of(Variable::kReport).name);
   } else {
@@ -36,65 +36,47 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   // CUDAGUARD_ROOT has this process's id, because without a watch this process becomes the program.
   // Here the program is a child, so the child sets its own id.
   const bool root = is_root(variables);
-  std::optional<Watch> watch;
-  if (wanted.counts) {
+  if (how.counts) {
     variables.set(kHello, "1");
     watch.emplace(records.path());
   }
-  const auto add = [&](const Identity& who, std::string_view record) {
-    return records.add(
-        record, {static_cast<uint32_t>(who.pid), static_cast<uint32_t>(who.parent), who.started});
-  };
-  IoctlRecorder ioctls([&](const Identity& who, std::string_view record) {
-    if (watch && who.started != 0) watch->note_request(who.pid);
-    add(who, record);
-  });
-  Beacons beacons([&](const Identity& who, Beacon what, std::string_view record) {
+  const auto take = [&](const Identity& who, std::optional<Beacon> what, std::string_view record) {
     if (watch && what == Beacon::kStart) watch->note_start(who);
-    const bool is_touch = add(who, record);
+    if (watch && !what && who.stat.started != 0) watch->note_request(who.pid);
+    const bool is_touch = records.add(record, who);
     return is_touch || what == Beacon::kStart || what == Beacon::kAllowed;
-  });
+  };
   std::optional<Listener> listener;
   if (listens) {
-    listener.emplace(
-        wanted.fence.listener, [&](const seccomp_notif& call) { ioctls.take(call, *listener); },
-        [&](const seccomp_notif& call) { beacons.take(call, *listener); });
+    listener.emplace(program.fence.listener, take);
     tree.serve(listener->descriptor(), [&] { return listener->answer(); });
   }
-  std::optional<Trace> trace;
-  if (wanted.trace) trace.emplace([&](pid_t pid) { watch->note_exec(pid); });
   tree.start(
       [&] {
         if (root) variables.set(row_of(Variable::kRoot).name, root_name());
-        execve(wanted.path.c_str(), wanted.arguments, variables.pointers().data());
+        execve(program.path.c_str(), program.arguments.data(), variables.pointers().data());
         return errno;
       },
-      trace ? &*trace : nullptr, wanted.kept);
+      how.kept);
   // A reader may follow the user's report while the program runs, so it is copied regularly.
   const std::chrono::milliseconds period{records.copies() ? 1000 : 0};
   tree.wait([&] {
     records.read_on();
     return watch ? watch->sample() : period;
   });
-  if (const int error = tree.start_error(); error != 0) throw cannot_start(wanted.path, error);
+  if (const int error = tree.start_error(); error != 0) throw cannot_start(program.path, error);
   watched.pid = static_cast<uint32_t>(tree.pid());
   watched.status = tree.status();
   watched.ended = seconds_now();
-  bool lost = listener && listener->failed();
-  try {
-    ioctls.finish();
-    beacons.finish();
-  } catch (const std::exception&) {
-    lost = true;
-  }
+  if (listener) listener->finish();
   records.finish();
   watched.findings = records.findings();
   if (watch) {
-    watch->note_program(tree.pid(), wanted.path);
+    watch->note_program(tree.pid(), program.path);
     watched.tree = watch->finish(watched.findings);
   }
   watched.tree.by_file = !listens;
-  watched.tree.why_unheard = wanted.fence.unseen;
+  watched.tree.why_unheard = program.fence.unseen;
   watched.tree.left = tree.left();
   std::vector<std::string>& doubts = watched.tree.doubts;
   if (!records.doubt().empty()) doubts.insert(doubts.begin(), records.doubt());
@@ -102,8 +84,9 @@ void watch_tree(const TreeToWatch& wanted, WatchedTree& watched) {
   if (const uint64_t damaged = found.torn + found.not_understood; watch && damaged != 0) {
     doubts.push_back(counted(damaged, "record") + (damaged == 1 ? " is damaged" : " are damaged"));
   }
-  if (lost) doubts.emplace_back("some records were not received or not written");
-  if (!beacons.doubt().empty()) doubts.push_back(beacons.doubt());
+  if (listener) {
+    for (const std::string& doubt : listener->doubts()) doubts.push_back(doubt);
+  }
 }
 
 }  // namespace cudaguard::launcher

@@ -11,12 +11,16 @@
 
 namespace cudaguard::launcher {
 
-struct TreeToWatch {
-  std::string path;  ///< for execve
-  char** arguments = nullptr;
-  Variables* variables = nullptr;
-  std::string report;          ///< the user's, as in CUDAGUARD_REPORT; may be empty
-  Fence fence;                 ///< installed on this process
+/// A program that is ready for execve.
+struct Prepared {
+  std::string path;                ///< empty for --print without a program
+  std::string report;              ///< the user's, as in CUDAGUARD_REPORT; may be empty
+  Fence fence;                     ///< installed on this process if the user asked for one
+  std::vector<std::string> files;  ///< the program's files: a script, its interpreter
+  std::vector<char*> arguments;    ///< may point into `files`
+};
+
+struct HowToWatch {
   bool counts = false;         ///< each process writes a start record, and is examined
   bool trace = false;          ///< use ptrace to examine every execve
   std::vector<int> kept = {};  ///< descriptors that this process needs after the program's end
@@ -26,6 +30,7 @@ struct TreeToWatch {
 /// `watched.tree` holds only the remaining processes and the doubts. Throws Refusal if the program
 /// cannot be started or watched. If memory runs out after the program's end, it throws, and
 /// `watched` has the program's id and status.
-void watch_tree(const TreeToWatch& wanted, WatchedTree& watched);
+void watch_tree(const Prepared& program, Variables& variables, const HowToWatch& how,
+                WatchedTree& watched);
 
 }  // namespace cudaguard::launcher

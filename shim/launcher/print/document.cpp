@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/print/document.h"
-
 #include <sys/wait.h>
 
-#include <set>
 #include <string>
 
 #include "shim/launcher/print/json.h"
-#include "shim/launcher/print/text.h"
+#include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
 
@@ -30,25 +27,6 @@ void put_program(Json& json, int status) {
       .field_if(!killed, "exit_code", WEXITSTATUS(status))
       .field_if(killed, "signal", WTERMSIG(status))
       .end_object();
-}
-
-/// `one` is a toucher or a place.
-void put_forbidden(Json& json, const auto& one) {
-  json.field("fails", !one.forbidden.empty()).list("forbidden", one.forbidden);
-}
-
-void put_touchers(Json& json, const Verdict& verdict, Symbols& symbols, size_t most_stacks) {
-  const Findings& findings = verdict.findings;
-  const std::set<size_t> with_stacks = touchers_with_stacks(findings, most_stacks);
-  size_t number = 0;
-  json.objects("touchers", findings.touchers, [&](CallSite toucher) {
-    if (!with_stacks.contains(number++)) toucher.stack = {};
-    const FrameTexts texts = {
-        [&](const PythonFrame& frame) { return source_of(findings, toucher, frame); },
-        [&](const NativeFrame& frame) { return symbols.name_of(frame); }};
-    put(json, toucher, &texts);
-    put_forbidden(json, toucher);
-  });
 }
 
 void put_tree(Json& json, const Verdict& verdict) {
@@ -89,8 +67,7 @@ void put_tree(Json& json, const Verdict& verdict) {
 
 }  // namespace
 
-std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
-                     size_t most_stacks) {
+std::string document(const Verdict& verdict, unsigned indent, size_t most_stacks) {
   const Findings& findings = verdict.findings;
   Json json(indent);
   json.begin_object()
@@ -104,12 +81,7 @@ std::string document(const Verdict& verdict, Symbols& symbols, unsigned indent,
   json.field("started", verdict.started).field("ended", verdict.ended);
   put_asked(json, "deny", verdict.deny);
   json.list("allow", verdict.allow);
-  json.objects("places", findings.places, [&](const Place& place) {
-    put(json, place);
-    put_forbidden(json, place);
-  });
-  put_touchers(json, verdict, symbols, most_stacks);
-  json.objects("processes", findings.processes, [&](const auto& one) { put(json, one); });
+  put_findings(json, findings, most_stacks, SIZE_MAX, true);
   put_tree(json, verdict);
   put_records(json, findings);
   json.field("result", result_line(verdict))

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/print/json.h"
 
+#include <rapidjson/prettywriter.h>
+#include <rapidjson/reader.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,19 +22,26 @@ Json& Json::value(std::string_view text) {
     valid += length == 0 ? "\ufffd" : head(text, length);
     text.remove_prefix(length == 0 ? 1 : length);
   }
-  return put([&](auto& writer) {
-    writer.String(valid.data(), static_cast<rapidjson::SizeType>(valid.size()));
-  });
+  return after(writer_.String(valid.data(), static_cast<rapidjson::SizeType>(valid.size())));
 }
 
 Json& Json::value(double number) {
-  if (!std::isfinite(number)) return null();
-  return put([&](auto& writer) { writer.Double(number); });
+  return std::isfinite(number) ? after(writer_.Double(number)) : null();
 }
 
 std::string Json::text() const {
+  const rapidjson::StringBuffer* text = &buffer_;
+  rapidjson::StringBuffer indented;
+  if (indent_ != 0) {
+    rapidjson::PrettyWriter<rapidjson::StringBuffer, rapidjson::UTF8<>, rapidjson::ASCII<>> writer(
+        indented);
+    writer.SetIndent(' ', indent_);
+    rapidjson::StringStream stream(buffer_.GetString());
+    rapidjson::Reader().Parse<rapidjson::kParseFullPrecisionFlag>(stream, writer);
+    text = &indented;
+  }
   // DEL is ASCII, but a terminal cannot show it.
-  return escaped({buffer_.GetString(), buffer_.GetSize()}, '\x7f');
+  return escaped({text->GetString(), text->GetSize()}, '\x7f');
 }
 
 std::string escaped(std::string_view json, char character) {
@@ -56,7 +66,7 @@ void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked) {
   json.end_array();
 }
 
-void put(Json& json, const CallSite& toucher, const FrameTexts* texts) {
+void put(Json& json, const CallSite& toucher, bool with_names) {
   const std::vector<PythonFrame>& python = toucher.stack.python;
   const std::vector<NativeFrame>& native = toucher.stack.native;
   std::vector<size_t> own_python;
@@ -79,13 +89,13 @@ void put(Json& json, const CallSite& toucher, const FrameTexts* texts) {
                [&](const PythonFrame& frame) {
                  json.field("file", frame.file).field("line", frame.line);
                  json.field("function", frame.function);
-                 if (texts != nullptr) json.field_or_null("source", texts->source(frame));
+                 if (with_names) json.field_or_null("source", frame.source);
                })
       .field_or_null("python_missing", toucher.stack.python_missing)
       .objects("native", native,
                [&](const NativeFrame& frame) {
                  json.field("module", frame.module).field("offset", frame.offset);
-                 if (texts != nullptr) json.field_or_null("symbol", texts->symbol(frame));
+                 if (with_names) json.field_or_null("symbol", frame.symbol);
                })
       .field_or_null("native_missing", toucher.stack.native_missing)
       .field_or_null("first", toucher.first)
@@ -139,6 +149,18 @@ void put(Json& json, const Group& group) {
   json.field_or_null("first", group.first).field_or_null("last", group.last);
 }
 
+void put(Json& json, const SickDriver& one) {
+  json.field("host", one.host)
+      .field("reason", one.reason)
+      .field("programs", one.programs)
+      .field_or_null("first", one.first)
+      .field_or_null("last", one.last);
+}
+
+namespace {
+
+/// The touchers that keep their stacks if not all can: at most `most`. Those of failing places come
+/// first, then those of the most processes.
 std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most) {
   std::vector<const Place*> order;
   for (const Place& place : findings.places) order.push_back(&place);
@@ -156,12 +178,28 @@ std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most) {
   return result;
 }
 
-void put(Json& json, const SickDriver& one) {
-  json.field("host", one.host)
-      .field("reason", one.reason)
-      .field("programs", one.programs)
-      .field_or_null("first", one.first)
-      .field_or_null("last", one.last);
+}  // namespace
+
+void put_findings(Json& json, const Findings& findings, size_t most_stacks, size_t most_processes,
+                  bool decided) {
+  // `one` is a toucher or a place.
+  const auto put_forbidden = [&](const auto& one) {
+    if (decided) json.field("fails", !one.forbidden.empty()).list("forbidden", one.forbidden);
+  };
+  json.objects("places", findings.places, [&](const Place& place) {
+    put(json, place);
+    put_forbidden(place);
+  });
+  const std::set<size_t> with_stacks = touchers_with_stacks(findings, most_stacks);
+  size_t number = 0;
+  json.objects("touchers", findings.touchers, [&](CallSite toucher) {
+    if (!with_stacks.contains(number++)) toucher.stack = {};
+    put(json, toucher, decided);
+    put_forbidden(toucher);
+  });
+  json.objects(
+      "processes", findings.processes, [&](const ObservedProcess& process) { put(json, process); },
+      most_processes);
 }
 
 void put_records(Json& json, const Findings& findings) {

@@ -2,11 +2,10 @@
 // JSON, and the findings in it, in the same form in each document (report.schema.json).
 #pragma once
 
-#include <rapidjson/prettywriter.h>
 #include <rapidjson/stringbuffer.h>
+#include <rapidjson/writer.h>
 
 #include <concepts>
-#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -20,41 +19,23 @@ namespace cudaguard::launcher {
 class Json {
  public:
   /// `indent` is the number of blanks per level; 0 puts everything on one line.
-  explicit Json(unsigned indent = 0) : indent_(indent) { pretty_.SetIndent(' ', indent); }
+  explicit Json(unsigned indent = 0) : indent_(indent) {}
 
-  Json& begin_object() {
-    return put([](auto& writer) { writer.StartObject(); });
-  }
-  Json& end_object() {
-    return put([](auto& writer) { writer.EndObject(); });
-  }
-  Json& begin_array() {
-    return put([](auto& writer) { writer.StartArray(); });
-  }
-  Json& end_array() {
-    return put([](auto& writer) { writer.EndArray(); });
-  }
-  Json& key(const char* name) {
-    return put([&](auto& writer) { writer.Key(name); });
-  }
+  Json& begin_object() { return after(writer_.StartObject()); }
+  Json& end_object() { return after(writer_.EndObject()); }
+  Json& begin_array() { return after(writer_.StartArray()); }
+  Json& end_array() { return after(writer_.EndArray()); }
+  Json& key(const char* name) { return after(writer_.Key(name)); }
 
   /// The text may have any bytes. Each byte that is not UTF-8 becomes U+FFFD.
   Json& value(std::string_view text);
   Json& value(const char* text) { return value(std::string_view(text)); }
-  Json& value(bool flag) {
-    return put([&](auto& writer) { writer.Bool(flag); });
-  }
+  Json& value(bool flag) { return after(writer_.Bool(flag)); }
   /// Writes null if the number is infinite or NaN.
   Json& value(double number);
-  Json& value(std::unsigned_integral auto number) {
-    return put([&](auto& writer) { writer.Uint64(number); });
-  }
-  Json& value(std::signed_integral auto number) {
-    return put([&](auto& writer) { writer.Int64(number); });
-  }
-  Json& null() {
-    return put([](auto& writer) { writer.Null(); });
-  }
+  Json& value(std::unsigned_integral auto number) { return after(writer_.Uint64(number)); }
+  Json& value(std::signed_integral auto number) { return after(writer_.Int64(number)); }
+  Json& null() { return after(writer_.Null()); }
 
   template <typename Value>
   Json& field(const char* name, const Value& what) {
@@ -89,33 +70,17 @@ class Json {
     return end_array();
   }
 
-  /// Everything that was written so far.
+  /// Everything that was written so far; with an indent, this must be a whole document.
   std::string text() const;
 
  private:
-  using Ascii = rapidjson::ASCII<>;
-  using Utf8 = rapidjson::UTF8<>;
-
-  template <typename Put>
-  Json& put(Put put) {
-    if (indent_ == 0) {
-      put(compact_);
-    } else {
-      put(pretty_);
-    }
-    return *this;
-  }
+  /// A writer reports only that there is no memory, and then it has thrown.
+  Json& after(bool /*written*/) { return *this; }
 
   unsigned indent_;
   rapidjson::StringBuffer buffer_;
-  rapidjson::Writer<rapidjson::StringBuffer, Utf8, Ascii> compact_{buffer_};
-  rapidjson::PrettyWriter<rapidjson::StringBuffer, Utf8, Ascii> pretty_{buffer_};
-};
-
-/// Texts about a frame from files of this machine: a line of source code, a function's name.
-struct FrameTexts {
-  std::function<std::string(const PythonFrame&)> source;
-  std::function<std::string(const NativeFrame&)> symbol;
+  rapidjson::Writer<rapidjson::StringBuffer, rapidjson::UTF8<>, rapidjson::ASCII<>> writer_{
+      buffer_};
 };
 
 /// Replaces `character`, which may occur only in strings of `json`, by an escape: "\u003c".
@@ -124,15 +89,16 @@ std::string escaped(std::string_view json, char character);
 const char* word_of(DriverApi asked);  ///< "cuda", "nvml", "opencl"
 void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked);
 // These write the members of an object that the caller begins and ends.
-/// `texts` is null if files must not be read.
-void put(Json& json, const CallSite& toucher, const FrameTexts* texts = nullptr);
+/// `with_names`: name_frames() has named the frames.
+void put(Json& json, const CallSite& toucher, bool with_names = false);
 void put(Json& json, const Place& place);
 void put(Json& json, const ObservedProcess& process);
 void put(Json& json, const Group& group);
 void put(Json& json, const SickDriver& one);
-/// The touchers that keep their stacks if not all can: at most `most`. Those of failing places come
-/// first, then those of the most processes.
-std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most);
+/// Writes "places", "touchers" and "processes". Only `most_stacks` touchers keep their stacks,
+/// failing ones first. `decided`: decide() and name_frames() have filled in the model.
+void put_findings(Json& json, const Findings& findings, size_t most_stacks, size_t most_processes,
+                  bool decided);
 /// Writes "records": the numbers of lines that were read, cut short and left out.
 void put_records(Json& json, const Findings& findings);
 

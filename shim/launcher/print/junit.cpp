@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/print/junit.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +11,7 @@
 
 #include "policy/text.h"
 #include "shim/launcher/format.h"
-#include "shim/launcher/print/text.h"
+#include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
 
@@ -56,15 +54,12 @@ std::string host_name() {
 
 }  // namespace
 
-std::string junit(const Verdict& verdict, const std::string& text) {
+std::string junit_of(const Verdict& verdict, const std::string& text) {
   const bool failed = verdict.status != 0;
   const bool incomplete = verdict.result == Verdict::Result::kIncomplete;
   const TreeTruth& tree = verdict.tree;
   const bool unguarded = tree.value == TreeTruth::Value::kUnguarded || !tree.doubts.empty();
-  std::string command;
-  for (const std::string& word : verdict.command) {
-    command.append(command.empty() ? "" : " ").append(word);
-  }
+  const std::string command = joined(verdict.command, " ");
   const auto test = [&](const std::string& name, const std::string& inside) {
     return "<testcase" + attribute("classname", command) + attribute("name", name) +
            attribute("time", seconds(inside.empty() ? 0 : verdict.ended - verdict.started)) + ">" +

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/print/page.h"
-
 #include <algorithm>
-#include <set>
 #include <string_view>
 #include <vector>
 
 #include "shim/launcher/findings/groups.h"
-#include "shim/launcher/print/document.h"
 #include "shim/launcher/print/json.h"
+#include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
 
@@ -46,42 +43,28 @@ void put_groups(Json& json, const Findings& findings, const ByWord& by) {
       .end_object();
 }
 
-void put_touchers(Json& json, const Findings& findings) {
-  const std::set<size_t> with_stacks = touchers_with_stacks(findings, kStacks);
-  size_t number = 0;
-  json.objects("places", findings.places, [&](const Place& place) { put(json, place); });
-  json.objects("touchers", findings.touchers, [&](CallSite toucher) {
-    if (!with_stacks.contains(number++)) toucher.stack = {};
-    put(json, toucher);
-  });
-  json.objects(
-      "processes", findings.processes, [&](const ObservedProcess& process) { put(json, process); },
-      kProcesses);
-}
-
 }  // namespace
 
-std::string page_of_verdict(const Verdict& verdict, Symbols& symbols, const std::string& text) {
-  return page_of(document(verdict, symbols, 0, kStacks), text);
+std::string page_of_verdict(const Verdict& verdict, const std::string& text) {
+  return page_of(document(verdict, 0, kStacks), text);
 }
 
 std::string page_of_records(const Findings& findings, const std::string& title,
                             const std::string& text) {
-  double first = 0;
-  double last = 0;
-  size_t touching = 0;
+  Group all;
   for (const Group& host : groups_of(findings, By::kHost)) {
-    if (host.first != 0 && (first == 0 || host.first < first)) first = host.first;
-    last = std::max(last, host.last);
-    touching += host.touching;
+    note_times(host.first, host.last, all);
+    all.touching += host.touching;
   }
   Json json;
   json.begin_object().field("cudaguard", CUDAGUARD_VERSION).field("title", title);
-  json.field_or_null("first", first).field_or_null("last", last).field("touching", touching);
+  json.field_or_null("first", all.first)
+      .field_or_null("last", all.last)
+      .field("touching", all.touching);
   json.field("process_count", findings.processes.size()).key("groups").begin_object();
   for (const ByWord& by : kByWords) put_groups(json, findings, by);
   json.end_object();
-  put_touchers(json, findings);
+  put_findings(json, findings, kStacks, kProcesses, false);
   put_records(json, findings);
   json.end_object();
   return page_of(json.text(), text);

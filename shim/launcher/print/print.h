@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The final text of verify, run --observe and report, from the finished model. Pure, but verify's
-// reads the source files that the stacks name. Lines have at most 100 printable columns, unless
-// names are longer.
+// All outputs of verify, run --observe and report. They are made of the finished model alone.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,12 +11,13 @@
 
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/model.h"
-#include "shim/launcher/findings/symbols.h"
 
 namespace cudaguard::launcher {
 
+// Texts. Lines have at most 100 printable columns, unless names are longer.
+
 /// The text of verify. Long stacks are cut.
-std::string text_of_verdict(const Verdict& verdict, Symbols& symbols);
+std::string text_of_verdict(const Verdict& verdict);
 
 /// The text of run --observe. `left` has the processes that still run. `idle` says that the program
 /// has not used the GPU that it had for itself. Both may be empty.
@@ -39,7 +40,27 @@ std::vector<std::string> notes_of(const Verdict& verdict);
 /// "CUDA or NVML"
 std::string denied_names(const std::set<DriverApi>& denied);
 
+/// Lines about text that is no record, or only a piece of one.
+std::string what_was_left_out(const Findings& findings);
+
 /// "ended with exit code 3", "was killed by signal 9 (Killed)". `status` is as from waitpid.
 std::string text_of_end(int status);
+
+// Files. `text` is the text report.
+
+/// The JSON of verify --json (verify.schema.json). `indent` as in Json. Only `most_stacks` attempts
+/// get their stacks, failing ones first.
+std::string document(const Verdict& verdict, unsigned indent = 1, size_t most_stacks = SIZE_MAX);
+
+/// One test suite with the same three tests each time.
+std::string junit_of(const Verdict& verdict, const std::string& text);
+
+/// One self-contained HTML page, made of page/page.{html,css,js}. Its script draws the JSON
+/// document that is in the page; `text` is for a reader without JavaScript. The document is that of
+/// --json, but it has only the stacks of the 40 attempts that the page shows.
+std::string page_of_verdict(const Verdict& verdict, const std::string& text);
+/// The page of records alone. `title` is what was read: "3 files of /var/log/cudaguard".
+std::string page_of_records(const Findings& findings, const std::string& title,
+                            const std::string& text);
 
 }  // namespace cudaguard::launcher

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string_view>
+
+#include "policy/text.h"
+#include "policy/user_code.h"
+#include "shim/launcher/findings/records.h"
+#include "shim/launcher/format.h"
+#include "shim/launcher/print/print.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr size_t kMostPlaces = 20;
+constexpr size_t kMostCommand = 60;
+constexpr size_t kMostUnguarded = 20;
+constexpr size_t kMostName = 36;
+constexpr size_t kMostFrames = 10;
+constexpr size_t kLastFrames = 2;          ///< of these, the outermost ones
+constexpr std::string_view kRow = "    ";  ///< before the rows of a place or a toucher
+constexpr std::string_view kMark = "> ";   ///< the user's own line
+constexpr size_t kLabel = 9;               ///< "python   "
+constexpr size_t kNoFrame = SIZE_MAX;
+constexpr const char* kMissing = "not available: ";
+
+/// The path as a reader knows it: relative to this directory, otherwise whole. In a package, the
+/// part after site-packages; in the standard library, "python3.11/json/decoder.py".
+std::string short_file(const std::string& file) {
+  for (const std::string_view part : {"/site-packages/", "/dist-packages/"}) {
+    const size_t at = file.rfind(part);
+    if (at != std::string::npos) return printable(tail(file, at + part.size()));
+  }
+  for (const std::string_view part : {"/lib/python3", "/lib64/python3"}) {
+    const size_t at = file.find(part);
+    if (at != std::string::npos) return printable(tail(file, file.find('p', at)));
+  }
+  const std::unique_ptr<char, void (*)(void*)> directory(getcwd(nullptr, 0), free);
+  const std::string here = directory == nullptr ? "/" : std::string(directory.get()) + "/";
+  return printable(file.starts_with(here) ? tail(file, here.size()) : std::string_view(file));
+}
+
+std::string row_of(const NativeFrame& frame) {
+  const std::string module = printable(base_name(frame.module));
+  const std::string name = printable(frame.symbol);
+  if (!frame.line.empty()) return short_file(frame.line) + (name.empty() ? "" : " in " + name);
+  if (!name.empty()) return module + ": " + name;
+  return text_of([&](Text& out) { out.put(module).put("+").put_hex(frame.offset); });
+}
+
+/// Omits the interpreter's own frames if there are Python frames.
+std::span<const NativeFrame> native_frames(const Stack& stack) {
+  const auto is_interpreter = [](const NativeFrame& frame) {
+    const std::string_view file = base_name(frame.module);
+    return file.starts_with("libpython") || file.starts_with("python");
+  };
+  auto end = stack.native.end();
+  if (!stack.python.empty()) {
+    end = std::find_if(stack.native.begin(), stack.native.end(), is_interpreter);
+  }
+  return {stack.native.begin(), end};
+}
+
+/// "torch/cuda/__init__.py:118 in is_available"
+std::string row_of(const PythonFrame& frame) {
+  return short_file(frame.file) + ":" + std::to_string(frame.line) + " in " +
+         printable(frame.function);
+}
+
+/// Prints "    python   ROW" and more rows below it, and marks row `own`. A long list is cut in the
+/// middle.
+void put_frames(std::string& out, std::string_view label, const std::vector<std::string>& rows,
+                size_t own = kNoFrame) {
+  std::string start = std::string(kRow) + std::string(label);
+  start.resize(kRow.size() + kLabel, ' ');
+  const auto put = [&](const std::string& row) {
+    add_row(out, start + row);
+    start.assign(kRow.size() + kLabel, ' ');
+  };
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const bool late = i >= kMostFrames - kLastFrames && i + kLastFrames < rows.size();
+    if (rows.size() <= kMostFrames || !late || i == own) {
+      put((i == own ? std::string(kMark) : "") + rows[i]);
+      continue;
+    }
+    size_t next = rows.size() - kLastFrames;
+    if (own > i && own < next) next = own;
+    put("... " + std::to_string(next - i) + " more");
+    i = next - 1;
+  }
+}
+
+/// Prints Python's frames, and marks the one that the guard's message names.
+void put_python(std::string& out, const CallSite& toucher) {
+  const std::vector<PythonFrame>& frames = toucher.stack.python;
+  const PythonFrame* named = own_frame(toucher);
+  std::vector<std::string> rows;
+  rows.reserve(frames.size());
+  for (const PythonFrame& one : frames) rows.push_back(row_of(one));
+  const size_t own = named == nullptr ? kNoFrame : static_cast<size_t>(named - frames.data());
+  // A single frame repeats the title.
+  if (rows.size() > 1 || own == kNoFrame) put_frames(out, "python", rows, own);
+}
+
+/// Prints Python's frames and the native ones, or why there are none.
+void put_stack(std::string& out, const CallSite& toucher) {
+  const Stack& stack = toucher.stack;
+  const std::span<const NativeFrame> native = native_frames(stack);
+  std::vector<std::string> rows;
+  rows.reserve(native.size() + 1);
+  for (const NativeFrame& frame : native) rows.push_back(row_of(frame));
+  size_t own = kNoFrame;
+  put_python(out, toucher);
+  if (stack.python.empty()) {
+    const NativeFrame* frame = own_frame(native);
+    if (frame != nullptr) {
+      own = static_cast<size_t>(frame - native.data());
+      add_row(out, std::string(kRow) + std::string(kMark) + rows[own]);
+    }
+    const std::string& reason = stack.python_missing;
+    if (!reason.empty() && reason != kNoPython)
+      put_frames(out, "python", {kMissing + printable(reason)});
+  }
+  if (rows.size() == 1 && own == 0) {  // it is printed already
+    rows.clear();
+    own = kNoFrame;
+  }
+  if (!stack.native_missing.empty()) {
+    // At most the caller is known.
+    rows.push_back(std::string(native.empty() ? "" : "its callers: ") + kMissing +
+                   printable(stack.native_missing));
+  }
+  put_frames(out, "native", rows, own);
+}
+
+/// "64x python3 w.py (71-134)"
+void put_processes(std::string& out, const Verdict& verdict, std::string_view label,
+                   const std::vector<size_t>& numbers) {
+  std::map<std::string, std::vector<uint32_t>> commands;
+  for (const size_t number : numbers) {
+    const ObservedProcess& process = verdict.findings.processes[number];
+    commands[printable(process.command, kMostCommand)].push_back(process.pid);
+  }
+  std::vector<std::string> rows;
+  rows.reserve(commands.size());
+  for (const auto& [command, pids] : commands) {
+    const std::string times = pids.size() == 1 ? "" : std::to_string(pids.size()) + "x ";
+    rows.push_back(times + command + " (" + id_ranges(pids) + ")");
+  }
+  put_frames(out, label, rows);
+}
+
+/// "cuInit by libc10_cuda.so"
+std::string call_of(const CallSite& toucher) {
+  if (toucher.around_guard()) {
+    return "ioctl " + printable(toucher.object) + " to NVIDIA's driver";
+  }
+  std::string call = printable(toucher.api);
+  if (!toucher.object.empty()) call += " of " + printable(base_name(toucher.object));
+  if (!toucher.library.empty()) call += " by " + printable(toucher.library);
+  if (!toucher.denied) call += " (its own policy allowed it)";
+  return call;
+}
+
+/// The attempts of a place that count. `first` shows its stack; if the place fails, it is one of
+/// the failing attempts.
+struct Calls {
+  std::vector<std::string> rows;  ///< each once
+  std::vector<size_t> processes;
+  const CallSite* first = nullptr;
+  std::set<std::vector<PythonFrame>> stacks;
+};
+
+Calls calls_of(const Findings& findings, const Place& place) {
+  Calls calls;
+  for (const size_t number : place.touchers) {
+    const CallSite& toucher = findings.touchers[number];
+    if (!toucher.counts) continue;
+    const std::string row = call_of(toucher);
+    const auto known = std::find(calls.rows.begin(), calls.rows.end(), row);
+    if (known == calls.rows.end()) calls.rows.push_back(row);
+    calls.processes.insert(calls.processes.end(), toucher.processes.begin(),
+                           toucher.processes.end());
+    calls.stacks.insert(toucher.stack.python);
+    const bool better = calls.first != nullptr && calls.first->forbidden.empty();
+    if (calls.first == nullptr || (better && !toucher.forbidden.empty())) calls.first = &toucher;
+  }
+  std::sort(calls.processes.begin(), calls.processes.end());
+  calls.processes.erase(std::unique(calls.processes.begin(), calls.processes.end()),
+                        calls.processes.end());
+  return calls;
+}
+
+/// Prints "ppo.py:159 in main", and below it the source line.
+void put_title(std::string& out, const Place& place, const CallSite& first,
+               const std::string& label) {
+  const PythonFrame* frame = own_frame(first);
+  if (frame == nullptr) {
+    add_row(out, "  " + label + printable(place.name));
+    return;
+  }
+  add_row(out, "  " + label + row_of(*frame));
+  const std::string source = printable(frame->source);
+  if (!source.empty()) add_row(out, "      " + source);
+}
+
+void put_place(std::string& out, const Verdict& verdict, const Place& place) {
+  const Calls calls = calls_of(verdict.findings, place);
+  const bool fails = !place.forbidden.empty();
+  put_title(out, place, *calls.first, fails ? "" : "allowed: ");
+  put_frames(out, "asked", calls.rows);
+  if (!calls.first->around_guard()) put_stack(out, *calls.first);
+  if (calls.stacks.size() > 1) {
+    put_frames(out, "stacks", {std::to_string(calls.stacks.size() - 1) + " more (--json has all)"});
+  }
+  std::vector<size_t> others;
+  std::set_difference(calls.processes.begin(), calls.processes.end(), place.forbidden.begin(),
+                      place.forbidden.end(), std::back_inserter(others));
+  put_processes(out, verdict, "process", fails ? place.forbidden : others);
+  if (fails) put_processes(out, verdict, "allowed", others);
+}
+
+void put_places(std::string& out, const Verdict& verdict, bool failing) {
+  size_t count = 0;
+  for (const Place& place : verdict.findings.places) {
+    if (!place.counts || place.forbidden.empty() == failing) continue;
+    if (++count <= kMostPlaces) put_place(out, verdict, place);
+  }
+  add_more(out, count, kMostPlaces, "(--json has all)");
+}
+
+/// "NVML was asked by 2 processes: monitor.py:17 (not denied)". Empty if there was no such attempt.
+std::string what_asked(const Verdict& verdict, DriverApi kind) {
+  std::set<uint32_t> processes;
+  std::vector<std::string> places;
+  for (const Place& place : verdict.findings.places) {
+    const size_t before = processes.size();
+    for (const size_t number : place.touchers) {
+      const CallSite& toucher = verdict.findings.touchers[number];
+      if (toucher.asked != kind) continue;
+      for (const size_t process : toucher.processes) {
+        processes.insert(verdict.findings.processes[process].pid);
+      }
+    }
+    if (processes.size() == before) continue;
+    places.push_back(printable(place.line.empty() ? place.name : place.line, kMostName));
+  }
+  if (processes.empty()) return {};
+  return denied_names({kind}) + " was asked by " + counted(processes.size(), "process") + ": " +
+         places[0] +
+         (places.size() == 1 ? "" : " and " + std::to_string(places.size() - 1) + " more") +
+         " (not denied)";
+}
+
+std::string suffix_of(const TreeTruth::Unguarded& process) {
+  if (!process.has_driver) return {};
+  return std::string(process.only_nvml ? "; it has NVML" : "; it has the driver open") +
+         (process.fails ? ", which counts as a CUDA attempt" : "");
+}
+
+void put_tree(std::string& out, const Verdict& verdict) {
+  const TreeTruth& tree = verdict.tree;
+  const std::string how = tree.traced ? "every exec was checked" : "sampled";
+  std::string what = "no unguarded process was seen";
+  if (tree.value == TreeTruth::Value::kAllGuarded)
+    what = "every program that ptrace reported was guarded";
+  if (tree.value == TreeTruth::Value::kUnguarded) {
+    what = counted(tree.unguarded.size(), "process") + " not guarded";
+  }
+  add_row(out, "  tree: " + what + " (" + how + ")");
+  for (size_t i = 0; i < std::min(tree.unguarded.size(), kMostUnguarded); ++i) {
+    const TreeTruth::Unguarded& one = tree.unguarded[i];
+    add_wrapped(out, std::string(kRow) + std::to_string(one.pid) + " ",
+                printable(head(one.command, 50)) + ": " + printable(one.reason) + suffix_of(one));
+  }
+  if (tree.unguarded.size() > kMostUnguarded) {
+    add_row(out, std::string(kRow) + "... " +
+                     std::to_string(tree.unguarded.size() - kMostUnguarded) + " more");
+  }
+  for (const std::string& doubt : tree.doubts) add_wrapped(out, "  in doubt: ", printable(doubt));
+  if (!tree.left.empty()) add_wrapped(out, "  not waited for: ", printable(tree.left));
+}
+
+std::string_view result_word(Verdict::Result result) {
+  using Result = Verdict::Result;
+  return result == Result::kPass ? "PASS" : result == Result::kFail ? "FAIL" : "INCOMPLETE";
+}
+
+std::string counted_allowed(size_t processes) { return counted(processes, "allowed process"); }
+
+/// "no CUDA use (12 processes checked)", "2 lines asked for CUDA, in 3 of 12 processes". If no
+/// place made an attempt, an unguarded process has the driver.
+std::string what_touched(const Verdict& verdict) {
+  const std::string all = " of " + counted(verdict.processes, "process");
+  const std::string kinds = denied_names(verdict.deny);
+  if (verdict.touched == 0) {
+    std::string text = "no " + kinds + " use";
+    if (verdict.result == Verdict::Result::kIncomplete) text += " seen";
+    if (verdict.allowed != 0) text += " except in " + counted_allowed(verdict.allowed);
+    return text + " (" + counted(verdict.processes, "process") + " checked)";
+  }
+  const std::string some = grouped(verdict.touched) + all;
+  if (verdict.places == 0) return some + " touched " + kinds;
+  return counted(verdict.places, verdict.lines == verdict.places ? "line" : "place") +
+         " asked for " + kinds + ", in " + some;
+}
+
+}  // namespace
+
+std::string denied_names(const std::set<DriverApi>& denied) {
+  std::vector<std::string_view> names;
+  for (const DriverApi one : denied) names.emplace_back(name_of(one));
+  return joined(names, " or ");
+}
+
+std::string result_line(const Verdict& verdict) {
+  const bool touched = verdict.touched != 0;
+  std::string text = std::string(result_word(verdict.result)) + ": " + what_touched(verdict);
+  if (touched && verdict.allowed != 0) text += " (and in " + counted_allowed(verdict.allowed) + ")";
+  if (verdict.status != 0) {
+    text += (touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);
+  }
+  return text;
+}
+
+std::vector<std::string> notes_of(const Verdict& verdict) {
+  std::vector<std::string> notes;
+  if (verdict.torch_asked) {
+    notes.emplace_back(
+        "PyTorch keeps the first answer, so later attempts in the same process are not reported");
+  }
+  for (const DriverApi kind : {DriverApi::kCuda, DriverApi::kNvml, DriverApi::kOpenCl}) {
+    if (verdict.deny.contains(kind)) continue;
+    std::string note = what_asked(verdict, kind);
+    if (note.empty()) continue;
+    // A program that asks NVML first finds no GPU there, and may therefore not ask CUDA at all.
+    if (kind == DriverApi::kNvml && verdict.touched == 0) {
+      note += "; if NVML finds a GPU, CUDA may follow: --deny=init,nvml fails this";
+    }
+    notes.push_back(note);
+  }
+  if (verdict.status != 0 && verdict.no_new_privs) {
+    notes.emplace_back(
+        "sudo and setuid programs got no more rights under the fence (no_new_privs); --fence=off "
+        "avoids this");
+  }
+  const std::string& unheard = verdict.tree.why_unheard;
+  notes.push_back((verdict.tree.by_file ? "the records came by a file, which a program can lose"
+                                        : "heard from " + grouped(verdict.heard) + " of " +
+                                              counted(verdict.processes, "process")) +
+                  (unheard.empty() ? "" : "; " + unheard));
+  return notes;
+}
+
+std::string text_of_end(int status) {
+  if (!WIFSIGNALED(status)) return "ended with exit code " + std::to_string(WEXITSTATUS(status));
+  const int number = WTERMSIG(status);
+  return "was killed by signal " + std::to_string(number) + " (" + strsignal(number) + ")";
+}
+
+std::string text_of_verdict(const Verdict& verdict) {
+  std::string out;
+  add_wrapped(out, "cudaguard: ", result_line(verdict));
+  put_places(out, verdict, true);
+  put_places(out, verdict, false);
+  for (const std::string& note : notes_of(verdict)) add_wrapped(out, "  ", note);
+  put_tree(out, verdict);
+  return out + what_was_left_out(verdict.findings);
+}
+
+}  // namespace cudaguard::launcher
