@@ -202,7 +202,7 @@ Text& put_list(Text& out, std::string_view list, bool by_option) {
 bool is_kernel(const Touch& touch) {
   const PythonFrame* frame = named_frame(touch);
   return (frame != nullptr && is_kernel_cell(frame->file)) ||
-         touch.program.find("ipykernel_launcher") != std::string_view::npos;
+         find(touch.program, "ipykernel_launcher") != std::string_view::npos;
 }
 
 constexpr char kForceCpu[] = "; FORCE_CPU applies";

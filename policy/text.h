@@ -35,6 +35,10 @@ constexpr bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 size_t begins(std::string_view text, std::span<const std::string_view> names);
 /// Returns the position of one of the names in `text`, or npos.
 size_t find_any(std::string_view text, std::span<const std::string_view> names);
+/// Returns the position of `name` in `text`, or npos.
+inline size_t find(std::string_view text, std::string_view name) {
+  return find_any(text, {&name, 1});
+}
 
 /// Removes the part before the first comma, and the comma, from the list. Returns the part.
 std::string_view take_entry(std::string_view& list);

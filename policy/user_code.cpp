@@ -86,7 +86,7 @@ bool FrameChoice::takes(std::string_view file, std::string_view function) {
 
 bool is_kernel_cell(std::string_view file) {
   constexpr std::string_view kDirectory = "/ipykernel_";
-  const size_t at = file.find(kDirectory);
+  const size_t at = find(file, kDirectory);
   if (at == kNowhere) return false;
   const std::string_view rest = tail(file, at + kDirectory.size());
   return !rest.empty() && is_digit(rest.front());

@@ -16,7 +16,7 @@ namespace elf_detail {
 // Functions that are not small are not inlined, so that a library has one copy of each, however its
 // files are optimised.
 
-inline bool same(const char* a, const char* b) {
+[[gnu::noinline]] inline bool same(const char* a, const char* b) {
   while (*a != '\0' && *a == *b) {
     ++a;
     ++b;
@@ -185,7 +185,7 @@ inline const void* elf_definition(const ElfW(Dyn) * dynamic, ElfW(Addr) base, co
 }
 
 // Returns the object's DT_SONAME, or null if it has none.
-inline const char* elf_soname(const ElfW(Dyn) * dynamic, ElfW(Addr) base) {
+[[gnu::noinline]] inline const char* elf_soname(const ElfW(Dyn) * dynamic, ElfW(Addr) base) {
   const ElfW(Addr) name = elf_detail::dynamic_value(dynamic, DT_SONAME);
   const char* strings = elf_detail::table<char>(dynamic, base, DT_STRTAB);
   return name != 0 && strings != nullptr ? strings + name : nullptr;

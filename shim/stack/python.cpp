@@ -3,8 +3,6 @@
 
 #include <sys/auxv.h>
 
-#include <cstring>
-
 #include "policy/user_code.h"
 
 namespace cudaguard {
@@ -93,9 +91,9 @@ bool find_python(const Maps& maps, Names& names) {
 }
 
 /// Returns the table for a version such as "3.11.2 (main, ...", or null.
-const Layout* layout_of(const char* text) {
-  const std::string_view version = text;
-  if (!version.starts_with("3.") || std::strstr(text, "free-thread") != nullptr) return nullptr;
+const Layout* layout_of(std::string_view version) {
+  const bool free_threaded = cudaguard::find(version, "free-thread") != version.npos;
+  if (!version.starts_with("3.") || free_threaded) return nullptr;
   unsigned minor = 0;
   for (const char c : tail(version, 2)) {
     if (!is_digit(c)) break;

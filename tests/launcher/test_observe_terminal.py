@@ -102,10 +102,13 @@ class Keys(test_terminal.Case):
         self.check(True)
 
     def test_first_ctrl_c_ends_the_program_and_the_second_the_waiting(self):
-        leave = ("(setsid sh -c 'read word <%s' >/dev/null 2>&1 &); "
+        # The key must not come before the process left behind has its own session.
+        leave = ("(setsid sh -c 'echo >%s; read word <%s' >/dev/null 2>&1 &); read word <%s; "
                  "trap 'exit 8' INT; echo ready; while :; do sleep 0.02; done")
-        os.mkfifo(self.path("go"))
-        terminal = self.terminal([*observe_with_warnings(), "sh", "-c", leave % self.path("go")])
+        fifos = [self.path("has-session"), self.path("go")]
+        for path in fifos:
+            os.mkfifo(path)
+        terminal = self.terminal([*observe_with_warnings(), "sh", "-c", leave % (*fifos, fifos[0])])
         with open(os.open(self.path("go"), os.O_RDWR), "w", encoding="utf-8"):
             terminal.expect("ready")
             terminal.send("\x03")
