@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/findings/decide.h"
-
 #include <gtest/gtest.h>
 
+#include "shim/launcher/findings/decide.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
