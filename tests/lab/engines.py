@@ -76,7 +76,7 @@ class Row:
 
 
 # ask.py prints the answer of cuInit: 0 is the fake driver's, 100 is CUDA_ERROR_NO_DEVICE.
-MESSAGE = r"^(\([^)]*\) )?cudaguard\[\d+\]: no CUDA here"
+MESSAGE = r"cudaguard\[\d+\]: no CUDA here"
 GUARDED = {"prints": (r"^100$", MESSAGE), "never": (r"^0$",)}
 REACHED = {"prints": (r"^0$",), "never": (MESSAGE, r"^100$")}
 REFUSED = {"prints": ("No such device",), "never": ("Inappropriate ioctl",)}
@@ -111,7 +111,7 @@ def fenced(engine, having, image="plain"):
 CONTAINER_STEPS = (
     Step("unguarded", ". ./unguarded", **REACHED),
     Step("the image's entrypoint", ". ./check", **GUARDED),
-    Step("doctor", ". ./doctor", prints=("python3",)),
+    Step("doctor", ". ./doctor", prints=("^guarded: yes", "^problems: none")),
     Step("an unchanged image", ". ./unchanged", **GUARDED),
     Step("the variable that allows CUDA", ". ./policy", **REACHED),
     Step("exec with the launcher", "docker run --detach --name sample guarded sleep 900; . ./exec",
@@ -199,8 +199,10 @@ def slurm():
         Step("srun --task-prolog", ". ./try", **GUARDED),
         Step("srun --task-prolog with a GPU",
              "sed 's/^srun /srun --gres=gpu:1 /' try >try_gpu; . ./try_gpu", **REACHED),
-        Step("the TaskProlog for one partition", "install_prolog \"$(cat partitions)\"; . ./check",
+        Step("the TaskProlog for one partition", "install_prolog partitions=cpu; . ./check",
              prints=(r"^100$", MESSAGE, r"^0$")),
+        Step("the TaskProlog for two partitions",
+             'install_prolog "$(cat partitions)"; srun -p debug python3 /srv/ask.py', **GUARDED),
         Step("the TaskProlog for all", "install_prolog partitions=; srun -p debug python3 /srv/ask.py",
              **GUARDED),
         Step("two nodes", "srun -N2 -p cpu python3 /srv/ask.py", prints=(r"^100\n", MESSAGE),

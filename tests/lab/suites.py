@@ -55,7 +55,7 @@ SUITES = (
         "sqlite", 100000),
     Row("glib", "all", ("libglib2.0-tests", "dbus", "shared-mime-info", "desktop-file-utils"), "tap",
         1500),
-    Row("openssh", "all", ("openssh-tests", "openssh-server", "openssh-client", "openssl", "sudo",
+    Row("openssh", "all", ("openssh-tests", "openssh-server", "openssh-client", "openssl", "make",
                            "netcat-openbsd"), "openssh", 60),
     Row("nginx", "all", ("git", "nginx", "perl"), "tap", 500, network=True),
     Row("pytorch", "test_dataloader, test_multiprocessing and test_autograd",

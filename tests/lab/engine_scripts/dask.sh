@@ -38,7 +38,7 @@ dask scheduler --host 127.0.0.1 --no-dashboard >scheduler.log 2>&1 &
 
 worker() { # COMMAND: starts a worker that ends with the step, and prints what it printed
   local words=$*
-  eval "$words --no-dashboard" >worker.log 2>&1 &
+  eval "exec $words --no-dashboard" >worker.log 2>&1 &
   worker=$!
   trap 'kill $worker 2>/dev/null; wait $worker; cat worker.log' EXIT
 }

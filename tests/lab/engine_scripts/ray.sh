@@ -1,10 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# A Ray cluster of one node. Sockets have short names, so its directory is in /tmp.
-export RAY_USAGE_STATS_ENABLED=0 RAY_ADDRESS=auto
+# A Ray cluster of one node. Sockets have short names, so its directory is in the sandbox's /tmp.
+export RAY_USAGE_STATS_ENABLED=0 RAY_ADDRESS=auto RAY_COLOR_PREFIX=0
 mkdir -p /tmp/cgr
 export RAY_TMPDIR=/tmp/cgr
-trap 'rm -rf /tmp/cgr' EXIT
 
 cluster() { # COMMAND: ray start, by the page's line
   local words=$*
