@@ -40,8 +40,8 @@ class Row:
 
 BUILD = ("dpkg-dev", "build-essential")
 SUITES = (
-    Row("cpython", "all but test_gdb and the network and large-file resources",
-        ("libpython3.11-testsuite", "python3.11-dev", "gcc"), "regrtest", 20000),
+    Row("cpython", "all but test_gdb, without regrtest's extra resources (-u)",
+        ("libpython3.11-testsuite", "python3.11-dev", "gcc"), "regrtest", 15000),
     Row("bash", "all", (*BUILD, "bash"), "differences", 70),
     Row("zsh", "all", (*BUILD, "zsh"), "zsh", 50),
     Row("git", "t0000 to t3999: the whole suite takes more than 30 minutes",

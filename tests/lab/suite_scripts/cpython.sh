@@ -3,5 +3,5 @@
 get() { :; }
 build() { :; }
 tests() {
-  python3.11 -m test -j2 -v --timeout=900 -u all,-network,-urlfetch,-largefile,-gui,-audio -x test_gdb
+  python3.11 -m test -j2 -v --timeout=900 -x test_gdb
 }
