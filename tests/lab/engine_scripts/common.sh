@@ -41,3 +41,29 @@ make_context() { # [FROM]
 # docs/fence.md calls the script in a checkout.
 mkdir -p scripts
 ln -sfn /opt/cudaguard/share/cudaguard/container scripts/container
+
+# Podman without cgroups, and with a copy instead of an overlay for each layer.
+use_podman() {
+  if [ "$(id -u)" = 0 ]; then
+    mount -t tmpfs none /run
+    mount -t tmpfs none /sys/fs/cgroup # crun does not run where there are those of two versions
+    printf '[storage]\ndriver = "vfs"\ngraphroot = "%s"\nrunroot = "/run/containers"\n' \
+      "$PWD/graph" >storage.conf
+  else
+    export XDG_RUNTIME_DIR=$HOME/run
+    mkdir -m 700 "$XDG_RUNTIME_DIR"
+    printf '[storage]\ndriver = "vfs"\n' >storage.conf
+  fi
+  cat >containers.conf <<EOF
+[containers]
+cgroups = "disabled"
+netns = "host"
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+runtime = "crun"
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+EOF
+  export CONTAINERS_CONF=$PWD/containers.conf CONTAINERS_STORAGE_CONF=$PWD/storage.conf
+  export BUILDAH_ISOLATION=chroot
+}

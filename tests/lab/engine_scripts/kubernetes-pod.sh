@@ -2,22 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Podman starts the pod of scripts/kubernetes/pod.yaml. `kubectl` is Podman, for the two commands of
 # the page.
-mount -t tmpfs none /run
-mount -t tmpfs none /sys/fs/cgroup
-printf '[storage]\ndriver = "vfs"\ngraphroot = "%s"\nrunroot = "/run/containers"\n' "$PWD/graph" \
-  >storage.conf
-cat >containers.conf <<EOF
-[containers]
-cgroups = "disabled"
-netns = "host"
-default_ulimits = ["nofile=1024:1024"]
-[engine]
-runtime = "crun"
-cgroup_manager = "cgroupfs"
-events_logger = "none"
-EOF
-export CONTAINERS_CONF=$PWD/containers.conf CONTAINERS_STORAGE_CONF=$PWD/storage.conf
-export BUILDAH_ISOLATION=chroot
+use_podman
 docker() { podman "$@"; }
 
 # The program's image has a train.py that asks, and then waits for the page's commands.
