@@ -62,7 +62,6 @@ PartitionName=cpu Nodes=n[1-2] Default=YES State=UP
 PartitionName=debug Nodes=n3 State=UP
 EOF
 echo 'Name=gpu File=/dev/nvidia[0-1]' >/etc/slurm/gres.conf
-echo 'CgroupAutomount=no' >/etc/slurm/cgroup.conf
 setpriv --reuid slurm --regid slurm --init-groups slurmdbd -D >slurmdbd.log 2>&1 &
 patience slurmdbd.log sacctmgr -n show cluster
 sacctmgr -i add cluster lab >/dev/null || true
