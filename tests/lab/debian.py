@@ -48,8 +48,8 @@ class Machine:
 
     def outside(self, *words, **options):
         """Runs a command of this machine that sees the mounts of the other one."""
-        subprocess.run(["nsenter", "-t", self.machine.init, "--mount", *map(str, words)], check=True,
-                       **options)
+        subprocess.run(["nsenter", "-t", self.machine.init, "--mount", *map(str, words)],
+                       check=True, **options)
 
     def put(self, name, text):
         """Writes a file in /srv."""
@@ -57,7 +57,8 @@ class Machine:
 
     def install(self, packages):
         """Installs the packages, and returns their versions."""
-        for name, target in (("archives", "var/cache/apt/archives"), ("lists", "var/lib/apt/lists")):
+        for name, target in (("archives", "var/cache/apt/archives"),
+                             ("lists", "var/lib/apt/lists")):
             cache = self.lab.state / name
             (cache / "partial").mkdir(parents=True, exist_ok=True)
             self.outside("mkdir", "-p", self.root / target)

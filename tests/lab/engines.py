@@ -86,7 +86,8 @@ DOCKERFILE = {"dockerfile": Block(CONTAINERS, "An image", language="dockerfile")
 PROGRAM = ("PROGRAM", "python3 /ask.py")
 BLOCKS = {
     "check": Block(CONTAINERS, "Check that it works", "python3 -c", words=(("IMAGE", "guarded"),)),
-    "unguarded": Block(CONTAINERS, "Check that it works", "python3 -c", words=(("IMAGE", "plain"),)),
+    "unguarded": Block(CONTAINERS, "Check that it works", "python3 -c",
+                       words=(("IMAGE", "plain"),)),
     "doctor": Block(CONTAINERS, "Check that it works", "doctor",
                     words=(("IMAGE", "guarded"), ("PROGRAM", "python3"))),
     "unchanged": Block(CONTAINERS, "An unchanged image", words=(("IMAGE", "plain"), PROGRAM)),
@@ -127,11 +128,12 @@ ENTRYPOINT = "$(entrypoint)"
 
 def engines():
     """Each container engine: (name, packages, blocks, steps, more members of the row)."""
-    yield ("dockerd", ("docker.io", "iproute2"), {**BLOCKS, **fenced("docker", "docker run --detach")},
-           CONTAINER_STEPS, {})
+    yield ("dockerd", ("docker.io", "iproute2"),
+           {**BLOCKS, **fenced("docker", "docker run --detach")}, CONTAINER_STEPS, {})
     yield ("ctr", ("docker.io", "iproute2"), {**DOCKERFILE, **fenced("ctr", "ctr run")}, (
         Step("unguarded", "ctr run --rm $plain unguarded python3 /ask.py", **REACHED),
-        Step("the image's entrypoint", "ctr run --rm $guarded check $words python3 /ask.py", **GUARDED),
+        Step("the image's entrypoint", "ctr run --rm $guarded check $words python3 /ask.py",
+             **GUARDED),
         Step("without the seccomp profile", "ctr run --rm --seccomp $plain none python3 /ioctl.py",
              **NOT_REFUSED),
         Step("the seccomp profile", ". ./fence", **REFUSED)), {})
@@ -194,8 +196,7 @@ def slurm():
         Step("unguarded", "srun python3 /srv/ask.py", **REACHED),
         Step("unguarded on all nodes", "srun -N2 -p cpu python3 /srv/ask.py",
              prints=(r"^0\n0$",), never=(MESSAGE,)),
-        Step("the launcher in a job script", "batch 'export PATH=$PATH:/usr/local/bin' \"$(cat launcher)\"",
-             **GUARDED),
+        Step("the launcher in a job script", 'batch "$(cat launcher)"', **GUARDED),
         Step("srun --task-prolog", ". ./try", **GUARDED),
         Step("srun --task-prolog with a GPU",
              "sed 's/^srun /srun --gres=gpu:1 /' try >try_gpu; . ./try_gpu", **REACHED),
@@ -203,8 +204,8 @@ def slurm():
              prints=(r"^100$", MESSAGE, r"^0$")),
         Step("the TaskProlog for two partitions",
              'install_prolog "$(cat partitions)"; srun -p debug python3 /srv/ask.py', **GUARDED),
-        Step("the TaskProlog for all", "install_prolog partitions=; srun -p debug python3 /srv/ask.py",
-             **GUARDED),
+        Step("the TaskProlog for all",
+             "install_prolog partitions=; srun -p debug python3 /srv/ask.py", **GUARDED),
         Step("two nodes", "srun -N2 -p cpu python3 /srv/ask.py", prints=(r"^100\n", MESSAGE),
              never=(r"^0$",)),
         Step("a job with a GPU", "srun --gres=gpu:1 python3 /srv/ask.py", **REACHED),
@@ -212,7 +213,7 @@ def slurm():
         Step("sbatch with the variable that allows CUDA",
              "job 'python3 /srv/ask.py'; . ./policy; cat /srv/shared/policy.out", **REACHED),
         Step("a program of a job with the policy that allows CUDA",
-             "batch 'export PATH=$PATH:/usr/local/bin' \"$(cat program)\"", **REACHED),
+             'batch "$(cat program)"', **REACHED),
         Step("records", "mkdir -m 1777 /srv/cuda-records; append_prolog record; "
              "srun -p cpu python3 /srv/ask.py; cat /srv/cuda-records/*",
              prints=(r"^100$", r'"call":"cuInit"|cuInit')),
@@ -237,26 +238,28 @@ def schedulers():
         Step("env_vars", "python ray_job.py env_vars", **GUARDED),
         Step("the option that allows CUDA", "python ray_job.py env_vars options", **REACHED),
         Step("ray start by the launcher",
-             'ray stop --force; cluster "$(line "ray start")"; python ray_job.py plain', **GUARDED)),
-        {})
+             'ray stop --force; cluster "$(line "ray start")"; python ray_job.py plain',
+             **GUARDED)), {})
     yield ("dask", ("dask[distributed]==2025.9.1",), {
         **by_launcher, "python": Block(SCHEDULERS, "Dask", language="python"),
         "yaml": Block(SCHEDULERS, "Dask", language="yaml")}, (
         Step("unguarded", "python dask_job.py plain", **REACHED),
         Step("the setting in the program", "python dask_job.py python", **GUARDED),
-        Step("a worker, unguarded", "worker dask worker tcp://127.0.0.1:8786; python dask_client.py",
-             **REACHED),
+        Step("a worker, unguarded",
+             "worker dask worker tcp://127.0.0.1:8786; python dask_client.py", **REACHED),
         Step("the worker by the launcher",
              'worker "$(line "dask worker" | sed s/SCHEDULER/127.0.0.1/)"; python dask_client.py',
              **GUARDED),
-        Step("the setting in a file", "mkdir -p ~/.config/dask; cp yaml ~/.config/dask/cudaguard.yaml; "
+        Step("the setting in a file",
+             "mkdir -p ~/.config/dask; cp yaml ~/.config/dask/cudaguard.yaml; "
              "worker dask worker tcp://127.0.0.1:8786; python dask_client.py", **GUARDED)), {})
     variable = Block(SCHEDULERS, "joblib and multiprocessing", "LD_PRELOAD")
     yield ("joblib", ("joblib==1.5.2", "numpy==2.2.6"), {**by_launcher, "python": variable}, (
         Step("unguarded", "cp joblib_job.py train.py; python train.py", **REACHED),
         Step("by the launcher", 'eval "$(line train.py)"', **GUARDED),
-        Step("LD_PRELOAD for the workers", "head -n 3 python >train.py; cat joblib_job.py >>train.py; "
-             "python train.py", **GUARDED)), {})
+        Step("LD_PRELOAD for the workers",
+             "head -n 3 python >train.py; cat joblib_job.py >>train.py; python train.py",
+             **GUARDED)), {})
     yield ("multiprocessing", (), {**by_launcher, "python": variable}, (
         Step("unguarded", "write_pool_job 'import multiprocessing' "
              "'pool = multiprocessing.get_context(\"spawn\").Pool(2)'; python train.py", **REACHED),
@@ -274,8 +277,8 @@ def rows(lab):
     for place, group in (("machine", [*engines(), slurm()]), ("sandbox", schedulers())):
         for name, packages, blocks, steps, more in group:
             setup = (SCRIPTS / f"{more.pop('script', name)}.sh").read_text(encoding="utf-8")
-            found.append(Row(name, steps, read(blocks, lab.checkout), common + setup, packages, place,
-                             **more))
+            texts = read(blocks, lab.checkout)
+            found.append(Row(name, steps, texts, common + setup, packages, place, **more))
     return found
 
 

@@ -66,7 +66,8 @@ def unittests(text):
     for line in text.splitlines():
         if match := re.match(r"(\w+) \(([\w.<>]+)\)", line):
             name = match[2] if match[2].endswith("." + match[1]) else f"{match[2]}.{match[1]}"
-        match = re.search(r" \.\.\. (ok|FAIL|ERROR|skipped|expected failure|unexpected success)", line)
+        match = re.search(r" \.\.\. (ok|FAIL|ERROR|skipped|expected failure|unexpected success)",
+                          line)
         if match and name:
             found.add(name, word(match[1]))
             name = None
@@ -112,8 +113,8 @@ def sqlite(text):
 def zsh(text):
     """runtests.zsh: `./A01grammar.ztst: all tests successful.`"""
     found = Results()
-    for name, result in re.findall(r"(?m)^(?:\./|\S*/)?(\S+\.ztst): (all tests|test failed|skipped)",
-                                   text):
+    line = r"(?m)^(?:\S*/)?(\S+\.ztst): (all tests|test failed|skipped)"
+    for name, result in re.findall(line, text):
         found.add(name, {"all tests": "ok", "skipped": "skipped"}.get(result, "failed"))
     return found
 

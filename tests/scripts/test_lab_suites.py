@@ -70,7 +70,8 @@ class Readers(unittest.TestCase):
             {"t/base/cond": "ok", "op/a.t": "skipped", "t/io/b": "failed", "t/io/c": "failed"})
 
     def test_sqlite(self):
-        text = "a-1.1... Ok\na-1.2...\n! a-1.2 expected: [1]\n! a-1.2 got:      [2]\na-1.3... Omitted\n"
+        text = ("a-1.1... Ok\na-1.2...\n! a-1.2 expected: [1]\n! a-1.2 got:      [2]\n"
+                "a-1.3... Omitted\n")
         self.assertEqual(results_of.sqlite(text),
                          {"a-1.1": "ok", "a-1.2": "failed", "a-1.3": "skipped"})
 
@@ -87,7 +88,8 @@ class Readers(unittest.TestCase):
                          {"simple connect": "ok", "sftp chroot": "failed", "no sudo": "skipped"})
 
     def test_differences(self):
-        text = "=== run-alias\nwarning: none\n=== run-array\n3c3\n< a\n---\n> b\n=== run-x\n12,13d11\n"
+        text = ("=== run-alias\nwarning: none\n=== run-array\n3c3\n< a\n---\n> b\n"
+                "=== run-x\n12,13d11\n")
         self.assertEqual(results_of.differences(text),
                          {"run-alias": "ok", "run-array": "failed", "run-x": "failed"})
 

@@ -5,7 +5,7 @@
 images=$HOME/images
 mkdir -p "$images"
 for name in plain guarded; do
-  mkdir -p "$images/$name"/{proc,sys,dev,tmp,run,root,var,usr/local,mnt,home,srv,media,opt/cudaguard}
+  mkdir -p "$images/$name"/{proc,sys,dev,tmp,run,root,var,usr/local,mnt,home,srv,media,opt}
   tar -C "$images/$name" -xf /srv/image.tar --no-same-owner
   : >"$images/$name/etc/machine-id"
   touch "$images/$name/etc/"{resolv.conf,hosts,passwd,group}

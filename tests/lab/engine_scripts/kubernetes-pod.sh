@@ -18,7 +18,7 @@ make_context
 (cd context && . ../build)
 
 start_pod() {
-  podman kube play --network=host "$(dirname "$(readlink -f scripts/container)")/kubernetes/pod.yaml"
+  podman kube play --network=host /opt/cudaguard/share/cudaguard/kubernetes/pod.yaml
   patience /dev/null sh -c 'podman logs cpu-only-program 2>&1 | grep -q cudaguard'
 }
 

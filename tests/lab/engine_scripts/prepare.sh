@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# In a throw-away Debian: installs Python and the packages that are this script's arguments. If there
-# is /srv/ioctl.py, it also makes the root file system of containers.
+# In a throw-away Debian: installs Python and the packages that are this script's arguments. If
+# there is /srv/ioctl.py, it also makes the root file system of containers.
 set -eE
 trap 'echo "prepare.sh: line $LINENO failed: $BASH_COMMAND"' ERR
 

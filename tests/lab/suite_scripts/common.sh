@@ -30,8 +30,8 @@ in_fresh_copy() {
   mkdir "$TMPDIR"
 }
 
-source_package() { # NAME [SUITE]: unpacks a source package to work
-  echo "deb-src http://deb.debian.org/debian ${2:-bookworm} main" >/etc/apt/sources.list.d/source.list
+source_package() { # NAME: unpacks a source package to work
+  sed 's/^deb /deb-src /' /etc/apt/sources.list >/etc/apt/sources.list.d/source.list
   apt-get -q update
   apt-get -q source --download-only "$1"
   dpkg-source -x "$1"_*.dsc work

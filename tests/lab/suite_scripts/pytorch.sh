@@ -4,7 +4,8 @@
 get() {
   source_package pytorch
   python3 -m venv venv
-  venv/bin/pip install -q 'torch==1.13.1' 'numpy<2' expecttest pytest hypothesis psutil 'setuptools<70'
+  venv/bin/pip install -q 'torch==1.13.1' 'numpy<2' expecttest pytest hypothesis psutil \
+    'setuptools<70'
 }
 build() { :; }
 tests() {
