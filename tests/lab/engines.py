@@ -22,6 +22,8 @@ from lab import pages
 from lab.debian import PATIENCE, SCRIPTS, Machine, NotInstalled, installed_tree, last_line
 from support import harness, packaged
 
+PYTHON = "/usr/bin/python3"  # not pyenv's script of this name
+PIP_CACHE = "/var/tmp/lab-pip-cache"
 KEPT = 4000  # characters of a step's output in the results
 
 CONTAINERS = "docs/integrations/containers.md"
@@ -254,7 +256,7 @@ def schedulers():
              "mkdir -p ~/.config/dask; cp yaml ~/.config/dask/cudaguard.yaml; "
              "worker dask worker tcp://127.0.0.1:8786; python dask_client.py", **GUARDED)), {})
     variable = Block(SCHEDULERS, "joblib and multiprocessing", "LD_PRELOAD")
-    yield ("joblib", ("joblib==1.5.2", "numpy==2.2.6"), {**by_launcher, "python": variable}, (
+    yield ("joblib", ("joblib==1.5.2",), {**by_launcher, "python": variable}, (
         Step("unguarded", "cp joblib_job.py train.py; python train.py", **REACHED),
         Step("by the launcher", 'eval "$(line train.py)"', **GUARDED),
         Step("LD_PRELOAD for the workers",
@@ -367,17 +369,21 @@ class Sandbox:
 
     def install(self, packages):
         """Installs the packages, and returns their versions."""
-        subprocess.run(["/usr/bin/python3", "-m", "venv", self.python.parent.parent], check=True)
+        # The machine's own pip installs the packages, because a new pip takes longer than most rows.
+        subprocess.run([PYTHON, "-m", "venv", "--without-pip", self.python.parent.parent],
+                       check=True)
         if packages:
-            done = packaged.run([self.python, "-m", "pip", "install", "-q", "--cache-dir",
-                                 "/var/tmp/lab-pip-cache", *packages], timeout=PATIENCE)
+            done = self.pip("install", "-q", "--cache-dir", PIP_CACHE, *packages, timeout=PATIENCE)
             if done.returncode != 0:
                 raise NotInstalled(last_line(done.stdout))
-        shown = packaged.run([self.python, "-m", "pip", "list", "--format=freeze"])
+        shown = self.pip("list", "--format=freeze")
         found = dict(line.split("==") for line in shown.stdout.splitlines() if "==" in line)
         wanted = {re.split(r"[\[=]", package)[0] for package in packages}
         return {"python": packaged.run([self.python, "-V"]).stdout.split()[1],
                 **{name: found[name] for name in sorted(wanted)}}
+
+    def pip(self, *words, **options):
+        return packaged.run([PYTHON, "-m", "pip", "--python", self.python, *words], **options)
 
     def run(self, text, _):
         """What the script prints."""
