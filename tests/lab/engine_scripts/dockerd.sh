@@ -14,3 +14,6 @@ patience dockerd.log docker version
 docker import /srv/image.tar plain >/dev/null
 make_context plain
 docker build -t guarded context
+
+# dockerd makes cgroups on this machine, which remain if a container is not removed.
+trap 'docker ps --all --quiet | xargs -r docker rm --force >/dev/null' EXIT
