@@ -1,0 +1,52 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Every suite begins with this. A suite's own part has three functions: get runs as root with the
+# network, build and tests run as alice. build begins in /srv/suite/work, which get has made.
+
+in_suite() { # get|build
+  set -e
+  cd /srv/suite
+  chown alice: .
+  if [ "$1" = get ]; then
+    get
+    mkdir -p work
+    chown -R alice: .
+  else
+    cd work
+    export HOME=/home/alice
+    setpriv --reuid alice --regid alice --init-groups bash -ec '. /srv/suite.sh; build'
+    mv ../work ../built
+  fi
+}
+
+# A run changes the directory, so each run gets a copy, at the path where the suite was built.
+in_fresh_copy() {
+  cd /srv/suite || exit
+  rm -rf work
+  cp -a built work
+  cd work || exit
+  export TMPDIR=/srv/suite/tmp
+  rm -rf "$TMPDIR"
+  mkdir "$TMPDIR"
+}
+
+source_package() { # NAME: unpacks a source package to work
+  sed 's/^deb /deb-src /' /etc/apt/sources.list >/etc/apt/sources.list.d/source.list
+  apt-get -q update
+  apt-get -q source --download-only "$1"
+  dpkg-source -x "$1"_*.dsc work
+}
+
+# Prints the file's name before its output.
+each_file() { # COMMAND... -- FILE...
+  local command=()
+  while [ "$1" != -- ]; do
+    command+=("$1")
+    shift
+  done
+  shift
+  for file in "$@"; do
+    echo "=== ${file##*/}"
+    timeout 600 "${command[@]}" "$file" </dev/null 2>&1
+  done
+}
