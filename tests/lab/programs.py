@@ -90,7 +90,7 @@ class Row:
     exit: int = 0
     asks: object = False
     named: str = ""
-    timeout: int = 300
+    timeout: int = 1800
     version: str = ""
     before: str = NEWEST
     difference: str = ""
@@ -105,7 +105,7 @@ class Row:
             f"{len(lines)} lines of script": 1 <= len(lines) <= MAX_LINES,
             "an unpinned package": all("==" in package for package in self.packages),
             "no package": self.packages or self.debian or self.uses,
-            "no version": self.packages or self.debian or self.version,
+            "no version": self.version or not self.uses,
             f"asks for {self.asks}": self.asks is False or self.asks in MESSAGES,
             "an unknown check in differs": set(self.differs) <= set(CHECKS),
             "difference without differs": bool(self.difference) == bool(self.differs),
