@@ -259,6 +259,7 @@ def last_words(output):
     return " ".join(re.sub(r"[×╰─▶│]", " ", text).split())[-300:]
 
 
+EVERY_COMPONENT = "Components: main contrib non-free non-free-firmware"
 OVERLAID = ("/usr", "/etc", "/var/lib", "/var/cache", "/var/log", "/opt")
 
 
@@ -285,8 +286,13 @@ def install_debian(row, place, mounts):
            "-o", "Dpkg::Use-Pty=0", "--no-install-recommends"]
     try:
         command([*apt, "install", *row.debian], env)
-    except NotInstalled:  # the package lists may be old
-        command([*apt, "update"], env)
+    except NotInstalled:
+        # The package lists may be old, or the package is not in Debian's main.
+        for sources in (place.directory / "overlay/etc/merged/apt").glob("**/*.sources"):
+            text = sources.read_text()
+            sources.write_text(re.sub(r"(?m)^Components: main$", EVERY_COMPONENT, text))
+        with contextlib.suppress(NotInstalled):  # other people's package sources may be unreachable
+            command([*apt, "update"], env)
         command([*apt, "install", *row.debian], env)
     if not place.version:
         package = row.debian[0].split("=")[0]
@@ -362,7 +368,8 @@ def sandboxed(row, place, words, directory, env=None, trace=True):
         return harness.run(
             words, world="real", guard=False, cwd=directory, trace=trace, timeout=row.timeout,
             env=place.environment(row) | (env or {}),
-            bwrap=[*place.binds, "--tmpfs", "/tmp", "--unshare-net"])
+            bwrap=[*place.binds, "--tmpfs", "/tmp", "--unshare-net", "--unshare-pid",
+                   "--proc", "/proc"])
 
 
 @contextlib.contextmanager
