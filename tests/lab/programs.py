@@ -80,6 +80,7 @@ class Row:
     name: str
     script: str
     packages: tuple = ()
+    sdists: tuple = ()
     debian: tuple = ()
     uses: str = ""
     language: str = "python"
@@ -221,6 +222,7 @@ def install_wheels(lab, row, place):
     command([uv, "venv", "-q", "--no-config", "--no-python-downloads", "--python", PYTHON, venv],
             env)
     command([uv, "pip", "install", "-q", "--no-config", "--only-binary", ":all:",
+             *[word for name in row.sdists for word in ("--no-binary", name)],
              "--exclude-newer", row.before, "--python", venv / "bin/python", *row.packages], env)
     place.bin = str(venv / "bin")
 
