@@ -279,13 +279,16 @@ def install_debian(row, place, mounts):
         place.binds += ["--bind", str(merged), target]
     (place.directory / "overlay/usr/merged/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")
     (place.directory / "overlay/usr/merged/sbin/policy-rc.d").chmod(0o755)
+    # Without this file man-db does not index all manual pages again, which takes minutes.
+    (place.directory / "overlay/var-lib/merged/man-db/auto-update").unlink(missing_ok=True)
     # bubblewrap drops root's capabilities, which dpkg needs.
     inside = ["bwrap", "--dev-bind", "/", "/", "--dev", "/dev", *place.binds, "--tmpfs", "/tmp",
               "--tmpfs", "/run", "--ro-bind-try", "/run/resolvconf", "/run/resolvconf",
               "--cap-add", "ALL", "--"]
     env = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     apt = [*inside, "apt-get", "-y", "-q", "-o", "APT::Sandbox::User=root",
-           "-o", "Dpkg::Use-Pty=0", "--no-install-recommends"]
+           "-o", "Dpkg::Use-Pty=0", "-o", "Dpkg::Options::=--force-unsafe-io",
+           "--no-install-recommends"]
     try:
         command([*apt, "install", *row.debian], env)
     except NotInstalled:
