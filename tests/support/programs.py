@@ -123,7 +123,8 @@ PROGRAMS = [
 
 
 def rows_of(page):
-    """Returns the table's rows by name and ignores other text."""
+    """Returns the table's rows by name and ignores other text and the lab's table."""
+    page = page.split("\n## Programs of the lab\n")[0]
     return {line.split(" | ")[0][2:]: line for line in page.splitlines()
             if re.match(r"\| .* \| .* \|$", line) and " | " in line and "program | v" not in line}
 
