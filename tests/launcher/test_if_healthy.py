@@ -508,6 +508,13 @@ class Surroundings(Case):
                                        "/proc/driver/nvidia/version")
         self.assertEqual((code, out), (0, "started\n"), err)
 
+    def test_relative_library_path_asks_in_each_working_directory(self):
+        script = ('export LD_LIBRARY_PATH=%s; cd %s && "$@" -- sh -c "echo \\$CUDAGUARD_POLICY"')
+        for path in (".", "/nowhere:", "/nowhere:."):
+            for directory, policy in ((self.driver, "VALIDATE"), ("/", "FORCE_CPU")):
+                code, out, err = self.in_shell(script % (path, directory))
+                self.assertEqual((code, out), (0, policy + "\n"), err)
+
     def test_shortage_of_one_process_is_no_answer_for_others(self):
         code, _, err = self.in_shell('(ulimit -n 8; "$@" -- true)')
         self.assertEqual(code, 0, err)

@@ -237,6 +237,16 @@ std::vector<std::string> entries_of(const char* list) {
   return entries;
 }
 
+/// True if a directory of LD_LIBRARY_PATH is relative. An empty one is the working directory.
+bool depends_on_working_directory(std::string_view directories) {
+  bool begins = !directories.empty();
+  for (const char c : directories) {
+    if (begins && c != '/') return true;
+    begins = c == ':' || c == ';';
+  }
+  return begins;
+}
+
 /// A change of any of these means that the driver must be asked again.
 std::string question_of(const std::string& list, const Variables& variables) {
   // The kernel answers this itself. /proc/driver/nvidia/version waits for the module, which may
@@ -253,9 +263,15 @@ std::string question_of(const std::string& list, const Variables& variables) {
                          std::to_string(device.st_ino) + "; ld.so.cache " +
                          std::to_string(libraries.st_ino) + " " +
                          std::to_string(libraries.st_mtim.tv_sec) + "; gpus " + list;
-  for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) {
+  for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+                           "CUDA_MPS_PIPE_DIRECTORY"}) {
     const char* value = variables.get(name);
     if (value != nullptr) question.append("; ").append(name).append("=").append(value);
+  }
+  const char* path = variables.get("LD_LIBRARY_PATH");
+  struct stat here = {};
+  if (path != nullptr && depends_on_working_directory(path) && stat(".", &here) == 0) {
+    question += "; in " + std::to_string(here.st_dev) + " " + std::to_string(here.st_ino);
   }
   return question;
 }
