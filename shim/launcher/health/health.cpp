@@ -88,12 +88,10 @@ std::optional<Health> parse(const std::string& text, const std::string& question
   json.Parse(text.c_str());
   if (json.HasParseError() || !json.IsObject()) return {};
   const auto text_at = [&](const char* name) {
-    const auto member = json.FindMember(name);
-    return member != json.MemberEnd() && member->value.IsString() ? member->value.GetString() : "";
+    return json.HasMember(name) && json[name].IsString() ? json[name].GetString() : "";
   };
   const auto number_at = [&](const char* name) {
-    const auto member = json.FindMember(name);
-    return member != json.MemberEnd() && member->value.IsInt64() ? member->value.GetInt64() : -1;
+    return json.HasMember(name) && json[name].IsInt64() ? json[name].GetInt64() : -1;
   };
   const int64_t healthy = number_at("healthy");
   const Health health = {healthy == 1,
