@@ -136,6 +136,15 @@ class Driver:
         return (ioctl.number >> 30 == 3 and ioctl.number >> 8 & 0xff == ord("F")
                 and ioctl.number & 0xff in self.numbers)
 
+    def all_numbers(self):
+        """One ioctl for each number of policy/nvidia_requests.h, with a size that NVIDIA has."""
+        return [3 << 30 | 32 << 16 | ord("F") << 8 | number for number in sorted(self.numbers)]
+
+    def sent(self, before, ioctls):
+        """Sends the ioctls and returns a line for each answer."""
+        lines = "\n".join(map(str, ioctls))
+        return self.run(f"{before} python3 /root/send.py <<'END'\n{lines}\nEND", 0).splitlines()
+
     def run(self, command, code=None, timeout=300):
         """Runs a command in the machine. Returns its output, as does the command's pipe."""
         done = self.machine.ssh(f"timeout {timeout} {command}", timeout=timeout + 60)
@@ -205,21 +214,18 @@ def fenced(driver):
                                          "python3 /root/ask.py", 0)
     result, seconds = answer(output)
     assert result not in (0, 999), output
-    assert sent and {one.error for one in sent} == {"ENODEV"}, [*map(repr, sent)]
-    nodes = {}
-    for one in driver.unguarded:
-        if driver.knows(one):
-            nodes.setdefault(one.node, []).append(hex(one.number))
-    nodes.setdefault("/dev/nvidia-uvm", [hex(driver.uvm_initialize)])
-    lines = "\n".join(" ".join([node, *numbers]) for node, numbers in nodes.items())
-    replay = f"python3 /root/send.py <<'END'\n{lines}\nEND"
-    refused = driver.run(f"cudaguard run --fence -- {NO_GUARD} {replay}", 0).splitlines()
+    assert sent and {one.error for one in sent} == {"ENODEV"}, sent
+    assert driver.failures() == before
+    known = [one for one in driver.unguarded if driver.knows(one)]
+    every = [Ioctl("/dev/nvidiactl", number, "") for number in driver.all_numbers()]
+    fence = f"cudaguard run --fence -- {NO_GUARD}"
+    refused = driver.sent(fence, known + every)
     wrong = [line for line in refused if not line.endswith(" No such device")]
-    assert refused and not wrong, wrong
-    control = driver.run(replay, 0)
-    assert "No such device" not in control, control
-    assert driver.failures() > before  # by the control alone
-    return {"cuInit": result, "seconds of cuInit": seconds, "refused": refused}
+    assert len(refused) == len(known + every) and not wrong, wrong
+    control = driver.sent("", known)
+    assert not any(line.endswith(" No such device") for line in control), control
+    return {"cuInit": result, "seconds of cuInit": seconds,
+            "refused": [str(one) for one in known], "refused by number": len(every)}
 
 
 def if_healthy(driver):
@@ -260,5 +266,88 @@ def doctor_gpu(driver):
     return {"text": text.strip(), "reason": document["reason"], "time": document["seconds"]}
 
 
+def verify(driver):
+    """verify fails for a guarded process, and for one that has lost the guard."""
+    texts = {}
+    for name, before in (("guarded", ""), ("bypassing the guard", "env -i ")):
+        text = driver.run(f"cudaguard verify -- {before}python3 /root/ask.py", 1)
+        assert "cudaguard: FAIL: " in text and " cuInit 999 " not in text, text
+        texts[name] = text.splitlines()
+    passing = driver.run("cudaguard verify -- python3 -c 'import json'", 0)
+    assert "cudaguard: PASS: " in passing, passing
+    return texts
+
+
+def validate(driver):
+    """VALIDATE and a list allow CUDA, so the program gets the driver's error."""
+    result, seconds = answer(driver.run("cudaguard run --policy VALIDATE -- python3 /root/ask.py",
+                                        0))
+    assert result == 999, f"cuInit returned {result}"
+    return {"seconds of cuInit": seconds}
+
+
+def gpus(driver):
+    """With a list, cuInit fails, too, and the message does not blame the list."""
+    text = driver.run("cudaguard run --gpus 0 -- python3 /root/ask.py", 0)
+    result, seconds = answer(text)
+    assert result in (100, 999), text
+    assert "does not exist" not in text, text
+    return {"cuInit": result, "seconds of cuInit": seconds, "text": text.splitlines()}
+
+
+def observe(driver):
+    """run --observe allows CUDA and records the attempt."""
+    text = driver.run("cudaguard run --observe -- python3 /root/ask.py", 0)
+    result, seconds = answer(text)
+    assert result == 999 and "/root/ask.py:3" in text, text
+    return {"seconds of cuInit": seconds, "text": text.splitlines()}
+
+
+def doctor(driver):
+    """doctor finds the driver's files and nodes."""
+    text = driver.run("cudaguard doctor")
+    assert "535." in text and "/dev/nvidia" in text, text
+    guarded = driver.run("cudaguard doctor python3", 0)
+    return {"text": text.splitlines(), "python3": guarded.splitlines()}
+
+
+def smi(driver):
+    """nvidia-smi fails unguarded. Guarded it finds no GPU, and fenced it asks in vain."""
+    facts = {}
+    before = driver.failures()
+    for name, words in (("unguarded", ""), ("guarded", "cudaguard run -- "),
+                        ("fenced", f"cudaguard run --fence -- {NO_GUARD} ")):
+        output, opened, sent = driver.traced("", f"{words}nvidia-smi")
+        facts[name] = output.splitlines()
+        if name == "guarded":
+            assert "No devices were found" in output and not opened and not sent, output
+        if name == "fenced":
+            assert sent and {one.error for one in sent} == {"ENODEV"}, sent
+        if name == "unguarded":
+            assert driver.failures() > before, "the kernel module was not asked"
+            before = driver.failures()
+    assert driver.failures() == before
+    return facts
+
+
+def persistenced(driver):
+    """nvidia-persistenced as a guarded service asks nothing. CUDAGUARD_POLICY=OFF is the way out
+    that docs/integrations/whole-machine.md names."""
+    facts = {}
+    driver.run("sh -c 'echo /usr/local/lib/libcudaguard.so >/etc/ld.so.preload'", 0)
+    try:
+        for name, words in (("guarded", ""), ("allowed", "env CUDAGUARD_POLICY=OFF ")):
+            before = driver.failures()
+            output, opened, _ = driver.traced(words, "nvidia-persistenced --verbose")
+            driver.run("sh -c 'sleep 5; pkill -x nvidia-persiste; sleep 2'")
+            facts[name] = {"opened": sorted(set(opened)), "output": output.splitlines(),
+                           "failed initialisations": driver.failures() - before}
+    finally:
+        driver.run("rm /etc/ld.so.preload", 0)
+    return facts
+
+
 CHECKS = {"unguarded": unguarded, "if-healthy": if_healthy, "doctor-gpu": doctor_gpu,
-          "guarded": guarded, "fenced": fenced}
+          "guarded": guarded, "fenced": fenced, "verify": verify, "validate": validate,
+          "gpus": gpus, "observe": observe, "doctor": doctor, "nvidia-smi": smi,
+          "nvidia-persistenced": persistenced}
