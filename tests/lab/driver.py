@@ -12,6 +12,7 @@ import inspect
 import json
 import pathlib
 import re
+import time
 
 from lab import vm
 
@@ -159,16 +160,17 @@ class Driver:
         return output, OPENED.findall(log), [
             Ioctl(node, int(number, 16), error) for node, number, error in LOGGED.findall(log)]
 
-    def launches(self, trace, number):
-        """Starts that many programs at once. Returns the output, and the probes and NVIDIA's
-        devices that were opened."""
+    def launches(self, number):
+        """Starts this many programs, eight at a time. Returns the output, the probes that the
+        launchers started, and the seconds."""
+        start = time.monotonic()
         output = self.run(
-            f"{trace} bash -c 'for i in $(seq {number}); do cudaguard run --if-healthy "
-            "--report /root/health.jsonl -- sh -c \"echo started \\$CUDAGUARD_POLICY\" & done; "
-            "wait'", 0)
+            f"{TRACE.replace('ioctl,openat', 'execve')} --seccomp-bpf sh -c 'seq {number} | "
+            "xargs -P 8 -I NUMBER cudaguard run --if-healthy --report /root/health.jsonl -- "
+            "sh -c \"echo started \\$CUDAGUARD_POLICY\"'", 0)
+        seconds = round(time.monotonic() - start)
         log = self.machine.must("cat /root/trace")
-        probes = re.findall(r'execve\("([^"]*/cudaguard-probe)".* = 0', log)
-        return output, probes + OPENED.findall(log)
+        return output, re.findall(r'execve\("([^"]*/cudaguard-probe)".* = 0', log), seconds
 
     @functools.cached_property
     def unguarded(self):
@@ -210,14 +212,13 @@ def guarded(driver):
 
 def fenced(driver):
     """Without the guard, the fence still refuses each ioctl."""
-    output, _, sent = driver.traced(f"cudaguard run --fence -- {NO_GUARD}",
-                                         "python3 /root/ask.py", 0)
+    fence = f"cudaguard run --fence -- {NO_GUARD}"
+    output, _, sent = driver.traced(fence, "python3 /root/ask.py", 0)
     result, seconds = answer(output)
-    assert result not in (0, 999), output
+    assert result == 100, output
     assert sent and {one.error for one in sent} == {"ENODEV"}, sent
     known = [one for one in driver.unguarded if driver.knows(one)]
     every = [Ioctl("/dev/nvidiactl", number, "") for number in driver.all_numbers()]
-    fence = f"cudaguard run --fence -- {NO_GUARD}"
     refused = driver.sent(fence, known + every)
     wrong = [line for line in refused if not line.endswith(" No such device")]
     assert len(refused) == len(known + every) and not wrong, wrong
@@ -235,23 +236,20 @@ def if_healthy(driver):
                         r"after [\d.]+ s; the program runs without CUDA$", first, re.MULTILINE)
     assert message and "started FORCE_CPU\n" in first, first
     driver.run("rm -r /run/cudaguard", 0)
-    # strace sees what the launchers start and open. A probe opens the driver's devices, too.
-    trace = TRACE.replace("ioctl", "execve")
-    _, probe = driver.launches(trace, 1)
-    driver.run("rm -r /run/cudaguard", 0)
-    output, opened = driver.launches(trace, 64)
+    # An answer is valid for 60 seconds.
+    output, probes, seconds = driver.launches(64)
+    assert seconds < 60, f"64 launches took {seconds} s, so this machine is too busy"
     reasons = re.findall(r"^cudaguard: --if-healthy: (cuInit failed with 999 .*); the program runs "
                          r"without CUDA$", output, re.MULTILINE)
     assert output.count("started FORCE_CPU\n") == 64 and len(reasons) == 64, output
     assert len(set(reasons)) == 1, f"more than one answer: {set(reasons)}"
-    assert len(probe) > 1 and sorted(opened) == sorted(probe), (
-        f"one launch: {probe}, and 64 launches: {opened}")
+    assert len(probes) == 1, probes
     report = driver.run("cudaguard report /root/health.jsonl")
-    listed = re.search(r"started programs without CUDA on 1 host:\n +guest +65 programs.*", report)
+    listed = re.search(r"started programs without CUDA on 1 host:\n +guest +64 programs.*", report)
     assert listed, report
     refused = driver.run("cudaguard run --if-healthy=10,require -- echo started", 125)
     assert "started\n" not in refused, refused
-    return {"message": message[0], "opens of 64 launches": opened,
+    return {"message": message[0], "probes": probes, "seconds of 64 launches": seconds,
             "report": listed[0].splitlines(), "require": refused.strip()}
 
 
@@ -268,7 +266,7 @@ def verify(driver):
     texts = {}
     for name, before in (("guarded", ""), ("bypassing the guard", "env -i ")):
         text = driver.run(f"cudaguard verify -- {before}python3 /root/ask.py", 1)
-        assert "cudaguard: FAIL: " in text and " cuInit 999 " not in text, text
+        assert "cudaguard: FAIL: 1 " in text and answer(text)[0] == 100, text
         texts[name] = text.splitlines()
     passing = driver.run("cudaguard verify -- python3 -c 'import json'", 0)
     assert "cudaguard: PASS: " in passing, passing
@@ -284,11 +282,10 @@ def validate(driver):
 
 
 def gpus(driver):
-    """With a list, cuInit fails, too, and the message does not blame the list."""
+    """With a list, cuInit fails, too, and the message blames the driver, not the list."""
     text = driver.run("cudaguard run --gpus 0 -- python3 /root/ask.py", 0)
     result, seconds = answer(text)
-    assert result in (100, 999), text
-    assert "does not exist" not in text, text
+    assert result == 999 and '--gpus "0": the driver fails with error 999' in text, text
     return {"cuInit": result, "seconds of cuInit": seconds, "text": text.splitlines()}
 
 
@@ -296,14 +293,14 @@ def observe(driver):
     """run --observe allows CUDA and records the attempt."""
     text = driver.run("cudaguard run --observe -- python3 /root/ask.py", 0)
     result, seconds = answer(text)
-    assert result == 999 and "/root/ask.py:3" in text, text
+    assert result == 999 and "/root/ask.py:4" in text, text
     return {"seconds of cuInit": seconds, "text": text.splitlines()}
 
 
 def doctor(driver):
-    """doctor finds the driver's files and nodes."""
-    text = driver.run("cudaguard doctor")
-    assert "535." in text and "/dev/nvidia" in text, text
+    """doctor names the error, and finds that Python can be guarded."""
+    text = driver.run("cudaguard doctor", 1)
+    assert "cuInit fails with 999 CUDA_ERROR_UNKNOWN" in " ".join(text.split()), text
     guarded = driver.run("cudaguard doctor python3", 0)
     return {"text": text.splitlines(), "python3": guarded.splitlines()}
 
@@ -336,6 +333,7 @@ def persistenced(driver):
             facts[name] = {"opened": sorted(set(opened)), "output": output.splitlines()}
     finally:
         driver.run("rm /etc/ld.so.preload", 0)
+    assert not facts["guarded"]["opened"], facts
     return facts
 
 
