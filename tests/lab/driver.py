@@ -27,15 +27,15 @@ RECIPE = vm.Recipe(
     packages=("linux-headers-amd64", "nvidia-kernel-dkms", "firmware-nvidia-gsp", "libcuda1",
               "libnvidia-ml1", "nvidia-smi", "nvidia-modprobe", "nvidia-persistenced"),
     files=tuple((f"/root/fakegpu/{name}", (HERE / name).read_text())
-                for name in ("fakegpu.c", "Kbuild")) + (
-        # The machine loads the modules only when START does.
-        ("/etc/modprobe.d/lab.conf", "blacklist nvidia\nblacklist nvidia-current\n"),),
+                for name in ("fakegpu.c", "Kbuild")),
     commands="""
 kernel=$(basename /lib/modules/*)
 dkms autoinstall -k "$kernel"
 dkms status -k "$kernel" | grep -q installed
 make -C /lib/modules/"$kernel"/build M=/root/fakegpu modules
+# The tests start both.
 systemctl -q disable nvidia-persistenced
+printf 'blacklist nvidia\\nblacklist nvidia-current\\n' >/etc/modprobe.d/lab.conf
 """,
     gigabytes=10,
 )
@@ -45,8 +45,8 @@ systemctl -q disable nvidia-persistenced
 START = """
 ldconfig
 insmod /root/fakegpu/fakegpu.ko
-modprobe nvidia
-modprobe nvidia-uvm
+modprobe nvidia-current
+modprobe nvidia-current-uvm
 nvidia-modprobe -c 0 -u
 ls /dev/nvidia0 /dev/nvidiactl /dev/nvidia-uvm
 """
