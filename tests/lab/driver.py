@@ -153,9 +153,9 @@ class Driver:
             f"{command} ended with {done.returncode}: {done.stdout[-1500:]}")
         return done.stdout
 
-    def traced(self, before, command, code=None):
+    def traced(self, before, command, code=None, timeout=300):
         """Runs `before strace command`. Returns the output, the opened nodes and the ioctls."""
-        output = self.run(f"{before} {TRACE} {command}", code)
+        output = self.run(f"{before} {TRACE} {command}", code, timeout)
         log = self.machine.must("cat /root/trace")
         return output, OPENED.findall(log), [
             Ioctl(node, int(number, 16), error) for node, number, error in LOGGED.findall(log)]
@@ -235,7 +235,7 @@ def if_healthy(driver):
     message = re.search(r"^cudaguard: --if-healthy: cuInit failed with 999 \(CUDA_ERROR_UNKNOWN\) "
                         r"after [\d.]+ s; the program runs without CUDA$", first, re.MULTILINE)
     assert message and "started FORCE_CPU\n" in first, first
-    driver.run("rm -r /run/cudaguard", 0)
+    driver.run("rm -rf /run/cudaguard /root/health.jsonl", 0)
     # An answer is valid for 60 seconds.
     output, probes, seconds = driver.launches(64)
     assert seconds < 60, f"64 launches took {seconds} s, so this machine is too busy"
@@ -328,8 +328,9 @@ def persistenced(driver):
     driver.run("sh -c 'echo /usr/local/lib/libcudaguard.so >/etc/ld.so.preload'", 0)
     try:
         for name, words in (("guarded", ""), ("allowed", "env CUDAGUARD_POLICY=OFF ")):
-            output, opened, _ = driver.traced(words, "nvidia-persistenced --verbose")
-            driver.run("sh -c 'sleep 5; pkill -x nvidia-persiste; sleep 2'")
+            # strace follows the daemon until the time is over.
+            output, opened, _ = driver.traced(words, "nvidia-persistenced --verbose", timeout=60)
+            driver.run("sh -c 'pkill -x nvidia-persiste; sleep 2'")
             facts[name] = {"opened": sorted(set(opened)), "output": output.splitlines()}
     finally:
         driver.run("rm /etc/ld.so.preload", 0)

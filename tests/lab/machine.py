@@ -43,7 +43,7 @@ PACKAGES = (
     "openssl", "gnupg", "make", "patch", "gcc", "python3-yaml", "python3-requests", "perl",
     "ruby", "lua5.4", "tcl", "php-cli", "redis-server", "memcached", "fuse3",
 )
-# Prints each process's program, and whether it has loaded the guard. Kernel threads have no program.
+# Prints each process's program, and whether it has loaded the guard. Kernel threads have none.
 PROCESSES = """for process in /proc/[0-9]*; do
   program=$(readlink "$process/exe") || continue
   if grep -qs libcudaguard "$process/maps"; then echo "guarded $program"
@@ -205,7 +205,7 @@ def recovery(lab, machine):
     """The library is cut short, so no program starts. The page's command in the initramfs helps."""
     install(lab, machine)
     guard(machine)
-    # As after an interrupted `cp`. No later program would start, so this one also writes to the disk.
+    # As after an interrupted `cp`. No program starts after this one, so it also writes to the disk.
     machine.must("sync")
     cut = f"import os; os.truncate('{GUARD}', 40000); os.fsync(os.open('{GUARD}', os.O_RDONLY))"
     machine.ssh("python3 -c " + shlex.quote(cut))

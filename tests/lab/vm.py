@@ -178,8 +178,8 @@ class Machine:
         """Starts QEMU, with these words for the kernel in addition. The console is its stdin and
         the log. QEMU dies if this process does."""
         self.port = free_port()
-        append = ("root=/dev/vda", "rw", "console=ttyS0", "mitigations=off", *self.kernel_words,
-                  *words)
+        append = ("root=/dev/vda", "rw", "console=ttyS0", "mitigations=off", "panic=1",
+                  *self.kernel_words, *words)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", "--", "qemu-system-x86_64", "-machine", "pc",
