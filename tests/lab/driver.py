@@ -119,27 +119,40 @@ def machine_of(lab):
     return machine
 
 
-class Driver:
-    """The machine with the driver, and what it takes to judge the driver's ioctls."""
+class Fence:
+    """The ioctls of policy/nvidia_requests.h."""
 
-    def __init__(self, lab):
-        self.machine = machine_of(lab)
-        header = (lab.checkout / "policy/nvidia_requests.h").read_text()
+    def __init__(self, checkout):
+        header = (checkout / "policy/nvidia_requests.h").read_text()
         self.uvm_initialize = int(re.search(r"kUvmInitialize = (\w+);", header)[1], 16)
         self.numbers = {int(number, 0)
                         for number in re.findall(r'^    \{(\w+), "\w+"\},$', header, re.MULTILINE)}
         assert len(self.numbers) > 30, "policy/nvidia_requests.h has another form"
 
     def knows(self, ioctl):
-        """True if policy/nvidia_requests.h has this ioctl."""
+        """True if the header has this ioctl."""
         if ioctl.node.startswith("/dev/nvidia-uvm"):
             return ioctl.number == self.uvm_initialize
         return (ioctl.number >> 30 == 3 and ioctl.number >> 8 & 0xff == ord("F")
                 and ioctl.number & 0xff in self.numbers)
 
-    def all_numbers(self):
-        """One ioctl for each number of policy/nvidia_requests.h, with a size that NVIDIA has."""
-        return [3 << 30 | 32 << 16 | ord("F") << 8 | number for number in sorted(self.numbers)]
+    def all(self):
+        """One ioctl for each number of the header, with a size that NVIDIA has."""
+        return [Ioctl("/dev/nvidiactl", 3 << 30 | 32 << 16 | ord("F") << 8 | number, "")
+                for number in sorted(self.numbers)]
+
+
+def logged(log):
+    """The ioctls to NVIDIA's devices in a log of strace."""
+    return [Ioctl(node, int(number, 16), error) for node, number, error in LOGGED.findall(log)]
+
+
+class Driver:
+    """The machine with the driver, in which the rows run their commands."""
+
+    def __init__(self, lab):
+        self.machine = machine_of(lab)
+        self.fence = Fence(lab.checkout)
 
     def sent(self, before, ioctls):
         """Sends the ioctls and returns a line for each answer."""
@@ -157,8 +170,7 @@ class Driver:
         """Runs `before strace command`. Returns the output, the opened nodes and the ioctls."""
         output = self.run(f"{before} {TRACE} {command}", code, timeout)
         log = self.machine.must("cat /root/trace")
-        return output, OPENED.findall(log), [
-            Ioctl(node, int(number, 16), error) for node, number, error in LOGGED.findall(log)]
+        return output, OPENED.findall(log), logged(log)
 
     def launches(self, number):
         """Starts this many programs, eight at a time. Returns the output, the probes that the
@@ -194,11 +206,11 @@ def unguarded(driver):
     sent = driver.unguarded
     assert any(one.node == "/dev/nvidiactl" for one in sent), sent
     # After its first ioctl, the fence has refused a descriptor of UVM.
-    unknown = [str(one) for one in sent if not driver.knows(one)
+    unknown = [str(one) for one in sent if not driver.fence.knows(one)
                and not one.node.startswith("/dev/nvidia-uvm")]
     assert not unknown, f"policy/nvidia_requests.h lacks {unknown}"
     uvm = [one.number for one in sent if one.node.startswith("/dev/nvidia-uvm")]
-    assert not uvm or uvm[0] == driver.uvm_initialize, uvm
+    assert not uvm or uvm[0] == driver.fence.uvm_initialize, uvm
     return {"seconds of cuInit": seconds, "ioctls": [str(one) for one in sent]}
 
 
@@ -217,8 +229,8 @@ def fenced(driver):
     result, seconds = answer(output)
     assert result == 100, output
     assert sent and {one.error for one in sent} == {"ENODEV"}, sent
-    known = [one for one in driver.unguarded if driver.knows(one)]
-    every = [Ioctl("/dev/nvidiactl", number, "") for number in driver.all_numbers()]
+    known = [one for one in driver.unguarded if driver.fence.knows(one)]
+    every = driver.fence.all()
     refused = driver.sent(fence, known + every)
     wrong = [line for line in refused if not line.endswith(" No such device")]
     assert len(refused) == len(known + every) and not wrong, wrong
