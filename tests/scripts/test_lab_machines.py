@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests the parts of scripts/lab that need QEMU, as far as this is possible without QEMU."""
+
+import pathlib
+import unittest
+
+from lab import driver, machine
+from support import settings
+
+# strace has logged these lines in a machine with NVIDIA's driver 535.309.01.
+LOG = """\
+129   openat(-100</root>, "/proc/driver/nvidia/params", 0) = 3</proc/driver/nvidia/params>
+129   openat(-100</root>, "/dev/nvidia-caps", 0x90800) = -1 ENOENT (No such file or directory)
+129   openat(-100</root>, "/dev/nvidiactl", 0x2) = 3</dev/nvidiactl>
+129   ioctl(3</dev/nvidiactl>, 0xc00846d6, 0x7ffea45f40b0) = 0
+129   ioctl(3</dev/nvidiactl>, 0xc020462b, 0x7ffea45f4200) = -1 ENODEV (No such device)
+129   ioctl(1</dev/ttyS0>, 0x5401, 0x7ffea45f4200) = 0
+"""
+
+
+class Driver(unittest.TestCase):
+    def test_log_of_strace_gives_ioctls_and_opened_devices(self):
+        self.assertEqual(driver.OPENED.findall(LOG), ["/dev/nvidiactl"])
+        self.assertEqual(driver.logged(LOG), [
+            driver.Ioctl("/dev/nvidiactl", 0xc00846d6, ""),
+            driver.Ioctl("/dev/nvidiactl", 0xc020462b, "ENODEV")])
+
+    def test_fence_knows_the_ioctls_of_the_header_only(self):
+        fence = driver.Fence(pathlib.Path(settings.SOURCE))
+        self.assertTrue(all(map(fence.knows, driver.logged(LOG))))
+        self.assertTrue(all(map(fence.knows, fence.all())))
+        self.assertTrue(fence.knows(driver.Ioctl("/dev/nvidia-uvm", 0x30000001, "")))
+        for node, number in (("/dev/nvidiactl", 0xc02046ff), ("/dev/nvidiactl", 0x4020462b),
+                             ("/dev/nvidia-uvm", 0x27)):
+            self.assertFalse(fence.knows(driver.Ioctl(node, number, "")), (node, number))
+
+
+class Machine(unittest.TestCase):
+    def test_commands_of_the_page_name_the_library_of_the_package(self):
+        commands = [machine.page(number) for number in range(4)]
+        self.assertNotIn("/usr/local", "".join(commands))
+        self.assertIn(machine.GUARD, commands[0])
+
+    def test_rows_have_different_names(self):
+        for part in (driver, machine):
+            names = [row.name for row in part.rows(None)]
+            self.assertEqual(len(names), len(set(names)))
