@@ -35,7 +35,12 @@ std::string printable(std::string_view text, size_t most) {
     const auto byte = static_cast<unsigned char>(c);
     const bool goes_on = in_character && (byte & 0xc0U) == 0x80;
     in_character = byte >= 0x80;
-    if (!goes_on) result += c == '\t' ? ' ' : byte < 0x20 || byte >= 0x7f ? '?' : c;
+    if (goes_on) continue;
+    if (c == '\t') {
+      result += ' ';
+    } else {
+      result += byte < 0x20 || byte >= 0x7f ? '?' : c;
+    }
   }
   if (result.size() > most) result.replace(most - 3, std::string::npos, "...");
   return result;

@@ -27,7 +27,7 @@ import time
 
 NAMES = ("programs", "suites", "machine", "driver", "engines")
 
-# "differs" is a known difference: its reason is in the row. "failed" is one that nobody explained.
+# "differs" is a known difference: its reason is in the row. "failed" is one without a reason.
 OUTCOMES = ("passed", "differs", "not installed", "failed")
 
 

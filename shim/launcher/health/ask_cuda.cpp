@@ -147,7 +147,7 @@ DriverAnswer read_answer(const ChildEnd& end, const std::string& probe) {
       has_answer = true;
       break;
     }
-    // What comes next:
+    // The call that the probe makes next.
     if (line.key == "asks") answer.call = "cuInit";
     if (line.key == "init") answer.call = "cuDeviceGetCount";
     if (line.key == "count" || line.key == "device") {
