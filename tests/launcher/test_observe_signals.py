@@ -294,9 +294,11 @@ class Descriptors(Case):
         """Who reads from the program, or writes to it, sees when it closes its ends; so does who
         waits for a lock."""
         reader, writer = os.pipe()
-        # Only bash closes a descriptor above 9.
+        go = self.path("go")
+        os.mkfifo(go)
+        # Only bash closes a descriptor above 9. It then waits until somebody opens the FIFO.
         process = self.popen(OBSERVE + ["bash", "-c",
-                                        "exec 0<&- 1>&- %d>&-; kill -STOP $$" % writer],
+                                        "exec 0<&- 1>&- %d>&-; : <%s" % (writer, go)],
                              pass_fds=(writer,), start_new_session=True)
         os.close(writer)
         for fd, done in ((process.stdout.fileno(), lambda fd: os.read(fd, 1) == b""),
@@ -306,9 +308,9 @@ class Descriptors(Case):
             self.until(lambda fd=fd, done=done: self.is_done(done, fd), fd)
         os.close(reader)
         self.assertIsNone(process.poll())
-        process.send_signal(signal.SIGCONT)
+        with open(go, "wb"):
+            pass
         self.assertEqual(process.wait(PATIENCE), 0)
-
 
     @staticmethod
     def is_done(done, fd):
