@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "policy/text.h"
+
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 enum class Library : uint8_t {
@@ -26,7 +28,8 @@ constexpr const char* name_of(DriverApi api) {
 
 /// A library that must not be loaded under FORCE_CPU.
 struct RefusedLibrary {
-  const char* never;  ///< the name for ld.so instead; cannot exist, so the error is ld.so's own
+  /// The name for ld.so instead, a C string. It cannot exist, so the error is ld.so's own.
+  std::string_view never;
   DriverApi asked = DriverApi::kCuda;  ///< what the library would do
   bool under_list = false;             ///< also under an allow-list, which the library ignores
 
@@ -48,7 +51,7 @@ inline constexpr RefusedLibrary kRefusedLibraries[] = {
     {CG_NEVER "libonnxruntime_providers_cuda.so"},
     {CG_NEVER "libonnxruntime_providers_tensorrt.so"},
 };
-constexpr std::string_view RefusedLibrary::name() const { return never + sizeof CG_NEVER - 1; }
+constexpr std::string_view RefusedLibrary::name() const { return tail(never, sizeof CG_NEVER - 1); }
 /// The name that replaces the driver's when a null driver cannot be loaded.
 inline constexpr std::string_view kNoDriver = CG_NEVER "libcuda.so.1";
 inline constexpr std::string_view kNoNvml = CG_NEVER "libnvidia-ml.so.1";

@@ -82,7 +82,7 @@ const char* act(Process& here, const LibraryRequest& request, const char* name, 
       } else {
         say_no_opencl(here, caller);
       }
-      return request.refused->never;
+      return request.refused->never.data();
     default:
       return name;
   }
