@@ -69,30 +69,23 @@ Descriptor describe(int fd) {
 /// Writes to a pipe or terminal through an open file description of our own. With O_NONBLOCK the
 /// program does not wait for a reader that sleeps. With O_RDWR we are a reader, too, so the program
 /// does not die of SIGPIPE when the other reader has gone away. Loading a library needs the same
-/// system calls, so a seccomp filter allows them.
-void write_without_waiting(std::string_view line) {
+/// system calls, so a seccomp filter allows them. Returns false if there is no /proc or no free
+/// descriptor, or if the pipe is another user's.
+bool write_by_own_descriptor(std::string_view line) {
   const sys::File own("/proc/self/fd/2", O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (own.ok()) {
-    sys::write(own.fd(), line.data(), line.size());
-  } else if (sys::takes_now(kStderr)) {
-    // No /proc, no free descriptor, or another user's pipe.
-    sys::quiet_write(kStderr, line.data(), line.size());
-  }
+  if (own.ok()) sys::write(own.fd(), line.data(), line.size());
+  return own.ok();
 }
 
 /// Writes nothing if descriptor 2 is not ours to use.
 void write_to_stderr(std::string_view line) {
   const Descriptor err = describe(kStderr);
   if (!may_write_line(describe(0), describe(1), err)) return;
-  switch (err.kind) {
-    case Descriptor::Kind::kRegular:
-      sys::quiet_write(kStderr, line.data(), line.size());
-      break;
-    case Descriptor::Kind::kSocket:
-      sys::send_now(kStderr, line.data(), line.size());
-      break;
-    default:
-      write_without_waiting(line);
+  if (err.kind == Descriptor::Kind::kSocket) {
+    sys::send_now(kStderr, line.data(), line.size());
+  } else if (err.kind == Descriptor::Kind::kRegular ||
+             (!write_by_own_descriptor(line) && sys::takes_now(kStderr))) {
+    sys::quiet_write(kStderr, line.data(), line.size());
   }
 }
 
@@ -222,18 +215,10 @@ void write_start(char** words, char** variables) {
   if (!config.report.empty()) send(config.report, scratch, pid, touch);
 }
 
-Beacon beacon_of(const Touch& touch) {
-  switch (touch.event) {
-    case EventKind::kNone:
-      break;
-    case EventKind::kInit:
-      return Beacon::kCuda;
-    case EventKind::kNvml:
-      return Beacon::kNvml;
-    default:
-      return Beacon::kAllowed;
+Beacon beacon_of(EventKind event, DriverApi asked) {
+  if (event != EventKind::kNone && event != EventKind::kInit && event != EventKind::kNvml) {
+    return Beacon::kAllowed;
   }
-  const DriverApi asked = driver_api_of(touch.api, touch.object);
   return asked == DriverApi::kCuda   ? Beacon::kCuda
          : asked == DriverApi::kNvml ? Beacon::kNvml
                                      : Beacon::kOpenCl;
@@ -284,11 +269,11 @@ bool prepare(Process& process, const Event& event, Output& output) {
   if (event.object != nullptr) touch.object = event.object;
   const Log log = process.config.log;
   output.line = log == Log::kAll;
+  if (event.kind == EventKind::kNone && event.object != nullptr) touch.api = "dlopen";
+  const DriverApi asked = driver_api_of(touch.api, touch.object);
   if (event.kind == EventKind::kNone) {
-    if (event.object != nullptr) touch.api = "dlopen";
     // CUDA, NVML and OpenCL have a message each. A refusal of NVML or OpenCL is no news after one
     // of CUDA.
-    const DriverApi asked = driver_api_of(touch.api, touch.object);
     const bool first =
         sys::is_glibc() && wants_line(log, true) &&
         (asked == DriverApi::kCuda
@@ -299,7 +284,8 @@ bool prepare(Process& process, const Event& event, Output& output) {
     output.line = wants_line(log, first);
   }
   // The announcement comes before anything that can fail, because verify counts it.
-  output.heard = announce(beacon_of(touch), event.caller);
+  output.beacon = beacon_of(event.kind, asked);
+  output.heard = announce(output.beacon, event.caller);
   if (output.heard) {
     inherited.listens.store(true, std::memory_order_relaxed);
     process.listens.store(true, std::memory_order_relaxed);
@@ -317,7 +303,7 @@ void write_out(Process& process, const void* caller, Output& output) {
   const Config& config = process.config;
   const ScratchPages scratch;
   if (!scratch) {
-    if (output.heard) send_beacon(beacon_of(touch), caller, {});
+    if (output.heard) send_beacon(output.beacon, caller, {});
     return;
   }
   const uint32_t pid = sys::getpid();
@@ -334,7 +320,7 @@ void write_out(Process& process, const void* caller, Output& output) {
     }
     line.write();
   }
-  if (output.heard) tell(beacon_of(touch), caller, scratch, pid, touch);
+  if (output.heard) tell(output.beacon, caller, scratch, pid, touch);
   if (!config.report.empty()) write_report(process, scratch, pid, touch);
 }
 

@@ -3,6 +3,7 @@
 // is unchanged. Thread-safe, async-signal-safe.
 #pragma once
 
+#include "policy/beacon.h"
 #include "policy/message.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"
@@ -13,6 +14,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct Output {
   Touch touch;  ///< has no stack at first, and perhaps no caller
   bool line = false;
+  Beacon beacon = Beacon::kStart;
   bool heard = false;  ///< a launcher has answered the announcement
 };
 
