@@ -263,7 +263,6 @@ void set(Options& options, const Option& option, const char* value, const char* 
 int take_options(int argc, char** argv, Options& options, bool& help) {
   constexpr int kFirst = 256;  // larger than every character
   const std::vector<Option>& table = page_of(options.command).options;
-  const std::string see = "; " + see_help(options.command);
   std::vector<option> known = {{"help", no_argument, nullptr, 'h'}};
   for (const Option& one : table) {
     const int kind = is_flag(one)              ? no_argument
@@ -273,6 +272,9 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
   }
   known.push_back({});
   std::set<const Option*> seen;
+  const auto refuse_use = [&](const std::string& name, const std::string& why) {
+    refuse(name + " " + why + "; " + see_help(options.command));
+  };
   opterr = 0;
   optind = 0;  // makes glibc start again
   for (;;) {
@@ -291,10 +293,11 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
     if (one == nullptr || name.substr(2) != one->name) {
       refuse_unknown("option", name, options.command);
     }
-    if (found == '?') refuse(name + " takes no value" + see);
+    if (found == '?') refuse_use(name, "takes no value");
     const bool once = std::holds_alternative<Value>(one->to) || has_optional_value(*one);
-    if (once && !seen.insert(one).second) refuse(name + " is given twice" + see);
-    if (found == ':') refuse(name + " needs a value: " + name + " " + one->value + see);
+    if (once && !seen.insert(one).second) refuse_use(name, "is given twice");
+    if (found == ':')
+      refuse_use(name, std::string("needs a value: ").append(name).append(" ").append(one->value));
     set(options, *one, optarg, argv[optind]);
   }
 }

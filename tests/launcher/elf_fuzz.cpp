@@ -131,7 +131,7 @@ bool fuzz(const char* path, int rounds) {
 int main(int argc, char** argv) {
   if (argc < 3) return 1;
   for (int i = 2; i < argc; ++i) {
-    if (!fuzz(argv[i], atoi(argv[1]))) return 1;
+    if (!fuzz(argv[i], std::stoi(argv[1]))) return 1;
   }
   return 0;
 }

@@ -159,7 +159,7 @@ int fuzz(int rounds) {
 // report_fuzz ROUNDS
 int main(int argc, char** argv) {
   try {
-    return argc == 2 ? fuzz(atoi(argv[1])) : 1;
+    return argc == 2 ? fuzz(std::stoi(argv[1])) : 1;
   } catch (const std::exception& error) {
     printf("%s\n", error.what());
     return 1;

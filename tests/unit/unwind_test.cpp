@@ -370,9 +370,9 @@ TEST(UnwindAarch64, KernelsSignalFrameIsFollowed) {
   process.put_word(0x30000, 0xd4000001d2801168);
   process.registers.set(30, 0x30000);
   for (uint64_t i = 0; i < 33; ++i) process.put_word(kStack + 312 + 8 * i, 0);
-  process.put_word(kStack + 312 + 8 * 30, 0x13250);
-  process.put_word(kStack + 312 + 8 * 31, kStack + 0x1000);
-  process.put_word(kStack + 312 + 8 * 32, 0x13100);
+  process.put_word(kStack + 312 + 8UL * 30, 0x13250);
+  process.put_word(kStack + 312 + 8UL * 31, kStack + 0x1000);
+  process.put_word(kStack + 312 + 8UL * 32, 0x13100);
   EXPECT_EQ(text_of(process.stack(0x13010, kStack)), "0x13011 0x13101 0x13250 complete");
 }
 

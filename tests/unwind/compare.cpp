@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -79,13 +80,16 @@ struct Range {
 
 std::vector<Range> ranges(const std::string& maps, bool executable) {
   std::vector<Range> found;
-  for (size_t at = 0; at < maps.size(); at = maps.find('\n', at) + 1) {
-    unsigned long from = 0;
-    unsigned long to = 0;
-    char rights[8] = {};
-    sscanf(maps.c_str() + at, "%lx-%lx %7s", &from, &to, rights);
-    const bool is_file = maps.find('/', at) < maps.find('\n', at);
-    if (!executable || (rights[2] == 'x' && is_file)) found.push_back({from, to - from});
+  std::istringstream lines(maps);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    uint64_t from = 0;
+    uint64_t to = 0;
+    char dash = 0;
+    std::string rights;
+    words >> std::hex >> from >> dash >> to >> rights;
+    const bool is_file = line.find('/') != std::string::npos;
+    if (!executable || (rights.at(2) == 'x' && is_file)) found.push_back({from, to - from});
   }
   return found;
 }
@@ -180,7 +184,7 @@ int main(int count, char** words) {
   accessors.access_fpreg = [](unw_addr_space_t, unw_regnum_t, unw_fpreg_t*, int, void*) {
     return -UNW_EBADREG;
   };
-  const unw_addr_space_t space = unw_create_addr_space(&accessors, 0);
+  unw_addr_space* const space = unw_create_addr_space(&accessors, 0);
   unw_set_caching_policy(space, UNW_CACHE_NONE);
 
   const auto all = ranges(maps, false);

@@ -39,7 +39,7 @@ static void run_on(char* stack, size_t size) {
 }
 
 static int repeat(char** words, int rounds) {
-  static struct tally tally;
+  static struct Tally tally;
   char* once[] = {words[0], words[1], words[2], NULL};
   for (int i = 0; i < rounds; ++i) {
     const pid_t child = fork();

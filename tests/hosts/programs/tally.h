@@ -11,18 +11,18 @@
 
 enum { kMostHung = 4 };
 
-struct tally {
+struct Tally {
   int exits[256];
   int signals[128];
 };
 
 // An alarm ends a child that waits permanently. After a few of them, more rounds would show nothing
 // new.
-static inline int tally_is_over(const struct tally* tally) {
+static inline int tally_is_over(const struct Tally* tally) {
   return tally->signals[SIGALRM] >= kMostHung;
 }
 
-static inline void tally_child(struct tally* tally, pid_t child) {
+static inline void tally_child(struct Tally* tally, pid_t child) {
   int status;
   if (child < 0 || waitpid(child, &status, 0) != child) {
     perror("tally_child");
@@ -34,7 +34,7 @@ static inline void tally_child(struct tally* tally, pid_t child) {
     ++tally->exits[WEXITSTATUS(status)];
 }
 
-static inline void tally_print(const struct tally* tally) {
+static inline void tally_print(const struct Tally* tally) {
   for (int i = 0; i < 256; ++i)
     if (tally->exits[i]) printf("exit %d: %d\n", i, tally->exits[i]);
   for (int i = 0; i < 128; ++i)

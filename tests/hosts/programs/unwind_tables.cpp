@@ -15,6 +15,7 @@
 #include <sys/time.h>
 
 #include <stdexcept>
+#include <string>
 
 #include "tally.h"
 
@@ -87,8 +88,8 @@ void ask_and_exit(int) { _exit(g_init(0)); }
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
   const bool in_signals = strcmp(argv[1], "signals") == 0;
-  const int rounds = atoi(argv[2]);
-  register_tables(atoi(argv[3]));
+  const int rounds = std::stoi(argv[2]);
+  register_tables(std::stoi(argv[3]));
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (driver == nullptr) return 3;
   g_init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
@@ -97,11 +98,11 @@ int main(int argc, char** argv) {
     pthread_t thread;
     pthread_create(&thread, nullptr, throw_always, nullptr);
   }
-  static struct tally tally;
+  static Tally tally;
   for (int i = 0; i < rounds && !tally_is_over(&tally); ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(static_cast<unsigned>(atoi(argv[4])));
+      alarm(static_cast<unsigned>(std::stoi(argv[4])));
       if (in_signals) ask_in_handler(i);
       _exit(g_init(0));
     }
