@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 #include <utility>
 
@@ -25,8 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// How long to wait for the death of a killed process.
-constexpr milliseconds kDeath{2000};
+/// A killed process ends at once, unless it sleeps in the kernel or the machine is overloaded.
+const TimeLimit kDeath(milliseconds{100}, milliseconds{2000});
 constexpr size_t kMostText = size_t{4} << 20;
 
 [[noreturn]] void give_up() {
@@ -97,10 +98,23 @@ class Stream {
   _exit(kRefused);
 }
 
+/// True if the process uses a processor or waits for one.
+bool is_busy(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(stat, text);
+  const size_t name_end = text.rfind(')');
+  return name_end != std::string::npos && text.compare(name_end, 3, ") R") == 0;
+}
+
 /// Returns false if the child has not ended in time. Its own children may keep its output open.
-bool wait_for(pid_t child, Stream& out, Stream& err, milliseconds patience, int& status) {
-  const auto limit = Clock::now() + patience;
-  for (useconds_t pause = 20; Clock::now() < limit; pause = std::min<useconds_t>(2 * pause, 1000)) {
+bool wait_for(pid_t child, Stream& out, Stream& err, TimeLimit limit, int& status) {
+  const auto start = Clock::now();
+  const auto in_time = [&] {
+    const auto elapsed = Clock::now() - start;
+    return elapsed < limit.usual || (elapsed < limit.busy && is_busy(child));
+  };
+  for (useconds_t pause = 20; in_time(); pause = std::min<useconds_t>(2 * pause, 1000)) {
     pollfd waiting[] = {{out.from(), POLLIN, 0}, {err.from(), POLLIN, 0}};
     out.from() < 0 && err.from() < 0 ? usleep(pause) : poll(waiting, 2, 10);
     const pid_t ended = waitpid(child, &status, WNOHANG);
@@ -114,6 +128,8 @@ bool wait_for(pid_t child, Stream& out, Stream& err, milliseconds patience, int&
   return false;
 }
 
+/// ld.so has this many times longer on an overloaded machine.
+constexpr int kBusy = 6;
 /// The time limit of the second run, which only finds out where the first one hangs.
 constexpr std::chrono::seconds kSecondPatience{2};
 
@@ -148,7 +164,8 @@ std::string trouble_of(const std::vector<std::string>& words, Variables variable
   std::string trouble = "gave no answer within " + std::to_string(patience.count()) + " s";
   if (stuck == 0) {
     variables.set("LD_DEBUG", "libs,files");
-    const ChildEnd again = run_child(words, variables, std::min(patience, kSecondPatience));
+    const ChildEnd again =
+        run_child(words, variables, milliseconds{std::min(patience, kSecondPatience)});
     const std::string file = again.in_time ? "" : last_file(again.err);
     if (!file.empty()) trouble += ", at " + printable(file);
     stuck = again.stuck;
@@ -168,7 +185,7 @@ int above_stderr(int fd) {
   return moved;
 }
 
-ChildEnd run_child(std::vector<std::string> words, Variables variables, milliseconds patience,
+ChildEnd run_child(std::vector<std::string> words, Variables variables, TimeLimit limit,
                    bool (*before)()) {
   Stream out;
   Stream err;
@@ -189,7 +206,7 @@ ChildEnd run_child(std::vector<std::string> words, Variables variables, millisec
   setpgid(child, child);
   for (Stream* stream : {&out, &err, &failure}) stream->close_writing();
   ChildEnd end;
-  end.in_time = wait_for(child, out, err, patience, end.status);
+  end.in_time = wait_for(child, out, err, limit, end.status);
   kill(-child, SIGKILL);  // including the processes that it has started
   if (!end.in_time && !wait_for(child, out, err, kDeath, end.status)) end.stuck = child;
   // If we are process 1 of a container, the group's orphans are ours and must not become zombies.
@@ -233,7 +250,7 @@ LoaderAnswer ask_loader(const std::string& loader, const std::string& executable
   if (!contains(FileBytes(loader), "TRACE_LOADED_OBJECTS")) words.emplace_back("--list");
   // Without a slash, ld.so would search for the executable like for a library.
   words.push_back(executable.find('/') == std::string::npos ? "./" + executable : executable);
-  ChildEnd end = run_child(words, own, patience);
+  ChildEnd end = run_child(words, own, {patience, kBusy * patience});
   if (end.not_started != 0) {
     const bool missing = end.not_started == ENOENT;
     throw Refusal(missing ? kNotFound : kCannotRun, "the interpreter of " + in_quotes(executable) +

@@ -21,6 +21,16 @@ class Shortage : public Refusal {
   explicit Shortage(const std::string& reason) : Refusal(kRefused, reason) {}
 };
 
+/// How long to wait for a process, as elapsed time. `busy` applies, if it is longer, while the
+/// process could run: the machine may be overloaded.
+struct TimeLimit {
+  TimeLimit(std::chrono::milliseconds usual,
+            std::chrono::milliseconds busy = {})  // NOLINT: implicit
+      : usual(usual), busy(busy) {}
+  std::chrono::milliseconds usual;
+  std::chrono::milliseconds busy;
+};
+
 struct ChildEnd {
   int not_started = 0;  ///< errno; kHeldBack: `before` returned false; 0: it was started
   bool in_time = false;
@@ -35,12 +45,12 @@ inline constexpr int kHeldBack = -1;
 /// our start, `fd` may have such a number, which belongs to the program.
 int above_stderr(int fd);
 
-/// Starts words[0], a path, and collects its output until it ends or `patience` is over. Then kills
+/// Starts words[0], a path, and collects its output until it ends or `limit` is over. Then kills
 /// the rest of its process group. The child cannot read input, leaves no core file, and dies with
 /// us. It inherits our caller's descriptors, because words may name one (/dev/fd/9). `before` runs
 /// in the child. Throws Shortage if no process can be created.
-ChildEnd run_child(std::vector<std::string> words, Variables variables,
-                   std::chrono::milliseconds patience, bool (*before)() = nullptr);
+ChildEnd run_child(std::vector<std::string> words, Variables variables, TimeLimit limit,
+                   bool (*before)() = nullptr);
 
 struct LoadedLibrary {
   std::string name;  ///< the name in the request, "libc.so.6", or the preloaded path
