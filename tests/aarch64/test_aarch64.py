@@ -45,12 +45,12 @@ def rows():
             continue
         if NOT_HERE.search(" ".join(row.argv)):
             continue
-        bare = tuple(world for world in row.bare if world != "real")
+        unguarded = tuple(world for world in row.unguarded if world != "real")
         worlds = tuple(world for world in row.worlds if world != "real")
-        if row.bare and not bare:
+        if row.unguarded and not unguarded:
             continue  # its control needs the real driver
         if "fake" in worlds or "none" in worlds:
-            yield dataclasses.replace(row, bare=bare, worlds=worlds, timeout=300)
+            yield dataclasses.replace(row, unguarded=unguarded, worlds=worlds, timeout=300)
 
 
 class Files(unittest.TestCase):

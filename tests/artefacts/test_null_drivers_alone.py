@@ -34,9 +34,9 @@ class Alone(harness.Case):
 
     def check(self, program, expected):
         # Control: a program linked to the driver does not start on a machine without one.
-        bare = self.run_linked(program)
-        self.assertEqual(bare.rc, 127, str(bare))
-        self.assertIn("cannot open shared object file", bare.err)
+        unguarded = self.run_linked(program)
+        self.assertEqual(unguarded.rc, 127, str(unguarded))
+        self.assertIn("cannot open shared object file", unguarded.err)
         alone = self.run_linked(program, env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR})
         self.assertEqual(alone.rc, 0, str(alone))
         self.assertEqual(alone.err, "")

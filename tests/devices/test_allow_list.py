@@ -81,7 +81,7 @@ class Ways(box.Case):
                 blocks = ["fork=f"] + steps + ["end", "spawn=s"] + steps + ["end"]
                 blocks += ["spawn=deep", "fork=f"] + steps + ["end", "end"]
                 blocks += ["thread=t"] + steps + ["end"] + steps + ["exec"] + ["label", "e"]
-                bare = box.run(blocks + steps, name, guard=False)
+                unguarded = box.run(blocks + steps, name, guard=False)
                 result = box.run(blocks + steps, name, allow="5,2")
                 self.silent(result)
                 for label in ("f.", "s.", "t.", "e.", ""):
@@ -89,14 +89,15 @@ class Ways(box.Case):
                         answer = label + key + ".see"
                         self.assertEqual(box.seen(result.answers[answer]), [5, 2], result)
                         # A child has nothing of its own except what it sees.
-                        self.assertEqual(len(box.seen(bare.answers[answer])), 8, bare)
-                self.assertEqual(len(result.out.splitlines()), len(bare.out.splitlines()), result)
+                        self.assertEqual(len(box.seen(unguarded.answers[answer])), 8, unguarded)
+                self.assertEqual(len(result.out.splitlines()), len(unguarded.out.splitlines()),
+                                 result)
 
     def test_deep_bound_plugins_see_the_listed_gpus(self):
         """A plug-in that is linked to the driver and loaded with RTLD_DEEPBIND calls the driver
         without the proxy. The driver still reads the proxy's list."""
-        bare = box.run(["deep.cu.see", "deep.nv.see"], guard=False)
-        self.sees(bare, deep_cu=FASTEST, deep_nv=ALL)
+        unguarded = box.run(["deep.cu.see", "deep.nv.see"], guard=False)
+        self.sees(unguarded, deep_cu=FASTEST, deep_nv=ALL)
         for steps in (["deep.cu.see"], ["deep.cu.see", "cu.see", "rt12.see"],
                       ["nv.see", "deep.cu.see"], ["cu.see", "deep.cu.see"]):
             with self.subTest(steps=steps):
@@ -167,8 +168,8 @@ class Lists(box.Case):
 
     def test_mig_list_shows_the_part_to_cuda_and_its_gpu_to_nvml(self):
         listed = "1," + box.mig(1)
-        bare = box.run(["cu.see"], guard=False, own=box.mig(1), CG_MIG="1")
-        self.sees(bare, cu=["M1"])
+        unguarded = box.run(["cu.see"], guard=False, own=box.mig(1), CG_MIG="1")
+        self.sees(unguarded, cu=["M1"])
         result = box.run(self.STEPS[:2], allow=box.mig(1)[:12], CG_MIG="1")
         self.silent(result)
         self.sees(result, cu=["M1"], nv=[6])
@@ -246,8 +247,8 @@ class Rewrites(box.Case):
     def test_uuid_prefix_must_be_unique_in_the_view_only(self):
         result = box.run(["cu.see"], allow="1,5", own=uuid(5, 20))
         self.sees(result, cu=[5])
-        bare = box.run(["cu.see"], guard=False, own=uuid(5, 20))
-        self.sees(bare, cu="!100")
+        unguarded = box.run(["cu.see"], guard=False, own=uuid(5, 20))
+        self.sees(unguarded, cu="!100")
 
     def test_control_driver_reads_the_same_values_unguarded(self):
         """Control: the same values, unguarded, on a machine with the same order."""
@@ -263,18 +264,18 @@ class Rewrites(box.Case):
         for own in [own for own, _ in self.CASES] + [None]:
             for policy in ("VALIDATE", "CLAMP"):
                 with self.subTest(own=own, policy=policy):
-                    bare = box.run(steps, guard=False, own=own)
+                    unguarded = box.run(steps, guard=False, own=own)
                     result = box.run(steps, policy=policy, own=own)
                     self.silent(result)
-                    self.assertEqual(result.out, bare.out, result)
+                    self.assertEqual(result.out, unguarded.out, result)
 
     def test_cleared_environment_shows_no_more_than_the_list(self):
         """A program that clears its environment gets no more than the list."""
         for steps in (["clearenv", "cu.see"], ["nv.see", "clearenv", "cu.see"]):
             result = box.run(["cu.open", "nv.init"] + steps, allow="5,2")
             self.assertIn(box.seen(result.answers["cu.see"]), ([5, 2], "!100"), result)
-        bare = box.run(["cu.open", "clearenv", "cu.see"], guard=False, own="1")
-        self.sees(bare, cu=box.FASTEST)
+        unguarded = box.run(["cu.open", "clearenv", "cu.see"], guard=False, own="1")
+        self.sees(unguarded, cu=box.FASTEST)
 
     def test_cuinit_after_a_failure_reads_the_variable_again(self):
         """No GPU is left, then the program writes another value. NVIDIA's driver reads the variable

@@ -165,8 +165,8 @@ class Paths(box.Case):
     def test_gpu_without_an_nvml_handle_is_an_error_and_never_the_next_gpu(self):
         """NVML counts the GPU and does not return its handle."""
         lost = {"CG_LOST": "1", "CG_GONE": "1"}
-        bare = box.run(["cu.see", "nv.see"], guard=False, **lost)
-        self.sees(bare, cu=[gpu for gpu in FASTEST if gpu != 1],
+        unguarded = box.run(["cu.see", "nv.see"], guard=False, **lost)
+        self.sees(unguarded, cu=[gpu for gpu in FASTEST if gpu != 1],
                   nv=[gpu if gpu != 1 else "!15" for gpu in ALL])
         for allow in ("1", "1,3", "3,1"):
             for steps in (["cu.see"], ["deep.cu.see"]):
@@ -194,8 +194,9 @@ class Children(box.Case):
                 for call in ("cu.see", "linked.cu.see", "deep.cu.see"):
                     with self.subTest(change=change, before=before, call=call):
                         steps = before + ["fork=c"] + change + [call, "end"]
-                        bare = box.run(steps, guard=False)
-                        self.assertEqual(box.seen(bare.answers["c." + call]), FASTEST, bare)
+                        unguarded = box.run(steps, guard=False)
+                        self.assertEqual(box.seen(unguarded.answers["c." + call]), FASTEST,
+                                         unguarded)
                         result = box.run(self.ROOT + steps + ["cu.see"], policy="VALIDATE",
                                          CUDAGUARD_CHILDREN="FORCE_CPU")
                         self.assertEqual(result.answers["c." + call].split(":")[0], "100", result)
@@ -204,8 +205,8 @@ class Children(box.Case):
     def check(self, change, allow, before, call, wanted):
         steps = before + ["fork=c"] + change + [call, "end"]
         with self.subTest(allow=allow, steps=steps):
-            bare = box.run(steps, guard=False)
-            self.assertEqual(box.seen(bare.answers["c." + call]), FASTEST, bare)
+            unguarded = box.run(steps, guard=False)
+            self.assertEqual(box.seen(unguarded.answers["c." + call]), FASTEST, unguarded)
             result = box.run(steps, policy="VALIDATE", allow=allow)
             if wanted == NOTHING:
                 self.assertEqual(result.answers["c." + call].split(":")[0], "100", result)
@@ -228,8 +229,8 @@ class Native(box.Case):
     def test_constructor_that_waits_for_a_thread_does_not_hang(self):
         """The thread asks while ld.so's lock is held, so the guard must not need that lock."""
         steps = ["lib.open=" + box.program("constructor.so")]
-        bare = box.run(steps, guard=False, timeout=60)
-        self.assertEqual(bare.answers["constructor"], "0:0:8", bare)
+        unguarded = box.run(steps, guard=False, timeout=60)
+        self.assertEqual(unguarded.answers["constructor"], "0:0:8", unguarded)
         # VALIDATE without a list is missing, because it is a known limit.
         for allow, policy, wanted in (("2,5", None, "0:0:2"), ("2,5", "CLAMP", "0:0:2"),
                                       (None, "OFF", "0:0:8")):
@@ -241,8 +242,8 @@ class Native(box.Case):
 
     def test_name_that_an_older_driver_lacks_returns_500(self):
         """The preloaded proxy has names that the driver lacks, and these calls return 500."""
-        bare = box.run(["context=cuCtxCreate_v4"], "cuda", guard=False, box="old")
-        self.assertEqual(bare.answers["context"], "null", bare)
+        unguarded = box.run(["context=cuCtxCreate_v4"], "cuda", guard=False, box="old")
+        self.assertEqual(unguarded.answers["context"], "null", unguarded)
         for policy in ("VALIDATE", "OFF"):
             result = box.run(["context=cuCtxCreate_v4", "cu.see"], "cuda", box="old", policy=policy,
                              preload=PROXIES)
@@ -263,27 +264,27 @@ class Native(box.Case):
                                       ("cuda", ["cu.init"], ("OFF",)),
                                       ("runtime13", ["rt.set=1", "rt.set=0"], both),
                                       ("runtime12", ["rt.set=99"], both)):
-            bare = box.run(steps, name, guard=False, preload=hook)
-            self.assertEqual(bare.out.count("hook."), len(steps), bare)
+            unguarded = box.run(steps, name, guard=False, preload=hook)
+            self.assertEqual(unguarded.out.count("hook."), len(steps), unguarded)
             for policy in policies:
                 with self.subTest(program=name, steps=steps, policy=policy):
                     result = box.run(steps, name, policy=policy, preload=hook)
-                    self.assertEqual(result.out, bare.out, result)
+                    self.assertEqual(result.out, unguarded.out, result)
                     result = box.run(steps, name, policy=policy, guard=False,
                                      preload=(*hook, harness.GUARD))
-                    self.assertEqual(result.out, bare.out, result)
+                    self.assertEqual(result.out, unguarded.out, result)
 
     def test_first_call_keeps_dlerror_and_errno(self):
         """The program is linked to the driver."""
         for steps in (["kept=cu.init"], [HOOK_CALL, "kept=cu.init"],
                       ["lib.open=libcuda.so.1", "kept=cu.init"]):
-            bare = box.run(steps, "cuda", guard=False)
-            self.assertIn("1:0:77:no-such-library.so:", bare.answers["kept"], bare)
+            unguarded = box.run(steps, "cuda", guard=False)
+            self.assertIn("1:0:77:no-such-library.so:", unguarded.answers["kept"], unguarded)
             for more in ({"policy": "VALIDATE"}, {"allow": "2,5"}, {"policy": "OFF"},
                          {"allow": "2,5", "preload": PROXIES}):
                 with self.subTest(steps=steps, **more):
                     result = box.run(steps, "cuda", **more)
-                    self.assertEqual(result.answers["kept"], bare.answers["kept"], result)
+                    self.assertEqual(result.answers["kept"], unguarded.answers["kept"], result)
 
 
 class Versions(box.Case):
@@ -302,8 +303,8 @@ class Versions(box.Case):
                         ("behind", "open", (harness.GUARD, self.HOOK)),
                         ("the program's own", "open_own", (harness.GUARD,))):
                     with self.subTest(hook=about, **more):
-                        bare = [path for path in preload if path != harness.GUARD]
-                        result = box.run(self.STEPS, name, guard=False, preload=bare, **more)
+                        unguarded = [path for path in preload if path != harness.GUARD]
+                        result = box.run(self.STEPS, name, guard=False, preload=unguarded, **more)
                         self.sees(result, cu=FASTEST, nv=ALL)
                         result = box.run(self.STEPS, name, guard=False, preload=preload,
                                          allow="5,2", **more)

@@ -40,8 +40,8 @@ class BadLists(box.Case):
         result = box.run(STEPS, allow="0,1")
         self.silent(result)
         self.sees(result, cu=[0, 1], nv=[0, 1], rt12=[0, 1], rt13=[0, 1])
-        bare = box.run(STEPS, guard=False, allow="0,0")
-        self.sees(bare, cu=box.FASTEST, nv=box.ALL)
+        unguarded = box.run(STEPS, guard=False, allow="0,0")
+        self.sees(unguarded, cu=box.FASTEST, nv=box.ALL)
 
     def test_each_mistake_in_a_list_means_force_cpu(self):
         for allow, word in MISTAKES:

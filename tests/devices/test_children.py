@@ -95,8 +95,8 @@ class Children(box.Case):
         steps = ["rt12.sync"]
         for number in range(12):
             steps += ["fork=f%d" % number] + worker + ["spawn=s%d" % number] + worker
-        bare = box.run(steps, allow="1,2")
-        self.assertEqual(bare.fake_calls.count("cuInit:initialised"), 13, bare)
+        unguarded = box.run(steps, allow="1,2")
+        self.assertEqual(unguarded.fake_calls.count("cuInit:initialised"), 13, unguarded)
         result = box.run(ROOT + steps, allow="1,2", **CPU)
         self.assertEqual(result.fake_calls.count("cuInit:initialised"), 1, result)
         self.assertEqual(result.fake_calls.count("cuDevicePrimaryCtxRetain"), 1, result)

@@ -43,16 +43,16 @@ class Drivers(box.Case):
                  "cuLibraryLoadFromFile", "cuModuleLoadData")
         steps = ["cu.where=" + name for name in names] + ["cu.context=v4,0", "nv.initflags"]
         steps += ["nv.init", "nv.uuidtext=" + uuid(2)]
-        bare = box.run(steps, guard=False, box="old")
+        unguarded = box.run(steps, guard=False, box="old")
         result = box.run(steps, box="old", policy="VALIDATE")
         self.silent(result)
-        for without, within in zip(bare.out.splitlines(), result.out.splitlines()):
+        for without, within in zip(unguarded.out.splitlines(), result.out.splitlines()):
             if "libcudaguard-driver.so" in within:
                 self.assertIn("=libcuda.so.1+", without)
             else:
                 self.assertEqual(within, without, result)
-        self.assertEqual(bare.answers["nv.initflags"], "-999", bare)
-        self.assertEqual(bare.out.count("=null"), 4, bare)
+        self.assertEqual(unguarded.answers["nv.initflags"], "-999", unguarded)
+        self.assertEqual(unguarded.out.count("=null"), 4, unguarded)
         result = box.run(["cu.see", "nv.see", "rt12.count"], box="old", allow="5,2")
         self.sees(result, cu=[5, 2], nv=[5, 2])
 
@@ -96,11 +96,11 @@ class Drivers(box.Case):
     def test_missing_driver_keeps_ld_sos_own_message(self):
         """Only NVML is there, and the program gets ld.so's own message about the driver."""
         steps = ["cu.open", "lib.open=libcuda.so.1", "rt12.count", "rt12.set=0", "rt12.last"]
-        bare = box.run(steps, guard=False, box="only_nvml")
-        self.assertIn("lib.open=libcuda.so.1: cannot open shared object file", bare.out)
+        unguarded = box.run(steps, guard=False, box="only_nvml")
+        self.assertIn("lib.open=libcuda.so.1: cannot open shared object file", unguarded.out)
         for allow, policy in (("2,5", None), (None, "VALIDATE"), (None, "CLAMP")):
             result = box.run(steps, box="only_nvml", allow=allow, policy=policy)
-            self.assertEqual(result.out, bare.out, result)
+            self.assertEqual(result.out, unguarded.out, result)
             if allow is None:
                 self.silent(result)
             else:

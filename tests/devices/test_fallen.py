@@ -31,8 +31,9 @@ class Fallen(box.Case):
         questions = ["cu.init", "cu.insist=0", "cu.context=primary,0", "cu.init"]
         for title, words, more, name, steps, preload in self.each(ways):
             with self.subTest(**title):
-                bare = box.run(steps + questions, name, guard=False, box=more.get("box", "lazy"))
-                self.assertEqual(bare.answers["cu.insist"], ALL_WORK, bare)
+                unguarded = box.run(steps + questions, name, guard=False,
+                                    box=more.get("box", "lazy"))
+                self.assertEqual(unguarded.answers["cu.insist"], ALL_WORK, unguarded)
                 result = box.run(steps + questions, name, preload=preload, **more)
                 self.assertIn("cuInit:initialised", result.fake_calls, result)
                 self.assertEqual(result.answers["cu.init"], "100", result)
@@ -47,8 +48,8 @@ class Fallen(box.Case):
         for title, words, more, name, prefix, preload in self.each(ways):
             with self.subTest(**title):
                 steps = [prefix + step for step in ("init", "count", "get=0", "list")]
-                bare = box.run(steps, name, guard=False, box=more.get("box", "lazy"))
-                self.assertEqual(bare.answers[prefix + "count"], "0:8", bare)
+                unguarded = box.run(steps, name, guard=False, box=more.get("box", "lazy"))
+                self.assertEqual(unguarded.answers[prefix + "count"], "0:8", unguarded)
                 result = box.run(steps, name, preload=preload, **more)
                 self.assertEqual([result.answers[prefix + key] for key in ("init", "count", "get")],
                                  ["100", "3:0", "3:-7"], result)
@@ -67,8 +68,8 @@ class Fallen(box.Case):
             with self.subTest(**title):
                 steps = [prefix + step for step in ("count", "set=0", "properties=0", "attribute=0",
                                                     "initdevice=0", "sync", "free=0", "count")]
-                bare = box.run(steps, name, guard=False, box=more.get("box", "lazy"))
-                self.assertEqual(bare.answers[prefix + "count"], "0:8", bare)
+                unguarded = box.run(steps, name, guard=False, box=more.get("box", "lazy"))
+                self.assertEqual(unguarded.answers[prefix + "count"], "0:8", unguarded)
                 result = box.run(steps, name, preload=preload, **more)
                 for key in ("count", "set", "properties", "attribute", "initdevice", "sync", "free"):
                     self.assertEqual(result.answers[prefix + key].split(":")[0], "100", result)
@@ -98,8 +99,8 @@ class Fallen(box.Case):
                          "nv.bus=" + box.bus_id(2)]
                 # NVML was in use before, and the program asks it again.
                 steps = ["nv.init", "nv.count", first, "nv.see"] + names
-                bare = box.run(steps, name, guard=False, box=more.get("box", "lazy"))
-                self.assertEqual(bare.answers["nv.count"], "0:8", bare)
+                unguarded = box.run(steps, name, guard=False, box=more.get("box", "lazy"))
+                self.assertEqual(unguarded.answers["nv.count"], "0:8", unguarded)
                 result = box.run(steps, name, preload=preload, **more)
                 self.sees(result, nv=[])
                 self.assertEqual(result.answers["nv.get"], "2:null", result)

@@ -30,10 +30,11 @@ class ForkPoison(box.Case):
             for policy in ("VALIDATE", "CLAMP"):
                 with self.subTest(program=name, before=before, call=call, policy=policy):
                     steps = ["pid", before, "fork=c", call, "end"]
-                    bare = box.run(steps[1:], name, guard=False, own="5,2")
+                    unguarded = box.run(steps[1:], name, guard=False, own="5,2")
                     result = box.run(steps, name, policy=policy, allow="5,2")
                     # The driver's own answers are unchanged.
-                    self.assertEqual(result.out.splitlines()[1:], bare.out.splitlines(), result)
+                    self.assertEqual(result.out.splitlines()[1:], unguarded.out.splitlines(),
+                                     result)
                     self.one_line(result, "forked child", "parent " + result.answers["pid"], by,
                                   "spawn", "after the fork")
                     self.assertRegex(box.lines(result)[0], r"\d\.\d s ago")
@@ -42,11 +43,11 @@ class ForkPoison(box.Case):
 
     def test_control_forked_child_gets_error_3_without_the_guard(self):
         """Control: the driver refuses with a number that does not explain the cause."""
-        bare = box.run(["cu.init", "fork=c", "cu.init", "cu.count", "rt12.count", "end"],
-                       guard=False)
-        self.assertEqual(bare.answers["c.cu.init"], "3", bare)
-        self.assertEqual(bare.answers["c.cu.count"], "3:-7", bare)
-        self.assertEqual(bare.answers["c.rt12.count"], "3:-7", bare)
+        unguarded = box.run(["cu.init", "fork=c", "cu.init", "cu.count", "rt12.count", "end"],
+                            guard=False)
+        self.assertEqual(unguarded.answers["c.cu.init"], "3", unguarded)
+        self.assertEqual(unguarded.answers["c.cu.count"], "3:-7", unguarded)
+        self.assertEqual(unguarded.answers["c.rt12.count"], "3:-7", unguarded)
 
     def test_message_is_printed_once_in_each_process(self):
         result = box.run(["cu.init", "fork=a", "cu.init", "cu.init", "rt12.count", "end", "fork=b",
@@ -73,8 +74,8 @@ class ForkPoison(box.Case):
     def test_child_may_initialise_after_its_parents_failure(self):
         steps = ["setenv=CUDA_VISIBLE_DEVICES=-1", "cu.init", "fork=c",
                  "setenv=CUDA_VISIBLE_DEVICES=1", "cu.see", "end"]
-        bare = box.run(steps, guard=False)
-        self.assertEqual(box.seen(bare.answers["c.cu.see"]), [0], bare)
+        unguarded = box.run(steps, guard=False)
+        self.assertEqual(box.seen(unguarded.answers["c.cu.see"]), [0], unguarded)
         result = box.run(steps, allow="5,2")
         self.assertEqual(box.seen(result.answers["c.cu.see"]), [2], result)
         self.assertNotIn("forked child", result.err, result)

@@ -130,9 +130,9 @@ class Runtime(box.Case):
         for name, prefix, call, _ in self.each():
             with self.subTest(program=name, call=call):
                 steps = [prefix + call + "=0", prefix + call + "=3"]
-                bare = box.run(steps, name, guard=False, own="-1")
+                unguarded = box.run(steps, name, guard=False, own="-1")
                 result = box.run(steps, name, allow=ALLOW, own="-1", policy="CLAMP")
-                self.assertEqual(result.out, bare.out, result)
+                self.assertEqual(result.out, unguarded.out, result)
                 self.assertIn("=100", result.out, result)
 
     def test_policies_without_an_allow_list_check_all_gpus(self):
@@ -151,10 +151,10 @@ class Driver(box.Case):
 
     def test_control_bad_index_is_an_error_without_the_guard(self):
         for name, steps in DRIVERS:
-            bare = box.run(steps + ["cu.init", "cu.get=2"], name, guard=False, own="5,2,7")
-            self.assertEqual(bare.answers["cu.get"], "0:2", bare)
-            bare = box.run(steps + ["cu.init", "cu.get=3"], name, guard=False, own="5,2,7")
-            self.assertEqual(bare.answers["cu.get"], "101:-7", bare)
+            unguarded = box.run(steps + ["cu.init", "cu.get=2"], name, guard=False, own="5,2,7")
+            self.assertEqual(unguarded.answers["cu.get"], "0:2", unguarded)
+            unguarded = box.run(steps + ["cu.init", "cu.get=3"], name, guard=False, own="5,2,7")
+            self.assertEqual(unguarded.answers["cu.get"], "101:-7", unguarded)
 
     def test_validate_keeps_the_error_and_prints_a_message(self):
         for name, steps in DRIVERS:

@@ -10,8 +10,8 @@ class LateWrite(box.Case):
 
     def test_control_late_write_changes_the_drivers_count(self):
         """YOLOv5 did this: it kept a count of 8 although the driver then showed one GPU."""
-        bare = box.run(["nv.see", WRITE, "rt12.see", "cu.see"], guard=False)
-        self.sees(bare, nv=box.ALL, rt12=[0], cu=[0])
+        unguarded = box.run(["nv.see", WRITE, "rt12.see", "cu.see"], guard=False)
+        self.sees(unguarded, nv=box.ALL, rt12=[0], cu=[0])
 
     def test_write_after_an_nvml_count_is_reported(self):
         for name, steps, first in (
@@ -24,9 +24,9 @@ class LateWrite(box.Case):
             for policy in ("VALIDATE", "CLAMP"):
                 with self.subTest(program=name, steps=steps, policy=policy):
                     result = box.run(steps, name, policy=policy)
-                    bare = box.run(steps, name, guard=False)
+                    unguarded = box.run(steps, name, guard=False)
                     # The guard cannot undo the write, so the answers are the same as without it.
-                    self.assertEqual(result.out, bare.out, result)
+                    self.assertEqual(result.out, unguarded.out, result)
                     self.one_line(result, "CUDA_VISIBLE_DEVICES", "unset", '"1"', "8 GPUs", first,
                                   "CUDA sees 1",
                                   "with CUDAGUARD_VISIBLE_DEVICES=1 and use device 0")
@@ -37,8 +37,8 @@ class LateWrite(box.Case):
                       ["cu.see", WRITE, "rt12.see"], ["rt12.see", WRITE, "nv.see"]):
             with self.subTest(steps=steps):
                 result = box.run(steps, policy="VALIDATE")
-                bare = box.run(steps, guard=False)
-                self.assertEqual(result.out, bare.out, result)
+                unguarded = box.run(steps, guard=False)
+                self.assertEqual(result.out, unguarded.out, result)
                 self.one_line(result, "CUDA_VISIBLE_DEVICES", "unset", '"1"', "no effect",
                               "CUDAGUARD_VISIBLE_DEVICES=1")
 

@@ -31,20 +31,20 @@ def answers(result):
 class Names(box.Case):
 
     def pair(self, steps, name="open", **more):
-        bare = box.run(steps, name, guard=False)
+        unguarded = box.run(steps, name, guard=False)
         guarded = box.run(steps, name, allow="5,2", **more)
-        self.assertEqual(bare.rc, 0, bare)
+        self.assertEqual(unguarded.rc, 0, unguarded)
         self.silent(guarded)
-        self.assertEqual(len(answers(guarded)), len(answers(bare)), guarded)
-        return answers(bare), answers(guarded)
+        self.assertEqual(len(answers(guarded)), len(answers(unguarded)), guarded)
+        return answers(unguarded), answers(guarded)
 
     def test_dlsym_leads_only_guarded_names_to_the_proxy(self):
         names = all_names() + ["cuBrandNewThing"]
         self.assertGreater(len(names), 700)
         for program in ("open", "cuda"):
-            bare, guarded = self.pair(["cu.where=" + name for name in names], program)
+            unguarded, guarded = self.pair(["cu.where=" + name for name in names], program)
             ours = set()
-            for name, without, within in zip(names, bare, guarded):
+            for name, without, within in zip(names, unguarded, guarded):
                 self.assertRegex(without, DRIVER, name)
                 if within != without:
                     self.assertEqual(within.split("+")[0], PROXY, name)
@@ -53,9 +53,9 @@ class Names(box.Case):
 
     def test_unknown_names_are_not_found(self):
         names = ["cuNoSuchThing", "cuInit_v2", "cuda", "", "CUINIT", "cudaSetDevice", "nvmlInit"]
-        bare, guarded = self.pair(["cu.where=" + name for name in names])
-        self.assertEqual(bare, ["null"] * len(names))
-        self.assertEqual(guarded, bare)
+        unguarded, guarded = self.pair(["cu.where=" + name for name in names])
+        self.assertEqual(unguarded, ["null"] * len(names))
+        self.assertEqual(guarded, unguarded)
 
     def test_cugetprocaddress_leads_only_guarded_names_to_proxy(self):
         """The test asks both forms of cuGetProcAddress for every name with every kind of version
@@ -69,8 +69,8 @@ class Names(box.Case):
         ours = set()
         for start in range(0, len(questions), 1000):
             asked = questions[start:start + 1000]
-            bare, guarded = self.pair(["cu.ask=" + question for question in asked])
-            for question, without, within in zip(asked, bare, guarded):
+            unguarded, guarded = self.pair(["cu.ask=" + question for question in asked])
+            for question, without, within in zip(asked, unguarded, guarded):
                 if within == without:
                     continue
                 # The new form returns a result, a status and a place; the old form returns a result
@@ -83,12 +83,13 @@ class Names(box.Case):
 
     def test_per_thread_forms_stay_the_drivers(self):
         """The forms _ptsz and _ptds are separate names and stay the driver's."""
-        bare, guarded = self.pair(["cu.ask=cuMemcpyHtoD,13020,2", "cu.ask=cuMemcpyHtoD,13020,0",
-                                   "cu.ask=cuLaunchKernel,13020,2", "cu.ask=cuLaunchKernel,13020,1",
-                                   "cu.where=cuLaunchKernel_ptsz", "cu.where=cuMemcpyHtoD_v2_ptds"])
-        self.assertEqual(guarded, bare)
-        self.assertNotEqual(bare[0], bare[1])
-        self.assertIn(bare[4], bare[2])
+        unguarded, guarded = self.pair([
+            "cu.ask=cuMemcpyHtoD,13020,2", "cu.ask=cuMemcpyHtoD,13020,0",
+            "cu.ask=cuLaunchKernel,13020,2", "cu.ask=cuLaunchKernel,13020,1",
+            "cu.where=cuLaunchKernel_ptsz", "cu.where=cuMemcpyHtoD_v2_ptds"])
+        self.assertEqual(guarded, unguarded)
+        self.assertNotEqual(unguarded[0], unguarded[1])
+        self.assertIn(unguarded[4], unguarded[2])
 
     def test_name_that_no_table_has_still_works(self):
         """dlsym and cuGetProcAddress both find the name."""
@@ -104,13 +105,13 @@ class Names(box.Case):
                  "cu.context=primary,1", "cu.load=library", "cu.load=module", "cu.memory",
                  "cu.error=101", "cu.version", "cu.init=1", "cu.context=v4,2"]
         for route in ("dlsym", "proc"):
-            bare = box.run(["cu.route=" + route] + steps, guard=False, own="5,2")
+            unguarded = box.run(["cu.route=" + route] + steps, guard=False, own="5,2")
             result = box.run(["cu.route=" + route] + steps, allow="5,2")
-            self.assertEqual(result.out, bare.out, result)
-        bare = box.run(steps, "cuda", guard=False, own="5,2")
+            self.assertEqual(result.out, unguarded.out, result)
+        unguarded = box.run(steps, "cuda", guard=False, own="5,2")
         result = box.run(steps, "cuda", allow="5,2")
-        self.assertEqual(result.out, bare.out, result)
-        self.assertIn("cu.load=0:set", bare.out)
+        self.assertEqual(result.out, unguarded.out, result)
+        self.assertIn("cu.load=0:set", unguarded.out)
 
 
 class Trampolines(box.Case):
@@ -121,13 +122,13 @@ class Trampolines(box.Case):
             for policy in ("VALIDATE", "CLAMP"):
                 with self.subTest(program=name, policy=policy):
                     argv = [harness.program(name)]
-                    bare = harness.run(argv, world="none", guard=False, trace=False,
-                                       env=box.environment(own="5,2"))
-                    self.assertEqual(bare.answers["count"], "2", bare)
+                    unguarded = harness.run(argv, world="none", guard=False, trace=False,
+                                            env=box.environment(own="5,2"))
+                    self.assertEqual(unguarded.answers["count"], "2", unguarded)
                     result = harness.run(argv, world="none", trace=False,
                                          env=box.environment(allow="5,2", policy=policy))
                     self.silent(result)
-                    self.assertEqual(result.out, bare.out, result)
+                    self.assertEqual(result.out, unguarded.out, result)
                     self.assertEqual(result.fake_calls.count("cuInit:initialised"), 1, result)
 
 
@@ -144,12 +145,12 @@ class Majors(box.Case):
                 for order in (("12", "13"), ("13", "12")):
                     with self.subTest(program=program, policy=policy, order=order):
                         steps = [prefixes[major] + step for step in self.STEPS for major in order]
-                        bare = box.run(steps, program, guard=False, own="5,2")
+                        unguarded = box.run(steps, program, guard=False, own="5,2")
                         result = box.run(steps, program, allow="5,2", policy=policy)
                         self.silent(result)
                         for major in order:
                             own = "cudart%s:" % major
-                            wanted = [call for call in bare.fake_calls if call.startswith(own)]
+                            wanted = [call for call in unguarded.fake_calls if call.startswith(own)]
                             called = [call for call in result.fake_calls if call.startswith(own)]
                             # The guard may ask the runtime for its count or its error state.
                             asked = {own + "cudaGetDeviceCount", own + "cudaPeekAtLastError",
@@ -185,20 +186,21 @@ class Handles(box.Case):
             for title, steps in self.CASES.items():
                 with self.subTest(library=library, case=title):
                     steps = [step.replace("LIB", library) for step in steps]
-                    bare = box.run(steps, guard=False)
+                    unguarded = box.run(steps, guard=False)
                     result = box.run(steps, policy="VALIDATE")
                     self.silent(result)
-                    self.assertEqual(result.out, bare.out, result)
-                    self.assertIn("set" if "open" in steps[-2] + steps[0] else "null", bare.out)
+                    self.assertEqual(result.out, unguarded.out, result)
+                    self.assertIn("set" if "open" in steps[-2] + steps[0] else "null",
+                                  unguarded.out)
 
     def test_nvml_handles_are_as_without_the_guard(self):
         library = "libnvidia-ml.so.1"
         steps = ["lib.noload=L", "lib.open=L", "lib.noload=L", "lib.open=L", "lib.close=L",
                  "lib.noload=L"]
         steps = [step.replace("L", library) if step.endswith("=L") else step for step in steps]
-        bare = box.run(steps, guard=False)
+        unguarded = box.run(steps, guard=False)
         result = box.run(steps, policy="VALIDATE")
-        self.assertEqual(result.out, bare.out, result)
+        self.assertEqual(result.out, unguarded.out, result)
 
     def test_driver_stays_loaded_and_usable_after_the_last_close(self):
         """As documented, the driver stays loaded, because its table of addresses refers to the
@@ -209,8 +211,8 @@ class Handles(box.Case):
             steps = ["lib.open=" + library, "lib.close=" + library, "lib.noload=" + library,
                      "cu.see", "nv.see"]
             with self.subTest(library=library):
-                bare = box.run(steps, guard=False)
-                self.assertEqual(bare.answers["lib.noload"], "null", bare)
+                unguarded = box.run(steps, guard=False)
+                self.assertEqual(unguarded.answers["lib.noload"], "null", unguarded)
                 result = box.run(steps, allow="5,2")
                 self.silent(result)
                 self.assertEqual(result.answers["lib.noload"], "set", result)

@@ -22,13 +22,16 @@ class NoGpu(box.Case):
                 if record["event"] == event]
 
     def test_control_fake_drivers_fail_without_the_guard(self):
-        bare = box.run(["pid", "cu.init", "nv.init"], guard=False, **SICK)
-        self.assertEqual((bare.answers["cu.init"], bare.answers["nv.init"]), ("100", "9"), bare)
-        self.assertEqual(bare.fake_calls, ["cuInit", "nvmlInit_v2", "nvmlInitWithFlags"], bare)
-        bare = box.run(["cu.open", "cu.init"], guard=False, **NO_DRIVER)
-        self.assertEqual((bare.answers["cu.open"], bare.answers["cu.init"]), ("null", "-999"), bare)
-        bare = box.run(["cu.init", "fork=c", "cu.init", "end"], guard=False)
-        self.assertEqual(bare.answers["c.cu.init"], "3", bare)
+        unguarded = box.run(["pid", "cu.init", "nv.init"], guard=False, **SICK)
+        self.assertEqual((unguarded.answers["cu.init"], unguarded.answers["nv.init"]), ("100", "9"),
+                         unguarded)
+        self.assertEqual(unguarded.fake_calls, ["cuInit", "nvmlInit_v2", "nvmlInitWithFlags"],
+                         unguarded)
+        unguarded = box.run(["cu.open", "cu.init"], guard=False, **NO_DRIVER)
+        self.assertEqual((unguarded.answers["cu.open"], unguarded.answers["cu.init"]),
+                         ("null", "-999"), unguarded)
+        unguarded = box.run(["cu.init", "fork=c", "cu.init", "end"], guard=False)
+        self.assertEqual(unguarded.answers["c.cu.init"], "3", unguarded)
 
     def test_each_result_of_an_init_is_recorded_once(self):
         """The record has the caller. A success after an error is recorded, too."""

@@ -22,12 +22,12 @@ class Nvml(box.Case):
                     steps = ["nv.init", "nv.uuid=" + uuid(gpu), "nv.serial=" + box.GPUS[gpu][2],
                              "nv.bus=" + box.bus_id(gpu), "nv.busold=" + short,
                              "nv.uuidtext=" + uuid(gpu), "nv.uuidbytes=" + uuid(gpu)]
-                    bare = box.run(steps, name, guard=False)
+                    unguarded = box.run(steps, name, guard=False)
                     result = box.run(steps, name, allow="5,2", preload=preload)
                     self.assertEqual(result.rc, 0, result)
                     for step in ("uuid", "serial", "bus", "busold"):
-                        self.assertEqual(bare.answers["nv." + step],
-                                         "0:%d:%s" % (gpu, box.GPUS[gpu][0]), bare)
+                        self.assertEqual(unguarded.answers["nv." + step],
+                                         "0:%d:%s" % (gpu, box.GPUS[gpu][0]), unguarded)
                         found = result.answers["nv." + step]
                         if gpu in allow:
                             self.assertEqual(
@@ -35,7 +35,8 @@ class Nvml(box.Case):
                         else:
                             self.assertEqual(found, "6:77:!6", result)
                     for step in ("uuidtext", "uuidbytes") if name == "open" or preload else ():
-                        self.assertEqual(bare.answers["nv." + step], "0:" + box.GPUS[gpu][0], bare)
+                        self.assertEqual(unguarded.answers["nv." + step], "0:" + box.GPUS[gpu][0],
+                                         unguarded)
                         self.assertEqual(
                             result.answers["nv." + step],
                             "0:" + box.GPUS[gpu][0] if gpu in allow else "6:!6", result)
@@ -65,8 +66,9 @@ class Nvml(box.Case):
             with self.subTest(step=step):
                 key = step.split("=")[0]
                 # The program asks about GPU 2.
-                bare = box.run(["nv.init", step.replace("=0,", "=2,")], guard=False)
-                self.assertEqual(box.seen(bare.answers[key].split(":", 2)[2]), machine, bare)
+                unguarded = box.run(["nv.init", step.replace("=0,", "=2,")], guard=False)
+                self.assertEqual(box.seen(unguarded.answers[key].split(":", 2)[2]), machine,
+                                 unguarded)
                 result = box.run(["nv.init", step], allow="2,3,6,0")
                 self.assertEqual(sorted(box.seen(result.answers[key].split(":", 2)[2])), listed,
                                  result)
@@ -103,8 +105,8 @@ class Nvml(box.Case):
                   "nv.init": ["nvmlInit_v2", "nvmlInitWithFlags"],
                   "nv.initflags": ["nvmlInitWithFlags"]}
         for start, calls in starts.items():
-            bare = box.run([start], guard=False)
-            self.assertEqual(bare.fake_calls, calls, bare)
+            unguarded = box.run([start], guard=False)
+            self.assertEqual(unguarded.fake_calls, calls, unguarded)
             for name, preload in (("open", ()), ("nvml", ()), ("nvml", PROXIES)):
                 for more in ({"policy": "VALIDATE"}, {"policy": "CLAMP"}, {"allow": "5,2"},
                              {"policy": "VALIDATE", "CG_SICK": "100"}):

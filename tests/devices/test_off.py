@@ -30,13 +30,13 @@ class Off(box.Case):
                 for more in ({}, {"allow": "5,2"}, {"allow": "nonsense"},
                              {"CUDAGUARD_CHILDREN": "FORCE_CPU"}):
                     with self.subTest(driver=kind, program=name, more=more):
-                        bare = box.run(steps, name, guard=False, box=kind)
+                        unguarded = box.run(steps, name, guard=False, box=kind)
                         result = box.run(steps, name, policy="OFF", box=kind, **more)
-                        self.assertEqual(result.rc, bare.rc, result)
-                        self.assertEqual(bare.rc, 0, bare)
-                        self.assertEqual(result.out, bare.out, result)
-                        self.assertEqual(result.err, bare.err, result)
-                        self.assertEqual(result.fake_calls, bare.fake_calls, result)
+                        self.assertEqual(result.rc, unguarded.rc, result)
+                        self.assertEqual(unguarded.rc, 0, unguarded)
+                        self.assertEqual(result.out, unguarded.out, result)
+                        self.assertEqual(result.err, unguarded.err, result)
+                        self.assertEqual(result.fake_calls, unguarded.fake_calls, result)
 
     def test_off_maps_only_the_guard(self):
         for name, steps in STEPS.items():
@@ -52,5 +52,5 @@ class Off(box.Case):
         self.assertNotIn("libcudaguard-driver.so", cpu.answers["maps"], cpu)
         self.sees(cpu, cu="!100", nv=[])
         self.assertEqual(cpu.fake_calls, [], cpu)
-        bare = box.run(steps, guard=False)
-        self.assertEqual(bare.answers["maps"], "", bare)
+        unguarded = box.run(steps, guard=False)
+        self.assertEqual(unguarded.answers["maps"], "", unguarded)

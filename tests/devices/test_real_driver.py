@@ -24,10 +24,10 @@ class RealDriver(box.Case):
                            env=env, timeout=300)
 
     def both(self, steps, name="open", **env):
-        bare = self.run_real(steps, name, guard=False)
+        unguarded = self.run_real(steps, name, guard=False)
         guarded = self.run_real(steps, name, **env)
-        self.assertEqual((bare.rc, guarded.rc), (0, 0), guarded)
-        return bare, guarded
+        self.assertEqual((unguarded.rc, guarded.rc), (0, 0), guarded)
+        return unguarded, guarded
 
     def test_calls_without_a_device_answer_as_unguarded(self):
         steps = FIXED + ["cu.error=%d" % code for code in list(range(0, 1000, 1)) + [-1, 5555]]
@@ -35,11 +35,11 @@ class RealDriver(box.Case):
             for policy in ("VALIDATE", "CLAMP"):
                 for bind in (None, "1"):
                     with self.subTest(program=name, policy=policy, bind=bind):
-                        bare, guarded = self.both(steps, name, CUDAGUARD_POLICY=policy,
-                                                  LD_BIND_NOW=bind)
-                        self.assertEqual(guarded.out, bare.out)
-                        self.assertEqual(bare.answers["cu.version"][:2], "0:", bare)
-                        self.assertEqual(bare.answers["cu.init"], "100", bare)
+                        unguarded, guarded = self.both(steps, name, CUDAGUARD_POLICY=policy,
+                                                       LD_BIND_NOW=bind)
+                        self.assertEqual(guarded.out, unguarded.out)
+                        self.assertEqual(unguarded.answers["cu.version"][:2], "0:", unguarded)
+                        self.assertEqual(unguarded.answers["cu.init"], "100", unguarded)
 
     def test_every_unguarded_name_has_the_same_status_and_place(self):
         """A guarded name has its place in the proxy."""
@@ -50,9 +50,9 @@ class RealDriver(box.Case):
             ours = set()
             for start in range(0, len(questions), 1000):
                 asked = questions[start:start + 1000]
-                bare, guarded = self.both(["cu.ask=" + question for question in asked],
-                                          CUDAGUARD_POLICY="VALIDATE", LD_BIND_NOW=bind)
-                pairs = zip(asked, test_names.answers(bare), test_names.answers(guarded))
+                unguarded, guarded = self.both(["cu.ask=" + question for question in asked],
+                                               CUDAGUARD_POLICY="VALIDATE", LD_BIND_NOW=bind)
+                pairs = zip(asked, test_names.answers(unguarded), test_names.answers(guarded))
                 for question, without, within in pairs:
                     if within == without:
                         continue
@@ -65,10 +65,10 @@ class RealDriver(box.Case):
 
     def test_dlsym_leads_only_guarded_names_to_the_proxy(self):
         names = test_names.all_names()
-        bare, guarded = self.both(["cu.where=" + name for name in names],
-                                  CUDAGUARD_POLICY="VALIDATE")
+        unguarded, guarded = self.both(["cu.where=" + name for name in names],
+                                       CUDAGUARD_POLICY="VALIDATE")
         differ = set()
-        for name, without, within in zip(names, test_names.answers(bare),
+        for name, without, within in zip(names, test_names.answers(unguarded),
                                          test_names.answers(guarded)):
             if within != without:
                 # The guard defines no name that this driver lacks.

@@ -140,8 +140,8 @@ class NoGpu(Case):
 
     def test_missing_gpu_is_reported(self):
         for more in ({"CG_SICK": "100"}, {"CG_SICK": "100", "CG_EMPTY": "1"}, {"CG_EMPTY": "1"}):
-            bare = box.run(["cu.init"], guard=False, **more)
-            self.assertEqual(bare.answers["cu.init"], more.get("CG_SICK", "0"), bare)
+            unguarded = box.run(["cu.init"], guard=False, **more)
+            self.assertEqual(unguarded.answers["cu.init"], more.get("CG_SICK", "0"), unguarded)
             for named, result in self.each(["nv.count", "cu.init", "cu.count", "rt12.count"], **more):
                 with self.subTest(named=named, **more):
                     self.assertEqual(result.answers["cu.init"], "100", result)

@@ -51,12 +51,12 @@ class Libraries(harness.Case):
         super().setUp()
         self.need_real_driver()
 
-    def look_at(self, name, bare, guarded):
+    def look_at(self, name, unguarded, guarded):
         path = os.path.join(harness.real_driver_dir(), name)
         names = exports(path)
         # The harness ignores the display's libraries.
         listed = bool(harness.DRIVER_FILE.match(name))
-        for guard, wanted in ((False, bare), (True, guarded)):
+        for guard, wanted in ((False, unguarded), (True, guarded)):
             with self.subTest(library=name, guard=guard):
                 result = harness.run([PROGRAM, path, *names], world="real", guard=guard)
                 self.assertEqual(result.rc, 0, result)

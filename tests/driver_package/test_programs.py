@@ -21,9 +21,9 @@ class Programs(harness.DirectoryCase):
         return harness.run(argv, world="real", guard=guard, env=dict(env, **own))
 
     def control(self, *argv, **env):
-        bare = self.run_it(*argv, guard=False, **env)
-        bare.assert_reached(self)
-        return bare
+        unguarded = self.run_it(*argv, guard=False, **env)
+        unguarded.assert_reached(self)
+        return unguarded
 
     def test_persistenced_is_refused_with_a_record(self):
         """The program is a daemon without stderr, so its record is the only report."""
@@ -31,11 +31,12 @@ class Programs(harness.DirectoryCase):
         self.need_real_driver("libnvidia-cfg.so.1")
         if os.geteuid() != 0:
             harness.skip(self, "nvidia-persistenced must be started by root")
-        bare = self.control("nvidia-persistenced")
+        unguarded = self.control("nvidia-persistenced")
         report = os.path.join(self.directory, "report")
         result = self.run_it("nvidia-persistenced", CUDAGUARD_REPORT=report)
         result.assert_untouched(self)
-        self.assertEqual((result.rc, result.out, result.err), (bare.rc, bare.out, bare.err), result)
+        self.assertEqual((result.rc, result.out, result.err),
+                         (unguarded.rc, unguarded.out, unguarded.err), result)
         records = harness.records(report)
         self.assertEqual([(r["api"], r["object"], r["decision"]) for r in records],
                          [("dlopen", "libnvidia-cfg.so.1", "deny")])
@@ -49,13 +50,13 @@ class Programs(harness.DirectoryCase):
             with self.subTest(argv=argv):
                 if mapped:
                     self.need_real_driver("libnvidia-encode.so.1")
-                bare = self.control(*argv)
+                unguarded = self.control(*argv)
                 result = self.run_it(*argv)
                 result.assert_untouched(self, linked=mapped)
                 self.assertEqual(mapped, any("encode" in path for path in result.driver_files), result)
                 self.assertFalse([path for path in result.driver_files
                                   if os.path.basename(path).startswith("libcuda.")], result)
-                self.assertEqual(result.rc, bare.rc, result)
+                self.assertEqual(result.rc, unguarded.rc, result)
                 self.assertIn("cuInit(0) failed -> CUDA_ERROR_NO_DEVICE", result.err)
                 self.assertRegex(result.err, r"no CUDA here \(FORCE_CPU; asked by libav")
 

@@ -51,13 +51,13 @@ def opens(result):
 
 
 def table_row(outcome):
-    bare_fake = outcome.bare.get("fake")
-    bare_real = outcome.bare.get("real")
+    unguarded_fake = outcome.unguarded.get("fake")
+    unguarded_real = outcome.unguarded.get("real")
     runs = outcome.guarded.values()
     return [
         outcome.row.id,
-        " ".join(sorted(set(bare_fake.init_calls()))) or "-" if bare_fake else "",
-        opens(bare_real) if bare_real else "",
+        " ".join(sorted(set(unguarded_fake.init_calls()))) or "-" if unguarded_fake else "",
+        opens(unguarded_real) if unguarded_real else "",
         answers(outcome),
         str(sum(len(r.device_opens) + len(r.device_nodes) for r in runs)) if runs else "",
         str(sum(len(r.init_calls()) for r in runs)) if runs else "",
@@ -66,7 +66,8 @@ def table_row(outcome):
     ]
 
 
-HEAD = ["entry_point", "bare, fake: calls", "bare, real: opens", "guarded: answer", "opens", "fake inits",
+HEAD = ["entry_point", "unguarded, fake: calls", "unguarded, real: opens", "guarded: answer",
+        "opens", "fake inits",
         "driver files", "verdict"]
 
 
@@ -110,13 +111,13 @@ def main():
             print("\n%s (%s) FAILED, %s:\n  %s\n%s" %
                   (outcome.row.id, outcome.row.about, where, "\n  ".join(found), result))
         if given.verbose:
-            for world, result in list(outcome.bare.items()) + list(outcome.guarded.items()):
+            for world, result in list(outcome.unguarded.items()) + list(outcome.guarded.items()):
                 print("\n%s, %s\n%s" % (outcome.row.id, world, result))
     if given.json:
         with open(given.json, "w", encoding="utf-8") as stream:
             json.dump([{
                 "entry_point": outcome.row.id, "about": outcome.row.about, "verdict": outcome.verdict,
-                "bare": {world: as_data(r) for world, r in outcome.bare.items()},
+                "unguarded": {world: as_data(r) for world, r in outcome.unguarded.items()},
                 "guarded": {world: as_data(r) for world, r in outcome.guarded.items()},
                 "complaints": [[where, found] for where, found, _ in outcome.complaints],
                 "skipped": outcome.skipped} for outcome in outcomes], stream, indent=1)

@@ -94,7 +94,7 @@ class Script(fence.Case):
         for one in fence.NVIDIA + fence.OTHERS:
             requests += [int(one, 16)] + [int(one, 16) ^ 1 << bit for bit in range(32)]
         requests += [random.Random(7).randrange(1 << 32) for _ in range(1000)]
-        done = self.bare_with_input(judge, "\n".join("%x" % one for one in requests))
+        done = self.unguarded_with_input(judge, "\n".join("%x" % one for one in requests))
         self.assertEqual(set(done), {"0", "1"})
         self.assertEqual(len(done), len(requests))
         profile = self.changed(like_default(["ioctl", "read"]))
@@ -108,7 +108,7 @@ class Script(fence.Case):
             wanted = (REFUSE, 19) if mark == "1" else (ALLOW, None)
             self.assertEqual(answer(profile, request), wanted, hex(request))
 
-    def bare_with_input(self, command, text):
+    def unguarded_with_input(self, command, text):
         return subprocess.run([command], input=text, capture_output=True, text=True,
                                       check=True).stdout
 
@@ -183,7 +183,7 @@ class Container(fence.Case):
 
     def fenced(self, profile):
         path = self.make("profile.json", json.dumps(profile), 0o644)
-        done = self.bare(SCRIPT, path)
+        done = self.unguarded(SCRIPT, path)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return json.loads(done.stdout)
 
@@ -215,8 +215,8 @@ class Container(fence.Case):
         as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
         script = 'mount -t tmpfs none /sys/fs/cgroup && exec crun --root "$1" ' \
                  '--cgroup-manager=disabled run --bundle "$2" "$3"'
-        return self.bare("unshare", *as_root, "--mount", "sh", "-c", script, "sh",
-                         self.path("state"), bundle, os.path.basename(self.directory))
+        return self.unguarded("unshare", *as_root, "--mount", "sh", "-c", script, "sh",
+                              self.path("state"), bundle, os.path.basename(self.directory))
 
     def requests(self, profile, *before):
         words = [*before, fence.program("requests_static"), "/dev/null", *fence.NVIDIA,
@@ -226,8 +226,8 @@ class Container(fence.Case):
     def test_default_profile_allows_a_fence(self):
         """With the profile alone, NVIDIA's ioctls pass."""
         profile = self.profile()
-        bare = self.requests(profile)
-        self.assertEqual(set(bare.values()), {"ENOTTY"})
+        unguarded = self.requests(profile)
+        self.assertEqual(set(unguarded.values()), {"ENOTTY"})
         fenced = self.requests(profile, launcher.LAUNCHER, "run", "--fence=require", "--")
         self.assertEqual({fenced[one] for one in fence.NVIDIA}, {"ENODEV"})
         self.assertEqual({fenced[one] for one in fence.OTHERS}, {"ENOTTY"})

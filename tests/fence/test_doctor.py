@@ -21,7 +21,7 @@ class Row(doctor.Case):
         if os.geteuid() == 0:
             self.need("setpriv")
             words = ["setpriv", "--reuid=" + NOBODY, "--clear-groups", self.installed()]
-        text = self.bare(*words, "doctor").stdout
+        text = self.unguarded(*words, "doctor").stdout
         self.assertIn("\nfence              available (cudaguard run --fence)\n"
                       "                   sets no_new_privs: sudo and setuid programs get no more "
                       "rights\n", text)
@@ -29,8 +29,8 @@ class Row(doctor.Case):
     def test_doctor_reports_that_a_fence_is_already_set_up(self):
         for how in ("run", "verify"):
             with self.subTest(how):
-                done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, how,
-                                 "--fence=require", launcher.LAUNCHER, "doctor")
+                done = self.unguarded(*harness.sandbox("none"), launcher.LAUNCHER, how,
+                                      "--fence=require", launcher.LAUNCHER, "doctor")
                 self.assertIn("\nfence              already set up: no CUDA in "
                               "this process, nor in what it starts\n", done.stdout)
                 self.assertEqual(done.returncode, 0, done)
@@ -40,14 +40,15 @@ class Row(doctor.Case):
         words = ["env", "-i", "LD_LIBRARY_PATH=" + self.sick(), launcher.LAUNCHER, "doctor"]
         said = "doctor itself is under a fence: cuInit's answer is the fence's"
         for start in ([], [launcher.LAUNCHER, "run", "--fence", "--"]):
-            done = self.bare(*harness.sandbox("none"), *start, *words)
+            done = self.unguarded(*harness.sandbox("none"), *start, *words)
             self.assertEqual((said in done.stdout, done.returncode), (bool(start), 0), done)
 
     def test_leaves_no_trace(self):
         """The process that asks is not fenced afterwards, nor has it no_new_privs."""
         log = self.path("log")
-        done = self.bare("strace", "-f", "-o", log, "-e", "trace=seccomp,prctl,fork,clone,vfork",
-                         launcher.LAUNCHER, "doctor")
+        done = self.unguarded("strace", "-f", "-o", log, "-e",
+                              "trace=seccomp,prctl,fork,clone,vfork",
+                              launcher.LAUNCHER, "doctor")
         self.assertIn("available", done.stdout)
         with open(log, encoding="utf-8") as stream:
             lines = stream.read().splitlines()
@@ -72,13 +73,13 @@ class Programs(doctor.Case):
         self.assertFalse(self.advice("true"))
         self.assertFalse(self.advice(static, CUDAGUARD_POLICY="OFF"))
         # And it is true.
-        self.assertEqual(self.bare(launcher.LAUNCHER, "run", cleared).returncode, 125)
-        self.assertEqual(self.bare(launcher.LAUNCHER, "run", "--fence", cleared).returncode, 0)
+        self.assertEqual(self.unguarded(launcher.LAUNCHER, "run", cleared).returncode, 125)
+        self.assertEqual(self.unguarded(launcher.LAUNCHER, "run", "--fence", cleared).returncode, 0)
 
     def test_doctor_does_not_advise_a_fence_that_is_unavailable(self):
         static = fence.program("requests_static")
         for rules, wanted in ((["seccomp=1", "prctl=1"], False), ([], True)):
-            done = self.bare(*harness.sandbox("none"), fence.program("without"), *rules, "--",
-                             launcher.LAUNCHER, "doctor", static)
+            done = self.unguarded(*harness.sandbox("none"), fence.program("without"), *rules, "--",
+                                  launcher.LAUNCHER, "doctor", static)
             self.assertEqual("with --fence" in done.stdout, wanted, done.stdout)
             self.assertEqual(done.returncode, 2)

@@ -105,14 +105,14 @@ class Privileged(fence.Case):
         self.as_nobody = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
 
     def said(self, *words):
-        done = self.bare(*words)
+        done = self.unguarded(*words)
         self.assertEqual(done.returncode, 0, done)
         return done.stdout, done.stderr
 
     def test_setuid_program_under_roots_fence_becomes_root(self):
         """Root's fence sets no no_new_privs."""
-        bare, _ = self.said(*self.as_nobody, self.helper)
-        self.assertEqual(bare, "uid=65534 euid=0 no_new_privs=0 request=ENOTTY\n")
+        unguarded, _ = self.said(*self.as_nobody, self.helper)
+        self.assertEqual(unguarded, "uid=65534 euid=0 no_new_privs=0 request=ENOTTY\n")
         fenced, _ = self.said(self.launcher, "run", "--fence", "--", *self.as_nobody, self.helper)
         self.assertEqual(fenced, "uid=65534 euid=0 no_new_privs=0 request=ENODEV\n")
 
@@ -124,5 +124,5 @@ class Privileged(fence.Case):
         for words in ([self.helper], ["env", "-i", self.helper]):
             self.assertEqual(self.said(*run, "--fence", "--", *words), (expected, ""))
         # Without a fence it is refused: ld.so would take the guard away.
-        done = self.bare(*run, "--", self.helper)
+        done = self.unguarded(*run, "--", self.helper)
         self.refused(done, 125, "setuid")

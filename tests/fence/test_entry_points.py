@@ -22,7 +22,7 @@ def has_admin():
 class EntryPointCase(fence.Case):
     def setUp(self):
         super().setUp()
-        self.requests = self.answers(self.bare(fence.program("model"), "list"))
+        self.requests = self.answers(self.unguarded(fence.program("model"), "list"))
         self.assertGreater(len(self.requests), 40)
 
     def need_program(self, name, tool):
@@ -30,15 +30,15 @@ class EntryPointCase(fence.Case):
             harness.skip(self, "not built: no %s" % tool)
         return fence.program(name)
 
-    def refused(self, *words, bare="ENOTTY", requests=None):
-        """Each request is answered `bare`, and ENODEV by the fence; a terminal's passes it."""
+    def refused(self, *words, unguarded="ENOTTY", requests=None):
+        """Each request is answered `unguarded`, and ENODEV by the fence; a terminal's passes it."""
         words = [*words, "/dev/null", *(requests or self.requests), "5401"]
-        alone = self.answers(self.bare(*words))
+        alone = self.answers(self.unguarded(*words))
         fenced = self.answers(self.start("run", "--fence", "--", *words))
         own = alone.pop("5401"), fenced.pop("5401")
-        self.assertEqual(set(alone.values()), {bare}, alone)
+        self.assertEqual(set(alone.values()), {unguarded}, alone)
         self.assertEqual(set(fenced.values()), {"ENODEV"}, fenced)
-        self.assertEqual(own, (bare, bare))
+        self.assertEqual(own, (unguarded, unguarded))
 
 
 class EntryPoints(EntryPointCase):
@@ -78,7 +78,7 @@ class EntryPoints(EntryPointCase):
     def test_driver_that_libcs_own_dlopen_loads_is_refused(self):
         """The guard does not see libc's own dlopen of a path."""
         words = [fence.program("libc_dlopen"), fence.program("driver/libcuda.so.1")]
-        self.assertEqual(self.answers(self.bare(*words)), {"cuInit": "ENOTTY"})
+        self.assertEqual(self.answers(self.unguarded(*words)), {"cuInit": "ENOTTY"})
         self.assertEqual(self.answers(self.start("run", "--", *words)), {"cuInit": "ENOTTY"})
         self.assertEqual(self.answers(self.start("run", "--fence", "--", *words)),
                          {"cuInit": "ENODEV"})
@@ -87,7 +87,7 @@ class EntryPoints(EntryPointCase):
         """io_uring has no operation that is an ioctl. The nearest operation needs uring_cmd, which
         /dev/zero and NVIDIA's modules do not have, so there is nothing to refuse."""
         words = [fence.program("uring"), "/dev/zero", *self.requests]
-        alone = self.answers(self.bare(*words))
+        alone = self.answers(self.unguarded(*words))
         self.assertEqual(self.answers(self.start("run", "--fence", "--", *words)), alone)
         # EINVAL: older than Linux 5.19. Or there is no io_uring here.
         if "setup" not in alone:
@@ -105,7 +105,7 @@ class OlderArchitectures(EntryPointCase):
 
     def emulated(self):
         """Has this kernel i386's system calls?"""
-        return self.bare(fence.program("freestanding"), "/dev/null").returncode == 0
+        return self.unguarded(fence.program("freestanding"), "/dev/null").returncode == 0
 
     def test_i386_program_is_refused(self):
         if not self.emulated():
@@ -120,12 +120,12 @@ class OlderArchitectures(EntryPointCase):
     def test_x32_system_calls_are_refused(self):
         """Most kernels have no x32 system calls. The filter runs before such a kernel answers
         ENOSYS."""
-        for way in ("x32", "x32_native", "x32_bare"):
+        for way in ("x32", "x32_native", "x32_unguarded"):
             with self.subTest(way=way):
                 words = [fence.program("requests"), "--by=" + way, "/dev/null"]
-                bare = self.answers(self.bare(*words, "c020462a"))["c020462a"]
-                self.assertIn(bare, ("ENOTTY", "ENOSYS"))
-                self.refused(*words[:-1], bare=bare)
+                unguarded = self.answers(self.unguarded(*words, "c020462a"))["c020462a"]
+                self.assertIn(unguarded, ("ENOTTY", "ENOSYS"))
+                self.refused(*words[:-1], unguarded=unguarded)
 
 
 class SetUser(EntryPointCase):
@@ -144,7 +144,7 @@ class SetUser(EntryPointCase):
         self.words = [self.program, "--euid", "/dev/null", *self.requests]
 
     def check(self, *words, euid, answer):
-        got = self.answers(self.bare(*words))
+        got = self.answers(self.unguarded(*words))
         self.assertEqual(got.pop("euid"), euid)
         self.assertEqual(set(got.values()), {answer}, got)
 

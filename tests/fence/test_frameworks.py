@@ -41,13 +41,13 @@ class Frameworks(driver.Case):
 
     def same(self, *program):
         words = self.words(*program)
-        bare, fenced = self.guarded("--", *words), self.guarded("--fence", "--", *words)
-        self.assertEqual(fenced.returncode, bare.returncode, fenced)
-        self.assertEqual(DIFFERS.sub("", fenced.stdout), DIFFERS.sub("", bare.stdout))
+        unguarded, fenced = self.guarded("--", *words), self.guarded("--fence", "--", *words)
+        self.assertEqual(fenced.returncode, unguarded.returncode, fenced)
+        self.assertEqual(DIFFERS.sub("", fenced.stdout), DIFFERS.sub("", unguarded.stdout))
         self.assertEqual(DIFFERS.sub("", LIFTS.sub("\n", fenced.stderr)),
-                         DIFFERS.sub("", LIFTS.sub("\n", bare.stderr)))
+                         DIFFERS.sub("", LIFTS.sub("\n", unguarded.stderr)))
         self.assertIn(": run it without --fence", fenced.stderr)
-        self.assertNotIn(": run it without --fence", bare.stderr)
+        self.assertNotIn(": run it without --fence", unguarded.stderr)
 
     def test_guarded_frameworks_run_as_without_a_fence(self):
         for program in harness.sample(PROGRAMS, 2):

@@ -87,16 +87,16 @@ os.kill(parent, signal.SIGCONT)
 
 class Limits(fence.Case):
     def requests(self, *requests):
-        """({request: answer} bare, the same fenced), of a static program."""
+        """({request: answer} unguarded, the same fenced), of a static program."""
         words = [fence.program("requests_static"), "/dev/null", *requests]
-        return (self.answers(self.bare(*words)),
+        return (self.answers(self.unguarded(*words)),
                 self.answers(self.start("run", "--fence=require", "--", *words)))
 
     def passes(self, *requests):
         """Each is the file's own answer, with the fence too; RM_CONTROL beside them is refused."""
-        bare, fenced = self.requests(RM_CONTROL, *requests)
-        self.assertEqual(set(bare.values()), {"ENOTTY"})
-        self.assertEqual(fenced, dict(bare, **{RM_CONTROL: "ENODEV"}))
+        unguarded, fenced = self.requests(RM_CONTROL, *requests)
+        self.assertEqual(set(unguarded.values()), {"ENOTTY"})
+        self.assertEqual(fenced, dict(unguarded, **{RM_CONTROL: "ENODEV"}))
 
     def test_limit_inherited_descriptors_stay_partly_usable(self):
         """Requests on them are refused, but for nvidia-uvm's later ones: without UVM_INITIALIZE they
@@ -122,7 +122,7 @@ class Limits(fence.Case):
             if fenced:
                 done = self.start("run", "--fence=require", "--", *words, pass_fds=[passed])
             else:
-                done = self.bare(*words, pass_fds=[passed])
+                done = self.unguarded(*words, pass_fds=[passed])
         theirs_own = "ENODEV" if fenced else "ENOTTY"
         self.assertEqual(self.answers(done), {
             "read": "bytes", "mapped": "bytes", RM_CONTROL: theirs_own,
@@ -167,7 +167,7 @@ class Limits(fence.Case):
         listener, a container runtime inside cannot be one. If the kernel refuses by itself, the
         runtime can."""
         program = fence.program("listener")
-        self.assertEqual(self.bare(program).stdout, "listens\n")
+        self.assertEqual(self.unguarded(program).stdout, "listens\n")
         for words, wanted in ((("run", "--fence=require"), "listens\n"),
                               (("run", "--fence=require", "--observe"), "EBUSY\n"),
                               (("verify",), "EBUSY\n"), (("verify", "--fence=off"), "listens\n")):

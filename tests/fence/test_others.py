@@ -13,7 +13,7 @@ import unittest
 import pytest
 
 from support import browser, fence, harness, launcher, sshd
-from support.fence import ASK, BARE, FENCED
+from support.fence import ASK, UNGUARDED, FENCED
 
 NOBODY = 65534
 AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
@@ -31,9 +31,10 @@ class Case(fence.Case):
         self.assertEqual((done.returncode, done.stdout), (0, text), done)
 
     def same(self, *words, **more):
-        """Fenced and bare it ends the same and prints the same."""
-        bare, done = self.bare(*words, **more), self.fenced(*words, **more)
-        self.assertEqual((done.returncode, done.stdout), (bare.returncode, bare.stdout), done)
+        """Fenced and unguarded it ends the same and prints the same."""
+        unguarded, done = self.unguarded(*words, **more), self.fenced(*words, **more)
+        self.assertEqual((done.returncode, done.stdout), (unguarded.returncode, unguarded.stdout),
+                         done)
         self.assertEqual(done.returncode, 0, done)
         return done
 
@@ -41,35 +42,37 @@ class Case(fence.Case):
 class OwnFilters(Case):
     PROGRAM = fence.program("own_filters")
 
-    def differ(self, *words, bare, fenced):
-        self.says(self.bare(self.PROGRAM, *words), bare + "\n")
+    def differ(self, *words, unguarded, fenced):
+        self.says(self.unguarded(self.PROGRAM, *words), unguarded + "\n")
         self.says(self.fenced(self.PROGRAM, *words), fenced + "\n")
 
     def test_program_can_install_20_filters_of_its_own(self):
-        self.differ("many", 20, bare="many=yes request=ENOTTY", fenced="many=yes request=ENODEV")
+        self.differ("many", 20, unguarded="many=yes request=ENOTTY",
+                    fenced="many=yes request=ENODEV")
 
     def test_filter_for_all_threads_can_be_installed(self):
-        self.differ("all", bare="all=yes other=ENOTTY request=ENOTTY",
+        self.differ("all", unguarded="all=yes other=ENOTTY request=ENOTTY",
                     fenced="all=yes other=ENODEV request=ENODEV")
 
     def test_its_own_error_comes_first(self):
-        self.differ("refuse", bare="refuse=yes request=EACCES", fenced="refuse=yes request=EACCES")
+        self.differ("refuse", unguarded="refuse=yes request=EACCES",
+                    fenced="refuse=yes request=EACCES")
 
     def test_fence_answers_before_the_programs_listener(self):
         """The kernel's answer comes before a listener's."""
-        self.differ("listener", bare="listener=yes request=ENOSYS",
+        self.differ("listener", unguarded="listener=yes request=ENOSYS",
                     fenced="listener=yes request=ENODEV")
 
     def test_limit_strict_mode(self):
         """Documented: so it is behind any filter."""
-        self.differ("strict", bare="strict=yes request=ENOTTY",
+        self.differ("strict", unguarded="strict=yes request=ENOTTY",
                     fenced="strict=EINVAL request=ENODEV")
 
 
 class Inheritance(Case):
     def test_fence_holds_in_50_threads(self):
         words = [fence.program("threads"), 50]
-        self.says(self.bare(*words), "ENOTTY 52\n")
+        self.says(self.unguarded(*words), "ENOTTY 52\n")
         self.says(self.fenced(*words), "ENODEV 52\n")
 
     def test_100_nested_fences_make_one_filter(self):
@@ -77,12 +80,12 @@ class Inheritance(Case):
         installed, ask = self.installed(), [shutil.copy(ASK[0], self.path("ask")), *ASK[1:]]
         nested = [installed, *self.HOW, "--"]
         nested += [installed, "run", "--fence", "--"] * 99
-        bare = self.bare("sh", "-c", STATUS + "; exec \"$@\"", "-", *ask)
-        self.assertTrue(bare.stdout.endswith(BARE), bare)
-        filters = int(bare.stdout.split("Seccomp_filters:")[1].split()[0])
+        unguarded = self.unguarded("sh", "-c", STATUS + "; exec \"$@\"", "-", *ask)
+        self.assertTrue(unguarded.stdout.endswith(UNGUARDED), unguarded)
+        filters = int(unguarded.stdout.split("Seccomp_filters:")[1].split()[0])
         users = [[]] if os.geteuid() else [[], AS_NOBODY]
         for user in users:
-            done = self.bare(*user, *nested, "sh", "-c", STATUS + "; exec \"$@\"", "-", *ask)
+            done = self.unguarded(*user, *nested, "sh", "-c", STATUS + "; exec \"$@\"", "-", *ask)
             privileged = "0" if os.geteuid() == 0 and not user else "1"
             self.says(done, "NoNewPrivs:\t%s\nSeccomp_filters:\t%d\n%s" %
                       (privileged, filters + 1, FENCED))
@@ -100,7 +103,7 @@ if __name__ == "__main__":
 """)
         for method in ("fork", "spawn", "forkserver"):
             with self.subTest(method):
-                self.says(self.bare(sys.executable, script, method), "['ENOTTY']\n")
+                self.says(self.unguarded(sys.executable, script, method), "['ENOTTY']\n")
                 self.says(self.fenced(sys.executable, script, method), "['ENODEV']\n")
 
 
@@ -127,7 +130,7 @@ class Sandboxes(Case):
     """The ioctl is made inside each sandbox."""
 
     def sandboxed(self, *words, **more):
-        self.says(self.bare(*words, *ASK, **more), BARE)
+        self.says(self.unguarded(*words, *ASK, **more), UNGUARDED)
         self.says(self.fenced(*words, *ASK, **more), FENCED)
 
     def test_program_in_bubblewrap_is_fenced(self):
@@ -139,7 +142,7 @@ class Sandboxes(Case):
                  (0x15, 0, 1, 0x5401), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
         path = self.make("filter", b"".join(struct.pack("=HBBI", *step) for step in steps), 0o644)
         words = ["sh", "-c", 'exec bwrap --dev-bind / / --seccomp 3 -- "$@" 3< ' + path, "-", *ASK]
-        self.says(self.bare(*words), BARE.replace("5401 ENOTTY", "5401 EPERM"))
+        self.says(self.unguarded(*words), UNGUARDED.replace("5401 ENOTTY", "5401 EPERM"))
         self.says(self.fenced(*words), FENCED.replace("5401 ENOTTY", "5401 EPERM"))
 
     def test_program_under_unshare_is_fenced(self):
@@ -185,7 +188,7 @@ class Sandboxes(Case):
         server = sshd.Server(self)
         log = self.path("log")
         strace = ["strace", "-f", "-qq", "-o", log, "-e", "trace=prctl,seccomp"]
-        for before, expected in (([], BARE), ([launcher.LAUNCHER, *self.HOW, "--"], FENCED)):
+        for before, expected in (([], UNGUARDED), ([launcher.LAUNCHER, *self.HOW, "--"], FENCED)):
             self.says(server.connect(" ".join(ASK), before=[*before, *strace]), expected)
             with open(log, encoding="utf-8") as lines:
                 self.assertRegex(lines.read(), r"SECCOMP_MODE_FILTER.* = 0\n")
@@ -221,7 +224,7 @@ class Debuggers(Case):
         words = ["gdb", "-nx", "-batch"]
         for command in ("break ioctl", "run", "stepi", "finish", "delete", "continue"):
             words += ["-ex", command]
-        for how, expected in (self.bare, BARE), (self.fenced, FENCED):
+        for how, expected in (self.unguarded, UNGUARDED), (self.fenced, FENCED):
             done = how(*words, "--args", *ASK)
             self.assertEqual(done.returncode, 0, done)
             self.assertRegex(done.stdout, r"\nBreakpoint 1, .*ioctl")
@@ -235,13 +238,13 @@ class Debuggers(Case):
         return re.findall(r"0x(\w+), 0\) += -1 (\w+)", done.stderr)
 
     def test_strace_shows_the_refusal(self):
-        self.assertEqual(self.strace(self.bare), [("c020462a", "ENOTTY"), ("5401", "ENOTTY")])
+        self.assertEqual(self.strace(self.unguarded), [("c020462a", "ENOTTY"), ("5401", "ENOTTY")])
         self.assertEqual(self.strace(self.fenced), [("c020462a", "ENODEV"), ("5401", "ENOTTY")])
 
     def test_limit_strace_with_a_filter(self):
         """Documented: the kernel's refusal comes before that filter's stop, so it is not shown."""
         option = "--seccomp-bpf"
-        self.assertEqual(self.strace(self.bare, option), self.strace(self.bare))
+        self.assertEqual(self.strace(self.unguarded, option), self.strace(self.unguarded))
         self.assertEqual(self.strace(self.fenced, option), [("5401", "ENOTTY")])
 
 
@@ -262,7 +265,7 @@ class Identities(Case):
 
     def becomes_root(self, mine, system, command, complaint):
         def told(*words):
-            return self.bare(*self.IN_NAMESPACE, mine, system, *words)
+            return self.unguarded(*self.IN_NAMESPACE, mine, system, *words)
 
         root = "uid=0 euid=0 no_new_privs=0 request=%s\n"
         self.says(told(*AS_NOBODY, *command), root % "ENOTTY")
@@ -285,8 +288,8 @@ class Identities(Case):
     def test_root_can_become_another_user(self):
         words = ["su", "-s", "/bin/sh", "nobody", "-c", self.helper]
         told = "uid=65534 euid=65534 no_new_privs=0 request=%s\n"
-        self.says(self.bare(*words), told % "ENOTTY")
-        self.says(self.bare(*self.run_fenced, *words), told % "ENODEV")
+        self.says(self.unguarded(*words), told % "ENOTTY")
+        self.says(self.unguarded(*self.run_fenced, *words), told % "ENODEV")
 
 
 class ObservedInheritance(Inheritance):

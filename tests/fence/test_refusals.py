@@ -77,7 +77,7 @@ class Words(fence.Case):
             more = done.stdout.replace(plain.stdout, "").splitlines()
             self.assertTrue(more and all(line.startswith("# ") for line in more), done.stdout)
             self.assertIn("--fence is not among these", more[0])
-            text = self.bare("sh", "-c", done.stdout + "echo $CUDAGUARD_POLICY")
+            text = self.unguarded("sh", "-c", done.stdout + "echo $CUDAGUARD_POLICY")
             self.assertEqual((text.stdout, text.stderr), ("FORCE_CPU\n", ""))
         self.assertEqual(self.start("run", "--fence=off", "--print").stdout, plain.stdout)
         # Behind a fence the shell has it.
@@ -98,7 +98,7 @@ class Words(fence.Case):
         if os.geteuid() == 0:
             self.need("setpriv")
             words = ["setpriv", "--reuid=%d" % NOBODY, "--clear-groups", self.installed()]
-        done = self.bare(*words, "run", "--fence", "--print")
+        done = self.unguarded(*words, "run", "--fence", "--print")
         self.assertIn("sets no_new_privs:\n# sudo and setuid programs inside gain no rights",
                       done.stdout)
 
@@ -108,17 +108,17 @@ class Look(fence.Case):
 
     def fenced(self, *words, why, before=(), command=launcher.LAUNCHER):
         """Started, and one line."""
-        done = self.bare(*before, command, "run", "--fence", *words)
+        done = self.unguarded(*before, command, "run", "--fence", *words)
         self.assertEqual(
             done.stderr, 'cudaguard: "%s" is not guarded (%s); the fence refuses CUDA, but no message '
             "names the caller\n" % (words[0], why))
-        refused = self.bare(*before, command, "run", "--fence", "--strict", *words)
+        refused = self.unguarded(*before, command, "run", "--fence", "--strict", *words)
         self.refused(refused, 125, '"%s" cannot be guarded: %s' % (words[0], why))
         return done
 
     def refused_without(self, *words, before=(), command=launcher.LAUNCHER):
         for how in ([], ["--fence=off"]):
-            self.refused(self.bare(*before, command, "run", *how, *words), 125,
+            self.refused(self.unguarded(*before, command, "run", *how, *words), 125,
                          "cannot be guarded")
 
     def test_static_program_starts_fenced(self):
@@ -146,7 +146,7 @@ class Look(fence.Case):
     @unittest.skipUnless(platform.machine() == "x86_64", "an i386 program")
     def test_i386_program_starts_only_fenced(self):
         program = self.compile("i386", EXIT_7, "-m32", "-nostdlib", "-static")
-        self.assertEqual(self.bare(program).returncode, 7)
+        self.assertEqual(self.unguarded(program).returncode, 7)
         self.refused_without(program)
         done = self.fenced(program,
                            why="it is a 32-bit program (i386), the guard is 64-bit x86-64")
@@ -168,10 +168,10 @@ class Look(fence.Case):
                                "int main(void) { printf(\"%d\\n\", (int)geteuid()); return 0; }")
         os.chmod(program, 0o4755)
         nobody = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
-        self.assertEqual(self.bare(*nobody, program).stdout, "0\n")
+        self.assertEqual(self.unguarded(*nobody, program).stdout, "0\n")
         self.refused_without(program, before=nobody, command=command)
         # With no_new_privs it is not setuid: so it can be guarded.
-        done = self.bare(*nobody, command, "run", "--fence", "--strict", program)
+        done = self.unguarded(*nobody, command, "run", "--fence", "--strict", program)
         self.assertEqual((done.stdout, done.stderr), ("%d\n" % NOBODY, ""))
 
     def test_fenced_program_has_the_guard_as_well(self):

@@ -5,7 +5,7 @@ are not children of the process that asks for them."""
 import shlex
 
 from support import fence, harness, launcher, manager
-from support.fence import ASK, BARE, FENCED
+from support.fence import ASK, UNGUARDED, FENCED
 
 FENCE = [launcher.LAUNCHER, "run", "--fence=require", "--"]
 
@@ -37,7 +37,7 @@ class Systemd(fence.Case):
         for properties in ([], ["NoNewPrivileges=yes"], ["SystemCallFilter=@system-service"],
                            ["SystemCallFilter=@system-service", "SystemCallErrorNumber=EPERM"]):
             with self.subTest(properties=properties):
-                self.assertEqual(self.service(*ASK, properties=properties), BARE)
+                self.assertEqual(self.service(*ASK, properties=properties), UNGUARDED)
                 self.assertEqual(self.service(*FENCE, *ASK, properties=properties), FENCED)
 
     def test_systemds_own_filter_cannot_replace_the_fence(self):
@@ -48,9 +48,9 @@ class Systemd(fence.Case):
 
     def test_limit_service_of_systemd_run_is_not_fenced(self):
         """systemd starts what systemd-run asks for."""
-        self.assertEqual(self.service(*ASK, run=FENCE), BARE)
+        self.assertEqual(self.service(*ASK, run=FENCE), UNGUARDED)
 
     def test_scope_of_systemd_run_is_fenced(self):
         """systemd-run --scope becomes the program itself."""
-        self.assertEqual(self.systemd_run("--scope", "--", *ASK), BARE)
+        self.assertEqual(self.systemd_run("--scope", "--", *ASK), UNGUARDED)
         self.assertEqual(self.systemd_run("--scope", "--", *ASK, run=FENCE), FENCED)

@@ -33,7 +33,7 @@ STATUS = ["sed", "-n", "s/^NoNewPrivs:[[:space:]]*//p", "/proc/self/status"]
 
 class Case(fence.Case):
     def without(self, rules, *words):
-        done = self.bare(fence.program("without"), *rules, "--", *words)
+        done = self.unguarded(fence.program("without"), *rules, "--", *words)
         self.assertNotIn(done.returncode, (3, 4), done)
         return done
 
@@ -42,13 +42,14 @@ class Case(fence.Case):
 
     def rows(self, rules, *words):
         """doctor's, as an ordinary user's driver would be asked: in a /dev of its own."""
-        done = self.bare(*harness.sandbox("none"), fence.program("without"), *rules, "--", *words,
-                         launcher.LAUNCHER, "doctor", "--json", "-")
+        done = self.unguarded(*harness.sandbox("none"), fence.program("without"), *rules, "--",
+                              *words,
+                              launcher.LAUNCHER, "doctor", "--json", "-")
         self.assertEqual(done.stderr, "")
         return [row["text"] for row in json.loads(done.stdout)["findings"] if row["id"] == "fence"]
 
     def no_new_privs(self, *words):
-        done = self.bare(*words, *STATUS)
+        done = self.unguarded(*words, *STATUS)
         return done.stdout.strip()
 
 
@@ -119,8 +120,8 @@ class OtherWays(Case):
         ENOSYS, too, but to NVIDIA's ioctls alone. The control: under a fence, no other one is set
         up."""
         rules = ["unknown=" + ENOSYS]
-        bare = self.answers(self.without(rules, *REQUESTS))
-        self.assertEqual((bare["c020462a"], bare["30000001"]), ("ENOSYS", "ENOTTY"))
+        unguarded = self.answers(self.without(rules, *REQUESTS))
+        self.assertEqual((unguarded["c020462a"], unguarded["30000001"]), ("ENOSYS", "ENOTTY"))
         said = self.answers(self.run_fenced(rules, "--fence=require", *REQUESTS))
         self.assertEqual({said[one] for one in fence.NVIDIA}, {"ENODEV"})
         self.assertEqual(said["5401"], "ENOTTY")

@@ -17,21 +17,21 @@ KNOWN = {"TCGETS", "FIONREAD", "SIOCGIFCONF", "FBIOGET_VSCREENINFO", "FBIO_WAITF
 
 class Untouched(fence.Case):
     def both(self, *words):
-        """What these print bare and behind the fence."""
-        bare, fenced = self.bare(*words), self.start("run", "--fence", "--", *words)
-        self.assertEqual((bare.returncode, fenced.returncode), (0, 0), fenced.stderr)
-        return bare.stdout, fenced.stdout
+        """What these print unguarded and behind the fence."""
+        unguarded, fenced = self.unguarded(*words), self.start("run", "--fence", "--", *words)
+        self.assertEqual((unguarded.returncode, fenced.returncode), (0, 0), fenced.stderr)
+        return unguarded.stdout, fenced.stdout
 
     def test_ioctls_of_framebuffers_pass(self):
         words = [fence.program("requests_static"), "/dev/null", *fence.OTHERS]
-        bare, fenced = self.both(*words)
-        self.assertEqual(bare, fenced)
-        self.assertEqual(bare.count("ENOTTY"), len(fence.OTHERS))
+        unguarded, fenced = self.both(*words)
+        self.assertEqual(unguarded, fenced)
+        self.assertEqual(unguarded.count("ENOTTY"), len(fence.OTHERS))
 
     def sweep(self, *words, launch=()):
         """A byte for each of the requests that the model program knows to send."""
         path = self.path("answers")
-        done = self.bare(*launch, fence.program("model"), words[0], path, *words[1:])
+        done = self.unguarded(*launch, fence.program("model"), words[0], path, *words[1:])
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(path, "rb") as stream:
             return stream.read()
@@ -43,11 +43,12 @@ class Untouched(fence.Case):
         self.assertEqual(ours.count(1), 6 * 19 + 3 * 57)
         for file in ("-1", "/dev/null"):
             with self.subTest(file=file):
-                bare = self.sweep("sweep", file)
+                unguarded = self.sweep("sweep", file)
                 fenced = self.sweep("sweep", file,
                                     launch=[fence.launcher.LAUNCHER, "run", "--fence", "--"])
-                self.assertNotIn(errno.ENODEV, bare)
-                wanted = bytes(errno.ENODEV if own else other for own, other in zip(ours, bare))
+                self.assertNotIn(errno.ENODEV, unguarded)
+                wanted = bytes(errno.ENODEV if own else other for own,
+                               other in zip(ours, unguarded))
                 self.assertEqual(fenced.count(errno.ENODEV), ours.count(1))
                 self.assertTrue(fenced == wanted)
 
@@ -62,17 +63,17 @@ class Untouched(fence.Case):
         told = self.start(launcher=fence.program("model"), *["which"],
                           input="\n".join([*numbers, *fence.NVIDIA]))
         self.assertEqual(set(told.stdout.split()), set(fence.NVIDIA))
-        bare, fenced = self.both(fence.program("requests_static"), "-1", *numbers)
-        self.assertEqual(bare, fenced)
+        unguarded, fenced = self.both(fence.program("requests_static"), "-1", *numbers)
+        self.assertEqual(unguarded, fenced)
         self.assertEqual(fenced.count("EBADF"), len(numbers))
 
     def test_ioctls_of_this_machines_devices_pass(self):
         """The test opens terminals, sockets, files and the devices of this machine."""
-        bare, fenced = self.both(fence.program("devices"))
-        self.assertEqual(bare, fenced)
-        self.assertNotIn("ENODEV", bare)
-        kinds = {line.split()[0] for line in bare.splitlines()}
+        unguarded, fenced = self.both(fence.program("devices"))
+        self.assertEqual(unguarded, fenced)
+        self.assertNotIn("ENODEV", unguarded)
+        kinds = {line.split()[0] for line in unguarded.splitlines()}
         self.assertLessEqual({"pty", "pipe", "socket", "file", "memfd"}, kinds)
         for request in ("pty TCGETS 0", "socket FIONREAD 0", "pipe FIONREAD 0"):
-            self.assertIn(request, bare)
+            self.assertIn(request, unguarded)
         print("devices: " + " ".join(sorted(kinds)))

@@ -22,6 +22,6 @@ class Fenced(fence.Case):
     """The control: the programs are fenced."""
 
     def test_control_program_is_fenced(self):
-        done = self.bare(*observed.OBSERVE, fence.program("asks_static"), "ask")
+        done = self.unguarded(*observed.OBSERVE, fence.program("asks_static"), "ask")
         self.assertIn(" ENODEV\n", done.stdout)
         self.assertIn("1 process asked", done.stderr)

@@ -155,17 +155,17 @@ class Told(Case):
         shutil.copy(self.path("libuvm.so"), self.path("libnvidia-ml.so.2"))
         nvml, uvm, other = ("call=" + self.path(name)
                             for name in ("libnvidia-ml.so.1", "libnvidia-ml.so.2", "libother.so"))
-        bare = ["env", "-i", LOADS]
+        unguarded = ["env", "-i", LOADS]
         by_nvml = RM_CONTROL + " (NVML)"
-        done, told = self.verify(*bare, nvml, rc=0)
+        done, told = self.verify(*unguarded, nvml, rc=0)
         self.assertEqual(set(told), {by_nvml})
         self.assertIn("\n  NVML was asked by 1 process: around the guard (not denied); ", done.stderr)
-        self.verify(*bare, nvml, options=["--deny=nvml"])
-        done, told = self.verify(*bare, nvml, other)
+        self.verify(*unguarded, nvml, options=["--deny=nvml"])
+        done, told = self.verify(*unguarded, nvml, other)
         self.assertEqual(set(told), {by_nvml, RM_CONTROL})
-        _, told = self.verify(*bare, "map=" + self.path("libnvidia-ml.so.1"), other)
+        _, told = self.verify(*unguarded, "map=" + self.path("libnvidia-ml.so.1"), other)
         self.assertEqual(set(told), {RM_CONTROL})
-        _, told = self.verify(*bare, uvm)
+        _, told = self.verify(*unguarded, uvm)
         self.assertFalse([one for one in told if "NVML" in one], told)
 
 
@@ -231,7 +231,7 @@ class Programs(Case):
     def test_ioctl_of_an_i386_program_is_reported(self):
         words = [fence.program("freestanding"), "/dev/null", "c020462a"]
         try:
-            self.assertEqual(self.bare(*words).stdout, "c020462a ENOTTY\n")
+            self.assertEqual(self.unguarded(*words).stdout, "c020462a ENOTTY\n")
         except OSError:
             self.skipTest("no i386 programs here")
         done, told = self.verify(*words)
@@ -255,7 +255,7 @@ class Programs(Case):
         self.need("unshare")
         last = "/proc/sys/kernel/ns_last_pid"
         unshare = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-pf"]
-        if self.bare(*unshare, "sh", "-c", "cat %s >%s" % (last, last)).returncode != 0:
+        if self.unguarded(*unshare, "sh", "-c", "cat %s >%s" % (last, last)).returncode != 0:
             self.skipTest("no PID namespace, or its next number cannot be set")
         other = subprocess.Popen(["sleep", "1000"])
         self.addCleanup(other.wait)
@@ -266,7 +266,7 @@ class Programs(Case):
         blind = "unguarded processes were not looked for: /proc shows too little on this system"
         for option, command, doubts in ((["--mount-proc"], "asks_static ask", []),
                                         ([], "?", [blind])):
-            done = self.bare(*unshare, *option, "sh", "-c", inside)
+            done = self.unguarded(*unshare, *option, "sh", "-c", inside)
             self.assertEqual(self.asked(done), {other.pid})
             with open(path, encoding="utf-8") as stream:
                 document = json.load(stream)
@@ -284,9 +284,9 @@ class Programs(Case):
                 with self.subTest(closed, how=how):
                     for name in (log, answer):
                         self.make(os.path.basename(name), "")
-                    self.bare("strace", "-o", log, "-e", "trace=ppoll", "--", "sh", "-c",
-                              'exec "$0" "$@" ' + closed, launcher.LAUNCHER, *how, "--", "sh",
-                              "-c", inside)
+                    self.unguarded("strace", "-o", log, "-e", "trace=ppoll", "--", "sh", "-c",
+                                   'exec "$0" "$@" ' + closed, launcher.LAUNCHER, *how, "--", "sh",
+                                   "-c", inside)
                     with open(answer, encoding="utf-8") as stream:
                         self.assertRegex(stream.read(), r"\A\d+ ENODEV\n\Z")
                     with open(log, encoding="utf-8") as stream:
@@ -381,12 +381,12 @@ class Around(Case):
         self.assertEqual((told, self.document["tree"]["why_unheard"]), ({}, why))
         self.assertNotIn("--fence", done.stderr)
         self.verify(*TOUCHES, before=before)
-        done = self.bare(*before, "verify", "--fence=require", "--", ASKS, "ask")
+        done = self.unguarded(*before, "verify", "--fence=require", "--", ASKS, "ask")
         self.refused(done, 125, "--fence=require: the fence cannot be set up: ")
 
     def start(self, *words, before=(), **more):
         """`before`: the launcher, and what stands in front of it."""
-        return self.bare(*before, *words) if before else super().start(*words, **more)
+        return self.unguarded(*before, *words) if before else super().start(*words, **more)
 
 
 class Gone(Case):
@@ -495,7 +495,7 @@ class Gone(Case):
         words = [*(as_nobody if os.getuid() == 0 else []), self.installed(), "verify"]
         for option, code, said in (("--fence=auto", 3, True), ("--fence=auto", 0, False),
                                    ("--fence=off", 3, False)):
-            done = self.bare(*words, option, "--", "sh", "-c", "exit %d" % code)
+            done = self.unguarded(*words, option, "--", "sh", "-c", "exit %d" % code)
             self.assertEqual(done.returncode, 2 if code else 0, done)
             self.assertEqual(row in done.stderr, said, done)
 
@@ -517,7 +517,7 @@ class Gone(Case):
         for steps, wanted in entry_points:
             with self.subTest(steps):
                 log = self.path("trace")
-                done = self.bare(
+                done = self.unguarded(
                     *harness.sandbox("real"), "sh", launch, launcher.LAUNCHER, self.directory,
                     "LD_PRELOAD=" + fence.program("nodes.so"), "HOME=" + self.directory,
                     shutil.which("strace"), "-f", "-qq", "-o", log, "-e", "trace=ioctl", "-e",

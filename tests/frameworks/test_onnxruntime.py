@@ -34,13 +34,13 @@ class OnnxRuntime(framework.Case):
             reference_env={"LD_LIBRARY_PATH": None})
 
     def test_tensorrt_cuda_cpu_falls_back(self):
-        bare, guarded = self.session(TENSORRT, CUDA, CPU)
-        self.assertIn("raised: ", bare.out, "control: bare it raises\n%s" % bare)
+        unguarded, guarded = self.session(TENSORRT, CUDA, CPU)
+        self.assertIn("raised: ", unguarded.out, "control: unguarded it raises\n%s" % unguarded)
         self.assertEqual(guarded.rc, 0, str(guarded))
         self.assertTrue(guarded.out.endswith("[2.0, 4.0] with ['%s']\n" % CPU), str(guarded))
 
     def test_cuda_cpu_falls_back(self):
-        bare, guarded = self.session(CUDA, CPU)
+        unguarded, guarded = self.session(CUDA, CPU)
         # Unguarded, it falls back, too, with many lines on stdout.
-        self.assertIn("EP Error", bare.out, str(bare))
+        self.assertIn("EP Error", unguarded.out, str(unguarded))
         self.assertEqual(guarded.out, "[2.0, 4.0] with ['%s']\n" % CPU, str(guarded))

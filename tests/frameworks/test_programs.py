@@ -23,8 +23,8 @@ class Table(unittest.TestCase):
     def test_rows_are_the_programs_and_show_no_guarded_try(self):
         self.assertEqual(list(self.rows), [program.name for program in programs.PROGRAMS])
         for row in self.rows.values():
-            name, _, bare, guarded, who, _ = cells(row)
-            self.assertGreater(int(bare), 0, name)
+            name, _, unguarded, guarded, who, _ = cells(row)
+            self.assertGreater(int(unguarded), 0, name)
             self.assertEqual(int(guarded), 0, name)
             self.assertTrue(who.startswith("`"), name)
 

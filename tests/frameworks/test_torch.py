@@ -33,16 +33,16 @@ class Torch(TorchCase):
 
     @pytest.mark.full
     def test_finds_no_gpu(self):
-        bare, _ = self.query()
+        unguarded, _ = self.query()
         # Unguarded, the driver makes PyTorch print this, so the test would notice such output.
-        self.assertIn("Can't initialize NVML", bare.err, str(bare))
+        self.assertIn("Can't initialize NVML", unguarded.err, str(unguarded))
 
     @pytest.mark.full
     def test_finds_no_gpu_by_nvml(self):
         self.query(PYTORCH_NVML_BASED_CUDA_CHECK="1")
 
     def test_workers_find_no_gpu(self):
-        bare, guarded = self.compare(
+        unguarded, guarded = self.compare(
             self.argv("torch_workers.py"), env={"OMP_NUM_THREADS": "1"}, worlds=("real",), expect=(
                 "DataLoader fork: [[0, 0, 0], [0, 0, 0]] in 2 processes\n"
                 "DataLoader spawn: [[0, 0, 0], [0, 0, 0]] in 2 processes\n"
@@ -50,7 +50,7 @@ class Torch(TorchCase):
                 "parent: [0, 0, 0]\n"))
         self.assertEqual(len(guarded.touched), 7, "not every process has asked\n%s" % guarded)
         # One process opens the device 11 times for CUDA and twice for NVML.
-        self.assertGreaterEqual(len(bare.device_opens), 7 * 13, str(bare))
+        self.assertGreaterEqual(len(unguarded.device_opens), 7 * 13, str(unguarded))
 
     @pytest.mark.full
     def test_cleanrl_without_cuda_uses_the_cpu(self):

@@ -50,9 +50,9 @@ class TorchDevices(test_torch.TorchCase):
     def test_late_write_without_a_list_is_reported(self):
         """The guard cannot undo the write: the answers are the same, and one message has the
         remedy."""
-        bare, _ = self.ask(write="1", guard=False)
+        unguarded, _ = self.ask(write="1", guard=False)
         answers, lines = self.ask(write="1", policy="VALIDATE")
-        self.assertEqual(answers, bare)
+        self.assertEqual(answers, unguarded)
         self.assertEqual(len(lines), 1, lines)
         for words in (VARIABLE, '"1"', "8 GPUs", "nvmlDeviceGetCount_v2", "CUDA sees 1",
                       "Start the program with CUDAGUARD_VISIBLE_DEVICES=1"):

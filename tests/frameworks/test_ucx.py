@@ -41,14 +41,16 @@ class Ucx(framework.Case):
 
     def test_ucx_patches_as_with_the_real_driver(self):
         argv = self.info("-e", "-u", "t")
-        bare = self.control(argv, self.env())
-        names, count, broken = self.patches(bare)
-        self.assertEqual((len(names), len(set(names)), count, broken), (15, 15, 15, []), str(bare))
+        unguarded = self.control(argv, self.env())
+        names, count, broken = self.patches(unguarded)
+        self.assertEqual((len(names), len(set(names)), count, broken), (15, 15, 15, []),
+                         str(unguarded))
         for world in ("none", "fake", "real"):
             guarded = self.guarded(argv, world, self.env())
             self.assertEqual(self.patches(guarded), (names, 15, []), str(guarded))
-        print("\n  patches: bare %d, guarded %d; opens of /dev/nvidia*: bare %d, guarded 0" %
-              (count, 15, len(bare.device_opens)))
+        print("\n  patches: unguarded %d, guarded %d; "
+              "opens of /dev/nvidia*: unguarded %d, guarded 0" %
+              (count, 15, len(unguarded.device_opens)))
 
     def test_ucx_prints_no_warning(self):
         self.control(self.info("-e", "-u", "t"), self.env("warn"))

@@ -320,7 +320,7 @@ class Box:
         if not self.gpus:
             return NO_GPU
         if not self.driver or self.driver.number("cuInit") != 0:
-            return "bare, cuInit answers %s" % (self.driver and self.driver.words.get("cuInit"))
+            return "unguarded, cuInit answers %s" % (self.driver and self.driver.words.get("cuInit"))
         return None
 
     def why_no_proxy(self):

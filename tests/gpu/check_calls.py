@@ -13,14 +13,14 @@ GUARDED = harness.guarded("DRIVER")
 
 def timed(box, report, name, what, argv):
     # Both runs have the same number of variables, because a driver may call getenv.
-    setups = {"bare": {"CG_UNUSED": "VALIDATE", "CG_NO_PRELOAD": box.guard},
+    setups = {"unguarded": {"CG_UNUSED": "VALIDATE", "CG_NO_PRELOAD": box.guard},
               "VALIDATE": {"CUDAGUARD_POLICY": "VALIDATE"},
               "list": {"CUDAGUARD_VISIBLE_DEVICES": "0"}}
     found = {key: [] for key in setups}
     for turn in range(ROUNDS):
         order = list(setups)
         for key in order[turn % 3:] + order[:turn % 3]:
-            run = box.run(argv + ["do=calls"], guard=key != "bare", env=setups[key])
+            run = box.run(argv + ["do=calls"], guard=key != "unguarded", env=setups[key])
             if "ns" in run.words:
                 found[key].append(float(run.words["ns"]))
     if not all(found.values()):
@@ -28,9 +28,9 @@ def timed(box, report, name, what, argv):
             "%s %d" % (key, len(values)) for key, values in found.items()))
         return
     middle = {key: statistics.median(values) for key, values in found.items()}
-    added = middle["VALIDATE"] - middle["bare"]
-    value = "bare %.1f ns, VALIDATE %+.1f ns, list %+.1f ns [limit +%g ns: %s]" % (
-        middle["bare"], added, middle["list"] - middle["bare"], LIMIT,
+    added = middle["VALIDATE"] - middle["unguarded"]
+    value = "unguarded %.1f ns, VALIDATE %+.1f ns, list %+.1f ns [limit +%g ns: %s]" % (
+        middle["unguarded"], added, middle["list"] - middle["unguarded"], LIMIT,
         "met" if added <= LIMIT else "MISSED")
     report.info(name, what, value, found)
 
@@ -39,10 +39,10 @@ def pointers(box, report):
     name = "calls.pointers"
     what = "names that are not guarded: the driver's own pointer, by dlsym and cuGetProcAddress"
     argv = [box.program("gpu_driver"), "do=names"]
-    bare = box.run(argv).words
+    unguarded = box.run(argv).words
     run = box.run(argv, guard=True, env={"CUDAGUARD_POLICY": "VALIDATE"})
     wrong, ours = [], 0
-    for key, file in bare.items():
+    for key, file in unguarded.items():
         name_of = key.split(".", 1)[-1]
         mine = run.words.get(key)
         if name_of in GUARDED and file != "null":
@@ -50,10 +50,10 @@ def pointers(box, report):
             if "cudaguard" not in (mine or ""):
                 wrong.append("%s in %s" % (key, mine))
         elif mine != file:
-            wrong.append("%s in %s, bare in %s" % (key, mine, file))
+            wrong.append("%s in %s, unguarded in %s" % (key, mine, file))
     report.check(name, what, "%d names asked, %d ours%s" % (
-        len(bare), ours, "; wrong: " + ", ".join(wrong)[:200] if wrong else ""),
-        bool(bare) and not wrong, {"bare": bare, "guarded": run.words})
+        len(unguarded), ours, "; wrong: " + ", ".join(wrong)[:200] if wrong else ""),
+        bool(unguarded) and not wrong, {"unguarded": unguarded, "guarded": run.words})
 
 
 def rows(box, report):
@@ -64,12 +64,12 @@ def rows(box, report):
     timed(box, report, "calls.cuDeviceGet", "cuDeviceGet(0), ns per call",
           [box.program("gpu_driver")])
     for major, kind, program in box.runtimes():
-        bare = box.run([box.program(program), "do=calls"])
+        unguarded = box.run([box.program(program), "do=calls"])
         name = "calls.cudaSetDevice-%s-%s" % (major, kind)
         what = "cudaSetDevice(0), cudart %s %s, ns per call" % (major, kind)
-        if "ns" not in bare.words:
+        if "ns" not in unguarded.words:
             report.not_filled(name, what,
-                              "bare it answers %s" % bare.words.get("cudaSetDevice"))
+                              "unguarded it answers %s" % unguarded.words.get("cudaSetDevice"))
         elif kind == "shared":
             timed(box, report, name, what, [box.program(program)])
     pointers(box, report)

@@ -28,10 +28,10 @@ def context(box, guarded, env):
 
 
 def one_context(box, report):
-    name, what = "context.bare", CONTEXT + ", bare"
+    name, what = "context.unguarded", CONTEXT + ", unguarded"
     words, size = context(box, False, None)
     if size is None:
-        for other in ("bare", "force-cpu", "validate"):
+        for other in ("unguarded", "force-cpu", "validate"):
             report.not_filled("context." + other, CONTEXT, "NVML tells no memory")
         return None
     value = "%.0f MiB; cuInit %s, context %s, %.0f ms" % (
@@ -53,7 +53,7 @@ def one_context(box, report):
 
 def kernels(box, report):
     """Runs a kernel, so that a context that only exists is not mistaken for one that works."""
-    for name, guarded, env in (("bare", False, None), ("validate", True, {
+    for name, guarded, env in (("unguarded", False, None), ("validate", True, {
             "CUDAGUARD_POLICY": "VALIDATE"}), ("list", True, {"CUDAGUARD_VISIBLE_DEVICES": "0"})):
         what = "a kernel loaded from PTX, run and its result checked, " + name
         if guarded and box.why_no_proxy():
@@ -65,7 +65,7 @@ def kernels(box, report):
         good = run.words.get("kernel") == "right"
         if not guarded and not good:
             report.not_filled("kernel", "a kernel loaded from PTX",
-                              "bare it does not work: " + value, run.short())
+                              "unguarded it does not work: " + value, run.short())
             return
         report.check("kernel." + name, what, value, good, run.short())
 
@@ -90,7 +90,7 @@ def workers(box, guarded, env, how, root):
 
 
 def all_workers(box, report, one):
-    setups = [("bare", "bare", False, None, "spawn", False)]
+    setups = [("unguarded", "unguarded", False, None, "spawn", False)]
     narrowed = {"CUDAGUARD_POLICY": "VALIDATE", "CUDAGUARD_CHILDREN": "FORCE_CPU"}
     for how in ("spawn", "fork"):
         setups += [
@@ -118,8 +118,8 @@ def all_workers(box, report, one):
         sizes[key] = size
         if narrow and size is not None and one:
             good = good and size <= one * 0.1 * WORKERS
-            if sizes.get("bare") is not None:
-                value += "; %.0f MiB less than bare" % (sizes["bare"] - size)
+            if sizes.get("unguarded") is not None:
+                value += "; %.0f MiB less than unguarded" % (sizes["unguarded"] - size)
         report.check(name, what, value, good, {"words": words, "lines": said[:40]})
 
 

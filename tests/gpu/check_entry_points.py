@@ -128,7 +128,7 @@ def proves_nothing(result):
 def wanted(row):
     # "limit" rows show documented bypasses. The other rows are judged with NVIDIA's driver if the
     # matrix judges them so, too.
-    return "real" in row.worlds and not row.limit and not row.same_as_bare
+    return "real" in row.worlds and not row.limit and not row.same_as_unguarded
 
 
 def watcher(box):
@@ -195,13 +195,13 @@ def rows(box, report):
     end = box.left() - CONTROL_SECONDS
 
     def control(row):
-        if "real" not in row.bare or box.left() < max(end, 30):
+        if "real" not in row.unguarded or box.left() < max(end, 30):
             return row.id, None
         return row.id, perform(box, row, words, False)
 
-    bare = dict(box.many(control, chosen))
+    unguarded = dict(box.many(control, chosen))
     for row in chosen:
-        reason = cannot_run(bare[row.id] or guarded[row.id])
+        reason = cannot_run(unguarded[row.id] or guarded[row.id])
         if reason:
             skipped[row.id] = reason
     chosen = [row for row in chosen if row.id not in skipped]
@@ -209,20 +209,20 @@ def rows(box, report):
     for row in chosen:
         groups[row.group].append(row)
     for group, members in groups.items():
-        judge_group(box, report, group, members, guarded, bare, skipped)
+        judge_group(box, report, group, members, guarded, unguarded, skipped)
 
 
-def judge_group(box, report, group, members, guarded, bare, skipped):
+def judge_group(box, report, group, members, guarded, unguarded, skipped):
     complaints = {}
     opens = 0
     for row in members:
-        found = matrix.judge(row, "real", bare[row.id] or harness.Result(), guarded[row.id])
+        found = matrix.judge(row, "real", unguarded[row.id] or harness.Result(), guarded[row.id])
         opens += len(guarded[row.id].device_opens)
         if found:
             complaints[row.id] = {"found": found, "run": str(guarded[row.id])[-3000:]}
-    controls = [row.id for row in members if not proves_nothing(bare[row.id])]
-    missed = [name for name in controls if not reached(box, bare[name])]
-    value = "%d of %d closed, %d opens; bare %d of %d reach it" % (
+    controls = [row.id for row in members if not proves_nothing(unguarded[row.id])]
+    missed = [name for name in controls if not reached(box, unguarded[name])]
+    value = "%d of %d closed, %d opens; unguarded %d of %d reach it" % (
         len(members) - len(complaints), len(members), opens, len(controls) - len(missed),
         len(controls))
     left_out = [name for name in skipped if name.split(".")[0] == group]
@@ -231,9 +231,9 @@ def judge_group(box, report, group, members, guarded, bare, skipped):
     if complaints:
         value += "; open: " + " ".join(sorted(complaints))[:200]
     if missed:
-        value += "; bare, not there: " + " ".join(missed)[:200]
+        value += "; unguarded, not there: " + " ".join(missed)[:200]
     detail = {"complaints": complaints,
-              "missed": {name: str(bare[name])[-3000:] for name in missed},
+              "missed": {name: str(unguarded[name])[-3000:] for name in missed},
               "not run": {name: skipped[name] for name in left_out},
               "watched by": box.watch}
     name, what = "entry_points." + group, TITLES.get(group, members[0].about) + ": " + WHAT

@@ -33,12 +33,13 @@ def judge(run, policy, kind, calls, count):
 
 def runtime_rows(box, report):
     for major, kind, program in box.runtimes():
-        bare = box.run([box.program(program), "do=index", "index=99"])
-        calls = [call for call in CALLS if call in bare.words]
-        control = bare.words.get("cudaSetDevice")
+        unguarded = box.run([box.program(program), "do=index", "index=99"])
+        calls = [call for call in CALLS if call in unguarded.words]
+        control = unguarded.words.get("cudaSetDevice")
         if control != "101":
             report.not_filled("index.%s-%s" % (major, kind), WHAT % ("cudart", major + " " + kind),
-                              "bare, cudaSetDevice(99) answers %s" % control, bare.short())
+                              "unguarded, cudaSetDevice(99) answers %s" % control,
+                              unguarded.short())
             continue
         for policy in ("VALIDATE", "CLAMP"):
             run = box.run([box.program(program), "do=index", "index=99"], guard=True,
@@ -50,7 +51,7 @@ def runtime_rows(box, report):
                 value += "; " + "; ".join(found)[:200]
             report.check("index.%s-%s.%s" % (major, kind, policy), WHAT % (
                 "cudart %s %s" % (major, kind), policy), value, not found,
-                {"bare": bare.short(), "guarded": run.short(), "found": found})
+                {"unguarded": unguarded.short(), "guarded": run.short(), "found": found})
             negative = box.run([box.program(program), "do=index", "index=-1"], guard=True,
                                env={"CUDAGUARD_POLICY": policy})
             if policy == "CLAMP":
@@ -69,12 +70,13 @@ def driver_rows(box, report):
                 ("proc", [box.program("gpu_driver"), "by=proc"], ()),
                 ("linked", [box.program("gpu_driver_linked")], (box.proxies[0],))):
             argv = argv + ["do=get", "index=%d" % index]
-            bare = box.run(argv)
+            unguarded = box.run(argv)
             run = box.run(argv, guard=True, env={"CUDAGUARD_POLICY": policy}, preload=preload)
             name = "index.cuDeviceGet-%s.%s%s" % (key, policy, "" if index > 0 else ".negative")
             what = "cuDeviceGet(%d), %s, %s" % (index, key, policy)
-            if bare.words.get("cuDeviceGet") != "101":
-                report.not_filled(name, what, "bare it answers %s" % bare.words.get("cuDeviceGet"))
+            if unguarded.words.get("cuDeviceGet") != "101":
+                report.not_filled(name, what,
+                                  "unguarded it answers %s" % unguarded.words.get("cuDeviceGet"))
                 continue
             value = "%s, device %s; %d line(s)" % (
                 run.words.get("cuDeviceGet"), run.words.get("device"), len(run.lines()))

@@ -7,8 +7,8 @@ import statistics
 ROUNDS = 7
 # Each entry has the name, the description and the policy's variables (None: unguarded).
 SETUPS = (
-    ("bare", "the first cuInit of a process, bare", None),
-    ("hidden", "the same, bare, with CUDA_VISIBLE_DEVICES=", {"CUDA_VISIBLE_DEVICES": ""}),
+    ("unguarded", "the first cuInit of a process, unguarded", None),
+    ("hidden", "the same, unguarded, with CUDA_VISIBLE_DEVICES=", {"CUDA_VISIBLE_DEVICES": ""}),
     ("force-cpu", "the same under FORCE_CPU", {"CUDAGUARD_POLICY": "FORCE_CPU"}),
     ("validate", "the same under VALIDATE", {"CUDAGUARD_POLICY": "VALIDATE"}),
     ("list", "the same under the allow-list 0", {"CUDAGUARD_VISIBLE_DEVICES": "0"}),
@@ -33,7 +33,7 @@ def rows(box, report):
         for name, _, env in SETUPS[turn % len(SETUPS):] + SETUPS[:turn % len(SETUPS)]:
             if box.left() < 30:
                 continue
-            guarded = name not in ("bare", "hidden")
+            guarded = name not in ("unguarded", "hidden")
             if name in ("validate", "list") and (box.why_not() or box.why_no_proxy()):
                 continue
             run = box.run([box.program("gpu_driver"), "do=init"], guard=guarded, env=env)
@@ -53,9 +53,9 @@ def rows(box, report):
             shown(times[name]), ",".join(sorted(set(answers[name]))), opens[name])
         detail = {"ns": times[name], "opens": opens[name]}
         if name == "force-cpu":
-            if times["bare"] and not box.fake:
-                value += "; %.0f times faster than bare" % (
-                    statistics.median(times["bare"]) / statistics.median(times[name]))
+            if times["unguarded"] and not box.fake:
+                value += "; %.0f times faster than unguarded" % (
+                    statistics.median(times["unguarded"]) / statistics.median(times[name]))
             report.check("cuInit." + name, what, value,
                          set(answers[name]) == {"100"} and opens[name] == 0, detail)
         elif name in ("validate", "list"):

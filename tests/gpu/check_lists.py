@@ -145,7 +145,7 @@ def usable(box, report):
         if kind == "nvml":
             argv = argv + ["uuids=" + uuids]
         good = answer_of(run, kind) == "0" and run.rc == 0
-        reason = "bare it answers %s" % answer_of(run, kind)
+        reason = "unguarded it answers %s" % answer_of(run, kind)
         if good and sorted(run.listed()) != sorted(box.uuids()):
             good, reason = False, "CUDA and NVML list different devices (MIG?)"
         if good:
@@ -153,9 +153,10 @@ def usable(box, report):
         elif name.split(",")[0] not in told:
             told.append(name.split(",")[0])
             report.not_filled("control." + told[-1].replace(" ", "-"),
-                              "a program that the lists are tried with, bare", reason, run.short())
+                              "a program that the lists are tried with, unguarded", reason,
+                              run.short())
     # Unguarded, this run saw all GPUs, which the lists below narrow.
-    report.info("control.bare", "programs that see every GPU without the guard",
+    report.info("control.unguarded", "programs that see every GPU without the guard",
                 "%d of %d programs, %d GPU(s)" % (len(found), len(candidates), len(box.gpus)))
     return found
 
@@ -173,7 +174,7 @@ def one_list(box, report, case, chosen):
             bad.append(program)
             detail[program] = {"found": found, **run.short()}
             if "103" in (answer_of(run, kind), run.words.get("driver.cuInit")):
-                detail[program]["trace bare"] = trace(box, argv, {}, False)
+                detail[program]["trace unguarded"] = trace(box, argv, {}, False)
                 detail[program]["trace guarded"] = trace(box, argv, env, True)
                 print_trace(program, detail[program])
     about = "refused: no GPU, and a line" if view is None else "%d GPU(s) to see, %d for CUDA" % (
@@ -190,10 +191,10 @@ def one_list(box, report, case, chosen):
 
 
 def print_trace(program, detail):
-    print("\n%s answered 103; what it asked the driver, guarded (bare: in the JSON):" % program)
-    bare = set(detail["trace bare"])
+    print("\n%s answered 103; what it asked the driver, guarded (unguarded: in the JSON):" % program)
+    unguarded = set(detail["trace unguarded"])
     for line in detail["trace guarded"][:60]:
-        print("  %s %s" % (" " if line in bare else "*", line))
+        print("  %s %s" % (" " if line in unguarded else "*", line))
 
 
 def rows(box, report):

@@ -35,30 +35,31 @@ def observe(box, report):
 def fork(box, report):
     what = "a forked child of a process that had initialised CUDA: one line, the driver's answer"
     argv = [box.program("gpu_driver"), "do=fork"]
-    bare = box.run(argv)
+    unguarded = box.run(argv)
     run = box.run(argv, guard=True, env={"CUDAGUARD_POLICY": "VALIDATE"})
     lines = [line for line in run.lines() if "fork" in line]
-    same = all(bare.words.get(key) == run.words.get(key) for key in (
+    same = all(unguarded.words.get(key) == run.words.get(key) for key in (
         "child.cuInit", "child.countRc", "child.status"))
-    report.check("observe.fork", what, "child's cuInit %s (bare %s), %d line(s)" % (
-        run.words.get("child.cuInit"), bare.words.get("child.cuInit"), len(lines)),
-        same and len(lines) == 1, {"bare": bare.short(), "guarded": run.short()})
+    report.check("observe.fork", what, "child's cuInit %s (unguarded %s), %d line(s)" % (
+        run.words.get("child.cuInit"), unguarded.words.get("child.cuInit"), len(lines)),
+        same and len(lines) == 1, {"unguarded": unguarded.short(), "guarded": run.short()})
 
 
 def late_write(box, report):
     what = "CUDA_VISIBLE_DEVICES=0 written after NVML told the count: one line with the remedy"
     argv = [box.program("gpu_driver"), "do=late", "write=0"]
-    bare = box.run(argv)
-    if bare.words.get("nvml.countRc") != "0":
+    unguarded = box.run(argv)
+    if unguarded.words.get("nvml.countRc") != "0":
         report.not_filled("observe.late-write", what, "NVML does not tell a count")
         return
     run = box.run(argv, guard=True, env={"CUDAGUARD_POLICY": "VALIDATE"})
     lines = [line for line in run.lines() if "CUDAGUARD_VISIBLE_DEVICES" in line]
-    value = "NVML %s, then CUDA %s (bare %s); %d line(s)" % (
-        run.words.get("nvml.count"), run.words.get("count"), bare.words.get("count"), len(lines))
+    value = "NVML %s, then CUDA %s (unguarded %s); %d line(s)" % (
+        run.words.get("nvml.count"), run.words.get("count"), unguarded.words.get("count"),
+        len(lines))
     report.check("observe.late-write", what, value,
-                 len(lines) == 1 and run.words.get("count") == bare.words.get("count"),
-                 {"bare": bare.short(), "guarded": run.short()})
+                 len(lines) == 1 and run.words.get("count") == unguarded.words.get("count"),
+                 {"unguarded": unguarded.short(), "guarded": run.short()})
     run = box.run(argv, guard=True, env={"CUDAGUARD_VISIBLE_DEVICES": "0"})
     report.check("observe.late-write-remedy",
                  "the same with the remedy in front: NVML and CUDA agree",

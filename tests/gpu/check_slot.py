@@ -35,18 +35,18 @@ def report_records(path):
 
 def slot(box, report):
     name, what = "slot.getenv", "libcuda's own getenv import: who asks for CUDA_VISIBLE_DEVICES"
-    bare, before = asked(box, False, {})
+    unguarded, before = asked(box, False, {})
     drivers = [file for file in before if file.startswith("libcuda.so")]
     if not drivers:
-        report.not_filled(name, what, "bare, no libcuda was seen to ask getenv (asked: %s)" %
-                          ", ".join(sorted(set(before))), bare.short())
+        report.not_filled(name, what, "unguarded, no libcuda was seen to ask getenv (asked: %s)" %
+                          ", ".join(sorted(set(before))), unguarded.short())
         return
     run, after = asked(box, True, {"CUDAGUARD_VISIBLE_DEVICES": "0"})
     left = [file for file in after if file.startswith("libcuda.so")]
-    value = "bare libcuda asks libc's getenv %d time(s); with the list %d, and cuInit answers %s" % (
+    value = "unguarded libcuda asks libc's getenv %d time(s); with the list %d, and cuInit answers %s" % (
         len(drivers), len(left), run.words.get("cuInit"))
     report.check(name, what, value, not left and run.words.get("cuInit") == "0"
-                 and run.listed() == box.uuids()[:1], {"bare": before, "guarded": after,
+                 and run.listed() == box.uuids()[:1], {"unguarded": before, "guarded": after,
                                                        "run": run.short()})
 
 

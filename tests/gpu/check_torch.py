@@ -71,16 +71,18 @@ def rows(box, report):
     if reason:
         report.not_filled("torch", what + ", with GPUs", reason)
         return
-    bare = run_torch(box, python, None)
-    if bare.words.get("matmul") != "right":
-        report.not_filled("torch.bare", what + ", bare", "bare it does not work: " + value_of(bare),
-                          bare.short())
+    unguarded = run_torch(box, python, None)
+    if unguarded.words.get("matmul") != "right":
+        report.not_filled("torch.unguarded", what + ", unguarded",
+                          "unguarded it does not work: " + value_of(unguarded),
+                          unguarded.short())
         return
-    report.info("torch.bare", what + ", bare", "torch %s, CUDA %s; %s" % (
-        bare.words.get("torch"), bare.words.get("cuda"), value_of(bare)), bare.short())
+    value = "torch %s, CUDA %s; %s" % (unguarded.words.get("torch"), unguarded.words.get("cuda"),
+                                       value_of(unguarded))
+    report.info("torch.unguarded", what + ", unguarded", value, unguarded.short())
     uuids = box.uuids()
     for key, env, seen in (
-            ("validate", {"CUDAGUARD_POLICY": "VALIDATE"}, bare.listed()),
+            ("validate", {"CUDAGUARD_POLICY": "VALIDATE"}, unguarded.listed()),
             ("list", {"CUDAGUARD_VISIBLE_DEVICES": "0"}, uuids[:1]),
             ("list-nvml", {"CUDAGUARD_VISIBLE_DEVICES": "0", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
              uuids[:1]),
@@ -93,7 +95,7 @@ def rows(box, report):
         if seen:
             good = good and run.words.get("matmul") == "right"
             # Older versions of PyTorch do not report the UUID.
-            good = good and ("GPU-?" in bare.listed() or run.listed() == seen)
+            good = good and ("GPU-?" in unguarded.listed() or run.listed() == seen)
         else:
             good = good and run.words.get("available") == "0" and bool(run.lines())
         report.check("torch." + key, what + ", " + " ".join("%s=%s" % i for i in env.items()),

@@ -23,7 +23,7 @@ ONE_GPU = harness.FAKE_DRIVER
 IDLE_GUARD = os.path.join(harness.PROGRAMS, "idle-guard", "libcudaguard.so")
 # A minimal machine has these tools, but neither strace nor a compiler. Without a GPU the tests must
 # add bubblewrap, because NVIDIA's driver library would otherwise run on this machine.
-BARE_TOOLS = ("cat", "env", "sh", "true")
+UNGUARDED_TOOLS = ("cat", "env", "sh", "true")
 
 
 class GpuCheck(unittest.TestCase):
@@ -57,11 +57,11 @@ class GpuCheck(unittest.TestCase):
     def build(self, *more):
         return ("--build", harness.BUILD, "--lib", harness.LIB, "--library-path", FAKES, *more)
 
-    def bare_path(self, *more):
+    def unguarded_path(self, *more):
         """Returns a PATH with almost no programs."""
         directory = os.path.join(self.scratch, "bin")
         os.makedirs(directory, exist_ok=True)
-        for tool in BARE_TOOLS + more:
+        for tool in UNGUARDED_TOOLS + more:
             if not os.path.exists(os.path.join(directory, tool)):
                 os.symlink(shutil.which(tool), os.path.join(directory, tool))
         return directory
@@ -126,7 +126,8 @@ class GpuCheck(unittest.TestCase):
         # The other machine does not have the build tree.
         code, out, rows = self.check(
             "--from", directory, "--library-path", FAKES, "--only", "init,entry_points,lists",
-            script=os.path.join(directory, "scripts", "gpu-check"), path=self.bare_path("bwrap"))
+            script=os.path.join(directory, "scripts",
+                                "gpu-check"), path=self.unguarded_path("bwrap"))
         self.assertEqual(code, 0, out)
         self.assertEqual(self.facts["watched by"], "ptrace", out)
         for name in ("guard", "cuInit.force-cpu", "entry_points.dlopen", "entry_points.dlmopen", "allow.reversed"):
@@ -143,15 +144,15 @@ class GpuCheck(unittest.TestCase):
     def test_memory_rows_pass_with_one_gpu(self):
         code, out, rows = self.one_gpu("--only", "contexts,lists")
         self.assertEqual(code, 0, out)
-        for name, text in (("context.bare", "500 MiB"), ("context.force-cpu", "0 MiB"),
-                           ("context.validate", "500 MiB"), ("workers.bare", "12000 MiB"),
+        for name, text in (("context.unguarded", "500 MiB"), ("context.force-cpu", "0 MiB"),
+                           ("context.validate", "500 MiB"), ("workers.unguarded", "12000 MiB"),
                            ("workers.validate-spawn", "12000 MiB"),
                            ("workers.children-spawn", "0 MiB"),
                            ("workers.children-fork", "0 MiB"), ("allow.index0", "6 of 6"),
                            ("allow.unknown-index", "6 of 6")):
             self.assertEqual(rows[name]["verdict"], "pass", out)
             self.assertTrue(rows[name]["value"].startswith(text), out)
-        self.assertIn("12000 MiB less than bare", rows["workers.children-spawn"]["value"])
+        self.assertIn("12000 MiB less than unguarded", rows["workers.children-spawn"]["value"])
         self.assertEqual(rows["allow.reversed"]["reason"], "one GPU only")
         _, out, rows = self.one_gpu("--only", "entry_points")
         self.assertEqual(rows["entry_points.memory"]["verdict"], "pass", out)
@@ -193,7 +194,7 @@ class GpuCheck(unittest.TestCase):
         if glob.glob("/dev/nvidia*"):
             harness.skip(self, "this machine has a GPU")
         code, out, rows = self.check("--build", harness.BUILD, "--lib", harness.LIB,
-                                     path=self.bare_path())
+                                     path=self.unguarded_path())
         self.assertEqual(code, 0, out)
         self.assertEqual({row["verdict"] for name, row in rows.items()
                           if name not in ("guard", "proxies")}, {"not filled"}, out)

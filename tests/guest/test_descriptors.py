@@ -65,13 +65,13 @@ class Descriptors(guest.Case):
                     continue
                 for log in ("deny", "all"):
                     with self.subTest(closed=closed, mode=mode, log=log):
-                        _, bare = self.own_files(closed, mode, guard=False)
+                        _, unguarded = self.own_files(closed, mode, guard=False)
                         out, guarded = self.own_files(closed, mode, env={"CUDAGUARD_LOG": log})
                         self.assertIn("cuInit=100\n", out)
                         self.assertIn("touches=2\n", out)
                         for n in closed:
-                            self.assertIn("before\nafter\n", bare[n])
-                        self.assertEqual(guarded, bare)
+                            self.assertIn("before\nafter\n", unguarded[n])
+                        self.assertEqual(guarded, unguarded)
 
     @staticmethod
     def is_exception(closed, mode):
@@ -99,9 +99,9 @@ class Descriptors(guest.Case):
             if self.is_exception(closed, "w"):
                 continue
             with self.subTest(closed=closed):
-                _, bare = self.own_files(closed, "w", guard=False)
+                _, unguarded = self.own_files(closed, "w", guard=False)
                 _, guarded = self.own_files(closed, "w", env={"CUDAGUARD_REPORT": "/dev/stderr"})
-                self.assertEqual(guarded, bare)
+                self.assertEqual(guarded, unguarded)
 
     def test_programs_own_socket_gets_no_message(self):
         """A program with all three closed that has a connection at 2."""
@@ -247,16 +247,16 @@ class NeverKills(guest.Case):
             self.fail("waits: " + shlex.join(words))
         return done.returncode, done.stdout.decode()
 
-    def same_as_bare(self, *steps, make_stderr, **options):
-        """Guarded it ends as bare, and with its own answers. make_stderr gives a descriptor."""
+    def same_as_unguarded(self, *steps, make_stderr, **options):
+        """Checks that the program ends alike, guarded and not. make_stderr gives a descriptor."""
         outcomes = []
         for guard in (False, True):
             with make_stderr() as stderr:
                 outcomes.append(self.ask(*steps, guard=guard, stderr=stderr, **options))
-        bare, guarded = outcomes
-        self.assertIn("cuInit=0\n", bare[1])
-        self.assertEqual(guarded, (bare[0], bare[1].replace("cuInit=0", "cuInit=100")))
-        return bare[0]
+        unguarded, guarded = outcomes
+        self.assertIn("cuInit=0\n", unguarded[1])
+        self.assertEqual(guarded, (unguarded[0], unguarded[1].replace("cuInit=0", "cuInit=100")))
+        return unguarded[0]
 
     @contextlib.contextmanager
     def no_reader(self):
@@ -301,10 +301,11 @@ class NeverKills(guest.Case):
         for env in ({}, {"CUDAGUARD_LOG": "all"}, {"CUDAGUARD_REPORT": "/dev/stderr"},
                     {"CUDAGUARD_REPORT": self.path("report")}):
             with self.subTest(env):
-                code = self.same_as_bare("touch", "nvml", make_stderr=self.file, wrap=wrap, env=env)
+                code = self.same_as_unguarded("touch", "nvml", make_stderr=self.file, wrap=wrap,
+                                              env=env)
                 self.assertEqual((code, os.path.getsize(self.path("err"))), (0, 0))
         # The limit is one, and the program's own signals are still its own.
-        code = self.same_as_bare("touch", "put:2:x", make_stderr=self.file, wrap=wrap)
+        code = self.same_as_unguarded("touch", "put:2:x", make_stderr=self.file, wrap=wrap)
         self.assertEqual(code, -signal.SIGXFSZ)
         # Without the limit the line does land there.
         with self.file() as stderr:
@@ -317,13 +318,15 @@ class NeverKills(guest.Case):
         for env in ({}, {"CUDAGUARD_REPORT": "/dev/stderr"}):
             with self.subTest(env):
                 options = {"wrap": wrap, "env": env}
-                code = self.same_as_bare(*before, "touch", make_stderr=self.no_reader, **options)
+                code = self.same_as_unguarded(*before, "touch", make_stderr=self.no_reader,
+                                              **options)
                 self.assertEqual(code, 0)
-                code = self.same_as_bare(*before, "touch", make_stderr=self.full, **options)
+                code = self.same_as_unguarded(*before, "touch", make_stderr=self.full, **options)
                 self.assertEqual(code, 0)
                 self.assertRegex(self.with_room(*before, "touch", **options), OUR_LINE)
         # SIGPIPE is what the program itself would get.
-        code = self.same_as_bare(*before, "touch", "put:2:x", make_stderr=self.no_reader, wrap=wrap)
+        code = self.same_as_unguarded(*before, "touch", "put:2:x", make_stderr=self.no_reader,
+                                      wrap=wrap)
         self.assertEqual(code, -signal.SIGPIPE)
 
     def test_pipe_without_reader_or_room_does_not_kill(self):

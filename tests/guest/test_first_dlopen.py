@@ -17,7 +17,7 @@ MOST = 26
 class FirstDlopen(guest.Case):
     def setUp(self):
         super().setUp()
-        self.other = self.path("other.so")  # what the bare program has preloaded
+        self.other = self.path("other.so")  # what the unguarded program has preloaded
         shutil.copy(guest.EMPTY, self.other)
 
     def calls(self, *opened, preload):
@@ -46,15 +46,15 @@ class FirstDlopen(guest.Case):
         self.assertEqual([call for call in guarded if call.error], [], "ld.so was sent to search")
 
     def test_first_dlopen_adds_few_system_calls(self):
-        bare = self.calls(guest.EMPTY, preload=self.other)
+        unguarded = self.calls(guest.EMPTY, preload=self.other)
         guarded = self.calls(guest.EMPTY, preload=harness.GUARD)
-        self.assertLessEqual(len(guarded) - len(bare), MOST)
+        self.assertLessEqual(len(guarded) - len(unguarded), MOST)
         # Once per process.
         again = self.calls(guest.EMPTY, guest.EMPTY, preload=harness.GUARD)
         self.assertEqual(len(again), len(guarded))
         # Control: with the dev names, which are made known where somebody may use them.
         named = self.calls("libc.so.6", guest.EMPTY, preload=harness.GUARD)
-        self.assertGreater(len(named) - len(bare), MOST)
+        self.assertGreater(len(named) - len(unguarded), MOST)
         directory = os.path.dirname(harness.NULL_DRIVER_CUDA)
         for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-opencl.so.1"):
             self.assertIn(os.path.join(directory, name), self.opened(named))

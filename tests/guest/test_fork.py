@@ -77,13 +77,13 @@ class Forks(guest.Case):
                             ["setenv:CUDAGUARD_POLICY=FORCE_CPU"], ["setenv:CUDAGUARD_POLICY=OFF"],
                             ["setenv:CUDAGUARD_POLICY=nonsense"], []):
                 with self.subTest(before=before, changes=changes):
-                    bare, wanted = self.in_child(before, changes, guard=False)
+                    unguarded, wanted = self.in_child(before, changes, guard=False)
                     # In a child of a process that uses CUDA the driver answers 3.
-                    self.assertEqual(wanted, ["cuInit=0", "cuInit=3", "cuInit=0"], bare)
+                    self.assertEqual(wanted, ["cuInit=0", "cuInit=3", "cuInit=0"], unguarded)
                     result, values = self.in_child(before, changes)
                     if before == "OFF":
                         self.assertEqual(values, wanted, result)
-                        self.assertEqual(result.fake_calls, bare.fake_calls)
+                        self.assertEqual(result.fake_calls, unguarded.fake_calls)
                         self.assertEqual(result.err, "", result)
                     else:
                         self.assertEqual(values, ["cuInit=100"] * 3, result)

@@ -266,15 +266,16 @@ class Musl(Programs):
                                compiler="musl-gcc")
         words = [program, library, "libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-opencl.so.1",
                  library]
-        bare = harness.run(words, world="none", guard=False)
-        self.assertEqual(bare.out.split(), ["1=set", "2=null", "3=null", "4=null", "5=set"], bare)
+        unguarded = harness.run(words, world="none", guard=False)
+        self.assertEqual(unguarded.out.split(), ["1=set", "2=null", "3=null", "4=null", "5=set"],
+                         unguarded)
         report = self.path("report")
         for env in ({}, {"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"},
                     {"CUDAGUARD_VISIBLE_DEVICES": "0"},
                     {"CUDAGUARD_HELLO": "1", "CUDAGUARD_REPORT": report}):
             with self.subTest(env=env):
                 result = harness.run(words, world="none", env=env)
-                self.assertEqual((result.rc, result.out), (0, bare.out), result)
+                self.assertEqual((result.rc, result.out), (0, unguarded.out), result)
                 said = guest.lines_of(result.err)
                 self.assertEqual([line.split(": ", 1)[1] for line in said],
                                  ["NVIDIA's driver is not installed; to find the cause: cudaguard doctor"]

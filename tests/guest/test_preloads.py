@@ -19,10 +19,10 @@ class Preloads(guest.Case):
             [line for line in lines if "=" in line]
 
     def test_guard_works_before_and_after_other_preloads(self):
-        bare, bare_calls, _ = self.order(FIRST, SECOND)
-        bare.assert_reached(self)
-        self.assertIn("first dlopen(libm.so.6)", bare_calls)
-        self.assertIn("second dlopen(libcuda.so.1)", bare_calls)
+        unguarded, unguarded_calls, _ = self.order(FIRST, SECOND)
+        unguarded.assert_reached(self)
+        self.assertIn("first dlopen(libm.so.6)", unguarded_calls)
+        self.assertIn("second dlopen(libcuda.so.1)", unguarded_calls)
         wanted = ["load=ok", "cuInit=100", "nvmlInit_v2=0", "cuInit=100", "load=failed"]
         for libraries in ((FIRST, harness.GUARD), (harness.GUARD, FIRST),
                           (FIRST, harness.GUARD, SECOND), (harness.GUARD, FIRST, SECOND),

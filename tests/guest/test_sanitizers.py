@@ -32,9 +32,9 @@ class Sanitizers(guest.Case):
         bug = harness.run([program, "bug"], guard=False, preload=preload, trace=False, env=env)
         self.assertRegex(bug.out + bug.err, finds, "the sanitizer is asleep")
 
-        bare = harness.run([program], guard=False, trace=False, env=env)
-        bare.assert_reached(self)
-        self.assertIn("cuInit=0,0,0,0 nvml=0", bare.out, bare)
+        unguarded = harness.run([program], guard=False, trace=False, env=env)
+        unguarded.assert_reached(self)
+        self.assertIn("cuInit=0,0,0,0 nvml=0", unguarded.out, unguarded)
         for _ in range(5):
             guarded = harness.run([program], guard=False, preload=preload, trace=False, env=env)
             self.assertEqual(guarded.out, "cuInit=100,100,100,100 nvml=0\n", guarded)

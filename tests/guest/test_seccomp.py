@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that locked itself in with seccomp. The filter allows what the bare program needs to
-load and ask the same libraries, and the few calls that the guard adds: no kill. Where those fail
-with EPERM: no crash, and guarded."""
+"""A program that locked itself in with seccomp. The filter allows what the unguarded program needs
+to load and ask the same libraries, and the few calls that the guard adds: no kill. Where those
+fail with EPERM: no crash, and guarded."""
 
 import os
 import re
@@ -30,7 +30,7 @@ class Seccomp(guest.Case):
 
     def calls_after_lock(self, guard, env=None, action="none-loaded", argv=(STRICT,)):
         """The names of the calls between the program's "locked" and its exit, by strace, with the
-        null drivers in the driver's place when bare: same libraries, same calls, no guard."""
+        null drivers in the driver's place when unguarded: same libraries, same calls, no guard."""
         log = self.path("log")
         environment = {"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR, **(env or {})}
         if guard:
@@ -55,19 +55,21 @@ class Seccomp(guest.Case):
 
     def test_guard_adds_only_documented_system_calls(self):
         """docs/limits.md has the list."""
-        bare = self.calls_after_lock(False)
-        self.assertLessEqual({"openat", "mmap", "write", "exit_group"}, bare)
-        bare_early = self.calls_after_lock(False, action="none-early")
+        unguarded = self.calls_after_lock(False)
+        self.assertLessEqual({"openat", "mmap", "write", "exit_group"}, unguarded)
+        unguarded_early = self.calls_after_lock(False, action="none-early")
         # A program that had loaded a library before, and one that had not.
-        late = self.calls_after_lock(True) - bare
-        early = self.calls_after_lock(True, action="none-early") - bare_early
+        late = self.calls_after_lock(True) - unguarded
+        early = self.calls_after_lock(True, action="none-early") - unguarded_early
         self.assertLessEqual(late | early, ADDED)
         self.assertLessEqual({"getpid", "fcntl"}, late)  # the line is there
         self.assertLessEqual({"madvise"}, early)
-        report = self.calls_after_lock(True, {"CUDAGUARD_REPORT": self.path("report")}) - bare - late
+        report = self.calls_after_lock(True,
+                                       {"CUDAGUARD_REPORT": self.path("report")}) - unguarded - late
         self.assertLessEqual(report, ADDED_FOR_REPORT)
-        self.assertLessEqual(ADDED_FOR_REPORT - bare - late - {"rt_sigprocmask"}, report)
-        off = self.calls_after_lock(True, {"CUDAGUARD_POLICY": "OFF"}, "none-early") - bare_early
+        self.assertLessEqual(ADDED_FOR_REPORT - unguarded - late - {"rt_sigprocmask"}, report)
+        off = self.calls_after_lock(True, {"CUDAGUARD_POLICY": "OFF"},
+                                    "none-early") - unguarded_early
         self.assertLessEqual(off, {"madvise"})
         print("\nadded by the guard: early %s, late %s, for a report %s, under OFF %s" %
               (sorted(early), sorted(late), sorted(report), sorted(off)))
@@ -79,8 +81,9 @@ class Seccomp(guest.Case):
 
     def test_strict_filter_does_not_kill_the_program(self):
         names = self.needed()
-        bare = self.run_strict("kill-loaded", names, guard=False)
-        self.assertEqual((bare.rc, bare.out), (0, "locked\ncuInit=100 nvml=0\n"), bare)
+        unguarded = self.run_strict("kill-loaded", names, guard=False)
+        self.assertEqual((unguarded.rc, unguarded.out), (0, "locked\ncuInit=100 nvml=0\n"),
+                         unguarded)
         for action in ("kill-loaded", "kill-early"):
             for log in ("off", "deny", "all"):
                 with self.subTest(action=action, log=log):
@@ -93,10 +96,10 @@ class Seccomp(guest.Case):
     def stacked(self):
         """(the calls that it needs unguarded, what the guard adds if Python's frames are reported)"""
         env = {"CUDAGUARD_REPORT": self.path("report")}
-        bare = self.calls_after_lock(False, action=None, argv=STACKED)
-        added = self.calls_after_lock(True, env, None, STACKED) - bare
+        unguarded = self.calls_after_lock(False, action=None, argv=STACKED)
+        added = self.calls_after_lock(True, env, None, STACKED) - unguarded
         os.remove(self.path("report"))
-        return bare | {"exit_group", "rt_sigreturn"}, added
+        return unguarded | {"exit_group", "rt_sigreturn"}, added
 
     def test_python_frames_add_no_call(self):
         self.assertLessEqual(self.stacked()[1], ADDED | ADDED_FOR_REPORT)

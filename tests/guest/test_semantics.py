@@ -9,7 +9,7 @@ import subprocess
 from support import guest, harness
 
 BEHAVE = os.path.join(guest.BIN, "behave")
-# What the bare program must print, so that equality means something.
+# What the unguarded program must print, so that equality means something.
 EXPECTED = ("runpath: value()=11", "origin: value()=12", "nested: open_inner()=13",
             "chain=21", "next=some", "namespace: ok", "namespace: another=1",
             "namespace: open_inner()=13", "namespace: inner_is_here()=1", "callback=1",
@@ -32,18 +32,18 @@ class Semantics(guest.Case):
         for level in ("O0", "O2"):
             for last in ("stay", "catch", "leave"):
                 with self.subTest(guard=guard, level=level, last=last):
-                    bare = behave(level, last, None)
+                    unguarded = behave(level, last, None)
                     for text in EXPECTED:
-                        self.assertIn(text, bare[1])
+                        self.assertIn(text, unguarded[1])
                     if last == "leave":
-                        self.assertEqual(bare[0], -6, bare[2])
-                        self.assertIn("terminate called after throwing", bare[2])
+                        self.assertEqual(unguarded[0], -6, unguarded[2])
+                        self.assertIn("terminate called after throwing", unguarded[2])
                     else:
-                        self.assertEqual(bare[0], 0, bare[2])
-                        self.assertTrue(bare[1].endswith("end\n"))
+                        self.assertEqual(unguarded[0], 0, unguarded[2])
+                        self.assertTrue(unguarded[1].endswith("end\n"))
                     if last == "catch":  # glibc's dlopen lets it pass
-                        self.assertIn("leaves: caught 43", bare[1])
-                    self.assertEqual(behave(level, last, guard, **extra), bare)
+                        self.assertIn("leaves: caught 43", unguarded[1])
+                    self.assertEqual(behave(level, last, guard, **extra), unguarded)
 
     def test_loading_works_as_without_the_guard(self):
         self.compare(harness.GUARD)

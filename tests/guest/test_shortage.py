@@ -53,8 +53,8 @@ class Shortage(guest.Case):
     def test_mapped_driver_is_refused_during_the_shortage(self):
         """In a program that is linked to the driver, ld.so needs no descriptor to answer."""
         steps = [LINKED, *SHORT, "touch"]
-        bare = harness.run(steps, guard=False)
-        self.assertEqual(self.values(bare), ["0"], bare)
+        unguarded = harness.run(steps, guard=False)
+        self.assertEqual(self.values(unguarded), ["0"], unguarded)
         result = harness.run(steps + ["nofile:max", "touch"])
         self.assertEqual(self.values(result), ["unavailable", "100"], result)
         result.assert_untouched(self, linked=True)
@@ -62,10 +62,10 @@ class Shortage(guest.Case):
     def test_driver_is_never_reached_during_a_shortage_of_memory(self):
         """The memory is too little for a page of the guard, almost enough for both null drivers, or
         between."""
-        bare = self.steps("memory:0", "load:libm.so.6", "memory:max", "load:libm.so.6", "grab",
-                          "libc:libcuda.so.1", guard=False)
-        self.assertEqual(self.values(bare, "load"), ["failed", "ok"], bare)
-        bare.assert_reached(self)
+        unguarded = self.steps("memory:0", "load:libm.so.6", "memory:max", "load:libm.so.6", "grab",
+                               "libc:libcuda.so.1", guard=False)
+        self.assertEqual(self.values(unguarded, "load"), ["failed", "ok"], unguarded)
+        unguarded.assert_reached(self)
         for kib in (0, 8, 20, 40, 60, 100, 140, 180, 220, 260):
             with self.subTest(kib=kib):
                 result = self.steps("memory:%d" % kib, "load:libm.so.6", "memory:max",

@@ -68,11 +68,11 @@ class Silent(guest.Case):
     def test_guarded_programs_print_the_same(self):
         for name, (line, code, text) in PROGRAMS.items():
             with self.subTest(name):
-                bare = self.plain_run(line, None)
+                unguarded = self.plain_run(line, None)
                 guarded = self.plain_run(line, harness.GUARD)
-                self.assertEqual(bare[0], code, bare)
-                self.assertIn(text.encode(), bare[1])
-                self.assertEqual(guarded, bare)
+                self.assertEqual(unguarded[0], code, unguarded)
+                self.assertIn(text.encode(), unguarded[1])
+                self.assertEqual(guarded, unguarded)
 
     def traced(self, argv, preload):
         directory = self.work_directory("work")

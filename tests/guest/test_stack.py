@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first dlopen of a process loads the null drivers: how much more stack it takes than bare."""
+"""The first dlopen of a process loads the null drivers: how much more stack it takes than
+without the guard."""
 
 import os
 import signal
@@ -22,27 +23,27 @@ class Stack(guest.Case):
 
     def test_control_more_libraries_need_more_stack(self):
         """ld.so itself needs more stack for a library that is linked to more libraries."""
-        bare = self.used(guest.EMPTY, guard=False)
-        self.assertGreater(bare, 1000)
+        unguarded = self.used(guest.EMPTY, guard=False)
+        self.assertGreater(unguarded, 1000)
         self.assertGreater(self.used(harness.NULL_DRIVER_DIR + "/libcudaguard-driver.so", guard=False),
-                           bare + 500)
+                           unguarded + 500)
 
     def test_guard_needs_little_more_stack(self):
         for name in NAMES:
-            bare = self.used(name, guard=False)
+            unguarded = self.used(name, guard=False)
             for policy in (None, "VALIDATE", "OFF"):
                 with self.subTest(name=name, policy=policy):
                     guarded = self.used(name, env={"CUDAGUARD_POLICY": policy})
-                    self.assertLessEqual(guarded - bare, MOST_MORE)
+                    self.assertLessEqual(guarded - unguarded, MOST_MORE)
 
     def test_guard_with_a_list_needs_the_stack_of_its_proxy(self):
         """At any dlopen the guard loads the proxy and then the driver. The test compares with a
         dlopen of the proxy alone."""
-        bare = self.used(harness.NULL_DRIVER_DIR + "/libcudaguard-driver.so", guard=False)
+        unguarded = self.used(harness.NULL_DRIVER_DIR + "/libcudaguard-driver.so", guard=False)
         for name in NAMES:
             with self.subTest(name):
                 guarded = self.used(name, env={"CUDAGUARD_VISIBLE_DEVICES": "0"})
-                self.assertLessEqual(guarded - bare, MOST_MORE)
+                self.assertLessEqual(guarded - unguarded, MOST_MORE)
 
     def in_handler(self, name, size, guard):
         return harness.run([PROGRAM, "signal", name, size], guard=guard, trace=False)
@@ -53,9 +54,10 @@ class Stack(guest.Case):
         for name in NAMES:
             with self.subTest(name):
                 need = 2048
-                while (bare := self.in_handler(name, need, guard=False)).rc == 128 + signal.SIGSEGV:
+                while (unguarded := self.in_handler(name, need,
+                                                    guard=False)).rc == 128 + signal.SIGSEGV:
                     need += 512
-                self.assertEqual(bare.rc, 0, bare)
-                self.assertGreater(need, 2048, "the control: with too little, bare crashes")
+                self.assertEqual(unguarded.rc, 0, unguarded)
+                self.assertGreater(need, 2048, "the control: with too little, unguarded crashes")
                 result = self.in_handler(name, need + MOST_MORE, guard=True)
-                self.assertEqual((result.rc, result.out), (0, bare.out), result)
+                self.assertEqual((result.rc, result.out), (0, unguarded.out), result)

@@ -13,7 +13,7 @@ RUN_PATH = b"$ORIGIN/////////\0"
 SCRIPT = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
 SEES = ["cu.init", "cu.see"]
 LIST = dict(box.environment(allow="5,2"), LD_LIBRARY_PATH=os.path.join(harness.FAKES, "lazy"))
-# What runs, its world and variables, and an answer of it: bare and guarded.
+# What runs, its world and variables, and an answer of it: unguarded and guarded.
 PROGRAMS = [
     # A handle of libc: the one that makes the dev names known, by the run path.
     ([guest.STEPS, "load:libc.so.6", "touch", "nvml"], "fake", {}, "cuInit=0", "cuInit=100"),

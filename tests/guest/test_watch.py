@@ -29,9 +29,9 @@ class Watch(guest.Case):
         report = self.path("report")
         self.watched("touch", "touch", "nvml", "touch", "nvml", CUDAGUARD_REPORT=report)
         self.assertEqual(self.apis(report), ["cuInit", "nvmlInit_v2"])
-        bare = self.steps("watch", "touch", guard=False)
-        self.assertEqual(bare.answers["watch"], "-2", bare)
-        bare.assert_reached(self)
+        unguarded = self.steps("watch", "touch", guard=False)
+        self.assertEqual(unguarded.answers["watch"], "-2", unguarded)
+        unguarded.assert_reached(self)
 
     def test_watch_can_name_another_file(self):
         for env in ({}, {"CUDAGUARD_REPORT": self.path("first")}):

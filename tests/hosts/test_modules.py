@@ -23,13 +23,13 @@ class Modules(hosts.Case):
             harness.skip(self, "this machine has no /etc/nsswitch.conf")
         options = {"bwrap": ["--ro-bind", conf, "/etc/nsswitch.conf"],
                    "env": {"LD_LIBRARY_PATH": hosts.BIN}}
-        bare = harness.run(["getent", "passwd", "cuda"], guard=False, **options)
-        self.assertEqual((bare.rc, bare.out), (0, "cuda::0:0:::\n"), bare)
-        bare.assert_reached(self)
+        unguarded = harness.run(["getent", "passwd", "cuda"], guard=False, **options)
+        self.assertEqual((unguarded.rc, unguarded.out), (0, "cuda::0:0:::\n"), unguarded)
+        unguarded.assert_reached(self)
         guarded = harness.run(["getent", "passwd", "cuda"], **options)
         self.assertEqual((guarded.rc, guarded.out), (0, "cuda::100:0:::\n"), guarded)
         guarded.assert_untouched(self, linked=True)
-        self.assertEqual(hosts.OUR_LINE.sub("", guarded.err), bare.err)
+        self.assertEqual(hosts.OUR_LINE.sub("", guarded.err), unguarded.err)
 
     def test_pam_module_is_guarded(self):
         self.need("pamtester")

@@ -23,9 +23,9 @@ class Case(harness.Case):
             return harness.run([os.path.join(BIN, program), *words], trace=False, timeout=850,
                                **options)
 
-        bare = run(CONTROL, guard=False)
-        self.assertEqual((bare.rc, bare.out), (0, "exit 0: %d\n" % CONTROL), bare)
-        self.assertEqual(bare.fake_calls.count("cuInit"), CONTROL)
+        unguarded = run(CONTROL, guard=False)
+        self.assertEqual((unguarded.rc, unguarded.out), (0, "exit 0: %d\n" % CONTROL), unguarded)
+        self.assertEqual(unguarded.fake_calls.count("cuInit"), CONTROL)
         guarded = run(ROUNDS)
         self.assertEqual((guarded.rc, guarded.out), (0, "exit 100: %d\n" % ROUNDS), guarded)
         self.assertEqual(guarded.fake_calls, [])

@@ -116,13 +116,13 @@ class Activation(places.Case):
             for env in STARTS + ({"LD_PRELOAD": quoted},):
                 with self.subTest(shell=name, env=env):
                     result = self.shell(words, steps, env)
-                    _, before, bare, guarded, preload, after, again = result.parts
+                    _, before, unguarded, guarded, preload, after, again = result.parts
                     self.assertTrue(guarded.startswith("cuInit=100 "), result)
                     others = env.get("LD_PRELOAD", "").replace(" ", ":")
                     self.assertEqual(preload.split(":", 1)[1:], [others] if others else [])
                     self.assertEqual(preload.split(":")[0], self.path("tree/lib/libcudaguard.so"))
                     self.assertEqual(before.splitlines(), after.splitlines())
-                    for answer in (bare, again):
+                    for answer in (unguarded, again):
                         self.assertTrue(answer.startswith("cuInit=0 "), result)
 
     def walk(self, *steps):

@@ -215,9 +215,10 @@ class Variable(Case):
 
     def test_missing_file_prints_errors_and_does_not_guard(self):
         """If the file is missing, every program prints an error and none is guarded."""
-        bare = image.Image(self)
-        result = bare.run(["/bin/sh", "-c", "true; /bin/true; %s lib=libcuda.so.1" % ENTRY_POINT],
-                          env=self.ENV)
+        unguarded = image.Image(self)
+        result = unguarded.run(["/bin/sh", "-c",
+                                "true; /bin/true; %s lib=libcuda.so.1" % ENTRY_POINT],
+                               env=self.ENV)
         self.a_device(result)
         lines = result.err.splitlines()
         self.assertEqual(len(lines), 3, result)

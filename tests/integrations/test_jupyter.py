@@ -54,11 +54,11 @@ class Jupyter(places.Case):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         self.assertEqual(done.stdout, '"Python 3 (CPU only)": %s\n' %
                          self.path("data", "kernels", "cudaguard-cpu"))
-        bare = self.notebook("python3")
-        bare.assert_reached(self)
-        self.works(bare)
-        self.assertEqual([bare.answers[key] for key in ("cuda", "child", "drivers")],
-                         ["0", "0", "['%s/libcuda.so.1']" % harness.FAKE_DRIVER], bare)
+        unguarded = self.notebook("python3")
+        unguarded.assert_reached(self)
+        self.works(unguarded)
+        self.assertEqual([unguarded.answers[key] for key in ("cuda", "child", "drivers")],
+                         ["0", "0", "['%s/libcuda.so.1']" % harness.FAKE_DRIVER], unguarded)
         # A variable of the notebook server does not lift the policy.
         for more in harness.sample(({"CUDAGUARD_POLICY": "OFF"}, {}), 1):
             result = self.notebook("cudaguard-cpu", **more)

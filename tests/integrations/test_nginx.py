@@ -57,9 +57,9 @@ class Nginx(verified.Case):
         self.words = ["/usr/bin/python3", self.make("serve.py", SCRIPT)]
 
     def test_unguarded_worker_reaches_the_driver(self):
-        bare = harness.run([*self.words, "touch"], world="none", guard=False, trace=False,
-                           cwd=self.directory, env=box.environment())
-        self.assertIn("answer 0", bare.out, bare)
+        unguarded = harness.run([*self.words, "touch"], world="none", guard=False, trace=False,
+                                cwd=self.directory, env=box.environment())
+        self.assertIn("answer 0", unguarded.out, unguarded)
 
     def test_worker_that_asks_fails(self):
         result = self.verify([*self.words, "touch"], cwd=self.directory)

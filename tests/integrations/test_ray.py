@@ -42,7 +42,7 @@ class Ray(places.Case):
         by_launcher, by_variable = places.blocks("python", "python-schedulers", "Ray")
         self.assertIn("py_executable", by_launcher)
         self.assertIn("LD_PRELOAD", by_variable)
-        jobs = (("bare", "ray.init()", "{}"), ("by_launcher", by_launcher, "{}"),
+        jobs = (("unguarded", "ray.init()", "{}"), ("by_launcher", by_launcher, "{}"),
                 ("by_variable", by_variable, "{}"), ("off", by_variable, OFF))
         lines = [shlex.join([RAY + "/python", "ask.py", job, name, options])
                  for name, job, options in jobs]
@@ -58,7 +58,7 @@ class Ray(places.Case):
                  "RAY_USAGE_STATS_ENABLED": "0", "PATH": RAY + ":/usr/bin:/bin"})
         self.assertEqual(result.rc, 0, result)
         answers = {name: result.answers[name] for name, *_ in jobs}
-        self.assertEqual(answers, {"bare": "0", "by_launcher": "100", "by_variable": "100",
+        self.assertEqual(answers, {"unguarded": "0", "by_launcher": "100", "by_variable": "100",
                                    "off": "0"}, result)
         # Only the two unguarded workers reached the fake driver.
         self.assertEqual(result.fake_calls.count("cuInit"), 2, result)

@@ -65,8 +65,8 @@ class Ssh(places.Case):
         self.no_device(settings)
         self.no_device(settings, command="echo 'a  b'; sh -c '%s; true'" % " ".join(places.OPEN))
         for command in ("exit 7", "echo 'a  b' >&2; kill -TERM $$"):
-            bare, forced = (self.ask(text, command=command)[2] for text in ("", settings))
-            self.assertEqual((bare.returncode, bare.stdout, bare.stderr),
+            unguarded, forced = (self.ask(text, command=command)[2] for text in ("", settings))
+            self.assertEqual((unguarded.returncode, unguarded.stdout, unguarded.stderr),
                              (forced.returncode, forced.stdout, forced.stderr))
         # Without a command, the login starts the shell itself.
         done = self.ask(settings, command=None, options=["-T"])[2]
@@ -82,9 +82,9 @@ class Ssh(places.Case):
                                         options=own)
             self.assertEqual((done.returncode, done.stdout.split("\n")[0]), (rc, said), done)
             self.assertEqual(answers["cuInit"], "100" if settings else "0", done)
-        bare, refused = (self.ask("Subsystem sftp internal-sftp\n" + settings, command="sftp",
-                                  options=own)[2] for settings in ("", forced))
-        self.assertEqual(bare.returncode, 0, bare)
+        unguarded, refused = (self.ask("Subsystem sftp internal-sftp\n" + settings, command="sftp",
+                                       options=own)[2] for settings in ("", forced))
+        self.assertEqual(unguarded.returncode, 0, unguarded)
         self.assertNotEqual(refused.returncode, 0, refused)
 
     def test_users_own_file_guards_if_permitted(self):

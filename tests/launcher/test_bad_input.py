@@ -149,7 +149,7 @@ class Programs(launcher.Case):
                      "#!/usr/bin/env sh\nexit 7\n", "#!/usr/bin/env -S A=b sh -e\nexit 7\n"):
             with self.subTest(good=text):
                 script = self.make("script", text)
-                self.assertEqual(self.bare(script).returncode, 7)
+                self.assertEqual(self.unguarded(script).returncode, 7)
                 done = self.start("run", script)
                 self.assertEqual((done.returncode, done.stderr), (7, ""))
 
@@ -159,9 +159,10 @@ class Programs(launcher.Case):
         for i in range(8):
             previous = self.make("s%d" % i, "#!%s\nexit 7\n" % previous)
         for i in range(8):
-            bare = self.bare("env", self.path("s%d" % i))
+            unguarded = self.unguarded("env", self.path("s%d" % i))
             done = self.start("run", self.path("s%d" % i))
-            self.assertEqual(done.returncode == 126, bare.returncode == 126, (i, bare, done))
+            self.assertEqual(done.returncode == 126, unguarded.returncode == 126,
+                             (i, unguarded, done))
         self.check(126, self.path("s7"), "more than 5 scripts")
         self.make("loop", "#!%s\n" % self.path("loop"))
         self.check(126, self.path("loop"), "more than 5 scripts")
@@ -193,8 +194,8 @@ class Programs(launcher.Case):
         self.need("setpriv")
         program = self.compile("program", "int main(void) { return 7; }")
         as_nobody = ["setpriv", "--reuid=65534", "--clear-groups"]
-        self.assertEqual(self.bare(*as_nobody, program).returncode, 7)
+        self.assertEqual(self.unguarded(*as_nobody, program).returncode, 7)
         os.chmod(program, stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-        self.assertEqual(self.bare(*as_nobody, program).returncode, 7)
-        self.refused(self.bare(*as_nobody, self.installed(), "run", program), 125,
+        self.assertEqual(self.unguarded(*as_nobody, program).returncode, 7)
+        self.refused(self.unguarded(*as_nobody, self.installed(), "run", program), 125,
                      "cannot be read")

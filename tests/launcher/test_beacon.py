@@ -126,13 +126,13 @@ SHAPES = """
       }
       SHAPE(new_user) { if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 7; touch(); }
       SHAPE(new_pids) { if (unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return 7; child(touch); }
-      SHAPE(execs_bare) {
+      SHAPE(execs_unguarded) {
         char preload[4096] = "LD_PRELOAD=", path[4096] = "LD_LIBRARY_PATH=";
         strncat(preload, getenv("LD_PRELOAD"), 4000);
         if (getenv("LD_LIBRARY_PATH")) strncat(path, getenv("LD_LIBRARY_PATH"), 4000);
-        char* bare[] = {preload, path, NULL};
+        char* unguarded[] = {preload, path, NULL};
         char* again[] = {words[0], "plain", words[2], NULL};
-        execve(words[0], again, bare);
+        execve(words[0], again, unguarded);
       }
       else return 8;
       return 0;
@@ -184,9 +184,9 @@ class Heard(test_verify_tree.Case):
     def test_guard_repeats_the_beacon_on_older_kernels(self):
         """Before Linux 5.19 a signal takes the beacon back."""
         for name in ("timer", "plain"):
-            done = self.bare(fence.program("without"), "killable=%d" % errno.EINVAL, "--",
-                             *verified.VERIFY, "--json", self.path("older.json"), "--", self.program,
-                             name, "touch")
+            done = self.unguarded(fence.program("without"), "killable=%d" % errno.EINVAL, "--",
+                                  *verified.VERIFY, "--json", self.path("older.json"), "--",
+                                  self.program, name, "touch")
             with open(self.path("older.json"), encoding="utf-8") as stream:
                 tree = json.load(stream)["tree"]
             self.assertIn("cudaguard: FAIL: 1 place asked for CUDA, in 1 of 1 process\n", done.stderr)
@@ -234,9 +234,10 @@ class Heard(test_verify_tree.Case):
     def test_control_without_beacons_verify_misses_an_attempt(self):
         """Unguarded programs reach the driver."""
         for name in ("plain", "thread", "coroutine"):    # the others hide the fake driver's log
-            bare = harness.run([self.program, name, "touch"], world="none", guard=False, trace=False,
-                               env=box.environment())
-            self.assertTrue(bare.fake_calls, bare)
+            unguarded = harness.run([self.program, name, "touch"], world="none", guard=False,
+                                    trace=False,
+                                    env=box.environment())
+            self.assertTrue(unguarded.fake_calls, unguarded)
         result, tree = self.shape("refuses_openat", "touch", FILE)
         self.assertNotEqual(result.rc, 1, result)
         self.assertEqual(tree["by"], "file")

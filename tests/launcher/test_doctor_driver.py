@@ -41,7 +41,7 @@ class Found(doctor.Case):
         """The root directory has only cudaguard."""
         bwrap = ["bwrap", "--dev", "/dev", "--proc", "/proc", "--ro-bind", harness.LIB, "/x/lib",
                  "--ro-bind", launcher.LAUNCHER, "/x/bin/cudaguard"]
-        done = self.bare(*bwrap, "--", "/x/bin/cudaguard", "doctor", env={})
+        done = self.unguarded(*bwrap, "--", "/x/bin/cudaguard", "doctor", env={})
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         self.assertIn("; driver: not asked\n", done.stdout)
         self.assertIn("cuInit             not tried: there is no /lib", done.stdout)
@@ -241,7 +241,7 @@ class Sandboxed(doctor.Case):
                               head="#include <sys/prctl.h>")
         done = self.start("doctor", env=launcher.environment(LD_LIBRARY_PATH=directory))
         self.assertIn("cuInit             0 CUDA_SUCCESS", done.stdout)
-        done = self.bare(doctor.PROBE, env=launcher.environment(LD_LIBRARY_PATH=directory))
+        done = self.unguarded(doctor.PROBE, env=launcher.environment(LD_LIBRARY_PATH=directory))
         self.assertIn("cudaguard-probe init 9 ", done.stdout, "the control")
 
     def test_probe_is_unguarded(self):

@@ -81,10 +81,10 @@ class Preload(doctor.Case):
         for name in ("bin", "lib", "lib64"):
             root += ["--symlink", "usr/" + name, "/" + name]
         command = ["--", "/cg/bin/cudaguard", "doctor"]
-        done = self.bare(*root, *command, env={})
+        done = self.unguarded(*root, *command, env={})
         self.assertIn("this shell         not guarded", done.stdout, done.stderr)
         line = self.make("preload", "/cg/lib/libcudaguard.so\n", 0o644)
-        done = self.bare(*root, "--ro-bind", line, "/etc/ld.so.preload", *command, env={})
+        done = self.unguarded(*root, "--ro-bind", line, "/etc/ld.so.preload", *command, env={})
         self.assertIn("this shell         is guarded already, by /etc/ld.so.preload; its "
                       "programs' policy: FORCE_CPU", done.stdout, done.stderr)
         # The driver is asked all the same.
@@ -137,7 +137,8 @@ class Installation(doctor.Case):
         env = launcher.environment()
         env["CUDAGUARD_POLICY"] = b"\xff\x1b[31m"
         for words in ([], ["--json", "-"]):
-            done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, "doctor", *words, env=env)
+            done = self.unguarded(*harness.sandbox("none"), launcher.LAUNCHER, "doctor", *words,
+                                  env=env)
             self.assertEqual(done.returncode, 1, done)
             self.assertTrue(done.stdout.isascii() and "\x1b" not in done.stdout)
         doctor.Answer(1, doctor.json.loads(done.stdout))
@@ -146,16 +147,16 @@ class Installation(doctor.Case):
     def test_full_disk_is_reported(self):
         for words, meaning in ((["doctor"], "cannot print"),
                                (["doctor", "--json", "-"], '--json "-"')):
-            done = self.bare(*harness.sandbox("none"), "sh", "-c", '"$0" "$@" >/dev/full',
-                             launcher.LAUNCHER, *words)
+            done = self.unguarded(*harness.sandbox("none"), "sh", "-c", '"$0" "$@" >/dev/full',
+                                  launcher.LAUNCHER, *words)
             self.assertEqual((done.returncode, done.stderr),
                              (125, "cudaguard: %s: No space left on device\n" % meaning))
 
     def test_doctor_works_with_closed_descriptors(self):
         """If 0, 1 or 2 is closed, nothing of ours is written into another file."""
         for closed in ("<&-", "2>&-", "<&- 2>&-"):
-            done = self.bare(*harness.sandbox("none"), "sh", "-c",
-                             'LD_LIBRARY_PATH=%s exec "$0" doctor %s' % (BOX, closed),
-                             launcher.LAUNCHER)
+            done = self.unguarded(*harness.sandbox("none"), "sh", "-c",
+                                  'LD_LIBRARY_PATH=%s exec "$0" doctor %s' % (BOX, closed),
+                                  launcher.LAUNCHER)
             self.assertEqual((done.returncode, done.stderr), (0, ""), done)
             self.assertIn("cuInit             0 CUDA_SUCCESS", done.stdout)

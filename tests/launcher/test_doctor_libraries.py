@@ -70,7 +70,7 @@ class Linked(doctor_program.Case):
             "((int (*)(unsigned, void*, unsigned*))clGetExtensionFunctionAddress("
             "\"clIcdGetPlatformIDsKHR\"))(0, 0, 0); }", FAKE, "-l:libnvidia-opencl.so.1")
         self.verdict(program, "in part", ["linked_refused"])
-        for way in ("bare", "run", "preload"):
+        for way in ("unguarded", "run", "preload"):
             self.assertIn("opencl", self.guarded([program], way).init_calls(), way)
 
 
@@ -117,7 +117,7 @@ class Names(doctor_program.Case):
         program = self.compile("user", MAIN, library)
         answer = self.verdict(program, "no", ["variable"])
         self.assert_about(answer, "cuInit", library)
-        self.assertEqual(self.answer([program], "bare"), "42")
+        self.assertEqual(self.answer([program], "unguarded"), "42")
         self.assertIn(self.guarded([program], "preload").rc, (-11, 139), "it does not crash")
 
     def test_variable_that_is_bound_inside(self):
@@ -141,7 +141,7 @@ class Names(doctor_program.Case):
             "int use(void)", "extern int (*cuInit)(unsigned)"), library, "-no-pie", "-fno-pie")
         answer = self.verdict(program, "no", ["variable"])
         self.assert_about(answer, "cuInit", library)
-        self.assertEqual(self.answer([program], "bare"), "42")
+        self.assertEqual(self.answer([program], "unguarded"), "42")
         self.assertIn(self.guarded([program], "preload").rc, (-11, 139))
 
     def test_functions_with_the_drivers_names_are_replaced(self):

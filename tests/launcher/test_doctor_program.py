@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`doctor PROGRAM` against real files of every kind. Each verdict is held against what the
-program does: bare, under `run`, under the guard alone, with the fake driver."""
+program does: unguarded, under `run`, under the guard alone, with the fake driver."""
 
 import os
 import platform
@@ -57,7 +57,8 @@ class Kinds(doctor_program.Case):
             reasons = ["env_clears"] + ["script_preload"] * ("LD_PRELOAD" in words)
             answer = self.verdict(script, "no", reasons, env=SYSTEM)
             self.assertIn("makes env remove LD_PRELOAD (%s)" % words, answer.line)
-            self.assertEqual([self.answer([script], way, env=SYSTEM) for way in ("bare", "preload")],
+            self.assertEqual([self.answer([script], way, env=SYSTEM) for way in ("unguarded",
+                                                                                 "preload")],
                              ["0", "0"], words)
 
     def test_env_that_is_not_followed(self):
@@ -98,7 +99,7 @@ class Kinds(doctor_program.Case):
     def test_static_program_that_names_the_driver_is_not_guarded(self):
         program = harness.program("static_entry_point")
         self.verdict(program, "no", ["static_driver"])
-        for way in ("bare", "preload"):  # `run` refuses it
+        for way in ("unguarded", "preload"):  # `run` refuses it
             self.assertTrue(self.guarded([program], way).init_calls())
 
     def test_ld_so_and_the_launcher_as_commands_are_guarded(self):
@@ -143,7 +144,8 @@ class Machines(doctor_program.Case):
         program = self.compile("musl", HELLO, compiler="musl-gcc")
         self.verdict(program, "no", ["musl"])
         # Nothing of ours is in its memory: musl's ld.so says so, or starts it all the same.
-        done = self.bare("env", "LD_PRELOAD=" + harness.GUARD, "LD_TRACE_LOADED_OBJECTS=1", program)
+        done = self.unguarded("env", "LD_PRELOAD=" + harness.GUARD, "LD_TRACE_LOADED_OBJECTS=1",
+                              program)
         self.assertNotIn("cuInit", done.stdout)
 
 
@@ -166,8 +168,8 @@ class Privileged(doctor_program.Case):
     def as_nobody(self, *words, **env):
         """Not in the sandbox, which takes all privileges away; with no driver of the machine's."""
         env = launcher.environment(LD_LIBRARY_PATH=self.path("driver"), **env)
-        return self.bare("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *words,
-                         env=env)
+        return self.unguarded("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *words,
+                              env=env)
 
     def asked(self):
         done = self.as_nobody(self.command, "doctor", "--json", "-", self.program)
@@ -191,7 +193,7 @@ class Privileged(doctor_program.Case):
         self.check("setgid")
 
     def test_program_with_capabilities_is_not_guarded(self):
-        self.bare("setcap", "cap_net_raw+ep", self.program)
+        self.unguarded("setcap", "cap_net_raw+ep", self.program)
         self.check("capabilities")
 
     def test_doctor_gives_all_reasons(self):

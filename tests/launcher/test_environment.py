@@ -87,10 +87,10 @@ class Environment(launcher.Case):
 
     def test_nothing_else_is_changed(self):
         given = {"A": "", "B": "x=y", "LD_LIBRARY_PATH": "/nowhere", "PATH": os.environ["PATH"]}
-        bare = self.bare("env", "-0", env=given).stdout.split("\0")
+        unguarded = self.unguarded("env", "-0", env=given).stdout.split("\0")
         done = self.start("run", "env", "-0", env=given).stdout.split("\0")
         changed = ("CUDAGUARD_", "LD_PRELOAD", *launcher.PRESETS)
-        self.assertEqual([entry for entry in done if not entry.startswith(changed)], bare)
+        self.assertEqual([entry for entry in done if not entry.startswith(changed)], unguarded)
 
     def test_ld_preload_starts_with_the_guard_alone(self):
         install = os.path.join(self.directory, "old")

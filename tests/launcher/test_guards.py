@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs under `run` are guarded, each with its control: the same program bare."""
+"""The programs under `run` are guarded, each with its control: the same program unguarded."""
 
 import os
 import re
@@ -15,9 +15,9 @@ ASK = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))
 class Cpu(launcher.Case):
     def test_dlopen_of_the_driver_is_refused(self):
         words = ["python3", "-c", ASK]
-        bare = harness.run(words, guard=False)
-        bare.assert_reached(self)
-        self.assertEqual(bare.answers["cuInit"], "0", bare)
+        unguarded = harness.run(words, guard=False)
+        unguarded.assert_reached(self)
+        self.assertEqual(unguarded.answers["cuInit"], "0", unguarded)
         result = harness.run(RUN + words, guard=False)
         self.assertEqual((result.rc, result.answers["cuInit"]), (0, "100"), result)
         result.assert_untouched(self)
@@ -33,14 +33,14 @@ class Cpu(launcher.Case):
                 result.assert_untouched(self)
 
     def test_linked_program_starts_without_a_driver(self):
-        """ld.so finds the null driver; bare, it does not start the program at all."""
+        """ld.so finds the null driver; unguarded, it does not start the program at all."""
         for name, library, answer in (("linked_cuda", "libcuda.so.1", "100"),
                                       ("linked_nvml", "libnvidia-ml.so.1", "0")):
             with self.subTest(program=name):
                 words = [harness.program(name)]
-                bare = harness.run(words, world="none", guard=False)
-                self.assertEqual(bare.rc, 127, bare)
-                self.assertIn(library, bare.err)
+                unguarded = harness.run(words, world="none", guard=False)
+                self.assertEqual(unguarded.rc, 127, unguarded)
+                self.assertIn(library, unguarded.err)
                 result = harness.run(RUN + words, world="none", guard=False)
                 self.assertEqual(result.rc, 0, result)
                 self.assertIn(answer, list(result.answers.values()), result)
@@ -106,8 +106,8 @@ class Cpu(launcher.Case):
             with self.subTest(sanitizer=kind):
                 program = self.compile(kind, text, "-fsanitize=" + kind, "-ldl")
                 env = {"ASAN_OPTIONS": "detect_leaks=0"}
-                bare = harness.run([program], guard=False, trace=False, env=env)
-                self.assertEqual(bare.answers.get("cuInit"), "0", bare)
+                unguarded = harness.run([program], guard=False, trace=False, env=env)
+                self.assertEqual(unguarded.answers.get("cuInit"), "0", unguarded)
                 if kind == "address":
                     guard = harness.run([program], trace=False, env=env)
                     self.assertIn("ASan runtime does not come first", guard.err, guard)
@@ -130,9 +130,9 @@ class Gpus(box.Case):
     def test_program_sees_the_given_gpus(self):
         for name, steps in self.LINKED:
             with self.subTest(program=name):
-                bare = box.run(steps, name, guard=False)
+                unguarded = box.run(steps, name, guard=False)
                 for step in steps:
-                    self.assertEqual(len(box.seen(bare.answers[step])), 8, bare)
+                    self.assertEqual(len(box.seen(unguarded.answers[step])), 8, unguarded)
                 result = self.launch(["--gpus", "2,5"], steps, name)
                 self.silent(result)
                 for step in steps:
@@ -198,10 +198,11 @@ class Gpus(box.Case):
                 self.assertEqual(result.fake_calls.count("cuInit:initialised"),
                                  1 if children else 17, result)
         # The control: without the launcher every process has all eight.
-        bare = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+        unguarded = harness.run(words, world="none", guard=False, trace=False,
+                                env=box.environment())
         for label in ("s0", "s7", "x0", "x7"):
-            self.assertEqual(box.seen(bare.answers[label + ".cu.see"]), box.FASTEST, bare)
-        self.assertEqual(bare.fake_calls.count("cuInit:initialised"), 17, bare)
+            self.assertEqual(box.seen(unguarded.answers[label + ".cu.see"]), box.FASTEST, unguarded)
+        self.assertEqual(unguarded.fake_calls.count("cuInit:initialised"), 17, unguarded)
 
     def test_worker_under_the_launcher_needs_gpus_to_see_one(self):
         """Without an option it stays a child; with --gpus it says that it means it."""
@@ -258,7 +259,7 @@ class Moved(launcher.Case):
         os.makedirs(self.path("root", "opt"))
         self.installed(os.path.join("root", "opt", "cudaguard"))
         shutil.copy(program, self.path("root"))
-        needed = set(re.findall(r"(/\S+) \(0x", self.bare("ldd", program).stdout))
+        needed = set(re.findall(r"(/\S+) \(0x", self.unguarded("ldd", program).stdout))
         needed.add(harness.loader_of(program))
         for library in needed:
             os.makedirs(os.path.dirname(self.path("root" + library)), exist_ok=True)
@@ -266,10 +267,10 @@ class Moved(launcher.Case):
         sandbox = ["bwrap", "--bind", self.path("root"), "/", "--dev", "/dev"]
         command = ["/opt/cudaguard/bin/cudaguard", "run", "/ask"]
         env = {"CUDAGUARD_LOG": "off"}
-        bare = self.bare(*sandbox, "--proc", "/proc", "/ask", env=env)
-        self.assertEqual((bare.stdout, bare.stderr), ("cuInit=-1\n", ""), bare)
+        unguarded = self.unguarded(*sandbox, "--proc", "/proc", "/ask", env=env)
+        self.assertEqual((unguarded.stdout, unguarded.stderr), ("cuInit=-1\n", ""), unguarded)
         for mounts in (["--proc", "/proc"], []):
-            done = self.bare(*sandbox, *mounts, *command, env=env)
+            done = self.unguarded(*sandbox, *mounts, *command, env=env)
             self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
 
     def test_library_directory_of_the_build_is_found(self):
@@ -281,13 +282,13 @@ class Moved(launcher.Case):
                 tree = self.path(directory.replace("/", "-"))
                 os.makedirs(os.path.join(tree, "usr", "bin"))
                 program = shutil.copy(WHERE, os.path.join(tree, "usr", "bin"))
-                done = self.bare(program)
+                done = self.unguarded(program)
                 self.assertEqual(done.returncode, 125, done)
                 missing = os.path.join(tree, "usr", "lib/some-linux-gnu", "libcudaguard.so")
                 self.assertEqual(done.stdout, missing + " is missing or cannot be read; install cudaguard again\n")
                 lib = os.path.join(tree, "usr", directory)
                 shutil.copytree(harness.LIB, lib, symlinks=True)
-                done = self.bare(program)
+                done = self.unguarded(program)
                 self.assertEqual((done.returncode, done.stdout.split()), (0, [
                     os.path.join(lib, name) for name in (
                         "libcudaguard.so", "cudaguard/libcuda.so.1", "cudaguard/libnvidia-ml.so.1",
@@ -296,7 +297,7 @@ class Moved(launcher.Case):
     def test_launcher_is_static(self):
         """The launcher has no interpreter, needs no library and has none of the functions that load
         libraries."""
-        done = self.bare("readelf", "-lWd", launcher.LAUNCHER)
+        done = self.unguarded("readelf", "-lWd", launcher.LAUNCHER)
         self.assertNotIn("INTERP", done.stdout)
         self.assertNotIn("NEEDED", done.stdout)
         with open(launcher.LAUNCHER, "rb") as stream:

@@ -226,11 +226,12 @@ class Decision(Case):
         ask = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
         env = launcher.environment(LD_LIBRARY_PATH=self.driver, LD_PRELOAD=harness.GUARD,
                                    CUDAGUARD_POLICY="IF_HEALTHY")
-        done = self.bare(sys.executable, "-c", ask, env=env)
+        done = self.unguarded(sys.executable, "-c", ask, env=env)
         self.assertEqual((done.returncode, done.stdout), (0, "100\n"), done)
         self.assertIn('CUDAGUARD_POLICY="IF_HEALTHY" is not accepted', done.stderr)
         del env["LD_PRELOAD"]
-        self.assertEqual(self.bare(sys.executable, "-c", ask, env=env).stdout, "0\n", "control")
+        self.assertEqual(self.unguarded(sys.executable, "-c", ask, env=env).stdout, "0\n",
+                         "control")
 
     def test_log_off_silences_the_message(self):
         self.assertEqual(self.run_if(words=("--log", "off"), CG_SICK="fails"), (0, ON_CPU, ""))
@@ -256,7 +257,7 @@ class Uninterruptible(Case):
     def is_abandoned(self, place, *prefix, bwrap=(), **env):
         script = 'echo "$CUDAGUARD_POLICY"; cat /proc/$$/task/$$/children; ls /proc/$$/fd'
         env = launcher.environment(**{"LD_LIBRARY_PATH": self.driver, **env})
-        done = self.bare(
+        done = self.unguarded(
             *prefix, *harness.sandbox("none", ["--bind", self.path("run"), "/run", *bwrap]), "env",
             "-i", *["%s=%s" % item for item in env.items()], launcher.LAUNCHER, "run",
             "--if-healthy=1", "--", "sh", "-c", script)
@@ -372,11 +373,12 @@ class Cache(Case):
 
     def parallel(self, illness):
         """Like run_if(), for many at a time."""
-        done = self.bare(*harness.sandbox("none", ["--bind", self.path("run"), "/run"]), "env",
-                         "-i", "PATH=" + os.environ["PATH"], "LD_LIBRARY_PATH=" + self.driver,
-                         "CG_SICK=" + illness, "CG_ASKED=" + self.asked, "XDG_RUNTIME_DIR=/run",
-                         launcher.LAUNCHER, "run", "--if-healthy=20" if not illness else
-                         "--if-healthy=3", "--", *SHOW)
+        done = self.unguarded(*harness.sandbox("none", ["--bind", self.path("run"), "/run"]), "env",
+                              "-i", "PATH=" + os.environ["PATH"], "LD_LIBRARY_PATH=" + self.driver,
+                              "CG_SICK=" + illness, "CG_ASKED=" + self.asked,
+                              "XDG_RUNTIME_DIR=/run",
+                              launcher.LAUNCHER, "run", "--if-healthy=20" if not illness else
+                              "--if-healthy=3", "--", *SHOW)
         return done.returncode, done.stdout
 
     def test_launch_that_is_killed_does_not_block_the_next(self):
@@ -459,11 +461,11 @@ class Cache(Case):
         def as_user(illness, uid):
             os.makedirs(self.path("run", "user", uid), exist_ok=True)
             os.chown(self.path("run", "user", uid), int(uid), int(uid))
-            done = self.bare(*harness.sandbox("none", ["--bind", self.path("run"), "/run"]),
-                             "setpriv", "--reuid", uid, "--clear-groups", "env", "-i",
-                             "LD_LIBRARY_PATH=" + self.driver, "CG_SICK=" + illness,
-                             "PATH=" + os.environ["PATH"], "XDG_RUNTIME_DIR=/run/user/" + uid,
-                             command, "run", "--if-healthy=5", "--", *SHOW)
+            done = self.unguarded(*harness.sandbox("none", ["--bind", self.path("run"), "/run"]),
+                                  "setpriv", "--reuid", uid, "--clear-groups", "env", "-i",
+                                  "LD_LIBRARY_PATH=" + self.driver, "CG_SICK=" + illness,
+                                  "PATH=" + os.environ["PATH"], "XDG_RUNTIME_DIR=/run/user/" + uid,
+                                  command, "run", "--if-healthy=5", "--", *SHOW)
             return done.stdout
         self.assertEqual(as_user("no GPU", "65534"), ON_CPU)
         self.assertEqual(as_user("", "65533"), "VALIDATE list=\n")
@@ -617,7 +619,7 @@ class Surroundings(Case):
     def test_process_1_of_a_container_passes_no_zombie_to_the_program(self):
         for illness in ("hangs in count", "forks"):
             with self.subTest(illness=illness):
-                done = self.bare(
+                done = self.unguarded(
                     *harness.sandbox("none", ["--unshare-pid", "--as-pid-1", "--proc", "/proc",
                                               "--tmpfs", "/run"]),
                     launcher.LAUNCHER, "run", "--if-healthy=1", "--", sys.executable, "-c",

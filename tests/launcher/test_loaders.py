@@ -28,7 +28,7 @@ class OwnLoader(launcher.Case):
         super().setUp()
         self.need("gcc")
         loader = harness.loader_of("/usr/bin/env")
-        libraries = re.findall(r"(/\S+) \(0x", self.bare("ldd", "/usr/bin/env").stdout)
+        libraries = re.findall(r"(/\S+) \(0x", self.unguarded("ldd", "/usr/bin/env").stdout)
         os.mkdir(self.path("bundle"))
         for library in {*libraries, loader}:
             shutil.copy(library, self.path("bundle"))
@@ -63,7 +63,7 @@ class OwnLoader(launcher.Case):
         program = self.compile("program", OPEN, *self.options)
         os.unlink(self.path("bundle", "libc.so.6"))
         os.unlink(self.path("bundle", "start"))
-        self.assertRaises(FileNotFoundError, self.bare, program)
+        self.assertRaises(FileNotFoundError, self.unguarded, program)
         self.refused(self.start("run", program), 127, self.path("bundle", "start"))
 
 
@@ -111,11 +111,11 @@ class NoLoader(launcher.Case):
         made = self.path("made")
         program = self.program('call(85, (long)"%s", 0644, 0); call(60, 7, 0, 0);' % made,
                                "-static")
-        self.assertEqual(self.bare(program).returncode, 7)
+        self.assertEqual(self.unguarded(program).returncode, 7)
         os.unlink(made)
         self.refused(self.start("run", program), 125, "cannot be guarded",
                      "is not glibc's ld.so")
-        done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, "doctor", program)
+        done = self.unguarded(*harness.sandbox("none"), launcher.LAUNCHER, "doctor", program)
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("is not glibc's ld.so", done.stdout.splitlines()[0])
         self.assertFalse(os.path.exists(made))
@@ -148,7 +148,7 @@ class Long(launcher.Case):
             stream.seek(0)
             stream.write(data)
             stream.truncate(300 << 20)
-        done = self.bare(*harness.sandbox("none"), launcher.LAUNCHER, "doctor", program)
+        done = self.unguarded(*harness.sandbox("none"), launcher.LAUNCHER, "doctor", program)
         self.assertIn(done.returncode, (1, 2), done)
         self.assertNotIn("bad_alloc", done.stderr)
 

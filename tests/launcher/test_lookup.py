@@ -17,7 +17,7 @@ class Case(launcher.Case):
         self.bash = shutil.which("bash")
 
     def by_bash(self, words, env):
-        return self.bare(self.bash, "-c", '"$@"', "bash", *words, env=env, cwd=self.directory)
+        return self.unguarded(self.bash, "-c", '"$@"', "bash", *words, env=env, cwd=self.directory)
 
     def same(self, *words, code, path=None):
         """Bash ends with `code`, and so does the launcher; path: PATH, or as it is."""
@@ -71,7 +71,7 @@ class Codes(Case):
             for words in (["./text", "a b", "c"], ["./text"], ["text", "x"], ["./by-env", "x"]):
                 with self.subTest(text=text, words=words):
                     env = launcher.environment(PATH="." + ":" + os.environ["PATH"])
-                    wanted = self.bare("env", *words, env=env, cwd=self.directory)
+                    wanted = self.unguarded("env", *words, env=env, cwd=self.directory)
                     self.assertEqual(wanted.returncode, code, wanted)
                     for command in (["run"], ["run", "--observe"], ["verify", "--fence=off"]):
                         done = self.start(*command, *words, env=env, cwd=self.directory)
@@ -81,7 +81,7 @@ class Codes(Case):
 
     def test_text_without_an_interpreter_line_is_guarded(self):
         script = self.make("text", "printenv LD_PRELOAD\n")
-        self.assertEqual(self.bare("env", script).stdout, "")
+        self.assertEqual(self.unguarded("env", script).stdout, "")
         done = self.start("run", script)
         self.assertEqual((done.stdout, done.stderr), (harness.GUARD + "\n", ""))
 
@@ -132,8 +132,8 @@ class Path(Case):
         """The current directory is not searched, as with execvp."""
         env = launcher.environment(PATH=None)
         for words, code in ((["sh", "-c", "exit 7"], 7), (["here"], 127)):
-            bare = self.bare(shutil.which("env"), *words, env=env, cwd=self.directory)
-            self.assertEqual(bare.returncode, code)
+            unguarded = self.unguarded(shutil.which("env"), *words, env=env, cwd=self.directory)
+            self.assertEqual(unguarded.returncode, code)
             done = self.start("run", *words, env=env, cwd=self.directory)
             self.assertEqual(done.returncode, code, done)
 

@@ -75,7 +75,7 @@ class Help(launcher.Case):
     def test_full_disk_exits_with_125(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
             for words in (["--help"], ["run", "--print"]):
-                done = self.bare("sh", "-c", '"$0" "$@" >/dev/full', launcher.LAUNCHER, *words)
+                done = self.unguarded("sh", "-c", '"$0" "$@" >/dev/full', launcher.LAUNCHER, *words)
                 self.assertEqual(done.returncode, 125, words)
             full.flush()
 
@@ -253,7 +253,7 @@ class Lines(launcher.Case):
                                    TERM="xterm-256color", COLORTERM="truecolor")
         text = ""
         for line in lines.strip("\n").split("\n"):
-            done = self.bare("sh", "-c", line, env=env, cwd=self.directory)
+            done = self.unguarded("sh", "-c", line, env=env, cwd=self.directory)
             self.assertEqual(done.stdout, "", line)
             self.assertEqual(self.at_terminal(line, env), done.stderr, line)
             shown = done.stderr.replace(self.directory, "DIRECTORY")

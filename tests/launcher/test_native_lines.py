@@ -48,9 +48,9 @@ class Lines(test_verify_tree.Case):
         self.assertIsNone(self.document["touchers"][0]["line"])
 
     def test_line_of_the_users_frame_is_the_place(self):
-        bare = harness.run([self.build()], world="none", guard=False, trace=False,
-                           env=box.environment())
-        self.assertIn("cuInit:initialised", bare.fake_calls, bare)
+        unguarded = harness.run([self.build()], world="none", guard=False, trace=False,
+                                env=box.environment())
+        self.assertIn("cuInit:initialised", unguarded.fake_calls, unguarded)
         row = self.own_row([self.build()])
         self.assertEqual(row, "%s:%d in train" % (self.path("app.c"), ASKS))
         self.assertIn("FAIL: 1 line asked", self.result.err)

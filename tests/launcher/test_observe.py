@@ -33,11 +33,11 @@ class Who(observed.Case):
                 self.assertEqual(summary.facts(pid), wanted, summary.text)
                 self.assertEqual(summary.rows[pid]["process"], "open pid " + " ".join(steps))
                 self.assertEqual((summary.devices, summary.rest, summary.before), ({}, [], ""))
-                # The control: bare it does the same.
-                bare = box.run(["pid"] + steps, guard=False)
-                self.assertEqual(bare.fake_calls.count("cuInit:initialised"),
-                                 summary.totals.get("initialised CUDA", 0), bare)
-                self.assertEqual(self.answers(bare), self.answers(result))
+                # The control: unguarded it does the same.
+                unguarded = box.run(["pid"] + steps, guard=False)
+                self.assertEqual(unguarded.fake_calls.count("cuInit:initialised"),
+                                 summary.totals.get("initialised CUDA", 0), unguarded)
+                self.assertEqual(self.answers(unguarded), self.answers(result))
 
     @staticmethod
     def answers(result):
@@ -175,9 +175,10 @@ class Tried(observed.Case):
         return summary.facts(summary.order[0]), summary.totals
 
     def test_summary_says_no_gpu_was_found(self):
-        # The control: bare it does the same.
-        bare = box.run(["cu.init", "nv.init"], guard=False, CG_SICK="100")
-        self.assertEqual((bare.answers["cu.init"], bare.answers["nv.init"]), ("100", "9"), bare)
+        # The control: unguarded it does the same.
+        unguarded = box.run(["cu.init", "nv.init"], guard=False, CG_SICK="100")
+        self.assertEqual((unguarded.answers["cu.init"], unguarded.answers["nv.init"]), ("100", "9"),
+                         unguarded)
         for options in ([], ["--policy=CLAMP"], ["--gpus", "0,2"]):
             with self.subTest(options=options):
                 self.assertEqual(self.one(["cu.init", "cu.init"], options, CG_SICK="100"), (

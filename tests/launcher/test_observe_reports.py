@@ -208,11 +208,13 @@ class Options(observed.Case):
             words = self.start("run", "--observe", "sh", "-c", show,
                                env=launcher.environment(**env)).stdout.split()
             self.assertEqual(words[0], words[1])
-        done = self.bare("sh", "-c", 'CUDAGUARD_CHILDREN=FORCE_CPU CUDAGUARD_ROOT=$$ exec "$@"',
-                         "sh", *OBSERVE, "sh", "-c", show)
+        done = self.unguarded("sh", "-c",
+                              'CUDAGUARD_CHILDREN=FORCE_CPU CUDAGUARD_ROOT=$$ exec "$@"',
+                              "sh", *OBSERVE, "sh", "-c", show)
         self.assertEqual(done.stdout.split()[0], done.stdout.split()[1], done)
-        done = self.bare("env", "CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT=77", *OBSERVE, "sh",
-                         "-c", show)
+        done = self.unguarded("env", "CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT=77", *OBSERVE,
+                              "sh",
+                              "-c", show)
         self.assertEqual(done.stdout.split()[1], "77", done)
 
     def test_static_program_is_started_and_observed(self):
@@ -231,5 +233,5 @@ class Options(observed.Case):
         self.assertEqual(len(observed.TOTALS.findall(result.err)), 1, result)
         with open(out, encoding="utf-8") as stream:
             self.assertEqual(stream.read(), "cu.init=0\n")
-        self.assertEqual(self.bare("sh", "-c", '"$@" 2>/dev/full', "sh", *OBSERVE, "sh", "-c",
-                                   "exit 6").returncode, 6)
+        self.assertEqual(self.unguarded("sh", "-c", '"$@" 2>/dev/full', "sh", *OBSERVE, "sh", "-c",
+                                        "exit 6").returncode, 6)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Under run --observe: the launcher stays, and whoever has to do with it does not notice: exit
-codes, signals, job control, descriptors; and it waits for the whole tree. Each bare first."""
+codes, signals, job control, descriptors; and it waits for the whole tree. Each unguarded first."""
 
 import os
 import shutil
@@ -57,10 +57,10 @@ class Case(launcher.Case):
             stream.close()
 
     def both(self, check):
-        """check(words in front), bare and observed: the same."""
-        bare = check([])
-        self.assertEqual(check(OBSERVE), bare)
-        return bare
+        """check(words in front), unguarded and observed: the same."""
+        unguarded = check([])
+        self.assertEqual(check(OBSERVE), unguarded)
+        return unguarded
 
 
 class Killed(Case):
@@ -86,7 +86,7 @@ class Codes(Case):
     def test_exit_code_is_the_programs(self):
         for code in (0, 7, 125, 126, 127, 255):
             words = ["sh", "-c", "echo out; echo err >&2; exit %d" % code]
-            self.assertEqual(self.bare(*words).returncode, code)
+            self.assertEqual(self.unguarded(*words).returncode, code)
             done = self.start("run", "--observe", *words)
             self.assertEqual((done.returncode, done.stdout, done.stderr),
                              (code, "out\n", "err\n" + NOBODY))
@@ -96,11 +96,12 @@ class Codes(Case):
                      "WINCH"):
             with self.subTest(signal=name):
                 words = ["sh", "-c", "ulimit -c 0; kill -%s $$" % name]
-                bare = self.bare(*words)
+                unguarded = self.unguarded(*words)
                 done = self.start("run", "--observe", *words)
-                self.assertEqual((done.returncode, done.stderr), (bare.returncode, NOBODY))
+                self.assertEqual((done.returncode, done.stderr), (unguarded.returncode, NOBODY))
                 ignored = name in ("CHLD", "WINCH")
-                self.assertEqual(bare.returncode, 0 if ignored else -getattr(signal, "SIG" + name))
+                self.assertEqual(unguarded.returncode,
+                                 0 if ignored else -getattr(signal, "SIG" + name))
 
     def test_only_the_program_writes_a_core_file(self):
         """The program's; the launcher dies by the same signal and says nothing of another one."""
@@ -121,9 +122,9 @@ class Codes(Case):
     def test_process_1_exits_with_the_signals_code(self):
         """Process 1 does not die by a signal: as a shell would say it."""
         box = ["bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--as-pid-1"]
-        done = self.bare(*box, *OBSERVE, "sh", "-c", "echo $PPID; kill -TERM $$")
+        done = self.unguarded(*box, *OBSERVE, "sh", "-c", "echo $PPID; kill -TERM $$")
         self.assertEqual((done.returncode, done.stdout), (128 + signal.SIGTERM, "1\n"), done)
-        done = self.bare(*box, *OBSERVE, "sh", "-c", "(setsid sh -c 'echo late' &) ; exit 3")
+        done = self.unguarded(*box, *OBSERVE, "sh", "-c", "(setsid sh -c 'echo late' &) ; exit 3")
         self.assertEqual((done.returncode, done.stdout), (3, "late\n"), done)
 
 
@@ -184,8 +185,8 @@ class Passed(Case):
                                     (["--foreground"], "", 124)):
             def check(before, options=options, trap=trap):
                 mark = self.path("pid")
-                done = self.bare("timeout", *options, "0.4", *before, "sh", "-c", trap +
-                                 "echo $$ >%s; while :; do sleep 0.05; done" % mark)
+                done = self.unguarded("timeout", *options, "0.4", *before, "sh", "-c", trap +
+                                      "echo $$ >%s; while :; do sleep 0.05; done" % mark)
                 with open(mark, encoding="utf-8") as stream:
                     pid = int(stream.read())
                 self.until(lambda: gone(pid))
@@ -197,9 +198,9 @@ class Passed(Case):
     def test_alarm_set_before_exec_works_as_without_observe(self):
         """exec keeps an alarm: `perl -e 'alarm 5; exec ...'`."""
         def check(before):
-            done = self.bare("python3", "-c", "import os, signal, sys\n"
-                             "signal.setitimer(signal.ITIMER_REAL, 0.3)\n"
-                             "os.execvp(sys.argv[1], sys.argv[1:])", *before, "sleep", "60")
+            done = self.unguarded("python3", "-c", "import os, signal, sys\n"
+                                  "signal.setitimer(signal.ITIMER_REAL, 0.3)\n"
+                                  "os.execvp(sys.argv[1], sys.argv[1:])", *before, "sleep", "60")
             return done.returncode
 
         self.assertEqual(self.both(check), -signal.SIGALRM)
@@ -216,7 +217,7 @@ class Passed(Case):
                                   "signal.signal(", 1)
 
         def check(before):
-            done = self.bare(*before, "python3", "-c", program, start_new_session=True)
+            done = self.unguarded(*before, "python3", "-c", program, start_new_session=True)
             return done.stdout, done.returncode
 
         self.assertEqual(self.both(check), ("[1]\n", 0))
@@ -233,8 +234,8 @@ class Passed(Case):
 
         for before_exec in (None, prepare):
             def check(before, before_exec=before_exec):
-                return self.bare(*before, *show.replace("'", "").split(),
-                                 preexec_fn=before_exec).stdout
+                return self.unguarded(*before, *show.replace("'", "").split(),
+                                      preexec_fn=before_exec).stdout
 
             self.assertIn("SigBlk", self.both(check))
         self.assertEqual(self.start("run", "--observe", "sh", "-c", "exit 7",
@@ -397,7 +398,7 @@ class Waits(Case):
         """A shell that has become the launcher had children of its own. The launcher does not wait
         for them, above all not for those that wait for the launcher."""
         code = "exec 2> >(cat >%s); exec \"$@\"" % self.path("err")
-        done = self.bare("bash", "-c", code, "bash", *OBSERVE, "sh", "-c", "exit 3")
+        done = self.unguarded("bash", "-c", code, "bash", *OBSERVE, "sh", "-c", "exit 3")
         self.assertEqual(done.returncode, 3)
         self.until(lambda: os.path.getsize(self.path("err")))
         with open(self.path("err"), encoding="utf-8") as stream:

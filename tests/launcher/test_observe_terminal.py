@@ -15,9 +15,9 @@ class Mixed:
     """The tests of plain `run` at a terminal, observed: the same but for what ps would show."""
 
     def both(self, check):
-        bare = check([])
-        self.assertEqual(self.plain(check(OBSERVE)), self.plain(bare))
-        return bare
+        unguarded = check([])
+        self.assertEqual(self.plain(check(OBSERVE)), self.plain(unguarded))
+        return unguarded
 
     def plain(self, seen):
         if isinstance(seen, (list, tuple)):

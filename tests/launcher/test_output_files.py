@@ -161,8 +161,8 @@ class Spared(Case):
         for command in (["verify", "--json", "-", "true"], ["report", "--html", "-", "r.jsonl"],
                         ["doctor", "--json", "/dev/stdout"]):
             before = self.files()
-            done = self.bare("sh", "-c", '"$0" "$@" >&-', launcher.LAUNCHER, *command,
-                             cwd=self.directory)
+            done = self.unguarded("sh", "-c", '"$0" "$@" >&-', launcher.LAUNCHER, *command,
+                                  cwd=self.directory)
             self.refused(done, 125, "Bad file descriptor")
             self.assertEqual(self.files(), before)
         with open(self.path("r.jsonl"), "rb") as stream:
@@ -181,12 +181,13 @@ class Spared(Case):
         command = self.installed()
         before = self.files()
         for name in ("locked/r.json", "locked/new"):
-            done = self.bare(*who, command, "verify", "--json", name, "true", cwd=self.directory)
+            done = self.unguarded(*who, command, "verify", "--json", name, "true",
+                                  cwd=self.directory)
             self.refused(done, 125, '--json "%s": Permission denied' % name)
         self.assertEqual(self.files(), before)
         os.chmod(self.path("locked", "r.json"), 0o666)
-        done = self.bare(*who, command, "verify", "--json", "locked/r.json", "true", "again",
-                         cwd=self.directory)
+        done = self.unguarded(*who, command, "verify", "--json", "locked/r.json", "true", "again",
+                              cwd=self.directory)
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(json.loads(self.written("locked/r.json"))["command"], ["true", "again"])
         self.assertEqual(os.listdir(self.path("locked")), ["r.json"])
@@ -214,8 +215,9 @@ class Spared(Case):
     def test_full_disk_keeps_the_older_result(self):
         self.assertEqual(self.run_here("verify", "--json", "r", "true").returncode, 0)
         before = self.files()
-        done = self.bare("prlimit", "--fsize=50000", launcher.LAUNCHER, "verify", "--json", "r",
-                         "true", LONG, cwd=self.directory)
+        done = self.unguarded("prlimit", "--fsize=50000", launcher.LAUNCHER, "verify", "--json",
+                              "r",
+                              "true", LONG, cwd=self.directory)
         self.assertEqual(done.returncode, 125, done)
         self.assertIn('--json "r": File too large', done.stderr)
         self.assertEqual(self.files(), before)
@@ -280,8 +282,9 @@ class Written(Case):
             self.assertTrue(is_result(option, self.written("other")))
 
     def test_new_file_has_the_mode_of_the_umask(self):
-        done = self.bare("sh", "-c", 'umask 027; "$0" verify --json new true', launcher.LAUNCHER,
-                         cwd=self.directory)
+        done = self.unguarded("sh", "-c", 'umask 027; "$0" verify --json new true',
+                              launcher.LAUNCHER,
+                              cwd=self.directory)
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(os.stat(self.path("new")).st_mode & 0o777, 0o640)
 
@@ -293,8 +296,9 @@ class Written(Case):
                     done = self.run_here(*words, text=False)
                     self.assertIn(done.returncode, (0, 1), done)
                     self.assertTrue(is_result(option, done.stdout), done.stdout[:200])
-        done = self.bare("sh", "-c", 'echo a >log; "$0" verify --json - echo b >>log; echo c >>log',
-                         launcher.LAUNCHER, cwd=self.directory)
+        done = self.unguarded("sh", "-c",
+                              'echo a >log; "$0" verify --json - echo b >>log; echo c >>log',
+                              launcher.LAUNCHER, cwd=self.directory)
         text = self.written("log").decode()
         self.assertTrue(text.startswith("a\nb\n{") and text.endswith("}\nc\n"), text)
         self.assertEqual(json.loads(text[4:-2])["command"], ["echo", "b"])
@@ -309,8 +313,8 @@ class Written(Case):
         """No other file can get its name."""
         self.write(["verify", "--json", "result", "true"])
         mounted = self.make("mounted", "", 0o644)
-        done = self.bare(*harness.sandbox("none", ["--bind", self.path("result"), mounted]),
-                         launcher.LAUNCHER, "verify", "--json", mounted, "true", "again")
+        done = self.unguarded(*harness.sandbox("none", ["--bind", self.path("result"), mounted]),
+                              launcher.LAUNCHER, "verify", "--json", mounted, "true", "again")
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(json.loads(self.written("result"))["command"], ["true", "again"])
 
@@ -351,7 +355,8 @@ class Pipes(Case):
         for command in ("verify --json >(cat >got) true " + LONG,
                         "verify --json >(sleep 0.2; cat >got) --html >(cat >page) true " + LONG):
             # Its output ends when each cat has ended, which has the same one.
-            done = self.bare("bash", "-c", '"$0" %s' % command, launcher.LAUNCHER, cwd=self.directory)
+            done = self.unguarded("bash", "-c", '"$0" %s' % command, launcher.LAUNCHER,
+                                  cwd=self.directory)
             self.assertEqual(done.returncode, 0, done)
             self.assertEqual(json.loads(self.written("got"))["command"], ["true", LONG])
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exit codes, signals, process id, descriptors, arguments and nesting are as without the
-launcher. Each program runs bare, too: what is compared is what it does then."""
+launcher. Each program runs unguarded, too: what is compared is what it does then."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ class Codes(launcher.Case):
         for code in (0, 1, 7, 125, 126, 127, 255):
             with self.subTest(code=code):
                 words = ["sh", "-c", "exit %d" % code]
-                self.assertEqual(self.bare(*words).returncode, code)
+                self.assertEqual(self.unguarded(*words).returncode, code)
                 done = self.start("run", "--", *words)
                 self.assertEqual((done.returncode, done.stdout, done.stderr), (code, "", ""))
 
@@ -26,7 +26,7 @@ class Codes(launcher.Case):
                 # -c: a core dump is not what is tested.
                 words = ["sh", "-c", "ulimit -c 0; kill -%s $$" % name]
                 wanted = -getattr(signal, "SIG" + name)
-                self.assertEqual(self.bare(*words).returncode, wanted)
+                self.assertEqual(self.unguarded(*words).returncode, wanted)
                 self.assertEqual(self.start("run", *words).returncode, wanted)
 
     def test_program_has_the_launchers_process_id(self):
@@ -91,8 +91,8 @@ class Streams(launcher.Case):
                 seen = []
                 for words in ([], [launcher.LAUNCHER, "run"]):
                     out = self.path("fds")
-                    done = self.bare("sh", "-c", 'exec "$@" ' + shape, "sh", *words, "python3",
-                                     "-c", listing % out, stderr_to=None)
+                    done = self.unguarded("sh", "-c", 'exec "$@" ' + shape, "sh", *words, "python3",
+                                          "-c", listing % out, stderr_to=None)
                     self.assertEqual(done.returncode, 0, done)
                     with open(out, encoding="utf-8") as stream:
                         seen.append(stream.read())
@@ -100,16 +100,17 @@ class Streams(launcher.Case):
 
     def test_program_given_as_a_descriptor_starts(self):
         for words in ([], [launcher.LAUNCHER, "run"], [launcher.LAUNCHER, "run", "--cpu"]):
-            done = self.bare("sh", "-c", 'exec "$@" /dev/fd/9 -c "exit 7" 9</bin/sh', "sh", *words)
+            done = self.unguarded("sh", "-c", 'exec "$@" /dev/fd/9 -c "exit 7" 9</bin/sh', "sh",
+                                  *words)
             self.assertEqual(done.returncode, 7, words)
 
     def test_program_starts_with_few_descriptors(self):
         for words in ([], [launcher.LAUNCHER, "run"]):
-            done = self.bare("sh", "-c", 'ulimit -n 10; exec "$@"', "sh", *words, "sh", "-c",
-                             "exit 7")
+            done = self.unguarded("sh", "-c", 'ulimit -n 10; exec "$@"', "sh", *words, "sh", "-c",
+                                  "exit 7")
             self.assertEqual(done.returncode, 7, words)
 
-    def bare(self, *words, stderr_to=None, **more):
+    def unguarded(self, *words, stderr_to=None, **more):
         # One file for both runs: pipes have new numbers each time.
         with open(self.path("err"), "wb") as err:
             return subprocess.run(list(words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -122,7 +123,7 @@ class Arguments(launcher.Case):
             "print(len(words), hashlib.sha256(words).hexdigest(), os.getcwd(), os.getppid())")
 
     def same(self, *words):
-        wanted = self.bare(*words)
+        wanted = self.unguarded(*words)
         self.assertEqual(wanted.returncode, 0, wanted)
         for options in (["run"], ["run", "--"], ["run", "--cpu", "--"]):
             got = self.start(*options, *words)
@@ -146,7 +147,7 @@ class Arguments(launcher.Case):
         script = self.make("name", "#!/bin/sh\necho \"$0\" \"$@\"\n")
         env = launcher.environment(PATH=self.directory + ":" + os.environ["PATH"])
         for words in (["name", "a b"], [script, "c"]):
-            wanted = self.bare(*words, env=env)
+            wanted = self.unguarded(*words, env=env)
             got = self.start("run", *words, env=env)
             self.assertEqual((got.stdout, got.returncode), (wanted.stdout, 0), got)
         link = self.path("false")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can never be guarded is refused before it starts: real files of every kind, each run
-bare first."""
+unguarded first."""
 
 import os
 import platform
@@ -25,17 +25,17 @@ class Machines(launcher.Case):
                 ("dynamic32", ["-pie", "-fpie", "-Wl,-dynamic-linker,/lib/ld-linux.so.2"])):
             program = self.compile(name, EXIT_7, "-m32", "-nostdlib", *options)
             if name == "static32":
-                self.assertEqual(self.bare(program).returncode, 7)
+                self.assertEqual(self.unguarded(program).returncode, 7)
             self.refused(self.start("run", program), 125, program, "32-bit program (i386)")
 
     def test_aarch64_program_is_refused(self):
         self.need("aarch64-linux-gnu-gcc", "qemu-aarch64")
         program = self.compile("arm", HELLO, compiler="aarch64-linux-gnu-gcc")
-        done = self.bare("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", program)
+        done = self.unguarded("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", program)
         self.assertEqual(done.stdout, "hello\n", done)
         self.refused(self.start("run", program), 125, program, "it is for AArch64", "x86-64")
         program = self.compile("arm-static", HELLO, "-static", compiler="aarch64-linux-gnu-gcc")
-        self.assertEqual(self.bare("qemu-aarch64", program).stdout, "hello\n")
+        self.assertEqual(self.unguarded("qemu-aarch64", program).stdout, "hello\n")
         self.refused(self.start("run", program), 125, program, "it is for AArch64", "x86-64")
         script = self.make("script", "#!%s\n" % program)
         self.refused(self.start("run", script), 125, program, "it is for AArch64")
@@ -43,14 +43,14 @@ class Machines(launcher.Case):
     def test_musl_program_is_refused(self):
         self.need("musl-gcc")
         program = self.compile("musl", HELLO, compiler="musl-gcc")
-        self.assertEqual(self.bare(program).stdout, "hello\n")
+        self.assertEqual(self.unguarded(program).stdout, "hello\n")
         self.refused(self.start("run", program), 125, program, "musl", "glibc")
         # By another name it is found out as well.
         loader = self.path("loader.so.1")
         shutil.copy("/lib/ld-musl-x86_64.so.1", loader)
         program = self.compile("musl2", HELLO, "-Wl,-dynamic-linker," + loader,
                                compiler="musl-gcc")
-        self.assertEqual(self.bare(program).stdout, "hello\n")
+        self.assertEqual(self.unguarded(program).stdout, "hello\n")
         self.refused(self.start("run", program), 125, program, "musl", "glibc")
         script = self.make("script", "#!%s\n" % program)
         self.refused(self.start("run", script), 125, program, "musl", "glibc")
@@ -60,14 +60,15 @@ class Machines(launcher.Case):
         self.need("musl-gcc")
         program = self.compile("musl", HELLO, compiler="musl-gcc")
         loader = "/lib/ld-musl-%s.so.1" % platform.machine()
-        self.assertEqual(self.bare(loader, program).returncode, self.bare(program).returncode)
+        self.assertEqual(self.unguarded(loader, program).returncode,
+                         self.unguarded(program).returncode)
         self.refused(self.start("run", loader, program), 125, loader, "musl")
 
     def test_static_musl_program_starts_with_a_warning(self):
         self.need("musl-gcc")
         program = self.compile("static", HELLO, "-static", compiler="musl-gcc")
-        self.assertNotIn("INTERP", self.bare("readelf", "-lW", program).stdout)
-        self.assertEqual(self.bare(program).stdout, "hello\n")
+        self.assertNotIn("INTERP", self.unguarded("readelf", "-lW", program).stdout)
+        self.assertEqual(self.unguarded(program).stdout, "hello\n")
         done = self.start("run", program)
         self.assertEqual((done.returncode, done.stdout), (0, "hello\n"))
         self.assertIn("is a static executable, not guarded", done.stderr)
@@ -80,7 +81,7 @@ class Static(launcher.Case):
         for name, option in (("static", "-static"), ("static-pie", "-static-pie")):
             with self.subTest(kind=name):
                 program = self.compile(name, HELLO, option)
-                self.assertEqual(self.bare(program).stdout, "hello\n")
+                self.assertEqual(self.unguarded(program).stdout, "hello\n")
                 done = self.start("run", program)
                 self.assertEqual((done.returncode, done.stdout), (0, "hello\n"))
                 self.assertEqual(
@@ -101,7 +102,7 @@ class Static(launcher.Case):
 
     def test_static_program_that_names_the_driver_is_refused(self):
         program = self.compile("driver", HELLO.replace("hello", "libcuda.so.1"), "-static")
-        self.assertEqual(self.bare(program).stdout, "libcuda.so.1\n")
+        self.assertEqual(self.unguarded(program).stdout, "libcuda.so.1\n")
         for options in ([], ["--strict"]):
             self.refused(self.start("run", *options, program), 125, "names libcuda.so")
 
@@ -133,8 +134,8 @@ class Privileged(launcher.Case):
             harness.skip(self, "the directory for temporary files is mounted nosuid")
 
     def as_nobody(self, *words):
-        return self.bare("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY,
-                         "--clear-groups", *words)
+        return self.unguarded("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY,
+                              "--clear-groups", *words)
 
     def check(self, kind):
         self.assertEqual(self.as_nobody("env", "LD_PRELOAD=libm.so.6", self.program).stdout,
@@ -197,10 +198,11 @@ class Loader(launcher.Case):
                           (guard[:18] + b"\x28\0" + guard[20:], "cannot open shared object file")):
             with self.subTest(why=why):
                 self.make("lib/libcudaguard.so", text)
-                bare = self.bare("env", "LD_PRELOAD=" + self.path("lib", "libcudaguard.so"),
-                                 "true")
-                self.assertEqual(bare.returncode, 0)
-                self.assertIn("ignored", bare.stderr)
+                unguarded = self.unguarded("env",
+                                           "LD_PRELOAD=" + self.path("lib", "libcudaguard.so"),
+                                           "true")
+                self.assertEqual(unguarded.returncode, 0)
+                self.assertIn("ignored", unguarded.stderr)
                 done = self.start("run", "touch", mark, launcher=command)
                 self.refused(done, 125, "cannot be guarded", "ld.so says", why)
                 self.assertFalse(os.path.exists(mark))

@@ -41,9 +41,9 @@ class Case(launcher.Case):
 
     def assert_reaches(self, program):
         """The control: unguarded the program's own variable leads to the fake driver."""
-        bare = self.answer(program)
-        self.assertEqual((bare.rc, bare.out), (0, "cuInit=0\n"), bare)
-        self.assertEqual(bare.init_calls(), ["cuInit"], bare)
+        unguarded = self.answer(program)
+        self.assertEqual((unguarded.rc, unguarded.out), (0, "cuInit=0\n"), unguarded)
+        self.assertEqual(unguarded.init_calls(), ["cuInit"], unguarded)
 
     def assert_refused(self, program, why=WHY):
         self.assert_reaches(program)
@@ -95,7 +95,7 @@ class Refused(Case):
                                                                     "cuInit ? 7 : api_init());")
         program = self.compile("user", main, self.library(), "-no-pie", "-fno-pie")
         self.assertIn("R_%s_COPY" % ("X86_64" if os.uname().machine == "x86_64" else "AARCH64"),
-                      self.bare("readelf", "-rW", program).stdout)
+                      self.unguarded("readelf", "-rW", program).stdout)
         self.assert_refused(program)
         self.assertEqual(self.answer(program, guard=True).answers, {"cuInit": "7"})
 

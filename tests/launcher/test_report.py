@@ -199,24 +199,24 @@ class Files(Case):
         # Root may read everything.
         who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
         report = [*who, launcher.LAUNCHER, "report"]
-        self.refused(self.bare(*report, self.path("locked.jsonl")), 125, "locked.jsonl",
+        self.refused(self.unguarded(*report, self.path("locked.jsonl")), 125, "locked.jsonl",
                      "Permission denied")
         # Of a directory the others are read.
         self.make("open.jsonl", text(line()))
-        done = self.bare(*report, self.directory)
+        done = self.unguarded(*report, self.directory)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         self.assertIn("2 processes asked", done.stdout)
         self.assertRegex(done.stdout, r"left out: 1 unreadable path \(.*locked.jsonl.*Permission")
         # Its directories likewise.
         os.chmod(self.path("below", "closed"), 0o000)
         os.unlink(self.path("locked.jsonl"))
-        done = self.bare(*report, self.directory)
+        done = self.unguarded(*report, self.directory)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         self.assertIn("2 processes asked", done.stdout)
         self.assertRegex(done.stdout, r"left out: 1 unreadable path \(.*below/closed.*Permission")
-        document = json.loads(self.bare(*report, "--json", "-", self.directory).stdout)
+        document = json.loads(self.unguarded(*report, "--json", "-", self.directory).stdout)
         self.assertEqual((document["files"], document["unreadable"]), (2, 1))
-        self.refused(self.bare(*report, self.path("below", "closed")), 125, "below/closed",
+        self.refused(self.unguarded(*report, self.path("below", "closed")), 125, "below/closed",
                      "Permission denied")
 
     def test_html_writes_the_page_and_prints_the_text(self):
@@ -228,8 +228,9 @@ class Files(Case):
     def test_full_disk_is_an_error(self):
         path = self.make("r.jsonl", text(line()))
         for words, meaning in (([], "cannot print"), (["--json", "-"], '--json "-"')):
-            done = self.bare("sh", "-c", '"$0" report "$@" >/dev/full', launcher.LAUNCHER, *words,
-                             path)
+            done = self.unguarded("sh", "-c", '"$0" report "$@" >/dev/full', launcher.LAUNCHER,
+                                  *words,
+                                  path)
             self.assertEqual((done.returncode, done.stderr), (
                 125, "cudaguard: %s: No space left on device\n" % meaning))
 
@@ -318,9 +319,9 @@ class Shown(observed.Case, Case):
         self.assertRegex(first, r"^cudaguard: 1 file, 2 records of 2 processes on 1 host, ")
         self.assertEqual(rest, summary.text)
         # The control: without the guard it reaches the driver.
-        bare = harness.run(["python3", program], world="none", guard=False, trace=False,
-                           env=observed.box.environment())
-        self.assertIn("cuInit:initialised", bare.fake_calls)
+        unguarded = harness.run(["python3", program], world="none", guard=False, trace=False,
+                                env=observed.box.environment())
+        self.assertIn("cuInit:initialised", unguarded.fake_calls)
 
     def test_text_matches_the_golden_file(self):
         """The text is that of a cluster's day. It has 100 columns, except for names."""

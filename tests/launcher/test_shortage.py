@@ -33,14 +33,14 @@ class Case(launcher.Case):
     def limited(self, limit, *words):
         """Started under the limit; with the fake driver, and quiet but for the launcher."""
         env = launcher.environment(LD_LIBRARY_PATH=self.path("driver"), CUDAGUARD_LOG="error")
-        return self.bare(*limit, *words, env=env)
+        return self.unguarded(*limit, *words, env=env)
 
     def assert_started(self, limit, why):
         """Every program starts as unguarded, finds no CUDA, and one line says why it is not
         checked."""
         for words in ([self.ask, "libcuda.so.1"], [self.linked]):
-            bare = self.limited(limit, *words)
-            self.assertEqual((bare.returncode, bare.stdout), (0, "cuInit=0\n"), bare)
+            unguarded = self.limited(limit, *words)
+            self.assertEqual((unguarded.returncode, unguarded.stdout), (0, "cuInit=0\n"), unguarded)
             done = self.limited(limit, self.command, "run", *words)
             self.assertEqual((done.returncode, done.stdout), (0, "cuInit=100\n"), done)
             self.assertEqual(done.stderr, 'cudaguard: "%s" cannot be checked: %s%s' % (
@@ -150,8 +150,8 @@ class Descriptors(Case):
             static, STARTED))
         self.refused(self.limited(limit, self.command, "run", "--strict", static), 125,
                      "cannot be checked")
-        bare = self.limited(limit, self.ask)
-        self.assertNotEqual(bare.returncode, 0)
+        unguarded = self.limited(limit, self.ask)
+        self.assertNotEqual(unguarded.returncode, 0)
         done = self.limited(limit, self.command, "run", self.ask)
-        self.assertEqual(done.returncode, bare.returncode, done)
+        self.assertEqual(done.returncode, unguarded.returncode, done)
         self.assertTrue(re.search("Too many open files|cannot open", done.stderr), done)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """At a terminal: a job that is stopped and continued by shells with job control, a terminal as
-`ssh -t` makes one, a core dump. Each bare first; under `run` it is the same."""
+`ssh -t` makes one, a core dump. Each unguarded first; under `run` it is the same."""
 
 import fcntl
 import os
@@ -142,10 +142,10 @@ class Case(launcher.Case):
         self.program = self.compile("program", PROGRAM)
 
     def both(self, check):
-        """check(words in front) for the bare program and under `run`: the same."""
-        bare = check([])
-        self.assertEqual(check([launcher.LAUNCHER, "run"]), bare)
-        return bare
+        """check(words in front) for the unguarded program and under `run`: the same."""
+        unguarded = check([])
+        self.assertEqual(check([launcher.LAUNCHER, "run"]), unguarded)
+        return unguarded
 
     def terminal(self, words, **more):
         terminal = Terminal(words, **more)
@@ -213,7 +213,8 @@ class Jobs(Case):
                   "until grep -q continued out; do :; done; kill %1; wait %1; echo code=$?")
 
         def check(before):
-            done = self.bare("bash", "-c", script, "bash", *before, self.program, cwd=self.directory)
+            done = self.unguarded("bash", "-c", script, "bash", *before, self.program,
+                                  cwd=self.directory)
             with open(self.path("out"), encoding="utf-8") as stream:
                 seen = stream.read()
             os.unlink(self.path("out"))
@@ -273,7 +274,7 @@ class Cores(Case):
             pattern = stream.read().strip()
 
         def check(before):
-            directory = self.path("run" if before else "bare")
+            directory = self.path("run" if before else "unguarded")
             os.mkdir(directory)
             process = subprocess.Popen(
                 ["sh", "-c", 'ulimit -c unlimited; exec "$@"', "sh", *before, self.program,

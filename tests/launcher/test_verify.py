@@ -36,9 +36,9 @@ class ExitCodes(verified.Case):
                 ("kill -ABRT $$", 2, "was killed by signal 6 (Aborted)\n")):
             with self.subTest(script=script):
                 self.ends(self.verify(["sh", "-c", script, box.program("open")]), code, headline)
-        # The control: bare it reaches the driver.
-        bare = box.run(["cu.init"], guard=False)
-        self.assertEqual(bare.fake_calls.count("cuInit:initialised"), 1, bare)
+        # The control: unguarded it reaches the driver.
+        unguarded = box.run(["cu.init"], guard=False)
+        self.assertEqual(unguarded.fake_calls.count("cuInit:initialised"), 1, unguarded)
 
     def test_own_error_exits_with_125(self):
         """The code is 125 whatever `run` would return, because nothing was verified or started."""
@@ -97,8 +97,8 @@ class Environment(verified.Case):
         under_run = self.observe([box.program("open")] + ["getenv=" + name for name in names],
                                  ["--cpu"])
         self.assertNotEqual(result.answers, under_run.answers)
-        bare = box.run(["getenv=" + name for name in names], guard=False)
-        self.assertEqual(result.answers, bare.answers, result)
+        unguarded = box.run(["getenv=" + name for name in names], guard=False)
+        self.assertEqual(result.answers, unguarded.answers, result)
 
     def test_messages_are_printed_only_with_log(self):
         """The result has the same facts."""
@@ -250,8 +250,8 @@ class Ways(verified.Case):
         result = self.verify([program])
         self.one(result, "cuInit by " + os.path.basename(program))
         # The control.
-        bare = harness.run([program], world="fake", guard=False, trace=False)
-        self.assertIn("cuInit", bare.fake_calls)
+        unguarded = harness.run([program], world="fake", guard=False, trace=False)
+        self.assertIn("cuInit", unguarded.fake_calls)
 
     def test_attempt_of_a_fork_servers_worker_is_found(self):
         self.make("work.py", "import multiprocessing, ctypes\ndef touch(_):\n    %s\n"

@@ -45,8 +45,9 @@ class Starts(Case):
     """verify finds every attempt. Without the guard the program reaches the driver."""
 
     def finds(self, words, touching="1", by=" by "):
-        bare = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
-        self.assertIn("cuInit:initialised", bare.fake_calls, bare)
+        unguarded = harness.run(words, world="none", guard=False, trace=False,
+                                env=box.environment())
+        self.assertIn("cuInit:initialised", unguarded.fake_calls, unguarded)
         for options in ([], TRACE):
             with self.subTest(options=options):
                 result, tree = self.tree(words, options)
@@ -335,8 +336,8 @@ class OtherUsers(Case):
 
     def verify_as_nobody(self, options, *words):
         env = launcher.environment(TMPDIR="/tmp")
-        return self.bare("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
-                         self.command, "verify", *options, "--", *words, env=env)
+        return self.unguarded("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                              self.command, "verify", *options, "--", *words, env=env)
 
     def test_setuid_process_is_listed(self):
         os.chmod(self.waits, 0o4755)
@@ -539,7 +540,7 @@ class Traced(test_observe_signals.Case):
         for words, said in ((["sh", "-c", "exit 7"], "ended with exit code 7"),
                             (["sh", "-c", "kill -SEGV $$"], "was killed by signal 11"),
                             (["sh", "-c", "kill -KILL $$"], "was killed by signal 9")):
-            done = self.bare(*self.VERIFY, *words)
+            done = self.unguarded(*self.VERIFY, *words)
             self.assertEqual(done.returncode, 2, done)
             self.assertIn("but the program " + said, done.stderr)
 
@@ -570,24 +571,25 @@ class Traced(test_observe_signals.Case):
                 "_, status = os.waitpid(child.pid, 0)\n"
                 "child.returncode = 0\n"
                 "print(os.WIFEXITED(status))\n")
-        bare = self.bare(sys.executable, "-c", text)
-        self.assertEqual(bare.stdout, "True True\nTrue\nTrue\n", bare)
-        done = self.bare(*self.VERIFY, "--", sys.executable, "-c", text)
-        self.assertEqual((done.stdout, done.returncode), (bare.stdout, 0), done)
+        unguarded = self.unguarded(sys.executable, "-c", text)
+        self.assertEqual(unguarded.stdout, "True True\nTrue\nTrue\n", unguarded)
+        done = self.unguarded(*self.VERIFY, "--", sys.executable, "-c", text)
+        self.assertEqual((done.stdout, done.returncode), (unguarded.stdout, 0), done)
 
     def test_tracer_inside_fails(self):
-        self.assertEqual(self.bare("strace", "-qq", "-o", "/dev/null", "true").returncode, 0)
-        done = self.bare(*self.VERIFY, "strace", "-qq", "-o", "/dev/null", "true")
+        self.assertEqual(self.unguarded("strace", "-qq", "-o", "/dev/null", "true").returncode, 0)
+        done = self.unguarded(*self.VERIFY, "strace", "-qq", "-o", "/dev/null", "true")
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("Operation not permitted", done.stderr)
 
     def test_trace_that_is_not_permitted_is_an_error(self):
         """One message is printed, and nothing is started."""
         marker = self.path("started")
-        done = self.bare("strace", "-f", "-qq", "-o", "/dev/null", *self.VERIFY, "touch", marker)
+        done = self.unguarded("strace", "-f", "-qq", "-o", "/dev/null", *self.VERIFY, "touch",
+                              marker)
         self.refused(done, 125, "--trace: ", "Operation not permitted", "leave --trace out")
         self.assertFalse(os.path.exists(marker))
-        done = self.bare("strace", "-f", "-qq", "-o", "/dev/null", launcher.LAUNCHER, "verify",
-                         "touch", marker)
+        done = self.unguarded("strace", "-f", "-qq", "-o", "/dev/null", launcher.LAUNCHER, "verify",
+                              "touch", marker)
         self.assertEqual(done.returncode, 0, done)
         self.assertTrue(os.path.exists(marker))

@@ -82,8 +82,8 @@ class Installed(packaged.Case):
 
     def test_deb_guards_and_leaves_nothing_behind(self):
         box = self.box
-        bare = box.sh(ASK, ok=False).stdout
-        self.assertNotRegex(bare, DENIED)
+        unguarded = box.sh(ASK, ok=False).stdout
+        self.assertNotRegex(unguarded, DENIED)
         box.sh("apt-get install -y " + self.deb)
         self.assertIn("usr/bin/cudaguard", box.added())
         for command in ("LD_PRELOAD=libcudaguard.so " + ASK, "cudaguard run -- " + ASK):
@@ -94,7 +94,7 @@ class Installed(packaged.Case):
         self.assertRegex(cache, r"\A\tlibcudaguard\.so .* => .*%s\n\Z" % PLACE[len("/usr"):])
         box.sh("apt-get purge -y cudaguard")
         self.assertEqual(box.added(), [])
-        self.assertEqual(box.sh(ASK, ok=False).stdout, bare)
+        self.assertEqual(box.sh(ASK, ok=False).stdout, unguarded)
 
     def test_package_named_in_ld_so_preload_is_not_removed(self):
         box = self.box
@@ -207,15 +207,15 @@ class OtherSystems(packaged.Case):
                 box.need_python()
                 deb = box.put(packaged.released(self, packaged.DEB))
                 before = box.added()
-                bare = box.sh(ASK, ok=False).stdout
-                self.assertIn(packaged.NONE, bare)
+                unguarded = box.sh(ASK, ok=False).stdout
+                self.assertIn(packaged.NONE, unguarded)
                 box.sh("apt-get install -y " + deb)
                 self.assertRegex(box.sh("LD_PRELOAD=libcudaguard.so " + ASK).stdout, DENIED)
                 self.assertRegex(box.sh("cudaguard run -- " + ASK).stdout, DENIED)
                 box.sh("apt-get install -y --reinstall " + deb)
                 box.sh("apt-get purge -y cudaguard")
                 self.assertEqual(box.added(), before)
-                self.assertEqual(box.sh(ASK, ok=False).stdout, bare)
+                self.assertEqual(box.sh(ASK, ok=False).stdout, unguarded)
 
 
 class Rpm(packaged.Case):

@@ -168,8 +168,8 @@ class Tarball(packaged.Case):
                 machine.need_python()
                 file = machine.put(packaged.released(self, packaged.TARBALL))
                 machine.sh("tar -xzf %s -C /opt" % file)
-                bare = machine.sh('python3 -c "%s"' % packaged.ASK, ok=False)
-                self.assertIn(packaged.NONE, bare.stdout)
+                unguarded = machine.sh('python3 -c "%s"' % packaged.ASK, ok=False)
+                self.assertIn(packaged.NONE, unguarded.stdout)
                 said = machine.sh('/opt/%s/bin/cudaguard run -- python3 -c "%s"' % (
                     packaged.TREE, packaged.ASK)).stdout
                 self.assertRegex(said, r"\Acudaguard\[\d+\]: no CUDA here .*\n100\n\Z")

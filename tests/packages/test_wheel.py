@@ -84,9 +84,9 @@ class Case(packaged.Case):
             return result
 
         launcher = prefix + "/bin/cudaguard"
-        bare = start(python, "-c", TOUCH)
-        bare.assert_reached(self)
-        self.assertEqual(bare.answers["cuInit"], "0", bare)
+        unguarded = start(python, "-c", TOUCH)
+        unguarded.assert_reached(self)
+        self.assertEqual(unguarded.answers["cuInit"], "0", unguarded)
         guarded = start(launcher, "run", "--", python, "-c", TOUCH)
         guarded.assert_untouched(self)
         self.assertEqual(guarded.answers["cuInit"], "100", guarded)
@@ -208,8 +208,8 @@ class Wheel(Case):
 
         launcher = (target + "/bin/cudaguard", "run", "--")
         self.assertEqual(start(*launcher, *pytest).rc, 0)  # control: --cudaguard is not given
-        bare = start(*pytest, "--cudaguard")
-        self.assertEqual(bare.rc, 4, bare)
+        unguarded = start(*pytest, "--cudaguard")
+        self.assertEqual(unguarded.rc, 4, unguarded)
         for more in ((), ("-p", "cudaguard.pytest_plugin")):
             failed = start(*launcher, *pytest, *more, "--cudaguard")
             self.assertEqual(failed.rc, 1, failed)

@@ -46,8 +46,8 @@ class Roots(systems.Case):
         self.assertEqual((quiet.rc, quiet.out, quiet.err), (0, "", ""), quiet)
         for name, argv, expect, preload in ENTRY_POINTS:
             with self.subTest(entry_point=name):
-                bare = self.run_inside(root, argv)
-                bare.assert_reached(self)
+                unguarded = self.run_inside(root, argv)
+                unguarded.assert_reached(self)
                 guarded = self.run_inside(root, argv,
                                           ("/mnt/lib/libcudaguard.so",) + preload)
                 guarded.assert_untouched(self, linked=name == "linked")

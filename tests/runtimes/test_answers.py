@@ -38,8 +38,8 @@ class RuntimeAnswers(harness.Case):
         # The program has the same list, so no call is missing in either place.
         listed = harness.run([program, "list"], world="none", guard=False, trace=False)
         self.assertEqual(listed.out.split(), CALLS)
-        bare = harness.run([program, "sample"], world="fake", guard=False)
-        bare.assert_reached(self)
+        unguarded = harness.run([program, "sample"], world="fake", guard=False)
+        unguarded.assert_reached(self)
         worlds = ["none", "fake"]
         if harness.have_real_driver():
             worlds.append("real")

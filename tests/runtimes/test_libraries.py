@@ -44,14 +44,15 @@ class Libraries(harness.Case):
             harness.skip(self, "run scripts/fetch-frameworks %s libraries" % harness.DEPS)
         self.need_real_driver()
         answer, opens = NATIVE[name]
-        bare = self.call(name, "real", False)
-        self.assertEqual((bare.rc, bare.out), (0, "%s=%d\n" % (name, answer)), str(bare))
-        self.assertEqual(bool(bare.device_opens), opens, "control\n%s" % bare)
+        unguarded = self.call(name, "real", False)
+        self.assertEqual((unguarded.rc, unguarded.out), (0, "%s=%d\n" % (name, answer)),
+                         str(unguarded))
+        self.assertEqual(bool(unguarded.device_opens), opens, "control\n%s" % unguarded)
         for world in ("none", "fake", "real"):
             guarded = self.call(name, world, True)
             guarded.assert_untouched(self)
             self.assertEqual((guarded.rc, guarded.out, OUR_LINE.sub("", guarded.err)),
-                             (bare.rc, bare.out, bare.err), str(guarded))
+                             (unguarded.rc, unguarded.out, unguarded.err), str(guarded))
 
 
 for call_name in NATIVE:

@@ -215,17 +215,17 @@ class RandomGraph(Graph):
         parent.needed.append(child)
 
 
-def differences(bare, guarded, policy):
-    """Returns [(step, caller, bare, guarded)]. Calls that reach no definition unguarded are not
-    compared."""
+def differences(unguarded, guarded, policy):
+    """Returns [(step, caller, unguarded, guarded)]. Calls that reach no definition unguarded
+    are not compared."""
     if policy == "VALIDATE":
-        bare = bare[0], [" ".join(word for word in line.split() if "driver" not in word)
-                         for line in bare[1]]
-    if (bare[0], [len(line.split()) for line in bare[1]]) != (
+        unguarded = unguarded[0], [" ".join(word for word in line.split() if "driver" not in word)
+                                   for line in unguarded[1]]
+    if (unguarded[0], [len(line.split()) for line in unguarded[1]]) != (
             guarded[0], [len(line.split()) for line in guarded[1]]):
-        return [("exit code and output", "", bare, guarded)]
-    return [(step, ours.split("=")[0], bares, ours) for step in range(len(bare[1]))
-            for bares, ours in zip(bare[1][step].split(), guarded[1][step].split())
+        return [("exit code and output", "", unguarded, guarded)]
+    return [(step, ours.split("=")[0], bares, ours) for step in range(len(unguarded[1]))
+            for bares, ours in zip(unguarded[1][step].split(), guarded[1][step].split())
             if bares != ours and bares.split("=")[1] != NOT_DEFINED]
 
 
@@ -242,11 +242,12 @@ class ScopeModel(harness.Case):
         graph.opens.append(("", nodes[4], False))
         with tempfile.TemporaryDirectory(prefix="cg-") as directory:
             graph.write(directory)
-            bare = graph.run(directory)
-            self.assertEqual(bare[0], 0, bare)
-            self.assertIn("4=203 4:driver=203", bare[1][1], bare)
-            self.assertEqual(graph.run(directory, "OFF"), bare)
-            self.assertEqual(differences(bare, graph.run(directory, "VALIDATE"), "VALIDATE"), [])
+            unguarded = graph.run(directory)
+            self.assertEqual(unguarded[0], 0, unguarded)
+            self.assertIn("4=203 4:driver=203", unguarded[1][1], unguarded)
+            self.assertEqual(graph.run(directory, "OFF"), unguarded)
+            self.assertEqual(differences(unguarded, graph.run(directory, "VALIDATE"), "VALIDATE"),
+                             [])
 
     def test_calls_reach_the_same_definitions_as_unguarded(self):
         wrong, answers, null, reached = [], 0, 0, set()
@@ -254,18 +255,18 @@ class ScopeModel(harness.Case):
             for case in range(CASES):
                 graph = RandomGraph(random.Random("%d %d" % (SEED, case)))
                 graph.write(directory)
-                bare = graph.run(directory)
-                self.assertEqual(bare[0], 0, "case %d: %s\n%s" % (case, bare[1], graph))
-                words = " ".join(bare[1]).split()
+                unguarded = graph.run(directory)
+                self.assertEqual(unguarded[0], 0, "case %d: %s\n%s" % (case, unguarded[1], graph))
+                words = " ".join(unguarded[1]).split()
                 answers += len(words)
                 null += sum(word.endswith("=" + NOT_DEFINED) for word in words)
                 reached.update(word.split("=")[1] for word in words)
                 for policy in ("OFF", "VALIDATE") if case % 8 == 0 else ("OFF",):
-                    found = differences(bare, graph.run(directory, policy), policy)
+                    found = differences(unguarded, graph.run(directory, policy), policy)
                     if found:
-                        wrong.append("case %d, %s: (step, caller, bare, guarded) %s\n%s" % (
+                        wrong.append("case %d, %s: (step, caller, unguarded, guarded) %s\n%s" % (
                             case, policy, found, graph))
-        print("%d graphs (seed %d), %d answers (%d null when bare), %d definitions reached; "
+        print("%d graphs (seed %d), %d answers (%d null when unguarded), %d definitions reached; "
               "%d graphs differ" % (CASES, SEED, answers, null, len(reached), len(wrong)))
         # Control: most calls reach a definition, and many different ones.
         self.assertGreater(answers - null, CASES)

@@ -20,34 +20,34 @@ class Scopes(harness.Case):
     def three(self, *argv):
         """Runs the program unguarded, under OFF (which has to be the same) and under FORCE_CPU."""
         argv = [harness.program(argv[0]), *argv[1:]]
-        bare = harness.run(argv, guard=False, timeout=SECONDS)
-        self.assertEqual(bare.rc, 0, bare)
+        unguarded = harness.run(argv, guard=False, timeout=SECONDS)
+        self.assertEqual(unguarded.rc, 0, unguarded)
         off = harness.run(argv, env=OFF, timeout=SECONDS)
         self.assertFalse(off.timed_out, off)
-        self.assertEqual((off.rc, off.out, off.err), (0, bare.out, bare.err), off)
-        self.assertEqual(off.fake_calls, bare.fake_calls)
+        self.assertEqual((off.rc, off.out, off.err), (0, unguarded.out, unguarded.err), off)
+        self.assertEqual(off.fake_calls, unguarded.fake_calls)
         forced = harness.run(argv, timeout=SECONDS)
         self.assertFalse(forced.timed_out, forced)
         self.assertEqual(forced.rc, 0, forced)
         self.assertEqual([c for c in forced.fake_calls if "RuntimeGetVersion" not in c], [], forced)
-        return bare.out.splitlines(), forced.out.splitlines()
+        return unguarded.out.splitlines(), forced.out.splitlines()
 
     def test_two_majors_in_the_global_scope_work_as_unguarded(self):
         for program in ("global_runtimes", "global_runtimes_reversed"):
             with self.subTest(program):
-                bare, forced = self.three(program)
-                self.assertEqual(bare, ["user%d=%s" % (m, answers(m)) for m in MAJORS] * 2)
+                unguarded, forced = self.three(program)
+                self.assertEqual(unguarded, ["user%d=%s" % (m, answers(m)) for m in MAJORS] * 2)
                 self.assertEqual(forced, ["user%d=%s" % (m, DENIED) for m in MAJORS] * 2)
 
     def test_plugin_of_another_major_reaches_its_own_runtime(self):
         for scope in ("local", "global"):
             for major in MAJORS:
                 with self.subTest(major=major, scope=scope):
-                    bare, forced = self.three(
+                    unguarded, forced = self.three(
                         "linked_runtime", harness.program("fake_runtime_plugin_%d.so" % major), scope)
                     plugin = "runtime=%d000 count=%d:%d set=%d wait=%d000" % (
                         major, major, major, major * 100 + 3, major)
-                    self.assertEqual(bare, ["program=" + answers(12), plugin] * 2)
+                    self.assertEqual(unguarded, ["program=" + answers(12), plugin] * 2)
                     plugin = "runtime=%d000 count=100:0 set=100 wait=100" % major
                     self.assertEqual(forced, ["program=" + DENIED, plugin] * 2)
 
@@ -55,21 +55,22 @@ class Scopes(harness.Case):
         for major in MAJORS:
             plugin = harness.program("runtime_on_load_%d.so" % major)
             with self.subTest(major=major, by="program without a runtime"):
-                bare, forced = self.three("entry_point", "plugin=" + plugin)
-                self.assertEqual(bare, ["onLoad=" + answers(major)])
+                unguarded, forced = self.three("entry_point", "plugin=" + plugin)
+                self.assertEqual(unguarded, ["onLoad=" + answers(major)])
                 self.assertEqual(forced, ["onLoad=" + DENIED])
             with self.subTest(major=major, by="program with the runtime 12"):
-                bare, forced = self.three("linked_runtime", plugin)
-                self.assertEqual(bare, ["program=" + answers(12), "onLoad=" + answers(major)] * 2)
+                unguarded, forced = self.three("linked_runtime", plugin)
+                self.assertEqual(unguarded,
+                                 ["program=" + answers(12), "onLoad=" + answers(major)] * 2)
                 self.assertEqual(forced, ["program=" + DENIED, "onLoad=" + DENIED] * 2)
 
     def test_limit_weak_references_find_the_guards_names(self):
         """A known limit (docs/limits.md): in a program without a runtime, a name that the guard
         exports is defined."""
         program = [harness.program("weak_runtime")]
-        bare = harness.run(program, guard=False)
-        self.assertEqual((bare.rc, bare.answers), (0, {
-            "cudaSetDevice": "null", "cudaMalloc": "null", "answer": "-1"}), bare)
+        unguarded = harness.run(program, guard=False)
+        self.assertEqual((unguarded.rc, unguarded.answers), (0, {
+            "cudaSetDevice": "null", "cudaMalloc": "null", "answer": "-1"}), unguarded)
         for env in ({}, OFF):
             with self.subTest(env):
                 guarded = harness.run(program, env=env)
@@ -82,17 +83,17 @@ class Scopes(harness.Case):
         if the libraries were missing. The libraries that the program loads later are the driver's.
         """
         program = [harness.program("weak_driver")]
-        bare = harness.run(program, guard=False)
-        self.assertEqual(bare.rc, 0, bare)
-        names = [name for name in bare.answers if name.startswith(("cu", "nvml"))]
-        self.assertEqual({bare.answers[name] for name in names}, {"null"}, bare)
+        unguarded = harness.run(program, guard=False)
+        self.assertEqual(unguarded.rc, 0, unguarded)
+        names = [name for name in unguarded.answers if name.startswith(("cu", "nvml"))]
+        self.assertEqual({unguarded.answers[name] for name in names}, {"null"}, unguarded)
         loaded = {"loaded.cuInit": "0", "loaded.nvmlInit_v2": "0", "ours": ""}
-        self.assertLessEqual(loaded.items(), bare.answers.items(), bare)
+        self.assertLessEqual(loaded.items(), unguarded.answers.items(), unguarded)
         off = harness.run(program, env={"CUDAGUARD_LOG": "all", **OFF})
         wanted = {name: "12" if name.startswith("nvml") else "100" for name in names}
         wanted.update(loaded, cuDeviceGet="3", nvmlDeviceGetHandleByIndex_v2="2", function="null")
         self.assertEqual((off.rc, off.answers, off.err), (0, wanted, ""), off)
-        self.assertEqual(off.fake_calls, bare.fake_calls)
+        self.assertEqual(off.fake_calls, unguarded.fake_calls)
         # Control: FORCE_CPU answers with the null drivers.
         forced = harness.run(program)
         self.assertEqual((forced.rc, forced.answers["loaded.cuInit"], forced.answers["ours"]),

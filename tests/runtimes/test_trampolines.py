@@ -15,9 +15,9 @@ class Trampolines(harness.Case):
 
     def test_trampolines_get_the_guards_answers(self):
         for name in PROGRAMS:
-            bare = harness.run([harness.program(name)], guard=False)
-            bare.assert_reached(self)
-            self.assertEqual(bare.answers["cuInit"], "0", bare)
+            unguarded = harness.run([harness.program(name)], guard=False)
+            unguarded.assert_reached(self)
+            self.assertEqual(unguarded.answers["cuInit"], "0", unguarded)
             for world in self.worlds() + ("none",):
                 with self.subTest(program=name, world=world):
                     result = harness.run([harness.program(name)], world=world)
@@ -35,14 +35,14 @@ class Trampolines(harness.Case):
         for name in PROGRAMS:
             for world in self.worlds():
                 with self.subTest(program=name, world=world):
-                    bare = harness.run([harness.program(name)], world=world, guard=False)
-                    bare.assert_reached(self)
+                    unguarded = harness.run([harness.program(name)], world=world, guard=False)
+                    unguarded.assert_reached(self)
                     guarded = harness.run([harness.program(name)], world=world, env=OFF)
                     self.assertEqual(guarded.rc, 0, guarded)
-                    self.assertEqual(guarded.out, bare.out, guarded)
-                    self.assertEqual(guarded.err, bare.err, guarded)
-                    self.assertEqual(guarded.fake_calls, bare.fake_calls, guarded)
-                    self.assertEqual(guarded.device_opens, bare.device_opens, guarded)
+                    self.assertEqual(guarded.out, unguarded.out, guarded)
+                    self.assertEqual(guarded.err, unguarded.err, guarded)
+                    self.assertEqual(guarded.fake_calls, unguarded.fake_calls, guarded)
+                    self.assertEqual(guarded.device_opens, unguarded.device_opens, guarded)
 
     def test_linked_program_reaches_the_driver_under_off(self):
         """For a program linked to the driver, OFF forwards the guard's own entries to the driver.
@@ -54,10 +54,10 @@ class Trampolines(harness.Case):
                 for world in self.worlds():
                     with self.subTest(program=program, way=way, world=world):
                         argv = [harness.program(program), way]
-                        bare = harness.run(argv, world=world, guard=False)
-                        bare.assert_reached(self)
+                        unguarded = harness.run(argv, world=world, guard=False)
+                        unguarded.assert_reached(self)
                         guarded = harness.run(argv, world=world, env=OFF)
                         self.assertEqual((guarded.rc, guarded.out, guarded.err),
-                                         (bare.rc, bare.out, bare.err), guarded)
-                        self.assertEqual(guarded.fake_calls, bare.fake_calls, guarded)
-                        self.assertEqual(guarded.device_opens, bare.device_opens, guarded)
+                                         (unguarded.rc, unguarded.out, unguarded.err), guarded)
+                        self.assertEqual(guarded.fake_calls, unguarded.fake_calls, guarded)
+                        self.assertEqual(guarded.device_opens, unguarded.device_opens, guarded)

@@ -24,13 +24,14 @@ class FakeRuntimes(harness.Case):
 
     def off(self, mode, plugins=None):
         """Returns the output under OFF, which has to be that of the unguarded program."""
-        bare = self.run_pair(mode, plugins, guard=False)
+        unguarded = self.run_pair(mode, plugins, guard=False)
         guarded = self.run_pair(mode, plugins, env=OFF)
-        self.assertEqual(bare.rc, 0, bare)
+        self.assertEqual(unguarded.rc, 0, unguarded)
         self.assertEqual(guarded.rc, 0, guarded)
-        self.assertEqual(sorted(guarded.out.splitlines()), sorted(bare.out.splitlines()), guarded)
+        self.assertEqual(sorted(guarded.out.splitlines()), sorted(unguarded.out.splitlines()),
+                         guarded)
         self.assertEqual([line for line in guarded.err.splitlines() if "cudaguard" in line], [])
-        self.assertEqual(sorted(guarded.fake_calls), sorted(bare.fake_calls))
+        self.assertEqual(sorted(guarded.fake_calls), sorted(unguarded.fake_calls))
         return guarded
 
     def test_each_call_reaches_its_own_runtime(self):

@@ -54,11 +54,11 @@ class Case(harness.DirectoryCase):
     def control(self, *words):
         """Fails unless the unguarded program enters NVIDIA's real driver."""
         self.need_real_driver()
-        bare = harness.run([self.python, "-B", *words], world="real", guard=False, timeout=600,
-                           cwd=self.directory, bwrap=self.nodes,
-                           env=dict(self.variables, HOME=self.directory))
-        self.assertTrue(bare.driver_files if self.nodes else bare.device_opens,
-                        "control: the bare program opens no device\n%s" % bare)
+        unguarded = harness.run([self.python, "-B", *words], world="real", guard=False, timeout=600,
+                                cwd=self.directory, bwrap=self.nodes,
+                                env=dict(self.variables, HOME=self.directory))
+        self.assertTrue(unguarded.driver_files if self.nodes else unguarded.device_opens,
+                        "control: the unguarded program opens no device\n%s" % unguarded)
 
     def clean(self, *words):
         result, document = self.verify(*words)

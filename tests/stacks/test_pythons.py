@@ -114,10 +114,10 @@ class Pythons(Case):
         self.assertRegex(self.result.err, r"\(FORCE_CPU; asked by %s\); " % asked)
 
     def control(self, path):
-        bare = harness.run([path, CASES, CALLS, "function"], guard=False, trace=False,
-                           env=interpreters.ENVIRONMENT)
-        self.assertEqual(bare.rc, 0, bare)
-        bare.assert_reached(self)
+        unguarded = harness.run([path, CASES, CALLS, "function"], guard=False, trace=False,
+                                env=interpreters.ENVIRONMENT)
+        self.assertEqual(unguarded.rc, 0, unguarded)
+        unguarded.assert_reached(self)
 
 
 class Cffi(Case):

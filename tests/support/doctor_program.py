@@ -86,15 +86,16 @@ class Case(doctor.Case):
         more.setdefault("trace", False)
         return harness.run(start + words, guard=way == "preload", **more)
 
-    def assert_answers(self, words, bare, run, preload, **more):
+    def assert_answers(self, words, unguarded, run, preload, **more):
         """Compares cuInit's answer in each of the three ways to start the program."""
-        self.assertEqual([self.answer(words, way, **more) for way in ("bare", "run", "preload")],
-                         [bare, run, preload])
+        self.assertEqual([self.answer(words, way, **more) for way in ("unguarded", "run",
+                                                                      "preload")],
+                         [unguarded, run, preload])
 
     def assert_stopped(self, words, *ways, **more):
         """Fails unless the program initialises the driver unguarded and calls nothing of it in
         these ways."""
-        self.assertTrue(self.guarded(words, "bare", **more).init_calls(), "the control")
+        self.assertTrue(self.guarded(words, "unguarded", **more).init_calls(), "the control")
         for way in ways:
             result = self.guarded(words, way, **more)
             self.assertEqual(result.fake_calls, [], result)

@@ -35,8 +35,8 @@ class Case(fence.Case):
         os.mkdir(log)
         command = [*harness.sandbox("real"), "strace", "-ff", "-qq", "-o", os.path.join(log, "of"),
                    "-e", "trace=ioctl,execve", "-e", "raw=ioctl", "-e", "signal=none", "--"]
-        done = self.bare(*command, *words,
-                         env=launcher.environment(HOME=self.directory, **environment))
+        done = self.unguarded(*command, *words,
+                              env=launcher.environment(HOME=self.directory, **environment))
         asked = []
         for name in sorted(os.listdir(log)):
             with open(os.path.join(log, name), encoding="utf-8") as lines:
@@ -49,7 +49,7 @@ class Case(fence.Case):
         shutil.rmtree(log)
         return done, asked
 
-    def unguarded(self, *words, fenced):
+    def without_guard(self, *words, fenced):
         """Runs the program after `env -i`, which removes the guard."""
         how = "auto" if fenced else "off"
         path = "PATH=" + os.environ["PATH"]
@@ -59,9 +59,10 @@ class Case(fence.Case):
     def same_but_refused(self, *words, expected):
         """Fails unless the program makes the same requests and ends alike with and without the
         fence. Only the answers may differ."""
-        bare, asked = self.unguarded(*words, fenced=False)
-        fenced, refused = self.unguarded(*words, fenced=True)
-        self.assertEqual((fenced.returncode, fenced.stdout), (bare.returncode, bare.stdout), fenced)
+        unguarded, asked = self.without_guard(*words, fenced=False)
+        fenced, refused = self.without_guard(*words, fenced=True)
+        self.assertEqual((fenced.returncode, fenced.stdout),
+                         (unguarded.returncode, unguarded.stdout), fenced)
         requests, answers = requests_of(asked)
         self.assertLessEqual(set(expected), set(requests))
         self.assertLessEqual(answers, {"ENOTTY", "EBADF"})

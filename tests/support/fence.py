@@ -21,7 +21,7 @@ def program(name):
 
 # This program sends one of each and prints the answers.
 ASK = [program("requests"), "/dev/null", NVIDIA[0], "5401"]
-BARE = "c020462a ENOTTY\n5401 ENOTTY\n"
+UNGUARDED = "c020462a ENOTTY\n5401 ENOTTY\n"
 FENCED = "c020462a ENODEV\n5401 ENOTTY\n"
 
 

@@ -55,9 +55,10 @@ class Case(harness.Case):
     def control(self, argv, env=None):
         """Fails unless the unguarded program enters NVIDIA's real driver."""
         self.need_real_driver()
-        bare = self.run_program(argv, "real", False, env)
-        self.assertTrue(bare.device_opens, "control: the bare program opens no device\n%s" % bare)
-        return bare
+        unguarded = self.run_program(argv, "real", False, env)
+        self.assertTrue(unguarded.device_opens,
+                        "control: the unguarded program opens no device\n%s" % unguarded)
+        return unguarded
 
     def guarded(self, argv, world, env=None, touches=True, linked=False):
         """Runs it guarded with the report on; returns the result without the guard's own lines.
@@ -92,7 +93,7 @@ class Case(harness.Case):
         normal: removes from a text what differs from run to run. expect: what it prints guarded.
         reference_env: variables of the reference alone. Returns (unguarded, guarded).
         """
-        bare = self.control(argv, env)
+        unguarded = self.control(argv, env)
         reference = self.run_program(argv, "none", False, dict(env or {}, **(reference_env or {})))
         self.assertFalse(reference.reached_driver(), str(reference))
         last = None
@@ -106,9 +107,9 @@ class Case(harness.Case):
             quiet = self.run_program(argv, "fake", True, dict(env or {}, CUDAGUARD_LOG="off"))
             quiet.assert_untouched(self)
             self.same_words(reference, quiet, normal, "fake, CUDAGUARD_LOG=off")
-        print("\n  opens of /dev/nvidia*: bare %d, guarded %d" %
-              (len(bare.device_opens), len(last.device_opens)))
-        return bare, last
+        print("\n  opens of /dev/nvidia*: unguarded %d, guarded %d" %
+              (len(unguarded.device_opens), len(last.device_opens)))
+        return unguarded, last
 
     def same_words(self, reference, guarded, normal, where):
         what = "guarded (%s) it is not as without a driver\n%s" % (where, guarded)

@@ -195,7 +195,7 @@ class Result:
 
     def assert_reached(self, case):
         if not self.reached_driver():
-            case.fail("control: the bare program does not reach the driver\n%s" % self)
+            case.fail("control: the unguarded program does not reach the driver\n%s" % self)
 
     def __str__(self):
         def tail(text):

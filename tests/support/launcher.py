@@ -54,7 +54,7 @@ class Case(harness.DirectoryCase):
                               env=environment() if env is None else env, timeout=120, check=False,
                               **more)
 
-    def bare(self, *words, env=None, **more):
+    def unguarded(self, *words, env=None, **more):
         return subprocess.run([*map(str, words)], stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, env=environment() if env is None else env, timeout=120,
                               check=False, **more)

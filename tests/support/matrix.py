@@ -61,7 +61,7 @@ class Row:
     about: str
     argv: list
     expect: dict = dataclasses.field(default_factory=dict)  # for every line with key=value words
-    bare: tuple = DRIVEN  # worlds in which the unguarded program must reach the driver
+    unguarded: tuple = DRIVEN  # worlds in which the unguarded program must reach the driver
     worlds: tuple = WORLDS  # worlds in which it is run guarded
     env: dict = dataclasses.field(default_factory=dict)
     guarded_env: dict = dataclasses.field(default_factory=dict)  # for the guarded run only
@@ -77,7 +77,7 @@ class Row:
     mounts: tuple = ()  # directories on which this world's driver directory is mounted
     # Whether the guard prints one message for each process that touched CUDA. None allows both.
     says: bool = True
-    same_as_bare: str = None  # the guarded output equals the bare one in this world
+    same_as_unguarded: str = None  # the guarded output equals the unguarded one in this world
     check: object = None  # check(result, world) -> list of complaints
     limit: bool = False  # a documented limit: the guarded program does reach the driver
     sandboxed: bool = True
@@ -97,7 +97,7 @@ class Row:
 @dataclasses.dataclass
 class Outcome:
     row: Row
-    bare: dict = dataclasses.field(default_factory=dict)  # world -> Result
+    unguarded: dict = dataclasses.field(default_factory=dict)  # world -> Result
     guarded: dict = dataclasses.field(default_factory=dict)
     complaints: list = dataclasses.field(default_factory=list)
     # These are the reasons for skipping the row or one world.
@@ -202,13 +202,13 @@ def judge_words(row, result):
     return found
 
 
-def judge(row, world, bare, guarded):
+def judge(row, world, unguarded, guarded):
     if row.limit:
         return [] if guarded.reached_driver() else ["documented limit, but it was stopped"]
     found = judge_answers(row, guarded) + guarded.broken(row.linked)
-    if row.same_as_bare:
-        if guarded.out != bare.out:
-            found.append("prints other than bare: %r, not %r" % (guarded.out, bare.out))
+    if row.same_as_unguarded:
+        if guarded.out != unguarded.out:
+            found.append("prints other than unguarded: %r, not %r" % (guarded.out, unguarded.out))
     found += row.check(guarded, world) if row.check else []
     return found + judge_words(row, guarded)
 
@@ -233,7 +233,7 @@ def perform(row):
         outcome.skipped.append("only root can set this up")
     if outcome.skipped:
         return outcome
-    controls = set(row.bare) | ({row.same_as_bare} if row.same_as_bare else set())
+    controls = set(row.unguarded) | ({row.same_as_unguarded} if row.same_as_unguarded else set())
     for world in WORLDS:
         if world not in controls and world not in row.worlds:
             continue
@@ -242,16 +242,16 @@ def perform(row):
             outcome.skipped.append("%s world: %s" % (world, reason))
             continue
         if world in controls:
-            outcome.bare[world] = run_row(row, world, False)
-            if world in row.bare and not outcome.bare[world].reached_driver():
+            outcome.unguarded[world] = run_row(row, world, False)
+            if world in row.unguarded and not outcome.unguarded[world].reached_driver():
                 outcome.complaints.append(
-                    ("control, " + world, ["bare, it does not reach the driver"],
-                     outcome.bare[world]))
+                    ("control, " + world, ["unguarded, it does not reach the driver"],
+                     outcome.unguarded[world]))
         if world in row.worlds:
             outcome.guarded[world] = run_row(row, world, True)
     for world, guarded in outcome.guarded.items():
-        bare = outcome.bare.get(row.same_as_bare or world)
-        found = judge(row, world, bare, guarded)
+        unguarded = outcome.unguarded.get(row.same_as_unguarded or world)
+        found = judge(row, world, unguarded, guarded)
         if found:
             outcome.complaints.append(("guarded, " + world, found, guarded))
     return outcome

@@ -164,9 +164,9 @@ def measure(program, build):
                                  cwd=directory)
             result.records = harness.records(report)
             results.append(result)
-    bare, guarded = results
-    if not bare.reached_driver():
-        return None, "bare it does not reach the driver:\n%s" % bare
+    unguarded, guarded = results
+    if not unguarded.reached_driver():
+        return None, "unguarded it does not reach the driver:\n%s" % unguarded
     if guarded.reached_driver():
         return None, "guarded it reaches the driver:\n%s" % guarded
     asked = sorted(set(re.findall(r"; asked by (.+?)\); ", guarded.err)) or {
@@ -177,7 +177,7 @@ def measure(program, build):
     if mapped:
         who += "; maps " + ", ".join("`%s`" % name for name in mapped)
     return "| %s | %s | %d | %d | %s | %s |" % (
-        program.name, version, len(bare.device_opens) + len(bare.device_nodes),
+        program.name, version, len(unguarded.device_opens) + len(unguarded.device_nodes),
         len(guarded.device_opens) + len(guarded.device_nodes), who, program.test), ""
 
 

@@ -113,17 +113,18 @@ ALTERNATIVE = "/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu"
 for space in ("base", "new"):
     ROWS += [
         Row("dlopen.alternative-" + space, "Debian's link to the driver",
-            [ENTRY_POINT, "lib=" + ALTERNATIVE, "space=" + space], CUDA, worlds=("real",), bare=("real",),
+            [ENTRY_POINT, "lib=" + ALTERNATIVE,
+             "space=" + space], CUDA, worlds=("real",), unguarded=("real",),
             needs=(ALTERNATIVE,), why="Debian's package libcuda1"),
         Row("dlopen.alternative-fake-" + space, "a link named as Debian's",
             [ENTRY_POINT, "lib={programs}/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu",
-             "space=" + space], CUDA, worlds=("fake",), bare=("fake",)),
+             "space=" + space], CUDA, worlds=("fake",), unguarded=("fake",)),
     ]
 for key, name in (("dev", "libcuda.so-x86_64-linux-gnu"), ("plain", "libcuda.so.1"),
                   ("aarch64", "libcuda.so.1-aarch64-linux-gnu")):
     ROWS.append(Row("dlopen.alternative-" + key, "such a link, nvidia--" + name,
                     [ENTRY_POINT, "lib={programs}/alternatives/nvidia--" + name], CUDA, worlds=("fake",),
-                    bare=("fake",)))
+                    unguarded=("fake",)))
 
 # Rows of RTLD_DEEPBIND in C. Other languages have their own rows.
 for name in ("libcuda.so.1", "libcuda.so", "{driver}/libcuda.so.1"):
@@ -179,7 +180,7 @@ ROWS += [
         mounts=("{unnamed}",), worlds=DRIVEN, limit=True),
     Row("limit.plugin-needed-devname", "a plug-in whose DT_NEEDED is the dev name",
         [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_dev.so"],
-        bare=("fake",), worlds=("fake",), limit=True),
+        unguarded=("fake",), worlds=("fake",), limit=True),
 ]
 
 # Rows of cuGetProcAddress.

@@ -47,7 +47,7 @@ def rows_of(key, about, command, needs, packages):
         row("devname", "cuda", "libcuda.so", CUDA),
         row("nvml", "nvml", "libnvidia-ml.so.1", NVML),
         # Debian's NVML package has no dev link on the system's path, so only the fake has one.
-        row("nvml-devname", "nvml", "libnvidia-ml.so", NVML, bare=("fake",)),
+        row("nvml-devname", "nvml", "libnvidia-ml.so", NVML, unguarded=("fake",)),
     ]
 
 

@@ -31,7 +31,7 @@ ROWS = [
     # Debian's package has no libnvidia-ml.so on the system's path, so only the fake has the dev
     # name.
     opened("soname", "dlopen of libnvidia-ml.so.1", "lib=libnvidia-ml.so.1"),
-    opened("devname", "dlopen of libnvidia-ml.so", "lib=libnvidia-ml.so", bare=("fake",)),
+    opened("devname", "dlopen of libnvidia-ml.so", "lib=libnvidia-ml.so", unguarded=("fake",)),
     opened("absolute", "an absolute path", "lib={driver}/libnvidia-ml.so.1"),
     opened("dotdot", "/usr/lib/../lib/ in the path",
            "lib={driver}/../{parent}/libnvidia-ml.so.1"),
@@ -46,11 +46,11 @@ ROWS = [
         ["{programs}/entry_point_runpath", "api=nvml", "lib=libnvidia-ml.so"], mounts=("{copy}",)),
     opened("alternative", "Debian's link to it",
            "lib=/etc/alternatives/nvidia--libnvidia-ml.so.1-x86_64-linux-gnu", worlds=("real",),
-           bare=("real",), why="Debian's package libnvidia-ml1",
+           unguarded=("real",), why="Debian's package libnvidia-ml1",
            needs=("/etc/alternatives/nvidia--libnvidia-ml.so.1-x86_64-linux-gnu",)),
     opened("alternative-fake", "a link named as Debian's",
            "lib={programs}/alternatives/nvidia--libnvidia-ml.so.1-x86_64-linux-gnu",
-           worlds=("fake",), bare=("fake",)),
+           worlds=("fake",), unguarded=("fake",)),
     opened("global", "RTLD_LAZY and RTLD_GLOBAL, as go-nvml", "lib=libnvidia-ml.so.1",
            "flags=lazy,global"),
     opened("deepbind", "RTLD_DEEPBIND", "lib=libnvidia-ml.so.1", "flags=now,deepbind"),
@@ -59,15 +59,15 @@ ROWS = [
         env={"CG_NAMES": "libnvidia-ml.so.1"}),
     row("deepbind-plugin-dev", "the same with the dev name",
         [ENTRY_POINT, "plugin={programs}/plugin_open.so", "flags=now,deepbind"],
-        env={"CG_NAMES": "libnvidia-ml.so"}, bare=("fake",)),
+        env={"CG_NAMES": "libnvidia-ml.so"}, unguarded=("fake",)),
     opened("libc-soname", "dlopen taken from libc", "lib=libnvidia-ml.so.1", "via=libc.so.6"),
     opened("libc-devname", "dlopen taken from libc, dev name", "lib=libnvidia-ml.so", "via=libc.so.6",
-           bare=("fake",)),
+           unguarded=("fake",)),
     opened("next", "dlopen taken by RTLD_NEXT, absolute", "lib={driver}/libnvidia-ml.so.1",
            "via=next"),
     opened("dlmopen-soname", "dlmopen", "lib=libnvidia-ml.so.1", "space=new"),
     opened("dlmopen-devname", "dlmopen, dev name", "lib=libnvidia-ml.so", "space=new",
-           bare=("fake",)),
+           unguarded=("fake",)),
     opened("dlmopen-absolute", "dlmopen, absolute path", "lib={driver}/libnvidia-ml.so.1",
            "space=new"),
     row("linked-plugin", "a plug-in linked to NVML",
@@ -83,12 +83,13 @@ for name, binding in (("linked_nvml", "lazy"), ("linked_nvml_now", "now")):
         program = ["{programs}/" + name, way]
         # Without a libnvidia-ml.so on the system's path, the unguarded program cannot open the dev
         # name.
-        bare = ("fake",) if way == "devname" else DRIVEN
+        unguarded = ("fake",) if way == "devname" else DRIVEN
         ROWS.append(row("%s-%s-null_driver" % (binding, way), "linked; guard and null drivers preloaded",
-                        program, COUNTS if way == "plt" else NVML, preload=NULL_DRIVERS, bare=bare))
+                        program, COUNTS if way == "plt" else NVML, preload=NULL_DRIVERS,
+                        unguarded=unguarded))
         ROWS.append(row("%s-%s-guard" % (binding, way), "linked; the guard alone", program,
                         NVML if way in ("dlopen", "devname") else COUNTS, worlds=DRIVEN,
-                        linked=True, bare=bare))
+                        linked=True, unguarded=unguarded))
 for key, arguments, rc in (("smi", [], 6), ("smi-query", ["--query-gpu=name", "--format=csv"], 6),
                            ("smi-list", ["-L"], 0)):
     ROWS.append(Row("nvml." + key, " ".join(["nvidia-smi"] + arguments), ["nvidia-smi"] + arguments,

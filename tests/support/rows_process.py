@@ -18,7 +18,7 @@ OPENCL = ("libnvidia-opencl.so.1",)
 
 ROWS = [
     Row("opencl.clinfo", "clinfo -l", ["clinfo", "-l"], lines=0, check=only_the_others,
-        same_as_bare="none", needs=("/usr/bin/clinfo", ICD), driver_files=OPENCL,
+        same_as_unguarded="none", needs=("/usr/bin/clinfo", ICD), driver_files=OPENCL,
         why="Debian's packages clinfo, pocl-opencl-icd, nvidia-opencl-icd"),
     Row("opencl.clinfo-all", "clinfo", ["clinfo", "--raw"], lines=0, check=only_the_others,
         needs=("/usr/bin/clinfo", ICD), driver_files=OPENCL,
@@ -32,7 +32,7 @@ ROWS += [
         env={"OCL_ICD_VENDORS": "{driver}/libnvidia-opencl.so.1"}, rc=0, driver_files=OPENCL),
     Row("opencl.alternative", "the OpenCL loader is given a link named as Debian's", ["clinfo", "-l"],
         lines=0, check=only_the_others, needs=("/usr/bin/clinfo",), worlds=("fake",),
-        why="Debian's packages clinfo, ocl-icd-libopencl1", bare=("fake",), env={
+        why="Debian's packages clinfo, ocl-icd-libopencl1", unguarded=("fake",), env={
             "OCL_ICD_VENDORS":
                 "{programs}/alternatives/nvidia--libnvidia-opencl.so.1-x86_64-linux-gnu"}),
     Row("opencl.deepbind", "an RTLD_DEEPBIND plug-in that is linked to the OpenCL loader",
@@ -67,7 +67,7 @@ for when in ("preinit", "library-constructor", "constructor", "destructor", "lib
 ROWS += [
     # The recording fake needs the environment to log its calls; the real driver does not.
     Row("when.preinit-raw", "pre-init, before libc knows the environment", ["{programs}/timed"],
-        CUDA, env={"CG_WHEN": "preinit-raw"}, bare=("real",)),
+        CUDA, env={"CG_WHEN": "preinit-raw"}, unguarded=("real",)),
     Row("when.nvml-constructor", "NVML from a library's constructor", ["{programs}/timed"], NVML,
         env={"CG_WHEN": "library-constructor", "CG_TIMED_LIB": "libnvidia-ml.so.1"}),
     Row("when.preload-behind", "the constructor of a library preloaded behind the guard",
@@ -94,11 +94,11 @@ for number, name in enumerate((
             continue
         ROWS.append(Row("decoy.%s-%d" % (way, number + 1), "decoy " + name,
                         [ENTRY_POINT, "plugin=" + argument], {"cudnnCreate": "4711", "cuFunny": "4712"},
-                        bare=(), same_as_bare="none", worlds=("none", "fake"), env=env,
+                        unguarded=(), same_as_unguarded="none", worlds=("none", "fake"), env=env,
                         says=False))
 ROWS.append(Row("decoy.own-names", "the program's own cuFunny, cudaFunny, nvmlFunny",
                 ["{programs}/own_names"], {"cuFunny": "4712", "byName": "4712", "variable": "4713"},
-                bare=(), same_as_bare="none", says=False))
+                unguarded=(), same_as_unguarded="none", says=False))
 
 # Rows of entry points that the design does not block. If one of these changes, docs/limits.md must
 # change, too.
@@ -117,7 +117,8 @@ ROWS += [
     # ld.so does not search the directory of Debian's versioned file, but it searches the fake's
     # directory.
     Row("limit.libc-versioned", "the driver's full version, as a bare name, given to libc's own dlopen",
-        [ENTRY_POINT, "lib=libcuda.so.599.01", "via=libc.so.6"], worlds=("fake",), bare=("fake",), limit=True),
+        [ENTRY_POINT, "lib=libcuda.so.599.01",
+         "via=libc.so.6"], worlds=("fake",), unguarded=("fake",), limit=True),
     Row("limit.libm-devname", "the dev name given to a dlopen taken from the handle of any library",
         [ENTRY_POINT, "lib=libcuda.so", "via=libm.so.6"], worlds=DRIVEN, limit=True),
     Row("limit.deepbind-needed-path", "an RTLD_DEEPBIND plug-in whose DT_NEEDED is an absolute path",
@@ -132,10 +133,11 @@ ROWS += [
     Row("limit.dlmopen-plugin", "a plug-in linked to libcuda in a new namespace",
         [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda.so", "space=new"], worlds=DRIVEN, limit=True),
     Row("limit.renamed", "the driver's file under a name of its own",
-        [ENTRY_POINT, "lib={programs}/renamed/vendor.so"], worlds=("fake",), bare=("fake",), limit=True),
+        [ENTRY_POINT,
+         "lib={programs}/renamed/vendor.so"], worlds=("fake",), unguarded=("fake",), limit=True),
     Row("limit.behind", "libc's dlopen, by a library preloaded behind the guard, before any other",
         ["true"], worlds=DRIVEN, limit=True, env={"CG_WHEN": "own-next"}, own_preload=(LIBRARY,)),
     Row("limit.setuid", "a privileged program (AT_SECURE)",
         ["{source}/tests/entry_points/privileged", ENTRY_POINT, "lib={driver}/libcuda.so.1"],
-        bare=("fake",), worlds=("fake",), limit=True, sandboxed=False, root=True),
+        unguarded=("fake",), worlds=("fake",), limit=True, sandboxed=False, root=True),
 ]

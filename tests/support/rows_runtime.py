@@ -10,14 +10,14 @@ FETCH = "scripts/fetch-cuda puts the runtimes there, with --static-11 the static
 ROWS = []
 for version in ("11", "12.2", "12", "13"):
     # With driver 535, a CUDA 13 program stops at the version check, before any CUDA attempt.
-    bare = ("fake",) if version == "13" else DRIVEN
+    unguarded = ("fake",) if version == "13" else DRIVEN
     for kind in ("shared", "static"):
         if (version, kind) == ("12.2", "static"):
             continue  # The wheels of 12.2 have only the shared one; those of 12 have both
         program = "{programs}/runtime_%s_%s" % (version, kind)
         group = "cudart-shared" if kind == "shared" else "cudart-static"
         about = "linked to %s cudart %s, " % (kind, version)
-        common = {"bare": bare, "needs": (program,), "why": FETCH,
+        common = {"unguarded": unguarded, "needs": (program,), "why": FETCH,
                   "full": (version, kind) == ("11", "static")}
         ROWS.append(Row("%s.%s-count" % (group, version), about + "cudaGetDeviceCount",
                         [program, "count"],
@@ -34,4 +34,4 @@ for version in ("11", "12.2", "12", "13"):
                             "static cudart %s in a program linked to libcuda, by %s" % (version,
                                                                                        way),
                             [linked, way], expect, needs=(linked,), why=FETCH, worlds=DRIVEN,
-                            linked=True, bare=DRIVEN if way == "driver" else bare))
+                            linked=True, unguarded=DRIVEN if way == "driver" else unguarded))

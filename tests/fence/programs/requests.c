@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // requests [--by=WAY] [--euid] FILE REQUEST...: what ioctl answers to each (hexadecimal, 64 bits),
 // one per line: "c020462a ENOTTY". FILE -1: no file. WAY: libc; syscall; int80, x32, x32_native,
-// x32_bare: as 32-bit and x32 programs do. --euid: "euid 0" first.
+// x32_unguarded: as 32-bit and x32 programs do. --euid: "euid 0" first.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static long ask(const char* way, int file, unsigned long request) {
   if (strcmp(way, "int80") == 0) return int80(file, request);
   if (strcmp(way, "x32") == 0) return by_number(x32 | 514, file, request);
   if (strcmp(way, "x32_native") == 0) return by_number(x32 | SYS_ioctl, file, request);
-  if (strcmp(way, "x32_bare") == 0) return by_number(514, file, request);
+  if (strcmp(way, "x32_unguarded") == 0) return by_number(514, file, request);
   return ioctl(file, request, NULL);
 }
 

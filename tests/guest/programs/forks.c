@@ -2,8 +2,8 @@
 // Forks COUNT times while four threads load, look up and unload libraries. Each child asks the
 // driver and NVML, and is killed if it is still there after kChildSeconds. argv: COUNT, the answer
 // that the driver must give, and how the child comes to the driver: "ready" (loaded before the
-// fork) or "load". With "load" some children stop or hang in ld.so, bare as guarded: glibc does not
-// keep its list of libraries whole across a fork in the midst of another thread's dlopen.
+// fork) or "load". With "load" some children stop or hang in ld.so, unguarded as guarded: glibc
+// does not keep its list of libraries whole across a fork in the midst of another thread's dlopen.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
