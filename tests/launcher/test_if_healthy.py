@@ -642,6 +642,7 @@ class DoctorGpu(Case):
     def test_json_has_the_answer(self):
         code, out, err = self.launch("doctor", "--gpu", "--json", "-", CG_SICK="no GPU")
         document = json.loads(out)
+        doctor.validate(document)
         self.assertEqual((code, err, document.pop("seconds") >= 0), (1, "", True))
         document.pop("cudaguard")
         self.assertEqual(document, {"v": 1, "healthy": False, "reason": "the driver shows no GPU",
