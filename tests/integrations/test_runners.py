@@ -100,6 +100,10 @@ class GitHub(Case):
         with open(os.path.join(harness.SOURCE, "action.yml"), encoding="utf-8") as stream:
             action = stream.read()
         self.assertTrue(self.valid("github-actions", action))
+        for name in ("ci", "lab"):
+            with open(os.path.join(harness.SOURCE, ".github", "workflows", name + ".yml"),
+                      encoding="utf-8") as stream:
+                self.assertTrue(self.valid("github-workflows", stream.read()), name)
         self.assertFalse(self.valid("github-actions", action.replace("using:", "use:")))
 
     def step(self, shell, script):
