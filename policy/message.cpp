@@ -140,40 +140,40 @@ void put_script(Text& out, const Interpreter& interpreter, std::string_view argu
 }
 
 /// True if the process runs CPython; its name decides if nothing else is known.
-bool has_python(const Touch& touch, std::string_view program) {
+bool has_python(const Attempt& attempt, std::string_view program) {
   if (program.empty() || program.starts_with("py")) return true;
-  if (touch.stack == nullptr) return false;
-  const char* missing = touch.stack->python_missing;
-  return missing == nullptr ? touch.stack->python_count != 0
+  if (attempt.stack == nullptr) return false;
+  const char* missing = attempt.stack->python_missing;
+  return missing == nullptr ? attempt.stack->python_count != 0
                             : std::string_view(missing) != kNoPython;
 }
 
-const PythonFrame* named_frame(const Touch& touch) {
-  return touch.stack == nullptr ? nullptr : touch.stack->named();
+const PythonFrame* named_frame(const Attempt& attempt) {
+  return attempt.stack == nullptr ? nullptr : attempt.stack->named();
 }
 
 /// Returns the caller: "libfoo.so", "ctypes/cffi" or "generated code".
-std::string_view library_of(const Touch& touch) {
-  std::string_view program = touch.program;
+std::string_view library_of(const Attempt& attempt) {
+  std::string_view program = attempt.program;
   const std::string_view name = base_name(take_argument(program));
-  const std::string_view file = base_name(touch.caller.module);
+  const std::string_view file = base_name(attempt.caller.module);
   if (file.empty()) return name.empty() ? "code outside any file" : "generated code";
-  return is_foreign_function(file) && has_python(touch, name) ? "ctypes/cffi" : file;
+  return is_foreign_function(file) && has_python(attempt, name) ? "ctypes/cffi" : file;
 }
 
 /// Writes "asked by ppo.py:159 through libfoo.so" or "asked by libfoo.so in python3 -m pkg".
-Text& put_caller(Text& out, const Touch& touch) {
-  const std::string_view file = base_name(touch.caller.module);
-  const std::string_view library = library_of(touch);
+Text& put_caller(Text& out, const Attempt& attempt) {
+  const std::string_view file = base_name(attempt.caller.module);
+  const std::string_view library = library_of(attempt);
   out.put("asked by ");
-  if (const PythonFrame* frame = named_frame(touch); frame != nullptr) {
+  if (const PythonFrame* frame = named_frame(attempt); frame != nullptr) {
     const CodeLine code = code_line(frame->file, frame->line);
     out.print("%c%s%c%u", code.before, code.name, code.after, code.line);
     return file.empty() ? out : out.print(" through %s", library);
   }
   out.print("%s", library);
   if (!file.empty() && library != file) out.print(" (%s)", file);
-  std::string_view program = touch.program;
+  std::string_view program = attempt.program;
   const std::string_view name = base_name(take_argument(program));
   if (name.empty()) return out;
   // A library that passes calls on does not show its caller.
@@ -184,9 +184,9 @@ Text& put_caller(Text& out, const Touch& touch) {
   return out;
 }
 Text& put_caller(Text& out, const CodePlace& caller) {
-  Touch touch;
-  touch.caller = caller;
-  return put_caller(out, touch);
+  Attempt attempt;
+  attempt.caller = caller;
+  return put_caller(out, attempt);
 }
 
 /// Writes "unset" or the value in quotes.
@@ -199,10 +199,10 @@ Text& put_list(Text& out, std::string_view list, bool by_option) {
 }
 
 /// True if the process is a Jupyter kernel.
-bool is_kernel(const Touch& touch) {
-  const PythonFrame* frame = named_frame(touch);
+bool is_kernel(const Attempt& attempt) {
+  const PythonFrame* frame = named_frame(attempt);
   return (frame != nullptr && is_kernel_cell(frame->file)) ||
-         find(touch.program, "ipykernel_launcher") != std::string_view::npos;
+         find(attempt.program, "ipykernel_launcher") != std::string_view::npos;
 }
 
 constexpr char kForceCpu[] = "; FORCE_CPU applies";
@@ -240,8 +240,8 @@ Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", 
 
 void write_denied(Text& out, const DeniedFacts& facts) {
   const Config& config = facts.config;
-  const Touch& touch = facts.touch;
-  const DriverApi asked = driver_api_of(touch.api, touch.object);
+  const Attempt& attempt = facts.attempt;
+  const DriverApi asked = driver_api_of(attempt.api, attempt.object);
   const bool child = facts.because == kIsChild;
   out.put(what_is_missing(asked)).put(" (");
   if (facts.because.empty()) {
@@ -253,8 +253,8 @@ void write_denied(Text& out, const DeniedFacts& facts) {
     out.print(", only process %u may use CUDA", config.root);
   }
   out.put("; ");
-  if (config.log == Log::kAll) out.print("%s ", touch.api);
-  put_caller(out, touch).put(")");
+  if (config.log == Log::kAll) out.print("%s ", attempt.api);
+  put_caller(out, attempt).put(")");
   if (config.privileged || !(child || facts.because.empty())) return;
   out.print("; to allow %c: ", name_of(asked));
   if (child) {
@@ -264,19 +264,19 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   } else {
     out.put(config.in_run ? "cudaguard run --policy OFF" : "CUDAGUARD_POLICY=OFF");
     // The user does not start a notebook's kernel by a command.
-    if (is_kernel(touch)) {
+    if (is_kernel(attempt)) {
       out.print(" in the %c of kernel.json, then restart the kernel",
                 config.in_run ? "argv" : "env");
     }
   }
 }
 
-void write_allowed(Text& out, Policy policy, const Touch& touch) {
-  const bool failed = touch.result > 0;
-  switch (touch.event) {
+void write_allowed(Text& out, Policy policy, const Attempt& attempt) {
+  const bool failed = attempt.result > 0;
+  switch (attempt.event) {
     case EventKind::kInit:
       out.put(failed ? "CUDA not initialised" : "CUDA initialised");
-      if (!touch.object.empty()) out.print(", GPUs %l", touch.object);
+      if (!attempt.object.empty()) out.print(", GPUs %l", attempt.object);
       break;
     case EventKind::kNvml:
       out.put(failed ? "NVML not in use" : "NVML in use");
@@ -285,12 +285,13 @@ void write_allowed(Text& out, Policy policy, const Touch& touch) {
       out.put("code loaded");
       break;
     default:
-      out.print(touch.event == EventKind::kContext ? "context on device %u" : "device %u selected",
-                static_cast<uint64_t>(touch.device));
+      out.print(
+          attempt.event == EventKind::kContext ? "context on device %u" : "device %u selected",
+          static_cast<uint64_t>(attempt.device));
   }
-  if (failed) out.print(", error %u", static_cast<uint64_t>(touch.result));
-  out.print(" (policy %s; %s ", name_of(policy), touch.api);
-  put_caller(out, touch).put(")");
+  if (failed) out.print(", error %u", static_cast<uint64_t>(attempt.result));
+  out.print(" (policy %s; %s ", name_of(policy), attempt.api);
+  put_caller(out, attempt).put(")");
 }
 
 void write_list_error(Text& out, const ListErrorFacts& facts) {
@@ -495,15 +496,15 @@ bool put_place(Text& out, const CodePlace& place, size_t limit) {
   return whole;
 }
 
-bool put_library(Text& out, const Touch& touch, size_t limit) {
-  const bool whole = out.put(R"(,"library":")").put_json(library_of(touch), limit);
+bool put_library(Text& out, const Attempt& attempt, size_t limit) {
+  const bool whole = out.put(R"(,"library":")").put_json(library_of(attempt), limit);
   out.put("\"");
   return whole;
 }
 
 /// Writes `,"code":"ppo.py:159"` if there is such a line. Returns false if it was cut.
-bool put_code(Text& out, const Touch& touch, size_t limit) {
-  const PythonFrame* frame = named_frame(touch);
+bool put_code(Text& out, const Attempt& attempt, size_t limit) {
+  const PythonFrame* frame = named_frame(attempt);
   if (frame == nullptr) return true;
   const CodeLine code = code_line(frame->file, frame->line);
   const bool whole = out.print(R"(,"code":"%c)", code.before).put_json(code.name, limit);
@@ -566,7 +567,7 @@ bool put_arguments(Text& out, std::string_view rest, size_t limit) {
 
 }  // namespace
 
-void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit) {
+void write_record(Text& out, const ProcessFacts& process, const Attempt& attempt, size_t limit) {
   // Room for the fixed fields and the closing of the record, so that it is always whole JSON.
   constexpr size_t kFixed = 896;
   // The long fields except Python's frames have four and a half times this size. The frames take
@@ -587,26 +588,26 @@ void write_record(Text& out, const ProcessFacts& process, const Touch& touch, si
   out.put(R"(],"cgroup":")");
   cut.note("cgroup", out.put_json(process.cgroup, field / 3));
   if (!process.slurm.empty()) out.put(R"(","slurm":")").put_json(process.slurm, 32);
-  if (touch.event == EventKind::kStart) {
-    out.put(R"(","event":"start","policy":")").put(name_of(touch.policy)).put("\"");
+  if (attempt.event == EventKind::kStart) {
+    out.put(R"(","event":"start","policy":")").put(name_of(attempt.policy)).put("\"");
   } else {
-    out.put(R"(","api":")").put_json(touch.api, 64);
-    if (!touch.object.empty()) {
+    out.put(R"(","api":")").put_json(attempt.api, 64);
+    if (!attempt.object.empty()) {
       out.put(R"(","object":")");
-      cut.note("object", out.put_json(touch.object, field / 2));
+      cut.note("object", out.put_json(attempt.object, field / 2));
     }
-    const bool allowed = touch.event != EventKind::kNone;
-    if (allowed) out.put(R"(","event":")").put(name_of(touch.event));
+    const bool allowed = attempt.event != EventKind::kNone;
+    if (allowed) out.put(R"(","event":")").put(name_of(attempt.event));
     out.put(allowed ? R"(","decision":"allow")" : R"(","decision":"deny")");
-    if (touch.device >= 0) out.print(R"(,"device":%u)", static_cast<uint64_t>(touch.device));
-    if (touch.result >= 0) out.print(R"(,"result":%u)", static_cast<uint64_t>(touch.result));
-    cut.note("caller", put_place(out, touch.caller, field));
-    if (touch.api != kRequestApi) {  // the seccomp filter does not know the caller
-      cut.note("library", put_library(out, touch, field / 3));
-      cut.note("code", put_code(out, touch, field / 3));
+    if (attempt.device >= 0) out.print(R"(,"device":%u)", static_cast<uint64_t>(attempt.device));
+    if (attempt.result >= 0) out.print(R"(,"result":%u)", static_cast<uint64_t>(attempt.result));
+    cut.note("caller", put_place(out, attempt.caller, field));
+    if (attempt.api != kRequestApi) {  // the seccomp filter does not know the caller
+      cut.note("library", put_library(out, attempt, field / 3));
+      cut.note("code", put_code(out, attempt, field / 3));
     }
   }
-  if (touch.stack != nullptr) cut.note("python", put_stack(out, *touch.stack, limit - kFrame));
+  if (attempt.stack != nullptr) cut.note("python", put_stack(out, *attempt.stack, limit - kFrame));
   for (size_t i = 0; i < cut.count; ++i) {
     out.put(i == 0 ? R"(,"cut":[")" : ",\"").put(cut.names[i]).put("\"");
   }

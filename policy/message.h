@@ -47,7 +47,7 @@ struct Stack {
 };
 
 /// A CUDA attempt, or the start of a process.
-struct Touch {
+struct Attempt {
   std::string_view api;  ///< "cuInit", "nvmlInit_v2", "dlopen"
   /// For dlopen: the requested name or path. For an init: the list of GPUs that the driver got.
   std::string_view object;
@@ -103,13 +103,13 @@ struct DeniedFacts {
   uint32_t pid = 0;
   const Config& config;
   std::string_view because;  ///< why FORCE_CPU applies, if the user has not named it
-  const Touch& touch;
+  const Attempt& attempt;
 };
 void write_denied(Text& out, const DeniedFacts& facts);
 
 /// Writes, under CUDAGUARD_LOG=all: "context on device 1 (policy VALIDATE; cuCtxCreate_v2 asked by
 /// libfoo.so)".
-void write_allowed(Text& out, Policy policy, const Touch& touch);
+void write_allowed(Text& out, Policy policy, const Attempt& attempt);
 
 // The messages name the list as the user has given it: `by_option` is Config's.
 
@@ -215,6 +215,6 @@ void write_line_of(Text& out, const void* facts) {
 
 /// Writes one line of JSON. `limit` is the longest that may be written in one piece, in bytes. The
 /// long fields are cut to fit, and "cut" names them.
-void write_record(Text& out, const ProcessFacts& process, const Touch& touch, size_t limit);
+void write_record(Text& out, const ProcessFacts& process, const Attempt& attempt, size_t limit);
 
 }  // namespace cudaguard

@@ -8,7 +8,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// Records that `api` was denied.
 inline int denied(Process& here, const char* api, const void* caller, int answer) {
-  record_touch(here, api, nullptr, caller);
+  record_attempt(here, api, nullptr, caller);
   return answer;
 }
 /// Records that `api` was allowed and that there is no driver. Returns 100.

@@ -78,7 +78,7 @@ const char* act(Process& here, const LibraryRequest& request, const char* name, 
     case Action::kRefuse:  // a row of kRefusedLibraries
       if (policy == Policy::kForceCpu) {
         // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): as above
-        record_touch(here, request.refused->name().data(), name, caller);
+        record_attempt(here, request.refused->name().data(), name, caller);
       } else {
         say_no_opencl(here, caller);
       }

@@ -9,7 +9,7 @@
 
 #include "shim/null_driver/export.h"
 #include "shim/null_driver/proc_address.h"
-#include "shim/null_driver/touch.h"
+#include "shim/null_driver/report_attempt.h"
 #define CG_ERROR_LIST "driver_errors.inc"
 #include "shim/null_driver/error_table.inc"
 
@@ -40,7 +40,7 @@ cudaguard::LookupAnswer look_up(const char* symbol, int version, cuuint64_t flag
 
 CG_EXPORT CUresult CUDAAPI cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  cudaguard::touch("cuInit", __builtin_return_address(0));
+  cudaguard::report_attempt("cuInit", __builtin_return_address(0));
   return CUDA_ERROR_NO_DEVICE;
 }
 

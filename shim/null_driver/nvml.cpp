@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "shim/null_driver/export.h"
-#include "shim/null_driver/touch.h"
+#include "shim/null_driver/report_attempt.h"
 #define CG_ERROR_LIST "nvml_errors.inc"
 #include "shim/null_driver/error_table.inc"
 
@@ -33,7 +33,7 @@ constexpr std::string_view kDriverVersion = "999.90";
 constexpr std::string_view kNvmlVersion = "99.999.90";
 
 [[gnu::always_inline]] inline nvmlReturn_t initialised(const char* api, const void* caller) {
-  cudaguard::touch(api, caller);
+  cudaguard::report_attempt(api, caller);
   return cudaguard::roomy(NVML_SUCCESS);
 }
 

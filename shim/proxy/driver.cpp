@@ -68,7 +68,7 @@ Result cuInit(unsigned flags) {
   const Services* guard = find_guard();
   if (!may_pass("cuInit")) {
     if (flags != 0) return kInvalidValue;
-    if (guard != nullptr) guard->record_touch(guard->process(), "cuInit", nullptr, CG_CALLER);
+    if (guard != nullptr) guard->record_attempt(guard->process(), "cuInit", nullptr, CG_CALLER);
     return kNoDevice;
   }
   if (flags != 0 || guard->process().policy() == Policy::kOff) {

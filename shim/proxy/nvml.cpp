@@ -34,7 +34,7 @@ namespace {
 nvmlReturn_t initialised(const Access& now, nvmlReturn_t result, const char* api,
                          const void* caller) {
   if (result == NVML_SUCCESS && now.way == Way::kFilter && !make_view(*now.guard)) {
-    now.guard->record_touch(now.guard->process(), api, nullptr, caller);
+    now.guard->record_attempt(now.guard->process(), api, nullptr, caller);
     return NVML_SUCCESS;  // with no GPU, as under FORCE_CPU
   }
   if (now.records) {
@@ -46,7 +46,7 @@ nvmlReturn_t initialised(const Access& now, nvmlReturn_t result, const char* api
 }
 
 nvmlReturn_t denied_init(const Access& now, const char* api, const void* caller) {
-  if (now.guard != nullptr) now.guard->record_touch(now.guard->process(), api, nullptr, caller);
+  if (now.guard != nullptr) now.guard->record_attempt(now.guard->process(), api, nullptr, caller);
   return NVML_SUCCESS;
 }
 

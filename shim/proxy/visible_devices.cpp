@@ -152,7 +152,7 @@ const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
 Result deny(Process& here, const char* why, const void* caller) {
   if (why != nullptr) say_why(here, why);
   the_guard().fall_back(here, why != nullptr ? Process::kNotEnforced : Process::kNotAccepted);
-  the_guard().record_touch(here, "cuInit", nullptr, caller);
+  the_guard().record_attempt(here, "cuInit", nullptr, caller);
   return kNoDevice;
 }
 

@@ -29,7 +29,7 @@ constexpr Services kServices = {
     .variable = &variable,
     .fall_back = &fall_back,
     .record_event = &record_event,
-    .record_touch = &record_touch,
+    .record_attempt = &record_attempt,
     .print_message = &print_message,
     .say_case = &say_case,
 };

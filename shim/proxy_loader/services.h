@@ -24,7 +24,7 @@ struct Services {
 
   decltype(&cudaguard::fall_back) fall_back = nullptr;
   decltype(&cudaguard::record_event) record_event = nullptr;
-  decltype(&cudaguard::record_touch) record_touch = nullptr;
+  decltype(&cudaguard::record_attempt) record_attempt = nullptr;
   decltype(&cudaguard::print_message) print_message = nullptr;
   decltype(&cudaguard::say_case) say_case = nullptr;
 };

@@ -39,7 +39,7 @@ std::string_view read_host(char* to, size_t size) {
   return host;
 }
 
-ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Touch& touch) {
+ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Attempt& attempt) {
   ProcessFacts facts;
   facts.pid = pid;
   facts.parent_pid = sys::getppid();
@@ -47,15 +47,15 @@ ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Touch& touch) {
   const timespec time = sys::now();
   facts.seconds = static_cast<uint64_t>(time.tv_sec);
   facts.microseconds = static_cast<uint32_t>(time.tv_nsec / 1000);
-  facts.uid = user(touch.event == EventKind::kStart);
+  facts.uid = user(attempt.event == EventKind::kStart);
   char* at = room.text;
   const long length = sys::readlink("/proc/self/exe", at, FactsRoom::kPath);
   if (length > 0) facts.executable = {at, static_cast<size_t>(length)};
-  facts.arguments = touch.program;
+  facts.arguments = attempt.program;
   if (const char* job = variable("SLURM_JOB_ID"); job != nullptr) facts.slurm = job;
   // The host and the cgroup take as long as the rest of a start record; the record of the first
   // CUDA attempt has both.
-  if (touch.event == EventKind::kStart) return facts;
+  if (attempt.event == EventKind::kStart) return facts;
   at += facts.executable.size();
   facts.host = read_host(at, FactsRoom::kHost);
   at += facts.host.size();

@@ -25,6 +25,6 @@ std::string_view read_all(const char* path, char* to, size_t size);
 std::string_view read_host(char* to, size_t size);
 
 /// Returns the facts for the record of this CUDA attempt, whose `program` must be set.
-ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Touch& touch);
+ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Attempt& attempt);
 
 }  // namespace cudaguard

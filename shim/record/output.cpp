@@ -98,7 +98,7 @@ struct Line : Text {
 };
 
 /// Appends one record to the report. Returns 0 or an errno value.
-int append(const char* path, const ProcessFacts& facts, const Touch& touch, char* buffer) {
+int append(const char* path, const ProcessFacts& facts, const Attempt& attempt, char* buffer) {
   // O_NONBLOCK: a pipe without a reader must not stop the program. O_NOFOLLOW and EMLINK: no
   // symbolic or hard link in a shared directory may choose where this user writes.
   const sys::File file(
@@ -110,7 +110,7 @@ int append(const char* path, const ProcessFacts& facts, const Touch& touch, char
   // On a pipe, more than PIPE_BUF bytes would mix with other processes' records.
   const size_t limit = S_ISFIFO(status.st_mode) ? kMaxLine : kMaxRecord;
   Text record(buffer, limit);
-  write_record(record, facts, touch, limit);
+  write_record(record, facts, attempt, limit);
   const long written = sys::quiet_write(file.fd(), record.view().data(), record.view().size());
   if (written < 0) return static_cast<int>(-written);
   return static_cast<size_t>(written) == record.view().size() ? 0 : ENOSPC;
@@ -131,30 +131,32 @@ bool expand(std::string_view path, const ProcessFacts& facts, char* to, size_t s
 
 /// Sends the record to the launcher. Returns false if no launcher listens.
 bool tell(Beacon what, const void* caller, const ScratchPages& scratch, uint32_t pid,
-          const Touch& touch) {
-  const ProcessFacts facts = gather_facts(scratch->facts, pid, touch);
+          const Attempt& attempt) {
+  const ProcessFacts facts = gather_facts(scratch->facts, pid, attempt);
   Text record(scratch->record, kMaxRecord);
-  write_record(record, facts, touch, kMaxRecord);
+  write_record(record, facts, attempt, kMaxRecord);
   return send_beacon(what, caller, record.view());
 }
 
 /// Writes one record to the report. Returns 0 or an errno value.
-int send(std::string_view report, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
-  const ProcessFacts facts = gather_facts(scratch->facts, pid, touch);
+int send(std::string_view report, const ScratchPages& scratch, uint32_t pid,
+         const Attempt& attempt) {
+  const ProcessFacts facts = gather_facts(scratch->facts, pid, attempt);
   if (report == "/dev/stderr") {
     // On most systems this path is a link to descriptor 2, which has a rule of its own.
     Text record(scratch->record, kMaxLine);
-    write_record(record, facts, touch, kMaxLine);
+    write_record(record, facts, attempt, kMaxLine);
     write_to_stderr(record.view());
     return 0;
   }
   return expand(report, facts, scratch->report, sizeof scratch->report)
-             ? append(scratch->report, facts, touch, scratch->record)
+             ? append(scratch->report, facts, attempt, scratch->record)
              : ENAMETOOLONG;
 }
 
-void write_report(Process& process, const ScratchPages& scratch, uint32_t pid, const Touch& touch) {
-  const int error = send(process.config.report, scratch, pid, touch);
+void write_report(Process& process, const ScratchPages& scratch, uint32_t pid,
+                  const Attempt& attempt) {
+  const int error = send(process.config.report, scratch, pid, attempt);
   if (error != 0 && process.config.log != Log::kOff && process.print_once(Process::kReportFailed)) {
     Line line(scratch);
     write_report_failed(line, process.config.report, error);
@@ -200,19 +202,19 @@ void write_start(char** words, char** variables) {
     return;
   }
   const Config config = read_config(false);
-  Touch touch;
-  touch.event = EventKind::kStart;
-  touch.policy = config.policy;
+  Attempt attempt;
+  attempt.event = EventKind::kStart;
+  attempt.policy = config.policy;
   // The kernel puts the arguments one after the other, and the variables after them. If the guard
   // is loaded late, the program may have moved either of them far away.
   const auto size = static_cast<size_t>(variables[0] - words[0]);
-  touch.program =
+  attempt.program =
       size < sizeof scratch->arguments
           ? std::string_view(words[0], size)
           : read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
   const uint32_t pid = sys::getpid();
-  inherited.listens = tell(Beacon::kStart, nullptr, scratch, pid, touch);
-  if (!config.report.empty()) send(config.report, scratch, pid, touch);
+  inherited.listens = tell(Beacon::kStart, nullptr, scratch, pid, attempt);
+  if (!config.report.empty()) send(config.report, scratch, pid, attempt);
 }
 
 Beacon beacon_of(EventKind event, DriverApi asked) {
@@ -261,16 +263,17 @@ bool is_new(Process& process, const Event& event) {
 
 bool prepare(Process& process, const Event& event, Output& output) {
   say_complaints(process);
-  Touch& touch = output.touch;
-  touch.api = event.api;
-  touch.event = event.kind;
-  touch.device = event.device;
-  if (event.kind == EventKind::kInit || event.kind == EventKind::kNvml) touch.result = event.result;
-  if (event.object != nullptr) touch.object = event.object;
+  Attempt& attempt = output.attempt;
+  attempt.api = event.api;
+  attempt.event = event.kind;
+  attempt.device = event.device;
+  if (event.kind == EventKind::kInit || event.kind == EventKind::kNvml)
+    attempt.result = event.result;
+  if (event.object != nullptr) attempt.object = event.object;
   const Log log = process.config.log;
   output.line = log == Log::kAll;
-  if (event.kind == EventKind::kNone && event.object != nullptr) touch.api = "dlopen";
-  const DriverApi asked = driver_api_of(touch.api, touch.object);
+  if (event.kind == EventKind::kNone && event.object != nullptr) attempt.api = "dlopen";
+  const DriverApi asked = driver_api_of(attempt.api, attempt.object);
   if (event.kind == EventKind::kNone) {
     // CUDA, NVML and OpenCL have a message each. A refusal of NVML or OpenCL is no news after one
     // of CUDA.
@@ -299,7 +302,7 @@ bool prepare(Process& process, const Event& event, Output& output) {
 }
 
 void write_out(Process& process, const void* caller, Output& output) {
-  Touch& touch = output.touch;
+  Attempt& attempt = output.attempt;
   const Config& config = process.config;
   const ScratchPages scratch;
   if (!scratch) {
@@ -307,21 +310,21 @@ void write_out(Process& process, const void* caller, Output& output) {
     return;
   }
   const uint32_t pid = sys::getpid();
-  if (touch.caller.module.empty()) {
-    touch.caller = place_of(caller, scratch->path, sizeof scratch->path);
+  if (attempt.caller.module.empty()) {
+    attempt.caller = place_of(caller, scratch->path, sizeof scratch->path);
   }
-  touch.program = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
+  attempt.program = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
   if (output.line) {
     Line line(scratch);
-    if (touch.event == EventKind::kNone) {
-      write_denied(line, {pid, config, process.because(), touch});
+    if (attempt.event == EventKind::kNone) {
+      write_denied(line, {pid, config, process.because(), attempt});
     } else {
-      write_allowed(line, config.policy, touch);
+      write_allowed(line, config.policy, attempt);
     }
     line.write();
   }
-  if (output.heard) tell(output.beacon, caller, scratch, pid, touch);
-  if (!config.report.empty()) write_report(process, scratch, pid, touch);
+  if (output.heard) tell(output.beacon, caller, scratch, pid, attempt);
+  if (!config.report.empty()) write_report(process, scratch, pid, attempt);
 }
 
 void print_message(Process& process, Process::Message bit, Writer write, const void* context) {

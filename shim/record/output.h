@@ -12,7 +12,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// What is to be written about a CUDA attempt or an event.
 struct Output {
-  Touch touch;  ///< has no stack at first, and perhaps no caller
+  Attempt attempt;  ///< has no stack at first, and perhaps no caller
   bool line = false;
   Beacon beacon = Beacon::kStart;
   bool heard = false;  ///< a launcher has answered the announcement

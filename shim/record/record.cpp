@@ -13,13 +13,13 @@ namespace {
   Output output;
   if (!prepare(process, event, output)) return;
   const sys::Mapped<StackRoom> room;
-  if (room) read_stack(*room, event.caller, output.touch);
+  if (room) read_stack(*room, event.caller, output.attempt);
   write_out(process, event.caller, output);
 }
 
 }  // namespace
 
-void record_touch(Process& process, const char* key, const char* object, const void* caller) {
+void record_attempt(Process& process, const char* key, const char* object, const void* caller) {
   if (process.policy() != Policy::kForceCpu) return;
   process.touches.fetch_add(1, std::memory_order_relaxed);
   for (const auto& slot : process.seen) {
@@ -39,10 +39,10 @@ void record_event(Process& process, const Event& event) {
 
 extern "C" {
 
-/// Called by the null drivers (shim/null_driver/touch.cpp); `abi` is 1.
+/// Called by the null drivers (shim/null_driver/report_attempt.cpp); `abi` is 1.
 [[gnu::visibility("default")]] void cudaguard_touch_v1(unsigned abi, const char* api,
                                                        const void* caller) {
-  if (abi == 1) cudaguard::record_touch(cudaguard::process(), api, nullptr, caller);
+  if (abi == 1) cudaguard::record_attempt(cudaguard::process(), api, nullptr, caller);
 }
 
 [[gnu::visibility("default")]] int cudaguard_touches(void) {

@@ -15,7 +15,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 /// Counts and records a denied attempt. `key` names its kind: a constant, compared by address and
 /// kept. `object` is the library of a dlopen request, or null; `caller` is the return address. Does
 /// nothing unless FORCE_CPU applies.
-void record_touch(Process& process, const char* key, const char* object, const void* caller);
+void record_attempt(Process& process, const char* key, const char* object, const void* caller);
 
 /// Something that the guard allowed. Not for functions that are called often.
 struct Event {

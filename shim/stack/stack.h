@@ -18,7 +18,7 @@ struct StackRoom {
   PythonNames names;
 };
 
-/// Sets the caller and the stack of `touch`, which then points into `room`.
-void read_stack(StackRoom& room, const void* caller, Touch& touch);
+/// Sets the caller and the stack of `attempt`, which then points into `room`.
+void read_stack(StackRoom& room, const void* caller, Attempt& attempt);
 
 }  // namespace cudaguard

@@ -97,19 +97,19 @@ struct Run {
     verdict.findings.processes.push_back(process);
     return verdict.findings.processes.size() - 1;
   }
-  CallSite& toucher(DriverApi asked, const std::string& api, const std::string& library,
-                    const std::string& line, double first) {
+  CallSite& site(DriverApi asked, const std::string& api, const std::string& library,
+                 const std::string& line, double first) {
     CallSite one;
     one.asked = asked;
     one.api = api;
     one.library = library;
     one.line = line;
     one.first = kStart + first;
-    verdict.findings.touchers.push_back(one);
-    return verdict.findings.touchers.back();
+    verdict.findings.sites.push_back(one);
+    return verdict.findings.sites.back();
   }
-  void touched(size_t toucher, size_t process, double at) {
-    CallSite& one = verdict.findings.touchers[toucher];
+  void touched(size_t site, size_t process, double at) {
+    CallSite& one = verdict.findings.sites[site];
     one.processes.push_back(process);
     one.at.push_back(kStart + at);
   }
@@ -140,17 +140,17 @@ Run training() {
       {41331, "ffmpeg -i - out.mp4", "its environment lacks LD_PRELOAD", false, kStart + 31.2}};
 
   CallSite& monitor =
-      run.toucher(DriverApi::kNvml, "nvmlInit_v2", "ctypes/cffi", "monitor.py:17", 3.4);
+      run.site(DriverApi::kNvml, "nvmlInit_v2", "ctypes/cffi", "monitor.py:17", 3.4);
   monitor.stack.python = {{site_packages + "pynvml/nvml.py", "nvmlInitWithFlags", 1934},
                           {site_packages + "pynvml/nvml.py", "nvmlInit", 1947},
                           {"/home/u/cleanrl/monitor.py", "<module>", 17}};
   monitor.stack.native_missing = "no libgcc_s in the process";
-  CallSite& ppo = run.toucher(DriverApi::kCuda, "cuInit", "libc10_cuda.so", "ppo.py:159", 4.9);
+  CallSite& ppo = run.site(DriverApi::kCuda, "cuInit", "libc10_cuda.so", "ppo.py:159", 4.9);
   ppo.stack.python = {{site_packages + "torch/cuda/__init__.py", "device_count", 133},
                       {site_packages + "torch/cuda/__init__.py", "is_available", 101},
                       {"/home/u/cleanrl/ppo.py", "<module>", 159}};
   ppo.stack.native = native_frames;
-  CallSite& worker = run.toucher(DriverApi::kCuda, "cuInit", "libc10_cuda.so", "envs.py:22", 8.4);
+  CallSite& worker = run.site(DriverApi::kCuda, "cuInit", "libc10_cuda.so", "envs.py:22", 8.4);
   worker.stack.python = {{site_packages + "torch/cuda/__init__.py", "device_count", 133},
                          {site_packages + "tensordict/memmap.py", "<module>", 41},
                          {"<frozen importlib._bootstrap>", "_call_with_frames_removed", 241},
@@ -209,8 +209,8 @@ Run allowed() {
   verdict.tree.left = "probe-daemon &lt; (14)";
   run.seen(12, 11, "make check", 0, 90);
   run.seen(13, 12, "probe --all", 1, 2);
-  run.toucher(DriverApi::kCuda, "dlopen", "libprobe.so", "", 1.5).object = "libcuda.so.1";
-  run.toucher(DriverApi::kCuda, "cuInit", "libprobe.so", "", 1.6).denied = false;
+  run.site(DriverApi::kCuda, "dlopen", "libprobe.so", "", 1.5).object = "libcuda.so.1";
+  run.site(DriverApi::kCuda, "cuInit", "libprobe.so", "", 1.6).denied = false;
   for (size_t i = 0; i < 2; ++i) {
     run.touched(i, run.asked(13, 12, "probe --all", 1, 1.5, "cuInit by libprobe.so"), 1.5);
   }
@@ -226,9 +226,9 @@ Run bypassed() {
   verdict.deny = {DriverApi::kCuda, DriverApi::kNvml};
   run.seen(31, 30, "./static", 0, 3);
   const size_t process = run.asked(31, 30, "./static", 0, 1, "ioctl");
-  run.toucher(DriverApi::kCuda, "ioctl", "", "", 0.2).object = "0xc020462a RM_CONTROL";
-  run.toucher(DriverApi::kCuda, "cuInit", "libcudart.so.12", "a.py:1", 0.4);
-  run.toucher(DriverApi::kNvml, "nvmlInit_v2", "libnccl.so.2", "", 0.6);
+  run.site(DriverApi::kCuda, "ioctl", "", "", 0.2).object = "0xc020462a RM_CONTROL";
+  run.site(DriverApi::kCuda, "cuInit", "libcudart.so.12", "a.py:1", 0.4);
+  run.site(DriverApi::kNvml, "nvmlInit_v2", "libnccl.so.2", "", 0.6);
   for (size_t i = 0; i < 3; ++i) run.touched(i, process, 1);
   return run;
 }
@@ -249,12 +249,12 @@ Run forged(uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     run.seen(i, i ^ 1, bad + std::to_string(i % 7), -1e300, 1e18 * i, i % 2 != 0);
     verdict.tree.unguarded.push_back({i, bad, bad, true, 0.0 / (i % 2)});
-    CallSite& toucher = run.toucher(static_cast<DriverApi>(i % 3), bad, bad, bad, 1e40 * i);
-    toucher.object = bad;
+    CallSite& site = run.site(static_cast<DriverApi>(i % 3), bad, bad, bad, 1e40 * i);
+    site.object = bad;
     // No record holds more.
-    toucher.stack.python = {100, {bad, bad, ~0U}};
-    toucher.stack.native = {100, {bad, ~0UL}};
-    toucher.stack.python_missing = toucher.stack.native_missing = bad;
+    site.stack.python = {100, {bad, bad, ~0U}};
+    site.stack.native = {100, {bad, ~0UL}};
+    site.stack.python_missing = site.stack.native_missing = bad;
     const size_t process = run.asked(i, i ^ 1, bad, 3, -7, bad);
     verdict.findings.processes[process].job = verdict.findings.processes[process].host = bad;
     run.touched(i, process, i);
@@ -266,7 +266,7 @@ Run forged(uint32_t count) {
 Run large(uint32_t count) {
   Run run({"pytest", "-n", "40"}, 600);
   run.seen(2, 1, "pytest -n 40", 0, 600);
-  run.toucher(DriverApi::kCuda, "cuInit", "libc10_cuda.so", "conftest.py:12", 3).stack.native =
+  run.site(DriverApi::kCuda, "cuInit", "libc10_cuda.so", "conftest.py:12", 3).stack.native =
       native_frames;
   for (uint32_t i = 3; i < count + 2; ++i) {
     const uint32_t parent = i < 43 ? 2 : 3 + i % 40;
@@ -292,9 +292,9 @@ struct Sample {
 
 Sample of_verdict(Run run) {
   decide(run.verdict);
-  for (CallSite& toucher : run.verdict.findings.touchers) {
-    for (PythonFrame& frame : toucher.stack.python) frame.source = source_of(frame);
-    for (NativeFrame& frame : toucher.stack.native) frame.symbol = symbol_of(frame);
+  for (CallSite& site : run.verdict.findings.sites) {
+    for (PythonFrame& frame : site.stack.python) frame.source = source_of(frame);
+    for (NativeFrame& frame : site.stack.native) frame.symbol = symbol_of(frame);
   }
   const std::string text = text_of_verdict(run.verdict);
   return {page_of_verdict(run.verdict, text), text, document(run.verdict)};
@@ -331,7 +331,7 @@ Findings cluster(uint32_t count) {
       one.stack.python_missing = "not a Python process";
     }
     one.stack.native = native_frames;
-    findings.touchers.push_back(one);
+    findings.sites.push_back(one);
   }
   uint32_t random = 12345;
   for (uint32_t i = 0; i < count; ++i) {
@@ -360,11 +360,11 @@ Findings cluster(uint32_t count) {
       process.contexts = {0};
       process.worked = true;
     } else {
-      process.refused.push_back(apis[kind] + " by " + findings.touchers[kind].library);
+      process.refused.push_back(apis[kind] + " by " + findings.sites[kind].library);
     }
-    findings.touchers[kind].processes.push_back(findings.processes.size());
-    findings.touchers[kind].at.push_back(process.first);
-    findings.touchers[kind].last = process.first;
+    findings.sites[kind].processes.push_back(findings.processes.size());
+    findings.sites[kind].at.push_back(process.first);
+    findings.sites[kind].last = process.first;
     findings.processes.push_back(process);
   }
   findings.records = 7411;

@@ -113,14 +113,14 @@ std::string examine(const std::string& text, Random& random, Counts& counts) {
   if (taken != findings.records) return "a record is not handed on";
   if (findings.records + findings.torn + findings.not_understood < lines) return "a line is lost";
   std::string shown = text_of_findings(findings);
-  for (const CallSite& toucher : findings.touchers) {
-    for (const size_t process : toucher.processes) {
+  for (const CallSite& site : findings.sites) {
+    for (const size_t process : site.processes) {
       if (process >= findings.processes.size()) return "a process that is not there";
     }
   }
   Json all;
   const auto put_one = [&](const auto& one) { put(all, one); };
-  all.begin_object().objects("touchers", findings.touchers, put_one);
+  all.begin_object().objects("touchers", findings.sites, put_one);
   all.objects("places", findings.places, put_one);
   all.objects("processes", findings.processes, put_one);
   for (const ByWord& by : kByWords) {

@@ -28,7 +28,7 @@ ObservedProcess process(uint32_t pid, const std::string& command) {
   return one;
 }
 
-CallSite toucher(DriverApi asked, std::vector<size_t> processes) {
+CallSite site(DriverApi asked, std::vector<size_t> processes) {
   CallSite one;
   one.asked = asked;
   one.processes = std::move(processes);
@@ -44,7 +44,7 @@ class Decision : public testing::Test {
                                    process(3, "python3 eval.py")};
   }
   CallSite& add(DriverApi asked, std::vector<size_t> processes) {
-    return verdict_.findings.touchers.emplace_back(toucher(asked, std::move(processes)));
+    return verdict_.findings.sites.emplace_back(site(asked, std::move(processes)));
   }
   Verdict verdict_;
 };
@@ -74,7 +74,7 @@ TEST_F(Decision, AllowedProcessesAreCountedAndDoNotFail) {
   decide(verdict_);
   EXPECT_TRUE(verdict_.passed());
   EXPECT_EQ(verdict_.allowed, 1u);
-  EXPECT_TRUE(verdict_.findings.touchers[0].forbidden.empty());
+  EXPECT_TRUE(verdict_.findings.sites[0].forbidden.empty());
 }
 
 TEST_F(Decision, ProcessWithAllowedAndForbiddenAttemptsFails) {
@@ -96,8 +96,8 @@ TEST_F(Decision, AttemptThatIsNotDeniedDoesNotFail) {
   verdict_.deny = {DriverApi::kNvml};
   decide(verdict_);
   EXPECT_EQ(verdict_.exit_code, 1);
-  EXPECT_EQ(verdict_.findings.touchers[0].forbidden, std::vector<size_t>{1});
-  EXPECT_TRUE(verdict_.findings.touchers[1].forbidden.empty());
+  EXPECT_EQ(verdict_.findings.sites[0].forbidden, std::vector<size_t>{1});
+  EXPECT_TRUE(verdict_.findings.sites[1].forbidden.empty());
 }
 
 TEST_F(Decision, UnguardedProcessWithTheDriverOpenFails) {
@@ -205,10 +205,10 @@ TEST_F(Decision, CountsTheGuardedProcessesThatReported) {
   EXPECT_EQ(verdict_.heard, 2u);
 }
 
-CallSite& named(CallSite& toucher, const std::string& line, const std::string& library) {
-  toucher.line = line;
-  toucher.library = library;
-  return toucher;
+CallSite& named(CallSite& site, const std::string& line, const std::string& library) {
+  site.line = line;
+  site.library = library;
+  return site;
 }
 
 TEST_F(Decision, LineIsOnePlaceWithAllItsCalls) {
@@ -218,7 +218,7 @@ TEST_F(Decision, LineIsOnePlaceWithAllItsCalls) {
   decide(verdict_);
   ASSERT_EQ(verdict_.findings.places.size(), 1u);
   const Place& place = verdict_.findings.places[0];
-  EXPECT_EQ(place.touchers, (std::vector<size_t>{0, 1, 2}));
+  EXPECT_EQ(place.sites, (std::vector<size_t>{0, 1, 2}));
   EXPECT_EQ(place.processes, (std::vector<size_t>{0, 1, 2}));
   EXPECT_EQ(place.forbidden, (std::vector<size_t>{1, 2}));  // NVML is not denied
   EXPECT_EQ(verdict_.places, 1u);
@@ -263,7 +263,7 @@ TEST_F(Decision, AllowedCodeDoesNotFail) {
   named(add(DriverApi::kCuda, {2}), "ppo.py:159", "libfoo.so");
   verdict_.allow = {"lib:libc10_cuda.so"};
   decide(verdict_);
-  EXPECT_TRUE(verdict_.findings.touchers[0].forbidden.empty());
+  EXPECT_TRUE(verdict_.findings.sites[0].forbidden.empty());
   EXPECT_EQ(verdict_.findings.places[0].forbidden, std::vector<size_t>{2});
   EXPECT_EQ(verdict_.touched, 1u);
   EXPECT_EQ(verdict_.allowed, 1u);

@@ -40,56 +40,56 @@ class Message : public testing::Test {
 };
 
 TEST_F(Message, Denied_NamesPolicyCallerAndRemedy) {
-  Touch touch{.api = "cuInit", .object = {}, .caller = {"/opt/torch/lib/libc10_cuda.so", 16}};
-  write_denied(line(4711), {4711, {}, {}, touch});
+  Attempt attempt{.api = "cuInit", .object = {}, .caller = {"/opt/torch/lib/libc10_cuda.so", 16}};
+  write_denied(line(4711), {4711, {}, {}, attempt});
   EXPECT_EQ(take(),
             "cudaguard[4711]: no CUDA here (FORCE_CPU; asked by libc10_cuda.so); to "
             "allow CUDA: CUDAGUARD_POLICY=OFF\n");
-  touch.api = "nvmlInit_v2";
-  touch.caller = {};
-  write_denied(line(1), {1, {}, {}, touch});
+  attempt.api = "nvmlInit_v2";
+  attempt.caller = {};
+  write_denied(line(1), {1, {}, {}, attempt});
   EXPECT_EQ(take(),
             "cudaguard[1]: no GPU to see (FORCE_CPU; asked by code outside any file); to "
             "allow NVML: CUDAGUARD_POLICY=OFF\n");
 }
 
 TEST_F(Message, Denied_NamesTheCallUnderAllAndAdvisesNothingWhenPrivileged) {
-  const Touch touch{.api = "cuInit", .object = {}, .caller = {"/lib/libfoo.so", 16}};
+  const Attempt attempt{.api = "cuInit", .object = {}, .caller = {"/lib/libfoo.so", 16}};
   Config config;
   config.log = Log::kAll;
   config.privileged = true;
-  write_denied(line(1), {1, config, {}, touch});
+  write_denied(line(1), {1, config, {}, attempt});
   EXPECT_EQ(take(), "cudaguard[1]: no CUDA here (FORCE_CPU; cuInit asked by libfoo.so)\n");
 }
 
 TEST_F(Message, Denied_AdvisesTheRemedyForTheCause) {
-  const Touch touch{.api = "cuInit", .caller = {"/lib/libfoo.so", 16}};
+  const Attempt attempt{.api = "cuInit", .caller = {"/lib/libfoo.so", 16}};
   Config config;
   config.in_run = true;
-  write_denied(line(1), {1, config, {}, touch});
+  write_denied(line(1), {1, config, {}, attempt});
   EXPECT_EQ(
       take(),
       "cudaguard[1]: no CUDA here (FORCE_CPU; asked by libfoo.so); to allow CUDA: cudaguard run "
       "--policy OFF\n");
   // The user must remove the cause, because OFF would allow more than that.
-  write_denied(line(1), {1, {}, "CUDAGUARD_VISIBLE_DEVICES is not accepted", touch});
+  write_denied(line(1), {1, {}, "CUDAGUARD_VISIBLE_DEVICES is not accepted", attempt});
   EXPECT_EQ(take(),
             "cudaguard[1]: no CUDA here (CUDAGUARD_VISIBLE_DEVICES is not accepted; asked by "
             "libfoo.so)\n");
   config.root = 7;
-  write_denied(line(9), {9, config, kIsChild, touch});
+  write_denied(line(9), {9, config, kIsChild, attempt});
   EXPECT_EQ(
       take(),
       "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU, only process 7 may use CUDA; "
       "asked by libfoo.so); to allow CUDA: CUDAGUARD_CHILDREN=\n");
   config.children_by_option = true;
-  write_denied(line(9), {9, config, kIsChild, touch});
+  write_denied(line(9), {9, config, kIsChild, attempt});
   EXPECT_EQ(take(),
             "cudaguard[9]: no CUDA here (--children=cpu, only process 7 may use CUDA; asked by "
             "libfoo.so); to allow CUDA: cudaguard run --policy VALIDATE\n");
   config.children_by_option = false;
   config.root = UINT32_MAX;  // no user
-  write_denied(line(9), {9, config, kIsChild, touch});
+  write_denied(line(9), {9, config, kIsChild, attempt});
   EXPECT_EQ(take(),
             "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so); to "
             "allow CUDA: CUDAGUARD_CHILDREN=\n");
@@ -157,18 +157,18 @@ TEST_F(Message, Denied_NamesTheKindOfTheFile) {
 }
 
 TEST_F(Message, Denied_NamesTheRefusedApi) {
-  Touch touch{.api = "dlopen",
-              .object = "/x/libnvidia-opencl.so.1",
-              .caller = {"/usr/lib/libOpenCL.so.1", 16}};
-  write_denied(line(1), {1, {}, {}, touch});
+  Attempt attempt{.api = "dlopen",
+                  .object = "/x/libnvidia-opencl.so.1",
+                  .caller = {"/usr/lib/libOpenCL.so.1", 16}};
+  write_denied(line(1), {1, {}, {}, attempt});
   EXPECT_EQ(take(),
             "cudaguard[1]: no OpenCL from NVIDIA here (FORCE_CPU; asked by libOpenCL.so.1); "
             "to allow OpenCL: CUDAGUARD_POLICY=OFF\n");
   for (const auto& [object, words] :
        {std::pair{"libnvidia-cfg.so.1", "no GPU to see ("},
         std::pair{"libonnxruntime_providers_cuda.so", "no CUDA here ("}}) {
-    touch.object = object;
-    write_denied(line(1), {1, {}, {}, touch});
+    attempt.object = object;
+    write_denied(line(1), {1, {}, {}, attempt});
     EXPECT_NE(take().find(words), std::string::npos) << object;
   }
 }
@@ -187,13 +187,13 @@ TEST_F(Message, Denied_AdvisesAKernelItsOwnRemedy) {
   using namespace std::string_view_literals;
   const auto stack = python_stack(1);
   stack->python[0] = {"/tmp/ipykernel_7/2815143473.py", "<module>", 3};
-  Touch touch{.api = "cuInit",
-              .program = "python3\0x.py\0"sv,
-              .caller = {"/lib/x.so", 1},
-              .stack = stack.get()};
+  Attempt attempt{.api = "cuInit",
+                  .program = "python3\0x.py\0"sv,
+                  .caller = {"/lib/x.so", 1},
+                  .stack = stack.get()};
   Config config;
   const auto advice = [&] {
-    write_denied(line(1), {1, config, {}, touch});
+    write_denied(line(1), {1, config, {}, attempt});
     return take();
   };
   EXPECT_EQ(
@@ -203,7 +203,7 @@ TEST_F(Message, Denied_AdvisesAKernelItsOwnRemedy) {
   // The file is the user's own, in a kernel.
   stack->python[0].file = "/home/u/device.py";
   EXPECT_NE(advice().find("; to allow CUDA: CUDAGUARD_POLICY=OFF\n"), std::string::npos);
-  touch.program = "python3\0-m\0ipykernel_launcher\0-f\0k.json\0"sv;
+  attempt.program = "python3\0-m\0ipykernel_launcher\0-f\0k.json\0"sv;
   EXPECT_NE(advice().find("; to allow CUDA: CUDAGUARD_POLICY=OFF in the env of kernel.json, then "),
             std::string::npos);
   config.in_run = true;
@@ -216,48 +216,49 @@ TEST_F(Message, Denied_AdvisesAKernelItsOwnRemedy) {
 
 TEST_F(Message, Allowed_NamesTheEvent) {
   const Config config = {.policy = Policy::kValidate};
-  Touch touch{.api = "cuInit",
-              .object = "GPU-1,GPU-2",
-              .event = EventKind::kInit,
-              .device = -1,
-              .caller = {"/lib/libfoo.so", 16}};
-  write_allowed(line(1), config.policy, touch);
+  Attempt attempt{.api = "cuInit",
+                  .object = "GPU-1,GPU-2",
+                  .event = EventKind::kInit,
+                  .device = -1,
+                  .caller = {"/lib/libfoo.so", 16}};
+  write_allowed(line(1), config.policy, attempt);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA initialised, GPUs GPU-1,GPU-2 (policy VALIDATE; cuInit asked by "
             "libfoo.so)\n");
-  touch.event = EventKind::kContext;
-  touch.device = 3;
-  touch.api = "cuCtxCreate_v2";
-  write_allowed(line(1), config.policy, touch);
+  attempt.event = EventKind::kContext;
+  attempt.device = 3;
+  attempt.api = "cuCtxCreate_v2";
+  write_allowed(line(1), config.policy, attempt);
   EXPECT_EQ(take(),
             "cudaguard[1]: context on device 3 (policy VALIDATE; cuCtxCreate_v2 asked by "
             "libfoo.so)\n");
-  touch.event = EventKind::kWork;
-  write_allowed(line(1), config.policy, touch);
+  attempt.event = EventKind::kWork;
+  write_allowed(line(1), config.policy, attempt);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: code loaded (policy VALIDATE; "));
-  touch.event = EventKind::kNvml;
-  write_allowed(line(1), config.policy, touch);
+  attempt.event = EventKind::kNvml;
+  write_allowed(line(1), config.policy, attempt);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: NVML in use (policy VALIDATE; "));
-  touch.event = EventKind::kSelect;
-  write_allowed(line(1), config.policy, touch);
+  attempt.event = EventKind::kSelect;
+  write_allowed(line(1), config.policy, attempt);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: device 3 selected (policy VALIDATE; "));
 }
 
 TEST_F(Message, Allowed_NamesTheError) {
   const Config config = {.policy = Policy::kClamp};
-  Touch touch{
+  Attempt attempt{
       .api = "cuInit", .event = EventKind::kInit, .result = 100, .caller = {"/lib/libfoo.so", 16}};
-  write_allowed(line(1), config.policy, touch);
+  write_allowed(line(1), config.policy, attempt);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA not initialised, error 100 (policy CLAMP; cuInit asked by "
             "libfoo.so)\n");
-  touch = {.api = "nvmlInit_v2", .event = EventKind::kNvml, .result = 9, .caller = touch.caller};
-  write_allowed(line(1), config.policy, touch);
+  attempt = {
+      .api = "nvmlInit_v2", .event = EventKind::kNvml, .result = 9, .caller = attempt.caller};
+  write_allowed(line(1), config.policy, attempt);
   EXPECT_EQ(take(),
             "cudaguard[1]: NVML not in use, error 9 (policy CLAMP; nvmlInit_v2 asked by "
             "libfoo.so)\n");
-  touch.result = 0;
-  write_allowed(line(1), config.policy, touch);
+  attempt.result = 0;
+  write_allowed(line(1), config.policy, attempt);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: NVML in use (policy CLAMP; "));
 }
 
@@ -489,8 +490,9 @@ TEST_F(Message, Record_IsOneLineOfJson) {
                            .host = "node7",
                            .cgroup = "/system.slice/x.service",
                            .slurm = "1234"};
-  const Touch touch{.api = "dlopen", .object = "libnvidia-opencl.so", .caller = {"/lib/x.so", 31}};
-  write_record(out_, facts, touch, kMaxRecord);
+  const Attempt attempt{
+      .api = "dlopen", .object = "libnvidia-opencl.so", .caller = {"/lib/x.so", 31}};
+  write_record(out_, facts, attempt, kMaxRecord);
   EXPECT_EQ(take(),
             R"({"v":1,"ts":1700000000.000042,"pid":2,"ppid":1,"tid":3,"uid":1000,"host":"node7",)"
             R"("exe":"/usr/bin/app","argv":["app","a b"],"cgroup":"/system.slice/x.service",)"
@@ -500,14 +502,14 @@ TEST_F(Message, Record_IsOneLineOfJson) {
 }
 
 TEST_F(Message, Record_HasTheResultAndTheDevice) {
-  Touch touch{.api = "cuInit", .event = EventKind::kInit, .result = 0};
-  write_record(out_, {}, touch, kMaxRecord);
+  Attempt attempt{.api = "cuInit", .event = EventKind::kInit, .result = 0};
+  write_record(out_, {}, attempt, kMaxRecord);
   EXPECT_NE(
       take().find(R"("api":"cuInit","event":"init","decision":"allow","result":0,"caller":"?",)"
                   R"("library":"code outside any file"})"),
       std::string::npos);
-  touch = {.api = "cuCtxCreate_v2", .event = EventKind::kContext, .device = 3};
-  write_record(out_, {}, touch, kMaxRecord);
+  attempt = {.api = "cuCtxCreate_v2", .event = EventKind::kContext, .device = 3};
+  write_record(out_, {}, attempt, kMaxRecord);
   EXPECT_NE(take().find(R"("event":"context","decision":"allow","device":3,"caller":"?",)"),
             std::string::npos);
 }
@@ -521,11 +523,11 @@ TEST_F(Message, Record_WithoutFactsIsStillJson) {
 }
 
 TEST_F(Message, Record_OfAStartHasThePolicyAndNoCall) {
-  const Touch touch{.api = "cuInit",
-                    .event = EventKind::kStart,
-                    .policy = Policy::kClamp,
-                    .caller = {"/lib/x.so", 31}};
-  write_record(out_, {}, touch, kMaxRecord);
+  const Attempt attempt{.api = "cuInit",
+                        .event = EventKind::kStart,
+                        .policy = Policy::kClamp,
+                        .caller = {"/lib/x.so", 31}};
+  write_record(out_, {}, attempt, kMaxRecord);
   EXPECT_NE(take().find(R"("argv":[],"cgroup":"","event":"start","policy":"CLAMP"})"),
             std::string::npos);
 }
@@ -547,39 +549,39 @@ TEST_F(Message, Denied_NamesTheUsersLine) {
   const auto stack = python_stack(3);
   stack->python[1] = {"/home/me/ppo.py", "make", 159};
   stack->shown = 1;
-  Touch touch{.api = "cuInit",
-              .program = "python3\0ppo.py\0"sv,
-              .caller = {"/opt/torch/lib/libc10_cuda.so", 16},
-              .stack = stack.get()};
+  Attempt attempt{.api = "cuInit",
+                  .program = "python3\0ppo.py\0"sv,
+                  .caller = {"/opt/torch/lib/libc10_cuda.so", 16},
+                  .stack = stack.get()};
   const auto by = [&] {
-    write_denied(line(7), {7, {}, {}, touch});
+    write_denied(line(7), {7, {}, {}, attempt});
     const std::string said = take();
     const size_t start = said.find("asked by ");
     return said.substr(start, said.find(");") - start);
   };
   EXPECT_EQ(by(), "asked by ppo.py:159 through libc10_cuda.so");
-  touch.caller.module = "/usr/lib/libffi.so.8";
+  attempt.caller.module = "/usr/lib/libffi.so.8";
   EXPECT_EQ(by(), "asked by ppo.py:159 through ctypes/cffi");
-  touch.caller = {};
+  attempt.caller = {};
   EXPECT_EQ(by(), "asked by ppo.py:159");
-  touch.caller.module = "/opt/libcudart.so.12";
+  attempt.caller.module = "/opt/libcudart.so.12";
   EXPECT_EQ(by(), "asked by ppo.py:159 through libcudart.so.12");
   stack->python[1].file = "<string>";
   EXPECT_EQ(by(), "asked by <string>:159 through libcudart.so.12");
-  touch.caller.module = "/usr/lib/libffi.so.8";
-  touch.program = "uwsgi\0--wsgi-file\0app.py\0"sv;
+  attempt.caller.module = "/usr/lib/libffi.so.8";
+  attempt.program = "uwsgi\0--wsgi-file\0app.py\0"sv;
   EXPECT_EQ(by(), "asked by <string>:159 through ctypes/cffi");
   stack->shown = Stack::kMostPython;  // there are frames, but none of the user's code
   EXPECT_EQ(by(), "asked by ctypes/cffi (libffi.so.8) in uwsgi");
-  touch.program = "python3\0-m\0timeit\0"sv;
+  attempt.program = "python3\0-m\0timeit\0"sv;
   EXPECT_EQ(by(), "asked by ctypes/cffi (libffi.so.8) in python3 -m timeit");
-  touch.program = "ruby\0a.rb\0"sv;
+  attempt.program = "ruby\0a.rb\0"sv;
   stack->python_missing = "no CPython";
   EXPECT_EQ(by(), "asked by libffi.so.8 in ruby a.rb");
-  touch.program = "uwsgi\0"sv;
+  attempt.program = "uwsgi\0"sv;
   stack->python_missing = "sub-interpreters";
   EXPECT_EQ(by(), "asked by ctypes/cffi (libffi.so.8) in uwsgi");
-  touch.caller.module = "/opt/libcudart.so.12";
+  attempt.caller.module = "/opt/libcudart.so.12";
   stack->python_missing = nullptr;
   stack->shown = 1;
   stack->python[1].file = "/tmp/\x1b[31m\"\n.py";
@@ -605,20 +607,20 @@ TEST_F(Message, Record_NamesTheLibraryAndTheLineAsTheMessageDoes) {
   const auto stack = python_stack(3);
   stack->python[1] = {"/home/me/ppo.py", "make", 159};
   stack->shown = 1;
-  Touch touch{.api = "cuInit",
-              .program = "python3\0ppo.py\0"sv,
-              .caller = {"/opt/torch/lib/libc10_cuda.so", 16},
-              .stack = stack.get()};
+  Attempt attempt{.api = "cuInit",
+                  .program = "python3\0ppo.py\0"sv,
+                  .caller = {"/opt/torch/lib/libc10_cuda.so", 16},
+                  .stack = stack.get()};
   const auto fields = [&] {
-    write_record(out_, {}, touch, kMaxRecord);
+    write_record(out_, {}, attempt, kMaxRecord);
     const std::string record = take();
     const size_t start = record.find(R"(,"library")");
     return record.substr(start, record.find(R"(,"python)") - start);
   };
   EXPECT_EQ(fields(), R"(,"library":"libc10_cuda.so","code":"ppo.py:159")");
-  touch.caller.module = "/usr/lib/libffi.so.8";
+  attempt.caller.module = "/usr/lib/libffi.so.8";
   EXPECT_EQ(fields(), R"(,"library":"ctypes/cffi","code":"ppo.py:159")");
-  touch.caller.module = {};
+  attempt.caller.module = {};
   EXPECT_EQ(fields(), R"(,"library":"generated code","code":"ppo.py:159")");
   stack->python[1].file = "<ipython-input-12-0a1b>";
   EXPECT_EQ(fields(), R"(,"library":"generated code","code":"notebook cell 12, line 159")");
@@ -628,35 +630,35 @@ TEST_F(Message, Record_NamesTheLibraryAndTheLineAsTheMessageDoes) {
   EXPECT_EQ(fields(), R"(,"library":"generated code","code":"\u001b\")" + std::string(200, 'a') +
                           R"(.py:159")");
   stack->shown = Stack::kMostPython;  // there are frames, but none of the user's code
-  touch.caller.module = "/usr/lib/libffi.so.8";
+  attempt.caller.module = "/usr/lib/libffi.so.8";
   EXPECT_EQ(fields(), R"(,"library":"ctypes/cffi")");
-  touch.program = "ruby\0a.rb\0"sv;
+  attempt.program = "ruby\0a.rb\0"sv;
   stack->python_missing = "no CPython";
   EXPECT_EQ(fields(), R"(,"library":"libffi.so.8")");
-  touch.api = kRequestApi;  // this caller bypassed the guard
-  write_record(out_, {}, touch, kMaxRecord);
+  attempt.api = kRequestApi;  // this caller bypassed the guard
+  write_record(out_, {}, attempt, kMaxRecord);
   EXPECT_EQ(take().find("library"), std::string::npos);
 }
 
 TEST_F(Message, Record_HasThePythonFrames) {
   const auto stack = python_stack(2);
   stack->python[1] = {"/home/\"me\".py", "<module>", 7};
-  Touch touch{.api = "cuInit", .stack = stack.get()};
-  write_record(out_, {}, touch, kMaxRecord);
+  Attempt attempt{.api = "cuInit", .stack = stack.get()};
+  write_record(out_, {}, attempt, kMaxRecord);
   EXPECT_NE(take().find(R"("python":[{"file":"/opt/lib/a.py","line":1,"function":"f"},)"
                         R"({"file":"/home/\"me\".py","line":7,"function":"<module>"}]})"),
             std::string::npos);
   *stack = {};
   stack->python_missing = "no CPython";
-  write_record(out_, {}, touch, kMaxRecord);
+  write_record(out_, {}, attempt, kMaxRecord);
   EXPECT_NE(take().find(R"(,"python_missing":"no CPython"})"), std::string::npos);
 }
 
 TEST_F(Message, Record_ReportsThatTheFramesAreCut) {
   const auto stack = python_stack(Stack::kMostPython);
   stack->python_cut = true;
-  Touch touch{.api = "cuInit", .stack = stack.get()};
-  write_record(out_, {}, touch, kMaxRecord);
+  Attempt attempt{.api = "cuInit", .stack = stack.get()};
+  write_record(out_, {}, attempt, kMaxRecord);
   std::string record = take();
   EXPECT_TRUE(record.ends_with(R"("cut":["python"]})"
                                "\n"))
@@ -668,7 +670,7 @@ TEST_F(Message, Record_ReportsThatTheFramesAreCut) {
   for (const std::string_view file :
        {std::string_view("/opt/a/b/c/d/e/f/g.py"), std::string_view(path)}) {
     for (PythonFrame& frame : stack->python) frame.file = file;
-    write_record(out_, {}, touch, kMaxLine);
+    write_record(out_, {}, attempt, kMaxLine);
     record = take();
     EXPECT_LE(record.size(), kMaxLine);
     EXPECT_TRUE(record.ends_with(R"(],"cut":["python"]})"
@@ -686,9 +688,10 @@ TEST_F(Message, Record_IsWithinItsLimitAndAlwaysClosed) {
   facts.arguments = arguments;
   const auto stack = python_stack(Stack::kMostPython);
   for (PythonFrame& frame : stack->python) frame = {path, path, ~0U};
-  const Touch touch{.api = "cuInit", .object = path, .caller = {path, ~0ULL}, .stack = stack.get()};
+  const Attempt attempt{
+      .api = "cuInit", .object = path, .caller = {path, ~0ULL}, .stack = stack.get()};
   for (const size_t limit : {kMaxLine, kMaxRecord}) {
-    write_record(out_, facts, touch, limit);
+    write_record(out_, facts, attempt, limit);
     const std::string record = take();
     EXPECT_LE(record.size(), limit);
     EXPECT_TRUE(record.ends_with("]}\n")) << record.substr(record.size() - 60);

@@ -55,8 +55,8 @@ TEST(Records, DeniedAttemptHasItsCallSite) {
   Records records;
   records.add(record());
   const Findings& findings = records.findings();
-  ASSERT_EQ(findings.touchers.size(), 1u);
-  const CallSite& one = findings.touchers[0];
+  ASSERT_EQ(findings.sites.size(), 1u);
+  const CallSite& one = findings.sites[0];
   EXPECT_EQ(one.api, "cuInit");
   EXPECT_EQ(one.asked, DriverApi::kCuda);
   EXPECT_TRUE(one.denied);
@@ -76,8 +76,8 @@ TEST(Records, SameCallOfManyProcessesIsOneCallSite) {
   records.add(record());
   records.add(other);
   records.add(record());
-  EXPECT_EQ(records.findings().touchers.size(), 1u);
-  EXPECT_EQ(records.findings().touchers[0].processes, (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(records.findings().sites.size(), 1u);
+  EXPECT_EQ(records.findings().sites[0].processes, (std::vector<size_t>{0, 1}));
   EXPECT_EQ(records.findings().records, 3u);
 }
 
@@ -87,15 +87,15 @@ TEST(Records, AnotherLibraryIsAnotherCallSite) {
   other.replace(other.find("\"libx.so\""), 9, "\"liby.so\"");
   records.add(record());
   records.add(other);
-  EXPECT_EQ(records.findings().touchers.size(), 2u);
+  EXPECT_EQ(records.findings().sites.size(), 2u);
 }
 
 TEST(Records, OlderRecordHasTheCallersFileAndNoLine) {
   Records records;
   records.add(record(kHead, R"("api":"cuInit","decision":"deny","caller":"/lib/liby.so+0x10"})"));
-  ASSERT_EQ(records.findings().touchers.size(), 1u);
-  EXPECT_EQ(records.findings().touchers[0].library, "liby.so");
-  EXPECT_EQ(records.findings().touchers[0].line, "");
+  ASSERT_EQ(records.findings().sites.size(), 1u);
+  EXPECT_EQ(records.findings().sites[0].library, "liby.so");
+  EXPECT_EQ(records.findings().sites[0].line, "");
 }
 
 TEST(Records, TruncatedRecordIsCountedAndTheNextOneRead) {
@@ -105,7 +105,7 @@ TEST(Records, TruncatedRecordIsCountedAndTheNextOneRead) {
     records.add(whole.substr(0, size) + whole);
     EXPECT_EQ(records.findings().torn, 1u) << size;
     EXPECT_EQ(records.findings().records, 1u) << size;
-    EXPECT_EQ(records.findings().touchers.size(), 1u) << size;
+    EXPECT_EQ(records.findings().sites.size(), 1u) << size;
   }
 }
 
@@ -151,7 +151,7 @@ TEST(Records, StartRecordAloneIsNoAttempt) {
   ASSERT_EQ(records.findings().processes.size(), 1u);
   EXPECT_FALSE(records.findings().processes[0].asked());
   EXPECT_EQ(records.findings().processes[0].policy, "FORCE_CPU");
-  EXPECT_TRUE(records.findings().touchers.empty());
+  EXPECT_TRUE(records.findings().sites.empty());
   records.add(record());
   EXPECT_EQ(records.findings().processes.size(), 1u);
   EXPECT_TRUE(records.findings().processes[0].asked());
@@ -161,7 +161,7 @@ TEST(Records, EachEventSetsTheFactOfItsProcess) {
   const struct {
     std::string rest;
     const char* text;
-    size_t touchers;
+    size_t sites;
   } cases[] = {
       {kDenied, "refused cuInit by libx.so ", 1},
       {R"("api":"dlopen","object":"/x/libcuda.so.1","decision":"deny","library":"a"})",
@@ -194,7 +194,7 @@ TEST(Records, EachEventSetsTheFactOfItsProcess) {
     records.add(record_of({}, one.rest));
     ASSERT_EQ(records.findings().processes.size(), 1u) << one.rest;
     EXPECT_EQ(text_of(records.findings().processes[0]), one.text) << one.rest;
-    EXPECT_EQ(records.findings().touchers.size(), one.touchers) << one.rest;
+    EXPECT_EQ(records.findings().sites.size(), one.sites) << one.rest;
   }
 }
 
@@ -217,15 +217,15 @@ TEST(Records, CallSiteHasTheFactsOfTheCall) {
   records.add(record_of({}, R"("api":"dlopen","object":"libcuda.so.1","event":"init",)"
                             R"("decision":"allow","result":100})"));
   records.add(record_of({}, R"("api":"cuInit","object":"x","decision":"deny"})"));
-  const std::vector<CallSite>& touchers = records.findings().touchers;
-  ASSERT_EQ(touchers.size(), 3u);
-  EXPECT_EQ(touchers[0].asked, DriverApi::kNvml);
-  EXPECT_FALSE(touchers[0].denied);
-  EXPECT_EQ(touchers[0].object, "");  // here, the object is a value that the driver got
-  EXPECT_EQ(touchers[0].stack.python, (std::vector<PythonFrame>{{"/a.py", "f", 3}}));
-  EXPECT_EQ(touchers[1].object, "libcuda.so.1");
-  EXPECT_TRUE(touchers[2].denied);
-  EXPECT_EQ(touchers[2].object, "x");
+  const std::vector<CallSite>& sites = records.findings().sites;
+  ASSERT_EQ(sites.size(), 3u);
+  EXPECT_EQ(sites[0].asked, DriverApi::kNvml);
+  EXPECT_FALSE(sites[0].denied);
+  EXPECT_EQ(sites[0].object, "");  // here, the object is a value that the driver got
+  EXPECT_EQ(sites[0].stack.python, (std::vector<PythonFrame>{{"/a.py", "f", 3}}));
+  EXPECT_EQ(sites[1].object, "libcuda.so.1");
+  EXPECT_TRUE(sites[2].denied);
+  EXPECT_EQ(sites[2].object, "x");
 }
 
 TEST(Records, CallSiteListsEachProcessOnceWithItsFirstTime) {
@@ -238,27 +238,27 @@ TEST(Records, CallSiteListsEachProcessOnceWithItsFirstTime) {
   records.add(record_of({.ts = 3}, R"("api":"nvmlInit","decision":"deny"})"));
   for (int twice = 0; twice < 2; ++twice) {
     const Findings& findings = records.findings();
-    ASSERT_EQ(findings.touchers.size(), 2u);
-    const CallSite& one = findings.touchers[0];
+    ASSERT_EQ(findings.sites.size(), 2u);
+    const CallSite& one = findings.sites[0];
     EXPECT_EQ(one.processes, (std::vector<size_t>{0, 1, 2}));
     EXPECT_EQ(one.at, (std::vector<double>{0, 4, 2}));
     EXPECT_EQ(one.first, 1);
     EXPECT_EQ(one.last, 9);
-    EXPECT_EQ(findings.touchers[1].processes, std::vector<size_t>{0});
+    EXPECT_EQ(findings.sites[1].processes, std::vector<size_t>{0});
     EXPECT_EQ(findings.processes[0].first, 1);
     EXPECT_EQ(findings.processes[0].last, 9);
   }
 }
 
 TEST(Records, OwnFrameIsTheOneThatTheMessageNames) {
-  CallSite toucher;
-  EXPECT_EQ(own_frame(toucher), nullptr);
-  toucher.stack.python = {{"/x/my_ppo.py", "f", 3}, {"/x/ppo.py", "f", 3}, {"/y/ppo.py", "f", 3}};
-  toucher.line = "ppo.py:3";
-  EXPECT_EQ(own_frame(toucher), &toucher.stack.python[1]);
-  EXPECT_EQ(place_of(*own_frame(toucher)), "/x/ppo.py:3");
-  toucher.line = "ppo.py:4";
-  EXPECT_EQ(own_frame(toucher), nullptr);
+  CallSite site;
+  EXPECT_EQ(own_frame(site), nullptr);
+  site.stack.python = {{"/x/my_ppo.py", "f", 3}, {"/x/ppo.py", "f", 3}, {"/y/ppo.py", "f", 3}};
+  site.line = "ppo.py:3";
+  EXPECT_EQ(own_frame(site), &site.stack.python[1]);
+  EXPECT_EQ(place_of(*own_frame(site)), "/x/ppo.py:3");
+  site.line = "ppo.py:4";
+  EXPECT_EQ(own_frame(site), nullptr);
 }
 
 TEST(Records, PiecesOfALineAreCountedOneByOne) {
@@ -319,7 +319,7 @@ TEST(Records, LineThatNoGuardCanHaveWrittenIsNoRecord) {
 TEST(Records, StartWithADecisionIsAnAttempt) {
   Records records;
   records.add(record_of({}, R"("api":"cuInit","event":"start","decision":"deny"})"));
-  EXPECT_EQ(records.findings().touchers.size(), 1u);
+  EXPECT_EQ(records.findings().sites.size(), 1u);
 }
 
 TEST(Records, EachRecordIsPassedOnWithItsWriter) {
@@ -417,12 +417,12 @@ TEST(Records, StacksBeyondTheLimitAreNotKept) {
     records.add(record_of({}, R"("api":"cuInit","decision":"deny","code":"f:)" + std::to_string(i) +
                                   R"(","python":[{"file":"/f","line":1,"function":"f"}]})"));
   }
-  const std::vector<CallSite>& touchers = records.findings().touchers;
-  ASSERT_EQ(touchers.size(), 10001u);
-  EXPECT_EQ(touchers[9999].stack.python.size(), 1u);
-  EXPECT_TRUE(touchers[10000].stack.python.empty());
-  EXPECT_EQ(touchers[10000].stack.python_missing, "too many that differ");
-  EXPECT_EQ(touchers[10000].stack.native_missing, "too many that differ");
+  const std::vector<CallSite>& sites = records.findings().sites;
+  ASSERT_EQ(sites.size(), 10001u);
+  EXPECT_EQ(sites[9999].stack.python.size(), 1u);
+  EXPECT_TRUE(sites[10000].stack.python.empty());
+  EXPECT_EQ(sites[10000].stack.python_missing, "too many that differ");
+  EXPECT_EQ(sites[10000].stack.native_missing, "too many that differ");
 }
 
 TEST(Records, HostsWithASickDriverAreCounted) {

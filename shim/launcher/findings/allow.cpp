@@ -48,9 +48,9 @@ bool is_module(const std::string& pattern, const std::string& file) {
 }
 
 /// Searches the stack from the call outwards up to the user's line.
-bool is_on_stack(const std::string& pattern, const CallSite& toucher) {
-  const PythonFrame* own = own_frame(toucher);
-  for (const PythonFrame& frame : toucher.stack.python) {
+bool is_on_stack(const std::string& pattern, const CallSite& site) {
+  const PythonFrame* own = own_frame(site);
+  for (const PythonFrame& frame : site.stack.python) {
     if (is_module(pattern, frame.file)) return true;
     if (&frame == own) break;
   }
@@ -58,9 +58,9 @@ bool is_on_stack(const std::string& pattern, const CallSite& toucher) {
 }
 
 /// "train.py:12", or with directories before it: "src/train.py:12".
-bool is_line(const std::string& pattern, const CallSite& toucher) {
-  if (matches(pattern, toucher.line)) return true;
-  const PythonFrame* own = own_frame(toucher);
+bool is_line(const std::string& pattern, const CallSite& site) {
+  if (matches(pattern, site.line)) return true;
+  const PythonFrame* own = own_frame(site);
   if (own == nullptr) return false;
   const std::string place = place_of(*own);
   return matches(pattern, place) || matches("*/" + pattern, place);
@@ -93,12 +93,12 @@ bool is_allowed(const std::vector<std::string>& patterns, const std::string& com
   });
 }
 
-bool is_code_allowed(const std::vector<std::string>& patterns, const CallSite& toucher) {
+bool is_code_allowed(const std::vector<std::string>& patterns, const CallSite& site) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
     const std::string rest = pattern.substr(std::min(pattern.size(), pattern.find(':') + 1));
-    if (pattern.starts_with(kLibrary)) return matches(rest, toucher.library);
-    if (pattern.starts_with(kModule)) return is_on_stack(rest, toucher);
-    return pattern.starts_with(kLine) && is_line(rest, toucher);
+    if (pattern.starts_with(kLibrary)) return matches(rest, site.library);
+    if (pattern.starts_with(kModule)) return is_on_stack(rest, site);
+    return pattern.starts_with(kLine) && is_line(rest, site);
   });
 }
 

@@ -41,8 +41,8 @@ std::set<DriverApi> denied_words(const std::vector<std::string>& lists) {
 namespace {
 
 /// True if the call site is in PyTorch, which caches the answer.
-bool is_torch(const CallSite& toucher) {
-  return toucher.library == "libc10_cuda.so" || toucher.library.starts_with("libtorch");
+bool is_torch(const CallSite& site) {
+  return site.library == "libc10_cuda.so" || site.library.starts_with("libtorch");
 }
 
 /// CUDA's runtime calls the driver for its own caller, a different call site at the same place.
@@ -50,11 +50,11 @@ bool is_torch(const CallSite& toucher) {
 std::set<size_t> runtime_may(const Verdict& verdict, const Place& place) {
   std::set<size_t> may;
   std::set<size_t> may_not;
-  for (const size_t number : place.touchers) {
-    const CallSite& toucher = verdict.findings.touchers[number];
-    if (!toucher.counts || passes_calls_on(toucher.library)) continue;
-    (is_code_allowed(verdict.allow, toucher) ? may : may_not)
-        .insert(toucher.processes.begin(), toucher.processes.end());
+  for (const size_t number : place.sites) {
+    const CallSite& site = verdict.findings.sites[number];
+    if (!site.counts || passes_calls_on(site.library)) continue;
+    (is_code_allowed(verdict.allow, site) ? may : may_not)
+        .insert(site.processes.begin(), site.processes.end());
   }
   for (const size_t process : may_not) may.erase(process);
   return may;
@@ -64,17 +64,17 @@ void decide_place(Verdict& verdict, Place& place) {
   place.counts = false;
   std::set<size_t> forbidden;
   const std::set<size_t> with_caller = runtime_may(verdict, place);
-  for (const size_t number : place.touchers) {
-    CallSite& toucher = verdict.findings.touchers[number];
-    place.counts |= toucher.counts;
-    if (!toucher.counts || is_code_allowed(verdict.allow, toucher)) continue;
-    const bool is_runtime = passes_calls_on(toucher.library);
-    for (const size_t process : toucher.processes) {
+  for (const size_t number : place.sites) {
+    CallSite& site = verdict.findings.sites[number];
+    place.counts |= site.counts;
+    if (!site.counts || is_code_allowed(verdict.allow, site)) continue;
+    const bool is_runtime = passes_calls_on(site.library);
+    for (const size_t process : site.processes) {
       if (is_runtime && with_caller.contains(process)) continue;
       if (is_allowed(verdict.allow, verdict.findings.processes[process].command)) continue;
-      toucher.forbidden.push_back(process);
+      site.forbidden.push_back(process);
     }
-    forbidden.insert(toucher.forbidden.begin(), toucher.forbidden.end());
+    forbidden.insert(site.forbidden.begin(), site.forbidden.end());
   }
   place.forbidden.assign(forbidden.begin(), forbidden.end());
   if (place.forbidden.empty()) return;
@@ -84,10 +84,10 @@ void decide_place(Verdict& verdict, Place& place) {
 
 void decide_places(Verdict& verdict) {
   verdict.torch_asked = false;
-  for (CallSite& toucher : verdict.findings.touchers) {
-    toucher.forbidden.clear();
-    toucher.counts = verdict.deny.contains(toucher.asked);
-    verdict.torch_asked |= toucher.counts && is_torch(toucher);
+  for (CallSite& site : verdict.findings.sites) {
+    site.forbidden.clear();
+    site.counts = verdict.deny.contains(site.asked);
+    verdict.torch_asked |= site.counts && is_torch(site);
   }
   group_by_place(verdict.findings);
   verdict.places = verdict.lines = 0;
@@ -117,12 +117,12 @@ void decide(Verdict& verdict) {
     if (process.heard) heard.insert(key(process.pid, process.since));
   }
   decide_places(verdict);
-  for (const CallSite& toucher : verdict.findings.touchers) {
-    if (!toucher.counts) continue;
-    for (const size_t number : toucher.processes) {
+  for (const CallSite& site : verdict.findings.sites) {
+    if (!site.counts) continue;
+    for (const size_t number : site.processes) {
       allowed.insert(key(processes[number].pid, processes[number].since));
     }
-    for (const size_t number : toucher.forbidden) {
+    for (const size_t number : site.forbidden) {
       touched.insert(key(processes[number].pid, processes[number].since));
     }
   }

@@ -29,6 +29,6 @@ void check_patterns(const std::vector<std::string>& patterns);
 bool is_allowed(const std::vector<std::string>& patterns, const std::string& command);
 
 /// True if a pattern matches the calling library, the user's line, or a Python module between.
-bool is_code_allowed(const std::vector<std::string>& patterns, const CallSite& toucher);
+bool is_code_allowed(const std::vector<std::string>& patterns, const CallSite& site);
 
 }  // namespace cudaguard::launcher

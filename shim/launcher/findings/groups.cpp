@@ -42,28 +42,28 @@ std::vector<Group> by_process(const Findings& findings, By by) {
     ++group.processes;
     note_times(process.first, process.last, group);
   }
-  std::vector<bool> touches(group_of.size());
-  for (const CallSite& toucher : findings.touchers) {
-    for (const size_t process : toucher.processes) {
+  std::vector<bool> asks(group_of.size());
+  for (const CallSite& site : findings.sites) {
+    for (const size_t process : site.processes) {
       Group& group = groups[group_of[process]];
-      group.asked.insert(toucher.asked);
-      if (!touches[process]) ++group.touching;
-      touches[process] = true;
+      group.asked.insert(site.asked);
+      if (!asks[process]) ++group.touching;
+      asks[process] = true;
     }
   }
   return groups;
 }
 
-std::string name_of(const CallSite& toucher) {
-  if (const PythonFrame* frame = own_frame(toucher); frame != nullptr) return place_of(*frame);
-  if (toucher.around_guard()) return "around the guard";
-  if (!toucher.line.empty()) return toucher.line;
-  if (!passes_calls_on(toucher.library)) return toucher.library;
-  const std::vector<NativeFrame>& frames = toucher.stack.native;
+std::string name_of(const CallSite& site) {
+  if (const PythonFrame* frame = own_frame(site); frame != nullptr) return place_of(*frame);
+  if (site.around_guard()) return "around the guard";
+  if (!site.line.empty()) return site.line;
+  if (!passes_calls_on(site.library)) return site.library;
+  const std::vector<NativeFrame>& frames = site.stack.native;
   const auto own = std::find_if(frames.begin(), frames.end(), [](const NativeFrame& frame) {
     return !passes_calls_on(frame.module);
   });
-  return own == frames.end() ? toucher.library : std::string(base_name(own->module));
+  return own == frames.end() ? site.library : std::string(base_name(own->module));
 }
 
 }  // namespace
@@ -86,19 +86,18 @@ void keep_first(std::vector<size_t>& processes, std::vector<double>& at) {
 void group_by_place(Findings& findings) {
   findings.places.clear();
   std::unordered_map<std::string, size_t> numbers;
-  for (size_t i = 0; i < findings.touchers.size(); ++i) {
-    const CallSite& toucher = findings.touchers[i];
-    const auto [number, is_new] = numbers.try_emplace(name_of(toucher), findings.places.size());
+  for (size_t i = 0; i < findings.sites.size(); ++i) {
+    const CallSite& site = findings.sites[i];
+    const auto [number, is_new] = numbers.try_emplace(name_of(site), findings.places.size());
     if (is_new) findings.places.emplace_back();
     Place& place = findings.places[number->second];
     place.name = number->first;
-    place.line = toucher.line;
-    place.touchers.push_back(i);
-    place.asked.insert(toucher.asked);
-    place.processes.insert(place.processes.end(), toucher.processes.begin(),
-                           toucher.processes.end());
-    place.at.insert(place.at.end(), toucher.at.begin(), toucher.at.end());
-    note_times(toucher.first, toucher.last, place);
+    place.line = site.line;
+    place.sites.push_back(i);
+    place.asked.insert(site.asked);
+    place.processes.insert(place.processes.end(), site.processes.begin(), site.processes.end());
+    place.at.insert(place.at.end(), site.at.begin(), site.at.end());
+    note_times(site.first, site.last, place);
   }
   for (Place& place : findings.places) keep_first(place.processes, place.at);
 }

@@ -73,13 +73,13 @@ struct CallSite {
 struct Place {
   std::string name;               ///< "/home/u/ppo.py:159", "libfoo.so", "around the guard"
   std::string line;               ///< "ppo.py:159"; empty if unknown
-  std::vector<size_t> touchers;   ///< indexes into Findings::touchers
+  std::vector<size_t> sites;      ///< indexes into Findings::sites
   std::vector<size_t> processes;  ///< as in CallSite
   std::vector<double> at;         ///< as in CallSite
   std::set<DriverApi> asked;
   double first = 0;
   double last = 0;
-  // By decide(), for its touchers.
+  // By decide(), for its sites.
   bool counts = false;
   std::vector<size_t> forbidden;
 };
@@ -125,10 +125,10 @@ struct SickDriver {
   double last = 0;
 };
 
-/// Processes, touchers and places are in the order of their first records.
+/// Processes, sites and places are in the order of their first records.
 struct Findings {
   std::deque<ObservedProcess> processes;  ///< hundreds of thousands: never moved
-  std::vector<CallSite> touchers;
+  std::vector<CallSite> sites;
   std::vector<Place> places;             ///< by group_by_place()
   std::vector<SickDriver> sick_drivers;  ///< one per host
   size_t records = 0;

@@ -45,7 +45,7 @@ std::string text_of(const CallFields& call) {
   return (call.api == "dlopen" ? "found no driver" : "found no GPU") + by;
 }
 
-bool is_touch(const CallFields& call) {
+bool is_attempt(const CallFields& call) {
   return call.decision == "deny" || call.event == "init" || call.event == "nvml";
 }
 
@@ -64,10 +64,10 @@ std::string place_of(const PythonFrame& frame) {
   return frame.file + ":" + std::to_string(frame.line);
 }
 
-const PythonFrame* own_frame(const CallSite& toucher) {
-  const std::vector<PythonFrame>& frames = toucher.stack.python;
+const PythonFrame* own_frame(const CallSite& site) {
+  const std::vector<PythonFrame>& frames = site.stack.python;
   const auto own = std::find_if(frames.begin(), frames.end(), [&](const PythonFrame& frame) {
-    return ("/" + place_of(frame)).ends_with("/" + toucher.line);
+    return ("/" + place_of(frame)).ends_with("/" + site.line);
   });
   return own == frames.end() ? nullptr : &*own;
 }
@@ -81,7 +81,7 @@ const NativeFrame* own_frame(std::span<const NativeFrame> frames) {
 
 bool Records::SameCallSite::operator()(size_t a, size_t b) const {
   const auto key = [&](size_t i) {
-    const CallSite& one = touchers[i];
+    const CallSite& one = sites[i];
     return std::tie(one.asked, one.denied, one.api, one.object, one.library, one.line, one.stack);
   };
   return key(a) < key(b);
@@ -89,8 +89,8 @@ bool Records::SameCallSite::operator()(size_t a, size_t b) const {
 
 bool Records::add(std::string_view line, const Take& take, const Sender* sender) {
   sender_ = sender;
-  touched_ = false;
-  if (add_one(line, take) == Kind::kRecord) return touched_;
+  is_attempt_ = false;
+  if (add_one(line, take) == Kind::kRecord) return is_attempt_;
   do {
     const std::string_view piece = head(line, line.find(kRecordMark, 1));
     const Kind kind = add_one(piece, take);
@@ -98,7 +98,7 @@ bool Records::add(std::string_view line, const Take& take, const Sender* sender)
     findings_.not_understood += kind == Kind::kForeign ? 1 : 0;
     line.remove_prefix(piece.size());
   } while (!line.empty());
-  return touched_;
+  return is_attempt_;
 }
 
 /// The guard writes the facts about the process first, and the rest is mostly known already. A
@@ -169,12 +169,12 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   process.only_start = false;
   if (!rest.known) understand(rest);
   note(call, rest.text, process);
-  if (!is_touch(call)) return Kind::kRecord;
-  CallSite& one = findings_.touchers[rest.toucher];
+  if (!is_attempt(call)) return Kind::kRecord;
+  CallSite& one = findings_.sites[rest.site];
   note_times(writer.ts, writer.ts, one);
   one.processes.push_back(number);
   one.at.push_back(writer.ts);
-  touched_ = true;
+  is_attempt_ = true;
   return Kind::kRecord;
 }
 
@@ -215,7 +215,7 @@ void Records::note(const CallFields& call, const std::string& text, ObservedProc
 void Records::understand(Rest& rest) {
   rest.known = true;
   rest.text = head(text_of(rest.call), kMostText);
-  if (is_touch(rest.call)) rest.toucher = toucher_of(rest.call);
+  if (is_attempt(rest.call)) rest.site = site_of(rest.call);
 }
 
 size_t Records::key_of(const WriterFields& writer, const std::string& host,
@@ -283,8 +283,8 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
   return findings_.processes.size() - 1;
 }
 
-size_t Records::toucher_of(const CallFields& call) {
-  std::vector<CallSite>& all = findings_.touchers;
+size_t Records::site_of(const CallFields& call) {
+  std::vector<CallSite>& all = findings_.sites;
   CallSite one;
   one.asked = driver_api_of(call.api, call.object);
   one.denied = call.decision == "deny";
@@ -298,13 +298,13 @@ size_t Records::toucher_of(const CallFields& call) {
     one.stack.python_missing = one.stack.native_missing = "too many that differ";
   }
   all.push_back(std::move(one));
-  const auto [place, is_new] = touchers_.insert(all.size() - 1);
+  const auto [place, is_new] = sites_.insert(all.size() - 1);
   if (!is_new) all.pop_back();
   return *place;
 }
 
 const Findings& Records::findings() {
-  for (CallSite& one : findings_.touchers) keep_first(one.processes, one.at);
+  for (CallSite& one : findings_.sites) keep_first(one.processes, one.at);
   group_by_place(findings_);
   return findings_;
 }

@@ -24,7 +24,7 @@ inline constexpr std::string_view kRecordMark = R"({"v":1,)";
 std::string place_of(const PythonFrame& frame);
 /// The innermost frame of the line that the guard's message names. Null if there is none, or if the
 /// line is in a notebook.
-const PythonFrame* own_frame(const CallSite& toucher);
+const PythonFrame* own_frame(const CallSite& site);
 /// The innermost frame of the user's own native code; null if there is none. Needs the names of the
 /// frames' functions.
 const NativeFrame* own_frame(std::span<const NativeFrame> frames);
@@ -103,13 +103,13 @@ class Records {
     CallFields call;
     bool known = false;  ///< the next two members are set
     std::string text;    ///< the text about a call that was refused or failed
-    size_t toucher = 0;
+    size_t site = 0;
   };
   struct HashOfBytes : std::hash<std::string_view> {
     using is_transparent = void;
   };
   struct SameCallSite {
-    const std::vector<CallSite>& touchers;
+    const std::vector<CallSite>& sites;
     bool operator()(size_t a, size_t b) const;
   };
 
@@ -126,7 +126,7 @@ class Records {
   bool adopt(const WriterFields& writer, const std::string& job, size_t& number);
   size_t process_of(const WriterFields& writer, bool starts);
   void understand(Rest& rest);
-  size_t toucher_of(const CallFields& call);
+  size_t site_of(const CallFields& call);
 
   Findings findings_;
   /// By a hash of host, pid, program and job. One process may run several programs in turn, and
@@ -135,11 +135,11 @@ class Records {
   bool bare_starts_ = false;  ///< some start record has no host
   std::unordered_map<std::string, Rest, HashOfBytes, std::equal_to<>> rests_;
   size_t rests_size_ = 0;
-  std::set<size_t, SameCallSite> touchers_{SameCallSite{findings_.touchers}};
+  std::set<size_t, SameCallSite> sites_{SameCallSite{findings_.sites}};
   std::unordered_map<std::string, size_t> sick_hosts_;  ///< places in findings_.sick_drivers
   std::string scratch_;
   const Sender* sender_ = nullptr;  ///< the sender of the current line
-  bool touched_ = false;            ///< the last record is a CUDA attempt
+  bool is_attempt_ = false;         ///< the last record is a CUDA attempt
 };
 
 /// Cuts a stream into lines no longer than a record may be. A line within one part may be longer.

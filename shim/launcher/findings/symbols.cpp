@@ -95,9 +95,9 @@ std::string source_line(const std::string& file, uint32_t line) {
 }
 
 /// A line of the text that `python -c` was given.
-std::string line_of_command(const Findings& findings, const CallSite& toucher, uint32_t number) {
-  if (toucher.processes.empty()) return {};
-  const std::string& command = findings.processes[toucher.processes[0]].command;
+std::string line_of_command(const Findings& findings, const CallSite& site, uint32_t number) {
+  if (site.processes.empty()) return {};
+  const std::string& command = findings.processes[site.processes[0]].command;
   const size_t option = command.find(" -c ");
   if (option == std::string::npos) return {};
   std::string_view code = tail(command, option + 4);
@@ -115,12 +115,12 @@ struct Question {
 
 std::map<std::string, Question> questions_of(const Findings& findings) {
   std::map<std::string, Question> questions;
-  for (const CallSite& toucher : findings.touchers) {
-    for (const NativeFrame& frame : toucher.stack.native) {
+  for (const CallSite& site : findings.sites) {
+    for (const NativeFrame& frame : site.stack.native) {
       if (!frame.module.starts_with("/") || frame.offset == 0) continue;
       Question& question = questions[frame.module];
       if (question.offsets.size() < kMostFrames) question.offsets.insert(frame.offset);
-      if (question.first == 0 || toucher.first < question.first) question.first = toucher.first;
+      if (question.first == 0 || site.first < question.first) question.first = site.first;
     }
   }
   return questions;
@@ -206,25 +206,25 @@ void name_frames(Findings& findings, const char* search) {
   NativeLines lines = find_native_lines(findings, search);
   std::map<std::string, std::string> sources;
   const auto limit = Clock::now() + kPatience;
-  for (CallSite& toucher : findings.touchers) {
+  for (CallSite& site : findings.sites) {
     // A hostile program may have named any number of large files.
     if (Clock::now() > limit) return;
-    for (PythonFrame& frame : toucher.stack.python) {
+    for (PythonFrame& frame : site.stack.python) {
       if (frame.file == "<string>") {
-        frame.source = line_of_command(findings, toucher, frame.line);
+        frame.source = line_of_command(findings, site, frame.line);
         continue;
       }
       const auto [source, is_new] = sources.try_emplace(place_of(frame));
       if (is_new) source->second = source_line(frame.file, frame.line);
       frame.source = source->second;
     }
-    for (NativeFrame& frame : toucher.stack.native) {
+    for (NativeFrame& frame : site.stack.native) {
       frame.symbol = symbols.name_of(frame);
       frame.line = lines[{frame.module, frame.offset}];
     }
-    if (!toucher.line.empty() || !toucher.stack.python.empty()) continue;
-    const NativeFrame* own = own_frame(toucher.stack.native);
-    if (own != nullptr) toucher.line = base_name(own->line);
+    if (!site.line.empty() || !site.stack.python.empty()) continue;
+    const NativeFrame* own = own_frame(site.stack.native);
+    if (own != nullptr) site.line = base_name(own->line);
   }
 }
 

@@ -26,7 +26,7 @@ class Symbols {
   std::map<std::string, File> files_;
 };
 
-/// Sets the members of the frames that say "by name_frames()", and gives each toucher without
+/// Sets the members of the frames that say "by name_frames()", and gives each site without
 /// Python frames the line of its own native frame: "app.cpp:12". Call this before decide(), which
 /// groups by these lines.
 ///

@@ -71,15 +71,15 @@ bool is_same_program(const Identity& a, const Identity& b) {
 /// A record without the details that the guard would have sent. asked_for() derives the kind of the
 /// attempt from it.
 std::string record_of(const Identity& who, Beacon what, const char* why, bool look) {
-  Touch touch;
-  touch.api = "cuInit or the like";
-  if (what == Beacon::kNvml) touch.api = "nvmlInit or the like";
+  Attempt attempt;
+  attempt.api = "cuInit or the like";
+  if (what == Beacon::kNvml) attempt.api = "nvmlInit or the like";
   if (what == Beacon::kOpenCl) {
-    touch.api = "dlopen";
-    touch.object = "libnvidia-opencl.so.1";
+    attempt.api = "dlopen";
+    attempt.object = "libnvidia-opencl.so.1";
   }
-  if (what == Beacon::kStart) touch.event = EventKind::kStart;
-  return kernel_record(who, touch, what == Beacon::kStart ? nullptr : why, look);
+  if (what == Beacon::kStart) attempt.event = EventKind::kStart;
+  return kernel_record(who, attempt, what == Beacon::kStart ? nullptr : why, look);
 }
 
 }  // namespace
@@ -89,12 +89,12 @@ void Listener::take_beacon(const seccomp_notif& call) {
   const auto what = static_cast<Beacon>(call.data.args[1]);
   const uint64_t message = call.data.args[3];
   const auto known = announced_.find({thread, what});
-  const bool is_touch = what >= Beacon::kCuda && what <= Beacon::kOpenCl;
+  const bool is_attempt = what >= Beacon::kCuda && what <= Beacon::kOpenCl;
   const bool is_known = known != announced_.end() && message != 0;
   const Identity who = is_known ? known->second : identify(thread);
   if (message == 0 && what != Beacon::kStart) {
     too_many_ |= announced_.size() >= kMostAnnounced;
-    if (!is_touch || too_many_) return;
+    if (!is_attempt || too_many_) return;
     // A repeated call is ignored, unless another program has the same id now.
     if (known != announced_.end() && !is_same_program(known->second, who)) tell_ended(*known);
     announced_.insert_or_assign({thread, what}, who);
@@ -112,7 +112,7 @@ void Listener::take_beacon(const seccomp_notif& call) {
   if (!still_waits(call)) return;
   if (known != announced_.end()) announced_.erase(known);
   const auto tell = [&] {
-    if (is_touch && readable) {
+    if (is_attempt && readable) {
       add_native(record, has_own_numbers() ? unwind(process, registers_of(content), is_own_library)
                                            : NativeStack{{}, "/proc is another PID namespace's"});
     }
@@ -120,7 +120,7 @@ void Listener::take_beacon(const seccomp_notif& call) {
   };
   // The record may say something else, because another thread can write to that memory.
   if (!record.empty() && tell()) return;
-  if (!is_touch && what != Beacon::kStart) return;
+  if (!is_attempt && what != Beacon::kStart) return;
   record = record_of(who, what,
                      readable ? "its process had no memory for the details"
                               : "the memory of its process could not be read",

@@ -69,10 +69,10 @@ std::string record_of(const Identity& who, uint32_t request, bool nvml, bool loo
   const std::string object = text_of([&](Text& out) {
     out.put_hex(request).put(" ").put(name_of_request(request)).put(nvml ? kNvmlMark : "");
   });
-  Touch touch;
-  touch.api = kRequestApi;
-  touch.object = object;
-  return kernel_record(who, touch, "the kernel saw the request, around the guard", look);
+  Attempt attempt;
+  attempt.api = kRequestApi;
+  attempt.object = object;
+  return kernel_record(who, attempt, "the kernel saw the request, around the guard", look);
 }
 
 }  // namespace

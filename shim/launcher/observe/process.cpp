@@ -270,7 +270,7 @@ std::optional<Registers> waiting_at(pid_t thread) {
   return registers;
 }
 
-std::string kernel_record(const Identity& who, Touch touch, const char* why, bool look) {
+std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look) {
   look &= has_own_numbers();
   const std::vector<uint64_t> users = look ? status_of(who.pid, "Uid") : std::vector<uint64_t>();
   const std::string executable = look ? executable_of(who.pid) : "";
@@ -280,7 +280,7 @@ std::string kernel_record(const Identity& who, Touch touch, const char* why, boo
   if (look) read_file(path_of(who.pid, "cgroup"), cgroup, kMostCgroup);
   Stack stack = {};
   stack.python_missing = why;
-  if (why != nullptr) touch.stack = &stack;
+  if (why != nullptr) attempt.stack = &stack;
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);
   char host[256] = {};
@@ -299,7 +299,7 @@ std::string kernel_record(const Identity& who, Touch touch, const char* why, boo
   if (job != nullptr) facts.slurm = job;
   std::string text(kMaxRecord, '\0');
   Text out(text.data(), text.size());
-  write_record(out, facts, touch, text.size());
+  write_record(out, facts, attempt, text.size());
   text.resize(out.view().size() - 1);  // remove the newline
   return text;
 }

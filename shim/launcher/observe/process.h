@@ -62,7 +62,7 @@ std::optional<Registers> waiting_at(pid_t thread);
 /// A record of a call that the seccomp listener saw, in place of the guard's own record. `why` is
 /// the reason why the record has no stack; null leaves the stack out. Unless `look`, or without our
 /// own /proc, the record has no other facts about the process than its ids. It has no newline.
-std::string kernel_record(const Identity& who, Touch touch, const char* why, bool look = true);
+std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look = true);
 
 /// The number of the process's seccomp filters. Unknown before Linux 5.9, and if the process is
 /// gone.

@@ -43,8 +43,8 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
   const auto take = [&](const Identity& who, std::optional<Beacon> what, std::string_view record) {
     if (watch && what == Beacon::kStart) watch->note_start(who);
     if (watch && !what && who.stat.started != 0) watch->note_request(who.pid);
-    const bool is_touch = records.add(record, who);
-    return is_touch || what == Beacon::kStart || what == Beacon::kAllowed;
+    const bool is_attempt = records.add(record, who);
+    return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed;
   };
   std::optional<Listener> listener;
   if (listens) {

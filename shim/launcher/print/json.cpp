@@ -66,9 +66,9 @@ void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked) {
   json.end_array();
 }
 
-void put(Json& json, const CallSite& toucher, bool with_names) {
-  const std::vector<PythonFrame>& python = toucher.stack.python;
-  const std::vector<NativeFrame>& native = toucher.stack.native;
+void put(Json& json, const CallSite& site, bool with_names) {
+  const std::vector<PythonFrame>& python = site.stack.python;
+  const std::vector<NativeFrame>& native = site.stack.native;
   std::vector<size_t> own_python;
   std::vector<size_t> own_native;
   for (size_t i = 0; i < python.size(); ++i) {
@@ -77,31 +77,31 @@ void put(Json& json, const CallSite& toucher, bool with_names) {
   for (size_t i = 0; i < native.size(); ++i) {
     if (!passes_calls_on(native[i].module)) own_native.push_back(i);
   }
-  const PythonFrame* named = own_frame(toucher);
+  const PythonFrame* named = own_frame(site);
   const auto line_frame = named == nullptr ? 0 : named - python.data();
-  json.field("asked", word_of(toucher.asked))
-      .field("denied", toucher.denied)
-      .field("api", toucher.api)
-      .field_or_null("object", toucher.object)
-      .field("library", toucher.library)
-      .field_or_null("line", toucher.line)
+  json.field("asked", word_of(site.asked))
+      .field("denied", site.denied)
+      .field("api", site.api)
+      .field_or_null("object", site.object)
+      .field("library", site.library)
+      .field_or_null("line", site.line)
       .objects("python", python,
                [&](const PythonFrame& frame) {
                  json.field("file", frame.file).field("line", frame.line);
                  json.field("function", frame.function);
                  if (with_names) json.field_or_null("source", frame.source);
                })
-      .field_or_null("python_missing", toucher.stack.python_missing)
+      .field_or_null("python_missing", site.stack.python_missing)
       .objects("native", native,
                [&](const NativeFrame& frame) {
                  json.field("module", frame.module).field("offset", frame.offset);
                  if (with_names) json.field_or_null("symbol", frame.symbol);
                })
-      .field_or_null("native_missing", toucher.stack.native_missing)
-      .field_or_null("first", toucher.first)
-      .field_or_null("last", toucher.last)
-      .list("processes", toucher.processes)
-      .list("at", toucher.at)
+      .field_or_null("native_missing", site.stack.native_missing)
+      .field_or_null("first", site.first)
+      .field_or_null("last", site.last)
+      .list("processes", site.processes)
+      .list("at", site.at)
       .field_if(named != nullptr, "line_frame", line_frame)
       .list("own_python", own_python)
       .list("own_native", own_native);
@@ -112,7 +112,7 @@ void put(Json& json, const Place& place) {
   put_asked(json, "asked", place.asked);
   json.field_or_null("first", place.first)
       .field_or_null("last", place.last)
-      .list("touchers", place.touchers)
+      .list("touchers", place.sites)
       .list("processes", place.processes)
       .list("at", place.at);
 }
@@ -159,9 +159,9 @@ void put(Json& json, const SickDriver& one) {
 
 namespace {
 
-/// The touchers that keep their stacks if not all can: at most `most`. Those of failing places come
+/// The sites that keep their stacks if not all can: at most `most`. Those of failing places come
 /// first, then those of the most processes.
-std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most) {
+std::set<size_t> sites_with_stacks(const Findings& findings, size_t most) {
   std::vector<const Place*> order;
   for (const Place& place : findings.places) order.push_back(&place);
   std::stable_sort(order.begin(), order.end(), [](const Place* a, const Place* b) {
@@ -170,9 +170,9 @@ std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most) {
   });
   std::set<size_t> result;
   for (const Place* place : order) {
-    for (const size_t toucher : place->touchers) {
+    for (const size_t site : place->sites) {
       if (result.size() == most) return result;
-      result.insert(toucher);
+      result.insert(site);
     }
   }
   return result;
@@ -182,7 +182,7 @@ std::set<size_t> touchers_with_stacks(const Findings& findings, size_t most) {
 
 void put_findings(Json& json, const Findings& findings, size_t most_stacks, size_t most_processes,
                   bool decided) {
-  // `one` is a toucher or a place.
+  // `one` is a site or a place.
   const auto put_forbidden = [&](const auto& one) {
     if (decided) json.field("fails", !one.forbidden.empty()).list("forbidden", one.forbidden);
   };
@@ -190,12 +190,12 @@ void put_findings(Json& json, const Findings& findings, size_t most_stacks, size
     put(json, place);
     put_forbidden(place);
   });
-  const std::set<size_t> with_stacks = touchers_with_stacks(findings, most_stacks);
+  const std::set<size_t> with_stacks = sites_with_stacks(findings, most_stacks);
   size_t number = 0;
-  json.objects("touchers", findings.touchers, [&](CallSite toucher) {
-    if (!with_stacks.contains(number++)) toucher.stack = {};
-    put(json, toucher, decided);
-    put_forbidden(toucher);
+  json.objects("touchers", findings.sites, [&](CallSite site) {
+    if (!with_stacks.contains(number++)) site.stack = {};
+    put(json, site, decided);
+    put_forbidden(site);
   });
   json.objects(
       "processes", findings.processes, [&](const ObservedProcess& process) { put(json, process); },

@@ -90,12 +90,12 @@ const char* word_of(DriverApi asked);  ///< "cuda", "nvml", "opencl"
 void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked);
 // These write the members of an object that the caller begins and ends.
 /// `with_names`: name_frames() has named the frames.
-void put(Json& json, const CallSite& toucher, bool with_names = false);
+void put(Json& json, const CallSite& site, bool with_names = false);
 void put(Json& json, const Place& place);
 void put(Json& json, const ObservedProcess& process);
 void put(Json& json, const Group& group);
 void put(Json& json, const SickDriver& one);
-/// Writes "places", "touchers" and "processes". Only `most_stacks` touchers keep their stacks,
+/// Writes "places", "touchers" and "processes". Only `most_stacks` sites keep their stacks,
 /// failing ones first. `decided`: decide() and name_frames() have filled in the model.
 void put_findings(Json& json, const Findings& findings, size_t most_stacks, size_t most_processes,
                   bool decided);

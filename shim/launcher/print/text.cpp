@@ -152,9 +152,9 @@ void put_lines(std::string& out, const Findings& findings) {
   for (const Place* line : lines) {
     std::set<std::string> libraries;
     std::set<std::string> apis;
-    for (const size_t number : line->touchers) {
-      libraries.insert(printable(findings.touchers[number].library, kMostName));
-      apis.insert(printable(findings.touchers[number].api, kMostName));
+    for (const size_t number : line->sites) {
+      libraries.insert(printable(findings.sites[number].library, kMostName));
+      apis.insert(printable(findings.sites[number].api, kMostName));
     }
     const size_t count = line->processes.size();
     add_wrapped(out, "  asked by ",

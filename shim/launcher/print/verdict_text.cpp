@@ -29,7 +29,7 @@ constexpr size_t kMostUnguarded = 20;
 constexpr size_t kMostName = 36;
 constexpr size_t kMostFrames = 10;
 constexpr size_t kLastFrames = 2;          ///< of these, the outermost ones
-constexpr std::string_view kRow = "    ";  ///< before the rows of a place or a toucher
+constexpr std::string_view kRow = "    ";  ///< before the rows of a place or a site
 constexpr std::string_view kMark = "> ";   ///< the user's own line
 constexpr size_t kLabel = 9;               ///< "python   "
 constexpr size_t kNoFrame = SIZE_MAX;
@@ -102,9 +102,9 @@ void put_frames(std::string& out, std::string_view label, const std::vector<std:
 }
 
 /// Prints Python's frames, and marks the one that the guard's message names.
-void put_python(std::string& out, const CallSite& toucher) {
-  const std::vector<PythonFrame>& frames = toucher.stack.python;
-  const PythonFrame* named = own_frame(toucher);
+void put_python(std::string& out, const CallSite& site) {
+  const std::vector<PythonFrame>& frames = site.stack.python;
+  const PythonFrame* named = own_frame(site);
   std::vector<std::string> rows;
   rows.reserve(frames.size());
   for (const PythonFrame& one : frames) rows.push_back(row_of(one));
@@ -114,14 +114,14 @@ void put_python(std::string& out, const CallSite& toucher) {
 }
 
 /// Prints Python's frames and the native ones, or why there are none.
-void put_stack(std::string& out, const CallSite& toucher) {
-  const Stack& stack = toucher.stack;
+void put_stack(std::string& out, const CallSite& site) {
+  const Stack& stack = site.stack;
   const std::span<const NativeFrame> native = native_frames(stack);
   std::vector<std::string> rows;
   rows.reserve(native.size() + 1);
   for (const NativeFrame& frame : native) rows.push_back(row_of(frame));
   size_t own = kNoFrame;
-  put_python(out, toucher);
+  put_python(out, site);
   if (stack.python.empty()) {
     const NativeFrame* frame = own_frame(native);
     if (frame != nullptr) {
@@ -162,14 +162,14 @@ void put_processes(std::string& out, const Verdict& verdict, std::string_view la
 }
 
 /// "cuInit by libc10_cuda.so"
-std::string call_of(const CallSite& toucher) {
-  if (toucher.around_guard()) {
-    return "ioctl " + printable(toucher.object) + " to NVIDIA's driver";
+std::string call_of(const CallSite& site) {
+  if (site.around_guard()) {
+    return "ioctl " + printable(site.object) + " to NVIDIA's driver";
   }
-  std::string call = printable(toucher.api);
-  if (!toucher.object.empty()) call += " of " + printable(base_name(toucher.object));
-  if (!toucher.library.empty()) call += " by " + printable(toucher.library);
-  if (!toucher.denied) call += " (its own policy allowed it)";
+  std::string call = printable(site.api);
+  if (!site.object.empty()) call += " of " + printable(base_name(site.object));
+  if (!site.library.empty()) call += " by " + printable(site.library);
+  if (!site.denied) call += " (its own policy allowed it)";
   return call;
 }
 
@@ -184,17 +184,16 @@ struct Calls {
 
 Calls calls_of(const Findings& findings, const Place& place) {
   Calls calls;
-  for (const size_t number : place.touchers) {
-    const CallSite& toucher = findings.touchers[number];
-    if (!toucher.counts) continue;
-    const std::string row = call_of(toucher);
+  for (const size_t number : place.sites) {
+    const CallSite& site = findings.sites[number];
+    if (!site.counts) continue;
+    const std::string row = call_of(site);
     const auto known = std::find(calls.rows.begin(), calls.rows.end(), row);
     if (known == calls.rows.end()) calls.rows.push_back(row);
-    calls.processes.insert(calls.processes.end(), toucher.processes.begin(),
-                           toucher.processes.end());
-    calls.stacks.insert(toucher.stack.python);
+    calls.processes.insert(calls.processes.end(), site.processes.begin(), site.processes.end());
+    calls.stacks.insert(site.stack.python);
     const bool better = calls.first != nullptr && calls.first->forbidden.empty();
-    if (calls.first == nullptr || (better && !toucher.forbidden.empty())) calls.first = &toucher;
+    if (calls.first == nullptr || (better && !site.forbidden.empty())) calls.first = &site;
   }
   std::sort(calls.processes.begin(), calls.processes.end());
   calls.processes.erase(std::unique(calls.processes.begin(), calls.processes.end()),
@@ -246,10 +245,10 @@ std::string what_asked(const Verdict& verdict, DriverApi kind) {
   std::vector<std::string> places;
   for (const Place& place : verdict.findings.places) {
     const size_t before = processes.size();
-    for (const size_t number : place.touchers) {
-      const CallSite& toucher = verdict.findings.touchers[number];
-      if (toucher.asked != kind) continue;
-      for (const size_t process : toucher.processes) {
+    for (const size_t number : place.sites) {
+      const CallSite& site = verdict.findings.sites[number];
+      if (site.asked != kind) continue;
+      for (const size_t process : site.processes) {
         processes.insert(verdict.findings.processes[process].pid);
       }
     }

@@ -28,7 +28,7 @@ static void pause_milliseconds(int milliseconds) {
   nanosleep(&time, NULL);
 }
 
-static void touch(const char* library, const char* name) {
+static void attempt(const char* library, const char* name) {
   void* handle = dlopen(library, RTLD_NOW);
   int (*init)(unsigned) = handle == NULL ? NULL : (int (*)(unsigned))dlsym(handle, name);
   if (init != NULL) init(0);
@@ -37,8 +37,8 @@ static void touch(const char* library, const char* name) {
 
 static void* load(void* unused) {
   while (!atomic_load(&g_stop)) {
-    touch("libcuda.so.1", "cuInit");
-    touch("libnvidia-ml.so.1", "nvmlInit_v2");
+    attempt("libcuda.so.1", "cuInit");
+    attempt("libnvidia-ml.so.1", "nvmlInit_v2");
   }
   return unused;
 }
@@ -113,8 +113,8 @@ static void one_round(int forks) {
   for (int i = 0; i < forks; ++i) {
     children[i] = fork();
     if (children[i] == 0) {
-      touch("libcuda.so.1", "cuInit");
-      touch("libnvidia-ml.so.1", "nvmlInit_v2");
+      attempt("libcuda.so.1", "cuInit");
+      attempt("libnvidia-ml.so.1", "nvmlInit_v2");
       _exit(0);
     }
   }
