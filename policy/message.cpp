@@ -389,9 +389,9 @@ void write_late_write(Text& out, const LateWriteFacts& facts) {
     if (facts.read_already) {
       out.put(" had read it: no effect in this process");
     } else {
-      out.print(facts.told == 1 ? " had reported %u GPU; CUDA sees %u"
-                                : " had reported %u GPUs; CUDA sees %u",
-                facts.told, facts.sees);
+      out.print(facts.reported == 1 ? " had reported %u GPU; CUDA sees %u"
+                                    : " had reported %u GPUs; CUDA sees %u",
+                facts.reported, facts.sees);
     }
   }
   // The program may have derived the value from an option of its own, so the message gives the

@@ -159,7 +159,7 @@ struct LateWriteFacts {
   bool is_set = false;
   std::string_view is;
   std::string_view api;       ///< the call that reported the number or read the variable
-  unsigned told = 0;          ///< the number of GPUs that it reported
+  unsigned reported = 0;      ///< the number of GPUs that it reported
   bool read_already = false;  ///< the change came after cuInit
   unsigned sees = 0;          ///< otherwise: the number that CUDA sees now
   unsigned gpus = 0;          ///< of the machine; 0: not known

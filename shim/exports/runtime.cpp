@@ -34,8 +34,8 @@ void check_fork(Process& here, const char* api) {
   if (const Explainer* it = explainer()) it->check_fork(here, api);
 }
 
-void say_bad_index(Process& here, const BadIndex& facts) {
-  if (const Explainer* it = explainer()) it->say_bad_index(here, facts);
+void print_bad_index(Process& here, const BadIndex& facts) {
+  if (const Explainer* it = explainer()) it->print_bad_index(here, facts);
 }
 
 /// Returns the number of devices that the runtime that holds `function` sees, or 0 if it does not
@@ -57,7 +57,7 @@ int clamped(Process& here, BadIndex facts, const void* function) {
   const int index = index_to_use(here.config.policy, facts.asked, facts.count);
   if (index == facts.asked) return index;
   facts.used = index;
-  say_bad_index(here, facts);
+  print_bad_index(here, facts);
   return index;
 }
 
@@ -95,7 +95,7 @@ using Call = cudaError_t (*)(void* real, const void* context, int index);
   const cudaError_t result = call(it.function, context, facts.asked);
   if (result == cudaErrorInvalidDevice && looks_at_indices(here)) {
     facts.count = ask_count(here, it.function);
-    say_bad_index(here, facts);
+    print_bad_index(here, facts);
   }
   if (result == cudaSuccess && api == kSetDevice && !was_selected(here, facts.asked)) {
     note_selected(here, facts.asked, caller);

@@ -110,9 +110,9 @@ void load_both() {
     inherited.null_drivers_tried.store(true, std::memory_order_release);
     // Printed at once, because the program may be linked to the driver, or load a library that is.
     if (inherited.null_drivers[0].path.load(std::memory_order_relaxed) == nullptr)
-      say_missing(NullDriverKind::kDriver);
+      print_missing(NullDriverKind::kDriver);
     if (inherited.null_drivers[1].path.load(std::memory_order_relaxed) == nullptr)
-      say_missing(NullDriverKind::kNvml);
+      print_missing(NullDriverKind::kNvml);
   }
   errno = saved_errno;
 }
@@ -163,7 +163,7 @@ void need_dev_names() {
                                               std::memory_order_relaxed);
 }
 
-void say_missing(NullDriverKind kind) {
+void print_missing(NullDriverKind kind) {
   const int index = static_cast<int>(kind);
   const char* why = inherited.null_drivers[index].why.load(std::memory_order_acquire);
   const sys::Mapped<PathRoom> room;

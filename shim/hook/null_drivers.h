@@ -34,6 +34,6 @@ NullDriver null_driver(NullDriverKind kind);
 void need_dev_names();
 
 /// Reports once per process which file cannot be used and why.
-void say_missing(NullDriverKind kind);
+void print_missing(NullDriverKind kind);
 
 }  // namespace cudaguard

@@ -24,7 +24,7 @@ namespace {
 const char* null_driver_name(NullDriverKind kind, const char* never) {
   const NullDriver it = null_driver(kind);
   if (it.path != nullptr) return it.path;
-  say_missing(kind);
+  print_missing(kind);
   return never;
 }
 
@@ -80,7 +80,7 @@ const char* act(Process& here, const LibraryRequest& request, const char* name, 
         // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): as above
         record_attempt(here, request.refused->name().data(), name, caller);
       } else {
-        say_no_opencl(here, caller);
+        print_no_opencl(here, caller);
       }
       return request.refused->never.data();
     default:

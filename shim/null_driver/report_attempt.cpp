@@ -14,7 +14,7 @@ namespace cudaguard {
 
 namespace {
 
-using Tell = void (*)(unsigned, const char*, const void*);
+using Report = void (*)(unsigned, const char*, const void*);
 constexpr unsigned kAbi = 1;
 constexpr uintptr_t kNotAsked = 0;
 constexpr uintptr_t kNobody = 1;
@@ -32,10 +32,10 @@ uintptr_t find_elsewhere() {
 }  // namespace
 
 void report_attempt(const char* api, const void* caller) {
-  if (Tell here = &cudaguard_touch_v1; here != nullptr) return here(kAbi, api, caller);
+  if (Report here = &cudaguard_touch_v1; here != nullptr) return here(kAbi, api, caller);
   uintptr_t guard = guard_elsewhere.load(std::memory_order_relaxed);
   if (guard == kNotAsked) guard = find_elsewhere();
-  if (guard != kNobody) reinterpret_cast<Tell>(guard)(kAbi, api, caller);
+  if (guard != kNobody) reinterpret_cast<Report>(guard)(kAbi, api, caller);
 }
 
 }  // namespace cudaguard

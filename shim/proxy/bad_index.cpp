@@ -26,7 +26,7 @@ uint64_t case_of(const BadIndex& facts) {
 
 }  // namespace
 
-void say_bad_index(Process& process, const BadIndex& facts) {
+void print_bad_index(Process& process, const BadIndex& facts) {
   check_late_write(process);
   if (process.config.log == Log::kOff) return;
   const sys::Mapped<Room> room;
@@ -48,7 +48,8 @@ void say_bad_index(Process& process, const BadIndex& facts) {
     line.are = are.view();
     line.are_whose = visible.by_variable ? "CUDA_VISIBLE_DEVICES=" : "GPUs ";
   }
-  the_guard().say_case(process, case_of(facts), write_line_of<write_bad_index, IndexFacts>, &line);
+  the_guard().print_case(process, case_of(facts), write_line_of<write_bad_index, IndexFacts>,
+                         &line);
 }
 
 }  // namespace cudaguard

@@ -6,6 +6,6 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-void say_bad_index(Process& process, const BadIndex& facts);
+void print_bad_index(Process& process, const BadIndex& facts);
 
 }  // namespace cudaguard

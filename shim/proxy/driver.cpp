@@ -41,7 +41,7 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
   BadIndex facts = {.api = "cuDeviceGet", .caller = caller, .asked = ordinal, .count = count};
   const int index = index_to_use(policy, ordinal, count);
   if (index != ordinal) facts.used = index;
-  say_bad_index(here, facts);
+  print_bad_index(here, facts);
   if (index == ordinal) return kInvalidDevice;
   return real_function<Result (*)(int*, int)>(k_cuDeviceGet)(device, index);
 }

@@ -26,7 +26,7 @@ namespace {
 constexpr Explainer kExplainer = {.check_fork = &check_fork,
                                   .note_count = &note_count,
                                   .check_late_write = &check_late_write,
-                                  .say_bad_index = &say_bad_index};
+                                  .print_bad_index = &print_bad_index};
 
 /// Threads that race here find the same functions. The lock protects the pages that become writable
 /// for a moment. No code under the lock waits for ld.so, because a constructor that calls us may

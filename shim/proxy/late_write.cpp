@@ -44,7 +44,7 @@ void compare(Process& process, const LateWrite::Moment* moment, const unsigned* 
     facts.was_set = moment->set;
     facts.was = moment->value;
     facts.api = moment->api;
-    facts.told = moment->count;
+    facts.reported = moment->count;
     // NVML counts all GPUs. CUDA counts those of the variable's old value.
     const bool all = !moment->set || std::string_view(moment->api).starts_with("nvml");
     if (all) facts.gpus = moment->count;

@@ -17,8 +17,8 @@ struct Plan {
   Allowed allowed;
   Selection selection;
   /// The CUDA_VISIBLE_DEVICES that the driver reads. All UUIDs and their commas fit.
-  char told[kMostGpus * kMostUuid + 1];
-  bool ready;  ///< `told` is valid
+  char list[kMostGpus * kMostUuid + 1];
+  bool ready;  ///< `list` is valid
 };
 
 namespace {
@@ -36,10 +36,10 @@ const Plan* make_plan() {
   if (plan->allowed.view.error.why == ListError::Why::kNone) {
     plan->selection =
         select(the_guard().variable(kVariable), &plan->allowed.view, &plan->allowed.machine);
-    Text told(plan->told, sizeof plan->told - 1);
+    Text list(plan->list, sizeof plan->list - 1);
     plan->ready =
-        write_driver_list(told, plan->selection, plan->allowed.view, plan->allowed.machine);
-    plan->told[told.view().size()] = '\0';
+        write_driver_list(list, plan->selection, plan->allowed.view, plan->allowed.machine);
+    plan->list[list.view().size()] = '\0';
     // A lost GPU is listed without a UUID. By its index the driver would show another GPU.
     for (size_t i = 0; plan->allowed.machine.known && i < plan->selection.count; ++i) {
       const size_t at = plan->allowed.view.devices[plan->selection.view[i]];
@@ -47,20 +47,20 @@ const Plan* make_plan() {
     }
   }
   const Plan* old = driver.plan.load(std::memory_order_acquire);
-  if (old == nullptr || old->ready != plan->ready || strcmp(old->told, plan->told) != 0) {
+  if (old == nullptr || old->ready != plan->ready || strcmp(old->list, plan->list) != 0) {
     return plan;
   }
   sys::unmap(plan, sizeof(Plan));
   return old;
 }
 
-void say_why(Process& here, const char* why) {
+void print_why(Process& here, const char* why) {
   const NotEnforcedFacts facts = {why, here.config.by_option};
   the_guard().print_message(here, Process::kList,
                             write_line_of<write_not_enforced, NotEnforcedFacts>, &facts);
 }
 
-void say_in_vain(Process& here, const char* why, int error = 0) {
+void print_in_vain(Process& here, const char* why, int error = 0) {
   const ListInVainFacts facts = {here.config.visible_devices, why, here.config.by_option, error};
   the_guard().print_message(here, Process::kListInVain,
                             write_line_of<write_list_in_vain, ListInVainFacts>, &facts);
@@ -91,9 +91,9 @@ char* answer(const char* name) {
     plan = make_plan();
     if (plan == nullptr) return const_cast<char*>(kNoneOfThem);
     driver.plan.store(plan, std::memory_order_release);
-    if (!plan->ready) say_why(here, kNoUuid);  // a wrong list has its message already
+    if (!plan->ready) print_why(here, kNoUuid);  // a wrong list has its message already
   }
-  return const_cast<char*>(plan->ready ? plan->told : kNoneOfThem);
+  return const_cast<char*>(plan->ready ? plan->list : kNoneOfThem);
 }
 
 /// Returns false if the real driver returns an error.
@@ -150,7 +150,7 @@ const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
 }
 
 Result deny(Process& here, const char* why, const void* caller) {
-  if (why != nullptr) say_why(here, why);
+  if (why != nullptr) print_why(here, why);
   the_guard().fall_back(here, why != nullptr ? Process::kNotEnforced : Process::kNotAccepted);
   the_guard().record_attempt(here, "cuInit", nullptr, caller);
   return kNoDevice;
@@ -188,7 +188,7 @@ void tell_guard(Process& here, const Plan* plan, const void* caller) {
   the_guard().record_event(here, {.kind = Event::Kind::kInit,
                                   .api = "cuInit",
                                   .caller = caller,
-                                  .object = plan != nullptr ? plan->told : nullptr});
+                                  .object = plan != nullptr ? plan->list : nullptr});
 }
 
 }  // namespace
@@ -207,7 +207,7 @@ void bind_visible_devices(const Process& here, const RealLibrary& real) {
 
 bool list_is_enforced(Process& here) {
   if (driver.redirected || !list_is_set(here)) return true;
-  say_why(here, " cannot be enforced: libcuda.so.1 does not import getenv");
+  print_why(here, " cannot be enforced: libcuda.so.1 does not import getenv");
   the_guard().fall_back(here, Process::kNotEnforced);
   return false;
 }
@@ -228,8 +228,8 @@ Result init_inside_list(Process& here, const void* caller) {
   if (!already) plan = make_plan();
   if (plan == nullptr) return deny(here, ": out of memory", caller);
   if (!plan->ready) {
-    const bool said = plan->allowed.view.error.why != ListError::Why::kNone;
-    return deny(here, said ? nullptr : kNoUuid, caller);
+    const bool reported = plan->allowed.view.error.why != ListError::Why::kNone;
+    return deny(here, reported ? nullptr : kNoUuid, caller);
   }
   driver.plan.store(plan, std::memory_order_release);
   const uint32_t asked_before = already ? 0 : driver.times_asked.load(std::memory_order_relaxed);
@@ -242,10 +242,10 @@ Result init_inside_list(Process& here, const void* caller) {
   if (result == kNoDevice) {
     note_no_device(here);
     if (plan->selection.count != 0 || has_no_gpu(plan->allowed)) {
-      say_in_vain(here, "this machine shows no GPU");
+      print_in_vain(here, "this machine shows no GPU");
     }
   } else if (result != kSuccess && result != kNotInitialized) {  // a forked child's answer
-    say_in_vain(here, "the driver fails with error", result);
+    print_in_vain(here, "the driver fails with error", result);
   }
   if (result != kSuccess) return result;
   const char* wrong = check_what_is_visible(*plan, asked_before);

@@ -31,7 +31,7 @@ constexpr Services kServices = {
     .record_event = &record_event,
     .record_attempt = &record_attempt,
     .print_message = &print_message,
-    .say_case = &say_case,
+    .print_case = &print_case,
 };
 
 struct Files {

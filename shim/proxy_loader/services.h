@@ -26,7 +26,7 @@ struct Services {
   decltype(&cudaguard::record_event) record_event = nullptr;
   decltype(&cudaguard::record_attempt) record_attempt = nullptr;
   decltype(&cudaguard::print_message) print_message = nullptr;
-  decltype(&cudaguard::say_case) say_case = nullptr;
+  decltype(&cudaguard::print_case) print_case = nullptr;
 };
 
 /// A device index that CUDA refused, or that CLAMP replaced.
@@ -46,7 +46,7 @@ struct Explainer {
   void (*note_count)(Process& process, const char* api, unsigned count) = nullptr;
   /// Called when CUDA looks wrong to the program. Reports a CUDA_VISIBLE_DEVICES written too late.
   void (*check_late_write)(Process& process) = nullptr;
-  void (*say_bad_index)(Process& process, const BadIndex& facts) = nullptr;
+  void (*print_bad_index)(Process& process, const BadIndex& facts) = nullptr;
 };
 
 }  // namespace cudaguard

@@ -58,7 +58,7 @@ namespace {
 
 /// A signal interrupts the call (EINTR) until the launcher has received it, and before Linux 5.19
 /// until the answer. So that a timer cannot interrupt it each time, the repetition blocks signals.
-bool say(Beacon what, const void* caller, BeaconMessage* message) {
+bool send(Beacon what, const void* caller, BeaconMessage* message) {
   long answer = call(what, caller, message);
   if (answer == -EINTR) {
     const uint64_t all = ~uint64_t{0};
@@ -74,13 +74,13 @@ bool say(Beacon what, const void* caller, BeaconMessage* message) {
 
 }  // namespace
 
-bool announce(Beacon what, const void* caller) { return say(what, caller, nullptr); }
+bool announce(Beacon what, const void* caller) { return send(what, caller, nullptr); }
 
 bool send_beacon(Beacon what, const void* caller, std::string_view record) {
   BeaconMessage message;
   message.text = reinterpret_cast<uint64_t>(record.data());
   message.length = record.size();
-  return say(what, caller, &message);
+  return send(what, caller, &message);
 }
 
 }  // namespace cudaguard

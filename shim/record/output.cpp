@@ -130,8 +130,8 @@ bool expand(std::string_view path, const ProcessFacts& facts, char* to, size_t s
 }
 
 /// Sends the record to the launcher. Returns false if no launcher listens.
-bool tell(Beacon what, const void* caller, const ScratchPages& scratch, uint32_t pid,
-          const Attempt& attempt) {
+bool send_to_launcher(Beacon what, const void* caller, const ScratchPages& scratch, uint32_t pid,
+                      const Attempt& attempt) {
   const ProcessFacts facts = gather_facts(scratch->facts, pid, attempt);
   Text record(scratch->record, kMaxRecord);
   write_record(record, facts, attempt, kMaxRecord);
@@ -164,7 +164,7 @@ void write_report(Process& process, const ScratchPages& scratch, uint32_t pid,
   }
 }
 
-void say_complaints(Process& process) {
+void print_complaints(Process& process) {
   const Config& config = process.config;
   const bool bad_list = config.list_error.why != ListError::Why::kNone;
   if ((config.complaint_count == 0 && !bad_list) || config.log == Log::kOff) return;
@@ -185,7 +185,7 @@ void say_complaints(Process& process) {
 
 [[gnu::cold, gnu::noinline]] void write_one_line(Process& process, Writer write,
                                                  const void* context) {
-  say_complaints(process);
+  print_complaints(process);
   const ScratchPages scratch;
   if (!scratch) return;
   Line line(scratch);
@@ -213,7 +213,7 @@ void write_start(char** words, char** variables) {
           ? std::string_view(words[0], size)
           : read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
   const uint32_t pid = sys::getpid();
-  inherited.listens = tell(Beacon::kStart, nullptr, scratch, pid, attempt);
+  inherited.listens = send_to_launcher(Beacon::kStart, nullptr, scratch, pid, attempt);
   if (!config.report.empty()) send(config.report, scratch, pid, attempt);
 }
 
@@ -251,7 +251,7 @@ bool is_new(Process& process, const char* touched) {
 }
 
 bool is_new(Process& process, const Event& event) {
-  say_complaints(process);
+  print_complaints(process);
   if (!wants_events(process)) return false;
   // Only the first event of a kind counts: the record shows what a process does, not by which
   // function.
@@ -262,7 +262,7 @@ bool is_new(Process& process, const Event& event) {
 }
 
 bool prepare(Process& process, const Event& event, Output& output) {
-  say_complaints(process);
+  print_complaints(process);
   Attempt& attempt = output.attempt;
   attempt.api = event.api;
   attempt.event = event.kind;
@@ -323,7 +323,7 @@ void write_out(Process& process, const void* caller, Output& output) {
     }
     line.write();
   }
-  if (output.heard) tell(output.beacon, caller, scratch, pid, attempt);
+  if (output.heard) send_to_launcher(output.beacon, caller, scratch, pid, attempt);
   if (!config.report.empty()) write_report(process, scratch, pid, attempt);
 }
 
@@ -332,7 +332,7 @@ void print_message(Process& process, Process::Message bit, Writer write, const v
   write_one_line(process, write, context);
 }
 
-void say_case(Process& process, uint64_t key, Writer write, const void* context) {
+void print_case(Process& process, uint64_t key, Writer write, const void* context) {
   if (process.config.log == Log::kOff || !Process::first_case(process.lines, key)) return;
   write_one_line(process, write, context);
 }
@@ -348,7 +348,7 @@ void record_no_driver(Process& process, const char* api, const void* caller) {
   record_event(process, {.api = api, .caller = caller, .result = kNoDevice});
 }
 
-void say_no_opencl(Process& process, const void* caller) {
+void print_no_opencl(Process& process, const void* caller) {
   if (!sys::is_glibc()) return;
   const ScratchPages scratch;
   if (!scratch) return;

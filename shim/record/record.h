@@ -43,13 +43,13 @@ using Writer = void (*)(Text& out, const void* context);
 /// Prints a message once per process and `bit`, unless messages are off.
 void print_message(Process& process, Process::Message bit, Writer write, const void* context);
 /// Prints a message once per process and case; `key` is any hash of the case.
-void say_case(Process& process, uint64_t key, Writer write, const void* context);
+void print_case(Process& process, uint64_t key, Writer write, const void* context);
 
 /// Records that the program called `api`, but there is no driver.
 void record_no_driver(Process& process, const char* api, const void* caller);
 
 /// Reports that NVIDIA's OpenCL was refused.
-void say_no_opencl(Process& process, const void* caller);
+void print_no_opencl(Process& process, const void* caller);
 
 /// Reports which null driver cannot be used, once per process and `bit`.
 void print_missing_null_driver(Process::Message bit, const char* file, const char* why);

@@ -58,7 +58,7 @@ struct InheritedState {
   char report[kMaxReportPath + 1] = {};  ///< set by report_to; empty: that of the start
   /// Process::Fallen of this process, or of one that forked it.
   std::atomic<uint8_t> fallen{0};
-  std::atomic<uint32_t> said{0};  ///< printed messages: bits of Process::Message
+  std::atomic<uint32_t> printed{0};  ///< printed messages: bits of Process::Message
 
   /// The process and the library that have initialised CUDA.
   struct Initialised {

@@ -70,7 +70,7 @@ struct Process {
   };
   /// True for the first caller with this bit, unless `other` was printed before.
   static bool print_once(Message bit, uint32_t other = 0) {
-    return (inherited.said.fetch_or(bit, std::memory_order_relaxed) & (bit | other)) == 0;
+    return (inherited.printed.fetch_or(bit, std::memory_order_relaxed) & (bit | other)) == 0;
   }
 
   /// Hashes of distinct cases, in order of arrival. There are fewer events than places: two for

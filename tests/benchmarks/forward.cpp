@@ -88,7 +88,7 @@ void device_attribute(benchmark::State& state) {
 }
 BENCHMARK(device_attribute);
 
-void say_where(const char* name) {
+void print_where(const char* name) {
   Dl_info info = {};
   void* function = dlsym(driver(), name);
   if (function == nullptr || dladdr(function, &info) == 0) std::abort();
@@ -106,8 +106,8 @@ void say_where(const char* name) {
 int main(int argc, char** argv) {
 #ifndef FORWARD_LINKED
   if (argc > 1 && std::strcmp(argv[1], "where") == 0) {
-    say_where("cuDeviceGet");
-    say_where("cuDeviceGetAttribute");
+    print_where("cuDeviceGet");
+    print_where("cuDeviceGetAttribute");
     return 0;
   }
 #endif

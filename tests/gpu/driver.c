@@ -114,15 +114,15 @@ static void list(void) {
     char text[128] = "";
     const int device = device_at(i);
     if (g_driver.cuDeviceGetUuid != NULL && g_driver.cuDeviceGetUuid(uuid, device) == 0) {
-      say_uuid("uuid", i, uuid);
+      print_uuid("uuid", i, uuid);
     }
     if (g_driver.cuDeviceGetName != NULL &&
         g_driver.cuDeviceGetName(text, sizeof text, device) == 0) {
-      say_word("name", i, text);
+      print_word("name", i, text);
     }
     if (g_driver.cuDeviceGetPCIBusId != NULL &&
         g_driver.cuDeviceGetPCIBusId(text, sizeof text, device) == 0) {
-      say_word("pci", i, text);
+      print_word("pci", i, text);
     }
   }
 }
@@ -180,7 +180,7 @@ static void run_kernel(void) {
   printf("launch=%d kernel=%s ", answer, right == 64 ? "right" : "wrong");
 }
 
-static void say_names(void) {
+static void print_names(void) {
   for (int i = 0; i < kNameCount; ++i) {
     printf("dlsym.%s=%s ", kNames[i], file_of(dlsym(g_library, kNames[i])));
   }
@@ -225,7 +225,7 @@ int main(int argc, char** argv) {
   g_argv = argv;
   const char* what = option("do", "list");
   if (strcmp(what, "late") == 0) {
-    say_nvml("nvml.");
+    print_nvml("nvml.");
     setenv("CUDA_VISIBLE_DEVICES", option("write", "-1"), 1);
   }
   const uint64_t start = now_ns();
@@ -249,7 +249,7 @@ int main(int argc, char** argv) {
     int device = -7;
     if (init() == 0) TIME_CALLS(g_driver.cuDeviceGet(&device, 0));
   } else if (strcmp(what, "names") == 0) {
-    say_names();
+    print_names();
   } else if (strcmp(what, "fork") == 0) {
     fork_after_init();
   } else {

@@ -42,7 +42,7 @@ __attribute__((unused)) static uint64_t now_ns(void) {
 }
 
 // Formats 16 bytes as NVIDIA writes a UUID.
-__attribute__((unused)) static void say_uuid(const char* key, int index, const void* given) {
+__attribute__((unused)) static void print_uuid(const char* key, int index, const void* given) {
   const unsigned char* byte = given;
   printf("%s%d=GPU-", key, index);
   for (int i = 0; i < 16; ++i) {
@@ -52,7 +52,7 @@ __attribute__((unused)) static void say_uuid(const char* key, int index, const v
 }
 
 // In the answers, a name must be one word.
-__attribute__((unused)) static void say_word(const char* key, int index, char* text) {
+__attribute__((unused)) static void print_word(const char* key, int index, char* text) {
   for (char* letter = text; *letter != '\0'; ++letter) {
     if (*letter == ' ') *letter = '_';
   }
@@ -103,7 +103,7 @@ typedef int (*nvml_count)(unsigned*);
 typedef int (*nvml_by_index)(unsigned, void**);
 typedef int (*nvml_uuid)(void*, char*, unsigned);
 
-__attribute__((unused)) static void say_nvml(const char* prefix) {
+__attribute__((unused)) static void print_nvml(const char* prefix) {
   void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
   if (library == NULL) {
     printf("%sinit=null ", prefix);

@@ -69,7 +69,7 @@ static int load(void) {
          g_nvml.nvmlDeviceGetHandleByIndex_v2 != NULL;
 }
 
-static void say_device(unsigned i) {
+static void print_device(unsigned i) {
   void* device = NULL;
   const int answer = g_nvml.nvmlDeviceGetHandleByIndex_v2(i, &device);
   printf("handle%u=%d ", i, answer);
@@ -77,15 +77,15 @@ static void say_device(unsigned i) {
   char text[128] = "";
   if (g_nvml.nvmlDeviceGetUUID != NULL &&
       g_nvml.nvmlDeviceGetUUID(device, text, sizeof text) == 0) {
-    say_word("uuid", (int)i, text);
+    print_word("uuid", (int)i, text);
   }
   if (g_nvml.nvmlDeviceGetName != NULL &&
       g_nvml.nvmlDeviceGetName(device, text, sizeof text) == 0) {
-    say_word("name", (int)i, text);
+    print_word("name", (int)i, text);
   }
   struct pci pci;
   if (g_nvml.nvmlDeviceGetPciInfo_v3 != NULL && g_nvml.nvmlDeviceGetPciInfo_v3(device, &pci) == 0) {
-    say_word("pci", (int)i, pci.id);
+    print_word("pci", (int)i, pci.id);
   }
   unsigned index = 77;
   if (g_nvml.nvmlDeviceGetIndex != NULL && g_nvml.nvmlDeviceGetIndex(device, &index) == 0) {
@@ -174,7 +174,7 @@ int main(int argc, char** argv) {
       g_nvml.nvmlSystemGetDriverVersion(version, sizeof version) == 0) {
     printf("driverVersion=%s ", version);
   }
-  for (unsigned i = 0; i < count; ++i) say_device(i);
+  for (unsigned i = 0; i < count; ++i) print_device(i);
   void* device = NULL;
   printf("beyond=%d ", g_nvml.nvmlDeviceGetHandleByIndex_v2(count, &device));
   char* uuids = strdup(option("uuids", ""));

@@ -84,7 +84,7 @@ static void enter(pid_t id, const struct __ptrace_syscall_info* info) {
   }
 }
 
-static void say_end(struct thread* thread, const char* answer) {
+static void print_end(struct thread* thread, const char* answer) {
   fprintf(g_log, "%d %s(\"%s\") = %s\n", thread->id, thread->call, thread->path, answer);
   memset(thread, 0, sizeof *thread);
 }
@@ -94,7 +94,7 @@ static void leave(pid_t id, const struct __ptrace_syscall_info* info) {
   if (thread == NULL || thread->id == 0) return;
   char answer[32];
   snprintf(answer, sizeof answer, "%lld", (long long)info->exit.rval);
-  say_end(thread, answer);
+  print_end(thread, answer);
 }
 
 static int on_stop(pid_t id, int status) {
@@ -131,7 +131,7 @@ static int run(pid_t program) {
     }
     struct thread* thread = find(id);
     // The thread ended inside a call: another thread called execve, or a signal killed it.
-    if (thread != NULL && thread->id == id) say_end(thread, "?");
+    if (thread != NULL && thread->id == id) print_end(thread, "?");
     if (id == program) result = status;
   }
   return result;

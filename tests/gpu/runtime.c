@@ -27,7 +27,7 @@ static const char* copy_there_and_back(int device) {
   return memcmp(in, out, sizeof in) == 0 ? "right" : "wrong";
 }
 
-static void say_driver(void) {
+static void print_driver(void) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == NULL) {
     printf("driver.cuInit=null ");
@@ -44,14 +44,14 @@ static void say_driver(void) {
   for (int i = 0; i < count; ++i) {
     unsigned char uuid[16] = {0};
     int device = -7;
-    if (get(&device, i) == 0 && get_uuid(uuid, device) == 0) say_uuid("driver.uuid", i, uuid);
+    if (get(&device, i) == 0 && get_uuid(uuid, device) == 0) print_uuid("driver.uuid", i, uuid);
   }
 }
 
 static void list(void) {
   static struct cudaDeviceProp properties;
   int count = -7;
-  if (is("first", "nvml")) say_nvml("nvml.");
+  if (is("first", "nvml")) print_nvml("nvml.");
   const uint64_t start = now_ns();
   const int answer = cudaGetDeviceCount(&count);
   printf("cudaGetDeviceCount=%d firstNs=%llu count=%d ", answer,
@@ -60,17 +60,17 @@ static void list(void) {
     const int got = cudaGetDeviceProperties(&properties, i);
     printf("properties%d=%d ", i, got);
     if (got == 0) {
-      say_uuid("uuid", i, &properties.uuid);
+      print_uuid("uuid", i, &properties.uuid);
       printf("pci%d=%08X:%02X:%02X ", i, properties.pciDomainID, properties.pciBusID,
              properties.pciDeviceID);
     }
     if (!is("copy", "0")) printf("copy%d=%s ", i, copy_there_and_back(i));
   }
-  if (!is("first", "nvml")) say_nvml("nvml.");
-  say_driver();
+  if (!is("first", "nvml")) print_nvml("nvml.");
+  print_driver();
 }
 
-static void say_call(const char* name, int answer) {
+static void print_call(const char* name, int answer) {
   // The program asks twice, because an error must be there only once.
   const int last = cudaGetLastError();
   const int again = cudaGetLastError();
@@ -84,15 +84,16 @@ static void index_calls(int index) {
   int count = -7;
   const int answer = cudaGetDeviceCount(&count);
   printf("cudaGetDeviceCount=%d count=%d ", answer, count);
-  say_call("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties, index));
-  say_uuid("propertiesUuid", 0, &properties.uuid);
-  say_call("cudaDeviceGetAttribute",
-           cudaDeviceGetAttribute(&value, cudaDevAttrComputeCapabilityMajor, index));
+  print_call("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties, index));
+  print_uuid("propertiesUuid", 0, &properties.uuid);
+  print_call("cudaDeviceGetAttribute",
+             cudaDeviceGetAttribute(&value, cudaDevAttrComputeCapabilityMajor, index));
   printf("attribute=%d ", value);
 #if CUDART_VERSION >= 12000
-  say_call("cudaInitDevice", cudaInitDevice(index, cudaDeviceMapHost, cudaInitDeviceFlagsAreValid));
+  print_call("cudaInitDevice",
+             cudaInitDevice(index, cudaDeviceMapHost, cudaInitDeviceFlagsAreValid));
 #endif
-  say_call("cudaSetDevice", cudaSetDevice(index));
+  print_call("cudaSetDevice", cudaSetDevice(index));
   const int got = cudaGetDevice(&current);
   printf("cudaGetDevice=%d current=%d ", got, current);
 }

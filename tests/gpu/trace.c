@@ -45,7 +45,7 @@ static const char* file_of(void* address) {
   return slash == NULL ? info.dli_fname : slash + 1;
 }
 
-static void say_bytes(const char* name, int device, int answer, const unsigned char* byte) {
+static void print_bytes(const char* name, int device, int answer, const unsigned char* byte) {
   char text[40] = "";
   for (int i = 0; i < 16 && answer == 0; ++i) snprintf(text + 2 * i, 3, "%02x", byte[i]);
   say("%s(%d) = %d %s\n", name, device, answer, text);
@@ -82,14 +82,14 @@ static int get(int* device, int index) {
 static int (*g_uuid)(void*, int);
 static int uuid(void* to, int device) {
   const int answer = g_uuid(to, device);
-  say_bytes("cuDeviceGetUuid", device, answer, to);
+  print_bytes("cuDeviceGetUuid", device, answer, to);
   return answer;
 }
 
 static int (*g_uuid_v2)(void*, int);
 static int uuid_v2(void* to, int device) {
   const int answer = g_uuid_v2(to, device);
-  say_bytes("cuDeviceGetUuid_v2", device, answer, to);
+  print_bytes("cuDeviceGetUuid_v2", device, answer, to);
   return answer;
 }
 
@@ -149,7 +149,7 @@ static void* traced(const char* name, void* found) {
 }
 
 // The driver's own file is the usual case and is not worth a line.
-static void say_lookup(const char* name, int asked, int answer, int status, void* found) {
+static void print_lookup(const char* name, int asked, int answer, int status, void* found) {
   const char* file = file_of(found);
   if (answer != 0 || found == NULL || strncmp(file, "libcuda.so", 10) != 0) {
     say("cuGetProcAddress(%s, %d) = %d, status %d, in %s\n", name, asked, answer, status, file);
@@ -158,7 +158,7 @@ static void say_lookup(const char* name, int asked, int answer, int status, void
 
 static int proc(const char* name, void** function, int asked, uint64_t flags) {
   const int answer = g_proc(name, function, asked, flags);
-  say_lookup(name, asked, answer, 0, *function);
+  print_lookup(name, asked, answer, 0, *function);
   if (strcmp(name, "cuGetProcAddress") != 0) *function = traced(name, *function);
   return answer;
 }
@@ -166,7 +166,7 @@ static int proc(const char* name, void** function, int asked, uint64_t flags) {
 static int proc_v2(const char* name, void** function, int asked, uint64_t flags, int* status) {
   int own = 0;
   const int answer = g_proc_v2(name, function, asked, flags, status == NULL ? &own : status);
-  say_lookup(name, asked, answer, status == NULL ? own : *status, *function);
+  print_lookup(name, asked, answer, status == NULL ? own : *status, *function);
   if (strcmp(name, "cuDeviceGetUuid") == 0 && asked >= 11040) {
     *function = traced("cuDeviceGetUuid_v2", *function);
   } else if (strcmp(name, "cuGetProcAddress") != 0) {

@@ -34,7 +34,7 @@ static void ask_loaded(const char* library, const char* name) {
   probe_say(1, "loaded.%s=%d ", name, init == NULL ? -1 : init(0));
 }
 
-static int say_ours(struct dl_phdr_info* object, size_t size, void* data) {
+static int print_ours(struct dl_phdr_info* object, size_t size, void* data) {
   (void)size;
   (void)data;
   const char* file = strrchr(object->dlpi_name, '/');
@@ -62,7 +62,7 @@ int main(void) {
   ask_loaded("libcuda.so.1", "cuInit");
   ask_loaded("libnvidia-ml.so.1", "nvmlInit_v2");
   probe_say(1, "ours=");
-  dl_iterate_phdr(say_ours, NULL);
+  dl_iterate_phdr(print_ours, NULL);
   probe_say(1, "\n");
   return 0;
 }

@@ -191,12 +191,12 @@ TEST(DeviceListRandom, AnyListAndProgramValue_MatchTheModel) {
     narrowed += !expected.empty() && expected.size() < allowed->size() ? 1 : 0;
 
     // The driver gets only allowed devices, each once, by their full UUIDs.
-    const std::string told = driver_list(selection, view, *machine);
+    const std::string of_driver = driver_list(selection, view, *machine);
     Strings uuids;
     for (const int position : expected) {
       uuids.push_back(all_uuids()[static_cast<size_t>((*allowed)[static_cast<size_t>(position)])]);
     }
-    ASSERT_EQ(told, uuids.empty() ? "-1" : joined(uuids));
+    ASSERT_EQ(of_driver, uuids.empty() ? "-1" : joined(uuids));
     VisibleDevice devices[kMostGpus];
     for (size_t i = 0; i < selection.count; ++i) {
       devices[i] = visible_device(i, selection, view, *machine);
@@ -226,8 +226,8 @@ TEST(DeviceListRandom, DriverReadsTheListAsOurSelection) {
       continue;
     }
     const Selection selection = select(nullptr, &view, machine.get());
-    const std::string told = driver_list(selection, view, *machine);
-    ASSERT_EQ(indices_of(select(told.c_str(), &whole, machine.get())), devices) << list;
+    const std::string of_driver = driver_list(selection, view, *machine);
+    ASSERT_EQ(indices_of(select(of_driver.c_str(), &whole, machine.get())), devices) << list;
   }
 }
 

@@ -29,7 +29,7 @@ struct Viewed {
   Indices select(const char* value) const {
     return indices_of(cudaguard::select(value, &view, machine.get()));
   }
-  std::string told(const char* value) const {
+  std::string list_for(const char* value) const {
     return driver_list(cudaguard::select(value, &view, machine.get()), view, *machine);
   }
   int meant(int asked, const char* value = nullptr) const {
@@ -66,7 +66,7 @@ TEST(Select, NumbersAreViewIndices_InTheProgramsOrder) {
   EXPECT_EQ(viewed.select("2,0"), (Indices{2, 0}));
   EXPECT_EQ(viewed.select("0,1,2"), (Indices{0, 1, 2}));
   EXPECT_EQ(viewed.select("5"), nothing);  // physical 5 is view index 0
-  EXPECT_EQ(viewed.told("2,0"), std::string(kGpuUuids[1]) + "," + kGpuUuids[5]);
+  EXPECT_EQ(viewed.list_for("2,0"), std::string(kGpuUuids[1]) + "," + kGpuUuids[5]);
 }
 
 TEST(Select, EmptyOrNotANumber_SelectsNothing) {
@@ -176,36 +176,36 @@ TEST(SelectWithoutNvml, NumbersAndUuidPrefixes_SelectListedDevices) {
 
 TEST(DriverList, HasTheFullUuidsOfTheSelection) {
   const Viewed viewed("5,GPU-00,MIG-dd");
-  EXPECT_EQ(viewed.told("1"), kGpuUuids[0]);
-  EXPECT_EQ(viewed.told("GPU-00,GPU-55"), std::string(kGpuUuids[0]) + "," + kGpuUuids[5]);
-  EXPECT_EQ(viewed.told("2"), kMigUuids[2]);
+  EXPECT_EQ(viewed.list_for("1"), kGpuUuids[0]);
+  EXPECT_EQ(viewed.list_for("GPU-00,GPU-55"), std::string(kGpuUuids[0]) + "," + kGpuUuids[5]);
+  EXPECT_EQ(viewed.list_for("2"), kMigUuids[2]);
 }
 
 TEST(DriverList, None_IsMinusOne) {
-  EXPECT_EQ(Viewed("0").told(""), "-1");
-  EXPECT_EQ(Viewed("-1").told(nullptr), "-1");
-  EXPECT_EQ(Viewed("0").told("0,0"), "-1");
+  EXPECT_EQ(Viewed("0").list_for(""), "-1");
+  EXPECT_EQ(Viewed("-1").list_for(nullptr), "-1");
+  EXPECT_EQ(Viewed("0").list_for("0,0"), "-1");
 }
 
 TEST(DriverList, WithoutNvml_HasTheListsOwnEntries) {
-  EXPECT_EQ(unknown("5, 03,0").told(nullptr), "5,3,0");
-  EXPECT_EQ(unknown("5,3,0").told("2,0"), "0,5");
-  EXPECT_EQ(unknown("GPU-bb,GPU-aa").told("1,0"), "GPU-aa,GPU-bb");
-  EXPECT_EQ(unknown("GPU-aa").told("GPU-aabb"), "GPU-aa");
+  EXPECT_EQ(unknown("5, 03,0").list_for(nullptr), "5,3,0");
+  EXPECT_EQ(unknown("5,3,0").list_for("2,0"), "0,5");
+  EXPECT_EQ(unknown("GPU-bb,GPU-aa").list_for("1,0"), "GPU-aa,GPU-bb");
+  EXPECT_EQ(unknown("GPU-aa").list_for("GPU-aabb"), "GPU-aa");
 }
 
 TEST(DriverList, OneUuidMissing_MeansIndicesForAll) {
   Viewed viewed("5,3,MIG-cc000001");
   viewed.machine->devices[3].uuid[0] = '\0';
-  EXPECT_EQ(viewed.told("0"), kGpuUuids[5]);
-  EXPECT_EQ(viewed.told("0,1"), "5,3");
-  EXPECT_EQ(viewed.told(nullptr), "(false)");  // a MIG device has no index
+  EXPECT_EQ(viewed.list_for("0"), kGpuUuids[5]);
+  EXPECT_EQ(viewed.list_for("0,1"), "5,3");
+  EXPECT_EQ(viewed.list_for(nullptr), "(false)");  // a MIG device has no index
 }
 
 TEST(DriverList, TooSmallBuffer_ReturnsFalse) {
   const Viewed viewed("0,1");
   const Selection selection = select(nullptr, &viewed.view, viewed.machine.get());
-  const std::string whole = viewed.told(nullptr);
+  const std::string whole = viewed.list_for(nullptr);
   for (size_t size = 0; size <= whole.size(); ++size) {
     std::vector<char> buffer(size);
     Text out(buffer.data(), size);

@@ -330,7 +330,7 @@ TEST_F(Message, LateWrite_NamesBothValuesAndTheRemedy) {
                        .is_set = true,
                        .is = "2",
                        .api = "nvmlDeviceGetCount_v2",
-                       .told = 8,
+                       .reported = 8,
                        .read_already = false,
                        .sees = 1,
                        .gpus = 8};
@@ -365,7 +365,7 @@ TEST_F(Message, LateWrite_NamesBothValuesAndTheRemedy) {
            .is_set = true,
            .is = "",
            .api = "cuInit",
-           .told = 1,
+           .reported = 1,
            .read_already = true};
   write_late_write(line(1), facts);
   EXPECT_EQ(take(),
@@ -379,7 +379,7 @@ TEST_F(Message, LateWrite_NamesBothValuesAndTheRemedy) {
 
 TEST_F(Message, LateWrite_InsideAListNamesTheDevice) {
   LateWriteFacts facts{
-      .is_set = true, .is = "2", .api = "nvmlDeviceGetCount_v2", .told = 1, .allow_list = "2"};
+      .is_set = true, .is = "2", .api = "nvmlDeviceGetCount_v2", .reported = 1, .allow_list = "2"};
   write_late_write(line(1), facts);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from unset to \"2\" after "

@@ -128,7 +128,7 @@ TEST(Records, AllowedAttemptHasTheProcessesEvents) {
   const ObservedProcess& process = records.findings().processes[0];
   EXPECT_TRUE(process.initialised);
   EXPECT_EQ(process.by, "libx.so");
-  EXPECT_EQ(process.told, "GPU-1");
+  EXPECT_EQ(process.visible_devices, "GPU-1");
   EXPECT_EQ(process.contexts, std::set<int>{2});
 }
 

@@ -94,32 +94,33 @@ Libraries find_libraries(const Machine& machine) {
 std::string judge_answer(const DriverAnswer& answer, std::chrono::seconds limit,
                          FindingList& findings) {
   const std::string where = answer.call.empty() ? "before cuInit" : "in cuInit";
-  const auto tell = [&](const std::string& row, const std::string& problem,
-                        const char* remedy = "") {
+  const auto report = [&](const std::string& row, const std::string& problem,
+                          const char* remedy = "") {
     add(findings, "cuInit", State::kFact, row);
     if (!problem.empty()) add(findings, "driver", State::kProblem, problem, remedy);
   };
   std::string result = "answers";
   switch (answer.kind) {
     case DriverAnswer::Kind::kNotAsked:
-      tell("not tried: " + answer.why, "");
+      report("not tried: " + answer.why, "");
       return "driver: not asked";
     case DriverAnswer::Kind::kHangs: {
       const std::string seconds = std::to_string(limit.count());
       result = "no answer within " + seconds + " s";
-      tell("no answer after " + seconds + "000 ms, " + where,
-           "the driver hangs " + where + " (or is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer)",
-           kKeepOff);
+      report(
+          "no answer after " + seconds + "000 ms, " + where,
+          "the driver hangs " + where + " (or is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer)",
+          kKeepOff);
       break;
     }
     case DriverAnswer::Kind::kCrashed:
       result = "crashes";
-      tell("crash (" + answer.why + ") " + where,
-           "the driver crashes " + where + " (" + answer.why + ")", kKeepOff);
+      report("crash (" + answer.why + ") " + where,
+             "the driver crashes " + where + " (" + answer.why + ")", kKeepOff);
       break;
     case DriverAnswer::Kind::kBroken:
       result = "does not work";
-      tell("failed: " + answer.why, "libcuda.so.1 does not work: " + answer.why);
+      report("failed: " + answer.why, "libcuda.so.1 does not work: " + answer.why);
       break;
     case DriverAnswer::Kind::kAnswered: {
       std::string row = std::to_string(answer.code);
@@ -134,8 +135,8 @@ std::string judge_answer(const DriverAnswer& answer, std::chrono::seconds limit,
       for (const auto& [number, advice] : kAdvice) {
         if (number == answer.code) problem += advice;
       }
-      tell(row + " after " + std::to_string(answer.took.count() / 1000) + " ms",
-           well ? "" : problem);
+      report(row + " after " + std::to_string(answer.took.count() / 1000) + " ms",
+             well ? "" : problem);
     }
   }
   if (answer.stuck != 0) {

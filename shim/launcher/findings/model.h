@@ -104,7 +104,7 @@ struct ObservedProcess {
   // Facts from its records.
   bool initialised = false;
   std::string by;                    ///< the file that called cuInit, without its directories
-  std::string told;                  ///< the list of devices that the driver got; empty: no list
+  std::string visible_devices;       ///< the list of devices that the driver got; empty: no list
   std::set<int> contexts;            ///< devices
   bool worked = false;               ///< loaded code
   bool nvml = false;                 ///< was allowed to use NVML

@@ -200,7 +200,7 @@ void Records::note(const CallFields& call, const std::string& text, ObservedProc
   } else if (call.event == "init") {
     process.initialised = true;
     process.by = call.library;
-    process.told = call.object;
+    process.visible_devices = call.object;
   } else if (call.event == "context") {
     if (call.device >= 0 && call.device <= kMostDevice) {
       process.contexts.insert(static_cast<int>(call.device));

@@ -96,7 +96,7 @@ void Listener::take_beacon(const seccomp_notif& call) {
     too_many_ |= announced_.size() >= kMostAnnounced;
     if (!is_attempt || too_many_) return;
     // A repeated call is ignored, unless another program has the same id now.
-    if (known != announced_.end() && !is_same_program(known->second, who)) tell_ended(*known);
+    if (known != announced_.end() && !is_same_program(known->second, who)) report_ended(*known);
     announced_.insert_or_assign({thread, what}, who);
     return;
   }
@@ -111,27 +111,27 @@ void Listener::take_beacon(const seccomp_notif& call) {
   // finish() reports what was announced.
   if (!still_waits(call)) return;
   if (known != announced_.end()) announced_.erase(known);
-  const auto tell = [&] {
+  const auto report = [&] {
     if (is_attempt && readable) {
       add_native(record, has_own_numbers() ? unwind(process, registers_of(content), is_own_library)
                                            : NativeStack{{}, "/proc is another PID namespace's"});
     }
-    return tell_(who, what, record);
+    return report_(who, what, record);
   };
   // The record may say something else, because another thread can write to that memory.
-  if (!record.empty() && tell()) return;
+  if (!record.empty() && report()) return;
   if (!is_attempt && what != Beacon::kStart) return;
   record = record_of(who, what,
                      readable ? "its process had no memory for the details"
                               : "the memory of its process could not be read",
                      true);
-  tell();
+  report();
 }
 
-void Listener::tell_ended(const Announced::value_type& one) {
+void Listener::report_ended(const Announced::value_type& one) {
   const auto& [thread, what] = one.first;
-  tell_(one.second, what,
-        record_of(one.second, what, "its process ended before it sent the details", false));
+  report_(one.second, what,
+          record_of(one.second, what, "its process ended before it sent the details", false));
 }
 
 }  // namespace cudaguard::launcher

@@ -41,7 +41,7 @@ std::vector<uint64_t> room_for(size_t size) {
   return std::vector<uint64_t>((size + sizeof(uint64_t) - 1) / sizeof(uint64_t));
 }
 
-constexpr size_t kMostTold = 100000;
+constexpr size_t kMostReported = 100000;
 
 /// The size in an ioctl number depends on the driver's version.
 uint32_t kind_of(uint32_t request) {
@@ -77,8 +77,8 @@ std::string record_of(const Identity& who, uint32_t request, bool nvml, bool loo
 
 }  // namespace
 
-Listener::Listener(int descriptor, Tell tell)
-    : descriptor_(above_stderr(descriptor)), tell_(std::move(tell)) {
+Listener::Listener(int descriptor, Report report)
+    : descriptor_(above_stderr(descriptor)), report_(std::move(report)) {
   if (descriptor_ < 0) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));
   ioctl(descriptor_, kSetFlags, kSyncWakeUp);
   seccomp_notif_sizes sizes = {};
@@ -129,31 +129,31 @@ void Listener::take_ioctl(const seccomp_notif& call) {
   const auto thread = static_cast<pid_t>(call.pid);
   const Identity who = identify(thread);
   Ioctl key = {who.pid, who.stat.started, who.stat.image, kind_of(request), false};
-  if (told_.contains(key)) return;
+  if (reported_.contains(key)) return;
   const bool nvml = has_own_numbers() && is_by_nvml(thread, request);
   std::get<bool>(key) = nvml;
-  if (told_.contains(key)) return;
+  if (reported_.contains(key)) return;
   const std::string record = record_of(who, request, nvml, true);
   // The facts above belong to the waiting thread only if that thread still waits.
   if (!still_waits(call)) {
     lost_.emplace(who.pid, request);
     return;
   }
-  if (told_.size() > kMostTold) told_.clear();
-  told_.insert(key);
-  tell_(who, {}, record);
+  if (reported_.size() > kMostReported) reported_.clear();
+  reported_.insert(key);
+  report_(who, {}, record);
 }
 
 void Listener::finish() noexcept {
   try {
     for (const auto& [pid, request] : lost_) {
       // This process may have been reported already.
-      const auto told = told_.lower_bound({pid, 0, {}, 0, false});
-      if (told != told_.end() && std::get<pid_t>(*told) == pid) continue;
+      const auto reported = reported_.lower_bound({pid, 0, {}, 0, false});
+      if (reported != reported_.end() && std::get<pid_t>(*reported) == pid) continue;
       const Identity who = {.pid = pid, .thread = pid};
-      tell_(who, {}, record_of(who, request, false, false));
+      report_(who, {}, record_of(who, request, false, false));
     }
-    for (const auto& one : announced_) tell_ended(one);
+    for (const auto& one : announced_) report_ended(one);
     announced_.clear();
   } catch (const std::exception&) {
     failed_ = true;

@@ -32,10 +32,10 @@ class Listener {
   /// calling thread gets its answer. Returns false if the record is not of that kind. There is no
   /// kind for an ioctl, of which it is called once for each process and ioctl. If the process was
   /// killed before it could be identified, `who.stat.started` is 0. May throw.
-  using Tell =
+  using Report =
       std::function<bool(const Identity& who, std::optional<Beacon> what, std::string_view record)>;
   /// Takes over `descriptor`, which is Fence::listener. Throws Refusal.
-  Listener(int descriptor, Tell tell);
+  Listener(int descriptor, Report report);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -61,17 +61,17 @@ class Listener {
   bool still_waits(const seccomp_notif& call) const;
   void take_beacon(const seccomp_notif& call);
   void take_ioctl(const seccomp_notif& call);
-  void tell_ended(const Announced::value_type& one);
+  void report_ended(const Announced::value_type& one);
 
   int descriptor_;
-  Tell tell_;
+  Report report_;
   std::vector<uint64_t> calls_;    ///< room for a seccomp_notif of this kernel's size
   std::vector<uint64_t> answers_;  ///< the same for a seccomp_notif_resp
   bool failed_ = false;            ///< a call could not be received or recorded
   Announced announced_;
   size_t bytes_ = 0;  ///< of all records of beacons so far
   bool too_many_ = false;
-  std::set<Ioctl> told_;
+  std::set<Ioctl> reported_;
   /// The ioctls of processes that ended before they were examined. The key is the thread if the
   /// process is not known.
   std::map<pid_t, uint32_t> lost_;

@@ -316,8 +316,8 @@ TreeTruth Watch::finish(const Findings& findings) const {
     // The process ended while ld.so was loading it, and ran no code of its own.
     if (listens_ && !process.judged && !was_heard(process) && process.due.empty()) continue;
     truth.seen.push_back(process.seen);
-    if (const auto said = commands.find(key); process.heard && said != commands.end()) {
-      truth.seen.back().command = *said->second;
+    if (const auto found = commands.find(key); process.heard && found != commands.end()) {
+      truth.seen.back().command = *found->second;
     }
     if (off.contains(key)) truth.seen.back().guarded = false;
     truth.seen.back().heard = was_heard(process);

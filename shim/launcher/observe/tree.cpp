@@ -270,9 +270,9 @@ bool Tree::has_it_already(const siginfo_t& signal) const {
 void Tree::stop_or_go_on() {
   const int number = std::exchange(stopped_by_, 0);
   if (number != 0 && (number != SIGSTOP || in_foreground(pid_))) take_default(number);
-  const bool told = std::exchange(to_continue_, false);
+  const bool passed_on = std::exchange(to_continue_, false);
   const bool went_on = std::exchange(continued_, false);
-  if (told && !went_on && program_ == Program::kRuns) kill(pid_, SIGCONT);
+  if (passed_on && !went_on && program_ == Program::kRuns) kill(pid_, SIGCONT);
 }
 
 std::set<pid_t> Tree::left_behind() const {
@@ -294,17 +294,17 @@ bool Tree::is_over() {
 /// Returns when a signal has come, which take_signals() takes, after `serve_` was called, or after
 /// `patience`. A `patience` of zero means no limit.
 void Tree::pause(milliseconds patience) {
-  const bool tell = program_ == Program::kHasEnded && !said_;
-  if (tell && (patience == milliseconds::zero() || patience > kPatience)) patience = kPatience;
+  const bool report = program_ == Program::kHasEnded && !reported_;
+  if (report && (patience == milliseconds::zero() || patience > kPatience)) patience = kPatience;
   const bool no_limit = patience == milliseconds::zero();
   pollfd both[] = {{served_, POLLIN, 0}, {signals_, POLLIN, 0}};  // poll ignores a served_ of -1
   poll(both, std::size(both), no_limit ? -1 : static_cast<int>(patience.count()));
   if (both[0].revents != 0 && !serve_()) served_ = -1;
-  if (!tell || both[1].revents != 0) return;
+  if (!report || both[1].revents != 0) return;
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (now.tv_sec - ended_at_.tv_sec < kPatience.count() / 1000) return;
-  said_ = true;
+  reported_ = true;
   const std::string names = names_of(left_behind());  // empty without /proc
   warn("the program has ended; waiting for the processes that it left running" +
        (names.empty() ? names : ": " + names) + " (Ctrl-C or SIGTERM ends the wait)");

@@ -78,7 +78,7 @@ class Tree {
   timespec ended_at_ = {};
   bool none_left_ = false;
   bool no_longer_ = false;
-  bool said_ = false;
+  bool reported_ = false;
   std::string left_;
 };
 

@@ -131,7 +131,7 @@ void put(Json& json, const ObservedProcess& process) {
       .field_or_null("last", process.last)
       .field("asked", process.asked())
       .field_if(process.initialised, "initialised_by", process.by)
-      .field_or_null("visible_devices", process.told)
+      .field_or_null("visible_devices", process.visible_devices)
       .list("contexts", process.contexts)
       .field("worked", process.worked)
       .field("nvml", process.nvml)

@@ -64,7 +64,7 @@ std::vector<Alike> alike_processes(const Findings& findings) {
     if (!process.asked()) continue;
     std::string command = printable(process.command, kMostCommand);
     std::string facts = facts_of(process);
-    const std::string key = command + '\n' + facts + '\n' + process.told;
+    const std::string key = command + '\n' + facts + '\n' + process.visible_devices;
     const auto [place, is_new] = places.try_emplace(key, rows.size());
     if (is_new) rows.push_back({std::move(command), std::move(facts), {}, {}});
     rows[place->second].pids.push_back(process.pid);
@@ -118,17 +118,17 @@ void put_told(std::string& out, const Findings& findings) {
   std::vector<std::pair<std::string, std::vector<uint32_t>>> lists;
   std::map<std::string, size_t> places;
   for (const ObservedProcess& process : findings.processes) {
-    if (process.told.empty()) continue;
-    const auto [place, is_new] = places.try_emplace(process.told, lists.size());
-    if (is_new) lists.push_back({process.told, {}});
+    if (process.visible_devices.empty()) continue;
+    const auto [place, is_new] = places.try_emplace(process.visible_devices, lists.size());
+    if (is_new) lists.push_back({process.visible_devices, {}});
     lists[place->second].second.push_back(process.pid);
   }
   const size_t all = lists.size();
   lists.resize(std::min(all, kMostLines));
-  for (const auto& [told, pids] : lists) {
+  for (const auto& [list, pids] : lists) {
     std::string words;
     size_t number = 0;
-    for (std::string_view rest = told; !rest.empty(); ++number) {
+    for (std::string_view rest = list; !rest.empty(); ++number) {
       words.append(words.empty() ? "" : " ").append(std::to_string(number)).append("=");
       words.append(printable(take_entry(rest), kColumns));
     }

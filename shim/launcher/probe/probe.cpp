@@ -19,7 +19,7 @@ extern "C" {
 namespace {
 
 /// Starts with a newline, because the driver may have written half a line of its own.
-void tell(const char* key, int code, long value) {
+void report(const char* key, int code, long value) {
   dprintf(STDOUT_FILENO, "\ncudaguard-probe %s %d %ld\n", key, code, value);
 }
 
@@ -47,25 +47,25 @@ int ask_about_gpus() {
   }
   int count = 0;
   int code = cuDeviceGetCount(&count);
-  tell("count", code, count);
+  report("count", code, count);
   for (int ordinal = 0; code == 0 && ordinal < count; ++ordinal) {
     code = ask_about_device(ordinal);
-    tell("device", code, ordinal);
+    report("device", code, ordinal);
   }
   return code == 0 ? 0 : 1;
 }
 
 int probe(bool gpus) {
   if (cuInit == nullptr) {
-    tell("no-cuInit", 0, 0);
+    report("no-cuInit", 0, 0);
     return 1;
   }
-  tell("asks", 0, 0);
+  report("asks", 0, 0);
   const long start = microseconds();
   const int code = cuInit(0);
-  tell("init", code, microseconds() - start);
+  report("init", code, microseconds() - start);
   if (code == 0 && gpus && ask_about_gpus() != 0) return 0;
-  if (code == 0) tell("done", 0, 0);
+  if (code == 0) report("done", 0, 0);
   return 0;
 }
 

@@ -35,7 +35,7 @@ static void say(const char* name, const char* text) {
   (void)written;
 }
 
-static void say_status(const char* name, int status) {
+static void print_status(const char* name, int status) {
   char text[32];
   snprintf(text, sizeof text, "%d",
            WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
@@ -98,7 +98,7 @@ static int is_ours(const char* path) {
 
 // Prints the names of the mapped files that belong to the guard, without those that LD_PRELOAD
 // names.
-static void say_maps(void) {
+static void print_maps(void) {
   struct answer out = {.used = 0};
   char line[4400];
   char last[4400] = "";
@@ -191,7 +191,7 @@ static int general_step(const char* name, const char* value) {
   } else if (strcmp(name, "title") == 0) {
     wipe_title();
   } else if (strcmp(name, "maps") == 0) {
-    say_maps();
+    print_maps();
   } else {
     return 0;
   }
@@ -236,7 +236,7 @@ static int run_block(const char* kind, struct block block) {
     if (posix_spawn(&child, g_self, NULL, NULL, arguments, environ) != 0) return 1;
   }
   if (child < 0 || waitpid(child, &status, 0) != child) return 1;
-  if (status != 0) say_status(block.label, status);
+  if (status != 0) print_status(block.label, status);
   return 0;
 }
 

@@ -45,7 +45,7 @@ static void* load(void* unused) {
 
 // Finds the mapped file that holds the address, or the last file before it, which has the words of
 // a library's .bss.
-static void say_wait(pid_t child, unsigned long word) {
+static void print_wait(pid_t child, unsigned long word) {
   char path[64];
   char line[4400];
   char name[4400] = "none";
@@ -77,7 +77,7 @@ static void look_at(pid_t child) {
   snprintf(path, sizeof path, "/proc/%d/syscall", (int)child);
   FILE* file = fopen(path, "r");
   if (file != NULL && fscanf(file, "%ld %lx", &number, &word) == 2 && number == SYS_futex) {
-    say_wait(child, word);
+    print_wait(child, word);
   }
   if (file != NULL) fclose(file);
 }
