@@ -33,9 +33,9 @@ std::string record_of(const Writer& writer, const std::string& rest = kDenied) {
 }
 
 constexpr const char* kStart = R"("event":"start","policy":"FORCE_CPU"})";
-const std::string kAllowed = R"("decision":"allow","library":"libx.so",)";
+const std::string allowed = R"("decision":"allow","library":"libx.so",)";
 
-const std::string kAllowedEnd = R"("decision":"allow","library":"libx.so"})";
+const std::string allowed_end = R"("decision":"allow","library":"libx.so"})";
 
 /// Formats the facts as "nvml context 2 refused cuInit by libx.so ".
 std::string text_of(const ObservedProcess& process) {
@@ -168,26 +168,26 @@ TEST(Records, EachEventSetsTheFactOfItsProcess) {
        "refused dlopen libcuda.so.1 by a ", 1},
       {R"("api":"ioctl","object":"/dev/nvidia0 open","decision":"deny"})",
        "refused open around the guard ", 1},
-      {R"("api":"cuInit","event":"init","result":100,)" + kAllowedEnd,
+      {R"("api":"cuInit","event":"init","result":100,)" + allowed_end,
        "none tried found no GPU by libx.so ", 1},
-      {R"("api":"dlopen","event":"init","result":100,)" + kAllowedEnd,
+      {R"("api":"dlopen","event":"init","result":100,)" + allowed_end,
        "none tried found no driver by libx.so ", 1},
-      {R"("api":"cuInit","event":"init","result":3,)" + kAllowedEnd,
+      {R"("api":"cuInit","event":"init","result":3,)" + allowed_end,
        "failed tried forked after init ", 1},
-      {R"("api":"cuInit","event":"init","result":1,)" + kAllowedEnd,
+      {R"("api":"cuInit","event":"init","result":1,)" + allowed_end,
        "failed tried error 1 by libx.so ", 1},
-      {R"("api":"nvmlInit","event":"nvml","result":100,)" + kAllowedEnd,
+      {R"("api":"nvmlInit","event":"nvml","result":100,)" + allowed_end,
        "failed tried NVML error 100 by libx.so ", 1},
-      {R"("api":"cuInit","event":"init",)" + kAllowedEnd, "init by libx.so ", 1},
-      {R"("api":"nvmlInit","event":"nvml","result":0,)" + kAllowedEnd, "nvml ", 1},
-      {R"("api":"c","event":"context","device":0,)" + kAllowedEnd, "context 0 ", 0},
-      {R"("api":"c","event":"context","device":4095,)" + kAllowedEnd, "context 4095 ", 0},
-      {R"("api":"c","event":"context","device":4096,)" + kAllowedEnd, "", 0},
-      {R"("api":"c","event":"context",)" + kAllowedEnd, "", 0},
-      {R"("api":"c","event":"context","device":1,"result":1,)" + kAllowedEnd, "", 0},
-      {R"("api":"c","event":"work",)" + kAllowedEnd, "worked ", 0},
-      {R"("api":"c","event":"work","result":1,)" + kAllowedEnd, "", 0},
-      {R"("api":"c","event":"later",)" + kAllowedEnd, "", 0},
+      {R"("api":"cuInit","event":"init",)" + allowed_end, "init by libx.so ", 1},
+      {R"("api":"nvmlInit","event":"nvml","result":0,)" + allowed_end, "nvml ", 1},
+      {R"("api":"c","event":"context","device":0,)" + allowed_end, "context 0 ", 0},
+      {R"("api":"c","event":"context","device":4095,)" + allowed_end, "context 4095 ", 0},
+      {R"("api":"c","event":"context","device":4096,)" + allowed_end, "", 0},
+      {R"("api":"c","event":"context",)" + allowed_end, "", 0},
+      {R"("api":"c","event":"context","device":1,"result":1,)" + allowed_end, "", 0},
+      {R"("api":"c","event":"work",)" + allowed_end, "worked ", 0},
+      {R"("api":"c","event":"work","result":1,)" + allowed_end, "", 0},
+      {R"("api":"c","event":"later",)" + allowed_end, "", 0},
   };
   for (const auto& one : cases) {
     Records records;
@@ -369,7 +369,7 @@ TEST(Records, StartRecordBeginsAnotherProcessUnlessItIsLate) {
     Records records;
     records.add(record_of({}));
     records.add(record_of({.ts = static_cast<double>(started)}, kStart));
-    records.add(record_of({.ts = 10}, kAllowed + R"("event":"work"})"));
+    records.add(record_of({.ts = 10}, allowed + R"("event":"work"})"));
     ASSERT_EQ(records.findings().processes.size(), processes) << started;
     const ObservedProcess& last = records.findings().processes.back();
     EXPECT_EQ(last.started, started);
@@ -403,7 +403,7 @@ TEST(Records, StartRecordBelongsToTheNextProcessWithAHost) {
   // The process id was used again, so each attempt belongs to the latest start.
   records.add(record_of({.ts = 6, .host = "", .more = exe}, kStart));
   for (int twice = 0; twice < 2; ++twice) {
-    records.add(record_of({.ts = 7, .more = cgroup}, kAllowed + R"("event":"work"})"));
+    records.add(record_of({.ts = 7, .more = cgroup}, allowed + R"("event":"work"})"));
   }
   ASSERT_EQ(processes.size(), 5u);
   EXPECT_TRUE(processes[4].worked);

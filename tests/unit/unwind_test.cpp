@@ -126,13 +126,13 @@ std::string text_of(const NativeStack& stack) {
   return text + (stack.cut == nullptr ? "complete" : stack.cut);
 }
 
-const Code kOutermost = {0x07, 16};  // DW_CFA_undefined: the return address
+const Code outermost = {0x07, 16};  // DW_CFA_undefined: the return address
 
 /// Makes a function that has pushed one word, and its caller, which is the outermost function.
 struct TwoFunctions : MadeUpProcess {
   TwoFunctions() {
     add_function(0x13000, 0x100, {0x41, 0x0e, 16});
-    add_function(0x13100, 0x100, kOutermost);
+    add_function(0x13100, 0x100, outermost);
     put_word(kStack + 8, 0x13150);
   }
 };
@@ -185,7 +185,7 @@ TEST(Unwind, TheRowOfTheInstructionCounts) {
 TEST(Unwind, ReturnAddressMayBeTheNextFunctions) {
   MadeUpProcess process;
   process.add_function(0x13000, 0x100, {});
-  process.add_function(0x13100, 0x100, kOutermost);  // Its last instruction is a call.
+  process.add_function(0x13100, 0x100, outermost);  // Its last instruction is a call.
   process.add_function(0x13200, 0x100, {});
   process.put_word(kStack, 0x13200);
   EXPECT_EQ(text_of(process.stack(0x13010, kStack)), "0x13011 0x13200 complete");
@@ -196,7 +196,7 @@ TEST(Unwind, SavedRegistersAreTheCallers) {
   // Pushes rbp, from which the caller computes its frame.
   process.add_function(0x13000, 0x100, {0x0e, 16, 0x86, 2});
   process.add_function(0x13100, 0x100, {0x0c, 6, 32});
-  process.add_function(0x13200, 0x100, kOutermost);
+  process.add_function(0x13200, 0x100, outermost);
   process.put_word(kStack, kStack + 0x100);
   process.put_word(kStack + 8, 0x13150);
   process.put_word(kStack + 0x100 + 24, 0x13250);
@@ -229,7 +229,7 @@ TEST(Unwind, EachKindOfRuleFindsTheCaller) {
   for (const auto& [name, program] : cases) {
     MadeUpProcess process;
     process.add_function(0x13000, 0x100, program);
-    process.add_function(0x13100, 0x100, kOutermost);
+    process.add_function(0x13100, 0x100, outermost);
     process.put_word(kStack, 0x13ff0);
     process.put_word(kStack + 8, 0x13150);
     process.registers.set(3, 0x13150);
@@ -246,7 +246,7 @@ TEST(Unwind, ExpressionOfALinkageTableFindsTheCaller) {
   MadeUpProcess process;
   process.add_function(0x13000, 0x100,
                        {0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22});
-  process.add_function(0x13100, 0x100, kOutermost);
+  process.add_function(0x13100, 0x100, outermost);
   process.put_word(kStack, 0x13150);
   process.put_word(kStack + 8, 0x13160);
   EXPECT_EQ(text_of(process.stack(0x1300a, kStack)), "0x1300b 0x13150 complete");
@@ -344,7 +344,7 @@ TEST(Unwind, InterruptedCodeIsAtItsOwnInstruction) {
   process.add_function(0x13000, 0x100, {});
   process.add_function(0x13100, 0x100, {0x0c, 7, 16, 0x90, 2}, true);
   process.add_function(0x13200, 0x100, {});  // Interrupted at its first instruction.
-  process.add_function(0x13300, 0x100, kOutermost);
+  process.add_function(0x13300, 0x100, outermost);
   process.put_word(kStack, 0x13110);
   process.put_word(kStack + 8, 0x13200);
   process.put_word(kStack + 24, 0x13310);

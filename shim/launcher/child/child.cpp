@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 /// A killed process ends at once, unless it sleeps in the kernel or the machine is overloaded.
-const TimeLimit kDeath(milliseconds{100}, milliseconds{2000});
+constexpr TimeLimit kDeath(milliseconds{100}, milliseconds{2000});
 constexpr size_t kMostText = size_t{4} << 20;
 
 [[noreturn]] void give_up() {

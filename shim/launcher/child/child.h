@@ -24,8 +24,7 @@ class Shortage : public Refusal {
 /// How long to wait for a process, as elapsed time. `busy` applies, if it is longer, while the
 /// process could run: the machine may be overloaded.
 struct TimeLimit {
-  TimeLimit(std::chrono::milliseconds usual,
-            std::chrono::milliseconds busy = {})  // NOLINT: implicit
+  constexpr TimeLimit(std::chrono::milliseconds usual, std::chrono::milliseconds busy = {})
       : usual(usual), busy(busy) {}
   std::chrono::milliseconds usual;
   std::chrono::milliseconds busy;
