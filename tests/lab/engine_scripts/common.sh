@@ -67,3 +67,22 @@ EOF
   export CONTAINERS_CONF=$PWD/containers.conf CONTAINERS_STORAGE_CONF=$PWD/storage.conf
   export BUILDAH_ISOLATION=chroot
 }
+
+# containerd, and dockerd with the images plain and guarded. Sets `docker` to dockerd's process id.
+start_docker() {
+  mount -t tmpfs none /run
+  export DOCKER_BUILDKIT=0 CONTAINERD_ADDRESS=/run/containerd/containerd.sock
+  export CONTAINERD_SNAPSHOTTER=native # no overlay over an overlay
+  mkdir -p /etc/containerd
+  echo 'disabled_plugins = ["io.containerd.grpc.v1.cri"]' >/etc/containerd/config.toml
+  containerd >containerd.log 2>&1 &
+  patience containerd.log ctr version
+  dockerd --containerd "$CONTAINERD_ADDRESS" --storage-driver vfs --bridge=none --iptables=false \
+    --ip6tables=false --ip-forward=false >dockerd.log 2>&1 &
+  # shellcheck disable=SC2034 # ctr.sh reads it
+  docker=$!
+  patience dockerd.log docker version
+  docker import /srv/image.tar plain >/dev/null
+  make_context plain
+  docker build -t guarded context
+}

@@ -1,21 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # containerd alone. Docker has built the images and then stops.
-mount -t tmpfs none /run
-export DOCKER_BUILDKIT=0 CONTAINERD_ADDRESS=/run/containerd/containerd.sock
-export CONTAINERD_SNAPSHOTTER=native
-mkdir -p /etc/containerd
-echo 'disabled_plugins = ["io.containerd.grpc.v1.cri"]' >/etc/containerd/config.toml
-containerd >containerd.log 2>&1 &
-patience containerd.log ctr version
-dockerd --containerd "$CONTAINERD_ADDRESS" --storage-driver vfs --bridge=none --iptables=false \
-  --ip6tables=false --ip-forward=false >dockerd.log 2>&1 &
-docker=$!
-patience dockerd.log docker version
-docker import /srv/image.tar plain >/dev/null
-make_context plain
-docker build -t guarded context
+start_docker
 docker save plain guarded | ctr images import -
+# shellcheck disable=SC2154 # from start_docker
 kill "$docker"
 wait "$docker" || true
 # shellcheck disable=SC2034 # the steps read them
