@@ -47,7 +47,8 @@ ldconfig
 insmod /root/fakegpu/fakegpu.ko
 modprobe nvidia-current
 modprobe nvidia-current-uvm
-nvidia-modprobe -c 0 -u
+nvidia-modprobe -c 0 -c 255
+nvidia-modprobe -u -c 0
 ls /dev/nvidia0 /dev/nvidiactl /dev/nvidia-uvm
 """
 # Prints the answer of cuInit, and how many seconds it took.
