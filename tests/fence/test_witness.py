@@ -425,6 +425,8 @@ class Gone(Case):
         self.make("go", "")
         self.until(lambda: self.waits(child), "the request")
         os.kill(child, signal.SIGKILL)
+        # The kernel takes the notification back when the child dies.
+        self.until(lambda: not os.path.exists("/proc/%d" % child), "its death")
         process.send_signal(signal.SIGCONT)
         out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 1, err)
