@@ -296,8 +296,9 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
     if (found == '?') refuse_use(name, "takes no value");
     const bool once = std::holds_alternative<Value>(one->to) || has_optional_value(*one);
     if (once && !seen.insert(one).second) refuse_use(name, "is given twice");
-    if (found == ':')
+    if (found == ':') {
       refuse_use(name, std::string("needs a value: ").append(name).append(" ").append(one->value));
+    }
     set(options, *one, optarg, argv[optind]);
   }
 }

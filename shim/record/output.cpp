@@ -267,8 +267,9 @@ bool prepare(Process& process, const Event& event, Output& output) {
   attempt.api = event.api;
   attempt.event = event.kind;
   attempt.device = event.device;
-  if (event.kind == EventKind::kInit || event.kind == EventKind::kNvml)
+  if (event.kind == EventKind::kInit || event.kind == EventKind::kNvml) {
     attempt.result = event.result;
+  }
   if (event.object != nullptr) attempt.object = event.object;
   const Log log = process.config.log;
   output.line = log == Log::kAll;

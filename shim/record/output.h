@@ -14,8 +14,8 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct Output {
   Attempt attempt;  ///< has no stack at first, and perhaps no caller
   bool line = false;
-  Beacon beacon = Beacon::kStart;
-  bool heard = false;  ///< a launcher has answered the announcement
+  Beacon beacon = Beacon::kStart;  ///< what is announced
+  bool heard = false;              ///< a launcher has answered the announcement
 };
 
 /// Adds the name to the list of recorded attempts. Returns false if the list has this name already,

@@ -8,7 +8,7 @@ import os
 import re
 
 from support import harness, launcher, observed
-from support.observed import NOBODY, OBSERVE, box
+from support.observed import NO_ATTEMPT, OBSERVE, box
 
 CONTEXT = "cu.context=v2,%d"
 
@@ -78,7 +78,7 @@ class Who(observed.Case):
     def test_summary_says_no_process_asked(self):
         for words in (["true"], [box.program("open"), "cu.open"]):
             result = self.observe(words)
-            self.assertEqual((result.rc, result.err), (0, NOBODY), result)
+            self.assertEqual((result.rc, result.err), (0, NO_ATTEMPT), result)
             self.assertNotIn("cuInit:initialised", result.fake_calls)
 
     def lines(self, options, steps, **env):

@@ -8,7 +8,7 @@ import re
 import stat
 
 from support import harness, launcher, observed
-from support.observed import NOBODY, OBSERVE, box
+from support.observed import NO_ATTEMPT, OBSERVE, box
 
 
 class Reports(observed.Case):
@@ -149,7 +149,7 @@ class Reports(observed.Case):
         self.assertEqual(done.returncode, 0, done)
         self.assertRegex(done.stderr, r"\Acudaguard: --observe: .*, which holds the records, was removed "
                          r"or changed\n" +
-                         re.escape(NOBODY) + r"\Z")
+                         re.escape(NO_ATTEMPT) + r"\Z")
         self.assertEqual(os.listdir(self.path("tmp")), [])
 
     def test_nowhere_to_write(self):
@@ -222,7 +222,7 @@ class Options(observed.Case):
         done = self.start("run", "--observe", program)
         self.assertEqual((done.returncode, done.stdout), (4, ""))
         self.assertIn("is a static executable", done.stderr.splitlines()[0])
-        self.assertEqual(done.stderr.splitlines()[1] + "\n", NOBODY)
+        self.assertEqual(done.stderr.splitlines()[1] + "\n", NO_ATTEMPT)
 
     def test_summary_goes_to_standard_error_alone(self):
         out = self.path("out")

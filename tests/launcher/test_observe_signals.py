@@ -10,7 +10,7 @@ import time
 import unittest.mock
 
 from support import harness, launcher
-from support.observed import NOBODY, OBSERVE, observe_with_warnings
+from support.observed import NO_ATTEMPT, OBSERVE, observe_with_warnings
 
 PATIENCE = 60  # seconds, then something hangs
 
@@ -89,7 +89,7 @@ class Codes(Case):
             self.assertEqual(self.unguarded(*words).returncode, code)
             done = self.start("run", "--observe", *words)
             self.assertEqual((done.returncode, done.stdout, done.stderr),
-                             (code, "out\n", "err\n" + NOBODY))
+                             (code, "out\n", "err\n" + NO_ATTEMPT))
 
     def test_death_by_a_signal_is_the_programs(self):
         for name in ("TERM", "KILL", "ABRT", "SEGV", "INT", "HUP", "PIPE", "USR1", "ALRM", "CHLD",
@@ -98,7 +98,7 @@ class Codes(Case):
                 words = ["sh", "-c", "ulimit -c 0; kill -%s $$" % name]
                 unguarded = self.unguarded(*words)
                 done = self.start("run", "--observe", *words)
-                self.assertEqual((done.returncode, done.stderr), (unguarded.returncode, NOBODY))
+                self.assertEqual((done.returncode, done.stderr), (unguarded.returncode, NO_ATTEMPT))
                 ignored = name in ("CHLD", "WINCH")
                 self.assertEqual(unguarded.returncode,
                                  0 if ignored else -getattr(signal, "SIG" + name))
@@ -297,7 +297,7 @@ class Descriptors(Case):
         reader, writer = os.pipe()
         go = self.path("go")
         os.mkfifo(go)
-        # Only bash closes a descriptor above 9. It then waits until somebody opens the FIFO.
+        # Only bash closes a descriptor above 9. It then waits until the test opens the FIFO.
         process = self.popen(OBSERVE + ["bash", "-c",
                                         "exec 0<&- 1>&- %d>&-; : <%s" % (writer, go)],
                              pass_fds=(writer,), start_new_session=True)
@@ -354,7 +354,7 @@ class Waits(Case):
         self.assertIsNone(process.poll())
         go.write("word\n")
         go.close()
-        self.assertEqual(process.communicate(timeout=PATIENCE), ("\n", NOBODY))
+        self.assertEqual(process.communicate(timeout=PATIENCE), ("\n", NO_ATTEMPT))
         self.assertEqual(process.returncode, 7)
 
     def test_signal_ends_the_waiting(self):
@@ -366,7 +366,7 @@ class Waits(Case):
                 process.send_signal(signal.SIGUSR2)  # for the program, which is not there any more
                 process.send_signal(number)
                 self.assertEqual(process.communicate(timeout=PATIENCE),
-                                 ("\n", NOBODY + "  not waited for: sh (%d)\n" % pid))
+                                 ("\n", NO_ATTEMPT + "  not waited for: sh (%d)\n" % pid))
                 self.assertEqual(process.returncode, -signal.SIGUSR1)
                 self.assertFalse(gone(pid))
                 go.write("word\n")
@@ -383,7 +383,7 @@ class Waits(Case):
         go.write("word\n")
         go.close()
         _, err = process.communicate(timeout=PATIENCE)
-        self.assertEqual((err, process.returncode), (NOBODY, 7))
+        self.assertEqual((err, process.returncode), (NO_ATTEMPT, 7))
 
     def test_signal_ends_the_program_but_not_the_waiting(self):
         """It is the program's alone, and the tree is waited for."""
@@ -402,7 +402,7 @@ class Waits(Case):
         self.assertEqual(done.returncode, 3)
         self.until(lambda: os.path.getsize(self.path("err")))
         with open(self.path("err"), encoding="utf-8") as stream:
-            self.assertEqual(stream.read(), NOBODY)
+            self.assertEqual(stream.read(), NO_ATTEMPT)
         # One of others that runs on, and one of the tree that is waited for.
         os.mkfifo(self.path("other"))
         late = "(setsid sh -c 'while [ -e /proc/'$$' ]; do sleep 0.02; done; echo late' &); exit 4"
@@ -410,5 +410,5 @@ class Waits(Case):
                               self.path("other"),
                               "sh", *OBSERVE, "sh", "-c", late])
         with open(self.path("other"), "w", encoding="utf-8"):
-            self.assertEqual(process.communicate(timeout=PATIENCE), ("late\n", NOBODY))
+            self.assertEqual(process.communicate(timeout=PATIENCE), ("late\n", NO_ATTEMPT))
             self.assertEqual(process.returncode, 4)

@@ -8,7 +8,7 @@ import signal
 
 from support import launcher
 from launcher import test_terminal
-from support.observed import NOBODY, OBSERVE, observe_with_warnings
+from support.observed import NO_ATTEMPT, OBSERVE, observe_with_warnings
 
 
 class Mixed:
@@ -26,7 +26,7 @@ class Mixed:
             return seen
         # The launcher leads the group, and the session. A SIGCONT for the group is passed on where
         # the program was not seen to stop.
-        seen = re.sub(r"leader=\d session=\d own-group=\d", "", seen.replace(NOBODY, ""))
+        seen = re.sub(r"leader=\d session=\d own-group=\d", "", seen.replace(NO_ATTEMPT, ""))
         return re.sub(r"(continued\n)+", "continued\n", seen)
 
 

@@ -14,7 +14,7 @@ def observe_with_warnings():
 
 
 TOTALS = re.compile(r"(?m)^cudaguard: (\d+) process(?:es)? asked(?:: (.*))?$")
-NOBODY = "cudaguard: no process was seen to ask for CUDA or NVML\n"
+NO_ATTEMPT = "cudaguard: no process was seen to ask for CUDA or NVML\n"
 FACTS = {"initialised CUDA by": "by", "context on": "context", "refused": "refused"}
 
 

@@ -26,7 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// A killed process ends at once, unless it sleeps in the kernel or the machine is overloaded.
+/// How long to wait for the death of a killed process. If it sleeps in the kernel, it may never
+/// end. If it is runnable, it ends when it gets a processor.
 constexpr TimeLimit kDeath(milliseconds{100}, milliseconds{2000});
 constexpr size_t kMostText = size_t{4} << 20;
 
@@ -128,8 +129,8 @@ bool wait_for(pid_t child, Stream& out, Stream& err, TimeLimit limit, int& statu
   return false;
 }
 
-/// ld.so has this many times longer on an overloaded machine.
-constexpr int kBusy = 6;
+/// A runnable ld.so has this many times the usual limit.
+constexpr int kBusyFactor = 6;
 /// The time limit of the second run, which only finds out where the first one hangs.
 constexpr std::chrono::seconds kSecondPatience{2};
 
@@ -250,7 +251,7 @@ LoaderAnswer ask_loader(const std::string& loader, const std::string& executable
   if (!contains(FileBytes(loader), "TRACE_LOADED_OBJECTS")) words.emplace_back("--list");
   // Without a slash, ld.so would search for the executable like for a library.
   words.push_back(executable.find('/') == std::string::npos ? "./" + executable : executable);
-  ChildEnd end = run_child(words, own, {patience, kBusy * patience});
+  ChildEnd end = run_child(words, own, {patience, kBusyFactor * patience});
   if (end.not_started != 0) {
     const bool missing = end.not_started == ENOENT;
     throw Refusal(missing ? kNotFound : kCannotRun, "the interpreter of " + in_quotes(executable) +

@@ -21,8 +21,8 @@ class Shortage : public Refusal {
   explicit Shortage(const std::string& reason) : Refusal(kRefused, reason) {}
 };
 
-/// How long to wait for a process, as elapsed time. `busy` applies, if it is longer, while the
-/// process could run: the machine may be overloaded.
+/// How long to wait for a process, as elapsed time. While the process is runnable, `busy` is the
+/// limit if it is longer, because the machine may be overloaded.
 struct TimeLimit {
   constexpr TimeLimit(std::chrono::milliseconds usual, std::chrono::milliseconds busy = {})
       : usual(usual), busy(busy) {}

@@ -270,9 +270,9 @@ bool Tree::has_it_already(const siginfo_t& signal) const {
 void Tree::stop_or_go_on() {
   const int number = std::exchange(stopped_by_, 0);
   if (number != 0 && (number != SIGSTOP || in_foreground(pid_))) take_default(number);
-  const bool passed_on = std::exchange(to_continue_, false);
+  const bool to_continue = std::exchange(to_continue_, false);
   const bool went_on = std::exchange(continued_, false);
-  if (passed_on && !went_on && program_ == Program::kRuns) kill(pid_, SIGCONT);
+  if (to_continue && !went_on && program_ == Program::kRuns) kill(pid_, SIGCONT);
 }
 
 std::set<pid_t> Tree::left_behind() const {
