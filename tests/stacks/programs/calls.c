@@ -19,12 +19,13 @@ int call_in_thread(Init init) {
   return pthread_join(thread, NULL);
 }
 
-/// Waits until `go` is set, calls the function and sets `done`. If CDLL calls this, the interpreter
-/// can end meanwhile.
-int call_when(Init init, volatile int* go, volatile int* done) {
+/// Sets `state` to 1, waits until `go` is set, calls the function and sets `state` to 2. If CDLL
+/// calls this, the interpreter can end meanwhile.
+int call_when(Init init, volatile int* go, volatile int* state) {
+  *state = 1;
   while (*go == 0) usleep(1000);
   const int answer = init(0);
-  *done = 1;
+  *state = 2;
   return answer;
 }
 

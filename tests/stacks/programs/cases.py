@@ -629,25 +629,25 @@ def finalizing(calls):
     """A daemon thread is in a call while the interpreter ends, so the record has its stack or none.
     """
 
-    go, done = ctypes.c_int(0), ctypes.c_int(0)
+    go, state = ctypes.c_int(0), ctypes.c_int(0)
 
     class Last:
         def __del__(self, sleep=time.sleep):
             go.value = 1
-            while not done.value:
+            while state.value != 2:
                 sleep(0.001)
 
     def run():
         for call, more in ((note, ()), (calls.helper.call_when, words)):
             if more:
                 say("finalizing")
-                ready.set()
             call(calls.address, *more)
 
-    words = ctypes.byref(go), ctypes.byref(done)
-    ready = threading.Event()
+    words = ctypes.byref(go), ctypes.byref(state)
     threading.Thread(target=run, daemon=True).start()
-    ready.wait()
+    # The end of the interpreter would end a thread that is still in Python code.
+    while state.value == 0:
+        time.sleep(0.001)
     sys.modules["cg_last"] = Last()
     return "said"
 
