@@ -25,7 +25,7 @@ import shutil
 import subprocess
 import time
 
-NAMES = ("programs", "suites", "machine", "driver", "engines")
+NAMES = ("programs", "suites", "machine", "driver", "engines", "kernels")
 
 # "differs" is a known difference: its reason is in the row. "failed" is one without a reason.
 OUTCOMES = ("passed", "differs", "not installed", "failed")

@@ -70,14 +70,12 @@ class Recipe:
 
 
 class Image:
-    """The files of an image: its disk, its kernel and its initramfs."""
+    """The files of an image: its disk, its kernels and their initramfs."""
 
     def __init__(self, directory, key):
-        self.disk, self.kernel, self.initrd = (directory / name for name in FILES_OF_IMAGE)
+        self.directory = directory
+        self.disk = directory / "disk.raw"
         self.key = key
-
-
-FILES_OF_IMAGE = ("disk.raw", "vmlinuz", "initrd.img")
 
 
 def image(lab, recipe):
@@ -123,7 +121,8 @@ def make(checkout, recipe, public, work, target):
     for path in WHILE_MADE:
         (root / path.lstrip("/")).unlink()
     for name in ("vmlinuz", "initrd.img"):
-        shutil.copy(next(root.glob(f"boot/{name}-*")), packed / name)
+        for file in root.glob(f"boot/{name}-*"):
+            shutil.copy(file, packed)
     with open(packed / "disk.raw", "wb") as disk:
         disk.truncate(recipe.gigabytes << 30)
     quiet("mke2fs", "-q", "-t", "ext4", "-d", root, packed / "disk.raw")
@@ -161,10 +160,13 @@ def quiet(*words):
 
 
 class Machine:
-    """A machine that runs in QEMU. Its disk and its console's log are in `directory`."""
+    """A machine that runs in QEMU. Its disk and its console's log are in `directory`. `kernel` is a
+    release as `uname -r` prints it, if the image has several."""
 
-    def __init__(self, image, directory, kernel_words=()):
+    def __init__(self, image, directory, kernel_words=(), kernel="*"):
         self.image = image
+        self.kernel, self.initrd = (next(image.directory.glob(f"{name}-{kernel}"))
+                                    for name in ("vmlinuz", "initrd.img"))
         self.directory = pathlib.Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.disk = self.directory / "disk.raw"
@@ -188,7 +190,7 @@ class Machine:
                  "-drive", f"file={self.disk},format=raw,if=virtio,cache=writeback",
                  "-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22",
                  "-device", "virtio-net-pci,netdev=net", "-device", "virtio-rng-pci",
-                 "-kernel", self.image.kernel, "-initrd", self.image.initrd,
+                 "-kernel", self.kernel, "-initrd", self.initrd,
                  "-append", " ".join(append)],
                 stdin=subprocess.PIPE, stdout=log, stderr=log)
 

@@ -4,7 +4,7 @@
 import pathlib
 import unittest
 
-from lab import driver, machine
+from lab import driver, kernels, machine
 from support import settings
 
 # strace has logged these lines in a machine with NVIDIA's driver 535.309.01.
@@ -42,6 +42,18 @@ class Machine(unittest.TestCase):
         self.assertIn(machine.GUARD, commands[0])
 
     def test_rows_have_different_names(self):
-        for part in (driver, machine):
+        for part in (driver, kernels, machine):
             names = [row.name for row in part.rows(None)]
             self.assertEqual(len(names), len(set(names)))
+
+
+class Kernels(unittest.TestCase):
+    def test_kernels_before_5_0_have_their_own_tests(self):
+        rows = {row.name: row for row in kernels.rows(None)}
+        self.assertEqual(rows["linux-4.15"].tests, kernels.OLDER)
+        self.assertEqual(rows["linux-5.0"].tests, kernels.REPORTING)
+        self.assertEqual(rows["linux-5.0"].kernel, "5.0.0-65-generic")
+
+    def test_summary_of_pytest_gives_the_tests_that_passed(self):
+        summary = "3 failed, 47 passed, 1 skipped, 3 warnings in 289.02s (0:04:49)"
+        self.assertEqual(kernels.SUMMARY.search(summary).groups(), ("47", "289.02"))

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verify and the fence on old kernels: a Debian 12 in QEMU with kernels of Ubuntu's.
+
+The machine runs tests of the ordinary suite, from a copy of this checkout and its build.
+"""
+
+import dataclasses
+import re
+import shutil
+import subprocess
+
+from lab import vm
+
+POOL = "http://archive.ubuntu.com/ubuntu/pool/main/l"
+# Ubuntu's source package, its version, and the SHA-256 of the kernel's package and the modules'.
+PACKAGES = (
+    ("linux", "4.15.0-213.224", "1165ce25b7a822ef514479b70124b9e843477619536eb562fb2d63ec9a421f61",
+     "b1a4a62df56d7bcc170449958fd5e8042f6eed6042ea256016d7688323bace7e"),
+    ("linux-hwe-5.0", "5.0.0-65.71",
+     "e3b75c5c37d0ed69c99b3c17e9b35ffbeb2c7aceb2316483ee641542ba299a9a",
+     "1c0bde17e4013b69cca6c1cf1ce6bf6dcd855cfd2a43ce4d7b168d245265b140"),
+    ("linux-hwe", "5.3.0-76.72", "e94db0581fbb2ab10e84cfc5b36e79e6278548324329654988a1e35052b732e1",
+     "2044fdbc19b71d52e6544a49923a53a90d6883c5881d8617c497fdf4a622718c"),
+    ("linux", "5.4.0-216.236", "a0c4872252ba1e60348fd7216c9a9e27870fcb0fbc8bc9daf8dbf9735a7ea739",
+     "6f8da7e233a20a6aafe9bb2c03d7394026a6253c5d5056a4be4d2264ab2e5f45"),
+    ("linux-hwe-5.8", "5.8.0-63.71~20.04.1",
+     "5a06d34e13b122d132a3744f6f1befcc9af25db1b0e6eb238560cd097ebd40cc",
+     "d75f81562dc4e6521fa077dfe2164b5c9f6a84744e7ec35888d37127fd29b0a7"),
+    ("linux-hwe-5.15", "5.15.0-139.149~20.04.1",
+     "c28c879d56e71aaf6aff7ea19cba8d2452e4f7e0f2b0e61a2fd90d0f1b3208ec",
+     "924d6a192169ccb8dcf6eb9a9a7b0ce9a37acd35090ca763165810e29cce9936"),
+)
+# The fence needs Linux 5.0 to report to verify.
+REPORTING = (
+    "tests/launcher/test_beacon.py", "tests/fence/test_witness.py", "tests/fence/test_refusals.py",
+    "tests/fence/test_waiting.py",
+    # QEMU is slow, so verify sees a program twice in ld.so, and doubts that the guard is in it.
+    "--deselect=launcher/test_beacon.py::Doubt::test_programs_that_end_in_the_loader_cause_no_doubt")
+# On an older kernel, verify reads a file that the guards write.
+OLDER = (
+    "tests/fence/test_refusals.py", "tests/fence/test_unavailable.py",
+    "tests/launcher/test_verify.py",
+    "--deselect=launcher/test_verify.py::ReadOnly::test_verify_needs_no_writable_directory",
+    # Their own program receives reports of a fence.
+    "--deselect=fence/test_unavailable.py::OtherWays::test_fence_is_set_up_in_another_way",
+    "--deselect=fence/test_unavailable.py::OtherWays::test_doctor_reports_that_a_fence_is_available")
+SUMMARY = re.compile(r"(\d+) passed.* in ([\d.]+)s")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    name: str
+    kernel: str
+    tests: tuple
+
+
+def release(version):
+    """The kernel's release in `uname -r`, of the version of Ubuntu's package: 5.0.0-65-generic."""
+    return re.match(r"[\d.]+-\d+", version)[0] + "-generic"
+
+
+def downloads():
+    """Shell commands that unpack the kernels. /lib is a link, which tar must keep."""
+    for source, version, kernel, modules in PACKAGES:
+        for name, digest in (("image-unsigned", kernel), ("modules", modules)):
+            file = f"linux-{name}-{release(version)}_{version}_amd64.deb"
+            yield (f"/usr/lib/apt/apt-helper download-file {POOL}/{source}/{file} /tmp/kernel.deb "
+                   f"SHA256:{digest}\n"
+                   "dpkg-deb --fsys-tarfile /tmp/kernel.deb | "
+                   "tar -x -C / --keep-directory-symlink --exclude=./usr\nrm /tmp/kernel.deb\n")
+        yield f"depmod {release(version)}\nupdate-initramfs -c -k {release(version)}\n"
+
+
+RECIPE = vm.Recipe(
+    name="kernels", suite="bookworm", commands="".join(downloads()),
+    packages=("python3-pytest", "python3-pytest-xdist", "gcc", "g++", "libc6-dev", "bubblewrap"))
+
+
+def rows(lab):
+    return [row(version) for _, version, _, _ in PACKAGES]
+
+
+def row(version):
+    """The row of this version of Ubuntu's package."""
+    major, minor = map(int, version.split(".")[:2])
+    return Row(f"linux-{major}.{minor}", release(version), OLDER if major < 5 else REPORTING)
+
+
+def run(lab, row):
+    with vm.Machine(vm.image(lab, RECIPE), lab.scratch / "machine", kernel=row.kernel) as machine:
+        machine.boot()
+        assert machine.must("uname -r").strip() == row.kernel
+        send_checkout(lab, machine)
+        done = machine.ssh(f"cd {lab.checkout} && pytest-3 -q -n 2 -rfs --tb=short "
+                           f"--build {lab.build} {' '.join(row.tests)}", timeout=4 * 3600)
+    found = SUMMARY.search(done.stdout)
+    assert found, done.stdout[-2000:]
+    facts = {"kernel": row.kernel, "passed": int(found[1]), "seconds of the tests": found[2],
+             "skipped": re.findall(r"^SKIPPED .*", done.stdout, re.MULTILINE)}
+    failed = re.findall(r"^(?:FAILED|ERROR) (.*)", done.stdout, re.MULTILINE)
+    if failed or done.returncode != 0:
+        return {"outcome": "failed", "reason": "; ".join(failed) or done.stdout[-2000:], **facts}
+    return {"outcome": "passed", **facts}
+
+
+def send_checkout(lab, machine):
+    """Copies the tracked files and the build to the same paths, because programs have paths of the
+    build in them."""
+    copy = lab.scratch / "copy" / lab.checkout.name
+    copy.mkdir(parents=True)
+    archive = subprocess.run(["git", "-C", lab.checkout, "archive", "HEAD"], check=True,
+                             stdout=subprocess.PIPE).stdout
+    subprocess.run(["tar", "-C", copy, "-x"], check=True, input=archive)
+    machine.must(f"mkdir -p {lab.checkout.parent} {lab.build.parent}")
+    machine.send(copy, lab.checkout.parent)
+    build = copy.parent / lab.build.name
+    shutil.copytree(lab.build, build, symlinks=True,
+                    ignore=shutil.ignore_patterns("CMakeFiles", "go-cache", "*.o", "*.a"))
+    machine.send(build, lab.build.parent)
