@@ -72,9 +72,9 @@ class Touch(harness.Case):
             world="none", guard=False, **options)
         self.assertEqual(result.rc, 0, str(result))
         self.assertEqual(result.err, "")
-        said = result.out.splitlines()
-        self.assertEqual([line for line in said if not line.startswith("touch")], self.ANSWERS)
-        return [line for line in said if line.startswith("touch")]
+        printed = result.out.splitlines()
+        self.assertEqual([line for line in printed if not line.startswith("touch")], self.ANSWERS)
+        return [line for line in printed if line.startswith("touch")]
 
     def test_attempts_without_a_guard_are_not_reported(self):
         for way in ("dlopen", "dlmopen"):
@@ -109,21 +109,21 @@ class Claim(harness.Case):
         for null_driver, dev_name in ((harness.NULL_DRIVER_CUDA, "libcuda.so"),
                                   (harness.NULL_DRIVER_NVML, "libnvidia-ml.so")):
             # Control: without the claim, the name leads to no library or to the installed driver.
-            said, _ = self.lines(null_driver, dev_name, "leave", world="none")
-            self.assertEqual(said, [dev_name + " none"])
-            said, _ = self.lines(null_driver, dev_name, "leave", world="fake")
-            self.assertEqual(said, [dev_name + " other"])
+            printed, _ = self.lines(null_driver, dev_name, "leave", world="none")
+            self.assertEqual(printed, [dev_name + " none"])
+            printed, _ = self.lines(null_driver, dev_name, "leave", world="fake")
+            self.assertEqual(printed, [dev_name + " other"])
             for world in ("none", "fake"):
-                said, result = self.lines(null_driver, dev_name, "claim", world=world)
-                self.assertEqual(said, ["claim same", dev_name + " same"])
+                printed, result = self.lines(null_driver, dev_name, "claim", world=world)
+                self.assertEqual(printed, ["claim same", dev_name + " same"])
                 self.assertEqual(result.driver_files, [])
 
     def test_claimed_dev_name_replaces_the_real_drivers(self):
         self.need_real_driver()
         # NVML is left out because Debian has no dev name for it.
-        said, result = self.lines(harness.NULL_DRIVER_CUDA, "libcuda.so", "leave", world="real")
-        self.assertEqual(said, ["libcuda.so other"])
+        printed, result = self.lines(harness.NULL_DRIVER_CUDA, "libcuda.so", "leave", world="real")
+        self.assertEqual(printed, ["libcuda.so other"])
         self.assertTrue(result.driver_files)
-        said, result = self.lines(harness.NULL_DRIVER_CUDA, "libcuda.so", "claim", world="real")
-        self.assertEqual(said, ["claim same", "libcuda.so same"])
+        printed, result = self.lines(harness.NULL_DRIVER_CUDA, "libcuda.so", "claim", world="real")
+        self.assertEqual(printed, ["claim same", "libcuda.so same"])
         self.assertEqual(result.driver_files, [])

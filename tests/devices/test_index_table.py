@@ -113,8 +113,8 @@ class Table(box.Case):
                         name = VERSION.sub("", call.partition(",")[0])
                         clamped = policy == "CLAMP" and name in looked_at
                         self.assertEqual(refused, not clamped, call)
-                    said = re.findall(r": (cu\w+): device 3 does not exist", result.err)
-                    self.assertEqual(sorted(said), sorted(looked_at), result)
+                    reported = re.findall(r": (cu\w+): device 3 does not exist", result.err)
+                    self.assertEqual(sorted(reported), sorted(looked_at), result)
                     self.assertEqual(result.err.count("device 2 is used instead (policy CLAMP)"),
                                      5 if policy == "CLAMP" else 0, result)
 

@@ -104,16 +104,16 @@ class Privileged(fence.Case):
         os.chmod(self.helper, 0o4755)
         self.as_nobody = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
 
-    def said(self, *words):
+    def output(self, *words):
         done = self.unguarded(*words)
         self.assertEqual(done.returncode, 0, done)
         return done.stdout, done.stderr
 
     def test_setuid_program_under_roots_fence_becomes_root(self):
         """Root's fence sets no no_new_privs."""
-        unguarded, _ = self.said(*self.as_nobody, self.helper)
+        unguarded, _ = self.output(*self.as_nobody, self.helper)
         self.assertEqual(unguarded, "uid=65534 euid=0 no_new_privs=0 request=ENOTTY\n")
-        fenced, _ = self.said(self.launcher, "run", "--fence", "--", *self.as_nobody, self.helper)
+        fenced, _ = self.output(self.launcher, "run", "--fence", "--", *self.as_nobody, self.helper)
         self.assertEqual(fenced, "uid=65534 euid=0 no_new_privs=0 request=ENODEV\n")
 
     def test_setuid_program_under_a_users_fence_stays_the_user(self):
@@ -122,7 +122,7 @@ class Privileged(fence.Case):
         run = [*self.as_nobody, self.launcher, "run"]
         expected = "uid=65534 euid=65534 no_new_privs=1 request=ENODEV\n"
         for words in ([self.helper], ["env", "-i", self.helper]):
-            self.assertEqual(self.said(*run, "--fence", "--", *words), (expected, ""))
+            self.assertEqual(self.output(*run, "--fence", "--", *words), (expected, ""))
         # Without a fence it is refused: ld.so would take the guard away.
         done = self.unguarded(*run, "--", self.helper)
         self.refused(done, 125, "setuid")

@@ -42,9 +42,9 @@ class Systemd(fence.Case):
 
     def test_systemds_own_filter_cannot_replace_the_fence(self):
         """`SystemCallFilter=~ioctl` refuses every ioctl."""
-        said = self.service(*ASK, properties=["SystemCallFilter=~ioctl",
-                                              "SystemCallErrorNumber=EPERM"])
-        self.assertEqual(said, "c020462a EPERM\n5401 EPERM\n")
+        printed = self.service(*ASK, properties=["SystemCallFilter=~ioctl",
+                                                 "SystemCallErrorNumber=EPERM"])
+        self.assertEqual(printed, "c020462a EPERM\n5401 EPERM\n")
 
     def test_limit_service_of_systemd_run_is_not_fenced(self):
         """systemd starts what systemd-run asks for."""

@@ -460,7 +460,7 @@ class Gone(Case):
         """An ioctl that waits already gets ENOSYS, and so does a later one. A launcher inside takes
         that for a fence, too."""
         script = ('{ "$0" "wait=$1/go" ask "wait=$1/later" ask >"$1/out";'
-                  ' "$2" run --policy OFF -- true 2>"$1/said"; } & echo $! >"$1/shell";'
+                  ' "$2" run --policy OFF -- true 2>"$1/err"; } & echo $! >"$1/shell";'
                   ' until pgrep -P $! >"$1/child"; do sleep 0.01; done; wait')
         process = self.popen("sh", "-c", script, ASKS, self.directory, launcher.LAUNCHER)
         self.until(lambda: self.file("child").endswith("\n"), "the child")
@@ -473,7 +473,7 @@ class Gone(Case):
         self.until(lambda: self.file("out"), "an answer")
         self.make("later", "")
         self.until(lambda: self.file("out") == "%d ENOSYS\n" % child * 2, "another one")
-        self.until(lambda: "already under a fence" in self.file("said"), "what it says")
+        self.until(lambda: "already under a fence" in self.file("err"), "the message")
 
     def test_process_killed_in_a_storm_is_reported_once(self):
         """Who was told of, and is killed while it asks again, is no other process, nor a doubt."""
@@ -495,11 +495,11 @@ class Gone(Case):
         self.need("setpriv")
         as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         words = [*(as_nobody if os.getuid() == 0 else []), self.installed(), "verify"]
-        for option, code, said in (("--fence=auto", 3, True), ("--fence=auto", 0, False),
-                                   ("--fence=off", 3, False)):
+        for option, code, is_printed in (("--fence=auto", 3, True), ("--fence=auto", 0, False),
+                                         ("--fence=off", 3, False)):
             done = self.unguarded(*words, option, "--", "sh", "-c", "exit %d" % code)
             self.assertEqual(done.returncode, 2 if code else 0, done)
-            self.assertEqual(row in done.stderr, said, done)
+            self.assertEqual(row in done.stderr, is_printed, done)
 
     def test_nvidias_libraries_accept_enosys_after_a_kill(self):
         """They take ENOSYS for what it is: no device, an error, no hang."""

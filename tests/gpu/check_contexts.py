@@ -84,9 +84,9 @@ def workers(box, guarded, env, how, root):
     held.say("3")
     text += held.end(60)
     words = machine.words_of(text)
-    said = [line for line in held.err().splitlines() if line.startswith("cudaguard[")]
+    messages = [line for line in held.err().splitlines() if line.startswith("cudaguard[")]
     size = grown(before, after) if before and after else None
-    return words, size, said
+    return words, size, messages
 
 
 def all_workers(box, report, one):
@@ -108,7 +108,7 @@ def all_workers(box, report, one):
         if guarded and box.why_no_proxy():
             report.not_filled(name, what, box.why_no_proxy())
             continue
-        words, size, said = workers(box, guarded, env, how, root)
+        words, size, messages = workers(box, guarded, env, how, root)
         value = "%s; %s of %s workers with a context, %s refused; trainer's context %s" % (
             "memory not told" if size is None else "%.0f MiB" % size, words.get("contexts"),
             words.get("started"), words.get("refused"), words.get("trainer.context"))
@@ -120,7 +120,7 @@ def all_workers(box, report, one):
             good = good and size <= one * 0.1 * WORKERS
             if sizes.get("unguarded") is not None:
                 value += "; %.0f MiB less than unguarded" % (sizes["unguarded"] - size)
-        report.check(name, what, value, good, {"words": words, "lines": said[:40]})
+        report.check(name, what, value, good, {"words": words, "lines": messages[:40]})
 
 
 def rows(box, report):

@@ -37,7 +37,7 @@ class Forks(guest.Case):
         self.assertEqual(len(children), 300)
         self.assertEqual({r["ppid"] for r in children}, {own})
         self.assertTrue(all(r["tid"] == r["pid"] for r in children))
-        # The parent has said it.
+        # Only the parent prints the messages.
         self.assertEqual(sorted(guest.lines_of(result.err)),
                          [guest.DENIED % "forks", guest.NO_GPU % "forks"], result)
 

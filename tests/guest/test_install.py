@@ -109,18 +109,18 @@ class Install(guest.Case):
                     self.assertEqual(sum("is missing" in line for line in lines[:len(gone)]),
                                      len(gone), result)
                     for name in gone:
-                        said = "%s is missing; %s is refused until cudaguard is installed again" % (
+                        line = "%s is missing; %s is refused until cudaguard is installed again" % (
                             os.path.join(self.lib, "cudaguard", name),
                             "NVML" if "nvidia-ml" in name else "CUDA")
-                        self.assertEqual(lines.count(said), 1, result)
+                        self.assertEqual(lines.count(line), 1, result)
                     wanted = "unavailable" if "libcuda.so.1" in gone else "100"
                     self.assertEqual(result.answers["cuInit"], wanted, result)
                     wanted = "unavailable" if "libnvidia-ml.so.1" in gone else "0"
                     self.assertEqual(result.answers["nvmlInit_v2"], wanted, result)
 
     def upgraded(self, *command, cwd=None):
-        """A guarded program is running when another file is put over the guard. (exit code, what the
-        program said after that, whether it reached the driver)"""
+        """Replaces the guard's file while a guarded program runs. Returns (exit code, what the
+        program printed after that, whether it reached the driver)."""
         shutil.rmtree(self.lib)
         harness.copy_install(self.lib)
         new = self.path("new", "libcudaguard.so")

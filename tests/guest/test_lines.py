@@ -104,7 +104,7 @@ class Lines(Programs):
                     "no CUDA here (FORCE_CPU; asked by %s through ctypes/cffi); "
                     "to allow CUDA: CUDAGUARD_POLICY=OFF%s" % (cell, where)], result)
 
-    def said(self, result):
+    def messages_by_process(self, result):
         """The guard's lines, with the process that each is of."""
         return [match.groups() for match in map(guest.LINE.match, result.err.splitlines()) if match]
 
@@ -221,11 +221,11 @@ class Lines(Programs):
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"], result)
         records = harness.records(report)
         self.assertEqual(len({record["pid"] for record in records}), 3, records)
-        # A parent that has said nothing, or another thing.
+        # The children print the message if the parent printed none, or another one.
         result = self.steps(*FORKS, "touch")
-        said = self.said(result)
-        self.assertEqual(len({pid for pid, _ in said}), 3, result)
-        self.assertEqual([line for _, line in said].count(guest.DENIED % "steps"), 3, result)
+        messages = self.messages_by_process(result)
+        self.assertEqual(len({pid for pid, _ in messages}), 3, result)
+        self.assertEqual([line for _, line in messages].count(guest.DENIED % "steps"), 3, result)
         result = self.steps("nvml", *FORKS)
         self.assertEqual(guest.lines_of(result.err),
                          [guest.NO_GPU % "steps"] + [guest.DENIED % "steps"] * 2, result)
@@ -276,7 +276,7 @@ class Musl(Programs):
             with self.subTest(env=env):
                 result = harness.run(words, world="none", env=env)
                 self.assertEqual((result.rc, result.out), (0, unguarded.out), result)
-                said = guest.lines_of(result.err)
-                self.assertEqual([line.split(": ", 1)[1] for line in said],
+                messages = guest.lines_of(result.err)
+                self.assertEqual([line.split(": ", 1)[1] for line in messages],
                                  ["NVIDIA's driver is not installed; to find the cause: cudaguard doctor"]
                                  * ("CUDAGUARD_VISIBLE_DEVICES" in env), result)

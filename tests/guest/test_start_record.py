@@ -123,9 +123,9 @@ class StartRecord(guest.Case):
         """Nothing at the start; the one line about it comes with the first touch, as without."""
         env = {"CUDAGUARD_REPORT": "/no/such/directory/report", "CUDAGUARD_HELLO": "1"}
         self.assertEqual(self.steps("print:x", env=env).err, "")
-        said = guest.lines_of(self.steps("touch", env=env).err)
-        self.assertEqual(len(said), 2, said)
-        self.assertIn("No such file or directory", said[1])
+        messages = guest.lines_of(self.steps("touch", env=env).err)
+        self.assertEqual(len(messages), 2, messages)
+        self.assertIn("No such file or directory", messages[1])
 
     def test_start_record_goes_to_stderr(self):
         result = self.steps("print:x", env={"CUDAGUARD_REPORT": "/dev/stderr",

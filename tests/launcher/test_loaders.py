@@ -140,7 +140,7 @@ class Long(launcher.Case):
         self.assertIn("is a static executable", done.stderr)
 
     def test_names_of_300_mb(self):
-        """More names than any library has: none is read, and that is said."""
+        """No library has so many names. doctor reads none of them and reports that."""
         program = self.compile("program", OPEN, "-ldl")
         with open(program, "r+b") as stream:
             data = bytearray(stream.read())

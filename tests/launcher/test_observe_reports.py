@@ -57,7 +57,8 @@ class Reports(observed.Case):
         self.assertEqual(json.loads(summary.before)["pid"], observed.pids(result)[""])
 
     def test_failing_report_is_refused_or_reported_once(self):
-        """Known at the start: refused. Later: said once, and the summary is right."""
+        """The launcher refuses a path that cannot work at the start. If the report fails later, the
+        launcher prints one message, and the summary is complete."""
         for report in (self.path("none", "x"), self.directory):
             self.refused(self.start("run", "--observe", "--report", report, "true"), 125, report)
         report = self.path("report")

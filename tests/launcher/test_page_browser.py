@@ -224,8 +224,8 @@ class Seen(harness.DirectoryCase):
         self.make("bad.html", "<main><img src='/none.png'><p style='width:3000px'>wide</p></main>"
                               "<script>document.title = 'ran'; console.log('ran')</script>")
         self.browser.open(self.path("bad.html"), 390)
-        said, asked = self.browser.complaints()
+        messages, asked = self.browser.complaints()
         self.assertEqual(asked, ["file:///none.png"])
-        self.assertTrue(said)
+        self.assertTrue(messages)
         self.assertEqual(self.browser.value("document.title"), "ran")
         self.assertNotEqual(self.browser.value(REACH_OUT), [])

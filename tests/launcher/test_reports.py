@@ -126,7 +126,7 @@ class AnothersReport(launcher.Case):
             self.assertEqual(names[0], "r-%s-%s-0-%d" % (words[0], record["host"], record["pid"]))
 
 
-class Said(launcher.Case):
+class Warnings(launcher.Case):
     def test_off_in_the_environment_prints_a_warning(self):
         env = launcher.environment(CUDAGUARD_POLICY="off")
         done = self.start("run", "true", env=env)

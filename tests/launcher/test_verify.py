@@ -133,8 +133,8 @@ class ReadOnly(verified.Case):
         remedy = ["--tmpfs", "/tmp", *self.READ_ONLY]
         for directory in (harness.BUILD, os.path.dirname(os.path.abspath(harness.LIB))):
             remedy += ["--ro-bind", directory, directory]  # below /tmp, perhaps
-        for asks, rc, said in (("cu.open", 0, "PASS: "), ("cu.init", 1, "    cuInit")):
-            self.ends(self.verify([box.program("open"), asks], ["--fence=off"], bwrap=remedy), rc, said)
+        for asks, rc, line in (("cu.open", 0, "PASS: "), ("cu.init", 1, "    cuInit")):
+            self.ends(self.verify([box.program("open"), asks], ["--fence=off"], bwrap=remedy), rc, line)
 
 
 class Denied(verified.Case):

@@ -327,14 +327,14 @@ class JUnit(Case):
 
     def test_long_result_is_not_cut(self):
         """It is whole in the block, where it takes two lines, and here."""
-        said = "processes; the program was killed by signal 31 (Bad"
+        text = "processes; the program was killed by signal 31 (Bad"
         path = self.path("junit.xml")
         result = self.verify(["sh", "-c", 'cat >>"$CUDAGUARD_REPORT"; kill -31 $$'],
                              ["--fence=off", "--deny=init,nvml,opencl", "--junit", path],
                              stdin=self.torch())
-        self.assertIn(said + " system call)", " ".join(self.ends(result, 1).split()))
+        self.assertIn(text + " system call)", " ".join(self.ends(result, 1).split()))
         root = xml.etree.ElementTree.parse(path).getroot()
-        self.assertIn(said + " system call)", next(root.iter("failure")).get("message"))
+        self.assertIn(text + " system call)", next(root.iter("failure")).get("message"))
 
     def test_junit_has_no_control_characters(self):
         """XML 1.0 has no place for them."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""verify and the whole tree: whoever touches CUDA in it is found, however it was started; who was
-not guarded is listed with the reason; where records may be missing that is said."""
+"""verify finds each process of the tree that touches CUDA, however it was started. It lists the
+unguarded processes with the reason, and reports if records may be missing."""
 
 import json
 import os
@@ -173,8 +173,8 @@ class Unguarded(Case):
                 self.assertEqual(result.rc, 1 if driver else 0, result)
                 self.assertIn("\n  tree: 1 process not guarded (", result.err)
                 block = self.ends(result, result.rc, "")
-                said = reason + ("; it has the driver open, which counts as a CUDA attempt" * driver)
-                self.assertIn(": " + said, " ".join(block.split()))
+                text = reason + ("; it has the driver open, which counts as a CUDA attempt" * driver)
+                self.assertIn(": " + text, " ".join(block.split()))
 
     def test_guarded_ones_are_not_listed(self):
         """The control."""
@@ -246,14 +246,14 @@ class Unguarded(Case):
         script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'
         text = ("import ctypes, sys, time; ctypes.CDLL('libnvidia-ml.so.1'); %s"
                 "time.sleep(float(sys.argv[1]))")
-        for options, more, rc, said in (
+        for options, more, rc, printed in (
                 ([], "", 0, "; it has NVML\n"),
                 (["--deny=nvml"], "", 1, "; it has NVML, which counts as a CUDA attempt\n"),
                 ([], TOUCH + "; ", 1, "; it has the driver open, which counts as a CUDA attempt\n")):
             result, tree = self.tree(["sh", "-c", script, sys.executable, text % more, LONG],
                                      options)
             self.assertEqual(result.rc, rc, result)
-            self.assertIn(said, " ".join(result.err.split()) + "\n")
+            self.assertIn(printed, " ".join(result.err.split()) + "\n")
             self.assertEqual(tree["unguarded"][0]["fails"], rc == 1, result)
 
     def test_guarded_program_that_maps_the_driver_is_not_listed(self):
@@ -431,7 +431,7 @@ class Lost(Case):
                          bwrap=["--size", str(4 << 20), "--tmpfs", small])
 
     def test_full_disk_has_room_for_the_records(self):
-        fill = 'dd if=/dev/zero of="$TMPDIR/big" bs=4k 2>"$TMPDIR/said"; cat "$TMPDIR/said"; '
+        fill = 'dd if=/dev/zero of="$TMPDIR/big" bs=4k 2>"$TMPDIR/err"; cat "$TMPDIR/err"; '
         result, tree = self.full_disk(fill + '"$0" cu.init', box.program("open"))
         self.ends(result, 1, ", in 1 of ", "    cuInit by open")
         self.assertEqual(tree["doubts"], [], result)
@@ -537,12 +537,12 @@ class Traced(test_observe_signals.Case):
         return test_observe_signals.Passed.state(pid).upper()  # of a traced one "t"
 
     def test_end_of_the_program_is_reported(self):
-        for words, said in ((["sh", "-c", "exit 7"], "ended with exit code 7"),
-                            (["sh", "-c", "kill -SEGV $$"], "was killed by signal 11"),
-                            (["sh", "-c", "kill -KILL $$"], "was killed by signal 9")):
+        for words, ending in ((["sh", "-c", "exit 7"], "ended with exit code 7"),
+                              (["sh", "-c", "kill -SEGV $$"], "was killed by signal 11"),
+                              (["sh", "-c", "kill -KILL $$"], "was killed by signal 9")):
             done = self.unguarded(*self.VERIFY, *words)
             self.assertEqual(done.returncode, 2, done)
-            self.assertIn("but the program " + said, done.stderr)
+            self.assertIn("but the program " + ending, done.stderr)
 
     def test_program_is_continued_by_its_process_id(self):
         process = self.popen(self.VERIFY + ["sh", "-c", "echo $$; kill -STOP $$; exit 5"],

@@ -281,7 +281,7 @@ class Systems(Case):
                     machine.sh("tar -xf %s -C /usr/local" % machine.put(self.path("target.tar")))
                 else:
                     machine.sh("PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install -q --no-index " + wheel)
-                    said = machine.sh("python3 -c 'import cudaguard as c; print(c.library())'").stdout
-                    self.assertEqual(said, "/usr/local/libexec/libcudaguard.so\n")
-                said = machine.sh("/usr/local/bin/cudaguard run --log off -- " + asks).stdout
-                self.assertEqual(said, "100\n")
+                    path = machine.sh("python3 -c 'import cudaguard as c; print(c.library())'").stdout
+                    self.assertEqual(path, "/usr/local/libexec/libcudaguard.so\n")
+                printed = machine.sh("/usr/local/bin/cudaguard run --log off -- " + asks).stdout
+                self.assertEqual(printed, "100\n")

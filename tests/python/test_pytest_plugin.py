@@ -141,10 +141,10 @@ class Plugin(harness.DirectoryCase):
                          result)
         line = 1 + SUITE.split("\n").index("    " + TOUCH)
         for name in ASKED - {"fails"} | ERRORS:
-            said = result.cases[name][1]
+            text = result.cases[name][1]
             where = "<string>:1" if "child" in name else "test_all.py:%d" % line
-            self.assertIn("CUDA was asked for by %s through ctypes/cffi (cuInit)" % where, said)
-            self.assertEqual("in process " in said, name in ("child", "grandchild", "fork"), said)
+            self.assertIn("CUDA was asked for by %s through ctypes/cffi (cuInit)" % where, text)
+            self.assertEqual("in process " in text, name in ("child", "grandchild", "fork"), text)
         # The report has the user's line and its callers, but not the code that runs the test.
         self.assertIn("(cuInit)\n  > test_all.py:%d in touch\n        %s\n    test_all.py:%d in "
                       "test_first\n____" % (line, TOUCH, 1 + SUITE.split("\n").index(
@@ -204,9 +204,9 @@ class Plugin(harness.DirectoryCase):
             """ % TOUCH)
         result = self.pytest()
         for way in ("fork", "spawn", "forkserver"):
-            outcome, said = result.cases["pool[%s]" % way]
+            outcome, text = result.cases["pool[%s]" % way]
             self.assertEqual(outcome, "failure", result)
-            self.assertRegex(said, r"by test_pools\.py:3 through ctypes/cffi \(cuInit\) in process \d+: ")
+            self.assertRegex(text, r"by test_pools\.py:3 through ctypes/cffi \(cuInit\) in process \d+: ")
 
     def test_deny_option_selects_what_fails(self):
         self.make("test_two.py", """

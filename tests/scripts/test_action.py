@@ -63,8 +63,8 @@ class Action(harness.DirectoryCase):
             if result.rc != 0:
                 break
         with open(outputs, encoding="utf-8") as stream:
-            said = dict(line.split("=", 1) for line in stream.read().splitlines())
-        return result.rc, out, calls, said
+            action_outputs = dict(line.split("=", 1) for line in stream.read().splitlines())
+        return result.rc, out, calls, action_outputs
 
     def test_result_follows_verifys_verdict(self):
         for command, rc, word in (("python3 -c 'import json'", 0, "clean"), (TOUCH, 1, "touched"),
@@ -72,8 +72,8 @@ class Action(harness.DirectoryCase):
                                   (NVML, 0, "clean"),
                                   ("true\nif [ -n \"$BASH\" ]; then exit 4; fi", 2, "failed")):
             with self.subTest(command):
-                code, out, calls, said = self.run_action(command=command)
-                self.assertEqual((code, said, calls), (rc, {"result": word}, []), out)
+                code, out, calls, action_outputs = self.run_action(command=command)
+                self.assertEqual((code, action_outputs, calls), (rc, {"result": word}, []), out)
                 self.assertIn("FAIL" if rc else "PASS", out)
 
     def test_control_command_alone_reaches_the_driver(self):
@@ -89,8 +89,8 @@ class Action(harness.DirectoryCase):
         self.assertEqual(self.run_action(command=NVML, deny="nvml,init")[0], 1)
         self.assertEqual(self.run_action(command=TOUCH, allow="nobody\n*ctypes*\n")[0], 0)
         self.assertEqual(self.run_action(command=TOUCH, allow="nobody")[0], 1)
-        code, out, _, said = self.run_action(command="true", deny="everything")
-        self.assertEqual((code, said), (125, {"result": "error"}), out)
+        code, out, _, action_outputs = self.run_action(command="true", deny="everything")
+        self.assertEqual((code, action_outputs), (125, {"result": "error"}), out)
 
     def test_inputs_are_not_executed(self):
         mark = self.path("mark")

@@ -73,10 +73,10 @@ class Busy(harness.DirectoryCase):
 
     def forked_children(self, path):
         times = TIMES // 5
-        said, records = self.touch(path, times, "forks")
+        printed, records = self.touch(path, times, "forks")
         by_process = {record["pid"]: record for record in records}
-        self.assertEqual((len(said), len(by_process)), (times, times))
-        self.none_wrong((by_process[pid], seen) for pid, seen in said)
+        self.assertEqual((len(printed), len(by_process)), (times, times))
+        self.none_wrong((by_process[pid], seen) for pid, seen in printed)
 
     def test_control_detects_a_wrong_row(self):
         """Each call has a different stack, so a wrong row cannot go unnoticed."""

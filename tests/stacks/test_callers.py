@@ -108,5 +108,5 @@ class Callers(harness.DirectoryCase):
                             ((program("plain"),), "plain")):
             with self.subTest(words=words):
                 result = harness.run(words, trace=False)
-                said = re.findall(r"no CUDA here \(FORCE_CPU; asked by ([^;)]+)\)", result.err)
-                self.assertEqual(said, [name], result)
+                callers = re.findall(r"no CUDA here \(FORCE_CPU; asked by ([^;)]+)\)", result.err)
+                self.assertEqual(callers, [name], result)

@@ -72,11 +72,11 @@ class Case(harness.Case):
             records = harness.records(report)
         result.touched = {record["pid"] for record in records}
         result.assert_untouched(self, linked)
-        said = OUR_LINE.findall(result.err)
-        spoke = {int(pid) for pid, _ in said}
+        messages = OUR_LINE.findall(result.err)
+        spoke = {int(pid) for pid, _ in messages}
         # Each process prints the message once. A forked child prints none if its parent has printed
         # it.
-        self.assertEqual(len(said), len(set(said)), str(result))
+        self.assertEqual(len(messages), len(set(messages)), str(result))
         forked = {record["pid"] for record in records if record["ppid"] in result.touched}
         self.assertLessEqual(result.touched - forked, spoke,
                              "no line for a process that touched\n%s" % result)

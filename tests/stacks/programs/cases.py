@@ -575,7 +575,7 @@ def forked_in_thread(calls):
     worker = threading.Thread(target=run)
     worker.start()
     worker.join()
-    return "said"
+    return "printed"
 
 
 @case
@@ -621,7 +621,7 @@ def at_exit(calls):
         say("at_exit")
 
     atexit.register(last)
-    return "said"
+    return "printed"
 
 
 @alone
@@ -649,7 +649,7 @@ def finalizing(calls):
     threading.Thread(target=run, daemon=True).start()
     ready.wait()
     sys.modules["cg_last"] = Last()
-    return "said"
+    return "printed"
 
 
 @alone
@@ -674,13 +674,13 @@ for call in (note, ctypes.CDLL("libcuda.so.1").cuInit):
         problem = interpreters.exec(made, code)
         if problem is not None:
             os.write(2, str(problem.formatted).encode())
-            return "said"
+            return "printed"
     else:
         import _xxsubinterpreters as interpreters
         # In 3.12, ctypes cannot be loaded if the subinterpreter has another GIL.
         options = {"isolated": False} if sys.version_info >= (3, 12) else {}
         interpreters.run_string(interpreters.create(**options), code)
-    return "said"
+    return "printed"
 
 
 def say(name):
@@ -688,7 +688,7 @@ def say(name):
 
 
 def run(name, function, calls):
-    if function(calls) != "said":
+    if function(calls) != "printed":
         say(name)
 
 
