@@ -56,7 +56,7 @@ class Driver(driver.Case):
         words = [driver.NODES, CALL_EXPORTS, library, "vk_icdGetInstanceProcAddr",
                  "vk_icdNegotiateLoaderICDInterfaceVersion"]
         self.same_but_refused(*words, expected=[FIRST])
-        # Documented: verify cannot tell them from CUDA.
+        # docs/limits.md: verify takes them for CUDA.
         for options, rc in ([], 1), (["--allow", "call_exports"], 0), (["--fence=off"], 0):
             done, _ = self.traced(launcher.LAUNCHER, "verify", *options, "--", "env", *words)
             self.assertEqual((done.returncode, done.stdout), (rc, "called=2\n"), done)
@@ -78,13 +78,13 @@ class Driver(driver.Case):
     def test_only_programs_that_bypass_the_guard_are_reported_as_such(self):
         """Under `verify` and `run --observe` the launcher stays and reports."""
         entry_point = [ENTRY_POINT, "lib=libcuda.so.1"]
-        for words, told in ((entry_point, "cuInit by entry_point"),
-                            (["env", "-i", *entry_point], "RM_CONTROL")):
+        for words, message in ((entry_point, "cuInit by entry_point"),
+                               (["env", "-i", *entry_point], "RM_CONTROL")):
             for before in (["run", "--fence", "--observe"], ["verify"]):
                 with self.subTest(words, before=before):
                     done, asked = self.traced(launcher.LAUNCHER, *before, "--", *words)
                     self.assertIn("cuInit=100 ", done.stdout)
-                    self.assertIn(told, done.stderr)
+                    self.assertIn(message, done.stderr)
                     self.assertEqual("around the guard" in done.stderr, words[0] == "env", done)
                     requests, answers = driver.requests_of(asked)
                     self.assertEqual((requests, answers),

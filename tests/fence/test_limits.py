@@ -37,7 +37,7 @@ for request in sys.argv[3:]:
 
 
 def starts_for_others(listening):
-    """The like of dockerd or systemd: starts the program that it is told, says what it printed."""
+    """Starts the program that a client names, and sends its output, as dockerd and systemd do."""
     with listening.accept()[0] as client, client.makefile("rw", encoding="utf-8") as stream:
         words = stream.readline().split()
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -145,7 +145,7 @@ class Limits(fence.Case):
                     daemon.join()
 
     def test_limit_traceable_launcher_can_be_bypassed(self):
-        """Where it stays to be told. The control: nobody takes its descriptor."""
+        """The launcher stays because of --observe. Control: no process takes its descriptor."""
         words = [sys.executable, "-c", TAKES_THE_ANSWER]
         done = self.start("run", "--fence=require", "--observe", "--", *words)
         if "may not" in done.stderr:

@@ -264,13 +264,13 @@ class Identities(Case):
         self.helper = shutil.copy(HELPER, self.path("helper"))
 
     def becomes_root(self, mine, system, command, complaint):
-        def told(*words):
+        def in_namespace(*words):
             return self.unguarded(*self.IN_NAMESPACE, mine, system, *words)
 
         root = "uid=0 euid=0 no_new_privs=0 request=%s\n"
-        self.says(told(*AS_NOBODY, *command), root % "ENOTTY")
-        self.says(told(*self.run_fenced, *AS_NOBODY, *command), root % "ENODEV")
-        done = told(*AS_NOBODY, *self.run_fenced, *command)
+        self.says(in_namespace(*AS_NOBODY, *command), root % "ENOTTY")
+        self.says(in_namespace(*self.run_fenced, *AS_NOBODY, *command), root % "ENODEV")
+        done = in_namespace(*AS_NOBODY, *self.run_fenced, *command)
         self.assertEqual((done.returncode, done.stdout), (1, ""), done)
         self.assertIn(complaint, done.stderr)
 
@@ -287,9 +287,9 @@ class Identities(Case):
 
     def test_root_can_become_another_user(self):
         words = ["su", "-s", "/bin/sh", "nobody", "-c", self.helper]
-        told = "uid=65534 euid=65534 no_new_privs=0 request=%s\n"
-        self.says(self.unguarded(*words), told % "ENOTTY")
-        self.says(self.unguarded(*self.run_fenced, *words), told % "ENODEV")
+        printed = "uid=65534 euid=65534 no_new_privs=0 request=%s\n"
+        self.says(self.unguarded(*words), printed % "ENOTTY")
+        self.says(self.unguarded(*self.run_fenced, *words), printed % "ENODEV")
 
 
 class ObservedInheritance(Inheritance):

@@ -28,8 +28,8 @@ class Systemd(fence.Case):
     def service(self, *words, run=(), properties=()):
         """What this program prints as a service."""
         output = self.make("output", "", 0o644)
-        told = ("Type=oneshot", "StandardOutput=truncate:" + output, *properties)
-        self.systemd_run(*("--property=" + one for one in told), "--", *words, run=run)
+        settings = ("Type=oneshot", "StandardOutput=truncate:" + output, *properties)
+        self.systemd_run(*("--property=" + one for one in settings), "--", *words, run=run)
         with open(output, encoding="utf-8") as stream:
             return stream.read()
 

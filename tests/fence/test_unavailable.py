@@ -19,7 +19,7 @@ NEVER = {
     "a kernel without": (["seccomp=" + ENOSYS, "prctl=" + EINVAL],
                          "this kernel has no seccomp filters"),
 }
-# In these the kernel answers by itself, and nobody is told.
+# In these cases the kernel answers by itself, and no listener is asked.
 OTHER_WAYS = {
     "seccomp(2) forbidden": ["seccomp=" + EPERM],
     "seccomp(2) kills, as by systemd's @system-service": ["seccomp=kill"],

@@ -60,9 +60,9 @@ class Untouched(fence.Case):
         self.assertGreater(len(names), 2000)
         numbers = sorted({"%08x" % number for number in names.values()})
         # The control: the model knows NVIDIA's among them.
-        told = self.start(launcher=fence.program("model"), *["which"],
+        done = self.start(launcher=fence.program("model"), *["which"],
                           input="\n".join([*numbers, *fence.NVIDIA]))
-        self.assertEqual(set(told.stdout.split()), set(fence.NVIDIA))
+        self.assertEqual(set(done.stdout.split()), set(fence.NVIDIA))
         unguarded, fenced = self.both(fence.program("requests_static"), "-1", *numbers)
         self.assertEqual(unguarded, fenced)
         self.assertEqual(fenced.count("EBADF"), len(numbers))

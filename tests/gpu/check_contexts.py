@@ -32,7 +32,7 @@ def one_context(box, report):
     words, size = context(box, False, None)
     if size is None:
         for other in ("unguarded", "force-cpu", "validate"):
-            report.not_filled("context." + other, CONTEXT, "NVML tells no memory")
+            report.not_filled("context." + other, CONTEXT, "NVML reports no memory")
         return None
     value = "%.0f MiB; cuInit %s, context %s, %.0f ms" % (
         size, words.get("cuInit"), words.get("context"), int(words.get("contextNs", 0)) / 1e6)
@@ -110,7 +110,7 @@ def all_workers(box, report, one):
             continue
         words, size, messages = workers(box, guarded, env, how, root)
         value = "%s; %s of %s workers with a context, %s refused; trainer's context %s" % (
-            "memory not told" if size is None else "%.0f MiB" % size, words.get("contexts"),
+            "memory not reported" if size is None else "%.0f MiB" % size, words.get("contexts"),
             words.get("started"), words.get("refused"), words.get("trainer.context"))
         narrow = bool(env) and "CUDAGUARD_CHILDREN" in env
         good = words.get("refused" if narrow else "contexts") == str(WORKERS)

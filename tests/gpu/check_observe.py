@@ -46,11 +46,11 @@ def fork(box, report):
 
 
 def late_write(box, report):
-    what = "CUDA_VISIBLE_DEVICES=0 written after NVML told the count: one line with the remedy"
+    what = "CUDA_VISIBLE_DEVICES=0 written after NVML reported the count: one line with the remedy"
     argv = [box.program("gpu_driver"), "do=late", "write=0"]
     unguarded = box.run(argv)
     if unguarded.words.get("nvml.countRc") != "0":
-        report.not_filled("observe.late-write", what, "NVML does not tell a count")
+        report.not_filled("observe.late-write", what, "NVML reports no count")
         return
     run = box.run(argv, guard=True, env={"CUDAGUARD_POLICY": "VALIDATE"})
     lines = [line for line in run.lines() if "CUDAGUARD_VISIBLE_DEVICES" in line]

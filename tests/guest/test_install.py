@@ -47,7 +47,7 @@ class Install(guest.Case):
         for name in DRIVER_NAMES:
             self.assertNotIn(name, os.listdir(lib))
         self.assertEqual(set(os.listdir(lib)), before[lib])
-        # Below cudaguard/ they are there already; ldconfig only looks there if it is told to.
+        # cudaguard/ has these names already. ldconfig looks there only if it is named.
         self.assertEqual(set(os.listdir(inner)), before[inner])
 
     def test_ldconfig_would_make_one(self):

@@ -239,7 +239,7 @@ class Lines(Programs):
                          [bad % "loud", guest.DENIED % "steps"], result)
 
     def test_the_cause_is_inherited(self):
-        """A forked child is told why, too: OFF would not be the remedy."""
+        """A forked child's message has the cause, too, because OFF would not be the remedy."""
         for env in ({"CUDAGUARD_VISIBLE_DEVICES": ""}, {"CUDAGUARD_VISIBLE_DEVICES": "0,0x"}):
             result = self.steps("load:libm.so.6", "fork", "fork", "touch", "end", "end", env=env)
             line = guest.lines_of(result.err)[-1]

@@ -267,7 +267,7 @@ class Sandboxed(doctor.Case):
         self.doctor(LD_LIBRARY_PATH=directory)
         before = set(os.listdir(self.directory))
         for more in ({"LD_TRACE_LOADED_OBJECTS": "1"}, {"LD_PRELOAD": hangs}, {"LD_AUDIT": audit},
-                     {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": self.path("told")},
+                     {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": self.path("debug")},
                      {"LD_SHOW_AUXV": "1"}, {"LD_VERBOSE": "1", "LD_WARN": "1"},
                      {"LD_PROFILE": "libcuda.so.1", "LD_PROFILE_OUTPUT": self.directory}):
             with self.subTest(**more):

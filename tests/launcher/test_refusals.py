@@ -125,7 +125,7 @@ class Privileged(launcher.Case):
         if os.geteuid() != 0:
             harness.skip(self, "needs root for setuid files and file capabilities")
         self.launcher = self.installed()
-        # Says whether its ld.so was told to distrust the environment.
+        # Prints AT_SECURE: whether its ld.so distrusts the environment.
         self.program = self.compile(
             "secure", "#include <stdio.h>\n#include <stdlib.h>\n#include <sys/auxv.h>\n"
             "int main(void) { printf(\"secure=%lu %s\\n\", getauxval(AT_SECURE), "

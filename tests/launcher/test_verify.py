@@ -151,7 +151,7 @@ class Denied(verified.Case):
                   "\n             nvmlInit")
 
     def test_pass_says_that_nvml_was_asked(self):
-        """Code that asks NVML first may stop there, because it is told of no GPU."""
+        """Code that asks NVML first may stop there, because NVML reports no GPU."""
         note = "  NVML was asked by 1 process: open (not denied); if NVML "
         self.assertIn("checked)\n" + note, self.ends(self.steps(["nv.init"]), 0))
         fails = ["sh", "-c", '"$0" nv.init; exit 3', box.program("open")]
@@ -278,7 +278,7 @@ class Ways(verified.Case):
         self.assertEqual(block.count("    cuInit by lib"), 20, block)
 
     def test_process_that_reenables_cuda_fails(self):
-        """Somebody in the tree lets CUDA through: it is told, and fails."""
+        """If a process in the tree allows CUDA, verify reports it and fails."""
         result = self.verify([launcher.LAUNCHER, "run", "--gpus", "0", box.program("open"),
                               "cu.init"])
         self.assertEqual(result.rc, 1, result)

@@ -86,7 +86,7 @@ class Block(Case):
         self.same_as_golden("verify.txt", "\n".join(texts))
 
     def test_paths_of_packages_are_shortened(self):
-        """Of the standard library and of packages what tells them apart."""
+        """A path in the standard library or a package keeps the part that distinguishes it."""
         lib = "/root/.pyenv/versions/3.11.7/lib/python3.11/"
         block = self.block(self.torch(python=[
             frame(lib + "site-packages/torch/cuda/__init__.py", 118, "is_available"),

@@ -95,7 +95,7 @@ class Readers(unittest.TestCase):
 
 
 class Comparison(unittest.TestCase):
-    def test_flaky_and_differing_tests_are_told_apart(self):
+    def test_flaky_and_differing_tests_are_distinguished(self):
         unguarded = {"same": "ok", "flaky": "ok", "differs": "ok", "gone": "ok"}
         guarded = {"same": "ok", "flaky": "failed", "differs": "failed", "more": "ok"}
         again = {"same": "ok", "flaky": "failed", "differs": "ok", "gone": "ok"}
