@@ -167,7 +167,7 @@ class NullDriver:
         self.assertEqual(sorted(names - {s.name for s in self.exports}), [])
 
     def test_note_names_the_version(self):
-        self.assertEqual(guard_rules.says_its_version(guard_rules.GuardFile(self.path)), [])
+        self.assertEqual(guard_rules.has_version_note(guard_rules.GuardFile(self.path)), [])
 
     def test_file_stays_small(self):
         loaded = sum(s.file_size for s in self.library.segments() if s.type == "LOAD")

@@ -59,7 +59,7 @@ def for_runtime(profile):
 
 
 def answer(profile, request):
-    """What the profile says to ioctl: its rules read by themselves, as the format defines them."""
+    """The profile's answer to an ioctl, from its rules alone, as the format defines them."""
     answers = set()
     for entry in profile["syscalls"]:
         if "ioctl" not in entry["names"]:

@@ -36,7 +36,7 @@ class Case(fence.Case):
         self.document = None
 
     def verify(self, *words, options=(), rc=1, **more):
-        """(done, what it says: {object: {numbers of processes}})"""
+        """Returns (done, what it reports: {object: {process ids}})."""
         path = self.path("verify.json")
         done = self.start("verify", "--json", path, *options, "--", *words, **more)
         self.assertEqual(done.returncode, rc, done)

@@ -110,7 +110,7 @@ class Held:
                 self.arrived.wait(min(left, 0.5))
             return self.lines.pop(0)
 
-    def say(self, text):
+    def send(self, text):
         try:
             self.process.stdin.write(text + "\n")
             self.process.stdin.flush()

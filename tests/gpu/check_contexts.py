@@ -75,13 +75,13 @@ def workers(box, guarded, env, how, root):
     held = box.hold([box.program("gpu_workers"), "workers=%d" % WORKERS, "how=" + how],
                     guard=guarded, env=env, root=root)
     text = ""
-    held.say("1")
+    held.send("1")
     text += held.line(60) or ""
     before = box.used_memory()
-    held.say("2")
+    held.send("2")
     text += held.line(120) or ""
     after = box.used_memory()
-    held.say("3")
+    held.send("3")
     text += held.end(60)
     words = machine.words_of(text)
     messages = [line for line in held.err().splitlines() if line.startswith("cudaguard[")]

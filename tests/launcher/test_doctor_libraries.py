@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `doctor PROGRAM` says of the libraries that come with a program: the driver,
-names like the guard's, sanitizers. Each verdict is held against what
-the program does with the fake driver."""
+"""What `doctor PROGRAM` reports about the libraries that come with a program: the driver, names
+like the guard's, sanitizers. Each verdict is compared with what the program does with the fake
+driver."""
 
 import os
 import shutil

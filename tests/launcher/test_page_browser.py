@@ -27,7 +27,7 @@ REACH_OUT = """[...document.querySelectorAll("main *")].filter(one => !one.close
 TEXT = "document.querySelector('main').textContent"
 ROWS = "[...document.querySelectorAll('.tree .row')].filter(one => one.checkVisibility()).length"
 
-SAYS = {
+TEXTS = {
     "fail": [
         "FAIL ppo.py:159 and envs.py:22 touched CUDA",
         "2 lines asked for CUDA, in 66 of 70 processes; the program ended with exit code 1. First attempt, "
@@ -65,7 +65,7 @@ SAYS = {
     "forged": ["</details><script>alert(1)</script>\"'&<b onclick=x>⟨U+0000⟩⟨U+001B⟩[31m��(⟨U+202E⟩"
                "gpj.exe⏎⟨U+000D⟩⟨U+0009⟩⟨U+0085⟩⟨U+FFFF⟩</style>]]>--><!--😀 http://e.example/"],
 }
-SAYS["forged_report"] = SAYS["worst"] = SAYS["forged"]
+TEXTS["forged_report"] = TEXTS["worst"] = TEXTS["forged"]
 
 
 def without_blanks(text):
@@ -118,7 +118,7 @@ class Seen(harness.DirectoryCase):
                                 name, width, "dark" if dark else "light")))
 
     def test_each_page_shows_its_texts(self):
-        for name, texts in SAYS.items():
+        for name, texts in TEXTS.items():
             self.open(name)
             text = without_blanks(self.browser.value(TEXT))
             for wanted in texts:

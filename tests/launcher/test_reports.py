@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where --report may point, and who may write there. And what the launcher says by itself: OFF in the
-environment, output that cannot be written, and how --log=off silences it."""
+"""Where --report may point, and which users may write there. Also the launcher's warnings: OFF in
+the environment, output that cannot be written, and how --log=off silences them."""
 
 import os
 

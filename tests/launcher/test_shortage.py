@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where no process can be started, or few descriptors are left, nobody can be asked whether the
-program is linked to the driver. `run` starts it all the same, as if it were, and says so once."""
+"""If no process can be started, or few descriptors are left, `run` cannot find out whether the
+program is linked to the driver. It starts the program as if it were, and prints that once."""
 
 import os
 import re

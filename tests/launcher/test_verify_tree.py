@@ -23,7 +23,7 @@ LONG = "1"
 
 class Case(verified.Case):
     def tree(self, words, options=(), **more):
-        """(the result, what verify's JSON says of the tree)"""
+        """Returns (the result, the tree in verify's JSON)."""
         path = self.path("verify.json")
         result = self.verify(words, ["--json", path, *options], **more)
         try:

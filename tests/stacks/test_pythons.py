@@ -79,7 +79,7 @@ class Pythons(Case):
             printed, records = self.cases(path, name)
             self.assertTrue(printed, self.result)
             if name == "function":
-                self.says_line(facts, *printed[name][1][0][:2])
+                self.check_message(facts, *printed[name][1][0][:2])
             by_process = {record["pid"]: record for record in records}
             self.assertEqual(len(by_process), len(records), "a process has several records")
             for case, (pid, seen) in printed.items():
@@ -105,7 +105,7 @@ class Pythons(Case):
         else:
             self.assertEqual(got, want)
 
-    def says_line(self, facts, file, line):
+    def check_message(self, facts, file, line):
         """Checks the message on stderr: it names the user's line, or the program if the stack
         cannot be read."""
         asked = "%s:%d through ctypes/cffi" % (os.path.basename(file), line)

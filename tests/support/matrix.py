@@ -76,7 +76,7 @@ class Row:
     cwd: str = None
     mounts: tuple = ()  # directories on which this world's driver directory is mounted
     # Whether the guard prints one message for each process that touched CUDA. None allows both.
-    says: bool = True
+    prints: bool = True
     same_as_unguarded: str = None  # the guarded output equals the unguarded one in this world
     check: object = None  # check(result, world) -> list of complaints
     limit: bool = False  # a documented limit: the guarded program does reach the driver
@@ -195,9 +195,9 @@ def judge_words(row, result):
         found.append("the same line of ours twice from one process")
     if any((pid, "CUDA here") in messages[:place] for place, (pid, what) in enumerate(messages)):
         found.append("a line of ours behind the one about CUDA")
-    if row.says and row.guard and not messages:
+    if row.prints and row.guard and not messages:
         found.append("the guard printed no message")
-    if row.says is False and messages:
+    if row.prints is False and messages:
         found.append("the guard printed a message")
     return found
 

@@ -41,9 +41,9 @@ ROWS.append(Row("linked.null_driver-first", "linked; the null driver before the 
                 ["{programs}/linked_cuda", "plt"], PLT, guard=False, preload=NULL_DRIVER + (GUARD,)))
 ROWS.append(Row("linked.null_driver-alone", "linked; no guard, the null driver on LD_LIBRARY_PATH, no driver",
                 ["{programs}/linked_cuda", "plt"], PLT, worlds=("none",), guard=False,
-                guarded_env={"LD_LIBRARY_PATH": "{null_driver}"}, says=False))
+                guarded_env={"LD_LIBRARY_PATH": "{null_driver}"}, prints=False))
 ROWS.append(Row("linked.no-driver", "linked; the guard alone, no driver: ld.so's own message",
-                ["{programs}/linked_cuda", "plt"], worlds=("none",), lines=0, rc=127, says=False,
+                ["{programs}/linked_cuda", "plt"], worlds=("none",), lines=0, rc=127, prints=False,
                 err="error while loading shared libraries: libcuda.so.1: cannot open shared"))
 ROWS.append(Row("linked.bind-now", "linked; LD_BIND_NOW, the guard alone",
                 ["{programs}/linked_cuda", "plt"], LINKED, worlds=DRIVEN, linked=True,
@@ -63,7 +63,7 @@ for key, about, arguments, expect in (
     env = {"CG_NAMES": "libcuda.so.1"}
     ROWS.append(Row("linked.middle-%s-null_driver" % key, about + "; guard and null driver preloaded",
                     [MIDDLE] + arguments, expect, preload=NULL_DRIVER, env=env,
-                    says=None if key == "next" else True))
+                    prints=None if key == "next" else True))
     ROWS.append(Row("limit.middle-" + key, about + "; the guard alone", [MIDDLE] + arguments,
                     worlds=DRIVEN, limit=True, env=env))
 

@@ -100,7 +100,7 @@ class Touches:
         worker.start()
         worker.join()
         self.run(1)  # the same in the main thread
-        say(seen)
+        print_json(seen)
 
     def from_threads(self):
         stacks = {}
@@ -124,7 +124,7 @@ class Touches:
             each.start()
         for each in threads:
             each.join()
-        say(stacks)
+        print_json(stacks)
 
     def from_children(self):
         for _ in range(self.times):
@@ -132,13 +132,13 @@ class Touches:
             if pid == 0:
                 for call in self.both[0]:
                     call(0)
-                say([os.getpid(), seen[0]])
+                print_json([os.getpid(), seen[0]])
                 os._exit(0)
             if os.waitpid(pid, 0)[1] != 0:
                 os._exit(1)
 
 
-def say(what):
+def print_json(what):
     os.write(1, (json.dumps(what) + "\n").encode())
 
 

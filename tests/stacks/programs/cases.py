@@ -568,7 +568,7 @@ def forked_in_thread(calls):
         if pid == 0:
             for call in calls.both:
                 call(0)
-            say("forked_in_thread")
+            print_rows("forked_in_thread")
             os._exit(0)
         os.waitpid(pid, 0)
 
@@ -618,7 +618,7 @@ def at_exit(calls):
     def last():
         for call in calls.both:
             call(0)
-        say("at_exit")
+        print_rows("at_exit")
 
     atexit.register(last)
     return "printed"
@@ -640,7 +640,7 @@ def finalizing(calls):
     def run():
         for call, more in ((note, ()), (calls.helper.call_when, words)):
             if more:
-                say("finalizing")
+                print_rows("finalizing")
                 ready.set()
             call(calls.address, *more)
 
@@ -683,13 +683,13 @@ for call in (note, ctypes.CDLL("libcuda.so.1").cuInit):
     return "printed"
 
 
-def say(name):
+def print_rows(name):
     os.write(1, (json.dumps([name, os.getpid(), seen]) + "\n").encode())
 
 
 def run(name, function, calls):
     if function(calls) != "printed":
-        say(name)
+        print_rows(name)
 
 
 def main():
