@@ -50,8 +50,8 @@ class NullDriver:
 
     def test_imports_are_few_and_from_libc(self):
         imports = {s.name: s for s in self.library.imports()}
-        touch = imports.pop("cudaguard_touch_v1")
-        self.assertEqual(touch.binding, "WEAK", "without a guard it must be null")
+        attempt = imports.pop("cudaguard_touch_v1")
+        self.assertEqual(attempt.binding, "WEAK", "without a guard it must be null")
         self.assertEqual(set(imports), {"getauxval"} | self.waits)
         self.assertFalse([name for name in imports if name.startswith(("dl", "_dl"))])
 

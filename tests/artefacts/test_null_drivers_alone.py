@@ -8,7 +8,7 @@ import sys
 from support import harness
 
 WITNESS = os.path.join(harness.BUILD, "tests", "artefacts", "libcudaguard.so")
-TOUCH_PROGRAM = os.path.join(harness.BUILD, "tests", "artefacts", "touch_program")
+ATTEMPT_PROGRAM = os.path.join(harness.BUILD, "tests", "artefacts", "touch_program")
 
 CLAIM = """
 import ctypes, sys
@@ -60,15 +60,15 @@ class Alone(harness.Case):
             self.check(program, ["nvmlInit=0", "countRc=0", "count=0", "shutdown=0"])
 
 
-class Touch(harness.Case):
+class Attempts(harness.Case):
     ANSWERS = ["cuDeviceGetCount 3 0", "cuInit(1) 1", "cuInit(0) 100", "cuInit(0) 100",
                "nvmlInit 0", "nvmlInit_v2 0", "nvmlInitWithFlags 0", "nvmlShutdown 0"]
-    TOUCHES = ["touch 1 cuInit program", "touch 1 cuInit program", "touch 1 nvmlInit program",
-               "touch 1 nvmlInit_v2 program", "touch 1 nvmlInitWithFlags program"]
+    ATTEMPTS = ["touch 1 cuInit program", "touch 1 cuInit program", "touch 1 nvmlInit program",
+                "touch 1 nvmlInit_v2 program", "touch 1 nvmlInitWithFlags program"]
 
     def lines(self, way, loader=(), **options):
         result = harness.run(
-            [*loader, TOUCH_PROGRAM, way, harness.NULL_DRIVER_CUDA, harness.NULL_DRIVER_NVML],
+            [*loader, ATTEMPT_PROGRAM, way, harness.NULL_DRIVER_CUDA, harness.NULL_DRIVER_NVML],
             world="none", guard=False, **options)
         self.assertEqual(result.rc, 0, str(result))
         self.assertEqual(result.err, "")
@@ -81,12 +81,12 @@ class Touch(harness.Case):
             self.assertEqual(self.lines(way), [])
 
     def test_each_attempt_is_reported_to_the_guard(self):
-        self.assertEqual(self.lines("dlopen", preload=[WITNESS]), self.TOUCHES)
+        self.assertEqual(self.lines("dlopen", preload=[WITNESS]), self.ATTEMPTS)
 
     def test_attempts_in_another_namespace_are_reported(self):
         # In that namespace the weak name is unbound, so the null driver finds the guard in the base
         # namespace.
-        self.assertEqual(self.lines("dlmopen", preload=[WITNESS]), self.TOUCHES)
+        self.assertEqual(self.lines("dlmopen", preload=[WITNESS]), self.ATTEMPTS)
 
     def test_attempts_under_an_explicit_loader_are_reported(self):
         # The kernel's auxiliary vector then describes ld.so, until ld.so corrects it.
@@ -94,7 +94,7 @@ class Touch(harness.Case):
         if not os.path.exists(interpreter):
             interpreter = "/lib/ld-linux-aarch64.so.1"
         self.assertEqual(self.lines("dlmopen", loader=[interpreter], preload=[WITNESS]),
-                         self.TOUCHES)
+                         self.ATTEMPTS)
 
 
 class Claim(harness.Case):

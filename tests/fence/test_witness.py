@@ -26,7 +26,7 @@ REQUEST = "\n  around the guard\n    asked    ioctl " + RM_CONTROL + " to NVIDIA
 NOT_KNOWN = "ioctls that the fence refuses are not reported: "
 ANOTHER = NOT_KNOWN + "this command is already under a fence"
 NOBODY = 65534
-TOUCHES = [sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
+ATTEMPT = [sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
 PATIENCE = 60  # seconds, then something hangs
 
 
@@ -381,7 +381,7 @@ class Around(Case):
                "seccomp filter, or a container's profile, forbids it")
         self.assertEqual((reported, self.document["tree"]["why_unheard"]), ({}, why))
         self.assertNotIn("--fence", done.stderr)
-        self.verify(*TOUCHES, before=before)
+        self.verify(*ATTEMPT, before=before)
         done = self.unguarded(*before, "verify", "--fence=require", "--", ASKS, "ask")
         self.refused(done, 125, "--fence=require: the fence cannot be set up: ")
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fork while other threads are inside the loader and inside the guard: no hang, right answers,
-and what a child touches is recorded in the child's own name."""
+and a child's attempt is recorded with the child's own process id."""
 
 import json
 

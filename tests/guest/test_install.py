@@ -19,7 +19,7 @@ class Install(guest.Case):
         self.guard = harness.copy_install(self.lib)
 
     def guarded(self, preload, *steps, count=1, **options):
-        """Runs the steps (by default a touch of each) with LD_PRELOAD=preload: guarded."""
+        """Runs the steps (by default an attempt of each kind) with LD_PRELOAD=preload: guarded."""
         env = {"LD_PRELOAD": preload, **options.pop("env", {})}
         result = self.steps(*(steps or ("load:libm.so.6", "touch", "nvml", "touch:libcuda.so")),
                             guard=False, env=env, **options)

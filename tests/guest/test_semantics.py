@@ -47,9 +47,9 @@ class Semantics(guest.Case):
 
     def test_loading_works_as_without_the_guard(self):
         self.compare(harness.GUARD)
-        touched = harness.run([guest.STEPS, "touch"], trace=False)
-        self.assertEqual(touched.answers, {"cuInit": "100"}, touched)
-        touched.assert_untouched(self)
+        attempted = harness.run([guest.STEPS, "touch"], trace=False)
+        self.assertEqual(attempted.answers, {"cuInit": "100"}, attempted)
+        attempted.assert_untouched(self)
 
     def test_loading_works_without_null_drivers(self):
         # Nothing of a failure of ours may be left for the program to see.

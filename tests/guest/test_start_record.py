@@ -120,7 +120,7 @@ class StartRecord(guest.Case):
                 self.assertEqual(bool(outcomes[1][-1]), reached, outcomes[1])
 
     def test_failing_report_is_named_at_the_first_attempt(self):
-        """Nothing at the start; the one line about it comes with the first touch, as without."""
+        """The guard prints the one message at the first attempt, also without CUDAGUARD_HELLO."""
         env = {"CUDAGUARD_REPORT": "/no/such/directory/report", "CUDAGUARD_HELLO": "1"}
         self.assertEqual(self.steps("print:x", env=env).err, "")
         messages = guest.lines_of(self.steps("touch", env=env).err)

@@ -388,8 +388,8 @@ class Pipes(Case):
 
     def test_pipe_without_a_reader_keeps_the_verdict(self):
         """The verdict stays; without one that fails it is our own error."""
-        touch = ["python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
-        for words, code in ((["true"], 125), (touch, 1)):
+        attempt = ["python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
+        for words, code in ((["true"], 125), (attempt, 1)):
             reads, writes = os.pipe()
             os.close(reads)
             name = "/dev/fd/%d" % writes

@@ -9,7 +9,7 @@ import sys
 from support import harness, launcher, verified
 from support.observed import box
 
-TOUCH = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
+ATTEMPT = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
 
 
 def static_runtime():
@@ -178,7 +178,7 @@ class Allowed(verified.Case):
     def two(self, *patterns):
         """A trainer that may, and a loader that may not."""
         for name in ("train.py", "load.py"):
-            self.make(name, TOUCH)
+            self.make(name, ATTEMPT)
         options = ["--allow=" + pattern for pattern in patterns]
         return self.verify(["sh", "-c", '"$0" %s; "$0" %s' % (
             self.path("train.py"), self.path("load.py")), sys.executable], options)
@@ -254,11 +254,11 @@ class Ways(verified.Case):
         self.assertIn("cuInit", unguarded.fake_calls)
 
     def test_attempt_of_a_fork_servers_worker_is_found(self):
-        self.make("work.py", "import multiprocessing, ctypes\ndef touch(_):\n    %s\n"
+        self.make("work.py", "import multiprocessing, ctypes\ndef attempt(_):\n    %s\n"
                   "if __name__ == '__main__':\n"
                   "    c = multiprocessing.get_context('forkserver')\n"
-                  "    w = c.Process(target=touch, args=(0,))\n    w.start()\n    w.join()\n"
-                  % TOUCH.split("; ", 1)[1])
+                  "    w = c.Process(target=attempt, args=(0,))\n    w.start()\n    w.join()\n"
+                  % ATTEMPT.split("; ", 1)[1])
         result = self.verify([sys.executable, self.path("work.py")])
         self.one(result, "cuInit by ctypes/cffi")
         self.assertEqual(result.answers["answer"], "100", result)

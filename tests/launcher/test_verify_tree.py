@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""verify finds each process of the tree that touches CUDA, however it was started. It lists the
+"""verify finds each process of the tree that asks for CUDA, however it was started. It lists the
 unguarded processes with the reason, and reports if records may be missing."""
 
 import json
@@ -14,7 +14,7 @@ from support import harness, launcher, verified
 from launcher import test_observe_signals
 from support.observed import box
 
-TOUCH = "ctypes.CDLL('libcuda.so.1').cuInit(0)"
+ATTEMPT = "ctypes.CDLL('libcuda.so.1').cuInit(0)"
 TRACE = ["--trace"]
 FILE = ["--fence=off"]  # without a filter the records come by a file
 # So long that a look from time to time finds it.
@@ -44,14 +44,14 @@ class Case(verified.Case):
 class Starts(Case):
     """verify finds every attempt. Without the guard the program reaches the driver."""
 
-    def finds(self, words, touching="1", by=" by "):
+    def finds(self, words, attempting="1", by=" by "):
         unguarded = harness.run(words, world="none", guard=False, trace=False,
                                 env=box.environment())
         self.assertIn("cuInit:initialised", unguarded.fake_calls, unguarded)
         for options in ([], TRACE):
             with self.subTest(options=options):
                 result, tree = self.tree(words, options)
-                block = self.ends(result, 1, ", in " + touching + " of ", "    cuInit" + by)
+                block = self.ends(result, 1, ", in " + attempting + " of ", "    cuInit" + by)
                 wanted = "all_guarded" if options else "none_seen"
                 self.assertEqual((tree["value"], tree["doubts"]), (wanted, []), block)
 
@@ -71,10 +71,10 @@ class Starts(Case):
     def test_attempt_of_a_fork_servers_worker_is_found(self):
         self.finds(self.python(
             "import ctypes, multiprocessing\n"
-            "def touch():\n    %s\n"
+            "def attempt():\n    %s\n"
             "if __name__ == '__main__':\n"
-            "    worker = multiprocessing.get_context('forkserver').Process(target=touch)\n"
-            "    worker.start()\n    worker.join()\n" % TOUCH), by=" by ctypes/cffi")
+            "    worker = multiprocessing.get_context('forkserver').Process(target=attempt)\n"
+            "    worker.start()\n    worker.join()\n" % ATTEMPT), by=" by ctypes/cffi")
 
     def test_attempt_of_a_daemon_is_found(self):
         """The daemon outlives the program in a session of its own, and its parent has ended."""
@@ -87,7 +87,7 @@ class Starts(Case):
             "        while os.path.exists('/proc/%%d' %% program): time.sleep(0.01)\n"
             "        %s\n"
             "    os._exit(0)\n"
-            "os.wait()\n" % TOUCH), by=" by ctypes/cffi")
+            "os.wait()\n" % ATTEMPT), by=" by ctypes/cffi")
 
     def test_attempt_after_a_threads_vfork_and_exec_is_found(self):
         program = self.compile("execs", """
@@ -239,7 +239,7 @@ class Unguarded(Case):
 
     def test_unguarded_process_with_the_driver_is_a_cuda_attempt(self):
         script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'
-        text = "import ctypes, sys, time; %s; time.sleep(float(sys.argv[1]))" % TOUCH
+        text = "import ctypes, sys, time; %s; time.sleep(float(sys.argv[1]))" % ATTEMPT
         self.both(script, "its environment has no LD_PRELOAD", sys.executable, text, driver=True)
 
     def test_unguarded_process_with_nvml_alone_is_no_cuda_attempt(self):
@@ -249,7 +249,8 @@ class Unguarded(Case):
         for options, more, rc, printed in (
                 ([], "", 0, "; it has NVML\n"),
                 (["--deny=nvml"], "", 1, "; it has NVML, which counts as a CUDA attempt\n"),
-                ([], TOUCH + "; ", 1, "; it has the driver open, which counts as a CUDA attempt\n")):
+                ([], ATTEMPT + "; ", 1,
+                 "; it has the driver open, which counts as a CUDA attempt\n")):
             result, tree = self.tree(["sh", "-c", script, sys.executable, text % more, LONG],
                                      options)
             self.assertEqual(result.rc, rc, result)
@@ -358,10 +359,10 @@ class OtherUsers(Case):
 
     def test_records_of_another_user_arrive(self):
         """The user changes by execve or in the middle of a program."""
-        becomes = "import ctypes, os; os.setgid(65534); os.setuid(65534); " + TOUCH
+        becomes = "import ctypes, os; os.setgid(65534); os.setuid(65534); " + ATTEMPT
         drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
         for options in ([], TRACE):
-            for words in (drop + ["/usr/bin/python3", "-c", "import ctypes; " + TOUCH],
+            for words in (drop + ["/usr/bin/python3", "-c", "import ctypes; " + ATTEMPT],
                           ["/usr/bin/python3", "-c", becomes]):
                 done = self.start("verify", *options, "--", *words, launcher=self.command,
                                   env=launcher.environment(TMPDIR="/tmp"))
@@ -420,7 +421,8 @@ class Lost(Case):
             "1 record is damaged" if torn == 1 else "%d records are damaged" % torn], block)
 
     def test_process_that_is_killed_after_its_attempt_is_found(self):
-        result = self.verify(self.python("import ctypes, os\n%s\nos.kill(os.getpid(), 9)\n" % TOUCH))
+        result = self.verify(self.python("import ctypes, os\n%s\nos.kill(os.getpid(), 9)\n" %
+                                         ATTEMPT))
         self.ends(result, 1, ", in 1 of 1 process", "was killed by signal 9")
 
     def full_disk(self, script, *words):
@@ -492,7 +494,8 @@ class Lost(Case):
                          ["unguarded processes were not looked for: there is no /proc"], result)
         self.assertEqual(result.rc, 3, result)
         # Who called is not known then.
-        result, tree = self.tree(self.python("import ctypes\n" + TOUCH), bwrap=["--tmpfs", "/proc"])
+        result, tree = self.tree(self.python("import ctypes\n" + ATTEMPT),
+                                 bwrap=["--tmpfs", "/proc"])
         self.assertNotIn("+0x0", self.ends(result, 1, ", in 1 of "))
 
     def test_signal_ends_the_waiting_with_a_result(self):

@@ -35,9 +35,9 @@ class Callers(harness.DirectoryCase):
                                   world="none", guard=False, trace=False)
         self.assertEqual(self.result.rc, 1, self.result)
         with open(document, encoding="utf-8") as stream:
-            touchers = [one for one in json.load(stream)["touchers"] if one["fails"]]
+            sites = [one for one in json.load(stream)["touchers"] if one["fails"]]
         found = {}
-        for one in touchers:
+        for one in sites:
             self.assertEqual(one["python"], [], self.result)
             self.assertTrue(one["python_missing"], self.result)
             frame = one["native"][0]

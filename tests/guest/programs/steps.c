@@ -5,8 +5,8 @@
 //   touch:NAME         the same with the library NAME
 //   load:NAME          dlopen(NAME) alone
 //   grab, libc:NAME    get hold of libc's own dlopen; touch:NAME by it
-//   touches            what cudaguard_touches() says
-//   watch, watch:PATH  what cudaguard_watch(NULL), cudaguard_watch(PATH) says
+//   touches            what cudaguard_touches() returns
+//   watch, watch:PATH  what cudaguard_watch(NULL), cudaguard_watch(PATH) returns
 //   fork, end          what lies between is done in a child that is waited for
 //   nofile:N           as many descriptors from now on; "max": as many as allowed
 //   memory:KIB         that much more address space from now on; "max": as much as allowed
@@ -43,8 +43,8 @@ __attribute__((format(printf, 1, 2))) static void print_line(const char* format,
   if (length > 0 && write(g_results, text, (size_t)length) != length) _exit(90);
 }
 
-static void touch_by(open_function open_it, const char* key, const char* library,
-                     const char* function) {
+static void attempt_by(open_function open_it, const char* key, const char* library,
+                       const char* function) {
   void* handle = open_it(library, RTLD_NOW);
   if (handle == NULL) {
     print_line("%s=unavailable\n", key);
@@ -58,8 +58,8 @@ static void touch_by(open_function open_it, const char* key, const char* library
   print_line("%s=%d\n", key, call(0));
 }
 
-static void touch(const char* key, const char* library, const char* function) {
-  touch_by(dlopen, key, library, function);
+static void attempt(const char* key, const char* library, const char* function) {
+  attempt_by(dlopen, key, library, function);
 }
 
 static void grab(void) {
@@ -104,17 +104,17 @@ static const char* after(const char* step, const char* prefix) {
 static void one(char* step) {
   const char* rest;
   if (strcmp(step, "touch") == 0) {
-    touch("cuInit", "libcuda.so.1", "cuInit");
+    attempt("cuInit", "libcuda.so.1", "cuInit");
   } else if (strcmp(step, "nvml") == 0) {
-    touch("nvmlInit_v2", "libnvidia-ml.so.1", "nvmlInit_v2");
+    attempt("nvmlInit_v2", "libnvidia-ml.so.1", "nvmlInit_v2");
   } else if ((rest = after(step, "touch:"))) {
-    touch("cuInit", rest, "cuInit");
+    attempt("cuInit", rest, "cuInit");
   } else if ((rest = after(step, "load:"))) {
     print_line("load=%s\n", dlopen(rest, RTLD_LAZY) ? "ok" : "failed");
   } else if (strcmp(step, "grab") == 0) {
     grab();
   } else if ((rest = after(step, "libc:"))) {
-    touch_by(g_libc_dlopen, "cuInit", rest, "cuInit");
+    attempt_by(g_libc_dlopen, "cuInit", rest, "cuInit");
   } else if (strcmp(step, "touches") == 0) {
     int (*touches)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_touches");
     print_line("touches=%d\n", touches ? touches() : -1);

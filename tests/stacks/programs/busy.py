@@ -70,7 +70,7 @@ def generator(both, depth):
             yield call(0)
 
 
-class Touches:
+class Attempts:
     def __init__(self, times):
         self.times = times
         self.watch = ctypes.CDLL(None).cudaguard_watch
@@ -144,11 +144,11 @@ def print_json(what):
 
 def main():
     sys.setswitchinterval(1e-5)
-    touches = Touches(int(sys.argv[1]))
+    attempts = Attempts(int(sys.argv[1]))
     others = [threading.Thread(target=each) for each in (collect, collect, execute, look)]
     for each in others:
         each.start()
-    touches.run_all(sys.argv[2] if len(sys.argv) > 2 else "")
+    attempts.run_all(sys.argv[2] if len(sys.argv) > 2 else "")
     end.set()
     for each in others:
         each.join()
