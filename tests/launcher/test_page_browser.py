@@ -46,7 +46,7 @@ TEXTS = {
     "allowed": ["INCOMPLETE Attempts may be missing", "Incomplete: attempts may be missing.",
                 "dlopen(\"libcuda.so.1\") from libprobe.so, refused; first 1.50 s after the start",
                 "In doubt: there is no /proc.", "Not waited for: probe-daemon &lt; (14)",
-                "libprobe.so allowed", ", let through"],
+                "libprobe.so allowed", ", allowed by the guard"],
     "bypassed": ["FAIL ./static and 2 others touched CUDA or NVML", "--denyCUDA, NVML",
                  "0xc020462a RM_CONTROL, an ioctl that bypassed the guard and that the fence refused",
                  "Sudo and setuid programs got no more rights under the fence"],

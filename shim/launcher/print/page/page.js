@@ -266,7 +266,7 @@
     if (isFailing(attempt)) return make("strong.tag.fail", "not allowed");
     const refused = attempt.calls.every((one) => one.denied);
     const kind = refused ? "strong.tag" : "strong.tag.warn";
-    if (!isVerdict) return make(kind, refused ? "refused" : "let through");
+    if (!isVerdict) return make(kind, refused ? "refused" : "allowed");
     return make(kind, isDenied(attempt) ? "allowed" : "not denied");
   }
 
@@ -276,7 +276,7 @@
     }
     return [code(call.api + (call.object === null ? "" : `("${call.object}")`)),
       call.library !== "" && [" from ", code(call.library)],
-      call.denied ? ", refused" : ", let through"];
+      call.denied ? ", refused" : ", allowed by the guard"];
   }
   const whenOf = (attempt) => isVerdict ? `${duration(attempt.first - start)} after the start`
     : `at ${dateOf(attempt.first)} UTC`;
