@@ -41,7 +41,7 @@ TEXTS = {
         "64 × python3 sampler.py --rank * 41250–41313", "monitor.py:17 not denied",
         "No native stack: no libgcc_s in the process", "--allowmonitor.py",
         "env -i ./render --frames 300 41330 unguarded, has the driver",
-        "has the driver: counts as touched", "2 processes were unguarded. 70 processes seen",
+        "has the driver: counts as a CUDA attempt", "2 processes were unguarded. 70 processes seen",
         "refused: cuInit by libc10_cuda.so", "134 records, 1 cut short"],
     "allowed": ["INCOMPLETE Attempts may be missing", "Incomplete: attempts may be missing.",
                 "dlopen(\"libcuda.so.1\") from libprobe.so, refused; first 1.50 s after the start",

@@ -586,7 +586,7 @@
     const rows = tree.unguarded.slice(0, TABLE_ROWS).map((one) => make("tr", rowHead(code(one.command)),
       make("td.number", one.pid), make("td", one.reason, one.has_driver && [" ",
         make(one.fails ? "strong.tag.fail" : "strong.tag", one.only_nvml ? "has NVML" : "has the driver",
-          one.fails ? ": counts as touched" : ", allowed")])));
+          one.fails ? ": counts as a CUDA attempt" : ", allowed")])));
     const part = section("Coverage",
       make("p", make("strong", claim), " ", counted(tree.seen, "process"), " seen. ", tree.traced
           ? ["cudaguard checked every exec (", code("--trace"), ")."]
