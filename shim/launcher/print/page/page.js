@@ -249,11 +249,11 @@
     make("ol.frames", shown), leftOut(frames.length - shown.length, "more frame"));
   }
 
-  function whose(attempt) {
+  function processesOf(attempt) {
     const listed = attempt.processes.filter((i) => i < processes.length).map((i) => processes[i]);
     const rows = rowsOf(listed, () => "");
     const title = `In ${counted(attempt.processes.length, "process")}`;
-    const list = make("ul.whose", rows.slice(0, TABLE_ROWS).map((row) =>
+    const list = make("ul.commands", rows.slice(0, TABLE_ROWS).map((row) =>
       make("li", alike(row.command, row.list.length), " ", make("span.pid", pidsOf(row)))));
     return [rows.length > 3 ? make("details", make("summary", title), list) : [make("h4", title), list],
       leftOut(rows.length - TABLE_ROWS, "more command"),
@@ -299,7 +299,7 @@
       make("h3", make("span.chip", i + 1), " ", nameOf(attempt)), " ", verdictOf(attempt),
       calls.map((call, n) => make("p", callOf(call), n === 0 && first)),
       leftOut(attempt.calls.length - calls.length, "more call"),
-      stacksOf(calls), whose(attempt));
+      stacksOf(calls), processesOf(attempt));
   }
 
   function attemptSection() {
@@ -439,7 +439,7 @@
         const text = i === 0 ? "0" : at < 1 || at > 59.5 ? duration(at) : `${Math.round(at)} s`;
         lane.append(styled(make("span", text), { left: percent(at / all) }));
       }
-      return make("div.row.axis", { "aria-hidden": "true" }, make("span.who"), make("span.took"), lane);
+      return make("div.row.axis", { "aria-hidden": "true" }, make("span.name"), make("span.duration"), lane);
     }
 
     function chips(node, links) {
@@ -466,13 +466,13 @@
     }
     function row(node, count, depth, tag) {
       return styled(make(`${tag}.row${count > 1 ? ".many" : ""}`,
-        make("span.who", count > 1 && make("span.count", `${grouped(count)} ×`),
+        make("span.name", count > 1 && make("span.count", `${grouped(count)} ×`),
           code(node.command || "unknown"), count === 1 && make("span.pid", node.pid),
           count > 1 && node.below > 0 && make("span.pid", "with children"),
           node.driver ? make("strong.tag.fail", "unguarded, has the driver")
             : node.guard === "not" && make("strong.tag.warn", "unguarded"),
           chips(node, count === 1)),
-        make("span.took", node.last > node.first && duration(node.last - node.first)),
+        make("span.duration", node.last > node.first && duration(node.last - node.first)),
         make("span.lane", { "aria-hidden": "true" }, node.first > 0 && bar(node), marks(node))),
       { "--d": Math.min(depth, 9) });
     }
@@ -507,7 +507,7 @@
     function rest_of(group, depth) {
       const count = group.reduce((sum, node) => sum + 1 + node.below, 0);
       return count > 0 && make("li.left", styled(make("div.row",
-        make("span.who", `and ${counted(count, "more process")}, not shown`)), { "--d": Math.min(depth, 9) }));
+        make("span.name", `and ${counted(count, "more process")}, not shown`)), { "--d": Math.min(depth, 9) }));
     }
     function list(siblings, depth) {
       const groups = new Map();
