@@ -395,13 +395,13 @@
       }
     }
     const kinds = new Map();
-    for (const one of fromAbove.reverse()) lookAt(one, kinds);
+    for (const one of fromAbove.reverse()) summarise(one, kinds);
     return roots;
   }
 
   // Counts what is below a process and gives it a `kind`, the same for all that look alike with
-  // what is below them. Its children have been looked at.
-  function lookAt(node, kinds) {
+  // what is below them. The caller has summarised the children before.
+  function summarise(node, kinds) {
     node.notable = node.guard === "not" || node.attempts.length > 0;
     const below = new Set();
     for (const child of node.children) {
