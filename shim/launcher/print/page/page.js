@@ -332,7 +332,7 @@
       nodes.set(pid, one);
       if (ppid !== 0) one.ppid = ppid;
       if (command !== "") one.command = command;
-      lived(one, first ?? 0, last ?? 0);
+      extendLifetime(one, first ?? 0, last ?? 0);
       return one;
     };
     if (isVerdict) {
@@ -362,7 +362,7 @@
     return nodes;
   }
 
-  function lived(node, from, to) {
+  function extendLifetime(node, from, to) {
     if (from > 0) node.first = node.first > 0 ? Math.min(node.first, from) : from;
     node.last = Math.max(node.last, from, to);
   }
@@ -379,23 +379,23 @@
       else roots.push(one);
     }
     const taken = new Set(roots);
-    const fromAbove = [...roots];
+    const topDown = [...roots];
     for (let done = 0, next = 0; done < order.length; ++done) {
-      if (done === fromAbove.length) { // only circles are left
+      if (done === topDown.length) { // only circles are left
         while (taken.has(order[next])) ++next;
         taken.add(order[next]);
         roots.push(order[next]);
-        fromAbove.push(order[next]);
+        topDown.push(order[next]);
       }
-      for (const child of children.get(fromAbove[done])) {
+      for (const child of children.get(topDown[done])) {
         if (taken.has(child)) continue;
         taken.add(child);
-        fromAbove[done].children.push(child);
-        fromAbove.push(child);
+        topDown[done].children.push(child);
+        topDown.push(child);
       }
     }
     const kinds = new Map();
-    for (const one of fromAbove.reverse()) summarise(one, kinds);
+    for (const one of topDown.reverse()) summarise(one, kinds);
     return roots;
   }
 
@@ -492,7 +492,7 @@
       }
       for (const node of group) {
         all.command = inCommon(all.command, node.command);
-        lived(all, node.first, node.last);
+        extendLifetime(all, node.first, node.last);
       }
       const summary = row(all, group.length, depth, "summary");
       const outside = rows;
@@ -502,9 +502,9 @@
       folded = rows;
       rows = outside;
       return make("li", make("details", summary,
-        make("ul", members, rest_of(group.slice(shown.length), depth + 1))));
+        make("ul", members, restOf(group.slice(shown.length), depth + 1))));
     }
-    function rest_of(group, depth) {
+    function restOf(group, depth) {
       const count = group.reduce((sum, node) => sum + 1 + node.below, 0);
       return count > 0 && make("li.left", styled(make("div.row",
         make("span.name", `and ${counted(count, "more process")}, not shown`)), { "--d": Math.min(depth, 9) }));
@@ -527,7 +527,7 @@
           items.push(group.length < ALIKE ? group.map((node) => one(node, depth)) : many(group, depth));
         }
       }
-      return make("ul", items, rest_of(left, depth));
+      return make("ul", items, restOf(left, depth));
     }
 
     const step = ticks();
