@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws the JSON document that is in the page: verify's, or the one that page.cpp writes of records.
+// Draws the JSON document that is in the page. verify has written it, or page.cpp from records.
 // Anyone can forge a record, so every text of the document becomes a text node and nothing else.
 "use strict";
 {
   const CARDS = 40; // places with attempts
   const CALLS = 20; // of one place
   const FRAMES = 64; // of one stack
-  const FOLDED_FRAMES = 5; // so many frames in a row that are not the user's code are folded
+  const FOLDED_FRAMES = 5; // this many consecutive frames of libraries are folded
   const TABLE_ROWS = 100;
   const RANGES = 8; // of process ids in one cell
-  const TREE_ROWS = 300; // that can be seen at once
-  const FOLDED_ROWS = 600; // that can be unfolded, all together
-  const GROUP_ROWS = 64; // of these in one group
-  const PLAIN_ROWS = 24; // children of one process that neither attempted anything nor are unguarded
-  const ALIKE = 3; // so many siblings that look alike become one row
+  const TREE_ROWS = 300; // rows that are visible at first
+  const FOLDED_ROWS = 600; // rows that the user can unfold in the whole tree
+  const GROUP_ROWS = 64; // rows that the user can unfold in one group
+  const PLAIN_ROWS = 24; // guarded children without an attempt, for each process
+  const ALIKE = 3; // this many siblings that look alike become one row
   const MARK_SLOTS = 200; // in one row
   const CHIPS = 8; // in one row
   const TREE_OF_RECORDS = 500; // processes of records that are drawn as a tree
@@ -28,8 +28,8 @@
 
   // --- Elements ----------------------------------------------------------------------------------
 
-  // A text as it can be read: a character that has no width or turns the direction becomes its
-  // number, as in ⟨U+202E⟩.
+  // Returns the text in a readable form. A character that has no width or changes the direction
+  // becomes its number, as in ⟨U+202E⟩.
   function readable(text, most = 300) {
     const cut = text.length > most;
     if (cut) text = text.slice(0, most).replace(/[\ud800-\udbff]$/, "") + "…";
@@ -48,8 +48,8 @@
     return element;
   }
 
-  // make("p.note", …): an element with this class. An object in front of the children has its
-  // attributes.
+  // make("p.note", …) returns an element with this class. If the first child is a plain object, it
+  // has the attributes.
   function make(name, ...children) {
     const [tag, ...classes] = name.split(".");
     const element = document.createElement(tag);
@@ -99,7 +99,7 @@
     return new Date(Math.min(seconds, LAST_YEAR) * 1000).toISOString().slice(0, 19).replace("T", " ");
   }
 
-  // "3, 7–12 and 4 more".
+  // Returns numbers as ranges, for example "3, 7–12 and 4 more".
   function rangesOf(numbers) {
     numbers = [...numbers].sort((a, b) => a - b);
     const parts = [];
@@ -125,13 +125,13 @@
   function baseName(path) {
     return path.slice(path.lastIndexOf("/") + 1);
   }
-  // The path, with its last part on its own.
+  // Returns the directory of a path as an element, and its last part.
   function pathOf(path) {
     const directory = path.slice(0, path.length - baseName(path).length);
     return [directory === "" ? null : make("span.directory", directory), baseName(path)];
   }
 
-  // --- What the document says --------------------------------------------------------------------
+  // --- The data of the document ------------------------------------------------------------------
 
   const isIoctl = (call) => call.api === "ioctl";
   const isFailing = (attempt) => isVerdict && attempt.fails;
@@ -141,15 +141,15 @@
       || "unknown";
   const namesOf = (words) => words.map((word) => NAMES[word]);
 
-  // Places with their calls, in the order of the page: those that fail the run, and the most
-  // frequent ones, first.
+  // The places with their calls, in the order of the page. For verify, the places that fail the run
+  // come first; for records, the most frequent ones.
   const attempts = data.places.map((place) =>
     ({ ...place, calls: place.touchers.map((i) => data.touchers[i]) }));
   if (isVerdict) attempts.sort((a, b) => b.fails - a.fails);
   else attempts.sort((a, b) => b.processes.length - a.processes.length);
   const cards = attempts.slice(0, CARDS);
 
-  // Rows of processes that look alike, each with what `key` tells apart.
+  // Groups processes that look alike and have the same `key` into rows.
   function rowsOf(list, key) {
     const rows = new Map();
     for (const process of list) {
@@ -165,7 +165,7 @@
     return [...rows.values()];
   }
   const valuesOf = (row, field) => new Set(row.list.map((one) => one[field] ?? ""));
-  // Process ids of several hosts say nothing.
+  // Process ids of several hosts have no common meaning.
   const pidsOf = (row) =>
     valuesOf(row, "host").size > 1 ? "" : rangesOf(row.list.map((one) => one.pid));
   function oneOrMany(values, word) {
@@ -367,8 +367,8 @@
     node.last = Math.max(node.last, from, to);
   }
 
-  // Hangs each process below its parent and returns the roots. Parents are known by their numbers,
-  // which anyone can forge: a circle hangs from its first process.
+  // Attaches each process to its parent and returns the roots. Anyone can forge a parent's process
+  // id, so there may be a cycle. The first process of a cycle becomes a root.
   function linked(nodes) {
     const order = [...nodes.values()].sort((a, b) => a.first - b.first || a.pid - b.pid);
     const children = new Map(order.map((one) => [one, []]));
@@ -381,7 +381,7 @@
     const taken = new Set(roots);
     const topDown = [...roots];
     for (let done = 0, next = 0; done < order.length; ++done) {
-      if (done === topDown.length) { // only circles are left
+      if (done === topDown.length) { // only cycles are left
         while (taken.has(order[next])) ++next;
         taken.add(order[next]);
         roots.push(order[next]);
@@ -399,8 +399,8 @@
     return roots;
   }
 
-  // Counts what is below a process and gives it a `kind`, the same for all that look alike with
-  // what is below them. The caller has summarised the children before.
+  // Counts the descendants of a process and gives it a `kind`. Processes that look alike, as do
+  // their descendants, have the same kind. The caller has summarised the children before.
   function summarise(node, kinds) {
     node.notable = node.guard === "not" || node.attempts.length > 0;
     const below = new Set();
@@ -434,7 +434,7 @@
     }
     function axis(step) {
       const lane = make("span.lane");
-      for (let i = 0; i * step <= all * 0.88; ++i) { // a tick at the end would reach out
+      for (let i = 0; i * step <= all * 0.88; ++i) { // a tick at the end would exceed the page
         const at = i * step;
         const text = i === 0 ? "0" : at < 1 || at > 59.5 ? duration(at) : `${Math.round(at)} s`;
         lane.append(styled(make("span", text), { left: percent(at / all) }));
@@ -445,7 +445,7 @@
     function chips(node, links) {
       const numbers = [...new Set(node.attempts.map((one) => one.number))].sort((a, b) => a - b)
         .filter((number) => number < cards.length).slice(0, CHIPS);
-      // In a summary, which is a button, they are no links.
+      // A summary is a button, so its chips are no links.
       return numbers.map((number) => links
         ? make("a.chip", { href: `#t${number + 1}`, "aria-label": `attempt ${number + 1}` }, number + 1)
         : make("span.chip", number + 1));
