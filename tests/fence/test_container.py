@@ -112,7 +112,7 @@ class Script(fence.Case):
         return subprocess.run([command], input=text, capture_output=True, text=True,
                                       check=True).stdout
 
-    def test_nothing_else_is_changed(self):
+    def test_only_the_rules_for_ioctl_change(self):
         before = like_default(["ioctl", "prctl", "read"])
         after = self.changed(before)
         rest = [rule for rule in after["syscalls"] if rule["names"] != ["ioctl"]]

@@ -54,7 +54,7 @@ class OwnFilters(Case):
         self.differ("all", unguarded="all=yes other=ENOTTY request=ENOTTY",
                     fenced="all=yes other=ENODEV request=ENODEV")
 
-    def test_its_own_error_comes_first(self):
+    def test_error_of_the_programs_own_filter_comes_first(self):
         self.differ("refuse", unguarded="refuse=yes request=EACCES",
                     fenced="refuse=yes request=EACCES")
 
@@ -63,7 +63,7 @@ class OwnFilters(Case):
         self.differ("listener", unguarded="listener=yes request=ENOSYS",
                     fenced="listener=yes request=ENODEV")
 
-    def test_limit_strict_mode(self):
+    def test_limit_strict_mode_is_refused(self):
         """Documented: so it is behind any filter."""
         self.differ("strict", unguarded="strict=yes request=ENOTTY",
                     fenced="strict=EINVAL request=ENODEV")
@@ -241,7 +241,7 @@ class Debuggers(Case):
         self.assertEqual(self.strace(self.unguarded), [("c020462a", "ENOTTY"), ("5401", "ENOTTY")])
         self.assertEqual(self.strace(self.fenced), [("c020462a", "ENODEV"), ("5401", "ENOTTY")])
 
-    def test_limit_strace_with_a_filter(self):
+    def test_limit_strace_with_a_filter_shows_no_refused_ioctl(self):
         """Documented: the kernel's refusal comes before that filter's stop, so it is not shown."""
         option = "--seccomp-bpf"
         self.assertEqual(self.strace(self.unguarded, option), self.strace(self.unguarded))
