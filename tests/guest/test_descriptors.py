@@ -95,7 +95,7 @@ class Descriptors(guest.Case):
                     _, contents = self.own_files(closed, mode, env={"CUDAGUARD_LOG": "off"})
                     self.assertEqual(contents[2], "before\nafter\n")
 
-    def test_report_to_stderr_obeys_too(self):
+    def test_no_record_goes_to_the_programs_own_files(self):
         for closed in self.subsets():
             if self.is_exception(closed, "w"):
                 continue

@@ -41,7 +41,7 @@ class Forks(guest.Case):
         self.assertEqual(sorted(guest.lines_of(result.err)),
                          [guest.DENIED % "forks", guest.NO_GPU % "forks"], result)
 
-    def test_300_forks_that_load(self):
+    def test_children_of_300_forks_that_load_never_reach_the_driver(self):
         """What dies or hangs here does so in ld.so, and more often without the guard (the control
         cannot be asserted: it is chance); no child may get to the driver."""
         result = self.check(300, 100, "load", CUDAGUARD_LOG="off")

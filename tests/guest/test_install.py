@@ -50,7 +50,7 @@ class Install(guest.Case):
         # cudaguard/ has these names already. ldconfig looks there only if it is named.
         self.assertEqual(set(os.listdir(inner)), before[inner])
 
-    def test_ldconfig_would_make_one(self):
+    def test_control_ldconfig_links_a_library_with_the_drivers_soname(self):
         """Control: a library with the driver's SONAME does get a link."""
         shutil.copy(harness.NULL_DRIVER_CUDA, os.path.join(self.lib, "other.so"))
         os.rename(os.path.join(self.lib, "other.so"), os.path.join(self.lib, "libother.so.1.2"))
@@ -161,7 +161,7 @@ class Install(guest.Case):
                 self.assertRegex(out, r"(?s)load=ok.*cuInit=100.*cuInit=100")
                 self.assertFalse(reached)
 
-    def test_limit_upgrade_by_cp(self):
+    def test_limit_upgrade_by_cp_kills_a_running_program(self):
         """Documented: cp writes into the very file that running programs have mapped."""
         code, out, _ = self.upgraded("cp", self.path("new", "libcudaguard.so"), self.guard)
         self.assertLess(code, 0, out)

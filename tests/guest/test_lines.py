@@ -192,7 +192,7 @@ class Lines(Programs):
         result.assert_untouched(self)
         self.assertRegex(result.err, r"asked by cl\.py:3 through libOpenCL\.so[\d.]*\); ")
 
-    def test_the_advice_works(self):
+    def test_advice_of_the_message_allows_cuda(self):
         """In front of the program; inside `cudaguard run`, where the presets stay, by run."""
         outer = [os.path.join(harness.BUILD, "bin", "cudaguard"), "run", "--"]
         script = self.script("see.sh", 'echo "CUDA=${CUDA_VISIBLE_DEVICES-unset}"\nexec "$0" touch\n')
@@ -238,7 +238,7 @@ class Lines(Programs):
         self.assertEqual(guest.lines_of(result.err),
                          [bad % "loud", guest.DENIED % "steps"], result)
 
-    def test_the_cause_is_inherited(self):
+    def test_message_of_a_forked_child_has_the_inherited_cause(self):
         """A forked child's message has the cause, too, because OFF would not be the remedy."""
         for env in ({"CUDAGUARD_VISIBLE_DEVICES": ""}, {"CUDAGUARD_VISIBLE_DEVICES": "0,0x"}):
             result = self.steps("load:libm.so.6", "fork", "fork", "touch", "end", "end", env=env)

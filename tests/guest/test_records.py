@@ -44,7 +44,7 @@ class Records(guest.Case):
             records.append(record)
         return records
 
-    def test_nothing_that_a_terminal_obeys(self):
+    def test_record_has_no_characters_that_a_terminal_obeys(self):
         """Names in a record: escape sequences by C1, and letters that turn the line's direction."""
         odd = "x\x9b31m\u202ey\u2066z\x1b[0m"
         result = self.steps("touch", "print:" + odd, env={"CUDAGUARD_REPORT": "/dev/stderr"})

@@ -95,7 +95,7 @@ class StartRecord(guest.Case):
                 # A value that is wrong is complained about where it would be without.
                 self.assertEqual((result.rc, result.err), (0, ""))
 
-    def test_the_record_changes_nothing_else(self):
+    def test_start_record_changes_no_answer(self):
         for policy, steps, reached in (("OFF", ["touch"], True), (None, ["touch"], False),
                                        (None, ["setenv:CUDAGUARD_POLICY=OFF", "touch"], False),
                                        (None, ["fork", "touch", "end", "touch"], False)):
