@@ -120,7 +120,7 @@ class Names(doctor_program.Case):
         self.assertEqual(self.answer([program], "unguarded"), "42")
         self.assertIn(self.guarded([program], "preload").rc, (-11, 139), "it does not crash")
 
-    def test_variable_that_is_bound_inside(self):
+    def test_variable_that_its_library_binds_is_guarded(self):
         """Nobody looks it up by its name, so nothing takes its place."""
         library = self.compile("libtable.so", VARIABLE, "-shared", "-fPIC", "-Wl,-Bsymbolic")
         program = self.compile("user", MAIN, library)

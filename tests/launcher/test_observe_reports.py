@@ -86,7 +86,7 @@ class Reports(observed.Case):
                                         "records" % (len(foreign) + 1)])
         self.assertEqual(len(harness.records(copy)), 1)
 
-    def test_records_with_odd_parts(self):
+    def test_usable_parts_of_odd_records_are_used(self):
         """Whole records whose parts are of another kind: what is usable is used."""
         odd = ['{"v":1,"pid":8,"decision":"allow"}',
                '{"v":1,"pid":9,"decision":"allow","event":7,"exe":[],"argv":{"a":1},"caller":{}}',

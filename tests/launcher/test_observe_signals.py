@@ -64,7 +64,7 @@ class Case(launcher.Case):
 
 
 class Killed(Case):
-    def test_limit_directory_of_a_killed_launcher(self):
+    def test_limit_killed_launcher_leaves_its_directory(self):
         """docs/limits.md: KILL leaves it behind, with the records in it; TERM does not."""
         directory = os.environ["TMPDIR"]
         for words in (["verify", "--fence=off"], ["run", "--observe"]):

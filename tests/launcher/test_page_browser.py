@@ -189,7 +189,7 @@ class Seen(harness.DirectoryCase):
                 self.assertLess(self.browser.value("document.querySelectorAll('.row').length"), 3000)
                 self.assertLess(self.browser.value("document.querySelectorAll('*').length"), 60000)
 
-    def test_unfolds_by_key(self):
+    def test_enter_key_unfolds_a_row(self):
         self.open("fail")
         before = self.browser.value(ROWS)
         self.browser.value("document.querySelector('.tree summary').focus()")

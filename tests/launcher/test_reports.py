@@ -160,7 +160,7 @@ class Warnings(launcher.Case):
         for words, code in ((["none"], 127), (["--gpus=x", "true"], 125)):
             self.refused(self.start("run", "--log=off", *words), code)
 
-    def test_output_that_cannot_be_written(self):
+    def test_output_that_cannot_be_written_is_an_error(self):
         for words in (["--help"], ["--version"], ["run", "--print"]):
             for where in (">/dev/full", ">&-"):
                 done = self.unguarded("sh", "-c", '"$0" "$@" ' + where, launcher.LAUNCHER, *words)

@@ -128,7 +128,7 @@ class Block(Case):
                                       code="latin.py:2"))
         self.assertIn("\n      d?ta = '?[31m'\n", block)
 
-    def test_sources_that_cannot_be_read(self):
+    def test_frame_with_an_unreadable_source_has_its_place_alone(self):
         os.mkfifo(self.path("fifo.py"))
         for file in (self.path("none.py"), self.path("fifo.py"), self.directory, "/dev/zero", "<string>",
                      "", self.path("ppo.py")):

@@ -58,7 +58,7 @@ class Starts(Case):
     def test_attempt_of_a_thread_is_found(self):
         self.finds([box.program("open"), "thread=t", "cu.init", "end"])
 
-    def test_thread_that_starts_a_program(self):
+    def test_attempt_of_a_program_that_a_thread_starts_is_found(self):
         self.finds([box.program("open"), "thread=t", "spawn=s", "cu.init", "end", "end"])
 
     def test_attempt_of_a_forked_grandchild_is_found(self):
@@ -176,7 +176,7 @@ class Unguarded(Case):
                 text = reason + ("; it has the driver open, which counts as a CUDA attempt" * driver)
                 self.assertIn(": " + text, " ".join(block.split()))
 
-    def test_guarded_ones_are_not_listed(self):
+    def test_guarded_processes_are_not_listed(self):
         """The control."""
         for options, value in (([], "none_seen"), (TRACE, "all_guarded")):
             result, tree = self.tree(["sh", "-c", "sleep $0; exec sleep 0", LONG], options)
@@ -579,7 +579,7 @@ class Traced(test_observe_signals.Case):
         done = self.unguarded(*self.VERIFY, "--", sys.executable, "-c", text)
         self.assertEqual((done.stdout, done.returncode), (unguarded.stdout, 0), done)
 
-    def test_tracer_inside_fails(self):
+    def test_tracer_under_trace_is_refused(self):
         self.assertEqual(self.unguarded("strace", "-qq", "-o", "/dev/null", "true").returncode, 0)
         done = self.unguarded(*self.VERIFY, "strace", "-qq", "-o", "/dev/null", "true")
         self.assertEqual(done.returncode, 2, done)
