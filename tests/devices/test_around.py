@@ -299,8 +299,8 @@ class Versions(box.Case):
             for version in ("old", "new"):
                 more = {"CG_HOOK": where, "CG_HOOK_VERSION": version}
                 for about, name, preload in (
-                        ("in front", "open", (self.HOOK, harness.GUARD)),
-                        ("behind", "open", (harness.GUARD, self.HOOK)),
+                        ("before", "open", (self.HOOK, harness.GUARD)),
+                        ("after", "open", (harness.GUARD, self.HOOK)),
                         ("the program's own", "open_own", (harness.GUARD,))):
                     with self.subTest(hook=about, **more):
                         unguarded = [path for path in preload if path != harness.GUARD]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's own libraries, without a GPU, behind the fence and without it.
+"""NVIDIA's own libraries, without a GPU, under the fence and without it.
 
 Where there is no device libcuda ends with one request all the same, to the descriptor -1, which the
 kernel looks at last; where it sees one, it and the other libraries go further."""

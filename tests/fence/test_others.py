@@ -64,7 +64,7 @@ class OwnFilters(Case):
                     fenced="listener=yes request=ENODEV")
 
     def test_limit_strict_mode_is_refused(self):
-        """Documented: so it is behind any filter."""
+        """docs/limits.md: the kernel refuses it under any filter."""
         self.differ("strict", unguarded="strict=yes request=ENOTTY",
                     fenced="strict=EINVAL request=ENODEV")
 

@@ -80,7 +80,7 @@ class Words(fence.Case):
             text = self.unguarded("sh", "-c", done.stdout + "echo $CUDAGUARD_POLICY")
             self.assertEqual((text.stdout, text.stderr), ("FORCE_CPU\n", ""))
         self.assertEqual(self.start("run", "--fence=off", "--print").stdout, plain.stdout)
-        # Behind a fence the shell has it.
+        # Under a fence, the launcher prints the fence's preset.
         for how in ("--fence", "--fence=off"):
             done = self.start("run", "--fence", launcher.LAUNCHER, "run", how, "--print")
             self.assertIn("export CUDAGUARD_PRESETS=fence,", done.stdout)

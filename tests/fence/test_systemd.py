@@ -19,7 +19,7 @@ class Systemd(fence.Case):
             harness.skip(self, "no systemd of our own: " + missing)
 
     def systemd_run(self, *words, run=()):
-        """What systemd-run prints, behind `run`."""
+        """Returns what systemd-run prints, started by `run`."""
         words = [*run, "systemd-run", "--user", "--quiet", *words]
         done = self.systemd.run(shlex.join(words) + "\n")
         self.assertEqual(done.returncode, 0, done)

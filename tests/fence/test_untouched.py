@@ -17,7 +17,7 @@ KNOWN = {"TCGETS", "FIONREAD", "SIOCGIFCONF", "FBIOGET_VSCREENINFO", "FBIO_WAITF
 
 class Untouched(fence.Case):
     def both(self, *words):
-        """What these print unguarded and behind the fence."""
+        """Returns what these words print unguarded and under the fence."""
         unguarded, fenced = self.unguarded(*words), self.start("run", "--fence", "--", *words)
         self.assertEqual((unguarded.returncode, fenced.returncode), (0, 0), fenced.stderr)
         return unguarded.stdout, fenced.stdout

@@ -177,7 +177,7 @@ class Lines(Programs):
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "generated code in jit"], result)
 
     def test_message_names_the_line_that_calls_the_opencl_loader(self):
-        """Behind it are Python's frames."""
+        """The callers of the loader are Python's frames."""
         loader = next((path for path in ("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1",
                                          "/usr/lib/aarch64-linux-gnu/libOpenCL.so.1")
                        if os.path.exists(path)), None)

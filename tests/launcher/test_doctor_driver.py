@@ -68,7 +68,7 @@ class Found(doctor.Case):
         self.assertIn("libcuda.so.1 is cudaguard's null driver (%s): programs find no CUDA device, "
                       "whatever CUDAGUARD_POLICY says; remove its directory from LD_LIBRARY_PATH" %
                       harness.NULL_DRIVER_CUDA, answer.problems[0])
-        # Behind a driver, too.
+        # They are a problem after a driver in the path, too.
         answer = self.doctor(LD_LIBRARY_PATH=BOX + ":" + harness.NULL_DRIVER_DIR)
         self.problem(answer, "libnvidia-opencl.so.1 is cudaguard's null driver")
 

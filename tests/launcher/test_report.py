@@ -95,7 +95,7 @@ class Reading(Case):
         self.assertEqual((document["torn"], document["not_understood"], document["records"]),
                          (len(cuts), 0, len(cuts)))
         self.assertEqual([process["pid"] for process in document["processes"]], [8])
-        # The last one of a file, and one behind the other, longer than any line.
+        # A torn record at the end of a file, and torn records in a row that exceed any line.
         document = self.json("-", input=first + "\n" + second[:-5])
         self.assertEqual((document["torn"], document["records"]), (1, 1))
         document = self.json("-", input=first[:600] * 3000 + first + "\n" + second + "\n")

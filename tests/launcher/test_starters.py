@@ -57,7 +57,7 @@ class Starters(observed.Case):
                 root = int(summary.before.partition("root=")[2])
                 self.assertEqual(summary.totals, {"processes": 2, "refused": 2}, result)
                 self.assertTrue(summary.rest[0].startswith(line % (root, "sh")), summary.text)
-                # Behind it, and where nobody is refused, there is no such line.
+                # There is no such line if run follows the starter and no process is refused.
                 result = self.observe(starter + RUN + TRAINER)
                 self.assertEqual(self.summary(result).rest, [], result)
                 result = self.observe(starter + TRAINER)

@@ -194,7 +194,7 @@ def judge_words(row, result):
     if len(messages) != len(set(messages)):
         found.append("the same line of ours twice from one process")
     if any((pid, "CUDA here") in messages[:place] for place, (pid, what) in enumerate(messages)):
-        found.append("a line of ours behind the one about CUDA")
+        found.append("a line of ours after the one about CUDA")
     if row.prints and row.guard and not messages:
         found.append("the guard printed no message")
     if row.prints is False and messages:

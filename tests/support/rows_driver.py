@@ -86,13 +86,15 @@ ROWS += [
         mounts=COPY),
     Row("dlopen.compat-path", "a compat directory on LD_LIBRARY_PATH", [ENTRY_POINT, "lib=libcuda.so.1"], CUDA,
         mounts=COPY, env={"LD_LIBRARY_PATH": "{copy}"}),
-    Row("dlopen.rpath", "a copy behind DT_RPATH", ["{programs}/entry_point_rpath", "lib=libcuda.so.1"], CUDA,
+    Row("dlopen.rpath", "a copy found by DT_RPATH",
+        ["{programs}/entry_point_rpath", "lib=libcuda.so.1"], CUDA,
         mounts=COPY),
-    Row("dlopen.rpath-dev", "a copy behind DT_RPATH, dev name",
+    Row("dlopen.rpath-dev", "a copy found by DT_RPATH, dev name",
         ["{programs}/entry_point_rpath", "lib=libcuda.so"], CUDA, mounts=COPY),
-    Row("dlopen.runpath", "a copy behind DT_RUNPATH", ["{programs}/entry_point_runpath", "lib=libcuda.so.1"],
+    Row("dlopen.runpath", "a copy found by DT_RUNPATH",
+        ["{programs}/entry_point_runpath", "lib=libcuda.so.1"],
         CUDA, mounts=COPY),
-    Row("dlopen.runpath-dev", "a copy behind DT_RUNPATH, dev name",
+    Row("dlopen.runpath-dev", "a copy found by DT_RUNPATH, dev name",
         ["{programs}/entry_point_runpath", "lib=libcuda.so"], CUDA, mounts=COPY),
     Row("dlopen.all-names", "every name, one after the other",
         [ENTRY_POINT, "lib=libcuda.so,libcuda.so.1,{driver}/libcuda.so.1,{versioned}"], CUDA, lines=4),
@@ -169,7 +171,7 @@ for name in ("plugin_linked_cuda", "plugin_linked_cuda_now"):
                         [ENTRY_POINT, "plugin={programs}/%s.so" % name, "flags=" + flags], CUDA))
 
 ROWS += [
-    Row("plugin.rpath", "a plug-in linked to libcuda with a copy behind its DT_RPATH",
+    Row("plugin.rpath", "a plug-in linked to libcuda with a copy found by its DT_RPATH",
         [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_rpath.so"], CUDA, mounts=COPY),
     Row("plugin.rpath-deepbind", "the same with RTLD_DEEPBIND",
         [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_rpath.so", "flags=now,deepbind"], CUDA,
