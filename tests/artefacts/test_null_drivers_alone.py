@@ -7,7 +7,7 @@ import sys
 
 from support import harness
 
-WITNESS = os.path.join(harness.BUILD, "tests", "artefacts", "libcudaguard.so")
+FAKE_GUARD = os.path.join(harness.BUILD, "tests", "artefacts", "libcudaguard.so")
 ATTEMPT_PROGRAM = os.path.join(harness.BUILD, "tests", "artefacts", "touch_program")
 
 CLAIM = """
@@ -81,19 +81,19 @@ class Attempts(harness.Case):
             self.assertEqual(self.lines(way), [])
 
     def test_each_attempt_is_reported_to_the_guard(self):
-        self.assertEqual(self.lines("dlopen", preload=[WITNESS]), self.ATTEMPTS)
+        self.assertEqual(self.lines("dlopen", preload=[FAKE_GUARD]), self.ATTEMPTS)
 
     def test_attempts_in_another_namespace_are_reported(self):
         # In that namespace the weak name is unbound, so the null driver finds the guard in the base
         # namespace.
-        self.assertEqual(self.lines("dlmopen", preload=[WITNESS]), self.ATTEMPTS)
+        self.assertEqual(self.lines("dlmopen", preload=[FAKE_GUARD]), self.ATTEMPTS)
 
     def test_attempts_under_an_explicit_loader_are_reported(self):
         # The kernel's auxiliary vector then describes ld.so, until ld.so corrects it.
         interpreter = "/lib64/ld-linux-x86-64.so.2"
         if not os.path.exists(interpreter):
             interpreter = "/lib/ld-linux-aarch64.so.1"
-        self.assertEqual(self.lines("dlmopen", loader=[interpreter], preload=[WITNESS]),
+        self.assertEqual(self.lines("dlmopen", loader=[interpreter], preload=[FAKE_GUARD]),
                          self.ATTEMPTS)
 
 
