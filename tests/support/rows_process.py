@@ -116,7 +116,8 @@ ROWS += [
         mounts=("{copy}",)),
     # ld.so does not search the directory of Debian's versioned file, but it searches the fake's
     # directory.
-    Row("limit.libc-versioned", "the driver's full version, as a bare name, given to libc's own dlopen",
+    Row("limit.libc-versioned",
+        "the driver's full version, as a name without a path, given to libc's own dlopen",
         [ENTRY_POINT, "lib=libcuda.so.599.01",
          "via=libc.so.6"], worlds=("fake",), unguarded=("fake",), limit=True),
     Row("limit.libm-devname", "the dev name given to a dlopen taken from the handle of any library",
