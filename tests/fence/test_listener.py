@@ -294,7 +294,7 @@ class Programs(Case):
                     self.assertTrue(0 < lines < 200, lines)
 
 
-class Around(Case):
+class OtherListeners(Case):
     """Another launcher gets the kernel's notifications, or no process gets them."""
 
     def test_only_the_outermost_launcher_reports(self):
