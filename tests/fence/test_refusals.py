@@ -103,7 +103,7 @@ class Words(fence.Case):
                       done.stdout)
 
 
-class Look(fence.Case):
+class UnguardedPrograms(fence.Case):
     """The launcher checks a program before the start, under the fence as well."""
 
     def fenced(self, *words, why, before=(), command=launcher.LAUNCHER):
