@@ -99,9 +99,8 @@ class Limits(fence.Case):
         self.assertEqual(fenced, dict(unguarded, **{RM_CONTROL: "ENODEV"}))
 
     def test_limit_inherited_descriptors_stay_partly_usable(self):
-        """Requests on them are refused, but for nvidia-uvm's later ones: without UVM_INITIALIZE they
-        are of no use, but whoever has opened the descriptor may have sent that. Reads and maps go
-        on."""
+        """The kernel refuses NVIDIA's ioctls on them, but not those that follow UVM_INITIALIZE. The
+        process that opened the descriptor may have sent UVM_INITIALIZE. Reads and maps work."""
         self.make("device", "bytes")
         with open(self.path("device"), "rb") as device:
             number = device.fileno()

@@ -25,7 +25,7 @@ OTHER_WAYS = {
     "seccomp(2) kills, as by systemd's @system-service": ["seccomp=kill"],
     "before Linux 3.17": ["seccomp=" + ENOSYS],
     "before Linux 5.0": ["listener=" + EINVAL],
-    "somebody else listens": ["busy"],
+    "another process listens": ["busy"],
 }
 REQUESTS = [fence.program("requests_static"), "/dev/null", *fence.NVIDIA, *fence.OTHERS]
 STATUS = ["sed", "-n", "s/^NoNewPrivs:[[:space:]]*//p", "/proc/self/status"]
@@ -133,7 +133,7 @@ class OtherWays(Case):
             with self.subTest(name):
                 rows = self.rows(rules)
                 self.assertEqual(rows[0], "available (cudaguard run --fence)")
-                self.assertGreater(len(rows), 1, "why nobody is seen")
+                self.assertGreater(len(rows), 1, "why no process is reported")
 
     def test_control_without_rules_a_fence_is_available(self):
         self.assertEqual(set(self.answers(self.without([], *REQUESTS)).values()), {"ENOTTY"})

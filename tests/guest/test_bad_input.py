@@ -221,7 +221,7 @@ class BadInput(guest.Case):
             b"cudaguard_standin_claim_v1", b"cudaguard_standin_claim_v9"), "is of another version")
 
     def test_driver_in_the_guards_directory_is_refused(self):
-        """Somebody's driver copied over the null driver: it is not used."""
+        """A driver that was copied over the null driver is not used."""
         with open(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), "rb") as stream:
             other = stream.read()
         self.broken("libcuda.so.1", lambda data: other, "is of another version")

@@ -125,7 +125,7 @@ class Install(guest.Case):
         harness.copy_install(self.lib)
         new = self.path("new", "libcudaguard.so")
         os.makedirs(self.path("new"), exist_ok=True)
-        # Another library, so that whoever still reads it from the file would not get far.
+        # Another library, so that a process that still reads from the file would fail.
         shutil.copy(harness.NULL_DRIVER_NVML, new)
         gate, log = self.path("gate"), self.path("fake.log")
         if not os.path.exists(gate):

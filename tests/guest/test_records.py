@@ -141,7 +141,7 @@ class Records(guest.Case):
         self.assertEqual({p.returncode for p in processes}, {0})
         self.assertEqual({out for out, _ in outputs}, {b"touches=%d\n" % (2 * KINDS)})
         data = b""
-        while chunk := os.read(reader, 1 << 20):  # to its end: nobody has it open for writing
+        while chunk := os.read(reader, 1 << 20):  # to its end: no process has it open for writing
             data += chunk
         os.close(reader)
         os.unlink(path)

@@ -78,7 +78,7 @@ class StartRecord(guest.Case):
             with self.subTest(env):
                 result, records = self.shell("/bin/true", **env)
                 self.assertEqual((result.rc, result.err, records), (0, "", []))
-        # The control: as it is set here; and without the guard nobody writes.
+        # The control: with the variable there are records, and without the guard there are none.
         self.assertEqual(len(self.shell("/bin/true")[1]), 2)
         self.assertEqual(self.shell("/bin/true", guard=False)[1], [])
 

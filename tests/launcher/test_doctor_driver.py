@@ -144,7 +144,7 @@ class Sick(doctor.Case):
         self.assertIn(int(stuck[1]), running(self.probe), "control: it was killed after all")
 
     def test_doctor_does_not_wait_for_the_drivers_child(self):
-        """Which holds the probe's output: nobody waits for it."""
+        """The child holds the probe's output, and doctor does not wait for the child."""
         self.assertEqual(self.ill("leaves a child").problems, [])
         self.assertNotEqual(running(self.probe), [], "control: there was none to wait for")
 

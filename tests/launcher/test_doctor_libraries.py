@@ -121,7 +121,7 @@ class Names(doctor_program.Case):
         self.assertIn(self.guarded([program], "preload").rc, (-11, 139), "it does not crash")
 
     def test_variable_that_its_library_binds_is_guarded(self):
-        """Nobody looks it up by its name, so nothing takes its place."""
+        """No code looks the variable up by its name, so the guard does not replace it."""
         library = self.compile("libtable.so", VARIABLE, "-shared", "-fPIC", "-Wl,-Bsymbolic")
         program = self.compile("user", MAIN, library)
         self.verdict(program, "yes", [])

@@ -275,7 +275,7 @@ class Lines(launcher.Case):
             try:
                 while piece := end.read(65536):
                     text += piece
-            except OSError:  # EIO: nobody writes there any more
+            except OSError:  # EIO: no process writes there any more
                 pass
             process.wait(timeout=120)
         return text.decode().replace("\r\n", "\n")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run --observe: the user's report, the tree's own, lines that nobody of ours has written; and the
-options that go with it."""
+"""run --observe: the user's report, the tree's own report, foreign lines in it, and the options
+that go with it."""
 
 import json
 import os
@@ -183,7 +183,7 @@ class Options(observed.Case):
         binary = self.make("binary", "MZ\0")
         self.refused(self.start("run", "--observe", binary, env=env), 126, "neither an ELF")
         self.refused(self.start("run", "--observe", env=env), 125, "no program")
-        # Only execve itself says it: somebody is writing to the file.
+        # Only execve reports that a process has the file open for writing.
         program = self.compile("busy", "int main(void) { return 4; }")
         self.assertEqual(self.start("run", "--observe", program, env=env).returncode, 4)
         left = sorted(os.listdir(self.directory))

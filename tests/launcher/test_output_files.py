@@ -171,7 +171,7 @@ class Spared(Case):
             self.refused(done, 125, name, "open for reading only")
 
     def test_file_without_permission_is_refused(self):
-        """A write-protected result, a directory where nothing can be made, a file of nobody."""
+        """A write-protected result, a read-only directory, a file of the user nobody."""
         os.mkdir(self.path("locked"))
         self.assertEqual(self.run_here("verify", "--json", "locked/r.json", "true").returncode, 0)
         os.chmod(self.path("locked", "r.json"), 0o444)

@@ -177,7 +177,7 @@ class Privileged(launcher.Case):
         self.assertEqual(done.stdout, "secure=0 preload\n", done)
 
     def test_setuid_program_is_guarded_under_no_new_privs(self):
-        """Where nobody can gain anything, the same file is guarded."""
+        """If the program cannot gain rights, the same file is guarded."""
         os.chmod(self.program, 0o4755)
         done = self.as_nobody("setpriv", "--no-new-privs", self.launcher, "run", self.program)
         self.assertEqual(done.stdout, "secure=0 preload\n", done)

@@ -12,7 +12,7 @@ from support.doctor_program import ASK, LINKED
 DRIVER = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
 WITHOUT = os.path.join(harness.BUILD, "tests", "fence", "without")
 AGAIN = "11"  # EAGAIN, as from a pids cgroup that is full
-USER = "64017"  # nobody else's: RLIMIT_NPROC counts all processes of a user
+USER = "64017"  # no other test uses it: RLIMIT_NPROC counts all processes of a user
 STARTED = ("; it is started as a program that is linked to the driver (--strict refuses)\n")
 PRELOAD = ["sh", "-c", "echo $LD_PRELOAD"]
 

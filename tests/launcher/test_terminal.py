@@ -104,7 +104,7 @@ class Terminal:
                 raise AssertionError("%r was awaited; there is %r" % (pattern, self.text))
             try:
                 new = os.read(self.end, 65536)
-            except OSError:  # EIO: nobody has the terminal any more
+            except OSError:  # EIO: no process has the terminal any more
                 new = b""
             if not new:
                 raise AssertionError("%r was awaited; at the end %r" % (pattern, self.text))

@@ -463,7 +463,7 @@ class Lost(Case):
                 self.assertEqual(result.rc, 3, result)
                 self.assertRegex(result.err, r"\n  in doubt: /\S+, which holds the records, was\s+"
                                  r"removed\s+or\s+changed\n")
-                # And perhaps that nobody has heard of rm.
+                # There may be a second doubt, because the start record of rm is lost.
                 self.assertRegex(tree["doubts"][0], "^/.*, which holds the records, was removed or changed$")
 
     def test_limit_on_file_sizes_is_a_doubt(self):

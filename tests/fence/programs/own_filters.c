@@ -77,7 +77,7 @@ int main(int count, char** words) {
   } else if (strcmp(what, "refuse") == 0) {
     print_result(what, put_up(SECCOMP_RET_ERRNO | EACCES, 0));
   } else if (strcmp(what, "listener") == 0) {
-    // Nobody reads from it: what it is asked is closed with it, and answered ENOSYS.
+    // No process reads from it. After close(), the kernel answers ENOSYS.
     const int file = put_up(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER);
     print_result(what, file);
     if (file >= 0) close(file);
