@@ -37,7 +37,7 @@ class Words(fence.Case):
                              "add --cpu, or leave --fence out")
                 done = self.start("run", "--fence", "--cpu", "true", env=env)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
-        # verify lets nothing through, whatever the environment says.
+        # verify allows no CUDA, whatever the environment has.
         env = launcher.environment(CUDAGUARD_POLICY="OFF")
         self.assertEqual(self.start("verify", "--fence=require", "true", env=env).returncode, 0)
 
